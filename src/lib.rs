@@ -1,0 +1,21 @@
+//! tcpxctl: proves, measures and explains transfers over GPUDirect-TCPX and
+//! other ncclNet plugins.
+//!
+//! Imports point downwards through these layers:
+//!
+//! ```text
+//! cli                                              talks to people
+//! coord  contract                                  talk about runs
+//! transfer  bootstrap  scenario  record            make a run and its record
+//! plugin  gpu  node                                touch a plugin, a GPU, a machine
+//! event  units  error                              words everyone shares
+//! probes/abi  recorder  soft  tap                  loaded into other people's processes
+//! ```
+
+pub mod bootstrap;
+pub mod error;
+pub mod gpu;
+pub mod node;
+pub mod plugin;
+pub mod scenario;
+pub mod units;

@@ -1,0 +1,2 @@
+//! tcpxctl: parse, call, print the outcome, choose the exit code.
+fn main() {}

@@ -1,0 +1,150 @@
+//! Quantities as types, and the one place that prints them.
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A number of bytes. Written as `4096`, `"512KiB"`, `"64MiB"`, `"1GB"`; the
+/// binary suffixes are powers of 1024, the decimal ones powers of 1000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ByteCount(pub u64);
+
+/// Why a quantity could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {expected}")]
+pub struct BadQuantity {
+    text: String,
+    expected: &'static str,
+}
+
+const SIZE: &str = "a size such as 4096, \"512KiB\" or \"64MiB\"";
+const SUFFIXES: [(&str, u64); 13] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("K", 1 << 10),
+    ("M", 1 << 20),
+    ("G", 1 << 30),
+    ("B", 1),
+];
+
+impl ByteCount {
+    /// As an index or length; every size that was checked fits.
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl FromStr for ByteCount {
+    type Err = BadQuantity;
+    fn from_str(text: &str) -> Result<Self, BadQuantity> {
+        let bad = || BadQuantity { text: text.chars().take(40).collect(), expected: SIZE };
+        let trimmed = text.trim();
+        let (number, unit) = SUFFIXES
+            .iter()
+            .find_map(|(suffix, unit)| trimmed.strip_suffix(suffix).map(|number| (number, *unit)))
+            .unwrap_or((trimmed, 1));
+        let number: u64 = number.trim_end().parse().map_err(|_| bad())?;
+        number.checked_mul(unit).map(Self).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
+            .into_iter()
+            .find(|(_, unit)| self.0 >= *unit && self.0 % unit == 0);
+        match exact {
+            Some((suffix, unit)) => f.pad(&format!("{}{suffix}", self.0 / unit)),
+            None => f.pad(&format!("{}B", self.0)),
+        }
+    }
+}
+
+impl Serialize for ByteCount {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteCount {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = ByteCount;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(SIZE)
+            }
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<ByteCount, E> {
+                Ok(ByteCount(value))
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<ByteCount, E> {
+                u64::try_from(value).map(ByteCount).map_err(|_| E::custom(format!("`{value}` is not {SIZE}")))
+            }
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<ByteCount, E> {
+                value.parse().map_err(E::custom)
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
+}
+
+/// Bytes over time, kept as both; the rate is derived.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Time it took.
+    pub elapsed: Duration,
+}
+
+impl Rate {
+    /// 10^9 bytes per second; zero for no time at all, never infinite or NaN.
+    pub fn gb_per_s(self) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if seconds > 0.0 { self.bytes as f64 / seconds / 1e9 } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_people_write_them() {
+        for (text, expected) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("512KiB", 524_288),
+            ("64 MiB", 67_108_864),
+            ("1GB", 1_000_000_000),
+            ("2K", 2048),
+            ("7B", 7),
+        ] {
+            assert_eq!(text.parse::<ByteCount>(), Ok(ByteCount(expected)), "{text}");
+        }
+        for text in ["", "-1", "1.5MiB", "KiB", "12 parsecs", "99999999999999999999", "18446744073709551615KiB"] {
+            assert!(text.parse::<ByteCount>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_print_the_way_they_are_written() {
+        for text in ["0B", "1B", "4KiB", "512KiB", "64MiB", "3GiB", "1023B"] {
+            assert_eq!(text.parse::<ByteCount>().map(|size| size.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn no_time_is_no_rate() {
+        assert_eq!(Rate { bytes: 5, elapsed: Duration::ZERO }.gb_per_s(), 0.0);
+    }
+}
