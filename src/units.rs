@@ -61,7 +61,7 @@ impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
             .into_iter()
-            .find(|(_, unit)| self.0 >= *unit && self.0 % unit == 0);
+            .find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit));
         match exact {
             Some((suffix, unit)) => f.pad(&format!("{}{suffix}", self.0 / unit)),
             None => f.pad(&format!("{}B", self.0)),
@@ -112,6 +112,33 @@ impl Rate {
         let seconds = self.elapsed.as_secs_f64();
         if seconds > 0.0 { self.bytes as f64 / seconds / 1e9 } else { 0.0 }
     }
+}
+
+/// Foreign text made safe for a terminal: control and escape characters go,
+/// line breaks and tabs become single blanks.
+pub fn printable(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.trim_end().chars() {
+        match c {
+            '\n' | '\r' | '\t' if clean.ends_with(' ') => {}
+            '\n' | '\r' | '\t' => clean.push(' '),
+            // Bidirectional overrides reorder what a reader sees.
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
+            c if c.is_control() => {}
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+/// Lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

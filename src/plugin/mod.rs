@@ -1,1 +1,22 @@
-//! (being written)
+//! One safe face over any ncclNet plugin.
+//!
+//! `find.rs` decides which file, `load.rs` makes it a table, `shim/` makes the
+//! table a [`Net`], `log.rs` takes what it prints. Loading and calling happen in
+//! a worker process only: a plugin may exit, crash or spin inside any call.
+
+mod error;
+mod find;
+mod load;
+mod log;
+mod net;
+mod shim;
+
+pub use error::{LoadError, PluginError};
+pub use find::{Choice, PassedOver, Source, choose, soft_library};
+pub use load::{FileFacts, Plugin, inspect};
+pub use log::{Line as LogLine, LogSummary, capture, summary as log_summary};
+pub use net::{
+    About, Comm, ConnectHandle, Connecting, Device, DeviceHandle, ListenComm, MHandle, Net, PluginResult, RawTable,
+    RecvComm, Request, SendComm, Tested,
+};
+pub use shim::{wrap_v7, wrap_v8};

@@ -11,6 +11,7 @@
 //! Not here: judging a result code, or calling anything. `tcpxctl::plugin`
 //! does both.
 
+pub mod device_handle;
 pub mod logger;
 pub mod unpack;
 pub mod v7;

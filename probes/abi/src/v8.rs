@@ -3,6 +3,7 @@
 //! (they widen in v9).
 #![expect(unsafe_code, reason = "a table of C function pointers is shared between threads")]
 
+pub use crate::device_handle::DeviceHandle;
 use crate::{LoggerArg, ResultCode};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -72,22 +73,6 @@ const _: () = assert!(offset_of!(Properties, max_comms) == 44);
 const _: () = assert!(offset_of!(Properties, max_recvs) == 48);
 const _: () = assert!(offset_of!(Properties, net_device_type) == 52);
 const _: () = assert!(offset_of!(Properties, net_device_version) == 56);
-
-/// Device handle of `connect` and `accept` (`ncclNetDeviceHandle_v8_t`).
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct DeviceHandle {
-    /// [`crate::NET_DEVICE_HOST`] or [`crate::NET_DEVICE_UNPACK`].
-    pub net_device_type: c_int,
-    /// Unpack layout version.
-    pub net_device_version: c_int,
-    /// Device pointer for UNPACK.
-    pub handle: *mut c_void,
-    /// Bytes behind `handle`.
-    pub size: usize,
-    /// Whether the proxy must keep calling `test`.
-    pub needs_proxy_progress: c_int,
-}
 
 /// `ncclNet_v8_t`. The exported symbol is the table itself, not a pointer to it.
 /// An `Option` is a member that a valid table may leave null.
@@ -162,11 +147,6 @@ pub struct Net {
 // SAFETY: a table is immutable once published; the name points to storage of the
 // plugin that lives as long as the plugin, which is never unloaded.
 unsafe impl Sync for Net {}
-
-const _: () = assert!(size_of::<DeviceHandle>() == 32);
-const _: () = assert!(offset_of!(DeviceHandle, handle) == 8);
-const _: () = assert!(offset_of!(DeviceHandle, size) == 16);
-const _: () = assert!(offset_of!(DeviceHandle, needs_proxy_progress) == 24);
 
 const _: () = assert!(size_of::<Net>() == 152);
 const _: () = assert!(offset_of!(Net, init) == 8);

@@ -1,0 +1,157 @@
+//! What can go wrong between us and a plugin.
+#![forbid(unsafe_code)]
+
+use crate::error::NextStep;
+use std::path::PathBuf;
+use tcpx_abi::{ResultCode, result};
+
+/// A call into a plugin that did not do what it says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PluginError {
+    /// The plugin returned a result code other than success.
+    #[error("{call} returned {code} ({}){}", result::name(*code), quoted(said))]
+    Refused {
+        /// The table's member.
+        call: &'static str,
+        /// What it returned.
+        code: ResultCode,
+        /// The plugin's own last WARN lines on this thread.
+        said: Vec<String>,
+    },
+    /// The table has no such member.
+    #[error("the plugin has no {call}")]
+    Missing {
+        /// The table's member.
+        call: &'static str,
+    },
+    /// A length that the call's argument cannot carry.
+    #[error("{call} cannot take {len} bytes: the argument is a C int")]
+    TooLarge {
+        /// The table's member.
+        call: &'static str,
+        /// The length asked for.
+        len: usize,
+    },
+    /// The bytes do not lie inside the registration.
+    #[error("{call}: the data lies outside its registration")]
+    OutsideRegistration {
+        /// The table's member.
+        call: &'static str,
+    },
+    /// A success that breaks its own contract.
+    #[error("{call} reported success but {what}")]
+    BrokenPromise {
+        /// The table's member.
+        call: &'static str,
+        /// What was missing.
+        what: String,
+    },
+    /// A listener or connect buffer that already gave its one answer.
+    #[error("{call} already gave its one answer for this {what}")]
+    UsedUp {
+        /// The table's member.
+        call: &'static str,
+        /// `listener` or `handle`.
+        what: &'static str,
+    },
+}
+
+fn quoted(lines: &[String]) -> String {
+    if lines.is_empty() { String::new() } else { format!("; it said: {}", lines.join(" / ")) }
+}
+
+impl PluginError {
+    /// The plugin's result code, when it was the plugin that refused.
+    pub fn code(&self) -> Option<ResultCode> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+impl NextStep for PluginError {
+    fn next_step(&self) -> Option<String> {
+        match self {
+            Self::TooLarge { .. } => Some("use a size below 2 GiB".into()),
+            // The rules know more than we do here.
+            _ => None,
+        }
+    }
+}
+
+/// Why a file could not become a plugin. Exit code 3.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// There is no such file.
+    #[error("plugin {}: no such file", path.display())]
+    NotFound {
+        /// As given.
+        path: PathBuf,
+    },
+    /// It exists and cannot be read.
+    #[error("plugin {}: {why}", path.display())]
+    Unreadable {
+        /// As given.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// Not a shared object for this machine.
+    #[error("plugin {}: {what}", path.display())]
+    NotAPlugin {
+        /// As given.
+        path: PathBuf,
+        /// What it is instead.
+        what: String,
+    },
+    /// The dynamic linker refused.
+    #[error("plugin {}: the dynamic linker refused it: {why}", path.display())]
+    Open {
+        /// As given.
+        path: PathBuf,
+        /// dlerror's words.
+        why: String,
+    },
+    /// No table that we know.
+    #[error("plugin {}: exports none of {wanted}", path.display())]
+    NoTable {
+        /// As given.
+        path: PathBuf,
+        /// The symbols looked for.
+        wanted: String,
+    },
+    /// A table without a member that every plugin owes.
+    #[error("plugin {}: {symbol} has a null {member}", path.display())]
+    NullMember {
+        /// As given.
+        path: PathBuf,
+        /// The table.
+        symbol: &'static str,
+        /// The member.
+        member: &'static str,
+    },
+    /// A name that leads to no file.
+    #[error("no plugin called `{name}`; looked for {looked}")]
+    NoSuchName {
+        /// As given.
+        name: String,
+        /// Every path that was tried.
+        looked: String,
+    },
+}
+
+impl NextStep for LoadError {
+    fn next_step(&self) -> Option<String> {
+        match self {
+            Self::Open { path, .. } => Some(format!("run `ldd {}` and look for `not found`", path.display())),
+            Self::NoTable { path, .. } => {
+                Some(format!("run `nm -D {} | grep ncclNet` to see what it exports", path.display()))
+            }
+            Self::NotFound { .. } | Self::NoSuchName { .. } => {
+                Some("give --plugin a path, `soft`, `builtin`, or a name X for libnccl-net-X.so".into())
+            }
+            Self::Unreadable { .. } | Self::NotAPlugin { .. } | Self::NullMember { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Which plugin a name means, and why the others were passed over.
+//!
+//! `auto` is Google's plugin when one of its usual places holds a file, else
+//! the software plugin. A TCPX that is found and does not load is an error of
+//! the run, never a reason to fall back: nothing stands in silently.
+#![forbid(unsafe_code)]
+
+use super::error::LoadError;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Where a table comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// The software plugin linked into this program.
+    Builtin,
+    /// A shared object.
+    File(PathBuf),
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Builtin => f.write_str("builtin"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A candidate that was looked at and not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedOver {
+    /// What it was.
+    pub candidate: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// What was chosen and on which grounds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The table's origin.
+    pub source: Source,
+    /// In a few words, for the first line of output.
+    pub why: String,
+    /// The rest.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// The two names under which installers leave TCPX, and the two roots.
+const TCPX_PLACES: [&str; 4] = [
+    "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
+    "/var/lib/tcpx/lib64/libnccl-net-tcpx.so",
+    "/usr/local/tcpx/lib64/libnccl-net.so",
+    "/var/lib/tcpx/lib64/libnccl-net.so",
+];
+
+/// Variables by which the users' programs name the plugin, in our order.
+const TCPX_VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
+
+const SOFT_LIBRARY: &str = "libnccl_net_tcpxsoft.so";
+
+/// Resolves `auto`, `soft`, `builtin`, a path, or a name X for
+/// `libnccl-net-X.so`. `variable` reads the environment; `exe` is this program.
+pub fn choose(wanted: &str, variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Result<Choice, LoadError> {
+    let chosen = |source, why: &str, passed_over| Choice { source, why: why.to_owned(), passed_over };
+    match wanted {
+        "builtin" => Ok(chosen(Source::Builtin, "asked for", Vec::new())),
+        "soft" => {
+            let path = soft_library(exe)?;
+            Ok(chosen(Source::File(path), "asked for", Vec::new()))
+        }
+        "auto" => Ok(auto(variable, exe)),
+        path if path.contains('/') || path.ends_with(".so") => {
+            Ok(chosen(Source::File(PathBuf::from(path)), "asked for", Vec::new()))
+        }
+        name => by_name(name, variable),
+    }
+}
+
+fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
+    let mut passed_over = Vec::new();
+    let named = TCPX_VARIABLES.iter().filter_map(|name| variable(name).map(|path| (format!("${name}"), path)));
+    let usual = TCPX_PLACES.iter().map(|path| ("a usual place of TCPX".to_owned(), (*path).to_owned()));
+    for (origin, path) in named.chain(usual) {
+        if Path::new(&path).exists() {
+            return Choice { source: Source::File(path.into()), why: format!("found in {origin}"), passed_over };
+        }
+        passed_over.push(PassedOver { candidate: path, why: "no such file".into() });
+    }
+    match soft_library(exe) {
+        Ok(path) => Choice {
+            source: Source::File(path),
+            why: "no TCPX plugin on this node; the software plugin stands in".into(),
+            passed_over,
+        },
+        Err(error) => {
+            passed_over.push(PassedOver { candidate: SOFT_LIBRARY.into(), why: error.to_string() });
+            Choice {
+                source: Source::Builtin,
+                why: "no TCPX plugin on this node; the built-in software plugin stands in".into(),
+                passed_over,
+            }
+        }
+    }
+}
+
+fn by_name(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Choice, LoadError> {
+    let file = format!("libnccl-net-{name}.so");
+    let search = variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = search
+        .split(':')
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from)
+        .chain(
+            ["/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/lib", "/usr/lib64", "/usr/lib"]
+                .map(PathBuf::from),
+        )
+        .chain([format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH).into()]);
+    let mut passed_over = Vec::new();
+    for folder in folders {
+        let path = folder.join(&file);
+        if path.exists() {
+            return Ok(Choice { source: Source::File(path), why: format!("named `{name}`"), passed_over });
+        }
+        passed_over.push(PassedOver { candidate: path.display().to_string(), why: "no such file".into() });
+    }
+    let looked = passed_over.into_iter().map(|one| one.candidate).collect::<Vec<_>>().join(", ");
+    Err(LoadError::NoSuchName { name: name.to_owned(), looked })
+}
+
+/// The software plugin's own file: `deps/` first, which is the copy that cargo
+/// keeps current, then beside the program, then where `scripts/install` puts it.
+pub fn soft_library(exe: &Path) -> Result<PathBuf, LoadError> {
+    let folder = exe.parent().unwrap_or(Path::new("/"));
+    // A test program lives in `deps/` itself.
+    let places = [
+        folder.join("deps").join(SOFT_LIBRARY),
+        folder.join(SOFT_LIBRARY),
+        folder.join("../lib/tcpxctl").join(SOFT_LIBRARY),
+    ];
+    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| LoadError::NoSuchName {
+        name: "soft".into(),
+        looked: places.map(|path| path.display().to_string()).join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tcpx_named_by_the_users_variable_is_taken_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let plugin = folder.path().join("libnccl-net-tcpx.so");
+        std::fs::write(&plugin, b"x").expect("written");
+        let variable = |name: &str| (name == "UCCL_TCPX_PLUGIN_PATH").then(|| plugin.display().to_string());
+        let choice = choose("auto", variable, Path::new("/nowhere/tcpxctl")).expect("a choice");
+        assert_eq!(choice.source, Source::File(plugin.clone()));
+        assert_eq!(choice.why, "found in $UCCL_TCPX_PLUGIN_PATH");
+    }
+
+    #[test]
+    fn with_nothing_installed_the_software_plugin_says_that_it_stands_in() {
+        let choice = choose("auto", |_| None, Path::new("/nowhere/tcpxctl")).expect("a choice");
+        if choice.source == Source::Builtin {
+            assert!(choice.why.contains("stands in"), "{}", choice.why);
+            assert!(choice.passed_over.len() >= 4);
+        }
+    }
+
+    #[test]
+    fn the_copy_in_deps_is_preferred_because_the_other_goes_stale() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("deps")).expect("made");
+        for place in ["", "deps/"] {
+            std::fs::write(folder.path().join(format!("{place}{SOFT_LIBRARY}")), b"x").expect("written");
+        }
+        let found = soft_library(&folder.path().join("tcpxctl")).expect("found");
+        assert!(found.ends_with(format!("deps/{SOFT_LIBRARY}")));
+    }
+
+    #[test]
+    fn an_unknown_name_says_where_it_looked() {
+        let error = choose("nosuch", |_| None, Path::new("/nowhere/tcpxctl")).expect_err("refused");
+        assert!(error.to_string().contains("/usr/local/tcpx/lib64/libnccl-net-nosuch.so"), "{error}");
+    }
+}

@@ -1,0 +1,271 @@
+//! `Net`: the safe face of one loaded plugin, and the tokens its calls deal in.
+//!
+//! A token names something that lives inside the plugin. Comms and connect
+//! buffers are not `Clone` and closing takes them by value, so a closed comm
+//! cannot be used again; one listener accepts once and one buffer connects
+//! once, because the real plugin frees its state after either.
+//!
+//! Not here: order between requests. `test` may be asked about any request of a
+//! comm and answers as the plugin does; `transfer::window` is what only ever
+//! asks about the oldest.
+#![expect(unsafe_code, reason = "declares that comms may move between threads")]
+
+use super::PluginError;
+use crate::gpu::{Region, Span};
+use serde::{Deserialize, Serialize};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use tcpx_abi::{HANDLE_MAX, v7, v8};
+
+/// The result of a call into a plugin.
+pub type PluginResult<T> = Result<T, PluginError>;
+
+/// What a plugin says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The table's name, e.g. `GPUDirectTCPX_v7`.
+    pub name: String,
+    /// ncclNet version of the table in use.
+    pub abi: u32,
+    /// Whether finished receives must be handed back with `irecvConsumed`.
+    pub consumes: bool,
+}
+
+impl About {
+    /// TCPX and what promises its semantics: sixteen slots, task chunks, 4 MiB
+    /// per receive, UNPACK receives.
+    pub fn is_tcpx_family(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        name.contains("tcpx") && !name.contains("tcpxo")
+    }
+}
+
+/// One device, as `getProperties` describes it. Strings are copied out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Index to `listen` and `connect`.
+    pub index: usize,
+    /// Interface name.
+    pub name: String,
+    /// sysfs path, where the plugin gave one.
+    pub pci_path: Option<String>,
+    /// Unique id.
+    pub guid: u64,
+    /// `NCCL_PTR_*` bits.
+    pub ptr_support: i32,
+    /// Mbit/s as claimed.
+    pub speed_mbps: i32,
+    /// Port.
+    pub port: i32,
+    /// Microseconds as claimed.
+    pub latency_us: f32,
+    /// Most comms.
+    pub max_comms: i32,
+    /// Most grouped receives.
+    pub max_recvs: i32,
+    /// 0 host, 1 unpack.
+    pub net_device_type: i32,
+    /// Unpack layout version.
+    pub net_device_version: i32,
+}
+
+impl Device {
+    /// Whether receives land in bounce pages that must be unpacked and given back.
+    pub fn is_unpack(&self) -> bool {
+        self.net_device_type == tcpx_abi::NET_DEVICE_UNPACK
+    }
+}
+
+/// The 128 bytes a listener hands to its one connector.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ConnectHandle(pub [u8; HANDLE_MAX]);
+
+impl std::fmt::Debug for ConnectHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ConnectHandle(128 bytes)")
+    }
+}
+
+#[repr(C, align(16))]
+struct HandleBuffer([u8; HANDLE_MAX]);
+
+/// A connect in progress: a private copy of the handle, because the plugin
+/// keeps its own state in the bytes between calls.
+pub struct Connecting {
+    buffer: Box<HandleBuffer>,
+    /// Set once the plugin delivered a comm or an error; the buffer then holds
+    /// a pointer to freed state and must never be passed again.
+    pub(super) finished: bool,
+}
+
+impl Connecting {
+    /// Starts with the bytes that the listener's side sent.
+    pub fn to(handle: ConnectHandle) -> Self {
+        Self { buffer: Box::new(HandleBuffer(handle.0)), finished: false }
+    }
+
+    pub(super) fn as_ptr(&mut self) -> *mut c_void {
+        self.buffer.0.as_mut_ptr().cast()
+    }
+}
+
+/// A listener. Accepts once.
+#[derive(Debug)]
+pub struct ListenComm {
+    pub(super) raw: NonNull<c_void>,
+    /// Set once accept delivered a comm or an error.
+    pub(super) accepted: bool,
+    /// The struct that `accept` fills; must exist before the first call.
+    pub(super) device_handle: Option<Box<DeviceHandle>>,
+}
+
+/// The sending end of a connection.
+#[derive(Debug)]
+pub struct SendComm {
+    pub(super) raw: NonNull<c_void>,
+}
+
+/// The receiving end of a connection.
+#[derive(Debug)]
+pub struct RecvComm {
+    pub(super) raw: NonNull<c_void>,
+    /// Filled by `accept`; lives as long as the comm.
+    pub(super) device_handle: Option<Box<DeviceHandle>>,
+}
+
+impl RecvComm {
+    /// What `accept` put into the device handle.
+    pub fn device_handle(&self) -> Option<&DeviceHandle> {
+        self.device_handle.as_deref()
+    }
+}
+
+/// The same in every version from v7 on.
+pub type DeviceHandle = v7::DeviceHandle;
+
+// SAFETY: a comm has no thread affinity in ncclNet; calls on one comm must be
+// serialised, which owning the token does.
+unsafe impl Send for ListenComm {}
+// SAFETY: as above.
+unsafe impl Send for SendComm {}
+// SAFETY: as above; the device handle is plain data.
+unsafe impl Send for RecvComm {}
+
+/// Either kind of connected comm, where a call takes both.
+#[derive(Debug, Clone, Copy)]
+pub enum Comm<'a> {
+    /// Sending end.
+    Send(&'a SendComm),
+    /// Receiving end.
+    Recv(&'a RecvComm),
+}
+
+impl Comm<'_> {
+    pub(super) fn raw(self) -> NonNull<c_void> {
+        match self {
+            Self::Send(comm) => comm.raw,
+            Self::Recv(comm) => comm.raw,
+        }
+    }
+}
+
+/// One registration. Holds the region, so the memory outlives every request on
+/// it; one that is dropped without `dereg_mr` leaks the region rather than free
+/// memory that the plugin may still write to.
+#[derive(Debug)]
+pub struct MHandle {
+    pub(super) raw: *mut c_void,
+    pub(super) region: Option<Arc<Region>>,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+// SAFETY: an opaque token used only in calls that ownership serialises.
+unsafe impl Send for MHandle {}
+
+impl MHandle {
+    /// Whether `span` lies inside the registered bytes.
+    pub fn covers(&self, span: Span) -> bool {
+        let start = span.as_ptr().addr();
+        start >= self.start && start + span.len() <= self.end
+    }
+}
+
+impl Drop for MHandle {
+    fn drop(&mut self) {
+        // Still registered: the plugin may hold the address.
+        std::mem::forget(self.region.take());
+    }
+}
+
+/// One isend or irecv inside the plugin, until its slot is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request(pub(super) NonNull<c_void>);
+
+// SAFETY: an opaque token; see `SendComm`.
+unsafe impl Send for Request {}
+
+impl Request {
+    /// The plugin's own pointer, for reading a receive's scatter list.
+    pub fn as_ptr(self) -> *mut c_void {
+        self.0.as_ptr()
+    }
+}
+
+/// What `test` answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tested {
+    /// The request is finished.
+    pub done: bool,
+    /// What the plugin wrote into `sizes`; TCPX writes nothing, so it is 0.
+    /// A claim, never a fact.
+    pub reported: i32,
+}
+
+/// The table behind a `Net`, for those who must misbehave on purpose.
+#[derive(Clone, Copy)]
+pub enum RawTable {
+    /// A v7 table.
+    V7(&'static v7::Net),
+    /// A v8 table.
+    V8(&'static v8::Net),
+}
+
+/// One loaded plugin.
+pub trait Net: Send + Sync {
+    /// Who it is.
+    fn about(&self) -> &About;
+    /// Its table.
+    fn table(&self) -> RawTable;
+    /// `init` with our logger; once per process.
+    fn init(&self) -> PluginResult<()>;
+    /// Number of devices; negative answers are errors.
+    fn devices(&self) -> PluginResult<usize>;
+    /// One device.
+    fn properties(&self, device: usize) -> PluginResult<Device>;
+    /// A listener and the bytes for its one connector.
+    fn listen(&self, device: usize) -> PluginResult<(ListenComm, ConnectHandle)>;
+    /// `None`: not connected yet, call again with the same `Connecting`.
+    fn connect(&self, device: usize, connecting: &mut Connecting) -> PluginResult<Option<SendComm>>;
+    /// `None`: no peer yet, call again with the same listener.
+    fn accept(&self, listen: &mut ListenComm) -> PluginResult<Option<RecvComm>>;
+    /// Registers `offset..offset + len` of a region with one comm.
+    fn reg_mr(&self, comm: Comm<'_>, region: &Arc<Region>, offset: usize, len: usize) -> PluginResult<MHandle>;
+    /// Ends a registration; the region is kept if the plugin refuses.
+    fn dereg_mr(&self, comm: Comm<'_>, mhandle: MHandle) -> PluginResult<()>;
+    /// Posts a send. `None`: nothing was posted, try again.
+    fn isend(&self, comm: &SendComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>>;
+    /// Posts a receive. `None`: nothing was posted, try again.
+    fn irecv(&self, comm: &RecvComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>>;
+    /// Drives the comm and asks about one of its requests.
+    fn test(&self, request: Request) -> PluginResult<Tested>;
+    /// Hands a finished receive back; a plugin without the entry needs no call.
+    fn irecv_consumed(&self, comm: &RecvComm, request: Request) -> PluginResult<()>;
+    /// Closes a sending end; outstanding requests are dropped.
+    fn close_send(&self, comm: SendComm) -> PluginResult<()>;
+    /// Closes a receiving end; outstanding requests are dropped.
+    fn close_recv(&self, comm: RecvComm) -> PluginResult<()>;
+    /// Closes a listener; the accepted comm lives on.
+    fn close_listen(&self, comm: ListenComm) -> PluginResult<()>;
+}
