@@ -1,0 +1,190 @@
+//! Processors, NUMA nodes and memory.
+#![forbid(unsafe_code)]
+
+use crate::node::root::printable;
+use crate::node::{Fact, Root};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Highest CPU number taken from a list; the kernel's own limit is 8192.
+const CPU_MAX: u32 = 65_535;
+
+/// A set of CPUs in the kernel's syntax: `0-51,104-155`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CpuList(Vec<RangeInclusive<u32>>);
+
+/// The text is no CPU list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a CPU list such as 0-51,104-155")]
+pub struct BadCpuList(String);
+
+impl CpuList {
+    /// How many CPUs are in it; a CPU named twice counts once.
+    pub fn len(&self) -> usize {
+        self.iter().collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    /// Whether it names none, as the list of a memory-only node does.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `cpu` is in it.
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.0.iter().any(|range| range.contains(&cpu))
+    }
+
+    /// Its CPUs, as written.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().cloned().flatten()
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = BadCpuList;
+    fn from_str(text: &str) -> Result<Self, BadCpuList> {
+        let number = |digits: &str| digits.parse().ok().filter(|cpu| *cpu <= CPU_MAX);
+        let range = |part: &str| match part.split_once('-') {
+            Some((low, high)) => Some(number(low)?..=number(high)?).filter(|range| !range.is_empty()),
+            None => number(part).map(|cpu| cpu..=cpu),
+        };
+        let text = text.trim();
+        let parts = text.split(',').filter(|_| !text.is_empty());
+        let ranges: Option<Vec<_>> = parts.map(range).collect();
+        ranges
+            .filter(|ranges| ranges.len() <= CPU_MAX as usize)
+            .map(Self)
+            .ok_or_else(|| BadCpuList(text.chars().take(40).collect()))
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |range: &RangeInclusive<u32>| match (range.start(), range.end()) {
+            (low, high) if low == high => low.to_string(),
+            (low, high) => format!("{low}-{high}"),
+        };
+        f.pad(&self.0.iter().map(part).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl Serialize for CpuList {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuList {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// One NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumaNode {
+    /// Its number.
+    pub id: u32,
+    /// Its CPUs.
+    pub cpus: Fact<CpuList>,
+}
+
+/// The processors of a machine, and its memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Model name of the first processor.
+    pub model: Fact<String>,
+    /// Logical CPUs that are online.
+    pub online: Fact<CpuList>,
+    /// How many those are.
+    pub count: Fact<usize>,
+    /// NUMA nodes, by number.
+    pub numa_nodes: Fact<Vec<NumaNode>>,
+    /// All usable memory, in bytes.
+    pub memory_total_bytes: Fact<u64>,
+    /// What could be allocated without swapping, in bytes.
+    pub memory_available_bytes: Fact<u64>,
+}
+
+impl Cpu {
+    /// Reads `/proc` and `/sys`.
+    pub fn read(root: &Root) -> Self {
+        let online: Fact<CpuList> = root.parsed("/sys/devices/system/cpu/online");
+        let meminfo = root.text("/proc/meminfo");
+        Self {
+            model: root.text("/proc/cpuinfo").and_then(|text| field(&text, "model name", "/proc/cpuinfo")),
+            count: online.as_ref().map(CpuList::len),
+            online,
+            numa_nodes: numa_nodes(root),
+            memory_total_bytes: meminfo.as_ref().and_then(|text| kilobytes(text, "MemTotal")),
+            memory_available_bytes: meminfo.as_ref().and_then(|text| kilobytes(text, "MemAvailable")),
+        }
+    }
+}
+
+fn numa_nodes(root: &Root) -> Fact<Vec<NumaNode>> {
+    let folder = "/sys/devices/system/node";
+    root.names(folder).map(|names| {
+        let ids = names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
+        let mut ids: Vec<u32> = ids.collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|id| NumaNode { id, cpus: cpus_of(root, &format!("{folder}/node{id}/cpulist")) }).collect()
+    })
+}
+
+/// As [`Root::parsed`], but an empty file is a node that has memory and no CPU.
+fn cpus_of(root: &Root, path: &str) -> Fact<CpuList> {
+    root.text(path).and_then(|text| text.parse().map_err(|error: BadCpuList| format!("{path}: {error}")).into())
+}
+
+/// The value of the first `key: value` line; `file` is for the reason.
+pub(super) fn field(text: &str, key: &str, file: &str) -> Fact<String> {
+    let values = text.lines().filter_map(|line| line.split_once(':'));
+    let value = values.filter(|(name, _)| name.trim() == key).map(|(_, value)| printable(value)).next();
+    value.filter(|value| !value.is_empty()).ok_or_else(|| format!("{file}: no `{key}` line")).into()
+}
+
+fn kilobytes(text: &str, key: &str) -> Fact<u64> {
+    field(text, key, "/proc/meminfo").and_then(|value| {
+        let number = value.strip_suffix("kB").and_then(|number| number.trim().parse::<u64>().ok());
+        let bytes = number.and_then(|number| number.checked_mul(1024));
+        bytes.ok_or_else(|| format!("/proc/meminfo: unexpected `{key}: {value}`")).into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn cpu_lists_read_as_the_kernel_writes_them() {
+        for (text, count) in [("0-51,104-155", 104), ("0", 1), ("", 0), ("0,2,4-5", 4), ("1-2,2-3\n", 3)] {
+            assert_eq!(text.parse::<CpuList>().map(|list| list.len()), Ok(count), "{text}");
+        }
+        let node: CpuList = "52-103,156-207".parse().unwrap();
+        assert!(node.contains(52) && node.contains(207) && !node.contains(104));
+        for text in ["-1", "3-1", "a", "0-", "0,,1", "0-4294967295", "0;1"] {
+            assert!(text.parse::<CpuList>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_meminfo_without_its_unit_is_not_believed() {
+        assert_eq!(kilobytes("MemTotal:  16 kB\n", "MemTotal"), Fact::Known(16_384));
+        for text in ["MemTotal: 16 MB", "MemTotal: -1 kB", "MemTotal: 18446744073709551615 kB", "Mem: 1 kB"] {
+            assert_eq!(kilobytes(text, "MemTotal").known(), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cpu_lists_survive_any_text(text in "[0-9,\\- x]{0,40}") {
+            if let Ok(list) = text.parse::<CpuList>() {
+                prop_assert_eq!(list.to_string().parse::<CpuList>(), Ok(list));
+            }
+        }
+    }
+}

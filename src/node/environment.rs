@@ -1,0 +1,52 @@
+//! The part of the environment that explains a transfer, and only that: the
+//! rest may hold secrets and never enters a run folder.
+#![forbid(unsafe_code)]
+
+use crate::node::root::printable;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+const PREFIXES: [&str; 4] = ["NCCL_", "TCPX", "UCCL_", "CUDA_"];
+const NAMES: [&str; 1] = ["LD_LIBRARY_PATH"];
+/// Most variables kept; more than these is not an environment anyone wrote.
+const VARIABLES_MAX: usize = 512;
+
+/// The allow-listed variables of `all` (usually `std::env::vars_os()`), by name.
+pub fn captured(all: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+    let allowed = all.into_iter().filter_map(|(name, value)| {
+        let name = name.into_string().ok().filter(|name| is_allowed(name))?;
+        Some((name, printable(&value.to_string_lossy())))
+    });
+    allowed.take(VARIABLES_MAX).collect()
+}
+
+/// Whether a variable of this name may be recorded.
+pub fn is_allowed(name: &str) -> bool {
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    plain && (NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_allow_list_is_captured() {
+        let all = [
+            ("NCCL_NET", "GPUDirectTCPX_v7"),
+            ("TCPXSOFT_IO", "helper"),
+            ("UCCL_TCPX_DEBUG", "1"),
+            ("CUDA_VISIBLE_DEVICES", "0,1"),
+            ("LD_LIBRARY_PATH", "/usr/local/tcpx/lib64\n"),
+            ("LD_PRELOAD", "x"),
+            ("AWS_SECRET", "x"),
+            ("nccl_net", "x"),
+            ("MY_NCCL_NET", "x"),
+            ("NCCL_\x1b[2J", "x"),
+        ];
+        let captured = captured(all.map(|(name, value)| (name.into(), value.into())));
+        let names: Vec<&str> = captured.keys().map(String::as_str).collect();
+        assert_eq!(names, ["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "NCCL_NET", "TCPXSOFT_IO", "UCCL_TCPX_DEBUG"]);
+        assert_eq!(captured["LD_LIBRARY_PATH"], "/usr/local/tcpx/lib64");
+    }
+}

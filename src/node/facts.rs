@@ -1,0 +1,134 @@
+//! Everything about a machine in one document: `facts` of a node in run.json,
+//! and what `discover` prints before any plugin is asked.
+#![forbid(unsafe_code)]
+
+use crate::node::cpu::Cpu;
+use crate::node::gpu::Gpus;
+use crate::node::limits::Limits;
+use crate::node::nic::Nic;
+use crate::node::{Fact, Root, environment};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Which machine, and which network stack of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Host name.
+    pub name: Fact<String>,
+    /// Kernel release, as `uname -r`.
+    pub kernel: Fact<String>,
+    /// New at each boot.
+    pub boot_id: Fact<String>,
+    /// Inode of the network namespace.
+    pub network_namespace: Fact<u64>,
+}
+
+impl Host {
+    /// Reads `/proc`.
+    pub fn read(root: &Root) -> Self {
+        Self {
+            name: root.line("/proc/sys/kernel/hostname"),
+            kernel: root.line("/proc/sys/kernel/osrelease"),
+            boot_id: root.line("/proc/sys/kernel/random/boot_id"),
+            network_namespace: network_namespace(root),
+        }
+    }
+
+    /// Whether traffic between the two would never cross a wire: the same boot
+    /// and the same network namespace. None when either is not known.
+    pub fn is_same_stack(&self, other: &Self) -> Option<bool> {
+        let boot = self.boot_id.known()? == other.boot_id.known()?;
+        let stack = self.network_namespace.known()? == other.network_namespace.known()?;
+        Some(boot && stack)
+    }
+}
+
+/// The facts of one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// Which machine this is.
+    pub host: Host,
+    /// Processors and memory.
+    pub cpu: Cpu,
+    /// Network interfaces, by name.
+    pub nics: Fact<Vec<Nic>>,
+    /// GPUs and their driver.
+    pub gpus: Gpus,
+    /// Limits of the reading process.
+    pub limits: Limits,
+    /// Allow-listed variables of the reading process; none of a captured tree.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl NodeFacts {
+    /// Reads all of them. Whatever cannot be read is unknown, and says why.
+    pub fn read(root: &Root) -> Self {
+        Self {
+            host: Host::read(root),
+            cpu: Cpu::read(root),
+            nics: Nic::read_all(root),
+            gpus: Gpus::read(root),
+            limits: Limits::read(root),
+            environment: if root.is_live() { environment::captured(std::env::vars_os()) } else { BTreeMap::new() },
+        }
+    }
+}
+
+/// `/proc/self/ns/net` links to `net:[4026531840]`.
+fn network_namespace(root: &Root) -> Fact<u64> {
+    let path = "/proc/self/ns/net";
+    root.link(path).and_then(|target| {
+        let inode = target.strip_prefix("net:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+        inode.ok_or_else(|| format!("{path}: unexpected `{target}`")).into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::fixture;
+
+    #[test]
+    fn an_a3_high_is_read_as_it_is() {
+        let node = NodeFacts::read(&fixture::a3_high().root);
+        insta::assert_json_snapshot!(node);
+    }
+
+    #[test]
+    fn the_counts_of_an_a3_high_are_right() {
+        let node = NodeFacts::read(&fixture::a3_high().root);
+        assert_eq!(node.cpu.count, Fact::Known(208));
+        let gpus = node.gpus.devices.known().unwrap();
+        assert_eq!(gpus.len(), 8);
+        assert!(gpus.iter().enumerate().all(|(index, gpu)| gpu.device_minor == Fact::Known(index as u32)));
+        let physical: Vec<&Nic> = node.nics.known().unwrap().iter().filter(|nic| !nic.is_virtual).collect();
+        assert_eq!(physical.len(), 5);
+        assert!(physical.iter().all(|nic| nic.is_up() && nic.driver == Fact::Known("gve".to_owned())));
+    }
+
+    #[test]
+    fn an_empty_tree_is_all_unknown_with_reasons() {
+        let node = NodeFacts::read(&fixture::tree("").root);
+        assert_eq!(node.host.name.why(), Some("/proc/sys/kernel/hostname: No such file or directory (os error 2)"));
+        assert!(node.nics.why().is_some() && node.gpus.devices.why().is_some() && node.cpu.count.why().is_some());
+        assert!(node.environment.is_empty());
+    }
+
+    #[test]
+    fn facts_survive_json() {
+        for node in [NodeFacts::read(&fixture::a3_high().root), NodeFacts::read(&Root::live())] {
+            let json = serde_json::to_string(&node).unwrap();
+            assert_eq!(serde_json::from_str::<NodeFacts>(&json).unwrap(), node);
+        }
+    }
+
+    #[test]
+    fn the_same_host_takes_the_same_namespace_too() {
+        let here = Host::read(&Root::live());
+        assert_eq!(here.is_same_stack(&here), Some(true));
+        let beside = Host { network_namespace: Fact::Known(1), ..here.clone() };
+        assert_eq!(here.is_same_stack(&beside), Some(false));
+        let unread = Host { boot_id: Fact::unknown("not read"), ..here.clone() };
+        assert_eq!(here.is_same_stack(&unread), None);
+    }
+}

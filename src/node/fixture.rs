@@ -1,0 +1,44 @@
+//! Captured machines for tests, each written as one text file, because sysfs is
+//! mostly links and git hosts and archives treat those unlike files.
+//!
+//! `PATH = LINE` appends a line to a file, `PATH -> TARGET` makes a link, `#`
+//! starts a comment.
+#![forbid(unsafe_code)]
+
+use crate::node::Root;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use tempfile::TempDir;
+
+/// A tree on disk for as long as this lives.
+pub(crate) struct Tree {
+    pub(crate) root: Root,
+    _folder: TempDir,
+}
+
+/// A GCP A3-high node.
+pub(crate) fn a3_high() -> Tree {
+    tree(include_str!("fixtures/a3-high.tree"))
+}
+
+/// Builds what `text` describes.
+pub(crate) fn tree(text: &str) -> Tree {
+    let folder = tempfile::tempdir().unwrap();
+    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let (path, value, is_link) = match (line.split_once(" -> "), line.split_once(" = ")) {
+            (Some((path, target)), None) => (path, target, true),
+            (_, Some((path, content))) => (path, content, false),
+            _ => panic!("neither a file nor a link: {line}"),
+        };
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if is_link {
+            symlink(value, path).unwrap();
+        } else {
+            let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+            writeln!(file, "{value}").unwrap();
+        }
+    }
+    Tree { root: Root::captured(folder.path()).unwrap(), _folder: folder }
+}

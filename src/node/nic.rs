@@ -1,0 +1,210 @@
+//! Network interfaces as sysfs describes them.
+//!
+//! Speed is never made up: TCPX reports 10000 Mbit/s where sysfs has no number,
+//! so a reader must be told where a number came from.
+#![forbid(unsafe_code)]
+
+use crate::node::addresses::{InterfaceAddress, addresses};
+use crate::node::pci::{self, PciAddress};
+use crate::node::{Fact, Root};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::IpAddr;
+
+const CLASS: &str = "/sys/class/net";
+/// `IFF_UP` of `<linux/if.h>`.
+const IFF_UP: u32 = 0x1;
+
+/// Link speed, and where it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "source", rename_all = "kebab-case")]
+pub enum Speed {
+    /// From `/sys/class/net/X/speed`.
+    Sysfs {
+        /// 10^6 bit per second.
+        mbit_per_s: u32,
+    },
+    /// The driver gives none.
+    NotReadable {
+        /// What sysfs answered.
+        why: String,
+    },
+}
+
+impl Speed {
+    /// In 10^6 bit per second, if it is known.
+    pub fn mbit_per_s(&self) -> Option<u32> {
+        match self {
+            Self::Sysfs { mbit_per_s } => Some(*mbit_per_s),
+            Self::NotReadable { .. } => None,
+        }
+    }
+
+    fn read(root: &Root, path: &str) -> Self {
+        match root.parsed::<i64>(path) {
+            Fact::Known(number) => match u32::try_from(number) {
+                Ok(mbit_per_s) if (1..u32::MAX).contains(&mbit_per_s) => Self::Sysfs { mbit_per_s },
+                // A driver without a number answers -1, some kernels 2^32 - 1.
+                _ => Self::NotReadable { why: format!("{path}: {number}") },
+            },
+            Fact::Unknown { unknown } => Self::NotReadable { why: unknown },
+        }
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sysfs { mbit_per_s } => f.pad(&format!("{mbit_per_s} Mbit/s (sysfs)")),
+            Self::NotReadable { .. } => f.pad("not readable"),
+        }
+    }
+}
+
+/// One interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nic {
+    /// Interface name.
+    pub name: String,
+    /// Kernel's interface index.
+    pub index: Fact<u32>,
+    /// Whether it was switched on (`IFF_UP`).
+    pub admin_up: Fact<bool>,
+    /// RFC 2863 state: `up`, `down`, `unknown` (the loopback's), …
+    pub operstate: Fact<String>,
+    /// Whether there is a carrier; unreadable while switched off.
+    pub carrier: Fact<bool>,
+    /// In bytes.
+    pub mtu: Fact<u32>,
+    /// Link speed.
+    pub speed: Speed,
+    /// Kernel driver.
+    pub driver: Fact<String>,
+    /// The PCI function it is, or hangs below.
+    pub pci_address: Fact<PciAddress>,
+    /// Resolved sysfs path of the device: what TCPX gives as `pciPath`.
+    pub pci_path: Fact<String>,
+    /// Host bridge, `pciDDDD:BB`.
+    pub pci_root: Fact<String>,
+    /// NUMA node of the device.
+    pub numa_node: Fact<u32>,
+    /// No device behind it: loopback, veth, bridge.
+    #[serde(rename = "virtual")]
+    pub is_virtual: bool,
+    /// IPv4 and IPv6 addresses.
+    pub addresses: Fact<Vec<IpAddr>>,
+}
+
+impl Nic {
+    /// Every interface, by name; addresses only of the running machine.
+    pub fn read_all(root: &Root) -> Fact<Vec<Self>> {
+        let held = match root.is_live() {
+            true => addresses().map_err(|error| format!("getifaddrs: {error}")).into(),
+            false => Fact::unknown("only the running kernel knows addresses"),
+        };
+        // `bonding_masters` is a file among the links.
+        let is_interface = |name: &String| root.names(&format!("{CLASS}/{name}")).known().is_some();
+        root.names(CLASS)
+            .map(|names| names.into_iter().filter(is_interface).map(|name| Self::read(root, name, &held)).collect())
+    }
+
+    /// Whether it can carry traffic: on, and not known to be without a link.
+    pub fn is_up(&self) -> bool {
+        let state = self.operstate.known().map(String::as_str);
+        let on = self.admin_up.known().copied().unwrap_or(state == Some("up"));
+        on && matches!(state, Some("up" | "unknown"))
+    }
+
+    fn read(root: &Root, name: String, held: &Fact<Vec<InterfaceAddress>>) -> Self {
+        let at = |file: &str| format!("{CLASS}/{name}/{file}");
+        let pci_path = root.real_path(&at("device"));
+        let of_path = |what: &'static str, find: fn(&str) -> Option<String>| {
+            pci_path.as_ref().and_then(|path| find(path).ok_or_else(|| format!("{path} names no {what}")).into())
+        };
+        Self {
+            index: root.parsed(&at("ifindex")),
+            admin_up: flags(root, &at("flags")).map(|flags| flags & IFF_UP != 0),
+            operstate: root.line(&at("operstate")),
+            carrier: root.parsed::<u8>(&at("carrier")).map(|carrier| carrier == 1),
+            mtu: root.parsed(&at("mtu")),
+            speed: Speed::read(root, &at("speed")),
+            driver: root.real_name(&at("device/driver")),
+            pci_address: of_path("PCI function", |path| pci::address_in(path).map(|found| found.to_string()))
+                .and_then(|text| text.parse().map_err(|error: pci::BadPciAddress| error.to_string()).into()),
+            pci_root: of_path("PCI root", |path| pci::root_in(path).map(str::to_owned)),
+            numa_node: numa_node(root, &at("device/numa_node")),
+            is_virtual: is_virtual(root, &name),
+            addresses: held.as_ref().map(|held| addresses_of(held, &name)),
+            pci_path,
+            name,
+        }
+    }
+}
+
+/// The NUMA node in a sysfs file. The kernel writes -1 where firmware said
+/// nothing, which is no node (TCPX 3.1.9 takes it for node 1).
+pub(super) fn numa_node(root: &Root, path: &str) -> Fact<u32> {
+    root.parsed::<i64>(path).and_then(|node| u32::try_from(node).map_err(|_| format!("{path}: {node}")).into())
+}
+
+fn flags(root: &Root, path: &str) -> Fact<u32> {
+    root.line(path).and_then(|line| {
+        let flags = line.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        flags.ok_or_else(|| format!("{path}: unexpected `{line}`")).into()
+    })
+}
+
+fn is_virtual(root: &Root, name: &str) -> bool {
+    let path = root.real_path(&format!("{CLASS}/{name}"));
+    path.known().is_some_and(|path| path.starts_with("/sys/devices/virtual/"))
+}
+
+fn addresses_of(held: &[InterfaceAddress], name: &str) -> Vec<IpAddr> {
+    // An alias is labelled `eth0:1` and belongs to `eth0`.
+    let of_name = |held: &&InterfaceAddress| held.interface.split(':').next() == Some(name);
+    held.iter().filter(of_name).map(|held| held.address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::fixture;
+
+    #[test]
+    fn this_machine_has_a_loopback_that_is_up_and_virtual() {
+        let nics = Nic::read_all(&Root::live());
+        let lo = nics.known().unwrap().iter().find(|nic| nic.name == "lo").unwrap();
+        assert!(lo.is_up() && lo.is_virtual && lo.pci_address.known().is_none(), "{lo:#?}");
+        assert!(lo.addresses.known().unwrap().iter().any(IpAddr::is_loopback), "{lo:#?}");
+        assert_eq!(lo.speed.mbit_per_s(), None);
+    }
+
+    #[test]
+    fn a_speed_is_read_or_said_to_be_unreadable() {
+        let tree = fixture::tree("sys/a = 200000\nsys/b = -1\nsys/c = 4294967295\nsys/d = 0\nsys/e = fast");
+        let speed = |file: &str| Speed::read(&tree.root, &format!("/sys/{file}"));
+        assert_eq!(speed("a"), Speed::Sysfs { mbit_per_s: 200_000 });
+        for file in ["b", "c", "d", "e", "none"] {
+            assert_eq!(speed(file).to_string(), "not readable", "{file}");
+        }
+        let json = serde_json::to_string(&[speed("a"), speed("b")]).unwrap();
+        assert_eq!(json, r#"[{"source":"sysfs","mbit_per_s":200000},{"source":"not-readable","why":"/sys/b: -1"}]"#);
+    }
+
+    #[test]
+    fn a_link_is_up_when_it_is_on_and_not_known_to_be_down() {
+        for (flags, state, expected) in [
+            ("0x1003", "up", true),
+            ("0x9", "unknown", true),
+            ("0x1002", "down", false),
+            ("0x1003", "lowerlayerdown", false),
+            ("0x1002", "unknown", false),
+            ("junk", "up", true),
+            ("junk", "unknown", false),
+        ] {
+            let files = format!("sys/class/net/x/flags = {flags}\nsys/class/net/x/operstate = {state}");
+            let nics = Nic::read_all(&fixture::tree(&files).root);
+            assert_eq!(nics.known().unwrap()[0].is_up(), expected, "{flags} {state}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a machine's files are read from: `/` for this machine, or a folder
+//! that holds a captured `/sys` and `/proc` of another one.
+//!
+//! A captured tree comes from someone else: reads are bounded, only regular
+//! files are opened (a FIFO would wait for ever), and a link that leads out of
+//! the tree is refused. sysfs links are relative, so an honest tree needs none.
+#![forbid(unsafe_code)]
+
+use crate::node::Fact;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Most bytes read of one file; `/proc/cpuinfo` of 208 CPUs is a third of this.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Most characters kept of a fact that is one line.
+const LINE_CHARS_MAX: usize = 256;
+/// Most entries taken from one folder.
+const ENTRIES_MAX: usize = 4096;
+
+/// The top of the file tree that describes a machine.
+#[derive(Debug, Clone)]
+pub struct Root {
+    path: PathBuf,
+    live: bool,
+}
+
+impl Root {
+    /// This machine.
+    pub fn live() -> Self {
+        Self { path: PathBuf::from("/"), live: true }
+    }
+
+    /// A captured tree, by the folder that stands for `/`. Fails when the folder
+    /// cannot be resolved.
+    pub fn captured(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { path: path.canonicalize()?, live: false })
+    }
+
+    /// Whether this is the running machine, so that asking the kernel makes sense.
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// A whole file, as text; bytes that are no UTF-8 are replaced.
+    pub fn text(&self, path: &str) -> Fact<String> {
+        let read = || {
+            let inside = self.inside(path)?;
+            let file = File::open(&inside).map_err(|error| error.to_string())?;
+            if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+                return Err("not a regular file".to_owned());
+            }
+            let mut bytes = Vec::new();
+            file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        read().map_err(|why: String| format!("{path}: {why}")).into()
+    }
+
+    /// The first line of a file, trimmed, without control characters.
+    pub fn line(&self, path: &str) -> Fact<String> {
+        self.text(path).and_then(|text| match printable(text.lines().next().unwrap_or_default()) {
+            line if line.is_empty() => Fact::unknown(format!("{path}: empty")),
+            line => Fact::Known(line),
+        })
+    }
+
+    /// The first line of a file, as a value.
+    pub fn parsed<T: FromStr>(&self, path: &str) -> Fact<T> {
+        self.line(path).and_then(|line| {
+            line.parse().map_or_else(|_| Fact::unknown(format!("{path}: unexpected `{line}`")), Fact::Known)
+        })
+    }
+
+    /// The names in a folder, sorted as text.
+    pub fn names(&self, path: &str) -> Fact<Vec<String>> {
+        let read = || {
+            let entries = fs::read_dir(self.inside(path)?).map_err(|error| error.to_string())?;
+            let names = entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            let mut names: Vec<String> = names.collect();
+            names.sort_unstable();
+            Ok(names)
+        };
+        read().map_err(|why: String| format!("{path}: {why}")).into()
+    }
+
+    /// The path with every link followed, as the machine itself would write it.
+    pub fn real_path(&self, path: &str) -> Fact<String> {
+        let resolve = || {
+            let inside = self.inside(path)?;
+            let below = inside.strip_prefix(&self.path).map_err(|error| error.to_string())?;
+            let text = below.to_str().ok_or("not UTF-8")?;
+            Ok(format!("/{text}"))
+        };
+        resolve().map_err(|why: String| format!("{path}: {why}")).into()
+    }
+
+    /// Where a link points, as written; for links into nowhere (`/proc/self/ns`).
+    pub fn link(&self, path: &str) -> Fact<String> {
+        let target = fs::read_link(self.path.join(path.trim_start_matches('/')));
+        target.map(|target| printable(&target.to_string_lossy())).map_err(|error| format!("{path}: {error}")).into()
+    }
+
+    /// The last part of a resolved path: how sysfs names a driver or a device.
+    pub fn real_name(&self, path: &str) -> Fact<String> {
+        self.real_path(path).map(|real| real.rsplit('/').next().map(printable).unwrap_or_default())
+    }
+
+    fn inside(&self, path: &str) -> Result<PathBuf, String> {
+        let joined = self.path.join(path.trim_start_matches('/'));
+        let real = joined.canonicalize().map_err(|error| error.to_string())?;
+        // `File::open` of a FIFO waits for a writer, so look before opening.
+        let kind = fs::metadata(&real).map_err(|error| error.to_string())?;
+        match real.starts_with(&self.path) {
+            false => Err("leads out of the captured tree".to_owned()),
+            true if kind.is_file() || kind.is_dir() => Ok(real),
+            true => Err("neither a file nor a folder".to_owned()),
+        }
+    }
+}
+
+/// Foreign text, fit for a terminal: trimmed, bounded, no control characters.
+pub(super) fn printable(text: &str) -> String {
+    text.trim().chars().filter(|letter| !letter.is_control()).take(LINE_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_captured_tree_is_read_with_distrust() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = |name: &str| folder.path().join(name);
+        fs::write(here("name"), "  eth1\x1b[31m\nsecond\n").unwrap();
+        fs::write(here("empty"), "\n").unwrap();
+        symlink("/etc", here("escape")).unwrap();
+        symlink("name", here("alias")).unwrap();
+        symlink("loop", here("loop")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, here("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let root = Root::captured(folder.path()).unwrap();
+
+        assert_eq!(root.line("/name"), Fact::Known("eth1[31m".to_owned()));
+        assert_eq!(root.real_path("/alias"), Fact::Known("/name".to_owned()));
+        assert_eq!(root.link("/alias"), Fact::Known("name".to_owned()));
+        for (path, why) in [
+            ("/empty", "/empty: empty"),
+            ("/escape", "/escape: leads out of the captured tree"),
+            ("/fifo", "/fifo: neither a file nor a folder"),
+        ] {
+            assert_eq!(root.line(path).why(), Some(why));
+        }
+        for path in ["/none", "/loop", "/../../etc/hostname", "/name/below"] {
+            assert_eq!(root.line(path).known(), None, "{path}");
+        }
+        assert_eq!(root.parsed::<u32>("/name").why(), Some("/name: unexpected `eth1[31m`"));
+    }
+}
