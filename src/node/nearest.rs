@@ -1,0 +1,93 @@
+//! Which NIC is near which GPU.
+//!
+//! On an A3-high node each pair of GPUs shares a host bridge with one data NIC,
+//! and only under one host bridge does a packet reach GPU memory without
+//! crossing a socket; the same NUMA node is a second best, anything else is far.
+#![forbid(unsafe_code)]
+
+use crate::node::gpu::Gpu;
+use crate::node::nic::Nic;
+use crate::node::pci::shared_bridges;
+use serde::{Deserialize, Serialize};
+
+/// How near a NIC is to a GPU, far to near.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Closeness {
+    /// Neither is shared, or nothing is known of one of them.
+    Far,
+    /// The same NUMA node.
+    SameNumaNode,
+    /// The same host bridge.
+    SamePciRoot {
+        /// Bridges in common, the host bridge included; more is nearer.
+        bridges: usize,
+    },
+}
+
+/// How near `nic` is to `gpu`.
+pub fn closeness(gpu: &Gpu, nic: &Nic) -> Closeness {
+    let bridges = match (gpu.pci_path.known(), nic.pci_path.known()) {
+        (Some(gpu), Some(nic)) => shared_bridges(gpu, nic),
+        _ => 0,
+    };
+    let numa = gpu.numa_node.known();
+    match bridges {
+        0 if numa.is_some() && numa == nic.numa_node.known() => Closeness::SameNumaNode,
+        0 => Closeness::Far,
+        bridges => Closeness::SamePciRoot { bridges },
+    }
+}
+
+/// The nearest of `nics`; of equals the first. None only of none: whether a far
+/// one will do is the caller's decision, so its closeness comes along.
+pub fn nearest<'a>(gpu: &Gpu, nics: impl IntoIterator<Item = &'a Nic>) -> Option<(&'a Nic, Closeness)> {
+    let mut best = None;
+    for nic in nics {
+        let near = closeness(gpu, nic);
+        if best.is_none_or(|(_, so_far)| near > so_far) {
+            best = Some((nic, near));
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Fact, NodeFacts, fixture};
+
+    #[test]
+    fn each_pair_of_gpus_of_an_a3_high_shares_a_root_with_one_nic() {
+        let node = NodeFacts::read(&fixture::a3_high().root);
+        let nics = node.nics.known().unwrap();
+        let map = node.gpus.devices.known().unwrap().iter().map(|gpu| {
+            let (nic, near) = nearest(gpu, nics).unwrap();
+            assert_eq!(near, Closeness::SamePciRoot { bridges: 3 }, "{gpu:#?} {nic:#?}");
+            (gpu.index, nic.name.as_str())
+        });
+        let expected =
+            [(0, "eth1"), (1, "eth1"), (2, "eth2"), (3, "eth2"), (4, "eth3"), (5, "eth3"), (6, "eth4"), (7, "eth4")];
+        assert_eq!(map.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn without_its_own_nic_a_gpu_is_nearest_to_its_numa_node() {
+        let node = NodeFacts::read(&fixture::a3_high().root);
+        let nics = node.nics.known().unwrap().iter().filter(|nic| nic.name != "eth3");
+        let gpu = &node.gpus.devices.known().unwrap()[4];
+        let (nic, near) = nearest(gpu, nics).unwrap();
+        assert_eq!((nic.name.as_str(), near), ("eth4", Closeness::SameNumaNode));
+    }
+
+    #[test]
+    fn nothing_known_is_far_and_not_near() {
+        let node = NodeFacts::read(&fixture::a3_high().root);
+        let mut gpu = node.gpus.devices.known().unwrap()[0].clone();
+        gpu.pci_path = Fact::unknown("not read");
+        gpu.numa_node = Fact::unknown("not read");
+        let lo = node.nics.known().unwrap().iter().find(|nic| nic.is_virtual).unwrap();
+        assert_eq!(nearest(&gpu, [lo]).map(|(_, near)| near), Some(Closeness::Far));
+        assert_eq!(nearest(&gpu, []), None);
+    }
+}
