@@ -97,6 +97,85 @@ impl<'de> Deserialize<'de> for ByteCount {
     }
 }
 
+/// A length of time with its unit: `"3s"`, `"100ms"`, `"10us"`, `"2m"`. A bare
+/// number is refused, because nobody remembers whether it meant seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TimeSpan(pub Duration);
+
+const TIME: &str = "a time with its unit, such as \"3s\", \"100ms\" or \"10us\"";
+// Longest suffix first where one ends in another: `ms` before `s`.
+const TIME_SUFFIXES: [(&str, u64); 6] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+impl TimeSpan {
+    /// Whole nanoseconds, for tables written at compile time.
+    pub const fn from_nanos(nanoseconds: u64) -> Self {
+        Self(Duration::from_nanos(nanoseconds))
+    }
+    /// Whole milliseconds.
+    pub const fn from_millis(milliseconds: u64) -> Self {
+        Self(Duration::from_millis(milliseconds))
+    }
+    /// Whole seconds.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl FromStr for TimeSpan {
+    type Err = BadQuantity;
+    fn from_str(text: &str) -> Result<Self, BadQuantity> {
+        let bad = || BadQuantity { text: text.chars().take(40).collect(), expected: TIME };
+        let trimmed = text.trim();
+        let (number, unit) = TIME_SUFFIXES
+            .iter()
+            .find_map(|(suffix, unit)| trimmed.strip_suffix(suffix).map(|number| (number, *unit)))
+            .ok_or_else(bad)?;
+        let number: u64 = number.trim_end().parse().map_err(|_| bad())?;
+        number.checked_mul(unit).map(Self::from_nanos).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for TimeSpan {
+    /// The largest unit that says it exactly.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = self.0.as_nanos();
+        let exact = TIME_SUFFIXES.iter().rev().find(|(_, unit)| nanoseconds % u128::from(*unit) == 0);
+        match exact {
+            Some((suffix, unit)) if nanoseconds > 0 => f.pad(&format!("{}{suffix}", nanoseconds / u128::from(*unit))),
+            _ => f.pad("0s"),
+        }
+    }
+}
+
+impl Serialize for TimeSpan {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeSpan {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = TimeSpan;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(TIME)
+            }
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<TimeSpan, E> {
+                value.parse().map_err(E::custom)
+            }
+        }
+        from.deserialize_str(Visitor)
+    }
+}
+
 /// Bytes over time, kept as both; the rate is derived.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
@@ -167,6 +246,52 @@ mod tests {
     fn sizes_print_the_way_they_are_written() {
         for text in ["0B", "1B", "4KiB", "512KiB", "64MiB", "3GiB", "1023B"] {
             assert_eq!(text.parse::<ByteCount>().map(|size| size.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn times_read_as_people_write_them() {
+        for (text, nanoseconds) in [
+            ("0s", 0),
+            ("500ns", 500),
+            ("10us", 10_000),
+            ("100ms", 100_000_000),
+            (" 3 s ", 3_000_000_000),
+            ("2m", 120_000_000_000),
+            ("1h", 3_600_000_000_000),
+        ] {
+            assert_eq!(text.parse::<TimeSpan>(), Ok(TimeSpan::from_nanos(nanoseconds)), "{text}");
+        }
+        for text in ["", "s", "3", "-3s", "1.5s", "3 fortnights", "18446744073709551615s", "99999999999999999999s"] {
+            assert!(text.parse::<TimeSpan>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_print_in_the_largest_unit_that_is_exact() {
+        for (text, printed) in
+            [("0ms", "0s"), ("1500ms", "1500ms"), ("90s", "90s"), ("120s", "2m"), ("10000ns", "10us")]
+        {
+            assert_eq!(text.parse::<TimeSpan>().map(|time| time.to_string()), Ok(printed.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_bare_number_is_not_a_time() {
+        let error = serde_json::from_str::<TimeSpan>("3").err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("a time with its unit"), "{error}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_size_and_any_time_reads_back_as_itself(number: u64) {
+            proptest::prop_assert_eq!(ByteCount(number).to_string().parse(), Ok(ByteCount(number)));
+            proptest::prop_assert_eq!(TimeSpan::from_nanos(number).to_string().parse(), Ok(TimeSpan::from_nanos(number)));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text: String) {
+            let _ = (text.parse::<ByteCount>(), text.parse::<TimeSpan>());
         }
     }
 
