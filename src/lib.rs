@@ -18,4 +18,5 @@ pub mod gpu;
 pub mod node;
 pub mod plugin;
 pub mod scenario;
+pub mod transfer;
 pub mod units;

@@ -146,7 +146,7 @@ impl fmt::Display for TimeSpan {
     /// The largest unit that says it exactly.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds = self.0.as_nanos();
-        let exact = TIME_SUFFIXES.iter().rev().find(|(_, unit)| nanoseconds % u128::from(*unit) == 0);
+        let exact = TIME_SUFFIXES.iter().rev().find(|(_, unit)| nanoseconds.is_multiple_of(u128::from(*unit)));
         match exact {
             Some((suffix, unit)) if nanoseconds > 0 => f.pad(&format!("{}{suffix}", nanoseconds / u128::from(*unit))),
             _ => f.pad("0s"),

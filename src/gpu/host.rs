@@ -1,7 +1,7 @@
 //! Page-aligned anonymous memory, straight from `mmap`.
 #![expect(unsafe_code, reason = "maps and unmaps anonymous memory")]
 
-use super::{DeviceMemory, MemoryError, MemoryKind, Region};
+use super::{DeviceMemory, MemoryError, MemoryKind, Region, Scatter, Span, Unpack};
 use std::num::NonZero;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -60,6 +60,22 @@ impl DeviceMemory for HostMemory {
         let len_nonzero = NonZero::new(rounded).ok_or_else(|| failed("no bytes".into()))?;
         let owner = Mapping { start, len: len_nonzero };
         Ok(Region::new(start.as_ptr().expose_provenance(), len, self.kind, Box::new(owner)))
+    }
+
+    fn gather(&self, how: Unpack, list: &Scatter<'_>, region: &Region, span: Span) -> bool {
+        let gathered = region.with_bytes(span, |into| match how {
+            // On the host one gather and one copy per fragment are the same loop;
+            // on a device they are one launch and many.
+            Unpack::Kernel | Unpack::D2d => list.copy_into(into),
+            Unpack::Host => {
+                // Off the timed path by nature: this policy exists to be compared.
+                let mut staging = vec![0; into.len()];
+                list.copy_into(&mut staging);
+                into.copy_from_slice(&staging);
+            }
+            Unpack::None => {}
+        });
+        gathered.is_some()
     }
 }
 

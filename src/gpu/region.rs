@@ -1,10 +1,12 @@
 //! A region: one allocation that can be registered, cut into spans, and that
 //! outlives every request on it because whoever registers it holds an `Arc`.
-#![forbid(unsafe_code)]
+#![expect(unsafe_code, reason = "gives the bytes of a mapping to one closure at a time")]
 
+use super::Scatter;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a registration tells the plugin about the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,12 +33,29 @@ pub enum MemoryError {
     },
 }
 
+/// How a received scatter list becomes a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unpack {
+    /// One gather over the whole list.
+    Kernel,
+    /// One copy per fragment.
+    D2d,
+    /// Through a staging buffer.
+    Host,
+    /// Not at all: pages are handed back unread.
+    None,
+}
+
 /// Where regions come from, and how bytes get from bounce pages into place.
 pub trait DeviceMemory: Send + Sync {
     /// The kind that its regions are registered as.
     fn kind(&self) -> MemoryKind;
     /// A zeroed region of at least `len` bytes that starts on a 4 KiB boundary.
     fn allocate(&self, len: usize) -> Result<Arc<Region>, MemoryError>;
+    /// Gathers a checked scatter list into `span`; `false` when the span is not
+    /// of this region.
+    fn gather(&self, how: Unpack, list: &Scatter<'_>, region: &Region, span: Span) -> bool;
 }
 
 /// One allocation. Plugins write into it behind the compiler's back, so it is
@@ -45,6 +64,7 @@ pub struct Region {
     start: usize,
     len: usize,
     kind: MemoryKind,
+    borrowed: AtomicBool,
     // Frees the memory when the last `Arc` goes.
     _owner: Box<dyn Any + Send + Sync>,
 }
@@ -52,7 +72,7 @@ pub struct Region {
 impl Region {
     /// `start..start + len` must stay valid for as long as `owner` lives.
     pub(super) fn new(start: usize, len: usize, kind: MemoryKind, owner: Box<dyn Any + Send + Sync>) -> Arc<Self> {
-        Arc::new(Self { start, len, kind, _owner: owner })
+        Arc::new(Self { start, len, kind, borrowed: AtomicBool::new(false), _owner: owner })
     }
 
     /// First byte.
@@ -73,6 +93,30 @@ impl Region {
     /// How it is registered.
     pub fn kind(&self) -> MemoryKind {
         self.kind
+    }
+
+    /// Lends `span`'s bytes to `f`; `None` when the span is not of this region or
+    /// its bytes are lent already. Only for memory that this process can read,
+    /// and only while no request on the span is outstanding: the plugin's writes
+    /// are invisible to the compiler.
+    pub fn with_bytes<R>(&self, span: Span, f: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
+        if span.start < self.start || span.start + span.len > self.start + self.len {
+            return None;
+        }
+        if self.borrowed.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        struct GiveBack<'a>(&'a AtomicBool);
+        impl Drop for GiveBack<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::Release);
+            }
+        }
+        let _lent = GiveBack(&self.borrowed);
+        // SAFETY: the bytes lie inside the mapping, which `self` keeps alive, were
+        // zeroed when mapped, and `borrowed` makes this the only reference to them.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), span.len) };
+        Some(f(bytes))
     }
 
     /// A part of it, or `None` when it would leave the region.

@@ -207,6 +207,12 @@ pub struct Request(pub(super) NonNull<c_void>);
 unsafe impl Send for Request {}
 
 impl Request {
+    /// A token that no plugin gave, for tests of code that only orders tokens.
+    #[cfg(test)]
+    pub(crate) fn for_tests(address: usize) -> Self {
+        Self(NonNull::new(std::ptr::without_provenance_mut(address)).expect("not zero"))
+    }
+
     /// The plugin's own pointer, for reading a receive's scatter list.
     pub fn as_ptr(self) -> *mut c_void {
         self.0.as_ptr()

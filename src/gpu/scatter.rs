@@ -1,0 +1,198 @@
+//! The scatter list of a finished receive: read once, checked, then copied by.
+//!
+//! The plugin publishes, per comm, sixteen lists and counts in host-readable
+//! memory and one bounce buffer; the k-th finished receive uses slot k mod 16
+//! (NCCL's own way to find it, which needs no private field). Everything read
+//! here is a claim: a count within 2048, lengths that sum to what was posted,
+//! destinations inside the buffer. Anything else is refused, never copied.
+#![expect(unsafe_code, reason = "reads memory that the plugin publishes")]
+
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use tcpx_abi::unpack::{ENTRIES, LoadMeta, SLOTS, UnpackHandle, UnpackMeta};
+use tcpx_abi::v7::DeviceHandle;
+
+/// Why a scatter list is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScatterError {
+    /// `accept` did not describe an unpack queue.
+    #[error("the device handle describes no unpack queue (type {kind}, version {version}, {size} bytes)")]
+    NoQueue {
+        /// `netDeviceType`
+        kind: i32,
+        /// `netDeviceVersion`
+        version: i32,
+        /// Bytes behind the handle.
+        size: usize,
+    },
+    /// The page pool was not imported.
+    #[error("the plugin has no bounce buffer for this comm")]
+    NoBounceBuffer,
+    /// More fragments than a slot holds, or none.
+    #[error("{count} fragments in slot {slot}, expected 1 to {ENTRIES}")]
+    Count {
+        /// The count word.
+        count: u64,
+        /// Slot index.
+        slot: usize,
+    },
+    /// The lengths do not add up.
+    #[error("the fragments of slot {slot} hold {sum} bytes, expected {expected}")]
+    Sum {
+        /// Bytes in all fragments.
+        sum: u64,
+        /// Bytes posted.
+        expected: u64,
+        /// Slot index.
+        slot: usize,
+    },
+    /// A fragment would land outside the message.
+    #[error("fragment {entry} of slot {slot} ends at byte {end}, beyond the {expected} posted")]
+    Outside {
+        /// Entry index.
+        entry: usize,
+        /// Slot index.
+        slot: usize,
+        /// First byte after it.
+        end: u64,
+        /// Bytes posted.
+        expected: u64,
+    },
+}
+
+/// Where one comm publishes its lists.
+#[derive(Debug)]
+pub struct ScatterSource {
+    meta: NonNull<UnpackMeta>,
+    bounce: NonNull<u8>,
+}
+
+// SAFETY: only addresses; read while the comm is driven by its one owner.
+unsafe impl Send for ScatterSource {}
+
+impl ScatterSource {
+    /// From the handle that `accept` filled, when its 24 bytes can be read by
+    /// this process (a device stand-in; on a GPU they are copied out first).
+    pub fn from_host_handle(handle: &DeviceHandle) -> Result<Self, ScatterError> {
+        let queue = handle.handle.cast::<UnpackHandle>();
+        let known = handle.net_device_type == tcpx_abi::NET_DEVICE_UNPACK
+            && handle.net_device_version == tcpx_abi::NET_DEVICE_UNPACK_VERSION
+            && handle.size == size_of::<UnpackHandle>()
+            && queue.is_aligned();
+        let no_queue = || ScatterError::NoQueue {
+            kind: handle.net_device_type,
+            version: handle.net_device_version,
+            size: handle.size,
+        };
+        if !known || queue.is_null() {
+            return Err(no_queue());
+        }
+        // SAFETY: a plugin that announces type UNPACK, version 7 and 24 bytes
+        // promises this struct, valid as long as the comm.
+        let queue = unsafe { queue.read() };
+        let meta = NonNull::new(queue.meta).filter(|meta| meta.is_aligned()).ok_or_else(no_queue)?;
+        let bounce = NonNull::new(queue.bounce_buf.cast::<u8>()).ok_or(ScatterError::NoBounceBuffer)?;
+        Ok(Self { meta, bounce })
+    }
+
+    /// Copies the list of the `finished`-th receive (counted from 0) into
+    /// `scratch` and checks it against the `expected` bytes that were posted.
+    pub fn read<'a>(
+        &'a self,
+        finished: u64,
+        expected: u64,
+        scratch: &'a mut [LoadMeta; ENTRIES],
+    ) -> Result<Scatter<'a>, ScatterError> {
+        let slot = (finished % SLOTS as u64) as usize;
+        let meta = self.meta.as_ptr().cast::<u8>();
+        let count_word = meta.wrapping_add(offset_of!(UnpackMeta, cnt)).cast::<u64>().wrapping_add(slot);
+        // SAFETY: the queue is valid as long as the comm; the plugin published this
+        // word before `test` said done and writes it again only after the consume.
+        let count = unsafe { count_word.read_volatile() };
+        let entries = usize::try_from(count).ok().filter(|count| (1..=ENTRIES).contains(count));
+        let entries = entries.ok_or(ScatterError::Count { count, slot })?;
+        let list = meta.wrapping_add(offset_of!(UnpackMeta, mem)).cast::<LoadMeta>().wrapping_add(slot * ENTRIES);
+        // SAFETY: slot and entries lie inside the published struct; `scratch` is ours.
+        unsafe { std::ptr::copy_nonoverlapping(list, scratch.as_mut_ptr(), entries) };
+        let list = &scratch[..entries];
+        check(list, slot, expected)?;
+        Ok(Scatter { list, bounce: self.bounce })
+    }
+}
+
+fn check(list: &[LoadMeta], slot: usize, expected: u64) -> Result<(), ScatterError> {
+    let mut sum = 0u64;
+    for (entry, one) in list.iter().enumerate() {
+        let end = one.dst_off.saturating_add(u64::from(one.len));
+        if end > expected {
+            return Err(ScatterError::Outside { entry, slot, end, expected });
+        }
+        sum += u64::from(one.len);
+    }
+    if sum == expected { Ok(()) } else { Err(ScatterError::Sum { sum, expected, slot }) }
+}
+
+/// A checked list: every destination lies inside the message.
+pub struct Scatter<'a> {
+    list: &'a [LoadMeta],
+    bounce: NonNull<u8>,
+}
+
+impl Scatter<'_> {
+    /// Fragments.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Copies every fragment to its place; a message shorter than the list was
+    /// checked for takes what fits.
+    pub fn copy_into(&self, into: &mut [u8]) {
+        for one in self.list {
+            let (Ok(start), len) = (usize::try_from(one.dst_off), one.len as usize) else { continue };
+            let Some(place) = start.checked_add(len).and_then(|end| into.get_mut(start..end)) else { continue };
+            // SAFETY: the pool's size is not published; that `src_off..+len` lies in
+            // it is the plugin's promise, and the pages stay until the consume.
+            let from = unsafe { self.bounce.as_ptr().add(one.src_off as usize) };
+            // SAFETY: as above; `place` is ours and `len` long.
+            unsafe { std::ptr::copy_nonoverlapping(from, place.as_mut_ptr(), len) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(parts: &[(u32, u64)]) -> Vec<LoadMeta> {
+        parts.iter().map(|(len, dst_off)| LoadMeta { src_off: 0, len: *len, dst_off: *dst_off }).collect()
+    }
+
+    #[test]
+    fn lists_that_do_not_describe_the_message_are_refused() {
+        assert_eq!(check(&list(&[(4096, 4096), (4096, 0)]), 3, 8192), Ok(()));
+        assert_eq!(check(&list(&[(4096, 0)]), 3, 8192), Err(ScatterError::Sum { sum: 4096, expected: 8192, slot: 3 }));
+        assert_eq!(
+            check(&list(&[(4096, 8000)]), 3, 8192),
+            Err(ScatterError::Outside { entry: 0, slot: 3, end: 12_096, expected: 8192 })
+        );
+        let wrap = list(&[(1, u64::MAX)]);
+        assert!(matches!(check(&wrap, 0, 8192), Err(ScatterError::Outside { .. })));
+    }
+
+    #[test]
+    fn a_handle_without_a_queue_is_refused() {
+        let handle = DeviceHandle {
+            net_device_type: 1,
+            net_device_version: 7,
+            handle: std::ptr::null_mut(),
+            size: 24,
+            needs_proxy_progress: 1,
+        };
+        assert!(matches!(ScatterSource::from_host_handle(&handle), Err(ScatterError::NoQueue { .. })));
+    }
+}

@@ -1,0 +1,25 @@
+//! The engine: moves chunks over channels through a `&dyn Net`.
+//!
+//! No sockets, no files, and no clock but the [`Pace`] it is given. Nothing on
+//! the way from post to consumed allocates, locks, formats or logs.
+//!
+//! `plan` says which bytes each chunk of each channel carries, `window` which
+//! request may be tested or consumed next, `channel` ties one comm to its
+//! window and memory, `progress` decides whose turn it is, `payload` what the
+//! bytes must be. `rogue` misbehaves on purpose; nothing else can.
+
+mod channel;
+mod pace;
+mod payload;
+mod plan;
+mod progress;
+mod rogue;
+mod window;
+
+pub use channel::{Channel, ChannelError, ChannelSetup, Memory, Side, Tally};
+pub use pace::{Idle, Pace, WallPace};
+pub use payload::{Mismatch, MismatchKind, Pattern, StampId};
+pub use plan::{Chunk, Plan};
+pub use progress::{Policy, TransferError, run_iteration};
+pub use rogue::{Misbehaviour, Rogue};
+pub use window::{Illegal, InFlight, SLOTS_MAX, Stage, Step, Window};

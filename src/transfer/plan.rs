@@ -1,0 +1,106 @@
+//! Bytes to chunks to channels: which chunk carries which bytes.
+//!
+//! Chunks go round the channels in order, so both ends agree without a word:
+//! the k-th request of channel c is chunk `k * channels + c`.
+#![forbid(unsafe_code)]
+
+/// One iteration of one direction, cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    total: u64,
+    chunk: u32,
+    channels: u32,
+}
+
+/// The part of an iteration that one request carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// Counted over all channels.
+    pub index: u64,
+    /// Bytes before it.
+    pub offset: u64,
+    /// Bytes; only the last chunk is short.
+    pub len: u32,
+}
+
+impl Plan {
+    /// `None` when a part is zero, or the chunk is larger than a C int.
+    pub fn new(total: u64, chunk: u64, channels: usize) -> Option<Self> {
+        let chunk = u32::try_from(chunk).ok().filter(|chunk| (1..=i32::MAX as u32).contains(chunk))?;
+        let channels = u32::try_from(channels).ok().filter(|channels| *channels > 0)?;
+        (total > 0).then_some(Self { total, chunk, channels })
+    }
+
+    /// Bytes of one iteration.
+    pub fn total(self) -> u64 {
+        self.total
+    }
+
+    /// Chunks of one iteration over all channels.
+    pub fn chunks(self) -> u64 {
+        self.total.div_ceil(u64::from(self.chunk))
+    }
+
+    /// Chunks that fall to one channel.
+    pub fn chunks_of(self, channel: usize) -> u64 {
+        let (channel, channels) = (channel as u64, u64::from(self.channels));
+        if channel >= channels { 0 } else { (self.chunks() + channels - 1 - channel) / channels }
+    }
+
+    /// Bytes that fall to one channel.
+    pub fn bytes_of(self, channel: usize) -> u64 {
+        let count = self.chunks_of(channel);
+        match count.checked_sub(1) {
+            None => 0,
+            Some(last) => last * u64::from(self.chunk) + u64::from(self.chunk(channel, last).len),
+        }
+    }
+
+    /// The `turn`-th chunk of a channel; only meaningful below `chunks_of`.
+    pub fn chunk(self, channel: usize, turn: u64) -> Chunk {
+        let index = turn * u64::from(self.channels) + channel as u64;
+        let offset = index * u64::from(self.chunk);
+        let left = self.total.saturating_sub(offset);
+        Chunk { index, offset, len: u32::try_from(left).unwrap_or(u32::MAX).min(self.chunk) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_last_chunk_may_be_short() {
+        let plan = Plan::new(1_000_001, 1000, 3).expect("a plan");
+        assert_eq!(plan.chunks(), 1001);
+        assert_eq!([0, 1, 2].map(|channel| plan.chunks_of(channel)), [334, 334, 333]);
+        assert_eq!(plan.chunk(1, 333), Chunk { index: 1000, offset: 1_000_000, len: 1 });
+    }
+
+    #[test]
+    fn nothing_cannot_be_planned() {
+        assert_eq!(Plan::new(0, 1, 1), None);
+        assert_eq!(Plan::new(1, 0, 1), None);
+        assert_eq!(Plan::new(1, 1, 0), None);
+        assert_eq!(Plan::new(1, 1 << 31, 1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_cover_every_byte_once(total in 1u64..100_000, chunk in 1u64..5000, channels in 1usize..9) {
+            let plan = Plan::new(total, chunk, channels).expect("a plan");
+            let mut all: Vec<Chunk> = (0..channels)
+                .flat_map(|channel| (0..plan.chunks_of(channel)).map(move |turn| plan.chunk(channel, turn)))
+                .collect();
+            all.sort_by_key(|chunk| chunk.offset);
+            let mut next = 0;
+            for chunk in all {
+                prop_assert_eq!(chunk.offset, next);
+                next += u64::from(chunk.len);
+            }
+            prop_assert_eq!(next, total);
+            prop_assert_eq!((0..channels).map(|channel| plan.bytes_of(channel)).sum::<u64>(), total);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The in-flight requests of one channel.
+//!
+//! A comm finishes and releases requests in posting order: once one is
+//! transmitting, `test` is refused for any but the oldest unfinished request,
+//! and `irecvConsumed` for any but the oldest finished one. The window offers
+//! exactly one request for each. A slot is free only once consumed, which for a
+//! send is the moment it is done.
+//!
+//! Four counters over a ring say everything: the request with number n is
+//! posted when `n < posted`, done when `n < done`, and so on.
+//!
+//! Not here: calling the plugin, waiting, or choosing a channel for a chunk.
+#![forbid(unsafe_code)]
+
+use crate::plugin::Request;
+
+/// Request slots of one TCPX comm; no window is deeper.
+pub const SLOTS_MAX: usize = 16;
+
+/// Where one request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Given to the plugin.
+    Posted,
+    /// `test` said done.
+    Done,
+    /// Payload is in place and checked.
+    Unpacked,
+    /// Handed back; the slot is free.
+    Consumed,
+}
+
+/// What may happen to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// `test` reports done.
+    Finish,
+    /// The payload was gathered and checked.
+    Unpack,
+    /// `irecvConsumed`, or nothing at all for a send.
+    Consume,
+}
+
+/// A step that the plugin's contract does not allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a request that is {stage:?} cannot {step:?}")]
+pub struct Illegal {
+    /// Where the request stood.
+    pub stage: Stage,
+    /// What was tried.
+    pub step: Step,
+}
+
+impl Stage {
+    /// The stage after a step.
+    pub fn after(self, step: Step) -> Result<Self, Illegal> {
+        match (self, step) {
+            (Self::Posted, Step::Finish) => Ok(Self::Done),
+            (Self::Done, Step::Unpack) => Ok(Self::Unpacked),
+            // Consuming earlier hands the bounce pages back while they are
+            // still being read; the payload then fails to verify.
+            (Self::Unpacked, Step::Consume) => Ok(Self::Consumed),
+            (stage, step) => Err(Illegal { stage, step }),
+        }
+    }
+}
+
+/// One posted request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlight {
+    /// The plugin's token.
+    pub request: Request,
+    /// Which turn of the channel it carries.
+    pub turn: u64,
+    /// Which memory slot it uses.
+    pub slot: u8,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// The requests of one channel between post and consume, oldest first.
+#[derive(Debug)]
+pub struct Window {
+    ring: [Option<InFlight>; SLOTS_MAX],
+    depth: u64,
+    posted: u64,
+    done: u64,
+    unpacked: u64,
+    consumed: u64,
+}
+
+impl Window {
+    /// `depth` is clamped to 1..=16.
+    pub fn new(depth: usize) -> Self {
+        let depth = depth.clamp(1, SLOTS_MAX) as u64;
+        Self { ring: [None; SLOTS_MAX], depth, posted: 0, done: 0, unpacked: 0, consumed: 0 }
+    }
+
+    /// Requests between post and consume.
+    pub fn in_flight(&self) -> usize {
+        (self.posted - self.consumed) as usize
+    }
+
+    /// Whether one more may be posted.
+    pub fn has_room(&self) -> bool {
+        self.posted - self.consumed < self.depth
+    }
+
+    /// Remembers a posted request; gives it back when the window is full, which
+    /// is our refusal of the 17th post, before the plugin's.
+    pub fn post(&mut self, one: InFlight) -> Result<(), InFlight> {
+        if !self.has_room() {
+            return Err(one);
+        }
+        self.ring[index(self.posted)] = Some(one);
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// The one request that may be tested.
+    pub fn to_test(&self) -> Option<InFlight> {
+        if self.done < self.posted { self.ring[index(self.done)] } else { None }
+    }
+
+    /// The request after the one that may be tested; asking about it is a fault
+    /// that only `rogue` commits.
+    pub(super) fn second_oldest(&self) -> Option<InFlight> {
+        if self.done + 1 < self.posted { self.ring[index(self.done + 1)] } else { None }
+    }
+
+    /// The one request whose payload may be taken.
+    pub fn to_unpack(&self) -> Option<InFlight> {
+        if self.unpacked < self.done { self.ring[index(self.unpacked)] } else { None }
+    }
+
+    /// The one request that may be consumed.
+    pub fn to_consume(&self) -> Option<InFlight> {
+        if self.consumed < self.unpacked { self.ring[index(self.consumed)] } else { None }
+    }
+
+    /// Takes a step with the request that the matching `to_…` offers.
+    pub fn step(&mut self, step: Step) -> Result<(), Illegal> {
+        let (from, limit, stage) = match step {
+            Step::Finish => (&mut self.done, self.posted, Stage::Done),
+            Step::Unpack => (&mut self.unpacked, self.done, Stage::Posted),
+            Step::Consume => (&mut self.consumed, self.unpacked, Stage::Done),
+        };
+        if *from >= limit {
+            return Err(Illegal { stage, step });
+        }
+        *from += 1;
+        Ok(())
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_drained(&self) -> bool {
+        self.posted == self.consumed
+    }
+
+    /// Posted, done, unpacked, consumed since the channel was made.
+    pub fn totals(&self) -> [u64; 4] {
+        [self.posted, self.done, self.unpacked, self.consumed]
+    }
+}
+
+fn index(number: u64) -> usize {
+    (number % SLOTS_MAX as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    fn one(turn: u64) -> InFlight {
+        InFlight { request: Request::for_tests(turn as usize + 1), turn, slot: 0, len: 1 }
+    }
+
+    #[test]
+    fn the_whole_transition_table() {
+        let mut table = String::new();
+        for stage in [Stage::Posted, Stage::Done, Stage::Unpacked, Stage::Consumed] {
+            for step in [Step::Finish, Step::Unpack, Step::Consume] {
+                let after = stage.after(step).map_or_else(|illegal| format!("! {illegal}"), |next| format!("{next:?}"));
+                table.push_str(&format!("{stage:?} + {step:?} -> {after}\n"));
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn the_seventeenth_post_is_refused_by_us() {
+        let mut window = Window::new(16);
+        for turn in 0..16 {
+            window.post(one(turn)).expect("room");
+        }
+        assert_eq!(window.post(one(16)), Err(one(16)));
+    }
+
+    #[test]
+    fn a_done_receive_still_holds_its_slot() {
+        let mut window = Window::new(1);
+        window.post(one(0)).expect("room");
+        window.step(Step::Finish).expect("posted");
+        assert!(!window.has_room());
+        assert_eq!(window.step(Step::Consume), Err(Illegal { stage: Stage::Done, step: Step::Consume }));
+        window.step(Step::Unpack).expect("done");
+        window.step(Step::Consume).expect("unpacked");
+        assert!(window.has_room() && window.is_drained());
+    }
+
+    proptest! {
+        #[test]
+        fn requests_leave_in_posting_order(steps in prop::collection::vec(0u8..4, 0..300), depth in 1usize..=16) {
+            let mut window = Window::new(depth);
+            let mut model: [VecDeque<u64>; 3] = Default::default();
+            let mut next = 0;
+            for step in steps {
+                match step {
+                    0 => {
+                        let room = model.iter().map(VecDeque::len).sum::<usize>() < depth;
+                        prop_assert_eq!(window.post(one(next)).is_ok(), room);
+                        if room {
+                            model[0].push_back(next);
+                            next += 1;
+                        }
+                    }
+                    1 => {
+                        prop_assert_eq!(window.to_test().map(|one| one.turn), model[0].front().copied());
+                        let moved = model[0].pop_front();
+                        prop_assert_eq!(window.step(Step::Finish).is_ok(), moved.is_some());
+                        model[1].extend(moved);
+                    }
+                    2 => {
+                        prop_assert_eq!(window.to_unpack().map(|one| one.turn), model[1].front().copied());
+                        let moved = model[1].pop_front();
+                        prop_assert_eq!(window.step(Step::Unpack).is_ok(), moved.is_some());
+                        model[2].extend(moved);
+                    }
+                    _ => {
+                        prop_assert_eq!(window.to_consume().map(|one| one.turn), model[2].front().copied());
+                        prop_assert_eq!(window.step(Step::Consume).is_ok(), model[2].pop_front().is_some());
+                    }
+                }
+                prop_assert_eq!(window.in_flight(), model.iter().map(VecDeque::len).sum::<usize>());
+            }
+        }
+    }
+}
