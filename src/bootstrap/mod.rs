@@ -1,1 +1,55 @@
-//! (being written)
+//! How the two workers of a pair find each other before the first byte and stay
+//! in step afterwards.
+//!
+//! The receiver's worker listens and the sender's worker connects. One TCP
+//! connection per pair carries the connect handles, the comparison of the two
+//! configurations, the barriers around every timed part, and the reports.
+//!
+//! ```text
+//! connects                                  listens
+//!    Hello(nonce)            ->
+//!                            <-              Hello(nonce)
+//!    Proof(config hash, MAC) ->              checked, else Refusal
+//!                            <-              Proof(config hash, MAC)
+//!    Config, Ready          <->              Config, Ready     compared by both
+//!    Handles, Barrier..., Report, Bye  <->
+//! ```
+//!
+//! Relies on a per-run secret that both workers were given by a channel which
+//! others cannot read. Absent on purpose: encryption (see `auth`), threads, an
+//! async runtime, heartbeats (the agents have them), and anything about the
+//! plugin: a connect handle is 128 opaque bytes here.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `message` | what is said, as bytes |
+//! | `auth` | the secret, and proving that one knows it |
+//! | `config` | what the two ends must agree on, and the first key where they do not |
+//! | `handshake` | the order of Hello and Proof, without a socket |
+//! | `wait` | a deadline with a name, and the flag that stops every wait |
+//! | `wire` | frames over one non-blocking socket |
+//! | `listen`, `connect` | from nothing to a proven peer |
+//! | `exchange` | what a proven pair says to each other |
+//! | `error` | how each of these fails, told apart |
+
+mod auth;
+mod config;
+mod connect;
+mod error;
+mod exchange;
+mod handshake;
+mod listen;
+mod message;
+#[cfg(test)]
+mod tests;
+mod wait;
+mod wire;
+
+pub use auth::{BadSecret, Secret};
+pub use config::{Config, Difference};
+pub use connect::connect;
+pub use error::{At, BootstrapError, Cause, Strangers, Whom};
+pub use exchange::Link;
+pub use listen::{Listener, StrangerLimits};
+pub use message::{BARRIER_NAME_MAX, BODY_MAX, HANDLES_MAX, Handle, PROTOCOL_VERSION, Role};
+pub use wait::Deadline;

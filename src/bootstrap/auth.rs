@@ -1,0 +1,188 @@
+//! The per-run secret, and how each end proves to the other that it knows it.
+//!
+//! Each end sends a fresh nonce, then HMAC-SHA256 under the secret over a label,
+//! the protocol version, both roles, both nonces and the hash of its own
+//! configuration. The roles keep a proof from being sent back to its maker, the
+//! nonces from being used twice, the hash binds the configuration sent next. The
+//! end that connects proves itself first; a listener gives strangers no proof.
+//!
+//! This **authenticates the two ends and does not encrypt**, and the frames that
+//! follow carry no MAC of their own: whoever can read the path reads them, and
+//! whoever can rewrite packets on it can change them. It keeps strangers, port
+//! scanners and a second run on the same port out. Nothing secret is sent.
+//!
+//! Relies on the secret reaching both workers over the ssh channel or the
+//! child's control fd, never a command line, the environment or a shared file.
+#![forbid(unsafe_code)]
+
+use super::message::{PROTOCOL_VERSION, Role};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::fmt;
+
+const PROOF_LABEL: &[u8] = b"tcpxctl bootstrap proof";
+const HIDDEN_LABEL: &[u8] = b"tcpxctl bootstrap hidden value";
+
+/// What both workers of a run know and nobody else does. Never printed;
+/// overwritten when dropped.
+#[derive(Clone)]
+pub struct Secret([u8; 32]);
+
+/// A text that is not 64 hexadecimal digits. Does not repeat the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a secret is 64 hexadecimal digits")]
+pub struct BadSecret;
+
+/// Both ends' nonces, in an order both agree on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nonces {
+    pub listens: [u8; 32],
+    pub connects: [u8; 32],
+}
+
+impl Secret {
+    /// A new one, from the system's randomness.
+    pub fn generate() -> std::io::Result<Self> {
+        random().map(Self)
+    }
+
+    /// One that was made elsewhere.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads what [`Secret::to_hex`] wrote.
+    pub fn from_hex(text: &str) -> Result<Self, BadSecret> {
+        let mut secret = Self([0; 32]);
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != secret.0.len() || !rest.is_empty() {
+            return Err(BadSecret);
+        }
+        for (byte, [high, low]) in secret.0.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Ok(secret)
+    }
+
+    /// In clear, for a channel that only the other worker's parent can read.
+    pub fn to_hex(&self) -> String {
+        hex(&self.0)
+    }
+
+    /// What `prover` must show. `config_sha256` is the prover's own.
+    pub(super) fn proof(&self, prover: Role, nonces: &Nonces, config_sha256: &[u8; 32]) -> [u8; 32] {
+        self.proof_mac(prover, nonces, config_sha256).finalize().into_bytes().into()
+    }
+
+    /// Whether `proof` is that, compared in constant time.
+    pub(super) fn admits(&self, proof: &[u8; 32], prover: Role, nonces: &Nonces, config_sha256: &[u8; 32]) -> bool {
+        self.proof_mac(prover, nonces, config_sha256).verify_slice(proof).is_ok()
+    }
+
+    /// A stand-in for a value that must not travel, equal on both ends when the
+    /// value is, and of no use to anyone without the secret.
+    pub(super) fn stand_in(&self, key: &str, value: &str) -> String {
+        let mac = self.mac(&[HIDDEN_LABEL, key.as_bytes(), value.as_bytes()]);
+        hex(&mac.finalize().into_bytes())
+    }
+
+    fn proof_mac(&self, prover: Role, nonces: &Nonces, config_sha256: &[u8; 32]) -> Hmac<Sha256> {
+        let version = PROTOCOL_VERSION.to_be_bytes();
+        let roles = [prover.byte(), prover.other().byte()];
+        self.mac(&[PROOF_LABEL, &version, &roles, &nonces.listens, &nonces.connects, config_sha256])
+    }
+
+    // Each part goes in behind its length, so that no two lists of parts agree.
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        // HMAC fills a short key with zeros up to the block, so this is the same
+        // key, in a type that cannot be refused for its length.
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&self.0);
+        let mut mac = Hmac::<Sha256>::new(&block.into());
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Somebody might look at it, as far as the compiler knows.
+        std::hint::black_box(&self.0);
+    }
+}
+
+/// Fresh bytes from the system.
+pub(super) fn random() -> std::io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes)
+}
+
+fn digit(byte: u8) -> Result<u8, BadSecret> {
+    let value = char::from(byte).to_digit(16).ok_or(BadSecret)?;
+    u8::try_from(value).map_err(|_| BadSecret)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONCES: Nonces = Nonces { listens: [1; 32], connects: [2; 32] };
+
+    #[test]
+    fn a_proof_holds_for_exactly_what_it_was_made_for() {
+        let secret = Secret::from_bytes([7; 32]);
+        let proof = secret.proof(Role::Connects, &NONCES, &[3; 32]);
+        assert!(secret.admits(&proof, Role::Connects, &NONCES, &[3; 32]));
+
+        let swapped = Nonces { listens: NONCES.connects, connects: NONCES.listens };
+        let newer = Nonces { listens: [9; 32], ..NONCES };
+        assert!(!secret.admits(&proof, Role::Listens, &NONCES, &[3; 32]), "sent back to its maker");
+        assert!(!secret.admits(&proof, Role::Connects, &swapped, &[3; 32]), "nonces exchanged");
+        assert!(!secret.admits(&proof, Role::Connects, &newer, &[3; 32]), "replayed");
+        assert!(!secret.admits(&proof, Role::Connects, &NONCES, &[4; 32]), "another configuration");
+        assert!(!Secret::from_bytes([8; 32]).admits(&proof, Role::Connects, &NONCES, &[3; 32]), "another secret");
+        assert!(!secret.admits(&[0; 32], Role::Connects, &NONCES, &[3; 32]), "no proof");
+    }
+
+    #[test]
+    fn the_mac_is_hmac_sha256_of_the_length_prefixed_parts() {
+        // printf '\0\0\0\0\0\0\0\2ab' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07 (32 bytes)
+        let mac = Secret::from_bytes([7; 32]).mac(&[b"ab"]);
+        assert_eq!(
+            hex(&mac.finalize().into_bytes()),
+            "8c0be0ba6e96fa9ec6584e7b73d57d83c5e285aa221819d7dd5da916c72247be"
+        );
+    }
+
+    #[test]
+    fn secrets_travel_as_hex_and_come_back() {
+        let secret = Secret::generate().expect("randomness");
+        assert_eq!(Secret::from_hex(&secret.to_hex()).map(|back| back.0), Ok(secret.0));
+        let digits = "0".repeat(64);
+        for bad in ["", "00", &digits[1..], &format!("{digits}0"), &digits.replace("00", "0x"), &"é".repeat(32)] {
+            assert_eq!(Secret::from_hex(bad).map(|_| ()), Err(BadSecret), "{bad}");
+        }
+    }
+
+    #[test]
+    fn two_secrets_differ_and_neither_is_printed() {
+        let (one, two) = (Secret::generate().expect("randomness"), Secret::generate().expect("randomness"));
+        assert_ne!(one.0, two.0);
+        assert_eq!(format!("{one:?}"), "Secret(..)");
+    }
+}

@@ -1,0 +1,142 @@
+//! The sender's end: from an address to a proven peer.
+//!
+//! The peer may still be starting, so what may pass (refused, reset, closed,
+//! crowded) is tried again with growing pauses until the deadline; what the other
+//! end says plainly (another version, another secret, another protocol) is final.
+//! The error at the deadline is the last thing that happened.
+#![forbid(unsafe_code)]
+
+use super::auth::{Secret, random};
+use super::config::Config;
+use super::error::{BootstrapError, Cause, Whom};
+use super::exchange::Link;
+use super::handshake::{Handshake, Step};
+use super::message::{Message, Role};
+use super::wait::{Awaited, Deadline, Wait};
+use super::wire::{Wire, ready, watch_the_peer};
+use rustix::event::{PollFd, PollFlags};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// The kernel spaces its own attempts ever further; a fresh one finds a host
+/// that has just come up sooner.
+const ATTEMPT_MAX: Duration = Duration::from_secs(3);
+
+/// Connects to a listening peer, proves both ends and compares configurations.
+///
+/// # Errors
+/// Whatever [`Cause`] says, at the latest at the deadline or soon after `stop` is raised.
+pub fn connect(
+    address: SocketAddr,
+    secret: &Secret,
+    mine: &Config,
+    deadline: Deadline,
+    stop: &AtomicBool,
+) -> Result<Link, BootstrapError> {
+    let mine = mine.without_secrets(secret);
+    let config_sha256 = mine.sha256();
+    let mut wait = Wait::new(Whom::Peer(address), Awaited::Connection, deadline, stop);
+    let mut pause = PAUSE_MIN;
+    let mut last = None;
+    loop {
+        wait.try_again();
+        let hasty = wait.remaining() < PAUSE_MAX;
+        match attempt(address, secret, config_sha256, &mut wait) {
+            Ok((wire, theirs)) => return Link::establish(wire, Role::Connects, &mine, theirs, wait),
+            Err(error) if error.cause.may_pass() => last = Some(error.cause),
+            Err(error) if hasty => return Err(explained(error, last, &wait)),
+            Err(error) => return Err(error),
+        }
+        if let Err(error) = wait.pause(pause) {
+            return Err(explained(error, last, &wait));
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// At the deadline, or in an attempt that it left hardly any time, the last thing
+/// that happened explains more than that nothing has happened since.
+fn explained(error: BootstrapError, last: Option<Cause>, wait: &Wait<'_>) -> BootstrapError {
+    match (&error.cause, last) {
+        (_, None | Some(Cause::Vanished)) => error,
+        (Cause::TimedOut { .. }, Some(cause)) => wait.error(cause),
+        _ => error,
+    }
+}
+
+fn attempt(
+    address: SocketAddr,
+    secret: &Secret,
+    config_sha256: [u8; 32],
+    wait: &mut Wait<'_>,
+) -> Result<(Wire, [u8; 32]), BootstrapError> {
+    let stream = open(address, wait)?;
+    let system = |doing, source| Cause::System { doing, source };
+    let mut wire = Wire::new(stream).map_err(|source| wait.error(system("set up a socket", source)))?;
+    let nonce = random().map_err(|source| wait.error(system("make a nonce", source)))?;
+    let mut handshake = Handshake::new(Role::Connects, secret, config_sha256, nonce);
+    wait.now_for(Awaited::Hello);
+    say(&mut wire, &handshake.hello(), wait)?;
+    loop {
+        let message = wire.recv(wait, 0)?;
+        match handshake.hear(message).map_err(|cause| wait.error(cause))? {
+            Step::Proven { config_sha256, .. } => return Ok((wire, config_sha256)),
+            Step::Say(answer) => {
+                wait.now_for(Awaited::Proof);
+                say(&mut wire, &answer, wait)?;
+            }
+        }
+    }
+}
+
+/// Sends, or finds out what the peer said before it stopped listening.
+fn say(wire: &mut Wire, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
+    wire.send(message, wait).or_else(|error| if error.cause.may_pass() { Ok(()) } else { Err(error) })
+}
+
+/// A TCP connection, without blocking for longer than a slice.
+fn open(address: SocketAddr, wait: &Wait<'_>) -> Result<TcpStream, BootstrapError> {
+    let refused = |source| wait.error(Cause::from_io("connect", source));
+    let start = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        watch_the_peer(&SockRef::from(&socket))?;
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
+            Err(error) => Err(error),
+            Ok(()) => Ok((socket, true)),
+        }
+    };
+    let since = Instant::now();
+    let (socket, mut connected) = start().map_err(refused)?;
+    while !connected {
+        let slice = wait.slice()?;
+        ready(&mut [PollFd::new(&socket, PollFlags::OUT)], slice).map_err(|cause| wait.error(cause))?;
+        connected = is_connected(&socket).map_err(refused)?;
+        if !connected && since.elapsed() >= ATTEMPT_MAX {
+            return Err(wait.error(Cause::Vanished));
+        }
+    }
+    let stream = TcpStream::from(socket);
+    if stream.local_addr().map_err(refused)? == address {
+        // On one host a free port can be given to the very socket that tries to
+        // reach it, and TCP lets it connect to itself. Nobody listens there.
+        return Err(wait.error(Cause::Refused));
+    }
+    Ok(stream)
+}
+
+fn is_connected(socket: &Socket) -> io::Result<bool> {
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    match socket.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,364 @@
+//! How a bootstrap fails: who was spoken to, what was awaited and for how long
+//! (`At`, the same for all), and what happened (`Cause`, one variant each).
+#![forbid(unsafe_code)]
+
+use super::config::Difference;
+use super::message::{Malformed, TooLarge};
+use super::wait::Awaited;
+use crate::error::{NextStep, Outcome};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A bootstrap that ended early.
+#[derive(Debug, thiserror::Error)]
+#[error("{at}: {cause}{}", at.strangers)]
+pub struct BootstrapError {
+    /// Where it stood.
+    pub at: Box<At>,
+    /// What happened.
+    pub cause: Cause,
+}
+
+/// Where a bootstrap stood when it failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    /// The other end, or our own address while there is none.
+    pub whom: Whom,
+    /// What was awaited: `its proof`, ``barrier `warm-up` ``.
+    pub awaited: String,
+    /// How long it had been awaited.
+    pub waited: Duration,
+    /// How many connections were tried; 0 where none are.
+    pub tries: u32,
+    /// Who else came meanwhile.
+    pub strangers: Strangers,
+}
+
+/// Whom one waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whom {
+    /// The peer at this address.
+    Peer(SocketAddr),
+    /// Whoever connects to this address of ours.
+    Anyone(SocketAddr),
+}
+
+/// What happened.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// Nothing listens there, or a firewall rejects.
+    #[error("the connection was refused")]
+    Refused,
+    /// The deadline came first.
+    #[error("nothing came within {limit} ({} s)", allowed.as_secs_f64())]
+    TimedOut {
+        /// The deadline's name.
+        limit: &'static str,
+        /// Its length.
+        allowed: Duration,
+    },
+    /// The kernel gave up on a host that acknowledges nothing any more.
+    #[error("the peer's host stopped answering")]
+    Vanished,
+    /// No way to the address.
+    #[error("the address cannot be reached: {0}")]
+    Unreachable(io::Error),
+    /// The peer's kernel cut the connection: its process died or never read.
+    #[error("the connection was reset by the peer")]
+    Reset,
+    /// The peer closed before it had said what was awaited.
+    #[error("the peer {} too early", if *goodbye { "said goodbye" } else { "closed the connection" })]
+    ClosedEarly {
+        /// Whether it took its leave, so that it believes to be done.
+        goodbye: bool,
+    },
+    /// The listener had too many others to hear.
+    #[error("the peer is crowded by other connections")]
+    Crowded,
+    /// One end could not prove that it knows this run's secret.
+    #[error("the two ends do not share a secret, so the peer belongs to another run")]
+    WrongSecret,
+    /// The peer is another build.
+    #[error("the peer speaks bootstrap version {theirs}, this end {ours}")]
+    OtherVersion {
+        /// This build's.
+        ours: u16,
+        /// The peer's.
+        theirs: u16,
+    },
+    /// The two ends would not do the same.
+    #[error("the two ends disagree: {0}")]
+    DifferentConfig(Box<Difference>),
+    /// The peer gave up and said why.
+    #[error("the peer gave up ({outcome}): {reason}")]
+    PeerAborted {
+        /// How it ended there.
+        outcome: Outcome,
+        /// In its words, fit for a terminal.
+        reason: String,
+    },
+    /// What came is not what a tcpxctl would send.
+    #[error("the peer does not speak tcpxctl's bootstrap: {what}")]
+    Garbage {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Both are tcpxctl, and they are not at the same place.
+    #[error("the two ends are out of step: {here} here, {there} there")]
+    OutOfStep {
+        /// Where this end is.
+        here: String,
+        /// Where the peer is.
+        there: String,
+    },
+    /// The stop flag was raised.
+    #[error("stopped")]
+    Stopped,
+    /// What this end wanted to send does not fit.
+    #[error("the {what} is {len} long, at most {max} fit")]
+    TooLarge {
+        /// What it was.
+        what: &'static str,
+        /// Its length: bytes, or handles.
+        len: usize,
+        /// The limit, in the same unit.
+        max: usize,
+    },
+    /// This machine refused something that has to work.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Connections that came while waiting for the peer and were not the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Strangers {
+    /// All of them.
+    pub turned_away: u32,
+    /// Spoke the protocol and did not know the secret.
+    pub wrong_secret: u32,
+    /// Were another build of tcpxctl.
+    pub other_version: u32,
+}
+
+impl Cause {
+    pub(super) fn garbage(what: impl Into<String>) -> Self {
+        Self::Garbage { what: what.into() }
+    }
+
+    /// What a failed read, write or connect means.
+    pub(super) fn from_io(doing: &'static str, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
+                Self::Reset
+            }
+            io::ErrorKind::TimedOut => Self::Vanished,
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::AddrNotAvailable => Self::Unreachable(error),
+            _ => Self::System { doing, source: error },
+        }
+    }
+
+    /// Whether a new connection may find things better: the peer may not be there
+    /// yet, or had no ear for us. What it said plainly stays said.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused | Self::Vanished | Self::Reset | Self::ClosedEarly { .. } | Self::Crowded => true,
+            Self::Unreachable(error) => error.kind() == io::ErrorKind::HostUnreachable,
+            _ => false,
+        }
+    }
+}
+
+impl From<Malformed> for Cause {
+    fn from(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::Version { theirs } => Self::OtherVersion { ours: super::PROTOCOL_VERSION, theirs },
+            other => Self::garbage(other.to_string()),
+        }
+    }
+}
+
+impl From<TooLarge> for Cause {
+    fn from(TooLarge { what, len, max }: TooLarge) -> Self {
+        Self::TooLarge { what, len, max }
+    }
+}
+
+impl BootstrapError {
+    /// How a run that ends this way ends.
+    pub fn outcome(&self) -> Outcome {
+        match &self.cause {
+            Cause::Stopped => Outcome::Interrupted,
+            Cause::DifferentConfig(_) | Cause::OtherVersion { .. } => Outcome::Usage,
+            Cause::TooLarge { .. } | Cause::System { .. } => Outcome::NotRun,
+            // A peer that gives up because all is well is not to be believed.
+            Cause::PeerAborted { outcome, .. } if *outcome != Outcome::Passed => *outcome,
+            _ => Outcome::PeerLost,
+        }
+    }
+}
+
+impl NextStep for BootstrapError {
+    fn next_step(&self) -> Option<String> {
+        let other_run = "wait for the other tcpxctl run on this port to end, or choose another --bootstrap-port";
+        let address = self.at.whom.address();
+        Some(match &self.cause {
+            Cause::Refused => format!("look whether the peer's worker runs and no firewall rejects {address}"),
+            Cause::TimedOut { .. } if self.at.strangers.wrong_secret > 0 => other_run.to_owned(),
+            Cause::TimedOut { .. } if self.at.strangers.other_version > 0 => {
+                "install the same tcpxctl on both nodes".to_owned()
+            }
+            Cause::TimedOut { limit, .. } => match self.at.whom {
+                Whom::Anyone(_) => {
+                    format!("look whether the peer's worker runs and reaches {address}, or raise {limit}")
+                }
+                Whom::Peer(_) if self.at.awaited == Awaited::Connection.to_string() => {
+                    format!("look whether a firewall drops TCP to {address}, or raise {limit}")
+                }
+                Whom::Peer(_) => return None,
+            },
+            Cause::Unreachable(_) => format!("look at the route with `ip route get {}`", address.ip()),
+            Cause::WrongSecret => other_run.to_owned(),
+            Cause::OtherVersion { .. } => "install the same tcpxctl on both nodes".to_owned(),
+            Cause::DifferentConfig(difference) => format!("make {} the same on both nodes", difference.key),
+            Cause::Garbage { .. } => {
+                format!("look what else listens on {address}, or choose another --bootstrap-port")
+            }
+            Cause::Reset | Cause::ClosedEarly { .. } | Cause::Vanished => {
+                "look at how the peer's worker ended".to_owned()
+            }
+            Cause::System { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                "choose another --bootstrap-port, or none for a free one".to_owned()
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Whom {
+    /// The address, whosever it is.
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Self::Peer(address) | Self::Anyone(address) => *address,
+        }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.whom {
+            Whom::Peer(address) => write!(f, "bootstrap with {address}")?,
+            Whom::Anyone(address) => write!(f, "bootstrap listening on {address}")?,
+        }
+        write!(f, ", waiting for {} since {:.3} s", self.awaited, self.waited.as_secs_f64())?;
+        if self.tries > 1 { write!(f, " ({} tries)", self.tries) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Strangers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.turned_away == 0 {
+            return Ok(());
+        }
+        let plural = if self.turned_away == 1 { "" } else { "s" };
+        write!(f, "; {} stranger{plural} turned away", self.turned_away)?;
+        if self.wrong_secret > 0 {
+            write!(f, ", {} with a wrong secret", self.wrong_secret)?;
+        }
+        if self.other_version > 0 {
+            write!(f, ", {} of another tcpxctl version", self.other_version)?;
+        }
+        Ok(())
+    }
+}
+
+/// At most `chars_max` characters of foreign text, with everything that could
+/// move a cursor, colour a terminal or turn the writing direction replaced.
+pub(super) fn printable(text: &str, chars_max: usize) -> String {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown: String = text.chars().take(chars_max).map(|c| if acts(c) { '?' } else { c }).collect();
+    if text.chars().nth(chars_max).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(cause: Cause) -> BootstrapError {
+        let at = At {
+            whom: Whom::Peer("10.0.0.226:7000".parse().expect("an address")),
+            awaited: "its hello".to_owned(),
+            waited: Duration::from_millis(1500),
+            tries: 3,
+            strangers: Strangers::default(),
+        };
+        BootstrapError { at: Box::new(at), cause }
+    }
+
+    #[test]
+    fn a_message_says_whom_what_and_how_long() {
+        assert_eq!(
+            error(Cause::Refused).to_string(),
+            "bootstrap with 10.0.0.226:7000, waiting for its hello since 1.500 s (3 tries): the connection was refused"
+        );
+        let mut error = error(Cause::TimedOut { limit: "limits.connect", allowed: Duration::from_millis(1500) });
+        error.at.whom = Whom::Anyone("10.0.1.25:7000".parse().expect("an address"));
+        error.at.strangers = Strangers { turned_away: 3, wrong_secret: 1, other_version: 0 };
+        error.at.tries = 0;
+        assert_eq!(
+            error.to_string(),
+            "bootstrap listening on 10.0.1.25:7000, waiting for its hello since 1.500 s: nothing came within \
+             limits.connect (1.5 s); 3 strangers turned away, 1 with a wrong secret"
+        );
+        assert!(error.next_step().expect("one").starts_with("wait for the other tcpxctl run"));
+    }
+
+    #[test]
+    fn each_ending_has_its_exit_code() {
+        let aborted = |outcome| Cause::PeerAborted { outcome, reason: String::new() };
+        for (cause, code) in [
+            (Cause::Refused, 5),
+            (Cause::Vanished, 5),
+            (Cause::WrongSecret, 5),
+            (Cause::OtherVersion { ours: 1, theirs: 2 }, 2),
+            (Cause::Stopped, 130),
+            (aborted(Outcome::PluginDied), 6),
+            (aborted(Outcome::Passed), 5),
+            (Cause::TooLarge { what: "report", len: 2, max: 1 }, 3),
+        ] {
+            let error = error(cause);
+            assert_eq!(error.outcome().exit_code(), code, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_kernels_answers_are_told_apart() {
+        for (errno, expected) in [
+            (libc::ECONNREFUSED, "the connection was refused"),
+            (libc::ECONNRESET, "the connection was reset by the peer"),
+            (libc::EPIPE, "the connection was reset by the peer"),
+            (libc::ETIMEDOUT, "the peer's host stopped answering"),
+            (libc::EHOSTUNREACH, "the address cannot be reached: No route to host (os error 113)"),
+            (libc::EACCES, "cannot connect: Permission denied (os error 13)"),
+        ] {
+            let cause = Cause::from_io("connect", io::Error::from_raw_os_error(errno));
+            assert_eq!(cause.to_string(), expected);
+        }
+    }
+}

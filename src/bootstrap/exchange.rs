@@ -1,0 +1,242 @@
+//! What a proven pair says to each other: the configurations first, then
+//! connect handles, barriers and reports, and a goodbye or the reason for none.
+//!
+//! Both ends call the same methods in the same order; an end that finds the
+//! other elsewhere says where both are. One thread owns a link. A method that
+//! fails leaves the link fit for `abort` and nothing else.
+#![forbid(unsafe_code)]
+
+use super::config::Config;
+use super::error::{BootstrapError, Cause, Strangers, Whom, printable};
+use super::message::{BODY_MAX, Flow, HANDLES_MAX, Handle, Message, Role};
+use super::wait::{Awaited, Deadline, Wait};
+use super::wire::Wire;
+use crate::error::Outcome;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// How often a barrier looks for the peer before it sleeps: some tens of
+/// microseconds, about what two ends that finish together are apart.
+const BARRIER_SPINS: u32 = 100;
+/// How long an abort waits for the peer to read it.
+const ABORT_LINGER: Duration = Duration::from_millis(250);
+const REASON_CHARS_SHOWN: usize = 400;
+
+/// A connection between two workers that share a secret and a configuration.
+pub struct Link {
+    pub(super) wire: Wire,
+    role: Role,
+    peer: SocketAddr,
+    epoch: u64,
+    pub(super) strangers: Strangers,
+}
+
+impl Link {
+    /// Compares configurations with a peer that has proved itself and claimed `theirs`.
+    pub(super) fn establish(
+        mut wire: Wire,
+        role: Role,
+        mine: &Config,
+        theirs: [u8; 32],
+        wait: Wait<'_>,
+    ) -> Result<Self, BootstrapError> {
+        let peer = wire.peer().map_err(|source| wait.error(Cause::from_io("ask for the peer's address", source)))?;
+        wire.trust();
+        let mut link = Self { wire, role, peer, epoch: 0, strangers: Strangers::default() };
+        match link.agree(mine, theirs, wait.with(Whom::Peer(peer), Awaited::Config)) {
+            Ok(()) => Ok(link),
+            Err(error) => {
+                // What only this end knows; the rest the peer finds as we did.
+                if matches!(error.cause, Cause::Stopped | Cause::TooLarge { .. }) {
+                    link.abort(error.outcome(), &error.cause.to_string());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn agree(&mut self, mine: &Config, theirs: [u8; 32], mut wait: Wait<'_>) -> Result<(), BootstrapError> {
+        self.send(&Message::Config(mine.clone()), &wait)?;
+        match self.recv(&wait, 0)? {
+            Message::Config(config) if config.sha256() != theirs => {
+                return Err(wait.error(Cause::garbage("its configuration is not the one it proved")));
+            }
+            Message::Config(config) => {
+                if let Some(difference) = mine.difference(&config) {
+                    return Err(wait.error(Cause::DifferentConfig(Box::new(difference))));
+                }
+            }
+            other => return Err(wait.error(out_of_step("configuration", &other))),
+        }
+        wait.now_for(Awaited::Ready);
+        self.send(&Message::Ready, &wait)?;
+        match self.recv(&wait, 0)? {
+            Message::Ready => Ok(()),
+            other => Err(wait.error(out_of_step("ready", &other))),
+        }
+    }
+
+    /// The peer's address and port.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Which end this is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Who was turned away before the peer came; none on the end that connects.
+    pub fn strangers(&self) -> Strangers {
+        self.strangers
+    }
+
+    /// Gives the connect handles of this end's listeners, none if it only sends,
+    /// and takes the peer's, of which there must be `expected`.
+    pub fn exchange_handles(
+        &mut self,
+        mine: &[Handle],
+        expected: usize,
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Handle>, BootstrapError> {
+        let wait = self.wait(Awaited::Handles, deadline, stop);
+        if mine.len() > HANDLES_MAX {
+            let cause = Cause::TooLarge { what: "list of connect handles", len: mine.len(), max: HANDLES_MAX };
+            return Err(wait.error(cause));
+        }
+        self.send(&Message::Handles { flow: Flow::towards(self.role), handles: mine.to_vec() }, &wait)?;
+        match self.recv(&wait, 0)? {
+            Message::Handles { flow, .. } if flow == Flow::towards(self.role) => {
+                Err(wait.error(Cause::garbage("its connect handles are for the direction in which we receive")))
+            }
+            Message::Handles { handles, .. } if handles.len() == expected => Ok(handles),
+            Message::Handles { handles, .. } => Err(wait.error(Cause::OutOfStep {
+                here: format!("{expected} of the peer's connections"),
+                there: format!("{} connect handles", handles.len()),
+            })),
+            other => Err(wait.error(out_of_step("connect handles", &other))),
+        }
+    }
+
+    /// Returns when both ends have called it with the same name, for the same
+    /// time: with the peer's `payload`, as it gets ours. The name is at most
+    /// [`super::BARRIER_NAME_MAX`] bytes.
+    pub fn barrier(
+        &mut self,
+        name: &str,
+        payload: u64,
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<u64, BootstrapError> {
+        let wait = self.wait(Awaited::Barrier(name), deadline, stop);
+        let here = self.epoch;
+        self.epoch += 1;
+        self.send(&Message::Barrier { epoch: here, payload, name: name.to_owned() }, &wait)?;
+        match self.recv(&wait, BARRIER_SPINS)? {
+            Message::Barrier { epoch, payload, name: theirs } if epoch == here && theirs == name => Ok(payload),
+            Message::Barrier { epoch, name: theirs, .. } => {
+                let say = |name, epoch| format!("barrier `{}` (epoch {epoch})", printable(name, 64));
+                let (here, there) = (say(name, here), say(&theirs, epoch));
+                Err(wait.error(Cause::OutOfStep { here, there }))
+            }
+            other => Err(wait.error(out_of_step(&format!("barrier `{name}`"), &other))),
+        }
+    }
+
+    /// Gives the peer a report of at most [`super::BODY_MAX`] bytes, JSON by agreement.
+    pub fn send_report(&mut self, report: &[u8], deadline: Deadline, stop: &AtomicBool) -> Result<(), BootstrapError> {
+        let wait = self.wait(Awaited::ReportTaken, deadline, stop);
+        if report.len() > BODY_MAX {
+            return Err(wait.error(Cause::TooLarge { what: "report", len: report.len(), max: BODY_MAX }));
+        }
+        self.send(&Message::Report(report.to_vec()), &wait)
+    }
+
+    /// Takes the peer's report. Its content is a claim like any other.
+    pub fn recv_report(&mut self, deadline: Deadline, stop: &AtomicBool) -> Result<Vec<u8>, BootstrapError> {
+        let wait = self.wait(Awaited::Report, deadline, stop);
+        match self.recv(&wait, 0)? {
+            Message::Report(report) => Ok(report),
+            other => Err(wait.error(out_of_step("report", &other))),
+        }
+    }
+
+    /// Looks, without waiting, whether the peer has given up or is gone: for use
+    /// during a transfer, when nothing is due from it. A barrier it has already
+    /// reached stays to be read.
+    pub fn check(&mut self) -> Result<(), BootstrapError> {
+        let never = AtomicBool::new(false);
+        let wait = self.wait(Awaited::Nothing, Deadline::after("check", Duration::ZERO), &never);
+        self.wire.fill();
+        match self.wire.peek().map_err(|cause| wait.error(cause))? {
+            Some(message) => heard(message).map(|_| ()).map_err(|cause| wait.error(cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the peer why this end gives up. Best effort, and brief.
+    pub fn abort(mut self, outcome: Outcome, reason: &str) {
+        let queued = self.wire.queue(&Message::Abort { outcome, reason: reason.to_owned() });
+        if queued.and_then(|()| self.wire.flush()).is_ok() {
+            self.wire.linger(ABORT_LINGER);
+        }
+    }
+
+    /// Takes leave once the peer does too, so that neither sees the other vanish.
+    pub fn close(mut self, deadline: Deadline, stop: &AtomicBool) -> Result<(), BootstrapError> {
+        let wait = self.wait(Awaited::Bye, deadline, stop);
+        self.send(&Message::Bye, &wait)?;
+        match self.wire.recv(&wait, 0)? {
+            Message::Bye => Ok(()),
+            other => match heard(other) {
+                Ok(other) => Err(wait.error(out_of_step("goodbye", &other))),
+                Err(cause) => Err(wait.error(cause)),
+            },
+        }
+    }
+
+    fn wait<'a>(&self, awaited: Awaited<'a>, deadline: Deadline, stop: &'a AtomicBool) -> Wait<'a> {
+        Wait::new(Whom::Peer(self.peer), awaited, deadline, stop)
+    }
+
+    /// Sends; when the peer is gone, what it said last explains more than that.
+    fn send(&mut self, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
+        let Err(error) = self.wire.send(message, wait) else { return Ok(()) };
+        if !error.cause.may_pass() {
+            return Err(error);
+        }
+        while self.wire.fill() {}
+        while let Ok(Some(message)) = self.wire.next() {
+            heard(message).map_err(|cause| wait.error(cause))?;
+        }
+        Err(error)
+    }
+
+    fn recv(&mut self, wait: &Wait<'_>, spins: u32) -> Result<Message, BootstrapError> {
+        let message = self.wire.recv(wait, spins)?;
+        heard(message).map_err(|cause| wait.error(cause))
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Link({:?}, peer {}, epoch {})", self.role, self.peer, self.epoch)
+    }
+}
+
+/// The endings among what a peer can say, told from the rest.
+fn heard(message: Message) -> Result<Message, Cause> {
+    match message {
+        Message::Abort { outcome, reason } => {
+            Err(Cause::PeerAborted { outcome, reason: printable(&reason, REASON_CHARS_SHOWN) })
+        }
+        Message::Bye => Err(Cause::ClosedEarly { goodbye: true }),
+        other => Ok(other),
+    }
+}
+
+fn out_of_step(here: &str, there: &Message) -> Cause {
+    Cause::OutOfStep { here: here.to_owned(), there: there.name().to_owned() }
+}

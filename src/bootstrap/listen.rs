@@ -1,0 +1,262 @@
+//! The receiver's end: from a port to a proven peer, past all the strangers.
+//!
+//! Connections that have not proved themselves are held in a short list and
+//! served by one `poll` loop, never one after another, so that one who says
+//! nothing delays nobody. They are bounded in number (the most promising stay),
+//! in bytes (`UNPROVEN_BODY_MAX` a message, two messages) and in time. One who
+//! says anything wrong is told in a word and dropped; the wait goes on, and who
+//! was turned away is counted for the error, should nobody better come.
+#![forbid(unsafe_code)]
+
+use super::auth::{Secret, random};
+use super::config::Config;
+use super::error::{BootstrapError, Cause, Strangers, Whom};
+use super::exchange::Link;
+use super::handshake::{Handshake, Step, refusal};
+use super::message::{Message, Role};
+use super::wait::{Awaited, Deadline, Wait};
+use super::wire::{Wire, ready};
+use rustix::event::{PollFd, PollFlags};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// What somebody unproven may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct StrangerLimits {
+    /// Connections held at once; at least 1.
+    pub at_once_max: usize,
+    /// Time for one to prove itself.
+    pub time_max: Duration,
+}
+
+/// A bound port that waits for its one peer.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    limits: StrangerLimits,
+}
+
+/// A connection that has not proved itself.
+struct Pending<'a> {
+    wire: Wire,
+    handshake: Handshake<'a>,
+    since: Instant,
+}
+
+/// A connection that has.
+struct Proven {
+    wire: Wire,
+    config_sha256: [u8; 32],
+}
+
+/// The door: who stands before it, and how many were sent away.
+struct Door<'a> {
+    listener: &'a Listener,
+    secret: &'a Secret,
+    config_sha256: [u8; 32],
+    pending: Vec<Pending<'a>>,
+    strangers: Strangers,
+}
+
+impl Default for StrangerLimits {
+    fn default() -> Self {
+        Self { at_once_max: 16, time_max: Duration::from_secs(2) }
+    }
+}
+
+impl Listener {
+    /// Binds and listens; port 0 takes a free one. From here on a peer can
+    /// connect, also before `accept` is called.
+    pub fn bind(address: SocketAddr) -> Result<Self, BootstrapError> {
+        Self::bind_with(address, StrangerLimits::default())
+    }
+
+    /// The same, with other limits for strangers.
+    pub fn bind_with(address: SocketAddr, limits: StrangerLimits) -> Result<Self, BootstrapError> {
+        let open = || {
+            let socket = TcpListener::bind(address)?;
+            socket.set_nonblocking(true)?;
+            Ok(Self { address: socket.local_addr()?, socket, limits })
+        };
+        open().map_err(|source| {
+            let never = AtomicBool::new(false);
+            let wait = Wait::new(Whom::Anyone(address), Awaited::Port, Deadline::after("bind", Duration::ZERO), &never);
+            wait.error(Cause::System { doing: "listen", source })
+        })
+    }
+
+    /// Where the peer can connect.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits for the peer, and closes the port once it has proved itself.
+    ///
+    /// # Errors
+    /// At the deadline or when stopped, with a count of the strangers turned away;
+    /// and for whatever the proven peer does wrong afterwards.
+    pub fn accept(
+        self,
+        secret: &Secret,
+        mine: &Config,
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<Link, BootstrapError> {
+        let mine = mine.without_secrets(secret);
+        let wait = Wait::new(Whom::Anyone(self.address), Awaited::Peer, deadline, stop);
+        let mut door = Door {
+            listener: &self,
+            secret,
+            config_sha256: mine.sha256(),
+            pending: Vec::new(),
+            strangers: Strangers::default(),
+        };
+        let proven = door.wait_for_the_peer(&wait);
+        let strangers = door.strangers;
+        drop(self);
+        let proven = proven.map_err(|mut error| {
+            error.at.strangers = strangers;
+            error
+        })?;
+        let mut link = Link::establish(proven.wire, Role::Listens, &mine, proven.config_sha256, wait)?;
+        link.strangers = strangers;
+        Ok(link)
+    }
+}
+
+impl<'a> Door<'a> {
+    fn wait_for_the_peer(&mut self, wait: &Wait<'_>) -> Result<Proven, BootstrapError> {
+        loop {
+            self.poll(wait.slice()?).map_err(|cause| wait.error(cause))?;
+            // Those who are there first, so that a crowd of newcomers cannot push
+            // out somebody whose proof has already arrived.
+            if let Some(proven) = self.hear_everybody() {
+                return Ok(proven);
+            }
+            self.admit().map_err(|cause| wait.error(cause))?;
+        }
+    }
+
+    fn poll(&self, slice: Duration) -> Result<(), Cause> {
+        let listener = PollFd::new(&self.listener.socket, PollFlags::IN);
+        let pending = self.pending.iter().map(|one| PollFd::from_borrowed_fd(one.wire.as_fd(), PollFlags::IN));
+        ready(&mut std::iter::once(listener).chain(pending).collect::<Vec<_>>(), slice)
+    }
+
+    /// Takes in who has connected, at most one listful at a time.
+    fn admit(&mut self) -> Result<(), Cause> {
+        for _ in 0..self.listener.limits.at_once_max {
+            match self.listener.socket.accept() {
+                Ok((stream, _)) => {
+                    self.make_room();
+                    // A socket that cannot even be set up is a stranger's who has left.
+                    match (Wire::new(stream), random()) {
+                        (Ok(wire), Ok(nonce)) => self.hold(wire, nonce),
+                        (Err(_), _) => self.strangers.turned_away += 1,
+                        (_, Err(source)) => return Err(Cause::System { doing: "make a nonce", source }),
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_strangers_fault(&error) => {}
+                Err(source) if self.pending.is_empty() => return Err(Cause::System { doing: "accept", source }),
+                // Out of descriptors or memory, most likely: a place at the door is both.
+                Err(_) => {
+                    self.evict_one();
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, wire: Wire, nonce: [u8; 32]) {
+        let handshake = Handshake::new(Role::Listens, self.secret, self.config_sha256, nonce);
+        self.pending.push(Pending { wire, handshake, since: Instant::now() });
+    }
+
+    fn make_room(&mut self) {
+        while self.pending.len() >= self.listener.limits.at_once_max.max(1) {
+            self.evict_one();
+        }
+    }
+
+    /// Drops the oldest of those who have not even said hello, else the oldest.
+    fn evict_one(&mut self) {
+        let oldest = self.pending.iter().enumerate().min_by_key(|(_, one)| (one.handshake.greeted(), one.since));
+        if let Some((index, _)) = oldest {
+            let evicted = self.pending.swap_remove(index);
+            self.turn_away(evicted, &Cause::Crowded);
+        }
+    }
+
+    /// Hears each once. Whoever proves itself ends the wait for all.
+    fn hear_everybody(&mut self) -> Option<Proven> {
+        let mut index = 0;
+        while index < self.pending.len() {
+            let overdue = self.pending[index].since.elapsed() >= self.listener.limits.time_max;
+            match self.pending[index].hear() {
+                Ok(Some(config_sha256)) => {
+                    let wire = self.pending.swap_remove(index).wire;
+                    return Some(Proven { wire, config_sha256 });
+                }
+                Ok(None) if !overdue => index += 1,
+                Ok(None) => {
+                    let silent = self.pending.swap_remove(index);
+                    self.turn_away(silent, &Cause::garbage("too slow"));
+                }
+                Err(cause) => {
+                    let wrong = self.pending.swap_remove(index);
+                    self.turn_away(wrong, &cause);
+                }
+            }
+        }
+        None
+    }
+
+    fn turn_away(&mut self, mut stranger: Pending<'_>, cause: &Cause) {
+        self.strangers.turned_away += 1;
+        self.strangers.wrong_secret += u32::from(matches!(cause, Cause::WrongSecret));
+        self.strangers.other_version += u32::from(matches!(cause, Cause::OtherVersion { .. }));
+        // One try: a stranger who does not take the word has no right to it.
+        let word = stranger.wire.queue(&Message::Refusal(refusal(cause)));
+        let _ = word.and_then(|()| stranger.wire.flush());
+    }
+}
+
+impl Pending<'_> {
+    /// Hears what has arrived; the peer's configuration hash once it is proven.
+    fn hear(&mut self) -> Result<Option<[u8; 32]>, Cause> {
+        self.wire.fill();
+        while let Some(message) = self.wire.next()? {
+            let (answer, proven) = match self.handshake.hear(message)? {
+                Step::Say(answer) => (Some(answer), None),
+                Step::Proven { config_sha256, say } => (say, Some(config_sha256)),
+            };
+            if let Some(answer) = answer {
+                self.wire.queue(&answer)?;
+                // The socket's buffer is empty but for this, or nobody reads it.
+                if !self.wire.flush()? {
+                    return Err(Cause::garbage("it does not read"));
+                }
+            }
+            if proven.is_some() {
+                return Ok(proven);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A connection that was gone before it was accepted; see accept(2), "Error handling".
+fn is_strangers_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable,
+    };
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | HostUnreachable | Interrupted | NetworkDown | NetworkUnreachable
+    )
+}

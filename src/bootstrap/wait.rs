@@ -1,0 +1,147 @@
+//! A wait: what for, until when, and the flag that ends it.
+//!
+//! Every wait of this module is one of these. Nothing sleeps longer than a slice
+//! before it looks at the flag and the clock again.
+#![forbid(unsafe_code)]
+
+use super::error::{At, BootstrapError, Cause, Strangers, Whom};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest anything waits without looking at the stop flag.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// A moment by which something must have happened, and the name of the limit
+/// that set it, so that a reader knows what to raise.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    name: &'static str,
+    start: Instant,
+    allowed: Duration,
+}
+
+impl Deadline {
+    /// `allowed` from now, under a name such as `limits.connect`.
+    pub fn after(name: &'static str, allowed: Duration) -> Self {
+        Self { name, start: Instant::now(), allowed }
+    }
+
+    /// What is left of it.
+    pub fn remaining(&self) -> Duration {
+        self.allowed.saturating_sub(self.start.elapsed())
+    }
+}
+
+/// What one waits for, as an error names it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Awaited<'a> {
+    Port,
+    Peer,
+    Connection,
+    Hello,
+    Proof,
+    Config,
+    Ready,
+    Handles,
+    Barrier(&'a str),
+    Report,
+    ReportTaken,
+    Bye,
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wait<'a> {
+    whom: Whom,
+    awaited: Awaited<'a>,
+    since: Instant,
+    tries: u32,
+    deadline: Deadline,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Wait<'a> {
+    pub(super) fn new(whom: Whom, awaited: Awaited<'a>, deadline: Deadline, stop: &'a AtomicBool) -> Self {
+        Self { whom, awaited, since: Instant::now(), tries: 0, deadline, stop }
+    }
+
+    /// The same wait, now with this peer, for this.
+    pub(super) fn with(mut self, whom: Whom, awaited: Awaited<'a>) -> Self {
+        (self.whom, self.awaited) = (whom, awaited);
+        self
+    }
+
+    /// The same wait, now for the next thing.
+    pub(super) fn now_for(&mut self, awaited: Awaited<'a>) {
+        self.awaited = awaited;
+    }
+
+    pub(super) fn try_again(&mut self) {
+        (self.tries, self.awaited) = (self.tries + 1, Awaited::Connection);
+    }
+
+    /// How long to wait before asking again, or why to wait no longer.
+    pub(super) fn slice(&self) -> Result<Duration, BootstrapError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(self.error(Cause::Stopped));
+        }
+        match self.deadline.remaining() {
+            Duration::ZERO => Err(self.timed_out()),
+            remaining => Ok(remaining.min(SLICE)),
+        }
+    }
+
+    /// Lets `pause` pass, unless the wait ends first.
+    pub(super) fn pause(&self, pause: Duration) -> Result<(), BootstrapError> {
+        let start = Instant::now();
+        loop {
+            let slice = self.slice()?;
+            match pause.saturating_sub(start.elapsed()) {
+                Duration::ZERO => return Ok(()),
+                left => std::thread::sleep(slice.min(left)),
+            }
+        }
+    }
+
+    /// What is left of the deadline.
+    pub(super) fn remaining(&self) -> Duration {
+        self.deadline.remaining()
+    }
+
+    pub(super) fn error(&self, cause: Cause) -> BootstrapError {
+        let at = At {
+            whom: self.whom,
+            awaited: self.awaited.to_string(),
+            waited: self.since.elapsed(),
+            tries: self.tries,
+            strangers: Strangers::default(),
+        };
+        BootstrapError { at: Box::new(at), cause }
+    }
+
+    fn timed_out(&self) -> BootstrapError {
+        let Deadline { name, allowed, .. } = self.deadline;
+        self.error(Cause::TimedOut { limit: name, allowed })
+    }
+}
+
+impl fmt::Display for Awaited<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Barrier(name) => return write!(f, "barrier `{name}`"),
+            Self::Port => "a port",
+            Self::Peer => "the peer",
+            Self::Connection => "a connection",
+            Self::Hello => "its hello",
+            Self::Proof => "its proof",
+            Self::Config => "its configuration",
+            Self::Ready => "its ready",
+            Self::Handles => "its connect handles",
+            Self::Report => "its report",
+            Self::ReportTaken => "it to take our report",
+            Self::Bye => "its goodbye",
+            Self::Nothing => "nothing in particular",
+        })
+    }
+}
