@@ -1,0 +1,391 @@
+//! The file, byte by byte, and the words that writer and readers share.
+//!
+//! Every number is little-endian and aligned to its own size. Times are
+//! nanoseconds of `CLOCK_MONOTONIC` unless they say wall clock. Reserved bytes
+//! are zero.
+//!
+//! ```text
+//! 0         header, 4096 bytes
+//! channels  channel_capacity slots of channel_slot_bytes each
+//! rings     call events, one ring per writing thread; absent while rings_offset is 0
+//! ```
+//!
+//! A reader finds the sections by the offsets in the header and steps by the
+//! slot size in the header, never by its own constants: a later writer of the
+//! same version may append fields to the header and to the slot, and sections
+//! to the file. The version changes only when a field that is here moves or
+//! means something else.
+//!
+//! # Header
+//!
+//! Constant once `magic` is there, which is written last:
+//!
+//! | at | width | field |
+//! |---|---|---|
+//! | 0 | 8 | magic, `TCPXREC` and a zero |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | header_bytes, 4096 |
+//! | 16 | 4 | pid of the writer, in its own pid namespace |
+//! | 20 | 4 | flags: bit 0 keep (a sweep leaves the file alone) |
+//! | 24 | 8 | start_ticks, field 22 of the writer's `/proc/self/stat` |
+//! | 32 | 8 | boot_id_hash, FNV-1a 64 of the text of the kernel's boot id |
+//! | 40 | 8 | created, wall clock |
+//! | 48 | 8 | created |
+//! | 56 | 8 | file_bytes |
+//! | 64 | 8 | channels_offset |
+//! | 72 | 4 | channel_slot_bytes |
+//! | 76 | 4 | channel_capacity, slots in the section |
+//! | 80 | 8 | rings_offset, 0 |
+//! | 88 | 4 | ring_bytes, 0 |
+//! | 92 | 4 | ring_count, 0 |
+//! | 96 | 8 | pid_namespace, inode of `/proc/self/ns/pid`, 0 where unknown |
+//! | 104 | 24 | reserved |
+//!
+//! Changing at any time:
+//!
+//! | at | width | field |
+//! |---|---|---|
+//! | 128 | 64 | role label, UTF-8, zero-padded |
+//! | 192 | 256 | plugin label, UTF-8, zero-padded |
+//! | 512 | 8 | channel_count, slots claimed so far; at most the capacity |
+//! | 520 | 8 | channels_reused, times a closed slot began a second life |
+//! | 528 | 8 | channels_refused, comms that found no slot |
+//! | 536 | 8 | phase, whatever the writing program wants to say |
+//! | 544 | 8 | requests_unknown, `test`s of a request that no open channel posted |
+//! | 552 | 8 | requests_untracked, posts that could not be followed, in no channel's counters |
+//! | 560 | 8 | setup_calls_entered, calls that belong to no channel (`init`, `connect`, ...) |
+//! | 568 | 8 | setup_calls_left |
+//! | 576 | 8 | setup_call, the one entered last, [`Call`] |
+//! | 584 | 8 | setup_errors, such calls that did not return 0 |
+//! | 592 | 8 | setup_last_error: code in the low half, [`Call`] in the high half |
+//!
+//! # Channel slot
+//!
+//! 3392 bytes: an odd number of cache lines, so that the hot first lines of
+//! many channels do not fall on the same few sets of a cache. Written by one
+//! thread at a time, the one that drives the comm.
+//!
+//! | at | width | field |
+//! |---|---|---|
+//! | 0 | 8 | life: state in bits 0..2 (0 free, 1 open, 2 closed, 3 being rewritten), bit 2 a receive retires when consumed (else when done), generation from bit 8 |
+//! | 8 | 8 | in_call: [`Call`] in bits 0..8, from bit 8 a sequence that is odd while inside |
+//! | 16 | 8 | tests |
+//! | 24 | 8 | tests_not_done |
+//! | 32 | 8 | last_change: opened, posted, done, unpacked, consumed or closed; an error is none |
+//! | 40 | 8 | consumed |
+//! | 48 | 8 | done |
+//! | 56 | 8 | posted |
+//! | 64 | 8 | unpacked, meaningful when flags bit 0 is set |
+//! | 72 | 8 | in_flight_high_water |
+//! | 80 | 8 | bytes_done |
+//! | 88 | 8 | bytes_posted |
+//! | 96 | 8 | null_requests, calls that returned 0 and null: "call again" |
+//! | 104 | 8 | flushes, requests made by `iflush` |
+//! | 112 | 8 | latency_max |
+//! | 120 | 8 | flags: bit 0 somebody writes unpacked |
+//! | 128 | 8 | comm, the plugin's pointer |
+//! | 136 | 4 | device, -1 where unknown |
+//! | 140 | 4 | role, [`Role`] |
+//! | 144 | 4 | channel, the engine's number for it, `u32::MAX` where none |
+//! | 148 | 4 | reserved |
+//! | 152 | 8 | opened |
+//! | 160 | 8 | closed, 0 while open |
+//! | 168 | 24 | reserved |
+//! | 192 | 80 | errors, ten counts: return codes 0 to 8 at their own place (0 never counts), any other last |
+//! | 272 | 8 | last_error: code in the low half, [`Call`] in the high half |
+//! | 280 | 8 | last_error_at |
+//! | 288 | 32 | reserved |
+//! | 320 | 512 | post_ns[64]: when request n was posted stands at n mod 64, n counting from 0 |
+//! | 832 | 512 | post_bytes[64]: its bytes |
+//! | 1344 | 1936 | latency[242]: counts of posted-to-done times, see [`bucket_of`] |
+//! | 3280 | 112 | reserved |
+//!
+//! `life` stands first and is written last when a slot is opened, so a copy
+//! made in ascending order that shows an open slot shows its identity too. The
+//! counters stand in the order consumed, done, posted for the same reason: such
+//! a copy never shows more done than posted.
+#![forbid(unsafe_code)]
+
+/// First eight bytes of every file.
+pub const MAGIC: [u8; 8] = *b"TCPXREC\0";
+/// The version that this page describes.
+pub const VERSION: u32 = 1;
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 4096;
+/// Bytes of a channel slot as this version writes it.
+pub const SLOT_BYTES: usize = 3392;
+/// Most channel slots of one file.
+pub const CAPACITY_MAX: u32 = 16_384;
+/// Requests whose post time a slot remembers; more in flight are followed
+/// without a latency.
+pub const POSTS: usize = 64;
+/// Distinct counts of return codes.
+pub const ERROR_KINDS: usize = 10;
+/// `channel` of a slot that no engine numbered.
+pub const NO_CHANNEL: u32 = u32::MAX;
+/// How recorder files are called: `NAME-PID-START.tcpxrec`.
+pub const FILE_SUFFIX: &str = ".tcpxrec";
+
+/// Byte offsets in the header.
+#[allow(missing_docs, reason = "the table above names each")]
+pub mod header {
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 8;
+    pub const HEADER_BYTES: usize = 12;
+    pub const PID: usize = 16;
+    pub const FLAGS: usize = 20;
+    pub const START_TICKS: usize = 24;
+    pub const BOOT_ID_HASH: usize = 32;
+    pub const CREATED_WALL_NS: usize = 40;
+    pub const CREATED_NS: usize = 48;
+    pub const FILE_BYTES: usize = 56;
+    pub const CHANNELS_OFFSET: usize = 64;
+    pub const CHANNEL_SLOT_BYTES: usize = 72;
+    pub const CHANNEL_CAPACITY: usize = 76;
+    pub const RINGS_OFFSET: usize = 80;
+    pub const PID_NAMESPACE: usize = 96;
+    pub const ROLE_LABEL: usize = 128;
+    pub const PLUGIN_LABEL: usize = 192;
+    pub const CHANNEL_COUNT: usize = 512;
+    pub const CHANNELS_REUSED: usize = 520;
+    pub const CHANNELS_REFUSED: usize = 528;
+    pub const PHASE: usize = 536;
+    pub const REQUESTS_UNKNOWN: usize = 544;
+    pub const REQUESTS_UNTRACKED: usize = 552;
+    pub const SETUP_CALLS_ENTERED: usize = 560;
+    pub const SETUP_CALLS_LEFT: usize = 568;
+    pub const SETUP_CALL: usize = 576;
+    pub const SETUP_ERRORS: usize = 584;
+    pub const SETUP_LAST_ERROR: usize = 592;
+
+    /// Bytes of the role label.
+    pub const ROLE_LABEL_BYTES: usize = 64;
+    /// Bytes of the plugin label.
+    pub const PLUGIN_LABEL_BYTES: usize = 256;
+    /// Bit of FLAGS: a sweep leaves the file alone.
+    pub const KEEP: u32 = 1;
+}
+
+/// Byte offsets in a channel slot.
+#[allow(missing_docs, reason = "the table above names each")]
+pub mod channel {
+    pub const LIFE: usize = 0;
+    pub const IN_CALL: usize = 8;
+    pub const TESTS: usize = 16;
+    pub const TESTS_NOT_DONE: usize = 24;
+    pub const LAST_CHANGE_NS: usize = 32;
+    pub const CONSUMED: usize = 40;
+    pub const DONE: usize = 48;
+    pub const POSTED: usize = 56;
+    pub const UNPACKED: usize = 64;
+    pub const IN_FLIGHT_HIGH_WATER: usize = 72;
+    pub const BYTES_DONE: usize = 80;
+    pub const BYTES_POSTED: usize = 88;
+    pub const NULL_REQUESTS: usize = 96;
+    pub const FLUSHES: usize = 104;
+    pub const LATENCY_MAX_NS: usize = 112;
+    pub const FLAGS: usize = 120;
+    pub const COMM: usize = 128;
+    pub const DEVICE: usize = 136;
+    pub const ROLE: usize = 140;
+    pub const CHANNEL: usize = 144;
+    pub const OPENED_NS: usize = 152;
+    pub const CLOSED_NS: usize = 160;
+    pub const ERRORS: usize = 192;
+    pub const LAST_ERROR: usize = 272;
+    pub const LAST_ERROR_NS: usize = 280;
+    pub const POST_NS: usize = 320;
+    pub const POST_BYTES: usize = 832;
+    pub const LATENCY: usize = 1344;
+}
+
+/// Bits of `life`.
+pub mod life {
+    /// The state's bits.
+    pub const STATE: u64 = 0b11;
+    /// Never used, or not ready yet.
+    pub const FREE: u64 = 0;
+    /// The comm is there.
+    pub const OPEN: u64 = 1;
+    /// The comm was closed; its counters stay until the slot is needed again.
+    pub const CLOSED: u64 = 2;
+    /// Between two lives.
+    pub const REWRITTEN: u64 = 3;
+    /// A receive of this channel retires when consumed, not when done.
+    pub const RETIRES_CONSUMED: u64 = 0b100;
+    /// Where the generation starts.
+    pub const GENERATION_SHIFT: u32 = 8;
+}
+
+/// Bit of a slot's flags: `unpacked` is written.
+pub const UNPACKED_KNOWN: u64 = 1;
+
+/// What a channel's comm is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Role {
+    /// A listen comm; its slot counts `accept`.
+    Listen = 1,
+    /// A send comm.
+    Send = 2,
+    /// A receive comm.
+    Recv = 3,
+}
+
+impl Role {
+    /// The role behind a number of the file.
+    pub fn from_raw(raw: u32) -> Option<Self> {
+        match raw {
+            1 => Some(Self::Listen),
+            2 => Some(Self::Send),
+            3 => Some(Self::Recv),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! calls {
+    ($($number:literal $variant:ident $name:literal,)*) => {
+        /// The calls of a net table, numbered for the file.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Call {
+            $(#[doc = concat!("`", $name, "`")] $variant = $number,)*
+        }
+
+        impl Call {
+            /// The call behind a number of the file.
+            pub fn from_raw(raw: u64) -> Option<Self> {
+                match raw {
+                    $($number => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// Its name in NCCL's header.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    1 Init "init",
+    2 Devices "devices",
+    3 GetProperties "getProperties",
+    4 Listen "listen",
+    5 Connect "connect",
+    6 Accept "accept",
+    7 RegMr "regMr",
+    8 RegMrDmaBuf "regMrDmaBuf",
+    9 DeregMr "deregMr",
+    10 Isend "isend",
+    11 Irecv "irecv",
+    12 Iflush "iflush",
+    13 Test "test",
+    14 CloseSend "closeSend",
+    15 CloseRecv "closeRecv",
+    16 CloseListen "closeListen",
+    17 GetDeviceMr "getDeviceMr",
+    18 IrecvConsumed "irecvConsumed",
+}
+
+/// Where a return code is counted.
+pub fn error_kind(code: i32) -> usize {
+    match code {
+        0..=8 => code as usize,
+        _ => ERROR_KINDS - 1,
+    }
+}
+
+/// Buckets of the latency histogram.
+pub const BUCKETS: usize = 2 + (OCTAVE_END - OCTAVE_FIRST) as usize * SUB_BUCKETS;
+const SUB_BUCKETS: usize = 8;
+/// 2^6 = 64 ns: anything shorter shares the first bucket.
+const OCTAVE_FIRST: u32 = 6;
+/// 2^36 ns = 68.7 s: anything from here on shares the last bucket.
+const OCTAVE_END: u32 = 36;
+
+/// The bucket of a time in nanoseconds: the first holds 0..64, the last holds
+/// 2^36 and more, and between them every power of two is cut into eight equal
+/// buckets.
+#[inline]
+pub fn bucket_of(ns: u64) -> usize {
+    if ns < 1 << OCTAVE_FIRST {
+        return 0;
+    }
+    if ns >= 1 << OCTAVE_END {
+        return BUCKETS - 1;
+    }
+    let octave = 63 - ns.leading_zeros();
+    let sub = (ns >> (octave - 3)) as usize & (SUB_BUCKETS - 1);
+    1 + (octave - OCTAVE_FIRST) as usize * SUB_BUCKETS + sub
+}
+
+/// The nanoseconds a bucket stands for: its first, and the first beyond it.
+/// The last bucket has no end.
+pub fn bucket_range(bucket: usize) -> (u64, u64) {
+    if bucket == 0 {
+        return (0, 1 << OCTAVE_FIRST);
+    }
+    if bucket >= BUCKETS - 1 {
+        return (1 << OCTAVE_END, u64::MAX);
+    }
+    let octave = OCTAVE_FIRST + ((bucket - 1) / SUB_BUCKETS) as u32;
+    let sub = ((bucket - 1) % SUB_BUCKETS) as u64;
+    let width = 1u64 << (octave - 3);
+    let first = (1u64 << octave) + sub * width;
+    (first, first + width)
+}
+
+const _: () = assert!(SLOT_BYTES.is_multiple_of(64) && (SLOT_BYTES / 64) % 2 == 1);
+const _: () = assert!(channel::LATENCY + BUCKETS * 8 <= SLOT_BYTES);
+const _: () = assert!(BUCKETS == 242);
+const _: () = assert!(CAPACITY_MAX <= u16::MAX as u32);
+#[cfg(target_endian = "big")]
+compile_error!("the recorder's words are stored as the machine has them, and the file is little-endian");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_tile_the_time_line() {
+        assert_eq!(bucket_range(0).0, 0);
+        for bucket in 1..BUCKETS {
+            assert_eq!(bucket_range(bucket - 1).1, bucket_range(bucket).0, "bucket {bucket}");
+        }
+        assert_eq!(bucket_range(BUCKETS - 1).1, u64::MAX);
+    }
+
+    #[test]
+    fn a_time_is_inside_its_bucket() {
+        for shift in 0..64 {
+            for ns in [(1u64 << shift) - 1, 1 << shift, (1u64 << shift) + (1u64 << shift) / 3] {
+                let (first, end) = bucket_range(bucket_of(ns));
+                assert!(first <= ns && (ns < end || end == u64::MAX), "{ns} in {first}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_the_file_come_back_as_what_they_were() {
+        for raw in 0..=255u64 {
+            if let Some(call) = Call::from_raw(raw) {
+                assert_eq!(call as u64, raw);
+            }
+        }
+        assert_eq!(Call::from_raw(13).map(Call::name), Some("test"));
+        assert_eq!(Role::from_raw(Role::Recv as u32), Some(Role::Recv));
+        assert_eq!(Role::from_raw(0), None);
+    }
+
+    #[test]
+    fn codes_that_no_header_knows_share_a_count() {
+        assert_eq!([-1, 9, i32::MAX].map(error_kind), [9, 9, 9]);
+        assert_eq!((0..=8).map(error_kind).collect::<Vec<_>>(), (0..=8).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,160 @@
+//! Latencies as the reader sees them: bucket counts, an exact maximum, and
+//! quantiles whose error is bounded and said.
+#![forbid(unsafe_code)]
+
+use crate::format::{BUCKETS, bucket_range};
+
+/// Posted-to-done times of one channel, or of several added together.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Histogram {
+    counts: Box<[u64; BUCKETS]>,
+    max_ns: u64,
+}
+
+impl Histogram {
+    /// Half a bucket, as a share of the true value: what a quantile between
+    /// 64 ns and 68 s may be off by. Below that range it is off by at most 32 ns,
+    /// above it is the maximum.
+    pub const QUANTILE_ERROR: f64 = 1.0 / 16.0;
+
+    /// No sample.
+    pub fn empty() -> Self {
+        Self { counts: Box::new([0; BUCKETS]), max_ns: 0 }
+    }
+
+    /// Counts in the order of [`crate::format::bucket_of`], and the exact maximum in nanoseconds.
+    pub fn new(counts: [u64; BUCKETS], max_ns: u64) -> Self {
+        Self { counts: Box::new(counts), max_ns }
+    }
+
+    /// Samples in it. Saturates, as a damaged file may claim anything.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().fold(0u64, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// The longest time in nanoseconds, exact; `None` without a sample.
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.count() > 0).then_some(self.max_ns)
+    }
+
+    /// The time in nanoseconds that a share `q` (0 to 1) of all samples does not
+    /// exceed, by nearest rank, within [`Self::QUANTILE_ERROR`]; `None` without a
+    /// sample or for a `q` outside its range.
+    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        let total = self.count();
+        if total == 0 || !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        let rank = ((q * total as f64).ceil() as u64).clamp(1, total);
+        let mut seen = 0u64;
+        let bucket = self.counts.iter().position(|count| {
+            seen = seen.saturating_add(*count);
+            seen >= rank
+        })?;
+        let (first, end) = bucket_range(bucket);
+        let middle = if end == u64::MAX { u64::MAX } else { first + (end - first) / 2 };
+        Some(middle.min(self.max_ns))
+    }
+
+    /// Adds another channel's samples.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
+            *mine = mine.saturating_add(*theirs);
+        }
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// The non-empty buckets: first nanosecond, first beyond, count.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bucket, count)| {
+            let (first, end) = bucket_range(bucket);
+            (first, end, *count)
+        })
+    }
+}
+
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Histogram").field("max_ns", &self.max_ns).field("buckets", &Buckets(self)).finish()
+    }
+}
+
+struct Buckets<'a>(&'a Histogram);
+
+impl std::fmt::Debug for Buckets<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.buckets()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::bucket_of;
+    use proptest::prelude::*;
+
+    fn recorded(samples: &[u64]) -> Histogram {
+        let mut counts = [0; BUCKETS];
+        for ns in samples {
+            counts[bucket_of(*ns)] += 1;
+        }
+        Histogram::new(counts, samples.iter().copied().max().unwrap_or(0))
+    }
+
+    fn exact(sorted: &[u64], q: f64) -> u64 {
+        let rank = ((q * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len());
+        sorted[rank - 1]
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_as_near_as_promised(
+            // Every octave equally likely, from below the first bucket to above the last.
+            samples in prop::collection::vec((0u32..40).prop_flat_map(|bits| 0..(1u64 << bits).max(1) * 2), 1..400),
+            q in 0.0..=1.0f64,
+        ) {
+            let mut sorted = samples.clone();
+            sorted.sort_unstable();
+            let told = recorded(&samples).quantile_ns(q).unwrap();
+            let truth = exact(&sorted, q);
+            let bound = match truth {
+                0..64 => 32,
+                _ if truth >= 1 << 36 => sorted[sorted.len() - 1] - truth,
+                _ => (truth as f64 * Histogram::QUANTILE_ERROR).ceil() as u64,
+            };
+            prop_assert!(told.abs_diff(truth) <= bound, "q {q}: told {told}, truth {truth}, bound {bound}");
+        }
+
+        #[test]
+        fn any_counts_and_any_share_are_survived(
+            counts in prop::collection::vec(any::<u64>(), BUCKETS), max in any::<u64>(), q in any::<f64>(),
+        ) {
+            let mut histogram = Histogram::new(counts.try_into().unwrap(), max);
+            let copy = histogram.clone();
+            histogram.add(&copy);
+            if let Some(told) = histogram.quantile_ns(q) {
+                prop_assert!(told <= max);
+            }
+        }
+    }
+
+    #[test]
+    fn the_maximum_is_exact_and_is_the_last_quantile() {
+        let histogram = recorded(&[100, 5_000, 1_234_567]);
+        assert_eq!(histogram.max_ns(), Some(1_234_567));
+        assert!(histogram.quantile_ns(1.0).unwrap() <= 1_234_567);
+    }
+
+    #[test]
+    fn nothing_recorded_has_no_quantile() {
+        assert_eq!(Histogram::empty().quantile_ns(0.5), None);
+        assert_eq!(Histogram::empty().max_ns(), None);
+    }
+
+    #[test]
+    fn channels_add_up() {
+        let mut both = recorded(&[100, 100]);
+        both.add(&recorded(&[9_000]));
+        assert_eq!((both.count(), both.max_ns()), (3, Some(9_000)));
+    }
+}
