@@ -95,9 +95,9 @@
 //! | 272 | 8 | last_error: code in the low half, [`Call`] in the high half |
 //! | 280 | 8 | last_error_at |
 //! | 288 | 32 | reserved |
-//! | 320 | 512 | post_ns[64]: when request n was posted stands at n mod 64, n counting from 0 |
-//! | 832 | 512 | post_bytes[64]: its bytes |
-//! | 1344 | 1936 | latency[242]: counts of posted-to-done times, see [`bucket_of`] |
+//! | 320 | 512 | post_ns, 64 times: when request n was posted stands at n mod 64, n counting from 0 |
+//! | 832 | 512 | post_bytes, in the same places: its bytes |
+//! | 1344 | 1936 | latency, 242 buckets: counts of posted-to-done times, see [`bucket_of`] |
 //! | 3280 | 112 | reserved |
 //!
 //! `life` stands first and is written last when a slot is opened, so a copy

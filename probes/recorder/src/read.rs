@@ -1,0 +1,726 @@
+//! The reading side: a picture of a recorder file at one moment, taken while
+//! the writer goes on, or long after it died.
+//!
+//! The file is read with `pread` into memory of our own, never mapped: a file
+//! that is truncated meanwhile gives a short read and not a signal. Every count,
+//! offset and size in it is a claim: checked against bounds before it is used,
+//! and clamped where the writer was half-way (posted ≥ done ≥ unpacked,
+//! consumed holds in every sample; `torn` says where it had to be enforced).
+//! Memory stays below 48 MiB whatever the file says.
+#![forbid(unsafe_code)]
+
+use crate::clock::monotonic_ns;
+use crate::format::{
+    self, BUCKETS, CAPACITY_MAX, Call, ERROR_KINDS, HEADER_BYTES, MAGIC, POSTS, Role, SLOT_BYTES, VERSION, channel,
+    header, life,
+};
+use crate::histogram::Histogram;
+use crate::process::Identity;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// A later writer's slot may be longer than ours, up to this.
+const SLOT_BYTES_MAX: usize = 16 * 1024;
+/// Slots copied by one `pread`.
+const BATCH: usize = 64;
+/// Pictures taken before one is accepted in which a slot changed hands.
+const ATTEMPTS: usize = 3;
+
+/// An open recorder file. One buffer is reused from picture to picture.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    buffer: Vec<u8>,
+}
+
+/// One picture of a file.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The file's own facts and the counters of no channel.
+    pub header: Header,
+    /// Every slot that is open or was closed, in the file's order.
+    pub channels: Vec<ChannelSample>,
+    /// When the picture was finished, nanoseconds of `CLOCK_MONOTONIC`.
+    pub taken_ns: u64,
+    /// The file ends before its last channel; what is there is in `channels`.
+    pub truncated: bool,
+    /// False when slots kept changing hands meanwhile: some sample may mix two comms.
+    pub settled: bool,
+}
+
+/// What the header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Who wrote the file; ask it for [`Identity::liveness`].
+    pub writer: Identity,
+    /// Sweeps leave the file alone.
+    pub keep: bool,
+    /// Wall clock at creation, nanoseconds since 1970.
+    pub created_wall_ns: u64,
+    /// `CLOCK_MONOTONIC` at creation, nanoseconds.
+    pub created_ns: u64,
+    /// What the writer calls itself; control characters replaced.
+    pub role: String,
+    /// What it drives; control characters replaced.
+    pub plugin: String,
+    /// Slots in the file.
+    pub capacity: u32,
+    /// Slots used so far, at most the capacity.
+    pub channel_count: u32,
+    /// Times a closed slot began a second life, its first life's counters lost.
+    pub channels_reused: u64,
+    /// Comms that found no slot: nothing is known about them.
+    pub channels_refused: u64,
+    /// The writer's own number.
+    pub phase: u64,
+    /// `test`s of requests that no open channel posted.
+    pub requests_unknown: u64,
+    /// Posts that could not be followed; in no channel's counters.
+    pub requests_untracked: u64,
+    /// The call without a channel (`init`, `connect`, ...) entered last.
+    pub setup_call: Option<Call>,
+    /// How many threads are inside such a call.
+    pub setup_calls_inside: u64,
+    /// Such calls that returned anything but 0.
+    pub setup_errors: u64,
+    /// The last of them and its code.
+    pub setup_last_error: Option<(Call, i32)>,
+    slots: Slots,
+}
+
+/// Where the slots are; checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slots {
+    offset: u64,
+    bytes: usize,
+}
+
+/// Whether a sample's comm is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It is.
+    Open,
+    /// It was closed; these are its last counters.
+    Closed,
+}
+
+/// One channel at one moment. Times are nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone)]
+pub struct ChannelSample {
+    /// Place in the file.
+    pub slot: u16,
+    /// How many comms had the slot, this one included.
+    pub generation: u32,
+    /// Open or closed.
+    pub state: State,
+    /// Listen, send or receive.
+    pub role: Role,
+    /// Plugin device; `None` where unknown.
+    pub device: Option<i32>,
+    /// The plugin's comm pointer.
+    pub comm: u64,
+    /// The engine's number, if an engine gave one.
+    pub channel: Option<u32>,
+    /// When the comm appeared.
+    pub opened_ns: u64,
+    /// When it was closed.
+    pub closed_ns: Option<u64>,
+    /// Sends or receives accepted.
+    pub posted: u64,
+    /// Of these, reported done.
+    pub done: u64,
+    /// Of these, moved to their place; `None` when no engine says so.
+    pub unpacked: Option<u64>,
+    /// Of the done ones, handed back by `irecvConsumed`.
+    pub consumed: u64,
+    /// A request is in flight until consumed, rather than until done.
+    pub retires_consumed: bool,
+    /// Most requests in flight at once.
+    pub in_flight_high_water: u64,
+    /// When the oldest request in flight was posted; `None` when none is, or so
+    /// many are that it is no longer known.
+    pub head_posted_ns: Option<u64>,
+    /// When the oldest request that is not done was posted; exact for plugins
+    /// that finish in posting order, as TCPX does.
+    pub not_done_posted_ns: Option<u64>,
+    /// Calls of `test`; on a listen comm, of `accept`.
+    pub tests: u64,
+    /// Of these, with nothing to report.
+    pub tests_not_done: u64,
+    /// Posts and accepts answered with "call again".
+    pub null_requests: u64,
+    /// Requests made by `iflush`.
+    pub flushes: u64,
+    /// Return codes: 0 to 8 at their own place (0 stays 0), any other last.
+    pub errors: [u64; ERROR_KINDS],
+    /// The last call that failed.
+    pub last_error: Option<LastError>,
+    /// Bytes of all requests posted.
+    pub bytes_posted: u64,
+    /// Bytes of all requests done: as posted, or less where the plugin said so.
+    pub bytes_done: u64,
+    /// The last time anything but an error or a not-done test happened.
+    pub last_change_ns: u64,
+    /// The call it is inside of.
+    pub in_call: Option<InCall>,
+    /// The last call entered, inside or not.
+    pub last_call: Option<Call>,
+    /// Grows with every call entered and left; unchanged between two pictures
+    /// means that no call was made or left.
+    pub call_sequence: u64,
+    /// Posted-to-done times.
+    pub latency: Histogram,
+    /// The writer was half-way, and counters were clamped to make sense.
+    pub torn: bool,
+}
+
+/// A plugin call that has not returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InCall {
+    /// Which one.
+    pub call: Call,
+    /// Unchanged between two pictures means: inside the same call all the time.
+    pub sequence: u64,
+}
+
+/// A call that did not return 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastError {
+    /// Which one.
+    pub call: Call,
+    /// What it returned.
+    pub code: i32,
+    /// When, nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+}
+
+impl ChannelSample {
+    /// Requests that have left the channel: consumed or done, as the channel counts.
+    pub fn retired(&self) -> u64 {
+        if self.retires_consumed { self.consumed } else { self.done }
+    }
+
+    /// Requests posted and not yet retired.
+    pub fn in_flight(&self) -> u64 {
+        self.posted.saturating_sub(self.retired())
+    }
+
+    /// How long the oldest request in flight has been so at `now_ns`.
+    pub fn head_age_ns(&self, now_ns: u64) -> Option<u64> {
+        self.head_posted_ns.map(|posted| now_ns.saturating_sub(posted))
+    }
+
+    /// All calls that did not return 0.
+    pub fn rc_errors(&self) -> u64 {
+        self.errors.iter().fold(0u64, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+impl Reader {
+    /// Opens a file; never follows a link, never waits.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is no regular file.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        Self::from_file(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
+    }
+
+    /// Takes a file that is already open.
+    ///
+    /// # Errors
+    /// It is no regular file.
+    pub fn from_file(file: File) -> Result<Self, ReadError> {
+        if !file.metadata()?.is_file() {
+            return Err(ReadError::NotARecorder);
+        }
+        Ok(Self { file, buffer: Vec::new() })
+    }
+
+    /// Reads the header only.
+    ///
+    /// # Errors
+    /// As [`Reader::snapshot`].
+    pub fn header(&mut self) -> Result<Header, ReadError> {
+        read_header(&self.file)
+    }
+
+    /// Takes a picture.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no recorder file, has no complete header yet,
+    /// is of another version, or claims what cannot be.
+    pub fn snapshot(&mut self) -> Result<Snapshot, ReadError> {
+        take(&self.file, &mut self.buffer)
+    }
+}
+
+/// What can be read at an offset: a file, or in tests a slice.
+trait Source {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl Source for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+}
+
+/// Reads until the buffer is full or the source ends, and says how much there was.
+fn read_full(source: &impl Source, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read_at(&mut buffer[filled..], offset.saturating_add(filled as u64)) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn take(source: &impl Source, buffer: &mut Vec<u8>) -> Result<Snapshot, ReadError> {
+    let mut attempt = 1;
+    loop {
+        let before = read_header(source)?;
+        let (channels, truncated) = read_channels(source, &before, buffer)?;
+        let after = read_header(source)?;
+        let settled = before.channels_reused == after.channels_reused;
+        if settled || attempt == ATTEMPTS {
+            return Ok(Snapshot { header: after, channels, taken_ns: monotonic_ns(), truncated, settled });
+        }
+        attempt += 1;
+    }
+}
+
+fn read_header(source: &impl Source) -> Result<Header, ReadError> {
+    let mut page = [0; HEADER_BYTES];
+    let there = read_full(source, &mut page, 0)?;
+    if page[..8] == [0; 8] || (there < HEADER_BYTES && page[..8] == MAGIC) {
+        return Err(ReadError::Unfinished);
+    }
+    if page[..8] != MAGIC {
+        return Err(ReadError::NotARecorder);
+    }
+    let page = Words(&page);
+    match page.u32(header::VERSION) {
+        VERSION => Header::decode(page),
+        other => Err(ReadError::OtherVersion(other)),
+    }
+}
+
+fn read_channels(
+    source: &impl Source,
+    header: &Header,
+    buffer: &mut Vec<u8>,
+) -> Result<(Vec<ChannelSample>, bool), ReadError> {
+    let Slots { offset, bytes } = header.slots;
+    let count = header.channel_count as usize;
+    let mut channels = Vec::new();
+    let mut slot = 0;
+    while slot < count {
+        let batch = (count - slot).min(BATCH);
+        buffer.resize(batch * bytes, 0);
+        let there = read_full(source, buffer, offset.saturating_add((slot * bytes) as u64))?;
+        let whole = there / bytes;
+        let slots = buffer.chunks_exact(bytes).take(whole).zip(slot..);
+        channels.extend(slots.filter_map(|(slot, index)| ChannelSample::decode(Words(slot), index as u16)));
+        if whole < batch {
+            return Ok((channels, true));
+        }
+        slot += batch;
+    }
+    Ok((channels, false))
+}
+
+/// Little-endian numbers by offset; what is not there is 0.
+#[derive(Clone, Copy)]
+struct Words<'a>(&'a [u8]);
+
+impl<'a> Words<'a> {
+    fn bytes(self, at: usize, length: usize) -> &'a [u8] {
+        self.0.get(at..at + length).unwrap_or_default()
+    }
+
+    fn u64(self, at: usize) -> u64 {
+        self.bytes(at, 8).try_into().map_or(0, u64::from_le_bytes)
+    }
+
+    fn u32(self, at: usize) -> u32 {
+        self.bytes(at, 4).try_into().map_or(0, u32::from_le_bytes)
+    }
+
+    fn array<const N: usize>(self, at: usize) -> [u64; N] {
+        std::array::from_fn(|place| self.u64(at + place * 8))
+    }
+
+    fn text(self, at: usize, length: usize) -> String {
+        let bytes = self.bytes(at, length);
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let text = String::from_utf8_lossy(&bytes[..end]);
+        text.replace(char::is_control, "\u{FFFD}")
+    }
+
+    fn failed_call(self, at: usize) -> Option<(Call, i32)> {
+        let word = self.u64(at);
+        Call::from_raw(word >> 32).map(|call| (call, word as u32 as i32))
+    }
+}
+
+impl Header {
+    fn decode(page: Words<'_>) -> Result<Self, ReadError> {
+        let header_bytes = u64::from(page.u32(header::HEADER_BYTES));
+        let capacity = page.u32(header::CHANNEL_CAPACITY);
+        let slots =
+            Slots { offset: page.u64(header::CHANNELS_OFFSET), bytes: page.u32(header::CHANNEL_SLOT_BYTES) as usize };
+        if header_bytes < HEADER_BYTES as u64 {
+            return Err(ReadError::Damaged("header_bytes", header_bytes));
+        }
+        if !(1..=CAPACITY_MAX).contains(&capacity) {
+            return Err(ReadError::Damaged("channel_capacity", capacity.into()));
+        }
+        if !(SLOT_BYTES..=SLOT_BYTES_MAX).contains(&slots.bytes) || !slots.bytes.is_multiple_of(8) {
+            return Err(ReadError::Damaged("channel_slot_bytes", slots.bytes as u64));
+        }
+        if slots.offset < header_bytes || slots.offset > i64::MAX as u64 / 2 {
+            return Err(ReadError::Damaged("channels_offset", slots.offset));
+        }
+        // Read in this order, a call in progress may be missed but not invented.
+        let left = page.u64(header::SETUP_CALLS_LEFT);
+        Ok(Self {
+            writer: Identity {
+                pid: page.u32(header::PID),
+                start_ticks: page.u64(header::START_TICKS),
+                boot_id_hash: page.u64(header::BOOT_ID_HASH),
+                pid_namespace: page.u64(header::PID_NAMESPACE),
+            },
+            keep: page.u32(header::FLAGS) & header::KEEP != 0,
+            created_wall_ns: page.u64(header::CREATED_WALL_NS),
+            created_ns: page.u64(header::CREATED_NS),
+            role: page.text(header::ROLE_LABEL, header::ROLE_LABEL_BYTES),
+            plugin: page.text(header::PLUGIN_LABEL, header::PLUGIN_LABEL_BYTES),
+            capacity,
+            channel_count: page.u64(header::CHANNEL_COUNT).min(capacity.into()) as u32,
+            channels_reused: page.u64(header::CHANNELS_REUSED),
+            channels_refused: page.u64(header::CHANNELS_REFUSED),
+            phase: page.u64(header::PHASE),
+            requests_unknown: page.u64(header::REQUESTS_UNKNOWN),
+            requests_untracked: page.u64(header::REQUESTS_UNTRACKED),
+            setup_call: Call::from_raw(page.u64(header::SETUP_CALL)),
+            setup_calls_inside: page.u64(header::SETUP_CALLS_ENTERED).saturating_sub(left),
+            setup_errors: page.u64(header::SETUP_ERRORS),
+            setup_last_error: page.failed_call(header::SETUP_LAST_ERROR),
+            slots,
+        })
+    }
+}
+
+impl ChannelSample {
+    /// `None` for a slot that is not in use, or is just being given out.
+    fn decode(slot: Words<'_>, index: u16) -> Option<Self> {
+        let life = slot.u64(channel::LIFE);
+        let state = match life & life::STATE {
+            life::OPEN => State::Open,
+            life::CLOSED => State::Closed,
+            _ => return None,
+        };
+        let role = Role::from_raw(slot.u32(channel::ROLE))?;
+        let mut torn = false;
+        let mut at_most = |value: u64, bound: u64| {
+            torn |= value > bound;
+            value.min(bound)
+        };
+        let posted = slot.u64(channel::POSTED);
+        let done = at_most(slot.u64(channel::DONE), posted);
+        let consumed = at_most(slot.u64(channel::CONSUMED), done);
+        let unpacked = at_most(slot.u64(channel::UNPACKED), done);
+        let tests = slot.u64(channel::TESTS);
+        let tests_not_done = at_most(slot.u64(channel::TESTS_NOT_DONE), tests);
+        let call_word = slot.u64(channel::IN_CALL);
+        let last_call = Call::from_raw(call_word & 0xff);
+        let call_sequence = call_word >> 8;
+        torn |= last_call.is_none() && call_word != 0;
+        let inside = !call_sequence.is_multiple_of(2);
+        let retires_consumed = role == Role::Recv && life & life::RETIRES_CONSUMED != 0;
+        let retired = if retires_consumed { consumed } else { done };
+        let post_ns = slot.array::<POSTS>(channel::POST_NS);
+        let posted_at = |number: u64| {
+            let known = number < posted && posted - number <= POSTS as u64;
+            known.then(|| post_ns[number as usize % POSTS])
+        };
+        Some(Self {
+            slot: index,
+            generation: (life >> life::GENERATION_SHIFT) as u32,
+            state,
+            role,
+            device: Some(slot.u32(channel::DEVICE) as i32).filter(|device| *device >= 0),
+            comm: slot.u64(channel::COMM),
+            channel: Some(slot.u32(channel::CHANNEL)).filter(|channel| *channel != format::NO_CHANNEL),
+            opened_ns: slot.u64(channel::OPENED_NS),
+            closed_ns: (state == State::Closed).then(|| slot.u64(channel::CLOSED_NS)),
+            posted,
+            done,
+            unpacked: (slot.u64(channel::FLAGS) & format::UNPACKED_KNOWN != 0).then_some(unpacked),
+            consumed,
+            retires_consumed,
+            in_flight_high_water: slot.u64(channel::IN_FLIGHT_HIGH_WATER),
+            head_posted_ns: posted_at(retired),
+            not_done_posted_ns: posted_at(done),
+            tests,
+            tests_not_done,
+            null_requests: slot.u64(channel::NULL_REQUESTS),
+            flushes: slot.u64(channel::FLUSHES),
+            errors: slot.array::<ERROR_KINDS>(channel::ERRORS),
+            last_error: slot.failed_call(channel::LAST_ERROR).map(|(call, code)| LastError {
+                call,
+                code,
+                at_ns: slot.u64(channel::LAST_ERROR_NS),
+            }),
+            bytes_posted: slot.u64(channel::BYTES_POSTED),
+            bytes_done: slot.u64(channel::BYTES_DONE),
+            last_change_ns: slot.u64(channel::LAST_CHANGE_NS),
+            in_call: last_call.filter(|_| inside).map(|call| InCall { call, sequence: call_sequence }),
+            last_call,
+            call_sequence,
+            latency: Histogram::new(slot.array::<BUCKETS>(channel::LATENCY), slot.u64(channel::LATENCY_MAX_NS)),
+            torn,
+        })
+    }
+}
+
+/// Why there is no picture.
+#[derive(Debug)]
+pub enum ReadError {
+    /// Opening or reading failed.
+    Io(io::Error),
+    /// The file is something else.
+    NotARecorder,
+    /// The header is not whole: its writer is just making it, or died doing so.
+    Unfinished,
+    /// Written by a program that uses another version of the format.
+    OtherVersion(u32),
+    /// A field of the header that cannot be right, and what it says.
+    Damaged(&'static str, u64),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot read the recorder file: {error}"),
+            Self::NotARecorder => f.write_str("not a recorder file"),
+            Self::Unfinished => f.write_str("the recorder file has no complete header"),
+            Self::OtherVersion(version) => {
+                write!(f, "the recorder file has format version {version}; this program reads {VERSION}")
+            }
+            Self::Damaged(field, value) => write!(f, "the recorder file is damaged: {field} is {value}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Opening, Options, Recorder};
+    use proptest::prelude::*;
+    use std::cell::Cell;
+
+    impl Source for &[u8] {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            let from = self.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+            let length = from.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&from[..length]);
+            Ok(length)
+        }
+    }
+
+    /// Loses bytes from its end with every read.
+    struct Shrinking<'a>(&'a [u8], Cell<usize>, usize);
+
+    impl Source for Shrinking<'_> {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            let length = self.1.get();
+            self.1.set(length.saturating_sub(self.2));
+            Source::read_at(&&self.0[..length], buffer, offset)
+        }
+    }
+
+    /// The bytes of a file with a send and a receive channel in mid-flight.
+    fn valid() -> Vec<u8> {
+        let parent = tempfile::tempdir().unwrap();
+        let options = Options {
+            name: "read",
+            capacity: 3,
+            role: "send worker",
+            plugin: "a\u{1b}[31mplugin",
+            fallback: None,
+            keep: false,
+        };
+        let recorder = Recorder::create_in(parent.path(), &options).unwrap();
+        for role in [Role::Send, Role::Recv] {
+            let opening = Opening { role, device: 1, comm: 0x1000, retires_consumed: role == Role::Recv };
+            let key = recorder.open(&opening).unwrap();
+            let slot = recorder.slot(key).unwrap();
+            for number in 0..5 {
+                slot.post(100, 1_000 * (number + 1) + u64::MAX / 4);
+            }
+            slot.finish(0, None, u64::MAX / 4 + 9_000);
+            slot.finish(1, Some(60), u64::MAX / 4 + 9_500);
+            slot.consume(u64::MAX / 4 + 9_600);
+        }
+        std::fs::read(recorder.path()).unwrap()
+    }
+
+    fn picture(bytes: &[u8]) -> Result<Snapshot, ReadError> {
+        take(&bytes, &mut Vec::new())
+    }
+
+    fn makes_sense(sample: &ChannelSample) -> bool {
+        sample.posted >= sample.done
+            && sample.done >= sample.consumed
+            && sample.unpacked.is_none_or(|unpacked| sample.done >= unpacked)
+            && sample.tests >= sample.tests_not_done
+            && sample.in_flight() <= sample.posted
+    }
+
+    fn with(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
+        let mut changed = bytes.to_vec();
+        changed[at..at + value.len()].copy_from_slice(value);
+        changed
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let snapshot = picture(&valid()).unwrap();
+        assert_eq!((snapshot.header.role.as_str(), snapshot.channels.len()), ("send worker", 2));
+        assert!(snapshot.settled && !snapshot.truncated);
+        let [send, recv] = &snapshot.channels[..] else { panic!() };
+        assert_eq!((send.posted, send.done, send.in_flight(), send.in_flight_high_water), (5, 2, 3, 5));
+        assert_eq!((recv.posted, recv.done, recv.consumed, recv.in_flight()), (5, 2, 1, 4));
+        assert_eq!((recv.bytes_posted, recv.bytes_done, recv.unpacked), (500, 160, None));
+        // Consumed one, done two: the head is request 1, the oldest not done is request 2.
+        assert_eq!(recv.head_posted_ns, Some(u64::MAX / 4 + 2_000));
+        assert_eq!(recv.not_done_posted_ns, Some(u64::MAX / 4 + 3_000));
+        assert_eq!(recv.latency.count(), 2);
+        assert_eq!(recv.latency.max_ns(), Some(8_000));
+        assert!(!recv.torn && makes_sense(recv));
+    }
+
+    #[test]
+    fn foreign_text_carries_no_escape_sequences() {
+        assert_eq!(picture(&valid()).unwrap().header.plugin, "a\u{FFFD}[31mplugin");
+    }
+
+    #[test]
+    fn other_files_and_other_versions_are_told_apart() {
+        let bytes = valid();
+        assert!(matches!(picture(b""), Err(ReadError::Unfinished)));
+        assert!(matches!(picture(&bytes[..4095]), Err(ReadError::Unfinished)));
+        assert!(matches!(picture(&with(&bytes, 0, &[0; 8])), Err(ReadError::Unfinished)));
+        assert!(matches!(picture(b"# a text file, not a recorder"), Err(ReadError::NotARecorder)));
+        assert!(matches!(picture(&with(&bytes, 8, &[2, 0, 0, 0])), Err(ReadError::OtherVersion(2))));
+    }
+
+    #[test]
+    fn impossible_claims_of_the_header_are_named() {
+        let bytes = valid();
+        for (field, at, value) in [
+            ("header_bytes", header::HEADER_BYTES, 64u32),
+            ("channel_slot_bytes", header::CHANNEL_SLOT_BYTES, 64),
+            ("channel_slot_bytes", header::CHANNEL_SLOT_BYTES, u32::MAX),
+            ("channel_slot_bytes", header::CHANNEL_SLOT_BYTES, SLOT_BYTES as u32 + 1),
+            ("channel_capacity", header::CHANNEL_CAPACITY, 0),
+            ("channel_capacity", header::CHANNEL_CAPACITY, u32::MAX),
+            ("channels_offset", header::CHANNELS_OFFSET, 8),
+            ("channels_offset", header::CHANNELS_OFFSET + 4, u32::MAX),
+        ] {
+            match picture(&with(&bytes, at, &value.to_le_bytes())) {
+                Err(ReadError::Damaged(named, _)) => assert_eq!(named, field),
+                other => panic!("{field} {value}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn more_channels_than_there_are_bytes_are_truncated() {
+        let bytes = with(&valid(), header::CHANNEL_COUNT, &u64::MAX.to_le_bytes());
+        let whole = picture(&bytes).unwrap();
+        assert_eq!((whole.header.channel_count, whole.channels.len(), whole.truncated), (3, 2, false));
+        let cut = picture(&bytes[..HEADER_BYTES + SLOT_BYTES + 100]).unwrap();
+        assert_eq!((cut.channels.len(), cut.truncated), (1, true));
+    }
+
+    #[test]
+    fn counters_that_make_no_sense_are_clamped_and_said_to_be_torn() {
+        let at = HEADER_BYTES + channel::CONSUMED;
+        let sample = &picture(&with(&valid(), at, &u64::MAX.to_le_bytes())).unwrap().channels[0];
+        assert!(sample.torn && makes_sense(sample));
+        assert_eq!(sample.consumed, 2);
+    }
+
+    #[test]
+    fn a_longer_slot_of_a_later_writer_is_stepped_over() {
+        let bytes = valid();
+        let mut longer = with(&bytes, header::CHANNEL_SLOT_BYTES, &(SLOT_BYTES as u32 + 64).to_le_bytes());
+        longer.truncate(HEADER_BYTES);
+        for slot in bytes[HEADER_BYTES..].chunks(SLOT_BYTES) {
+            longer.extend_from_slice(slot);
+            longer.extend_from_slice(&[0xee; 64]);
+        }
+        let snapshot = picture(&longer).unwrap();
+        assert_eq!(snapshot.channels.iter().map(|sample| sample.posted).collect::<Vec<_>>(), [5, 5]);
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_are_survived(tail in prop::collection::vec(any::<u8>(), 0..6000), ours in any::<bool>()) {
+            let mut bytes = if ours { MAGIC.to_vec() } else { vec![] };
+            bytes.extend(tail);
+            let _ = picture(&bytes);
+        }
+
+        #[test]
+        fn damage_anywhere_is_survived_and_samples_make_sense(
+            places in prop::collection::vec((0usize..HEADER_BYTES + 3 * SLOT_BYTES, any::<[u8; 8]>()), 1..20),
+            keep in 0usize..=HEADER_BYTES + 3 * SLOT_BYTES,
+        ) {
+            thread_local!(static VALID: Vec<u8> = valid());
+            let mut bytes = VALID.with(Clone::clone);
+            for (at, value) in places {
+                let end = (at + 8).min(bytes.len());
+                bytes[at..end].copy_from_slice(&value[..end - at]);
+            }
+            bytes.truncate(keep);
+            if let Ok(snapshot) = picture(&bytes) {
+                prop_assert!(snapshot.channels.iter().all(makes_sense));
+            }
+        }
+
+        #[test]
+        fn a_file_that_shrinks_meanwhile_is_survived(step in 0usize..9000) {
+            thread_local!(static VALID: Vec<u8> = valid());
+            VALID.with(|bytes| {
+                let source = Shrinking(bytes, Cell::new(bytes.len()), step);
+                let _ = take(&source, &mut Vec::new());
+            });
+        }
+    }
+}

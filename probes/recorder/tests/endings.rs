@@ -1,0 +1,153 @@
+//! What must not kill a writer, and what a killed writer leaves: a file that is
+//! readable and makes sense, and that a sweep finds.
+//!
+//! The children are this test program itself, told by an environment variable
+//! to write instead of to test.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tcpx_recorder::format::{Call, Role};
+use tcpx_recorder::{Opening, Options, Reader, Recorder, sweep};
+
+const CHILD: &str = "TCPX_RECORDER_TEST_FOLDER";
+const ROUNDS: u64 = 50;
+
+/// Writes as fast as it can until killed, over ever new lives of few slots.
+#[test]
+fn child_writes_until_killed() {
+    let Some(parent) = std::env::var_os(CHILD) else { return };
+    let options = Options { name: "killed", capacity: 4, role: "child", plugin: "none", fallback: None, keep: false };
+    let recorder = Recorder::create_in(Path::new(&parent), &options).unwrap_or_else(|error| panic!("ERROR {error}"));
+    println!("FILE {}", recorder.path().display());
+    let started = Instant::now();
+    let mut round = 0;
+    // Bounded, should the parent die first.
+    while started.elapsed() < Duration::from_secs(10) {
+        let opening = Opening { role: Role::Recv, device: 0, comm: 0x1000, retires_consumed: true };
+        let key = recorder.open(&opening).unwrap();
+        let slot = recorder.slot(key).unwrap();
+        for _ in 0..round % 200 {
+            let number = slot.next_request();
+            let token = slot.enter(Call::Irecv);
+            slot.post(4096, recorder.now_ns());
+            slot.leave(token);
+            let token = slot.enter(Call::Test);
+            slot.tested();
+            slot.leave(token);
+            slot.finish(number, None, recorder.now_ns());
+            recorder.unpacked(key);
+            slot.consume(recorder.now_ns());
+        }
+        recorder.close(key);
+        round += 1;
+    }
+}
+
+/// Opens channels until there is no place for another, then lets one go and takes its slot.
+#[test]
+fn child_opens_until_refused() {
+    let Some(parent) = std::env::var_os(CHILD) else { return };
+    let options = Options { name: "full", capacity: 100, role: "child", plugin: "none", fallback: None, keep: false };
+    let recorder = Recorder::create_in(Path::new(&parent), &options).unwrap_or_else(|error| panic!("ERROR {error}"));
+    let open = || recorder.open(&Opening { role: Role::Send, device: 0, comm: 0x1000, retires_consumed: false });
+    let keys: Vec<_> = std::iter::from_fn(open).collect();
+    recorder.close(keys[0]);
+    assert_eq!(open().unwrap().index(), 0);
+    assert!(open().is_none());
+    println!("OPENED {}", keys.len());
+}
+
+/// A child that does not outlive its test.
+struct Writer(Child);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the child and waits for its file.
+fn spawn(parent: &Path) -> (Writer, PathBuf) {
+    let mut writer = Writer(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_writes_until_killed", "--nocapture", "--test-threads=1"])
+            .env(CHILD, parent)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(writer.0.stdout.take().unwrap()).lines();
+    let path = lines.find_map(|line| line.unwrap().rsplit_once("FILE ").map(|(_, path)| PathBuf::from(path)));
+    (writer, path.expect("the child ended early"))
+}
+
+fn check(path: &Path) -> u64 {
+    let snapshot = Reader::open(path).unwrap().snapshot().unwrap();
+    assert_eq!(snapshot.header.role, "child");
+    for sample in &snapshot.channels {
+        assert!(sample.posted >= sample.done && sample.done >= sample.consumed, "{sample:?}");
+        assert!(sample.in_flight() <= 1, "{sample:?}");
+        assert!(sample.latency.count() <= sample.posted, "{sample:?}");
+        assert_eq!(sample.bytes_posted % 4096, 0, "{sample:?}");
+        assert!(!sample.torn, "{sample:?}");
+    }
+    snapshot.channels.iter().map(|sample| sample.posted).sum()
+}
+
+#[test]
+fn a_killed_writer_leaves_a_readable_file() {
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    println!("seed {seed}");
+    let mut random = seed;
+    let parent = tempfile::tempdir().unwrap();
+    let mut seen = 0;
+    for _ in 0..ROUNDS {
+        let (mut writer, path) = spawn(parent.path());
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        std::thread::sleep(Duration::from_micros((random >> 33) % 15_000));
+        // A living writer is as readable as a dead one.
+        Reader::open(&path).unwrap().snapshot().unwrap();
+        writer.0.kill().unwrap();
+        writer.0.wait().unwrap();
+        seen += check(&path);
+        assert_eq!(sweep(parent.path()).unwrap().removed, [path]);
+    }
+    assert!(seen > 0, "no round got as far as writing");
+}
+
+#[test]
+fn a_file_size_limit_is_an_error_and_no_signal() {
+    let parent = tempfile::tempdir().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 8; exec \"$0\" --exact child_writes_until_killed --nocapture"])
+        .arg(std::env::current_exe().unwrap())
+        .env(CHILD, parent.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code().is_some() && said.contains("file size limit"), "{:?} {said}", output.status);
+}
+
+#[test]
+fn a_full_file_system_refuses_channels_and_is_no_signal() {
+    let parent = tempfile::tempdir().unwrap();
+    // Three pages: the header, and two that hold two whole slots.
+    let script = "mount -t tmpfs -o size=12k tmpfs \"$1\" || exit 77
+                  exec \"$0\" --exact child_opens_until_refused --nocapture";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .arg(parent.path())
+        .env(CHILD, parent.path())
+        .output();
+    let Ok(output) = output.inspect_err(|error| println!("skipped: no unshare: {error}")) else { return };
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if matches!(output.status.code(), Some(1 | 77)) {
+        println!("skipped: no mount namespace of our own: {said}");
+        return;
+    }
+    assert!(output.status.success() && said.contains("OPENED 2"), "{:?} {said}", output.status);
+}
