@@ -1,0 +1,263 @@
+//! What is broken on purpose, and by whom.
+//!
+//! In a file this is one flat table whose keys depend on `by`. It is read into
+//! that flat table first, so that a misspelt key is still reported at its own
+//! place, and then into the enum, which cannot hold a key of another kind.
+//!
+//! Not here: doing it. Plugin faults are a grammar of the software plugin's own;
+//! driver faults are `transfer`'s `rogue`; the rest is data for who injects it.
+#![forbid(unsafe_code)]
+
+use super::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A fault, by who commits it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Written", into = "Written")]
+pub enum Fault {
+    /// The software plugin misbehaves.
+    Plugin {
+        /// The end whose plugin it is.
+        side: Sides,
+        /// Handed to that plugin as `TCPXSOFT_FAULT`.
+        spec: String,
+    },
+    /// The program that drives the plugin misbehaves.
+    Driver {
+        /// The end whose driver it is.
+        side: Sides,
+        /// How.
+        kind: DriverFault,
+        /// The channel it happens on.
+        channel: u32,
+        /// How many chunks go well before it.
+        after_chunk: u64,
+    },
+    /// The network between the nodes is hurt.
+    Network {
+        /// How.
+        kind: String,
+        /// The end it is done at.
+        side: Sides,
+        /// The interface; all data interfaces where absent.
+        nic: Option<String>,
+        /// How much, in the kind's own unit.
+        amount: Option<String>,
+        /// How many chunks go well before it.
+        after_chunk: u64,
+    },
+    /// A process is stopped or killed.
+    Process {
+        /// How.
+        kind: String,
+        /// The end it is done at.
+        side: Sides,
+        /// How many chunks go well before it.
+        after_chunk: u64,
+    },
+    /// What was recorded is damaged or withheld.
+    Evidence {
+        /// How.
+        kind: String,
+        /// The end whose record it is.
+        side: Sides,
+    },
+}
+
+words! {
+    /// One end of a transfer.
+    pub enum Side {
+        /// The end that sends.
+        Send = "send",
+        /// The end that receives, and listens.
+        Recv = "recv",
+    }
+}
+
+words! {
+    /// The ends a fault applies to.
+    pub enum Sides {
+        /// The end that sends.
+        Send = "send",
+        /// The end that receives.
+        Recv = "recv",
+        /// Both ends.
+        Both = "both",
+    }
+}
+
+impl Sides {
+    /// Is `side` among them?
+    pub fn include(self, side: Side) -> bool {
+        matches!((self, side), (Self::Both, _) | (Self::Send, Side::Send) | (Self::Recv, Side::Recv))
+    }
+}
+
+words! {
+    /// What a program can do wrong with a plugin.
+    pub enum DriverFault {
+        /// A younger request is tested before the oldest.
+        YoungerTestedFirst = "younger-tested-first",
+        /// One more request is posted than a comm has slots.
+        SeventeenthPost = "seventeenth-post",
+        /// A receive is consumed before it is unpacked.
+        ConsumedEarly = "consumed-early",
+        /// Receives are never consumed.
+        NeverConsumed = "never-consumed",
+        /// Nothing is tested any more.
+        NotPolling = "not-polling",
+    }
+}
+
+impl DriverFault {
+    /// Only a receive is ever consumed.
+    pub fn needs_receiver(self) -> bool {
+        matches!(self, Self::ConsumedEarly | Self::NeverConsumed)
+    }
+}
+
+words! {
+    /// Who commits a fault.
+    pub enum By {
+        /// The software plugin.
+        Plugin = "plugin",
+        /// The program that drives the plugin.
+        Driver = "driver",
+        /// The network between the nodes.
+        Network = "network",
+        /// The operating system.
+        Process = "process",
+        /// The recorder.
+        Evidence = "evidence",
+    }
+}
+
+/// `[fault]` as it stands in a file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    /// Who commits it; the other keys depend on this one.
+    by: Option<By>,
+    /// The end it happens at: send, recv or both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<Sides>,
+    /// How; for a driver one of younger-tested-first, seventeenth-post,
+    /// consumed-early, never-consumed, not-polling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    /// By a plugin: handed to it as TCPXSOFT_FAULT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<String>,
+    /// By a driver: the channel it happens on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<u32>,
+    /// How many chunks go well before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_chunk: Option<u64>,
+    /// By the network: the interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nic: Option<String>,
+    /// By the network: how much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amount: Option<String>,
+}
+
+impl By {
+    /// The keys that belong to it, beside `by`.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Plugin => &["side", "spec"],
+            Self::Driver => &["side", "kind", "channel", "after_chunk"],
+            Self::Network => &["side", "kind", "nic", "amount", "after_chunk"],
+            Self::Process => &["side", "kind", "after_chunk"],
+            Self::Evidence => &["side", "kind"],
+        }
+    }
+}
+
+impl Written {
+    fn present(&self) -> [(&'static str, bool); 7] {
+        [
+            ("side", self.side.is_some()),
+            ("kind", self.kind.is_some()),
+            ("spec", self.spec.is_some()),
+            ("channel", self.channel.is_some()),
+            ("after_chunk", self.after_chunk.is_some()),
+            ("nic", self.nic.is_some()),
+            ("amount", self.amount.is_some()),
+        ]
+    }
+}
+
+// The messages open with the key they are about, in backquotes: that is how the
+// reader of a file finds the place to point at.
+impl TryFrom<Written> for Fault {
+    type Error = String;
+    fn try_from(written: Written) -> Result<Self, String> {
+        let by = written.by.ok_or_else(|| format!("`fault` needs `by`: one of {}", listed(By::ALL)))?;
+        let stray = written.present().into_iter().find(|(key, present)| *present && !by.keys().contains(key));
+        if let Some((key, _)) = stray {
+            return Err(format!("`fault.{key}` does not go with by = \"{by}\": that takes {}", by.keys().join(", ")));
+        }
+        let needs = |key: &str| format!("`fault` by = \"{by}\" needs `{key}`");
+        let side = written.side.ok_or_else(|| needs("side"))?;
+        let kind = || written.kind.clone().ok_or_else(|| needs("kind"));
+        let after_chunk = written.after_chunk.unwrap_or(0);
+        Ok(match by {
+            By::Plugin => Self::Plugin { side, spec: written.spec.ok_or_else(|| needs("spec"))? },
+            By::Driver => {
+                let kind = driver_fault(&kind()?)?;
+                Self::Driver { side, kind, channel: written.channel.unwrap_or(0), after_chunk }
+            }
+            By::Network => Self::Network { kind: kind()?, side, nic: written.nic, amount: written.amount, after_chunk },
+            By::Process => Self::Process { kind: kind()?, side, after_chunk },
+            By::Evidence => Self::Evidence { kind: kind()?, side },
+        })
+    }
+}
+
+fn driver_fault(word: &str) -> Result<DriverFault, String> {
+    let found = DriverFault::ALL.iter().copied().find(|fault| fault.word() == word);
+    found.ok_or_else(|| format!("`fault.kind` is nothing a driver does: expected one of {}", listed(DriverFault::ALL)))
+}
+
+fn listed(words: &[impl ToString]) -> String {
+    words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl From<Fault> for Written {
+    fn from(fault: Fault) -> Self {
+        let none = Self::default();
+        match fault {
+            Fault::Plugin { side, spec } => Self { by: Some(By::Plugin), side: Some(side), spec: Some(spec), ..none },
+            Fault::Driver { side, kind, channel, after_chunk } => Self {
+                by: Some(By::Driver),
+                side: Some(side),
+                kind: Some(kind.to_string()),
+                channel: Some(channel),
+                after_chunk: Some(after_chunk),
+                ..none
+            },
+            Fault::Network { kind, side, nic, amount, after_chunk } => Self {
+                by: Some(By::Network),
+                side: Some(side),
+                kind: Some(kind),
+                nic,
+                amount,
+                after_chunk: Some(after_chunk),
+                ..none
+            },
+            Fault::Process { kind, side, after_chunk } => Self {
+                by: Some(By::Process),
+                side: Some(side),
+                kind: Some(kind),
+                after_chunk: Some(after_chunk),
+                ..none
+            },
+            Fault::Evidence { kind, side } => {
+                Self { by: Some(By::Evidence), side: Some(side), kind: Some(kind), ..none }
+            }
+        }
+    }
+}

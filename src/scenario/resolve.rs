@@ -1,0 +1,209 @@
+//! From files, variables and flags to checked scenarios.
+//!
+//! A flag beats a `TCPXCTL_*` variable, which beats the scenario, which beats
+//! the user's config, which beats the default; tables are merged key by key.
+//! Two variables are read: `TCPXCTL_SET="transfer.connections=8,limits.total=2m"`
+//! does what as many `--set` flags would, and `TCPXCTL_PLUGIN` names the plugin,
+//! as a path where there is a slash in it.
+#![forbid(unsafe_code)]
+
+use super::checked::Scenario;
+use super::error::{ScenarioError, printable};
+use super::explain::{self, Index};
+use super::file::{self, Layer, Source, Sources, Tree};
+use super::setting;
+use super::sweep;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::DeValue;
+
+/// Everything that can have a say.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// The scenario file; without one there are the defaults.
+    pub scenario: Option<PathBuf>,
+    /// The user's config, read if it is there.
+    pub user_config: Option<PathBuf>,
+    /// The value of `TCPXCTL_SET`.
+    pub variable_set: Option<String>,
+    /// The value of `TCPXCTL_PLUGIN`.
+    pub variable_plugin: Option<String>,
+    /// Flags: the flag as it was written, and the `key=value` it stands for.
+    pub flags: Vec<(String, String)>,
+}
+
+impl Inputs {
+    /// What the environment says; `variable` is usually [`std::env::var_os`].
+    ///
+    /// # Errors
+    /// A variable that is not UTF-8.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, ScenarioError> {
+        let text = |name: &'static str| match variable(name).map(OsString::into_string) {
+            Some(Ok(text)) if !text.is_empty() => Ok(Some(text)),
+            Some(Err(_)) => Err(ScenarioError::VariableNotText(name)),
+            _ => Ok(None),
+        };
+        // A relative XDG path is to be ignored, says the XDG specification.
+        let folder = |name, below: &str| variable(name).map(PathBuf::from).map(|path| path.join(below));
+        let config = folder("XDG_CONFIG_HOME", "").filter(|path| path.is_absolute());
+        let config = config.or_else(|| folder("HOME", ".config").filter(|path| path.is_absolute()));
+        Ok(Self {
+            scenario: None,
+            user_config: config.map(|folder| folder.join("tcpxctl/config.toml")),
+            variable_set: text("TCPXCTL_SET")?,
+            variable_plugin: text("TCPXCTL_PLUGIN")?,
+            flags: Vec::new(),
+        })
+    }
+
+    /// Adds `--set KEY=VALUE`.
+    pub fn set(&mut self, key_value: impl Into<String>) {
+        self.flags.push(("--set".to_owned(), key_value.into()));
+    }
+}
+
+/// One scenario to run: a whole file, or one point of its sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// What to run.
+    pub scenario: Scenario,
+    /// Which point of the sweep it is, such as `connections=4 chunk=512KiB`;
+    /// empty where nothing is swept.
+    pub point: String,
+    origins: BTreeMap<String, Origin>,
+}
+
+/// Who gave a value, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// Who.
+    pub layer: Layer,
+    /// The file and line, the flag or the variable; empty for a default.
+    pub at: String,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(if self.at.is_empty() { "default" } else { &self.at })
+    }
+}
+
+impl Resolved {
+    /// Every key with its value as JSON text and where it came from, sorted.
+    pub fn listing(&self) -> impl Iterator<Item = (String, String, Origin)> {
+        self.scenario.leaves().into_iter().map(|(key, value)| {
+            let origin = self.origin(&key);
+            (key, value, origin)
+        })
+    }
+
+    /// Where the value of `key` came from.
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or(Origin { layer: Layer::Default, at: String::new() })
+    }
+}
+
+/// Reads, merges, expands and checks.
+///
+/// # Errors
+/// The first thing that is wrong, with its place.
+pub fn resolve(inputs: &Inputs) -> Result<Vec<Resolved>, ScenarioError> {
+    let sources = sources(inputs)?;
+    let mut merged = Tree::new();
+    for (base, source) in sources.iter() {
+        let tree = match source.layer {
+            Layer::Default | Layer::UserConfig | Layer::Scenario => file::parse(&sources, base, &source.text)?,
+            Layer::Environment | Layer::Flag => setting::parse(&sources, base, source)?,
+        };
+        if source.layer == Layer::UserConfig {
+            refuse_name(&tree, &sources)?;
+        }
+        file::overlay(&mut merged, tree);
+        if source.layer == Layer::Scenario {
+            require_name(&merged, base, source, &sources)?;
+        }
+    }
+    refuse_lists_of_tables(&merged, &sources)?;
+    sweep::expand(merged, &sources)?.into_iter().map(|(point, tree)| check(point, tree, &sources)).collect()
+}
+
+fn sources(inputs: &Inputs) -> Result<Sources, ScenarioError> {
+    let mut sources = Sources::default();
+    let shown = |path: &Path| printable(&path.to_string_lossy(), 200);
+    if let Some(path) = &inputs.user_config
+        && let Some(text) = file::read_if_there(path)?
+    {
+        sources.add(Source { layer: Layer::UserConfig, name: shown(path), text });
+    }
+    if let Some(path) = &inputs.scenario {
+        sources.add(Source { layer: Layer::Scenario, name: shown(path), text: file::read(path)? });
+    }
+    if let Some(plugin) = &inputs.variable_plugin {
+        let key = if plugin.contains('/') { "path" } else { "name" };
+        let text = format!("plugin.{key}={plugin}");
+        sources.add(Source { layer: Layer::Environment, name: "TCPXCTL_PLUGIN".to_owned(), text });
+    }
+    for setting in setting::split(inputs.variable_set.as_deref().unwrap_or_default()) {
+        let name = "TCPXCTL_SET".to_owned();
+        sources.add(Source { layer: Layer::Environment, name, text: setting.to_owned() });
+    }
+    for (flag, setting) in &inputs.flags {
+        sources.add(Source { layer: Layer::Flag, name: flag.clone(), text: setting.clone() });
+    }
+    Ok(sources)
+}
+
+fn check(point: String, tree: Tree<'_>, sources: &Sources) -> Result<Resolved, ScenarioError> {
+    let index = Index::of(&tree);
+    let reader = toml::de::Deserializer::from(Spanned::new(0..0, tree));
+    let scenario = Scenario::deserialize(reader).map_err(|error| explain::mistyped(&error, &index, sources))?;
+    if let Some(refused) = scenario.refused() {
+        return Err(explain::refused(refused, &index, sources));
+    }
+    let leaves = scenario.leaves().into_keys();
+    let origins = leaves.filter_map(|key| Some((key.clone(), origin(index.value(&key)?, sources)?)));
+    let origins = origins.collect();
+    Ok(Resolved { scenario, point, origins })
+}
+
+fn origin(span: &std::ops::Range<usize>, sources: &Sources) -> Option<Origin> {
+    let (source, _) = sources.find(span)?;
+    let at = match source.layer {
+        Layer::UserConfig | Layer::Scenario => {
+            let place = sources.place(span)?;
+            format!("{}:{}", place.source, place.line)
+        }
+        _ => source.name.clone(),
+    };
+    Some(Origin { layer: source.layer, at })
+}
+
+fn refuse_name(config: &Tree<'_>, sources: &Sources) -> Result<(), ScenarioError> {
+    let Some((key, _)) = config.get_key_value("name") else { return Ok(()) };
+    let title = "`name` belongs into a scenario, not into the user's config".to_owned();
+    Err(ScenarioError::written(sources.place(&key.span()), title, String::new(), None))
+}
+
+fn require_name(merged: &Tree<'_>, base: usize, source: &Source, sources: &Sources) -> Result<(), ScenarioError> {
+    if merged.contains_key("name") {
+        return Ok(());
+    }
+    let is_empty = source.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    let title = if is_empty { "the scenario is empty" } else { "the scenario has no `name`" };
+    let help = "begin with a line such as name = \"my-run\"; scenarios/4conn.toml shows the usual keys";
+    Err(ScenarioError::written(sources.place(&(base..base)), title.to_owned(), String::new(), Some(help.to_owned())))
+}
+
+/// A derived reader would take a list for a table whose fields come in order.
+fn refuse_lists_of_tables(merged: &Tree<'_>, sources: &Sources) -> Result<(), ScenarioError> {
+    let list = merged.iter().find(|(key, value)| key.get_ref() != "requires" && value.get_ref().is_array());
+    let Some((key, value)) = list.filter(|(_, value)| matches!(value.get_ref(), DeValue::Array(_))) else {
+        return Ok(());
+    };
+    let title = format!("`{}` cannot be a list", printable(key.get_ref(), 60));
+    Err(ScenarioError::written(sources.place(&value.span()), title, String::new(), None))
+}
