@@ -5,12 +5,14 @@
 //! defaults, the user's config, the file, the `TCPXCTL_*` variables and the
 //! flags over one another, expands sweeps, and checks every value. What comes
 //! out is a [`Scenario`] that is shipped whole, so peers cannot disagree.
+//! `hosts` reads the lists under `node_ips/`.
 
 mod checked;
 mod error;
 mod explain;
 mod fault;
 mod file;
+pub mod hosts;
 mod identity;
 mod resolve;
 mod rules;
