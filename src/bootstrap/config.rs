@@ -1,8 +1,9 @@
 //! What the two ends must agree on before the first byte.
 //!
 //! Both send theirs, both compare, and both name the first key that differs: the
-//! tool before the scenario, the scenario before the plugin, the plugin before
-//! its settings, since an earlier difference usually explains the later ones.
+//! tool and the pair before the scenario, the scenario before the plugin, the
+//! plugin before its settings, since an earlier difference usually explains the
+//! later ones.
 //! Whoever fills `settings` leaves out what may rightly differ between two nodes,
 //! such as interface names.
 //!
@@ -27,6 +28,9 @@ const SECRET_WORDS: [&str; 10] =
 pub struct Config {
     /// `tcpxctl --version`.
     pub tcpxctl_version: String,
+    /// Which of the run's pairs this is, in words of the caller's: all pairs share
+    /// one secret, and a sender must not find the receiver of another pair.
+    pub pair: String,
     /// Of the resolved scenario, in hexadecimal.
     pub scenario_sha256: String,
     /// The resolved scenario, key by key (`transfer.chunk`), so that a difference has a name.
@@ -97,13 +101,14 @@ impl Config {
     fn terms(&self) -> BTreeMap<(u8, &str), &str> {
         let single = [
             ((0, "tcpxctl version"), self.tcpxctl_version.as_str()),
-            ((2, "scenario sha256"), &self.scenario_sha256),
-            ((3, "plugin name"), &self.plugin_name),
-            ((4, "plugin version"), &self.plugin_version),
-            ((5, "plugin sha256"), &self.plugin_sha256),
+            ((1, "pair"), &self.pair),
+            ((3, "scenario sha256"), &self.scenario_sha256),
+            ((4, "plugin name"), &self.plugin_name),
+            ((5, "plugin version"), &self.plugin_version),
+            ((6, "plugin sha256"), &self.plugin_sha256),
         ];
         let ranked = |rank, map| BTreeMap::iter(map).map(move |(k, v): (&String, &String)| ((rank, &**k), &**v));
-        single.into_iter().chain(ranked(1, &self.scenario)).chain(ranked(6, &self.settings)).collect()
+        single.into_iter().chain(ranked(2, &self.scenario)).chain(ranked(7, &self.settings)).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sender's end: from an address to a proven peer.
 //!
 //! The peer may still be starting, so what may pass (refused, reset, closed,
-//! crowded) is tried again with growing pauses until the deadline; what the other
+//! unheard) is tried again with growing pauses until the deadline; what the other
 //! end says plainly (another version, another secret, another protocol) is final.
 //! The error at the deadline is the last thing that happened.
 #![forbid(unsafe_code)]

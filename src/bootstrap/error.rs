@@ -74,9 +74,9 @@ pub enum Cause {
         /// Whether it took its leave, so that it believes to be done.
         goodbye: bool,
     },
-    /// The listener had too many others to hear.
-    #[error("the peer is crowded by other connections")]
-    Crowded,
+    /// The listener closed before this end had proved itself.
+    #[error("the peer did not hear this end out: it was too slow, or one of too many")]
+    Unheard,
     /// One end could not prove that it knows this run's secret.
     #[error("the two ends do not share a secret, so the peer belongs to another run")]
     WrongSecret,
@@ -172,7 +172,7 @@ impl Cause {
     /// yet, or had no ear for us. What it said plainly stays said.
     pub(super) fn may_pass(&self) -> bool {
         match self {
-            Self::Refused | Self::Vanished | Self::Reset | Self::ClosedEarly { .. } | Self::Crowded => true,
+            Self::Refused | Self::Vanished | Self::Reset | Self::ClosedEarly { .. } | Self::Unheard => true,
             Self::Unreachable(error) => error.kind() == io::ErrorKind::HostUnreachable,
             _ => false,
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// How often a barrier looks for the peer before it sleeps: some tens of
 /// microseconds, about what two ends that finish together are apart.
 const BARRIER_SPINS: u32 = 100;
-/// How long an abort waits for the peer to read it.
+/// How long an abort may take to be sent and read.
 const ABORT_LINGER: Duration = Duration::from_millis(250);
 const REASON_CHARS_SHOWN: usize = 400;
 
@@ -168,7 +168,7 @@ impl Link {
     /// reached stays to be read.
     pub fn check(&mut self) -> Result<(), BootstrapError> {
         let never = AtomicBool::new(false);
-        let wait = self.wait(Awaited::Nothing, Deadline::after("check", Duration::ZERO), &never);
+        let wait = self.wait(Awaited::News, Deadline::after("check", Duration::ZERO), &never);
         self.wire.fill();
         match self.wire.peek().map_err(|cause| wait.error(cause))? {
             Some(message) => heard(message).map(|_| ()).map_err(|cause| wait.error(cause)),
@@ -178,9 +178,10 @@ impl Link {
 
     /// Tells the peer why this end gives up. Best effort, and brief.
     pub fn abort(mut self, outcome: Outcome, reason: &str) {
-        let queued = self.wire.queue(&Message::Abort { outcome, reason: reason.to_owned() });
-        if queued.and_then(|()| self.wire.flush()).is_ok() {
-            self.wire.linger(ABORT_LINGER);
+        let never = AtomicBool::new(false);
+        let wait = self.wait(Awaited::News, Deadline::after("abort", ABORT_LINGER), &never);
+        if self.wire.send(&Message::Abort { outcome, reason: reason.to_owned() }, &wait).is_ok() {
+            self.wire.linger(wait.remaining());
         }
     }
 

@@ -83,7 +83,7 @@ pub(super) fn refusal(cause: &Cause) -> Refusal {
     match cause {
         Cause::WrongSecret => Refusal::WrongSecret,
         Cause::OtherVersion { .. } => Refusal::OtherVersion,
-        Cause::Crowded => Refusal::Crowded,
+        Cause::Unheard => Refusal::Unheard,
         _ => Refusal::Unexpected,
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn refusal(cause: &Cause) -> Refusal {
 fn refused(refusal: Refusal) -> Cause {
     match refusal {
         Refusal::WrongSecret => Cause::WrongSecret,
-        Refusal::Crowded => Cause::Crowded,
+        Refusal::Unheard => Cause::Unheard,
         // A peer of another version says so in its header, which is read first.
         Refusal::OtherVersion => Cause::garbage(format!("it does not accept version {PROTOCOL_VERSION} from itself")),
         Refusal::Unexpected => Cause::garbage("it did not understand our handshake"),

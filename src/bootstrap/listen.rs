@@ -17,10 +17,16 @@ use super::message::{Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
 use super::wire::{Wire, ready};
 use rustix::event::{PollFd, PollFlags};
+use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+/// Connections the kernel keeps for us until `accept` runs; when they fill up, the
+/// peer's first packet is dropped and it comes a second later. The kernel's own
+/// limit (`net.core.somaxconn`) may be lower.
+const BACKLOG: i32 = 1024;
 
 /// What somebody unproven may cost.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +83,12 @@ impl Listener {
     /// The same, with other limits for strangers.
     pub fn bind_with(address: SocketAddr, limits: StrangerLimits) -> Result<Self, BootstrapError> {
         let open = || {
-            let socket = TcpListener::bind(address)?;
-            socket.set_nonblocking(true)?;
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(BACKLOG)?;
+            let socket = TcpListener::from(socket);
+            let limits = StrangerLimits { at_once_max: limits.at_once_max.max(1), ..limits };
             Ok(Self { address: socket.local_addr()?, socket, limits })
         };
         open().map_err(|source| {
@@ -178,7 +188,7 @@ impl<'a> Door<'a> {
     }
 
     fn make_room(&mut self) {
-        while self.pending.len() >= self.listener.limits.at_once_max.max(1) {
+        while self.pending.len() >= self.listener.limits.at_once_max {
             self.evict_one();
         }
     }
@@ -188,7 +198,7 @@ impl<'a> Door<'a> {
         let oldest = self.pending.iter().enumerate().min_by_key(|(_, one)| (one.handshake.greeted(), one.since));
         if let Some((index, _)) = oldest {
             let evicted = self.pending.swap_remove(index);
-            self.turn_away(evicted, &Cause::Crowded);
+            self.turn_away(evicted, &Cause::Unheard);
         }
     }
 
@@ -205,7 +215,7 @@ impl<'a> Door<'a> {
                 Ok(None) if !overdue => index += 1,
                 Ok(None) => {
                     let silent = self.pending.swap_remove(index);
-                    self.turn_away(silent, &Cause::garbage("too slow"));
+                    self.turn_away(silent, &Cause::Unheard);
                 }
                 Err(cause) => {
                     let wrong = self.pending.swap_remove(index);

@@ -60,7 +60,7 @@ pub(super) enum Flow {
 pub(super) enum Refusal {
     WrongSecret,
     OtherVersion,
-    Crowded,
+    Unheard,
     Unexpected,
 }
 
@@ -147,7 +147,7 @@ impl Refusal {
         match self {
             Self::WrongSecret => 1,
             Self::OtherVersion => 2,
-            Self::Crowded => 3,
+            Self::Unheard => 3,
             Self::Unexpected => 4,
         }
     }
@@ -313,7 +313,7 @@ fn decode_refusal(body: &[u8]) -> Result<Message, String> {
     let refusal = match body {
         [1] => Refusal::WrongSecret,
         [2] => Refusal::OtherVersion,
-        [3] => Refusal::Crowded,
+        [3] => Refusal::Unheard,
         [4] => Refusal::Unexpected,
         _ => return Err("the refusal is not known".to_owned()),
     };
@@ -366,7 +366,7 @@ mod tests {
         let refusal = prop_oneof![
             Just(Refusal::WrongSecret),
             Just(Refusal::OtherVersion),
-            Just(Refusal::Crowded),
+            Just(Refusal::Unheard),
             Just(Refusal::Unexpected)
         ];
         let handle = any::<u8>().prop_map(|byte| [byte; HANDLE_LEN]);

@@ -367,6 +367,14 @@ fn different_configurations_are_told_to_both_with_the_key() {
 }
 
 #[test]
+fn a_sender_that_reached_the_receiver_of_another_pair_says_so() {
+    let (secret, gpu) = (secret(), |n| Config { pair: format!("gpu {n}"), ..config() });
+    let (listens, connects) = pair_of((&secret, &gpu(0)), (&secret, &gpu(1)));
+    assert!(listens.expect_err("must fail").to_string().ends_with("pair is `gpu 0` here and `gpu 1` there"));
+    assert!(matches!(connects.expect_err("must fail").cause, Cause::DifferentConfig(_)));
+}
+
+#[test]
 fn a_configuration_that_was_not_proved_is_garbage() {
     let listener = listener();
     let address = listener.local_addr();
@@ -581,7 +589,7 @@ fn a_stranger_who_says_nothing_is_sent_away_in_time() {
         silent.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         let mut word = Vec::new();
         silent.read_to_end(&mut word).expect("a word and the end");
-        assert_eq!(word, encoded(&Message::Refusal(super::message::Refusal::Unexpected)));
+        assert_eq!(word, encoded(&Message::Refusal(super::message::Refusal::Unheard)));
         stop.store(true, Ordering::Relaxed);
         accepting.join().expect("no panic").expect_err("stopped");
     });
@@ -611,7 +619,7 @@ fn a_storm_of_strangers_does_not_disturb_a_run() {
         let mut kept = VecDeque::new();
         while !over.load(Ordering::Relaxed) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let Ok(mut stream) = TcpStream::connect(address) else { return };
+            let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) else { continue };
             let _ = stream.write_all(&nonsense(state >> 16));
             if state >> 60 & 1 == 0 {
                 cut(&stream);

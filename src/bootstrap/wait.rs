@@ -48,7 +48,7 @@ pub(super) enum Awaited<'a> {
     Report,
     ReportTaken,
     Bye,
-    Nothing,
+    News,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -141,7 +141,7 @@ impl fmt::Display for Awaited<'_> {
             Self::Report => "its report",
             Self::ReportTaken => "it to take our report",
             Self::Bye => "its goodbye",
-            Self::Nothing => "nothing in particular",
+            Self::News => "any news",
         })
     }
 }
