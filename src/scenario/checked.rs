@@ -10,9 +10,9 @@
 //! the machine can decide (`auto` stays `auto`).
 #![forbid(unsafe_code)]
 
-use super::fault::Fault;
+use super::fault::{Fault, Side};
 use super::topology::{Bindings, Topology};
-use super::variables::Variables;
+use super::variables::{Table, Variables};
 use super::words::words;
 use crate::error::Outcome;
 use crate::units::{ByteCount, TimeSpan};
@@ -69,6 +69,18 @@ impl Default for Scenario {
 }
 
 impl Scenario {
+    /// The environment of the worker on `node` that plays `side`, with the
+    /// plugin's fault where it is meant for that side.
+    pub fn worker_env(&self, side: Side, node: &str) -> Table {
+        let mut env = self.env.worker(side, node);
+        if let Some(Fault::Plugin { side: sides, spec }) = &self.fault
+            && sides.include(side)
+        {
+            env.insert("TCPXSOFT_FAULT".to_owned(), spec.clone());
+        }
+        env
+    }
+
     /// The name as a part of a file name: letters, digits, `.`, `_` and `-`.
     pub fn slug(&self) -> String {
         let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };

@@ -92,7 +92,7 @@ impl NextStep for ScenarioError {
     fn next_step(&self) -> Option<String> {
         match self {
             Self::Unreadable { nearest: Some(path), .. } => Some(format!("did you mean {}?", shown_path(path))),
-            Self::Directory(path) => Some(format!("name a file in it, such as {}/4conn.toml", shown_path(path))),
+            Self::Directory(_) => Some("name one of the files in it".to_owned()),
             Self::TooLarge { .. } | Self::NotText { .. } => {
                 Some("give a TOML file such as scenarios/4conn.toml".into())
             }
@@ -178,9 +178,9 @@ impl Place {
         }
     }
 
-    /// What stands there, as it is shown.
+    /// What stands there, as it is shown; `empty` where nothing does.
     pub(super) fn marked(&self) -> &str {
-        self.excerpt.get(self.span.clone()).unwrap_or_default()
+        self.excerpt.get(self.span.clone()).filter(|marked| !marked.is_empty()).unwrap_or("empty")
     }
 }
 

@@ -5,8 +5,8 @@
 //! expected comes from the rule of that key.
 #![forbid(unsafe_code)]
 
-use super::error::{Refused, ScenarioError, printable};
-use super::file::{DEPTH_MAX, Sources, Tree};
+use super::error::{Place, Refused, ScenarioError, printable};
+use super::file::{Sources, Tree};
 use super::identity::dotted;
 use super::rules::RULES;
 use super::schema;
@@ -51,9 +51,7 @@ fn index(tree: &Tree<'_>, path: &mut Vec<String>, spots: &mut BTreeMap<String, S
     for (key, value) in tree {
         path.push(key.get_ref().to_string());
         spots.insert(dotted(path), Spot { key: key.span(), value: value.span() });
-        if let DeValue::Table(table) = value.get_ref()
-            && path.len() < DEPTH_MAX
-        {
+        if let DeValue::Table(table) = value.get_ref() {
             index(table, path, spots);
         }
         path.pop();
@@ -68,7 +66,7 @@ pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources
     let span = subject.and_then(|key| index.closest(key)).cloned().unwrap_or(given);
     let key = subject.or_else(|| index.key_at(&span)).unwrap_or_default();
     let place = sources.place(&span);
-    let marked = place.as_ref().map(|place| place.marked().to_owned()).unwrap_or_default();
+    let marked = place.as_ref().map_or("this", Place::marked).to_owned();
     let wrong = marked.trim_matches(['"', '\'']);
     let candidates = candidates(&message);
     // `plugin` is an enum, so serde calls its keys variants.

@@ -128,12 +128,15 @@ fn move_table<'a>(table: Tree<'a>, base: usize, depth: usize) -> Tree<'a> {
     table.into_iter().map(entry).collect()
 }
 
-/// As deep as any key goes; what lies deeper is refused whole, wherever it is.
-pub(super) fn move_value(value: Spanned<DeValue<'_>>, base: usize, depth: usize) -> Spanned<DeValue<'_>> {
+/// What lies deeper than any key is cut off: it is refused whatever it holds,
+/// and nobody after this need mind how deep it goes.
+pub(super) fn move_value<'a>(value: Spanned<DeValue<'a>>, base: usize, depth: usize) -> Spanned<DeValue<'a>> {
     let span = moved(&value.span(), base);
     let value = match value.into_inner() {
-        DeValue::Table(table) if depth > 0 => DeValue::Table(move_table(table, base, depth - 1)),
-        DeValue::Array(items) if depth > 0 => {
+        DeValue::Table(_) if depth == 0 => DeValue::Table(Tree::new()),
+        DeValue::Array(_) if depth == 0 => DeValue::Array(DeArray::new()),
+        DeValue::Table(table) => DeValue::Table(move_table(table, base, depth - 1)),
+        DeValue::Array(items) => {
             let mut array = DeArray::new();
             items.into_iter().for_each(|item| array.push(move_value(item, base, depth - 1)));
             DeValue::Array(array)

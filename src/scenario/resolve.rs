@@ -128,7 +128,7 @@ pub fn resolve(inputs: &Inputs) -> Result<Vec<Resolved>, ScenarioError> {
         }
     }
     refuse_lists_of_tables(&merged, &sources)?;
-    sweep::expand(merged, &sources)?.into_iter().map(|(point, tree)| check(point, tree, &sources)).collect()
+    sweep::expand(merged, &sources)?.map(|(point, tree)| check(point, tree, &sources)).collect()
 }
 
 fn sources(inputs: &Inputs) -> Result<Sources, ScenarioError> {

@@ -24,6 +24,7 @@ const TOTAL_MAX: u64 = 1 << 40;
 /// Longer than any run should take; a deadline beyond it is a slip of the unit.
 const LIMIT_MAX: Duration = Duration::from_secs(24 * 3600);
 const VARIABLES_MAX: usize = 256;
+const VARIABLES_BYTES_MAX: usize = 64 << 10;
 const VALUE_BYTES_MAX: usize = 4096;
 
 const WINDOW: &str = "a whole number from 1 to 16: a plugin's comm has 16 request slots";
@@ -161,9 +162,10 @@ impl Scenario {
     }
 
     fn refused_variable(&self) -> Option<Refused> {
-        let count: usize = self.env.tables().map(|(_, table)| table.len()).sum();
-        if count > VARIABLES_MAX {
-            return Some(self.refuse("env", format!("at most {VARIABLES_MAX} variables, not {count}")));
+        let (count, bytes) = self.env.size();
+        if count > VARIABLES_MAX || bytes > VARIABLES_BYTES_MAX {
+            let expected = format!("at most {VARIABLES_MAX} variables of {VARIABLES_BYTES_MAX} bytes together");
+            return Some(self.refuse("env", expected));
         }
         let mut variables =
             self.env.tables().flat_map(|(under, table)| table.iter().map(move |entry| (under.clone(), entry)));

@@ -163,4 +163,35 @@ mod tests {
         let stored = std::fs::read_to_string(path).unwrap_or_default();
         assert!(stored == current, "run `UPDATE_SCHEMA=1 cargo test schema` and look at the difference");
     }
+
+    /// Whole numbers that the schema bounds, one below and one above included.
+    #[test]
+    fn the_schema_and_the_rules_draw_the_same_bounds() {
+        let schema = json_schema();
+        let transfer = schema["properties"]["transfer"]["properties"].as_object().expect("properties");
+        let mut tried = 0;
+        for (key, property) in transfer {
+            let one = &property["anyOf"][0];
+            let (Some(min), Some(max)) = (one["minimum"].as_u64(), one["maximum"].as_u64()) else { continue };
+            for (value, expected) in
+                [(min.checked_sub(1), false), (Some(min), true), (Some(max), true), (Some(max + 1), false)]
+            {
+                let Some(value) = value else { continue };
+                let mut scenario = serde_json::to_value(Scenario::default()).expect("serialises");
+                scenario["transfer"][key] = json!(value);
+                assert_eq!(Scenario::from_json(&scenario.to_string()).is_ok(), expected, "{key} = {value}");
+                tried += 1;
+            }
+        }
+        assert!(tried >= 15, "{tried}");
+    }
+
+    #[test]
+    fn every_rule_is_about_a_key_there_is() {
+        let keys = keys();
+        let is_known = |key: &str| keys.iter().any(|known| known == key || known.starts_with(&format!("{key}.")));
+        for rule in super::super::rules::RULES {
+            assert!(is_known(rule.key), "{}", rule.key);
+        }
+    }
 }

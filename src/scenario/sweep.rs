@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::error::{ScenarioError, printable};
-use super::file::{DEPTH_MAX, Sources, Tree};
+use super::file::{Sources, Tree};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -27,9 +27,12 @@ pub(super) fn may_sweep(path: &[impl AsRef<str>]) -> bool {
     )
 }
 
-/// The tables without lists, each with its name, such as `connections=4
-/// chunk=512KiB`; the first key in the file changes slowest.
-pub(super) fn expand<'a>(tree: Tree<'a>, sources: &Sources) -> Result<Vec<(String, Tree<'a>)>, ScenarioError> {
+/// The tables without lists, one at a time, each with its name, such as
+/// `connections=4 chunk=512KiB`; the first key in the file changes slowest.
+pub(super) fn expand<'a>(
+    tree: Tree<'a>,
+    sources: &Sources,
+) -> Result<impl Iterator<Item = (String, Tree<'a>)> + use<'a>, ScenarioError> {
     let mut axes = Vec::new();
     find(&tree, &mut Vec::new(), &mut axes);
     axes.sort_by_key(|axis| axis.span.start);
@@ -44,7 +47,7 @@ pub(super) fn expand<'a>(tree: Tree<'a>, sources: &Sources) -> Result<Vec<(Strin
         let title = format!("`{}` cannot be swept over this list", axis.path.join("."));
         return Err(ScenarioError::written(sources.place(&axis.span), title, label, None));
     }
-    Ok((0..count).map(|number| point(&tree, &axes, number)).collect())
+    Ok((0..count).map(move |number| point(&tree, &axes, number)))
 }
 
 fn find<'a>(tree: &Tree<'a>, path: &mut Vec<String>, axes: &mut Vec<Axis<'a>>) {
@@ -54,7 +57,7 @@ fn find<'a>(tree: &Tree<'a>, path: &mut Vec<String>, axes: &mut Vec<Axis<'a>>) {
             DeValue::Array(items) if may_sweep(path) => {
                 axes.push(Axis { path: path.clone(), span: value.span(), values: items.to_vec() });
             }
-            DeValue::Table(table) if path.len() < DEPTH_MAX => find(table, path, axes),
+            DeValue::Table(table) => find(table, path, axes),
             _ => {}
         }
         path.pop();

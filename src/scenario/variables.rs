@@ -40,6 +40,12 @@ impl Variables {
         tables.into_iter().flatten().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
+    /// How many variables there are in all tables, and the bytes they hold.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let variables = self.tables().flat_map(|(_, table)| table);
+        variables.fold((0, 0), |(count, bytes), (name, value)| (count + 1, bytes + name.len() + value.len()))
+    }
+
     /// Every table with the key it stands under.
     pub(super) fn tables(&self) -> impl Iterator<Item = (Vec<String>, &Table)> {
         let key = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();

@@ -1,25 +1,8 @@
-//! Files, flags and variables that people get wrong, and what they are told.
+//! What people get wrong, and what they are told.
 
-use super::*;
-use std::path::{Path, PathBuf};
-
-fn shipped() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
-}
-
-/// What is said about a scenario with this text and these `--set` flags.
-fn said(text: &str, sets: &[&str]) -> String {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("bad.toml");
-    std::fs::write(&path, text).expect("a file");
-    let mut inputs = Inputs { scenario: Some(path), ..Inputs::default() };
-    sets.iter().for_each(|set| inputs.set(*set));
-    let said = match resolve(&inputs) {
-        Ok(points) => format!("fine: {} points", points.len()),
-        Err(error) => error.render(false),
-    };
-    said.replace(&format!("{}/", folder.path().display()), "")
-}
+use super::super::*;
+use super::{outcome, said, written};
+use crate::error::{NextStep, Outcome};
 
 #[test]
 fn bad_scenarios_are_refused_with_place_and_reason() {
@@ -98,15 +81,62 @@ fn bad_scenarios_are_refused_with_place_and_reason() {
 }
 
 #[test]
-fn every_shipped_scenario_is_sound() {
-    let files = std::fs::read_dir(shipped()).expect("scenarios/").flatten().map(|entry| entry.path());
-    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
-    files.sort();
-    for path in &files {
-        let points = resolve(&Inputs { scenario: Some(path.clone()), ..Inputs::default() });
-        let points = points.unwrap_or_else(|error| panic!("{}", error.render(false)));
-        let stem = path.file_stem().and_then(|stem| stem.to_str());
-        assert!(points.iter().all(|point| Some(point.scenario.name.as_str()) == stem), "{}", path.display());
+fn a_wrong_flag_is_named_and_pointed_into() {
+    let table: [&[&str]; 16] = [
+        &["transfer.conections=8"],
+        &["connections=8"],
+        &["transfer.connections=0"],
+        &["transfer.connections=eight"],
+        &["transfer.connections"],
+        &["=8"],
+        &["transfer..x=8"],
+        &["a=1\nb=2"],
+        &["transfer.connections=[1, 2, 0]"],
+        &["transfer=8"],
+        &["plugin.path="],
+        &["transfer.chunk=  8MB", "transfer.recv_window=  17"],
+        &["fault.by=driver", "fault.side=both", "fault.kind=not-polling", "fault.channel=99"],
+        &["fault.by=plugin"],
+        &["env.NCCL_X=[1,2,3]", "transfer.verify=false", "name=8conn", "limits.total=2m"],
+        &["transfer.connections=4 # four"],
+    ];
+    let said = table.iter().map(|sets| format!("--- {sets:?}\n{}\n", said("name = \"x\"\n", sets)));
+    insta::assert_snapshot!(said.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn what_is_no_scenario_file_is_refused_with_a_next_step() {
+    let (folder, mut inputs) = written(b"");
+    let file = folder.path().join("bad.toml");
+    let mut said = Vec::new();
+    let mut check = |inputs: &Inputs| said.push(outcome(&folder, inputs));
+    for name in ["", "bda.toml", "bad", "elsewhere/x.toml"] {
+        inputs.scenario = Some(folder.path().join(name));
+        check(&inputs);
     }
-    assert!(!files.is_empty());
+    inputs.scenario = Some(file.clone());
+    std::fs::write(&file, b"name = \"x\"\n\x7fELF\x02\xff\xfe\x00").expect("a file");
+    check(&inputs);
+    std::fs::write(&file, "name = \"x\"\n".repeat(1_000_000)).expect("a file");
+    check(&inputs);
+    insta::assert_snapshot!(said.join("\n\n"));
+}
+
+#[test]
+fn every_error_is_the_request_s_fault() {
+    let (_folder, inputs) = written(b"name = \"x\"\n[transfer]\nchunks = 1\n");
+    let error = resolve(&inputs).expect_err("unknown key");
+    assert_eq!(error.outcome(), Outcome::Usage);
+    assert_eq!(error.next_step().as_deref(), Some("did you mean `chunk`?"));
+    let one_line = error.to_string();
+    assert!(one_line.ends_with("bad.toml:3:1: unknown key `chunks` in [transfer]"), "{one_line}");
+}
+
+#[test]
+fn a_long_line_is_shown_in_part_and_counted_in_full() {
+    let text = format!(
+        "name = \"x\"\ntransfer = {{ {} connections = 0, chunk = 1 }}\n",
+        "warmup = 1,".to_owned() + &" ".repeat(300)
+    );
+    insta::assert_snapshot!(said(&text, &[]));
 }
