@@ -1,1 +1,65 @@
-//! The software plugin.
+//! `libnccl_net_tcpxsoft.so`: a real ncclNet v7 plugin over plain TCP that
+//! behaves as GPUDirect-TCPX 3.1.9 does, on any Linux machine.
+//!
+//! It is the stand-in under every test, the embedded default, and a baseline on
+//! real nodes. What a caller can observe is the real plugin's: sixteen slots per
+//! comm, first-in-first-out `test`, progress only inside it, consume in order,
+//! scatter-list receives. Where the real one crashes, frees twice or overruns
+//! memory, this one refuses with a line in the log and code 3. Where they
+//! differ on purpose, the header of the file concerned says so; in short:
+//!
+//! * no warning at every poll of a host receive, no endless empty headers with
+//!   a task chunk of 0, no change to the caller's timer slack;
+//! * pages are given back whole at close, and when a message has more task
+//!   chunks than sockets (the real one leaks them);
+//! * `NCCL_PTR_CUDA` needs `TCPXSOFT_CUDA=standin` and is ordinary memory.
+//!
+//! It depends on libc only, starts no thread unless `TCPXSOFT_IO=helper`, prints
+//! nothing, touches no signal handler and unwinds into nobody.
+//!
+//! The layers, from the caller down:
+//!
+//! * `export` the extern "C" table; `block` and `mr` judge its pointers
+//! * `plugin` what `init` found; `settings`, `device`, `fault` its parts
+//! * `accept` and `connect` set a comm up, over `socket` and `words`
+//! * `comm` is one, `send` and `recv` its steps, `queue` its sixteen slots
+//! * `ctrl` its control socket, `lane` its data sockets with their tasks
+//! * `io` moves their bytes, in `test` or in a `helper` thread
+//! * `unpack` scatter lists and counts, `pages` where device receives land
+//! * `wire` everything that travels, `log` and `stall` what is said about it
+
+mod accept;
+mod block;
+mod comm;
+mod connect;
+mod ctrl;
+mod device;
+mod export;
+mod failed;
+mod fault;
+mod helper;
+mod io;
+mod lane;
+mod log;
+mod mr;
+mod pages;
+mod plugin;
+mod queue;
+mod recv;
+mod send;
+mod settings;
+mod socket;
+mod stall;
+mod unpack;
+mod wire;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use export::ncclNetPlugin_v7;
+
+/// The table, for a program that links the plugin instead of loading it.
+pub fn table() -> &'static tcpx_abi::v7::Net {
+    &ncclNetPlugin_v7
+}

@@ -1,0 +1,126 @@
+//! Where comms live: blocks of memory that are reused but never freed.
+//!
+//! The pointer a caller gets is the block's address, and request pointers point
+//! into it, so a stale pointer meets a magic word that says "nobody" instead of
+//! freed memory. Calls that may be slow ask the registry of live comms before
+//! they follow a pointer; `isend`, `irecv`, `test` and `irecvConsumed` only look
+//! at the magic word. A pointer to something that never was a comm is beyond
+//! help there, as it is with the real plugin.
+#![expect(unsafe_code, reason = "turns the caller's pointers into comms")]
+
+use crate::comm::Comm;
+use crate::queue::SLOTS;
+use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+use tcpx_abi::unpack::Request;
+
+const LIVE: u64 = u64::from_le_bytes(*b"tcpxsoft");
+const NOBODY: u64 = 0;
+
+/// One comm's place, 128-byte aligned so that most wild pointers are told by
+/// their low bits.
+#[repr(C, align(128))]
+pub struct Block {
+    magic: AtomicU64,
+    requests: UnsafeCell<[Request; SLOTS]>,
+    comm: UnsafeCell<Option<Comm>>,
+}
+
+struct Registry {
+    live: BTreeSet<usize>,
+    spare: Vec<usize>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { live: BTreeSet::new(), spare: Vec::new() });
+
+/// Gives a comm its place. `make` is told the place's address and its requests,
+/// which are all zero but for their comm.
+pub fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
+    let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    let address = registry.spare.pop().unwrap_or_else(|| Box::into_raw(Box::new(Block::empty())) as usize);
+    let block = address as *mut Block;
+    // SAFETY: the block is on no list and known to nobody else.
+    let place = unsafe { &*block };
+    let requests = place.requests.get();
+    let blank = blank_request(block.cast());
+    // SAFETY: as above.
+    unsafe { *requests = [blank; SLOTS] };
+    let comm = make(address, requests.cast());
+    // SAFETY: as above.
+    unsafe { *place.comm.get() = Some(comm) };
+    place.magic.store(LIVE, Release);
+    registry.live.insert(address);
+    block.cast()
+}
+
+/// Takes a comm out of its place, or `None` when the pointer is no live comm's.
+pub fn retire(pointer: *mut c_void) -> Option<Comm> {
+    let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    let address = pointer as usize;
+    if !registry.live.remove(&address) {
+        return None;
+    }
+    // SAFETY: it was live, so it is one of our blocks; nobody else may call with it now.
+    let place = unsafe { &*(address as *const Block) };
+    place.magic.store(NOBODY, Release);
+    // SAFETY: as above.
+    let comm = unsafe { (*place.comm.get()).take() };
+    registry.spare.push(address);
+    comm
+}
+
+/// Whether the pointer is a live comm's; follows nothing.
+pub fn is_live(pointer: *mut c_void) -> bool {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner).live.contains(&(pointer as usize))
+}
+
+/// The comm at `pointer`.
+///
+/// # Safety
+/// A pointer that is neither null nor a comm's, now or in the past, must at
+/// least be readable. Calls for one comm come one at a time, as ncclNet says.
+pub unsafe fn comm<'a>(pointer: *mut c_void) -> Option<&'a mut Comm> {
+    if pointer.is_null() || !(pointer as usize).is_multiple_of(align_of::<Block>()) {
+        return None;
+    }
+    // SAFETY: by the contract above.
+    let place = unsafe { &*pointer.cast::<Block>() };
+    if place.magic.load(Acquire) != LIVE {
+        return None;
+    }
+    // SAFETY: live, and only one call at a time.
+    unsafe { (*place.comm.get()).as_mut() }
+}
+
+/// The comm that `request` belongs to, and the request's slot.
+///
+/// # Safety
+/// As for [`comm`], of `request` and of the comm it names.
+pub unsafe fn owner<'a>(request: *mut c_void) -> Option<(&'a mut Comm, usize)> {
+    if request.is_null() || !(request as usize).is_multiple_of(align_of::<Request>()) {
+        return None;
+    }
+    // SAFETY: by the contract above.
+    let pointer = unsafe { (*request.cast::<Request>()).comm };
+    // SAFETY: by the contract above.
+    let comm = unsafe { comm(pointer) }?;
+    let offset = (request as usize).checked_sub(comm.requests() as usize)?;
+    let (slot, rest) = (offset / size_of::<Request>(), offset % size_of::<Request>());
+    (slot < SLOTS && rest == 0).then_some((comm, slot))
+}
+
+impl Block {
+    fn empty() -> Self {
+        let blank = blank_request(std::ptr::null_mut());
+        Self { magic: AtomicU64::new(NOBODY), requests: UnsafeCell::new([blank; SLOTS]), comm: UnsafeCell::new(None) }
+    }
+}
+
+fn blank_request(comm: *mut c_void) -> Request {
+    // SAFETY: numbers and pointers, for which zero is a value.
+    let zero: Request = unsafe { std::mem::zeroed() };
+    Request { comm, ..zero }
+}

@@ -1,0 +1,323 @@
+//! A send or receive comm: its request queue, its sockets, and what the caller
+//! may ask of it.
+//!
+//! Nothing moves but inside `test`, and then everything of the comm moves one
+//! step, whichever request is asked about: `send` and `recv` are the two kinds
+//! of step. Then the front of the transmitting requests decides the answer, one
+//! of exactly four. `size` is never reported.
+//!
+//! Where TCPX 3.1.9 crashes or corrupts memory, this refuses with a line and
+//! code 3: a call for the other side of a comm, a negative size, a null buffer,
+//! a sender longer than the receive, a device message of too many pages.
+//!
+//! Not here: pointers as C gives them (`export`, `block`), or setting up.
+#![expect(unsafe_code, reason = "requests live where the caller can read them")]
+
+use crate::ctrl::Ctrl;
+use crate::device::Device;
+use crate::failed::{BROKEN, Failed, REFUSED};
+use crate::fault::{CommFaults, Side};
+use crate::helper::Helper;
+use crate::io::pump;
+use crate::lane::{Lane, Lanes};
+use crate::log::{note, warning};
+use crate::mr::Region;
+use crate::plugin::Plugin;
+use crate::queue::{Queue, SLOTS, State, Step};
+use crate::settings::{Io, PRODUCT};
+use crate::stall::Stall;
+use crate::unpack::Unpack;
+use std::ffi::{c_int, c_void};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+use tcpx_abi::subsystem::NET;
+use tcpx_abi::unpack::Request;
+
+/// `op` of a request.
+const SEND: c_int = 0;
+const RECV: c_int = 1;
+
+/// A comm. Its place is a `block::Block`.
+pub struct Comm {
+    pub(crate) plugin: &'static Plugin,
+    pub(crate) side: Side,
+    /// Where it lives, as the caller knows it.
+    pub(crate) address: usize,
+    requests: *mut Request,
+    pub(crate) queue: Queue,
+    pub(crate) ctrl: Ctrl,
+    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) helper: Option<Helper>,
+    /// Data socket that the next chunk tries first.
+    pub(crate) next_lane: usize,
+    /// Chunks assigned so far.
+    pub(crate) chunks: u64,
+    /// Headers queued so far.
+    pub(crate) headers: u64,
+    /// Bytes of the inline message in progress that have moved.
+    pub(crate) inline: Option<usize>,
+    /// Bytes assigned since data sockets were last served.
+    pub(crate) held_bytes: usize,
+    /// Headers wait until then, on purpose.
+    pub(crate) delayed: Option<Instant>,
+    /// Receive comms only.
+    pub(crate) unpack: Option<Unpack>,
+    /// A receive waits for a header.
+    pub(crate) stall: Stall,
+    pub(crate) faults: Option<Box<CommFaults>>,
+    /// Bytes sent per data socket.
+    pub(crate) sent: Vec<u64>,
+}
+
+// SAFETY: `requests` points into the comm's own block, which outlives it.
+unsafe impl Send for Comm {}
+
+/// What setting up hands over.
+pub struct Parts {
+    /// The process's plugin.
+    pub plugin: &'static Plugin,
+    /// Which end.
+    pub side: Side,
+    /// Device index.
+    pub device: usize,
+    /// The control socket.
+    pub ctrl: TcpStream,
+    /// The data sockets by index.
+    pub data: Vec<TcpStream>,
+    /// What goes wrong on purpose.
+    pub faults: Option<Box<CommFaults>>,
+}
+
+impl Comm {
+    /// A comm over connected sockets, living at `address` with `requests` in it.
+    pub fn new(parts: Parts, address: usize, requests: *mut Request) -> Self {
+        let Parts { plugin, side, device, ctrl, data, faults } = parts;
+        let settings = &plugin.settings;
+        let pool = plugin.pool().filter(|_| side == Side::Recv);
+        let lanes: Vec<Lane> = data
+            .into_iter()
+            .enumerate()
+            .map(|(index, stream)| {
+                let flow = flow(&stream, side);
+                Lane::new(stream, flow, faults.as_ref().and_then(|faults| faults.of_socket(index)))
+            })
+            .collect();
+        let ctrl_flow = flow(&ctrl, side);
+        Self {
+            plugin,
+            side,
+            address,
+            requests,
+            queue: Queue::default(),
+            ctrl: Ctrl::new(ctrl, ctrl_flow),
+            sent: vec![0; lanes.len()],
+            lanes: Arc::new(Lanes {
+                all: lanes,
+                side,
+                pool,
+                comm: address,
+                device,
+                interface: plugin.devices.get(device).map_or(String::new(), name_of),
+                patience: settings.report_data.then_some(settings.patience),
+                stop: AtomicBool::new(false),
+            }),
+            helper: None,
+            next_lane: 0,
+            chunks: 0,
+            headers: 0,
+            inline: None,
+            held_bytes: 0,
+            delayed: None,
+            unpack: (side == Side::Recv).then(|| Unpack::new(pool)),
+            stall: Stall::default(),
+            faults,
+        }
+    }
+
+    /// Where the requests are.
+    pub fn requests(&self) -> *mut Request {
+        self.requests
+    }
+
+    /// The request of a slot.
+    pub(crate) fn request(&mut self, slot: usize) -> &mut Request {
+        // SAFETY: `&mut self` keeps every other borrow of ours away, and the
+        // caller reads between calls.
+        unsafe { &mut *self.place(slot) }
+    }
+
+    fn pointer(&self, slot: usize) -> *mut c_void {
+        self.place(slot).cast()
+    }
+
+    fn place(&self, slot: usize) -> *mut Request {
+        // SAFETY: one of the sixteen in our block.
+        unsafe { self.requests.add(slot % SLOTS) }
+    }
+
+    /// `isend` and `irecv`: queues, and does nothing else.
+    pub fn post(&mut self, side: Side, data: *mut c_void, size: c_int, region: Region) -> Result<*mut c_void, Failed> {
+        let function = c"softPost";
+        if side != self.side {
+            warning!(function, "{PRODUCT} : {} on a comm of the other side, {:#x}", word(side), self.address);
+            return Err(REFUSED);
+        }
+        let Ok(length) = usize::try_from(size) else {
+            warning!(function, "{PRODUCT} : {} of {size} bytes", word(side));
+            return Err(REFUSED);
+        };
+        if data.is_null() && size > 0 {
+            warning!(function, "{PRODUCT} : {} of {size} bytes at a null pointer", word(side));
+            return Err(REFUSED);
+        }
+        if region.kind != tcpx_abi::PTR_HOST && !region.contains(data as usize, length) {
+            warning!(function, "{PRODUCT} : {data:p} and {size} bytes lie outside the registration");
+            return Err(REFUSED);
+        }
+        let Some(slot) = self.queue.take(Step::Post) else {
+            warning!(function, "{PRODUCT} : unable to allocate requests");
+            return Err(REFUSED);
+        };
+        let request = self.request(slot);
+        request.data = data;
+        request.op = if side == Side::Send { SEND } else { RECV };
+        request.mem_type = region.kind;
+        request.next_sock_id = 0;
+        request.next_size = 0;
+        request.offset = 0;
+        request.size = size;
+        request.size_pending = if side == Side::Send { size } else { -1 };
+        request.gpu_mem_fd = -1;
+        request.gpu_mem_off = (data as usize).wrapping_sub(region.base) as c_int;
+        request.slot.active = 0;
+        Ok(self.pointer(slot))
+    }
+
+    /// `test`: one step of everything, then the front decides.
+    pub fn test(&mut self, slot: usize) -> Result<bool, Failed> {
+        self.progress()?;
+        let Some(front) = self.queue.oldest(State::Transmitting) else { return Ok(false) };
+        if front != slot {
+            let send = i32::from(self.side == Side::Send);
+            let (given, expected) = (self.pointer(slot), self.pointer(front));
+            warning!(
+                c"softTest",
+                "{PRODUCT} : test called with invalid request, send {send}, r {given:p}, ni {expected:p}"
+            );
+            return Err(REFUSED);
+        }
+        if self.request(front).size_pending != 0 {
+            return Ok(false);
+        }
+        match self.side {
+            Side::Send => self.finish_send(),
+            Side::Recv => self.finish_recv(front),
+        }
+    }
+
+    fn progress(&mut self) -> Result<(), Failed> {
+        if let Some(faults) = &self.faults
+            && faults.stopped(self.chunks)
+            && !self.lanes.all.iter().any(Lane::has_work)
+            && self.ctrl.is_flushed()
+        {
+            self.reap();
+            return Ok(());
+        }
+        match self.side {
+            Side::Send => self.progress_send(),
+            Side::Recv => self.progress_recv(),
+        }
+    }
+
+    /// Serves every data socket once, unless a helper does.
+    pub(crate) fn move_data(&mut self) {
+        self.held_bytes = 0;
+        if self.helper.is_some() {
+            return;
+        }
+        for lane in self.lanes.all.iter().filter(|lane| lane.has_work()) {
+            // SAFETY: without a helper this thread is the only mover, and the
+            // memory of posted requests is valid until they are done.
+            unsafe { pump(&self.lanes, lane) };
+        }
+    }
+
+    /// A task was assigned: in helper mode somebody must know.
+    pub(crate) fn alert(&mut self) -> Result<(), Failed> {
+        if self.plugin.settings.io == Io::Inline {
+            return Ok(());
+        }
+        if self.helper.is_none() {
+            self.helper = Some(Helper::start(Arc::clone(&self.lanes)).map_err(|error| {
+                warning!(c"softHelper", "{PRODUCT} : no helper thread: {error}");
+                BROKEN
+            })?);
+        }
+        self.helper.iter().for_each(Helper::wake);
+        Ok(())
+    }
+
+    /// Books what the movers have finished.
+    pub(crate) fn reap(&mut self) {
+        for index in 0..self.lanes.all.len() {
+            while let Some(task) = self.lanes.all[index].reap() {
+                match self.side {
+                    Side::Send => self.sent[index] += task.length as u64,
+                    Side::Recv => self.received(&task),
+                }
+                self.request(task.slot).size_pending -= task.length as c_int;
+            }
+        }
+    }
+
+    /// `iflush`, which only tells the size of a request that exists.
+    pub fn size_of(&mut self, slot: usize) -> c_int {
+        self.request(slot).size
+    }
+
+    /// `closeSend` and `closeRecv`: drops everything, outstanding or not.
+    pub fn close(mut self) {
+        if let Some(helper) = self.helper.take() {
+            helper.end();
+        }
+        let function = c"softClose";
+        if let Some(unpack) = &self.unpack {
+            let (head, tail) = unpack.head_and_tail();
+            note!(NET, function, "head {head} tail {tail}");
+            if head != tail {
+                warning!(function, "head {head} tail {tail} some pages not yet freed?");
+            }
+        }
+        for (index, bytes) in self.sent.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+            note!(NET, function, "Socket {index} total bytes: {bytes}, passive = 0");
+        }
+        note!(NET, function, "All bytes: {}", self.sent.iter().sum::<u64>());
+    }
+}
+
+fn word(side: Side) -> &'static str {
+    match side {
+        Side::Send => "isend",
+        Side::Recv => "irecv",
+    }
+}
+
+fn name_of(device: &Device) -> String {
+    device.interface.name.clone()
+}
+
+/// `<local><port>->...` with the local end first on both sides.
+pub fn flow(stream: &TcpStream, side: Side) -> String {
+    let end = |address: std::io::Result<std::net::SocketAddr>| match address {
+        Ok(address) => format!("{}<{}>", address.ip(), address.port()),
+        Err(_) => "<0>".to_owned(),
+    };
+    let (local, remote) = (end(stream.local_addr()), end(stream.peer_addr()));
+    match side {
+        Side::Send => format!("{local}->{remote} tx"),
+        Side::Recv => format!("{local}<-{remote} rx"),
+    }
+}

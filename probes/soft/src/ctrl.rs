@@ -1,0 +1,138 @@
+//! The control socket of a comm: 128 bytes of buffer each way, filled and
+//! drained without blocking.
+//!
+//! Reading goes on until the buffer is full or the socket is empty, so headers
+//! and the end of the stream can be found by the same call. It then fails
+//! although headers are buffered, and the next call succeeds: the real plugin's
+//! return code 2 at the end of a run. A driver has to cope with it.
+#![forbid(unsafe_code)]
+
+use crate::failed::{BROKEN, Failed};
+use crate::log::warning;
+use crate::socket;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+/// Bytes of each buffer: eight headers.
+pub const BUFFER: usize = 128;
+
+/// A control socket with its buffers.
+pub struct Ctrl {
+    stream: TcpStream,
+    /// Its flow string.
+    pub flow: String,
+    /// Bytes to send, from `sent` to `written`.
+    out: [u8; BUFFER],
+    sent: usize,
+    written: usize,
+    /// Bytes received, from `taken` to `filled`.
+    input: [u8; BUFFER],
+    taken: usize,
+    filled: usize,
+}
+
+impl Ctrl {
+    /// Buffers a connected, nonblocking socket.
+    pub fn new(stream: TcpStream, flow: String) -> Self {
+        Self { stream, flow, out: [0; BUFFER], sent: 0, written: 0, input: [0; BUFFER], taken: 0, filled: 0 }
+    }
+
+    /// Whether `bytes` more can be queued.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.written + bytes <= BUFFER
+    }
+
+    /// Queues bytes; `false` when they do not fit.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        let Some(room) = self.out.get_mut(self.written..self.written + bytes.len()) else { return false };
+        room.copy_from_slice(bytes);
+        self.written += bytes.len();
+        true
+    }
+
+    /// Sends what is queued as far as the socket takes it. A failure loses what
+    /// was queued: the peer is gone.
+    pub fn flush(&mut self) -> Result<(), Failed> {
+        while self.sent < self.written {
+            match (&self.stream).write(&self.out[self.sent..self.written]) {
+                Ok(count) => self.sent += count,
+                Err(error) if busy(&error) => return Ok(()),
+                Err(error) => {
+                    (self.sent, self.written) = (0, 0);
+                    return Err(self.failed("send", &error));
+                }
+            }
+        }
+        (self.sent, self.written) = (0, 0);
+        Ok(())
+    }
+
+    /// Whether everything queued has been sent.
+    pub fn is_flushed(&self) -> bool {
+        self.written == 0
+    }
+
+    /// Sends some of `bytes` directly, behind everything queued; returns how many.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<usize, Failed> {
+        match (&self.stream).write(bytes) {
+            Ok(count) => Ok(count),
+            Err(error) if busy(&error) => Ok(0),
+            Err(error) => Err(self.failed("send", &error)),
+        }
+    }
+
+    /// Reads until the buffer is full or nothing is there.
+    pub fn fill(&mut self) -> Result<(), Failed> {
+        self.input.copy_within(self.taken..self.filled, 0);
+        (self.taken, self.filled) = (0, self.filled - self.taken);
+        while self.filled < BUFFER {
+            match (&self.stream).read(&mut self.input[self.filled..]) {
+                Ok(0) => return Err(self.closed()),
+                Ok(count) => self.filled += count,
+                Err(error) if busy(&error) => return Ok(()),
+                Err(error) => return Err(self.failed("recv", &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next `N` buffered bytes, left where they are.
+    pub fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.input[self.taken..self.filled].first_chunk()
+    }
+
+    /// Forgets the next `count` buffered bytes.
+    pub fn skip(&mut self, count: usize) {
+        self.taken = (self.taken + count).min(self.filled);
+    }
+
+    /// Fills some of `bytes`, from the buffer and then from the socket; returns how many.
+    pub fn receive(&mut self, bytes: &mut [u8]) -> Result<usize, Failed> {
+        if self.taken < self.filled {
+            let count = bytes.len().min(self.filled - self.taken);
+            bytes[..count].copy_from_slice(&self.input[self.taken..self.taken + count]);
+            self.taken += count;
+            return Ok(count);
+        }
+        match (&self.stream).read(bytes) {
+            Ok(0) if !bytes.is_empty() => Err(self.closed()),
+            Ok(count) => Ok(count),
+            Err(error) if busy(&error) => Ok(0),
+            Err(error) => Err(self.failed("recv", &error)),
+        }
+    }
+
+    fn closed(&self) -> Failed {
+        warning!(c"softCtrlProgress", "Net/TCPXSoft : Connection closed by remote peer, {}", self.flow);
+        BROKEN
+    }
+
+    fn failed(&self, call: &str, error: &io::Error) -> Failed {
+        warning!(c"softCtrlProgress", "Call to {call} failed, {} : {}", self.flow, socket::words(error));
+        BROKEN
+    }
+}
+
+fn busy(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

@@ -1,0 +1,485 @@
+//! What can go wrong, and when: the grammar of `TCPXSOFT_FAULT` and the
+//! questions that the rest of the plugin asks it.
+//!
+//! ```text
+//! TCPXSOFT_FAULT = item { ";" item }
+//! item           = "seed=" NUMBER | kind [ ":" key "=" value { "," key "=" value } ]
+//!
+//! stop        after=N                  a comm moves N chunks, then nothing more
+//! drop-ctrl   nth=N                    the sender's N-th header is never sent
+//! delay-ctrl  nth=N ms=T               the N-th header, and all behind it, wait T ms
+//! close       after=BYTES [socket=K]   data socket K closes after that many bytes
+//! rc          call=NAME value=R [nth=N] [times=N]   that call returns R (times=0: from then on)
+//! exit        chunk=N                  a receiver logs "no cmsg" and calls exit(1)
+//! spin        call=NAME [nth=N] [ms=T] the N-th such call spins for T ms (60000)
+//! hang                                 connect or accept never finishes
+//! refuse      [times=N]                the acceptor answers FAILED, as without flow rules; with
+//!                                      times, PENDING to that many attempts per data socket
+//! corrupt     chunk=N [byte=B]         one byte of a received chunk is flipped
+//! starve      socket=K [after=N]       data socket K is not served after N chunks
+//! ```
+//!
+//! Every kind but `rc` and `spin` also takes `side=send|recv` and `comm=K`, the
+//! K-th comm of that side in this process, from 0; left out, it means all.
+//! `nth` and `chunk` count from 1. Names of calls are the table's: `isend`,
+//! `irecvConsumed`. Everything is counted, nothing is timed by chance, so the
+//! same text and the same traffic give the same fault; `seed` chooses the byte
+//! that `corrupt` flips when none is named.
+//!
+//! With the variable unset each question costs one branch.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Which end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The end that connects.
+    Send,
+    /// The end that accepts.
+    Recv,
+}
+
+/// The entries of the function table, by the names that C gives them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Init,
+    Devices,
+    GetProperties,
+    Listen,
+    Connect,
+    Accept,
+    RegMr,
+    DeregMr,
+    Isend,
+    Irecv,
+    Iflush,
+    Test,
+    CloseSend,
+    CloseRecv,
+    CloseListen,
+    GetDeviceMr,
+    IrecvConsumed,
+}
+
+const CALLS: [(&str, Call); 17] = [
+    ("init", Call::Init),
+    ("devices", Call::Devices),
+    ("getProperties", Call::GetProperties),
+    ("listen", Call::Listen),
+    ("connect", Call::Connect),
+    ("accept", Call::Accept),
+    ("regMr", Call::RegMr),
+    ("deregMr", Call::DeregMr),
+    ("isend", Call::Isend),
+    ("irecv", Call::Irecv),
+    ("iflush", Call::Iflush),
+    ("test", Call::Test),
+    ("closeSend", Call::CloseSend),
+    ("closeRecv", Call::CloseRecv),
+    ("closeListen", Call::CloseListen),
+    ("getDeviceMr", Call::GetDeviceMr),
+    ("irecvConsumed", Call::IrecvConsumed),
+];
+
+/// How long `spin` spins when nothing else is said.
+const SPIN_MS: u64 = 60_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Stop { after: u64 },
+    DropCtrl { nth: u64 },
+    DelayCtrl { nth: u64, ms: u64 },
+    Close { after: u64, socket: u64 },
+    Rc { call: Call, value: i32, nth: u64, times: u64 },
+    Exit { chunk: u64 },
+    Spin { call: Call, nth: u64, ms: u64 },
+    Hang,
+    Refuse { times: u64 },
+    Corrupt { chunk: u64, byte: Option<u64> },
+    Starve { socket: u64, after: u64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fault {
+    kind: Kind,
+    side: Option<Side>,
+    comm: Option<u64>,
+}
+
+/// All faults of this process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    seed: u64,
+    faults: Vec<Fault>,
+}
+
+/// A text that is not in the grammar: which part, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadFault {
+    /// The item as written.
+    pub item: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl fmt::Display for BadFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "fault `{}`: {}", self.item, self.why)
+    }
+}
+
+impl Plan {
+    /// Reads the grammar above. Empty text is a plan without faults.
+    pub fn parse(text: &str) -> Result<Self, BadFault> {
+        let mut plan = Self::default();
+        for item in text.split(';').map(str::trim).filter(|item| !item.is_empty()) {
+            let failed = |why: String| BadFault { item: item.to_owned(), why };
+            match item.strip_prefix("seed=") {
+                Some(seed) => plan.seed = number("seed", seed).map_err(failed)?,
+                None => plan.faults.push(Fault::parse(item).map_err(failed)?),
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// What the `comm`-th comm of `side` suffers, or `None` when nothing.
+    pub fn of_comm(&self, side: Side, comm: u64) -> Option<Box<CommFaults>> {
+        let meant = |fault: &&Fault| {
+            fault.side.is_none_or(|wanted| wanted == side) && fault.comm.is_none_or(|wanted| wanted == comm)
+        };
+        let kinds: Vec<Kind> = self.faults.iter().filter(meant).map(|fault| fault.kind).collect();
+        (!kinds.is_empty()).then(|| Box::new(CommFaults { kinds, seed: self.seed }))
+    }
+}
+
+impl Fault {
+    fn parse(item: &str) -> Result<Self, String> {
+        let (kind, rest) = item.split_once(':').unwrap_or((item, ""));
+        let mut keys = Keys::parse(rest)?;
+        let (side, comm) = (keys.side()?, keys.optional("comm")?);
+        let kind = match kind.trim() {
+            "stop" => Kind::Stop { after: keys.required("after")? },
+            "drop-ctrl" => Kind::DropCtrl { nth: keys.counted("nth")? },
+            "delay-ctrl" => Kind::DelayCtrl { nth: keys.counted("nth")?, ms: keys.required("ms")? },
+            "close" => Kind::Close { after: keys.required("after")?, socket: keys.optional("socket")?.unwrap_or(0) },
+            "rc" => Kind::Rc {
+                call: keys.call()?,
+                value: keys.code()?,
+                nth: keys.optional("nth")?.unwrap_or(1),
+                times: keys.optional("times")?.unwrap_or(1),
+            },
+            "exit" => Kind::Exit { chunk: keys.counted("chunk")? },
+            "spin" => Kind::Spin {
+                call: keys.call()?,
+                nth: keys.optional("nth")?.unwrap_or(1),
+                ms: keys.optional("ms")?.unwrap_or(SPIN_MS),
+            },
+            "hang" => Kind::Hang,
+            "refuse" => Kind::Refuse { times: keys.optional("times")?.unwrap_or(0) },
+            "corrupt" => Kind::Corrupt { chunk: keys.counted("chunk")?, byte: keys.optional("byte")? },
+            "starve" => Kind::Starve { socket: keys.required("socket")?, after: keys.optional("after")?.unwrap_or(0) },
+            other => return Err(format!("unknown kind `{other}`")),
+        };
+        keys.finish()?;
+        Ok(Self { kind, side, comm })
+    }
+}
+
+/// The `key=value` part of one item; each key is asked for once.
+struct Keys<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Keys<'a> {
+    fn parse(text: &'a str) -> Result<Self, String> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let pairs = parts.map(|part| part.split_once('=').ok_or_else(|| format!("`{part}` is not key=value")));
+        let pairs: Vec<(&str, &str)> = pairs.collect::<Result<_, _>>()?;
+        match pairs.iter().enumerate().find(|(at, (key, _))| pairs[..*at].iter().any(|(other, _)| other == key)) {
+            Some((_, (key, _))) => Err(format!("`{key}` is given twice")),
+            None => Ok(Self(pairs)),
+        }
+    }
+
+    fn text(&mut self, key: &str) -> Option<&'a str> {
+        let at = self.0.iter().position(|(name, _)| *name == key)?;
+        Some(self.0.remove(at).1)
+    }
+
+    fn optional(&mut self, key: &str) -> Result<Option<u64>, String> {
+        self.text(key).map(|value| number(key, value)).transpose()
+    }
+
+    fn required(&mut self, key: &str) -> Result<u64, String> {
+        self.optional(key)?.ok_or_else(|| format!("`{key}` is missing"))
+    }
+
+    fn counted(&mut self, key: &str) -> Result<u64, String> {
+        match self.required(key)? {
+            0 => Err(format!("`{key}` counts from 1")),
+            value => Ok(value),
+        }
+    }
+
+    fn side(&mut self) -> Result<Option<Side>, String> {
+        match self.text("side") {
+            None => Ok(None),
+            Some("send") => Ok(Some(Side::Send)),
+            Some("recv") => Ok(Some(Side::Recv)),
+            Some(other) => Err(format!("`side` is send or recv, not `{other}`")),
+        }
+    }
+
+    fn call(&mut self) -> Result<Call, String> {
+        let name = self.text("call").ok_or("`call` is missing")?;
+        let found = CALLS.iter().find(|(known, _)| *known == name);
+        found.map(|(_, call)| *call).ok_or_else(|| format!("there is no call `{name}`"))
+    }
+
+    fn code(&mut self) -> Result<i32, String> {
+        let value = self.required("value")?;
+        i32::try_from(value).map_err(|_| format!("`value` {value} is no result code"))
+    }
+
+    fn finish(self) -> Result<(), String> {
+        self.0.first().map_or(Ok(()), |(key, _)| Err(format!("unknown key `{key}`")))
+    }
+}
+
+fn number(key: &str, value: &str) -> Result<u64, String> {
+    value.trim().parse().map_err(|_| format!("`{key}` is a whole number, not `{value}`"))
+}
+
+/// What one comm suffers.
+#[derive(Debug)]
+pub struct CommFaults {
+    kinds: Vec<Kind>,
+    seed: u64,
+}
+
+/// What becomes of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is sent.
+    Sent,
+    /// It is lost.
+    Dropped,
+    /// It waits.
+    Delayed(Duration),
+}
+
+impl CommFaults {
+    /// Whether nothing may move once `chunks` have been assigned.
+    pub fn stopped(&self, chunks: u64) -> bool {
+        self.kinds.iter().any(|kind| matches!(kind, Kind::Stop { after } if chunks >= *after))
+    }
+
+    /// Whether connect or accept is to hang.
+    pub fn hangs(&self) -> bool {
+        self.kinds.contains(&Kind::Hang)
+    }
+
+    /// How often the acceptor puts the connector off; 0 refuses for good.
+    pub fn refuses(&self) -> Option<u64> {
+        self.kinds.iter().find_map(|kind| match kind {
+            Kind::Refuse { times } => Some(*times),
+            _ => None,
+        })
+    }
+
+    /// Whether the process is to end at the arrival of this chunk.
+    pub fn exits(&self, chunk: u64) -> bool {
+        self.kinds.contains(&Kind::Exit { chunk })
+    }
+
+    /// What becomes of the `header`-th header.
+    pub fn header(&self, header: u64) -> Fate {
+        let fate = |kind: &Kind| match kind {
+            Kind::DropCtrl { nth } if *nth == header => Some(Fate::Dropped),
+            Kind::DelayCtrl { nth, ms } if *nth == header => Some(Fate::Delayed(Duration::from_millis(*ms))),
+            _ => None,
+        };
+        self.kinds.iter().find_map(fate).unwrap_or(Fate::Sent)
+    }
+
+    /// The byte to flip in the `number`-th chunk, of `length` bytes.
+    pub fn corrupts(&self, number: u64, length: usize) -> Option<usize> {
+        let length = length as u64;
+        let place = |kind: &Kind| match kind {
+            Kind::Corrupt { chunk, byte } if *chunk == number => Some(byte.unwrap_or_else(|| scatter(self.seed))),
+            _ => None,
+        };
+        self.kinds.iter().find_map(place).filter(|_| length > 0).map(|byte| (byte % length) as usize)
+    }
+
+    /// What the data socket `index` suffers.
+    pub fn of_socket(&self, index: usize) -> Option<SocketFaults> {
+        let index = index as u64;
+        let starve_after = self.kinds.iter().find_map(|kind| match kind {
+            Kind::Starve { socket, after } if *socket == index => Some(*after),
+            _ => None,
+        });
+        let close_after = self.kinds.iter().find_map(|kind| match kind {
+            Kind::Close { socket, after } if *socket == index => Some(*after),
+            _ => None,
+        });
+        (starve_after.is_some() || close_after.is_some()).then_some(SocketFaults { starve_after, close_after })
+    }
+}
+
+/// What one data socket suffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketFaults {
+    /// Chunks after which it is not served any more.
+    pub starve_after: Option<u64>,
+    /// Bytes after which it is closed.
+    pub close_after: Option<u64>,
+}
+
+/// One step of splitmix64: a seed's bits, spread.
+pub fn scatter(seed: u64) -> u64 {
+    let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Calls counted for `rc` and `spin`; empty unless a plan names one.
+struct CallFaults {
+    kinds: Vec<Kind>,
+    counts: [AtomicU64; CALLS.len()],
+}
+
+static ARMED: OnceLock<CallFaults> = OnceLock::new();
+
+/// Makes `plan`'s `rc` and `spin` faults happen in this process. Once.
+pub fn arm(plan: &Plan) {
+    let kinds = plan.faults.iter().map(|fault| fault.kind);
+    let kinds: Vec<Kind> = kinds.filter(|kind| matches!(kind, Kind::Rc { .. } | Kind::Spin { .. })).collect();
+    if !kinds.is_empty() {
+        let _ = ARMED.set(CallFaults { kinds, counts: Default::default() });
+    }
+}
+
+/// At the door of every call: the code to return instead of doing it.
+pub fn on_call(call: Call) -> Option<i32> {
+    ARMED.get().and_then(|armed| armed.on_call(call))
+}
+
+impl CallFaults {
+    fn on_call(&self, call: Call) -> Option<i32> {
+        let count = self.counts[call as usize].fetch_add(1, Relaxed) + 1;
+        for kind in &self.kinds {
+            match *kind {
+                Kind::Spin { call: at, nth, ms } if at == call && nth == count => spin(Duration::from_millis(ms)),
+                Kind::Rc { call: at, value, nth, times }
+                    if at == call && count >= nth && (times == 0 || count - nth < times) =>
+                {
+                    return Some(value);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// A call that burns a core and does not come back for a while.
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan(text: &str) -> Plan {
+        Plan::parse(text).unwrap()
+    }
+
+    #[test]
+    fn every_kind_in_the_grammar_parses() {
+        let all = "seed=7; stop:after=40,side=recv,comm=1; drop-ctrl:nth=3; delay-ctrl:nth=2,ms=50; close:after=4096; \
+                   rc:call=test,value=2,nth=5,times=0; exit:chunk=2; spin:call=isend; hang:side=send; refuse; \
+                   corrupt:chunk=9,byte=3; starve:socket=1,after=2";
+        assert_eq!(plan(all).faults.len(), 11);
+        assert_eq!(plan(all).seed, 7);
+        assert!(plan(" ; ").is_empty());
+    }
+
+    #[test]
+    fn a_bad_fault_is_told_by_its_item_and_reason() {
+        let check = |text: &str, why: &str| assert_eq!(Plan::parse(text).unwrap_err().why, why, "{text}");
+        check("stap:after=1", "unknown kind `stap`");
+        check("stop", "`after` is missing");
+        check("stop:after=1,nth=2", "unknown key `nth`");
+        check("stop:after=1,after=2", "`after` is given twice");
+        check("stop:after=-1", "`after` is a whole number, not `-1`");
+        check("exit:chunk=0", "`chunk` counts from 1");
+        check("rc:call=irecvconsumed,value=1", "there is no call `irecvconsumed`");
+        check("rc:call=test,value=4294967296", "`value` 4294967296 is no result code");
+        check("hang:side=both", "`side` is send or recv, not `both`");
+        check("stop:after", "`after` is not key=value");
+        check("seed=x", "`seed` is a whole number, not `x`");
+    }
+
+    #[test]
+    fn faults_reach_the_comm_and_the_socket_they_name() {
+        let plan = plan("stop:after=40,side=recv,comm=1; starve:socket=2,after=3; close:socket=2,after=9");
+        assert!(plan.of_comm(Side::Recv, 1).unwrap().stopped(40));
+        assert!(!plan.of_comm(Side::Recv, 1).unwrap().stopped(39));
+        assert!(!plan.of_comm(Side::Recv, 0).unwrap().stopped(40));
+        let faults = plan.of_comm(Side::Send, 0).unwrap();
+        assert_eq!(faults.of_socket(2), Some(SocketFaults { starve_after: Some(3), close_after: Some(9) }));
+        assert_eq!(faults.of_socket(1), None);
+        assert!(Plan::default().of_comm(Side::Send, 0).is_none());
+    }
+
+    #[test]
+    fn the_flipped_byte_lies_in_the_chunk_and_follows_the_seed() {
+        let byte = |text: &str, length| plan(text).of_comm(Side::Recv, 0).unwrap().corrupts(3, length);
+        assert_eq!(byte("corrupt:chunk=3,byte=10", 8), Some(2));
+        assert_eq!(byte("corrupt:chunk=3", 4096), byte("corrupt:chunk=3", 4096));
+        assert_ne!(byte("corrupt:chunk=3", 4096), byte("seed=1;corrupt:chunk=3", 4096));
+        assert_eq!(byte("corrupt:chunk=3", 0), None);
+        assert_eq!(byte("corrupt:chunk=4", 8), None);
+    }
+
+    #[test]
+    fn headers_meet_their_fate_by_number() {
+        let faults = plan("drop-ctrl:nth=2;delay-ctrl:nth=3,ms=5").of_comm(Side::Send, 0).unwrap();
+        let fates: Vec<Fate> = (1..=4).map(|nth| faults.header(nth)).collect();
+        assert_eq!(fates, [Fate::Sent, Fate::Dropped, Fate::Delayed(Duration::from_millis(5)), Fate::Sent]);
+    }
+
+    #[test]
+    fn a_result_code_is_returned_from_the_nth_call_as_often_as_asked() {
+        let faults = |text: &str| CallFaults {
+            kinds: plan(text).faults.iter().map(|fault| fault.kind).collect(),
+            counts: Default::default(),
+        };
+        let once = faults("rc:call=test,value=2,nth=2");
+        assert_eq!(once.on_call(Call::Isend), None);
+        assert_eq!([(); 4].map(|()| once.on_call(Call::Test)), [None, Some(2), None, None]);
+        let ever = faults("rc:call=test,value=3,times=0");
+        assert_eq!([(); 3].map(|()| ever.on_call(Call::Test)), [Some(3); 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_parses_or_is_refused(text in "[a-z:=,;0-9 -]{0,60}") {
+            let _ = Plan::parse(&text);
+        }
+    }
+}

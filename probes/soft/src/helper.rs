@@ -1,0 +1,87 @@
+//! `TCPXSOFT_IO=helper`: one thread per comm that moves bytes between `test`
+//! calls, as the real plugin's does.
+//!
+//! It starts with the first task chunk, sleeps when nothing can move, and ends
+//! at close, or silently when a data socket fails: that failure is never
+//! reported through the API, and every lane of the comm stops with it.
+#![expect(unsafe_code, reason = "moves the tasks that the caller assigns")]
+
+use crate::io::{Moved, pump};
+use crate::lane::Lanes;
+use crate::log::note;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tcpx_abi::subsystem::{INIT, NET};
+
+/// Turns without a byte before the thread sleeps.
+const SPINS: u32 = 64;
+/// Sleep while a socket has nothing to give or take: long enough to leave the
+/// core to whoever copies, short enough for buffers not to run dry.
+const BLOCKED_SLEEP: Duration = Duration::from_micros(50);
+/// Sleep without tasks; a new one wakes the thread.
+const IDLE_SLEEP: Duration = Duration::from_millis(100);
+
+/// A running helper.
+pub struct Helper {
+    thread: JoinHandle<()>,
+    lanes: Arc<Lanes>,
+}
+
+impl Helper {
+    /// Starts the helper of `lanes`, which becomes their only mover.
+    pub fn start(lanes: Arc<Lanes>) -> io::Result<Self> {
+        let theirs = Arc::clone(&lanes);
+        let thread = thread::Builder::new().name("tcpxsoft-helper".into()).spawn(move || run(&theirs))?;
+        note!(INIT | NET, c"softHelper", "Comm {:#x} thread 0 started", lanes.comm);
+        Ok(Self { thread, lanes })
+    }
+
+    /// A task was assigned.
+    pub fn wake(&self) {
+        self.thread.thread().unpark();
+    }
+
+    /// Ends the helper and waits for it: microseconds, as it never blocks.
+    pub fn end(self) {
+        self.lanes.stop.store(true, Relaxed);
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
+    }
+}
+
+fn run(lanes: &Lanes) {
+    // SAFETY: no pointers; shortens the sleeps of this thread only.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    let mut idle = 0;
+    while !lanes.stop.load(Relaxed) {
+        match turn(lanes) {
+            Moved::Died => return,
+            Moved::Some => idle = 0,
+            _ if idle < SPINS => {
+                idle += 1;
+                std::hint::spin_loop();
+            }
+            Moved::Blocked => thread::sleep(BLOCKED_SLEEP),
+            Moved::Nothing => thread::park_timeout(IDLE_SLEEP),
+        }
+    }
+}
+
+/// Serves every lane once.
+fn turn(lanes: &Lanes) -> Moved {
+    let mut result = Moved::Nothing;
+    for lane in &lanes.all {
+        // SAFETY: this thread is the only mover, and tasks' memory is valid
+        // until they are done.
+        match unsafe { pump(lanes, lane) } {
+            Moved::Died => return Moved::Died,
+            Moved::Some => result = Moved::Some,
+            Moved::Blocked if result == Moved::Nothing => result = Moved::Blocked,
+            _ => {}
+        }
+    }
+    result
+}

@@ -1,0 +1,81 @@
+//! Lines to the logger that `init` was given, in the shape the real plugin's
+//! have: level, subsystem flags, function name in place of a file, line, text.
+//!
+//! Before `init`, or with no logger, nothing is written anywhere: a library in
+//! someone else's process does not print unless asked.
+#![expect(unsafe_code, reason = "calls the C-variadic logger callback")]
+
+use std::ffi::{CStr, CString};
+use std::fmt::Arguments;
+use std::sync::OnceLock;
+use tcpx_abi::{Logger, LoggerArg, level, subsystem};
+
+static LOGGER: OnceLock<Logger> = OnceLock::new();
+
+/// Uses `logger` from now on; the first one given stays.
+pub fn set(logger: LoggerArg) {
+    if let Some(logger) = logger {
+        let _ = LOGGER.set(logger);
+    }
+}
+
+/// One warning. The real plugin flags every warning with all subsystems.
+pub fn warn(function: &CStr, line: u32, text: Arguments<'_>) {
+    write(level::WARN, subsystem::ALL, function, line, text);
+}
+
+/// One informational line for the subsystems in `flags`.
+pub fn info(flags: std::ffi::c_ulong, function: &CStr, line: u32, text: Arguments<'_>) {
+    write(level::INFO, flags, function, line, text);
+}
+
+fn write(level: i32, flags: std::ffi::c_ulong, function: &CStr, line: u32, text: Arguments<'_>) {
+    let Some(logger) = LOGGER.get() else {
+        return remember(level, text);
+    };
+    let text = text.to_string().replace('\0', " ");
+    remember(level, format_args!("{text}"));
+    let Ok(text) = CString::new(text) else { return };
+    // SAFETY: `init` received the callback for the life of the process; the
+    // format takes one string, and both strings outlive the call.
+    unsafe { logger(level, flags, function.as_ptr(), line as i32, c"%s".as_ptr(), text.as_ptr()) };
+}
+
+/// `warn!(c"function", "text {}", argument)`
+macro_rules! warning {
+    ($function:expr, $($text:tt)*) => { $crate::log::warn($function, line!(), format_args!($($text)*)) };
+}
+
+/// `note!(flags, c"function", "text {}", argument)`
+macro_rules! note {
+    ($flags:expr, $function:expr, $($text:tt)*) => {
+        $crate::log::info($flags, $function, line!(), format_args!($($text)*))
+    };
+}
+
+pub(crate) use {note, warning};
+
+#[cfg(not(test))]
+fn remember(_: i32, _: Arguments<'_>) {}
+
+#[cfg(test)]
+pub use captured::{remember, take};
+
+/// What this thread has logged, for tests that ask about a line.
+#[cfg(test)]
+mod captured {
+    use std::cell::RefCell;
+    use std::fmt::Arguments;
+
+    thread_local! { static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) } }
+
+    pub fn remember(level: i32, text: Arguments<'_>) {
+        let level = if level == tcpx_abi::level::WARN { "WARN" } else { "INFO" };
+        LINES.with_borrow_mut(|lines| lines.push(format!("{level} {text}")));
+    }
+
+    /// The lines since the last call.
+    pub fn take() -> Vec<String> {
+        LINES.with_borrow_mut(std::mem::take)
+    }
+}

@@ -1,0 +1,195 @@
+//! The receive page pool of a process: where the payload of a device receive
+//! lands before it is unpacked.
+//!
+//! It stands in for the GPU page pool that TCPX imports. Pages are 4 KiB, handed
+//! out in an order shuffled by a seed, and come back only when a receive is
+//! consumed; an empty pool means that nothing more arrives. A page is poisoned
+//! before it goes back, so whoever consumes before unpacking reads data that is
+//! provably wrong.
+//!
+//! The free list is a lock-free stack of page numbers: comms of several threads
+//! share one pool, and neither posting nor testing may wait for a lock. The
+//! memory is touched only when used.
+#![expect(unsafe_code, reason = "maps memory and hands out raw pages of it")]
+
+use crate::fault::scatter;
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Bytes of one page.
+pub const PAGE: usize = 4096;
+/// What a page holds after it was given back.
+pub const POISON: u8 = 0xDB;
+
+/// Ends the list.
+const NONE: u32 = u32::MAX;
+
+/// The pool.
+pub struct PagePool {
+    base: NonNull<u8>,
+    /// `next[page]` is the page below it on the stack.
+    next: Box<[AtomicU32]>,
+    /// Page on top in the low half; a count of changes in the high half, so
+    /// that a page that left and came back does not pass for one that stayed.
+    top: AtomicU64,
+    free: AtomicU32,
+}
+
+// SAFETY: the memory is shared on purpose; a page belongs to whoever took it.
+unsafe impl Send for PagePool {}
+// SAFETY: as above; the list itself is atomic.
+unsafe impl Sync for PagePool {}
+
+impl PagePool {
+    /// A pool of `bytes`, rounded down to whole pages, in an order that follows
+    /// from `seed`.
+    pub fn new(bytes: usize, seed: u64) -> io::Result<Self> {
+        let pages = (bytes / PAGE).clamp(1, NONE as usize - 1);
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new anonymous mapping, placed by the kernel.
+        let base = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, protection, flags | libc::MAP_NORESERVE, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let next = (0..pages).map(|_| AtomicU32::new(NONE)).collect();
+        let pool = Self { base, next, top: AtomicU64::new(u64::from(NONE)), free: AtomicU32::new(0) };
+        for page in shuffled(pages as u32, seed) {
+            pool.push(page);
+        }
+        Ok(pool)
+    }
+
+    /// Where `src_off` of a scatter entry counts from.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Pages that nobody has.
+    #[cfg(test)]
+    pub fn free(&self) -> usize {
+        self.free.load(Relaxed) as usize
+    }
+
+    /// The first byte of `page`, or `None` when there is no such page.
+    pub fn at(&self, page: u32) -> Option<NonNull<u8>> {
+        let fits = (page as usize) < self.next.len();
+        // SAFETY: the page lies in the mapping, whose length is all pages'.
+        fits.then(|| unsafe { self.base.add(page as usize * PAGE) })
+    }
+
+    /// Takes a page, or `None` when the pool is starved.
+    pub fn take(&self) -> Option<u32> {
+        let mut top = self.top.load(Acquire);
+        loop {
+            let page = top as u32;
+            let below = self.next.get(page as usize)?.load(Relaxed);
+            match self.top.compare_exchange_weak(top, changed(top, below), AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(now) => top = now,
+            }
+        }
+        self.free.fetch_sub(1, Relaxed);
+        Some(top as u32)
+    }
+
+    /// Takes back a page that was taken, poisoned.
+    pub fn give_back(&self, page: u32) {
+        if let Some(start) = self.at(page) {
+            // SAFETY: the page is in the mapping, and its taker gives it up.
+            unsafe { start.write_bytes(POISON, PAGE) };
+            self.push(page);
+        }
+    }
+
+    fn push(&self, page: u32) {
+        let Some(below) = self.next.get(page as usize) else { return };
+        self.free.fetch_add(1, Relaxed);
+        let mut top = self.top.load(Relaxed);
+        loop {
+            below.store(top as u32, Relaxed);
+            match self.top.compare_exchange_weak(top, changed(top, page), AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+}
+
+impl Drop for PagePool {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, with its length; pages die with it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.next.len() * PAGE) };
+    }
+}
+
+/// The list's head after a change that puts `page` on top.
+fn changed(top: u64, page: u32) -> u64 {
+    ((top >> 32).wrapping_add(1) << 32) | u64::from(page)
+}
+
+/// Page numbers in an order that follows from `seed`.
+fn shuffled(pages: u32, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..pages).collect();
+    let mut state = seed;
+    for last in (1..order.len()).rev() {
+        state = scatter(state);
+        order.swap(last, (state % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_page_is_handed_out_once_and_the_order_follows_the_seed() {
+        let order = |seed| {
+            let pool = PagePool::new(64 * PAGE, seed).unwrap();
+            std::iter::from_fn(|| pool.take()).collect::<Vec<u32>>()
+        };
+        assert_eq!(order(1).len(), 64);
+        assert_eq!(order(1).iter().collect::<HashSet<_>>().len(), 64);
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+        assert!(order(0).windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 8, "pages lie in order");
+    }
+
+    #[test]
+    fn a_page_given_back_is_poisoned_and_can_be_taken_again() {
+        let pool = PagePool::new(PAGE, 0).unwrap();
+        let page = pool.take().unwrap();
+        assert_eq!((pool.take(), pool.free()), (None, 0));
+        let start = pool.at(page).unwrap();
+        // SAFETY: the page is ours until it goes back.
+        unsafe { start.write(7) };
+        pool.give_back(page);
+        // SAFETY: the mapping lives as long as the pool.
+        assert_eq!(unsafe { start.read() }, POISON);
+        assert_eq!(pool.take(), Some(page));
+        assert_eq!(pool.at(1), None);
+    }
+
+    #[test]
+    fn two_threads_never_hold_the_same_page() {
+        let pool = PagePool::new(32 * PAGE, 3).unwrap();
+        let owners: Vec<AtomicU32> = (0..32).map(|_| AtomicU32::new(0)).collect();
+        std::thread::scope(|scope| {
+            for me in 1..=2 {
+                let (pool, owners) = (&pool, &owners);
+                scope.spawn(move || {
+                    for _ in 0..20_000 {
+                        let Some(page) = pool.take() else { continue };
+                        assert_eq!(owners[page as usize].swap(me, AcqRel), 0);
+                        assert_eq!(owners[page as usize].swap(0, AcqRel), me);
+                        pool.push(page);
+                    }
+                });
+            }
+        });
+        assert_eq!(pool.free(), 32);
+    }
+}

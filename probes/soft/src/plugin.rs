@@ -1,0 +1,205 @@
+//! What one process has of the plugin: its settings and its devices, read once
+//! at `init` and never torn down, as the ABI has no way to end it.
+//!
+//! The table's calls use the process's instance. Tests make instances of their
+//! own, with other settings, in one process.
+
+use crate::device::{self, Device, Interface, SPEED_UNKNOWN};
+use crate::failed::{Failed, REFUSED};
+use crate::fault::{self, Side};
+use crate::log::{note, warning};
+use crate::pages::PagePool;
+use crate::settings::{PRODUCT, Settings};
+use crate::socket;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use tcpx_abi::subsystem::{ENV, INIT, NET};
+use tcpx_abi::v7::Properties;
+use tcpx_abi::{NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_CUDA, PTR_HOST};
+
+/// Comms of one device that we promise, as the real plugin does.
+const COMMS_MAX: c_int = 65_536;
+
+/// Settings, devices, and what all comms share.
+pub struct Plugin {
+    /// From the environment.
+    pub settings: Settings,
+    /// Sorted by name.
+    pub devices: Vec<Device>,
+    /// Where control sockets go, when it is named.
+    pub ctrl: Option<Interface>,
+    pool: OnceLock<Option<PagePool>>,
+    /// Comms begun on each side, for `comm=K` in faults.
+    begun: [AtomicU64; 2],
+}
+
+static PLUGIN: OnceLock<Plugin> = OnceLock::new();
+static TRIED: AtomicBool = AtomicBool::new(false);
+
+/// `init`: reads the environment and finds the devices. Once per process, even
+/// when it fails.
+pub fn init() -> Result<(), Failed> {
+    note!(NET | INIT, c"softInit", "{PRODUCT} initialization start");
+    let (settings, notes) = Settings::read(&|name| std::env::var(name).ok());
+    for line in &notes {
+        note!(line.flags, c"softInit", "{}", line.text);
+    }
+    let settings = settings.map_err(|error| {
+        warning!(c"softInit", "{PRODUCT} : {error}");
+        REFUSED
+    })?;
+    if !settings.enabled {
+        note!(NET | INIT, c"softInit", "{PRODUCT} disabled");
+        return Err(REFUSED);
+    }
+    if TRIED.swap(true, AcqRel) {
+        warning!(c"softInit", "gpu lib init twice");
+        return Err(REFUSED);
+    }
+    let plugin = Plugin::start(settings)?;
+    fault::arm(&plugin.settings.fault);
+    let _ = PLUGIN.set(plugin);
+    note!(NET | INIT, c"softInit", "{PRODUCT} plugin initialized");
+    note!(NET | INIT | ENV, c"softInit", "{PRODUCT} ver. {}.", env!("CARGO_PKG_VERSION"));
+    Ok(())
+}
+
+/// The process's instance, after a successful `init`.
+pub fn get() -> Option<&'static Plugin> {
+    PLUGIN.get()
+}
+
+impl Plugin {
+    /// Finds the devices that `settings` ask for.
+    pub fn start(settings: Settings) -> Result<Self, Failed> {
+        let function = c"softInitConnectionSetup";
+        let all = device::interfaces(settings.family).map_err(|error| {
+            warning!(function, "{PRODUCT} : cannot list interfaces: {error}");
+            REFUSED
+        })?;
+        for interface in &all {
+            note!(INIT | NET, function, "Found interface {}:{}", interface.name, place(interface));
+        }
+        let wanted = settings.interfaces.as_deref();
+        if let Some(wanted) = wanted {
+            note!(ENV, function, "NET_GPUDIRECTTCPX_SOCKET_IFNAME set by environment to {wanted}");
+        }
+        let devices: Vec<Device> = device::choose(&all, wanted).into_iter().map(Device::of).collect();
+        if devices.is_empty() {
+            let given = wanted.unwrap_or("any");
+            warning!(function, "{PRODUCT} : no interface found, wanted {given}, up are {}", names(&all));
+            return Err(REFUSED);
+        }
+        let ctrl = ctrl_interface(&settings, &all)?;
+        congestion(&settings)?;
+        let plugin = Self { settings, devices, ctrl, pool: OnceLock::new(), begun: Default::default() };
+        plugin.introduce();
+        Ok(plugin)
+    }
+
+    fn introduce(&self) {
+        let function = c"softInitConnectionSetup";
+        let mut using = String::new();
+        for (index, device) in self.devices.iter().enumerate() {
+            let name = &device.interface.name;
+            let path = device.pci_path.as_deref().map_or("(null)".into(), |path| path.to_string_lossy());
+            note!(INIT, function, "set up {index}, {name}, pci_path {path}");
+            using += &format!(" [{index}]{name}:{}", place(&device.interface));
+        }
+        note!(INIT | NET, function, "{PRODUCT} : Using{using}");
+    }
+
+    /// The number of a new comm of `side`.
+    pub fn begin(&self, side: Side) -> u64 {
+        self.begun[side as usize].fetch_add(1, Relaxed)
+    }
+
+    /// The page pool, when the device stand-in is on; made at first use.
+    pub fn pool(&'static self) -> Option<&'static PagePool> {
+        let make = || {
+            if !self.settings.stand_in {
+                return None;
+            }
+            let pool = PagePool::new(self.settings.pool_bytes, self.settings.seed);
+            pool.inspect_err(|error| warning!(c"softPool", "{PRODUCT} : no page pool: {error}")).ok()
+        };
+        self.pool.get_or_init(make).as_ref()
+    }
+
+    /// The device of this index.
+    pub fn device(&self, index: c_int) -> Option<(usize, &Device)> {
+        let index = usize::try_from(index).ok()?;
+        Some((index, self.devices.get(index)?))
+    }
+
+    /// `getProperties`; checks the bounds, which the real one does not.
+    pub fn properties(&self, index: c_int) -> Result<Properties, Failed> {
+        let function = c"softGetProperties";
+        let Some((index, device)) = self.device(index) else {
+            warning!(function, "{PRODUCT} : there is no device {index}, {} in all", self.devices.len());
+            return Err(REFUSED);
+        };
+        let speed = device.speed.unwrap_or_else(|| {
+            let name = &device.interface.name;
+            note!(NET, function, "Could not get speed from /sys/class/net/{name}/speed. Defaulting to 10 Gbps.");
+            SPEED_UNKNOWN
+        });
+        note!(INIT, function, "props: netDeviceType {NET_DEVICE_UNPACK}, netDeviceVersion {NET_DEVICE_UNPACK_VERSION}");
+        Ok(Properties {
+            name: device.name.as_ptr().cast_mut(),
+            pci_path: device.pci_path.as_ref().map_or(ptr::null_mut(), |path| path.as_ptr().cast_mut()),
+            guid: index as u64,
+            ptr_support: if self.settings.stand_in { PTR_HOST | PTR_CUDA } else { PTR_HOST },
+            speed,
+            port: 0,
+            latency: 0.0,
+            max_comms: COMMS_MAX,
+            max_recvs: 1,
+            net_device_type: NET_DEVICE_UNPACK,
+            net_device_version: NET_DEVICE_UNPACK_VERSION,
+        })
+    }
+}
+
+fn ctrl_interface(settings: &Settings, all: &[Interface]) -> Result<Option<Interface>, Failed> {
+    let function = c"softInitConnectionSetup";
+    let Some(name) = &settings.ctrl_interface else {
+        note!(INIT, function, "{PRODUCT} : Using default ctrl sockets");
+        return Ok(None);
+    };
+    match all.iter().find(|interface| interface.name == *name) {
+        Some(found) => {
+            note!(INIT, function, "{PRODUCT} : Using ctrl socket on {name}, {}", place(found));
+            Ok(Some(found.clone()))
+        }
+        None => {
+            warning!(function, "{PRODUCT} : no ctrl interface found: {name}, up are {}", names(all));
+            Err(REFUSED)
+        }
+    }
+}
+
+fn congestion(settings: &Settings) -> Result<(), Failed> {
+    let wanted = settings.congestion.as_deref();
+    match socket::congestion(wanted) {
+        Ok(name) => {
+            note!(ENV, c"softInit", "{PRODUCT} : congestion control: {name}");
+            Ok(())
+        }
+        Err(error) => {
+            let wanted = wanted.unwrap_or("the system's");
+            warning!(c"softInit", "{PRODUCT} : congestion control {wanted}: {}", socket::words(&error));
+            Err(REFUSED)
+        }
+    }
+}
+
+fn place(interface: &Interface) -> String {
+    format!("{}<0>", interface.address.ip())
+}
+
+fn names(all: &[Interface]) -> String {
+    all.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(",")
+}

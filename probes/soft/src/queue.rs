@@ -1,0 +1,180 @@
+//! The sixteen request slots of one comm and the five states they go round.
+//!
+//! Requests enter and leave every state in posting order, so five counters that
+//! only grow say everything: how many requests have taken each of the five
+//! steps. The slot of the k-th request is k mod 16, which is why request
+//! pointers repeat (TCPX 3.1.9 does the same with 32-bit counters and stops for
+//! ever after 2^32 requests; these are 64 bits wide).
+//!
+//! Not here: what a request is, or what makes it take a step.
+#![forbid(unsafe_code)]
+
+/// Slots of one comm.
+pub const SLOTS: usize = tcpx_abi::unpack::SLOTS;
+
+/// Where a slot is on its round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Nobody's.
+    Free,
+    /// Given by `isend` or `irecv`; nothing has been done for it.
+    Posted,
+    /// Its task chunks are being assigned to data sockets.
+    Active,
+    /// Every task chunk is assigned; bytes are moving or have moved.
+    Transmitting,
+    /// A finished receive that waits for `irecvConsumed`.
+    Inactive,
+}
+
+/// What takes a slot to its next state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// `isend` or `irecv`.
+    Post,
+    /// `test` looks at it for the first time.
+    Activate,
+    /// The last task chunk is assigned.
+    Transmit,
+    /// `test` reports it done.
+    Finish,
+    /// A send at once, a receive when it is consumed.
+    Release,
+}
+
+impl Step {
+    /// The transition table: the state that the step leaves, and the one it enters.
+    pub const fn between(self) -> (State, State) {
+        match self {
+            Step::Post => (State::Free, State::Posted),
+            Step::Activate => (State::Posted, State::Active),
+            Step::Transmit => (State::Active, State::Transmitting),
+            Step::Finish => (State::Transmitting, State::Inactive),
+            Step::Release => (State::Inactive, State::Free),
+        }
+    }
+}
+
+impl State {
+    /// The step that enters this state and the one that leaves it.
+    const fn around(self) -> (Step, Step) {
+        match self {
+            State::Free => (Step::Release, Step::Post),
+            State::Posted => (Step::Post, Step::Activate),
+            State::Active => (Step::Activate, Step::Transmit),
+            State::Transmitting => (Step::Transmit, Step::Finish),
+            State::Inactive => (Step::Finish, Step::Release),
+        }
+    }
+}
+
+/// The states of all slots of one comm.
+#[derive(Debug, Default, Clone)]
+pub struct Queue {
+    /// Requests that have taken each step, in the order of [`Step`].
+    taken: [u64; 5],
+}
+
+impl Queue {
+    /// Lets the oldest slot that may take `step` take it and says which, or
+    /// `None` when no slot may.
+    pub fn take(&mut self, step: Step) -> Option<usize> {
+        let slot = self.oldest(step.between().0)?;
+        self.taken[step as usize] += 1;
+        Some(slot)
+    }
+
+    /// The slot that has been in `state` longest.
+    pub fn oldest(&self, state: State) -> Option<usize> {
+        let (enters, leaves) = state.around();
+        // All slots begin free, without having taken a step.
+        let first = if state == State::Free { SLOTS as u64 } else { 0 };
+        let (entered, left) = (self.taken(enters) + first, self.taken(leaves));
+        (entered > left).then_some((left % SLOTS as u64) as usize)
+    }
+
+    /// How many requests have taken `step` so far.
+    pub fn taken(&self, step: Step) -> u64 {
+        self.taken[step as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STATES: [State; 5] = [State::Free, State::Posted, State::Active, State::Transmitting, State::Inactive];
+    const STEPS: [Step; 5] = [Step::Post, Step::Activate, Step::Transmit, Step::Finish, Step::Release];
+
+    #[test]
+    fn the_transition_table_in_full() {
+        let table: Vec<String> =
+            STEPS.map(|step| format!("{step:?}: {:?} -> {:?}", step.between().0, step.between().1)).into();
+        assert_eq!(
+            table,
+            [
+                "Post: Free -> Posted",
+                "Activate: Posted -> Active",
+                "Transmit: Active -> Transmitting",
+                "Finish: Transmitting -> Inactive",
+                "Release: Inactive -> Free",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_state_lies_between_the_step_that_enters_it_and_the_one_that_leaves_it() {
+        for state in STATES {
+            let (enters, leaves) = state.around();
+            assert_eq!((enters.between().1, leaves.between().0), (state, state));
+        }
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_more() {
+        let mut queue = Queue::default();
+        for slot in 0..SLOTS {
+            assert_eq!(queue.take(Step::Post), Some(slot));
+        }
+        assert_eq!(queue.take(Step::Post), None);
+        assert_eq!(queue.oldest(State::Free), None);
+        for step in [Step::Activate, Step::Transmit, Step::Finish] {
+            assert_eq!(queue.take(step), Some(0));
+            assert_eq!(queue.take(Step::Post), None, "a finished receive keeps its slot");
+        }
+        assert_eq!(queue.take(Step::Release), Some(0));
+        assert_eq!(queue.take(Step::Post), Some(0), "request pointers repeat every sixteen");
+    }
+
+    proptest! {
+        /// Against sixteen states that step one by one and know nothing of counters.
+        #[test]
+        fn requests_go_round_in_posting_order(steps in prop::collection::vec(0usize..5, 0..400)) {
+            let mut queue = Queue::default();
+            let mut slots = [State::Free; SLOTS];
+            let mut order: Vec<usize> = Vec::new();
+            let mut posted = 0;
+            for step in steps {
+                let step = STEPS[step];
+                let (from, to) = step.between();
+                let expected = match step {
+                    Step::Post => Some(posted % SLOTS).filter(|slot| slots[*slot] == State::Free),
+                    _ => order.iter().copied().find(|slot| slots[*slot] == from),
+                };
+                prop_assert_eq!(queue.take(step), expected);
+                if let Some(slot) = expected {
+                    slots[slot] = to;
+                    match step {
+                        Step::Post => { order.push(slot); posted += 1; }
+                        Step::Release => prop_assert_eq!(order.remove(0), slot),
+                        _ => {}
+                    }
+                }
+                for state in STATES.into_iter().skip(1) {
+                    prop_assert_eq!(queue.oldest(state), order.iter().copied().find(|slot| slots[*slot] == state));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! One step of a receive comm, and `irecvConsumed`.
+//!
+//! A step promotes one posted receive, turns headers into tasks for the oldest
+//! active one, and moves bytes. The receive adopts the sender's total; unlike
+//! the real plugin, which then overruns the buffer, a total that is larger than
+//! the posted size is refused, on every call from then on.
+//!
+//! Data sockets are left alone while the next `test` is certain to add a task:
+//! a header is buffered, its socket has room and another receive is posted.
+//!
+//! The real plugin warns at every poll of a host receive; this one does not.
+#![expect(unsafe_code, reason = "writes to the caller's buffers")]
+
+use crate::comm::Comm;
+use crate::failed::{Failed, REFUSED};
+use crate::lane::{Memory, Task};
+use crate::log::warning;
+use crate::queue::{State, Step};
+use crate::settings::PRODUCT;
+use crate::wire::{HEADER_BYTES, Header, Route};
+use std::ffi::{c_int, c_void};
+use std::process;
+use std::slice;
+use std::time::Instant;
+use tcpx_abi::PTR_HOST;
+
+impl Comm {
+    pub(crate) fn progress_recv(&mut self) -> Result<(), Failed> {
+        self.activate_recv();
+        self.ctrl.flush()?;
+        if let Some(slot) = self.queue.oldest(State::Active) {
+            self.read_headers(slot)?;
+        }
+        if !self.next_test_adds_task() {
+            self.move_data();
+        }
+        self.reap();
+        Ok(())
+    }
+
+    /// One receive leaves POSTED; with RECV_SYNC the peer is told.
+    fn activate_recv(&mut self) {
+        if self.queue.oldest(State::Posted).is_none() {
+            return;
+        }
+        if self.plugin.settings.recv_sync {
+            let index = self.queue.taken(Step::Activate) as u32;
+            if !self.ctrl.push(&index.to_le_bytes()) {
+                return;
+            }
+        }
+        self.queue.take(Step::Activate);
+    }
+
+    fn next_test_adds_task(&self) -> bool {
+        if self.queue.oldest(State::Posted).is_none() || self.queue.oldest(State::Active).is_some() {
+            return false;
+        }
+        let Some(bytes) = self.ctrl.peek::<HEADER_BYTES>() else { return false };
+        match Header::decode(bytes, self.lanes.all.len()) {
+            Ok(Header { route: Route::Socket(index), .. }) => self.lanes.all[index].has_room() && self.faults.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Takes headers until the receive is whole or something is missing.
+    fn read_headers(&mut self, slot: usize) -> Result<(), Failed> {
+        if self.inline.is_some() {
+            return self.read_inline(slot);
+        }
+        let mut filled = false;
+        loop {
+            let Some(bytes) = self.ctrl.peek::<HEADER_BYTES>().copied() else {
+                if filled {
+                    self.header_missing(slot);
+                    return Ok(());
+                }
+                filled = true;
+                self.ctrl.fill()?;
+                continue;
+            };
+            self.stall.moved();
+            let header = Header::decode(&bytes, self.lanes.all.len()).map_err(|error| self.refuse(slot, &error))?;
+            self.check(slot, &header)?;
+            match header.route {
+                Route::Inline => {
+                    self.ctrl.skip(HEADER_BYTES);
+                    self.adopt(slot, &header);
+                    self.inline = Some(0);
+                    return self.read_inline(slot);
+                }
+                Route::Socket(index) if !self.accept_chunk(slot, index, &header)? => return Ok(()),
+                Route::Socket(_) => {}
+            }
+        }
+    }
+
+    /// Makes a task of a header. `false` when no more can be done now.
+    fn accept_chunk(&mut self, slot: usize, index: usize, header: &Header) -> Result<bool, Failed> {
+        if self.faults.as_ref().is_some_and(|faults| faults.stopped(self.chunks)) {
+            return Ok(false);
+        }
+        if !self.lanes.all[index].has_room() {
+            warning!(c"softCommProgress", "No free space for recv task");
+            return Ok(false);
+        }
+        self.adopt(slot, header);
+        let (length, offset, total) = (header.size as usize, header.offset as usize, header.total as usize);
+        let memory = self.destination(slot, offset, length)?;
+        self.ctrl.skip(HEADER_BYTES);
+        self.chunks += 1;
+        self.next_lane = index;
+        let number = self.chunks;
+        self.exit_on_purpose(index);
+        self.lanes.all[index].assign(Task { memory, length, offset, total, slot, number });
+        self.alert()?;
+        let request = self.request(slot);
+        request.next_sock_id = index as c_int;
+        request.next_size = length as c_int;
+        request.offset = (offset + length) as c_int;
+        if offset + length == total {
+            self.queue.take(Step::Transmit);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Whether a header belongs to the active receive and fits it.
+    fn check(&mut self, slot: usize, header: &Header) -> Result<(), Failed> {
+        let request = *self.request(slot);
+        let posted = request.size as u32;
+        let first = request.size_pending == -1;
+        if first && header.total > posted {
+            warning!(
+                c"softCommProgress",
+                "{PRODUCT} : sender has {} bytes for a receive of {posted}, {}",
+                header.total,
+                self.ctrl.flow
+            );
+            return Err(REFUSED);
+        }
+        let continues = header.total == posted && header.route != Route::Inline;
+        if header.offset != request.offset as u32 || !(first || continues) {
+            let expected = format!("header at {} of {}", header.offset, header.total);
+            return Err(self.refuse(slot, &expected));
+        }
+        if header.total > 0 && header.route == Route::Inline && request.mem_type != PTR_HOST {
+            return Err(self.refuse(slot, &"inline payload for a device receive"));
+        }
+        Ok(())
+    }
+
+    /// The first header of a receive gives it its size and its slot.
+    fn adopt(&mut self, slot: usize, header: &Header) {
+        let request = self.request(slot);
+        if request.size_pending != -1 {
+            return;
+        }
+        request.size = header.total as c_int;
+        request.size_pending = header.total as c_int;
+        let mut opened = request.slot;
+        if let Some(unpack) = &mut self.unpack {
+            unpack.open(&mut opened);
+        }
+        self.request(slot).slot = opened;
+    }
+
+    /// Where a chunk's bytes go: in place, or to pages.
+    fn destination(&mut self, slot: usize, offset: usize, length: usize) -> Result<Memory, Failed> {
+        let request = *self.request(slot);
+        if request.mem_type == PTR_HOST {
+            // SAFETY: `check` saw that the chunk ends inside the posted size.
+            return Ok(Memory::Flat(unsafe { request.data.cast::<u8>().add(offset) }));
+        }
+        let Some(unpack) = &mut self.unpack else { return Err(REFUSED) };
+        unpack.reserve(&request.slot, length).map(Memory::Pages).map_err(|pages| {
+            warning!(c"softCommProgress", "request too many pages {pages}, failstop");
+            REFUSED
+        })
+    }
+
+    fn read_inline(&mut self, slot: usize) -> Result<(), Failed> {
+        let request = *self.request(slot);
+        let total = request.size as usize;
+        let mut moved = self.inline.unwrap_or(0);
+        if moved == 0 && total > 0 {
+            warning!(c"softCommProgress", "ar->size through control socket shouldn't happen for {PRODUCT}");
+        }
+        while moved < total {
+            // SAFETY: `check` saw that the message fits the posted buffer.
+            let start = unsafe { request.data.cast::<u8>().add(moved) };
+            // SAFETY: as above, and the caller leaves it alone until the request is done.
+            let rest = unsafe { slice::from_raw_parts_mut(start, total - moved) };
+            match self.ctrl.receive(rest)? {
+                0 => break,
+                count => moved += count,
+            }
+        }
+        self.inline = (moved < total).then_some(moved);
+        let request = self.request(slot);
+        request.offset = moved as c_int;
+        request.size_pending = (total - moved) as c_int;
+        if moved == total {
+            self.queue.take(Step::Transmit);
+        }
+        Ok(())
+    }
+
+    /// A receive is active and the sender has announced nothing.
+    fn header_missing(&mut self, slot: usize) {
+        if !self.plugin.settings.report_ctrl {
+            return;
+        }
+        if let Some(slow) = self.stall.idle(Instant::now(), self.plugin.settings.patience) {
+            let request: *const _ = self.request(slot);
+            warning!(
+                c"softCommProgress",
+                "{request:p}:{:#x}, nic {}, {}, {} rx ctrl timeout cnt {}, nanos {}",
+                self.address,
+                self.lanes.device,
+                self.lanes.interface,
+                self.ctrl.flow,
+                slow.polls,
+                slow.elapsed.as_nanos()
+            );
+        }
+    }
+
+    fn refuse(&mut self, slot: usize, why: &dyn std::fmt::Display) -> Failed {
+        let request: *const _ = self.request(slot);
+        warning!(c"softCommProgress", "{PRODUCT} : bad header for {request:p}, {} : {why}", self.ctrl.flow);
+        REFUSED
+    }
+
+    /// Books one finished task of a receive.
+    pub(crate) fn received(&mut self, task: &Task) {
+        if let Some(byte) = self.faults.as_ref().and_then(|faults| faults.corrupts(task.number, task.length)) {
+            self.flip(task, byte);
+        }
+        let mut slot = self.request(task.slot).slot;
+        if let Some(unpack) = &mut self.unpack {
+            unpack.append(&mut slot, task);
+        }
+        self.request(task.slot).slot = slot;
+    }
+
+    fn flip(&self, task: &Task, byte: usize) {
+        let place = match task.memory {
+            // SAFETY: `byte` is less than the task's length.
+            Memory::Flat(start) => Some(unsafe { start.add(byte) }),
+            Memory::Pages(pages) => {
+                self.unpack.as_ref().and_then(|unpack| unpack.byte_of(pages, byte)).map(|place| place.as_ptr())
+            }
+        };
+        if let Some(place) = place {
+            // SAFETY: a received byte of a task that is ours again.
+            unsafe { *place ^= 0x01 };
+        }
+    }
+
+    /// What the real plugin does when payload did not come from GPU memory.
+    fn exit_on_purpose(&self, index: usize) {
+        if self.faults.as_ref().is_some_and(|faults| faults.exits(self.chunks)) {
+            warning!(c"softProcessRecvCmsg", "fatal, {} no cmsg", self.lanes.all[index].flow);
+            process::exit(1);
+        }
+    }
+
+    /// The front receive has all its bytes: its scatter list becomes visible.
+    pub(crate) fn finish_recv(&mut self, slot: usize) -> Result<bool, Failed> {
+        let request = *self.request(slot);
+        if let Some(unpack) = &self.unpack {
+            unpack.publish(&request.slot);
+        }
+        self.queue.take(Step::Finish);
+        Ok(true)
+    }
+
+    /// `irecvConsumed` for a request of this comm.
+    pub fn consumed(&mut self, slot: usize) -> Result<(), Failed> {
+        let function = c"softIrecvConsumed";
+        let request = *self.request(slot);
+        let pointer: *mut c_void = (self.request(slot) as *mut tcpx_abi::unpack::Request).cast();
+        let oldest = self.queue.oldest(State::Inactive);
+        // A receive of no bytes is not looked at any closer.
+        if request.size != 0 {
+            if request.slot.active == 0 {
+                let (size, unpack) = (request.size, &raw const self.request(slot).slot);
+                warning!(
+                    function,
+                    "{PRODUCT} : irecvConsumed called with r {pointer:p} ->size {size} inactive unpack slot {unpack:p}"
+                );
+                return Err(REFUSED);
+            }
+            if let Some(expected) = oldest.filter(|oldest| *oldest != slot) {
+                let expected: *const _ = self.request(expected);
+                // The real plugin prints the two the wrong way round.
+                warning!(
+                    function,
+                    "{PRODUCT} : irecvConsumed called with invalid request {expected:p} vs expected {pointer:p}"
+                );
+                return Err(REFUSED);
+            }
+        }
+        let Some(oldest) = oldest else {
+            warning!(function, "{PRODUCT} : irecvConsumed called with {pointer:p} when no inactive request");
+            return Err(REFUSED);
+        };
+        let mut freed = self.request(oldest).slot;
+        if let Some(unpack) = &mut self.unpack {
+            unpack.close(&mut freed);
+        }
+        self.request(oldest).slot = freed;
+        self.queue.take(Step::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,492 @@
+//! What the environment says, read once at `init`.
+//!
+//! Integers are the real plugin's `NCCL_*` and go through its parser: `strtoll`
+//! with base 0, so hexadecimal works, a unit suffix is silently dropped and
+//! garbage is 0; a value out of range restores the built-in default and says
+//! so. A few have a declared default of -2, "keep the built-in one", which
+//! prints that same line on every normal start. Strings are `TCPXSOFT_X`, then
+//! `NCCL_GPUDIRECTTCPX_X`. Lines that `init` echoes have the real one's shape.
+//!
+//! Unlike the real plugin, a value that we understand to be a mistake in one of
+//! our own `TCPXSOFT_*` settings is refused at `init` instead of ignored.
+//!
+//! Not here: reading the process's environment; the caller gives a look-up.
+#![forbid(unsafe_code)]
+
+use crate::fault::Plan;
+use crate::stall::Patience;
+use std::ffi::c_ulong;
+use std::fmt;
+use std::time::Duration;
+use tcpx_abi::subsystem;
+
+/// The prefix of our log lines, where the real one has `NET/GPUDirectTCPX`.
+pub const PRODUCT: &str = "NET/TCPXSoft";
+
+/// Who moves bytes on the data sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Io {
+    /// `test` itself.
+    Inline,
+    /// One helper thread per comm.
+    Helper,
+}
+
+/// Which kind of address an interface must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `NCCL_GPUDIRECTTCPX_SOCKET_ENABLE`
+    pub enabled: bool,
+    /// Bytes of one task chunk; 0 moves nothing, as in 3.1.9.
+    pub chunk: usize,
+    /// Data sockets per helper thread.
+    pub sockets_per_thread: usize,
+    /// Helper threads; here they only multiply the sockets.
+    pub threads: usize,
+    /// Messages up to this many bytes travel on the control socket.
+    pub inline_threshold: usize,
+    /// Attempts per socket while the acceptor says PENDING.
+    pub attempts: u32,
+    /// Senders wait for the receiver's counter.
+    pub recv_sync: bool,
+    /// When slowness lines are written.
+    pub patience: Patience,
+    /// Slowness of the control socket is reported.
+    pub report_ctrl: bool,
+    /// Slowness of data sockets is reported.
+    pub report_data: bool,
+    /// What accept waits at its end, when waits are real.
+    pub steering_wait: Duration,
+    /// The real plugin's fixed waits happen.
+    pub real_waits: bool,
+    /// Data interfaces, in NCCL's syntax.
+    pub interfaces: Option<String>,
+    /// Which addresses count.
+    pub family: Option<Family>,
+    /// The interface of control sockets.
+    pub ctrl_interface: Option<String>,
+    /// TCP congestion control; the system's when `None`.
+    pub congestion: Option<String>,
+    /// Inline or helper.
+    pub io: Io,
+    /// `NCCL_PTR_CUDA` is accepted over ordinary memory.
+    pub stand_in: bool,
+    /// Bytes of the page pool.
+    pub pool_bytes: usize,
+    /// Shuffles the pages.
+    pub seed: u64,
+    /// What goes wrong on purpose.
+    pub fault: Plan,
+}
+
+/// A line for the log at `init`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Subsystem bits.
+    pub flags: c_ulong,
+    /// The text.
+    pub text: String,
+}
+
+/// One of our own settings with a value that means nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadSetting {
+    /// The variable.
+    pub variable: String,
+    /// Its value.
+    pub value: String,
+    /// What would have been understood.
+    pub expected: String,
+}
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} is `{}`, expected {}", self.variable, self.value, self.expected)
+    }
+}
+
+/// Finds a variable.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// One integer: the label it is echoed with, its name behind `NCCL_`, its
+/// declared default, the one restored when out of range, and the range.
+struct Integer {
+    label: &'static str,
+    name: &'static str,
+    declared: i64,
+    restored: i64,
+    least: i64,
+    most: i64,
+}
+
+const fn integer(
+    label: &'static str,
+    name: &'static str,
+    [declared, restored]: [i64; 2],
+    [least, most]: [i64; 2],
+) -> Integer {
+    Integer { label, name, declared, restored, least, most }
+}
+
+/// "Keep the built-in default", as the real plugin declares it.
+const KEEP: i64 = -2;
+const INT_MAX: i64 = i32::MAX as i64 - 1;
+const LEAST_WAIT_NS: i64 = 100_000;
+
+const ENABLE: Integer = integer("TCPXSoft enable", "GPUDIRECTTCPX_SOCKET_ENABLE", [1, 1], [0, 1]);
+const INLINE: Integer = integer("inline threshold", "INLINE_THRESHOLD", [KEEP, 0], [0, 2048]);
+const CHUNK: Integer = integer("dynamic chunk size", "DYNAMIC_CHUNK_SIZE", [0, 131_072], [0, INT_MAX]);
+const SOCKETS: Integer = integer("nsocks per thread", "NSOCKS_PERTHREAD", [KEEP, 1], [1, 8]);
+const THREADS: Integer = integer("nthreads", "SOCKET_NTHREADS", [KEEP, 1], [1, 16]);
+const ATTEMPTS: Integer =
+    integer("connection retry count", "GPUDIRECTTCPX_CONNECTION_RETRY", [KEEP, 3], [0, i32::MAX as i64]);
+const RECV_SYNC: Integer = integer("receiver sync", "GPUDIRECTTCPX_RECV_SYNC", [0, 1], [0, 1]);
+const FIRST_REPORT: Integer = integer(
+    "timeout report threshold in nanos",
+    "GPUDIRECTTCPX_TIMEOUT_THRESHOLD_NS",
+    [KEEP, 10_000_000_000],
+    [LEAST_WAIT_NS, i64::MAX],
+);
+const NEXT_REPORT: Integer = integer(
+    "timeout report frequency in nanos",
+    "GPUDIRECTTCPX_TIMEOUT_FREQUENCY_NS",
+    [KEEP, 30_000_000_000],
+    [LEAST_WAIT_NS, i64::MAX],
+);
+const STEERING: Integer = integer(
+    "flow steering wait in micros",
+    "GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS",
+    [KEEP, 5_000_000],
+    [1, i32::MAX as i64],
+);
+
+/// Integers of the real plugin that mean nothing without its hardware; naming
+/// one of them is answered with a line instead of silence.
+const WITHOUT_EFFECT: [&str; 8] = [
+    "NCCL_MIN_ZCOPY_SIZE",
+    "NCCL_THREAD_SPIN_ENABLE",
+    "NCCL_USE_DMA_BUF",
+    "NCCL_GPUDIRECTTCPX_FORCE_ACK",
+    "NCCL_GPUDIRECTTCPX_TX_COMPLETION_NANOSLEEP",
+    "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX",
+    "NCCL_GPUDIRECTTCPX_TX_BINDINGS",
+    "NCCL_GPUDIRECTTCPX_RX_BINDINGS",
+];
+
+/// Pages address the pool with 32 bits.
+const POOL_MOST: usize = u32::MAX as usize & !0xfff;
+const POOL_DEFAULT: usize = 64 << 20;
+
+impl Settings {
+    /// Reads everything; the notes are for the log whether or not it worked.
+    pub fn read(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
+        let mut reader = Reader { lookup, notes: Vec::new() };
+        let settings = reader.settings();
+        (settings, reader.notes)
+    }
+}
+
+struct Reader<'a> {
+    lookup: Lookup<'a>,
+    notes: Vec<Note>,
+}
+
+impl Reader<'_> {
+    fn settings(&mut self) -> Result<Settings, BadSetting> {
+        let enabled = self.integer(&ENABLE) == 1;
+        let inline_threshold = self.integer(&INLINE) as usize;
+        let chunk = self.integer(&CHUNK) as usize;
+        let sockets_per_thread = self.integer(&SOCKETS) as usize;
+        let threads = self.integer(&THREADS) as usize;
+        let attempts = self.integer(&ATTEMPTS) as u32;
+        let recv_sync = self.integer(&RECV_SYNC) == 1;
+        let first = Duration::from_nanos(self.integer(&FIRST_REPORT) as u64);
+        let again = Duration::from_nanos(self.integer(&NEXT_REPORT) as u64);
+        let steering_wait = Duration::from_micros(self.integer(&STEERING) as u64);
+        let [report_ctrl, report_data] = ["RX_CTRL", "SENDRECV"].map(|kind| self.reports(kind));
+        self.scheduler();
+        self.without_effect();
+        Ok(Settings {
+            enabled,
+            chunk,
+            sockets_per_thread,
+            threads,
+            inline_threshold,
+            attempts,
+            recv_sync,
+            patience: Patience { first, again },
+            report_ctrl,
+            report_data,
+            steering_wait,
+            real_waits: self.choice("WAITS", &[("none", false), ("real", true)])?,
+            // One character is ignored, as the real plugin does.
+            interfaces: self.text("SOCKET_IFNAME").filter(|text| text.len() >= 2),
+            family: self.family(),
+            ctrl_interface: self.text("CTRL_DEV"),
+            congestion: self.own("CONGESTION"),
+            io: self.choice("IO", &[("inline", Io::Inline), ("helper", Io::Helper)])?,
+            stand_in: self.choice("CUDA", &[("off", false), ("standin", true)])?,
+            pool_bytes: self.pool()?,
+            seed: self.number("SEED", 0)?,
+            fault: self.fault()?,
+        })
+    }
+
+    fn integer(&mut self, integer: &Integer) -> i64 {
+        let variable = format!("NCCL_{}", integer.name);
+        let mut value = integer.declared;
+        if let Some(text) = (self.lookup)(&variable) {
+            match strtoll(&text) {
+                Some(given) => {
+                    value = given;
+                    self.note(format!("{variable} set by environment to {given}."));
+                }
+                None => self.notes.push(Note {
+                    flags: subsystem::ALL,
+                    text: format!("Invalid value {text} for {variable}, using default {value}."),
+                }),
+            }
+        }
+        if !(integer.least..=integer.most).contains(&value) {
+            self.note(format!("{PRODUCT} : {} {value} invalid, restore to default.", integer.label));
+            value = integer.restored;
+        }
+        self.note(format!("{PRODUCT} : {}: {value}", integer.label));
+        value
+    }
+
+    /// Whether slowness of `kind` is both detected and reported.
+    fn reports(&mut self, kind: &str) -> bool {
+        let [detected, reported] = ["SLOWNESS_SWITCH", "SLOWNESS_REPORT"].map(|name| {
+            let list = (self.lookup)(&format!("NCCL_GPUDIRECTTCPX_{name}"));
+            list.is_none_or(|list| list.split(',').any(|item| matches!(item.trim(), "ALL") || item.trim() == kind))
+        });
+        let (detect, report) = (i32::from(detected), i32::from(detected && reported));
+        self.note(format!("{kind} slowness: detection {detect} report {report}"));
+        detected && reported
+    }
+
+    fn scheduler(&mut self) {
+        let text = match self.text("SCHED_ALG").as_deref() {
+            None => "unset. Using RR by default".to_owned(),
+            Some("RR") => "RR".to_owned(),
+            Some(other) => format!("{other} is not built here. Using RR by default"),
+        };
+        self.note(format!("TPCX_GPUDIRECTTCPX_SCHED_ALG {text}"));
+    }
+
+    fn without_effect(&mut self) {
+        for variable in WITHOUT_EFFECT {
+            if (self.lookup)(variable).is_some() {
+                self.note(format!("{PRODUCT} : {variable} has no effect in the software plugin"));
+            }
+        }
+    }
+
+    fn family(&mut self) -> Option<Family> {
+        let text = self.text("SOCKET_FAMILY")?;
+        self.note(format!("NET_GPUDIRECTTCPX_SOCKET_FAMILY set by environment to {text}"));
+        match text.as_str() {
+            "AF_INET" => Some(Family::V4),
+            "AF_INET6" => Some(Family::V6),
+            _ => None,
+        }
+    }
+
+    fn pool(&mut self) -> Result<usize, BadSetting> {
+        let bytes = self.number("POOL_BYTES", POOL_DEFAULT as u64)?;
+        let fits = usize::try_from(bytes).ok().filter(|bytes| (4096..=POOL_MOST).contains(bytes));
+        fits.ok_or_else(|| bad("TCPXSOFT_POOL_BYTES", &bytes.to_string(), format!("4096 to {POOL_MOST}")))
+    }
+
+    fn fault(&mut self) -> Result<Plan, BadSetting> {
+        let text = self.own("FAULT").unwrap_or_default();
+        let plan = Plan::parse(&text).map_err(|error| bad("TCPXSOFT_FAULT", &error.item, error.why))?;
+        if !plan.is_empty() {
+            self.note(format!("{PRODUCT} : fault injection: {text}"));
+        }
+        Ok(plan)
+    }
+
+    fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<T, BadSetting> {
+        let text = self.own(name).unwrap_or_else(|| choices[0].0.to_owned());
+        let known = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
+        let found = choices.iter().find(|(name, _)| *name == text);
+        let value = found.map(|(_, value)| *value).ok_or_else(|| bad(&format!("TCPXSOFT_{name}"), &text, known()))?;
+        self.note(format!("{PRODUCT} : {}: {text}", name.to_lowercase()));
+        Ok(value)
+    }
+
+    fn number(&mut self, name: &str, default: u64) -> Result<u64, BadSetting> {
+        let Some(text) = self.own(name) else { return Ok(default) };
+        text.parse().map_err(|_| bad(&format!("TCPXSOFT_{name}"), &text, "a whole number".to_owned()))
+    }
+
+    /// A string of the real plugin's: our name for it first.
+    fn text(&self, name: &str) -> Option<String> {
+        self.own(name).or_else(|| (self.lookup)(&format!("NCCL_GPUDIRECTTCPX_{name}"))).filter(|text| !text.is_empty())
+    }
+
+    fn own(&self, name: &str) -> Option<String> {
+        (self.lookup)(&format!("TCPXSOFT_{name}")).filter(|text| !text.is_empty())
+    }
+
+    fn note(&mut self, text: String) {
+        self.notes.push(Note { flags: subsystem::ENV, text });
+    }
+}
+
+fn bad(variable: &str, value: &str, expected: String) -> BadSetting {
+    BadSetting { variable: variable.to_owned(), value: value.to_owned(), expected }
+}
+
+/// `strtoll(text, NULL, 0)`; `None` where C sets `ERANGE`.
+fn strtoll(text: &str) -> Option<i64> {
+    let text = text.trim_start();
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (radix, digits) = radix_of(digits);
+    let mut value: i64 = 0;
+    for digit in digits.chars().map_while(|letter| letter.to_digit(radix)) {
+        let digit = i64::from(digit);
+        value = value.checked_mul(i64::from(radix))?;
+        // Downwards for negative values: there is one more of them.
+        value = if negative { value.checked_sub(digit)? } else { value.checked_add(digit)? };
+    }
+    Some(value)
+}
+
+fn radix_of(digits: &str) -> (u32, &str) {
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    match hexadecimal {
+        Some(rest) if rest.starts_with(|letter: char| letter.is_ascii_hexdigit()) => (16, rest),
+        _ if digits.starts_with('0') => (8, digits),
+        _ => (10, digits),
+    }
+}
+
+#[cfg(test)]
+impl Settings {
+    /// What `pairs` in the environment give.
+    pub fn of(pairs: &[(&str, &str)]) -> Self {
+        let lookup = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Self::read(&lookup).0.unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Result<Settings, BadSetting>, Vec<String>) {
+        let lookup = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let (settings, notes) = Settings::read(&lookup);
+        (settings, notes.into_iter().map(|note| note.text).collect())
+    }
+
+    #[test]
+    fn integers_are_read_as_strtoll_reads_them() {
+        let check = |text: &str, expected: Option<i64>| assert_eq!(strtoll(text), expected, "{text:?}");
+        check("524288", Some(524_288));
+        check("0x80000", Some(524_288));
+        check("010", Some(8));
+        check("512K", Some(512));
+        check("  -7 apples", Some(-7));
+        check("+3", Some(3));
+        check("0x", Some(0));
+        check("08", Some(0));
+        check("", Some(0));
+        check("many", Some(0));
+        check("-9223372036854775808", Some(i64::MIN));
+        check("9223372036854775808", None);
+    }
+
+    #[test]
+    fn an_empty_environment_gives_the_defaults_of_3_1_9() {
+        let (settings, notes) = read(&[]);
+        let settings = settings.unwrap();
+        assert_eq!((settings.chunk, settings.sockets_per_thread, settings.threads), (0, 1, 1));
+        assert_eq!((settings.recv_sync, settings.attempts, settings.inline_threshold), (false, 3, 0));
+        assert_eq!((settings.io, settings.stand_in, settings.real_waits), (Io::Inline, false, false));
+        assert_eq!(settings.patience.first, Duration::from_secs(10));
+        assert!(notes.contains(&"NET/TCPXSoft : dynamic chunk size: 0".to_owned()));
+        assert!(notes.contains(&"NET/TCPXSoft : nsocks per thread -2 invalid, restore to default.".to_owned()));
+    }
+
+    #[test]
+    fn a_value_out_of_range_restores_the_built_in_default_and_says_so() {
+        let (settings, notes) = read(&[("NCCL_DYNAMIC_CHUNK_SIZE", "-1"), ("NCCL_NSOCKS_PERTHREAD", "9")]);
+        let settings = settings.unwrap();
+        assert_eq!((settings.chunk, settings.sockets_per_thread), (131_072, 1));
+        assert!(notes.contains(&"NCCL_DYNAMIC_CHUNK_SIZE set by environment to -1.".to_owned()));
+        assert!(notes.contains(&"NET/TCPXSoft : dynamic chunk size -1 invalid, restore to default.".to_owned()));
+        assert!(notes.contains(&"NET/TCPXSoft : dynamic chunk size: 131072".to_owned()));
+    }
+
+    #[test]
+    fn a_number_too_large_for_c_keeps_the_declared_default() {
+        let (settings, notes) = read(&[("NCCL_DYNAMIC_CHUNK_SIZE", "99999999999999999999")]);
+        assert_eq!(settings.unwrap().chunk, 0);
+        let line = "Invalid value 99999999999999999999 for NCCL_DYNAMIC_CHUNK_SIZE, using default 0.";
+        assert!(notes.contains(&line.to_owned()));
+    }
+
+    #[test]
+    fn our_name_for_a_string_wins_over_the_real_plugin_s() {
+        let both = [("TCPXSOFT_SOCKET_IFNAME", "eth1"), ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth2")];
+        assert_eq!(read(&both).0.unwrap().interfaces.as_deref(), Some("eth1"));
+        assert_eq!(read(&both[1..]).0.unwrap().interfaces.as_deref(), Some("eth2"));
+        assert_eq!(read(&[("TCPXSOFT_SOCKET_IFNAME", "e")]).0.unwrap().interfaces, None);
+    }
+
+    #[test]
+    fn a_mistake_in_one_of_our_own_settings_is_refused_with_what_was_expected() {
+        let check = |variable: &str, value: &str, expected: &str| {
+            let error = read(&[(variable, value)]).0.unwrap_err();
+            assert_eq!(error.to_string(), format!("{variable} is `{value}`, expected {expected}"));
+        };
+        check("TCPXSOFT_IO", "threads", "inline or helper");
+        check("TCPXSOFT_CUDA", "yes", "off or standin");
+        check("TCPXSOFT_WAITS", "1", "none or real");
+        check("TCPXSOFT_POOL_BYTES", "100", "4096 to 4294963200");
+        check("TCPXSOFT_SEED", "abc", "a whole number");
+    }
+
+    #[test]
+    fn slowness_lines_need_both_detection_and_report() {
+        let settings = read(&[("NCCL_GPUDIRECTTCPX_SLOWNESS_SWITCH", "RX_CTRL,TX_COMP")]).0.unwrap();
+        assert!(settings.report_ctrl && !settings.report_data);
+        let settings = read(&[("NCCL_GPUDIRECTTCPX_SLOWNESS_REPORT", "SENDRECV")]).0.unwrap();
+        assert!(!settings.report_ctrl && settings.report_data);
+    }
+
+    #[test]
+    fn settings_of_missing_hardware_are_answered() {
+        let (_, notes) = read(&[("NCCL_MIN_ZCOPY_SIZE", "1")]);
+        assert!(notes.iter().any(|note| note.contains("NCCL_MIN_ZCOPY_SIZE has no effect")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_of_any_variable_is_read_or_refused(value in "\\PC{0,24}") {
+            for name in ["NCCL_DYNAMIC_CHUNK_SIZE", "NCCL_SOCKET_NTHREADS", "TCPXSOFT_FAULT", "TCPXSOFT_POOL_BYTES"] {
+                if let Ok(settings) = read(&[(name, &value)]).0 {
+                    prop_assert!((1..=16).contains(&settings.threads));
+                    prop_assert!(settings.chunk < i32::MAX as usize);
+                }
+            }
+        }
+    }
+}

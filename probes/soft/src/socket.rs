@@ -1,0 +1,185 @@
+//! The few socket calls that `std::net` cannot express: listening with a deep
+//! backlog, connecting without blocking from a given address, naming a
+//! congestion control, and asking where packets arrive.
+//!
+//! Every stream made here is nonblocking. `std` writes with `MSG_NOSIGNAL`, so
+//! control sockets use it as it is; data sockets have their own calls in `io`.
+#![expect(unsafe_code, reason = "socket calls that std does not offer")]
+
+use crate::wire;
+use std::ffi::c_int;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// As deep as the real plugin's.
+const BACKLOG: c_int = 16_384;
+
+/// A nonblocking listener on an ephemeral port of `address`. Accepted sockets
+/// inherit the congestion control.
+pub fn listen(address: SocketAddr, congestion: Option<&str>) -> io::Result<TcpListener> {
+    let socket = create(&address, congestion)?;
+    bind(&socket, &address)?;
+    // SAFETY: no pointers; the descriptor is ours.
+    check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+    Ok(TcpListener::from(socket))
+}
+
+/// Starts to connect to `to` from an ephemeral port of `from`.
+pub fn connect(from: SocketAddr, to: SocketAddr, congestion: Option<&str>) -> io::Result<TcpStream> {
+    let socket = create(&to, congestion)?;
+    // The port is chosen when the peer is known, so as many connections fit as
+    // there are address pairs.
+    set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1i32.to_ne_bytes())?;
+    bind(&socket, &from)?;
+    let bytes = wire::encode_address(to);
+    let length = wire::address_bytes(&to) as libc::socklen_t;
+    // SAFETY: `bytes` holds a sockaddr of `length` bytes, and outlives the call.
+    match check(unsafe { libc::connect(socket.as_raw_fd(), bytes.as_ptr().cast(), length) }) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(TcpStream::from(socket)),
+    }
+}
+
+/// Whether a started connection stands.
+pub fn connected(stream: &TcpStream) -> io::Result<bool> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The congestion control that `socket` uses.
+pub fn congestion_of(socket: &impl AsRawFd) -> io::Result<String> {
+    let mut name = [0u8; 16];
+    let length = get_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
+    let text = name[..length].split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// The congestion control that new sockets will use when `wanted` is asked for.
+pub fn congestion(wanted: Option<&str>) -> io::Result<String> {
+    congestion_of(&create(&SocketAddr::from(([127, 0, 0, 1], 0)), wanted)?)
+}
+
+/// CPU and NAPI id that handled the last packet of `socket`; -1 and 0 unknown.
+pub fn arrival(socket: &impl AsRawFd) -> (i32, i32) {
+    let ask = |name, unknown: i32| {
+        let mut value = unknown.to_ne_bytes();
+        match get_option(socket, libc::SOL_SOCKET, name, &mut value) {
+            Ok(4) => i32::from_ne_bytes(value),
+            _ => unknown,
+        }
+    };
+    (ask(libc::SO_INCOMING_CPU, -1), ask(libc::SO_INCOMING_NAPI_ID, 0))
+}
+
+/// `N` random bytes from the kernel.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the buffer is ours and `N` long; up to 256 bytes come whole.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
+    if usize::try_from(got) == Ok(N) { Ok(bytes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// An error as `strerror` words it.
+pub fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+fn create(address: &SocketAddr, congestion: Option<&str>) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers.
+    let raw = check(unsafe { libc::socket(family, kind, 0) })?;
+    // SAFETY: `raw` was just opened and is nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+    if let Some(name) = congestion {
+        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())?;
+    }
+    Ok(socket)
+}
+
+fn bind(socket: &OwnedFd, address: &SocketAddr) -> io::Result<()> {
+    let mut host = *address;
+    host.set_port(0);
+    let bytes = wire::encode_address(host);
+    let length = wire::address_bytes(address) as libc::socklen_t;
+    // SAFETY: `bytes` holds a sockaddr of `length` bytes, and outlives the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), bytes.as_ptr().cast(), length) }).map(drop)
+}
+
+fn set_option(socket: &impl AsRawFd, level: c_int, name: c_int, value: &[u8]) -> io::Result<()> {
+    let length = value.len() as libc::socklen_t;
+    // SAFETY: `value` is `length` bytes and outlives the call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), length) }).map(drop)
+}
+
+fn get_option(socket: &impl AsRawFd, level: c_int, name: c_int, value: &mut [u8]) -> io::Result<usize> {
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `value`, and its count to `length`.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length) })?;
+    Ok((length as usize).min(value.len()))
+}
+
+fn check(code: c_int) -> io::Result<c_int> {
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    fn until<T>(mut step: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            if let Some(value) = step() {
+                return value;
+            }
+            assert!(Instant::now() < deadline, "nothing happened for five seconds");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_connection_starts_without_blocking_and_stands_later() {
+        let lo: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let listener = listen(lo, None).unwrap();
+        let stream = connect(lo, listener.local_addr().unwrap(), None).unwrap();
+        until(|| connected(&stream).unwrap().then_some(()));
+        let (accepted, peer) = until(|| listener.accept().ok());
+        assert_eq!(peer, stream.local_addr().unwrap());
+        assert_eq!(accepted.peer_addr().unwrap(), peer);
+    }
+
+    #[test]
+    fn a_refused_connection_says_so() {
+        let lo: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let closed = listen(lo, None).unwrap().local_addr().unwrap();
+        let error = until(|| match connect(lo, closed, None) {
+            Err(error) => Some(error),
+            Ok(stream) => connected(&stream).err(),
+        });
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(words(&error), "Connection refused");
+    }
+
+    #[test]
+    fn congestion_control_is_named_or_the_system_s() {
+        let system = congestion(None).unwrap();
+        assert!(!system.is_empty());
+        assert_eq!(congestion(Some("reno")).unwrap(), "reno");
+        assert!(congestion(Some("no-such-control")).is_err());
+    }
+
+    #[test]
+    fn randomness_is_not_all_zeros() {
+        assert_ne!(random::<16>().unwrap(), [0; 16]);
+    }
+}

@@ -1,0 +1,211 @@
+//! Two connected comms, driven as a program would drive them.
+
+use crate::export;
+use crate::failed::Failed;
+use crate::fault::Side;
+use crate::plugin::Plugin;
+use crate::settings::Settings;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::time::{Duration, Instant};
+use tcpx_abi::unpack::{Request, UnpackHandle};
+use tcpx_abi::v7::DeviceHandle;
+use tcpx_abi::{HANDLE_MAX, PTR_CUDA, PTR_HOST};
+
+/// As long as anything in a test may take.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A plugin on loopback with `pairs` in its environment, and a chunk that moves.
+pub fn plugin(pairs: &[(&str, &str)]) -> &'static Plugin {
+    let mut all = pairs.to_vec();
+    all.extend([("TCPXSOFT_SOCKET_IFNAME", "=lo"), ("NCCL_DYNAMIC_CHUNK_SIZE", "131072")]);
+    Box::leak(Box::new(Plugin::start(Settings::of(&all)).unwrap()))
+}
+
+/// Memory that begins on a page and has room around it to notice overruns.
+pub struct Buffer(Vec<u8>);
+
+impl Buffer {
+    pub fn new(bytes: usize, fill: u8) -> Self {
+        Self(vec![fill; bytes + 8192])
+    }
+
+    fn start(&self) -> usize {
+        self.0.as_ptr().align_offset(4096)
+    }
+
+    pub fn pointer(&self) -> *mut c_void {
+        self.0[self.start()..].as_ptr().cast_mut().cast()
+    }
+
+    pub fn bytes(&self, length: usize) -> &[u8] {
+        &self.0[self.start()..][..length]
+    }
+
+    pub fn bytes_mut(&mut self, length: usize) -> &mut [u8] {
+        let start = self.start();
+        &mut self.0[start..][..length]
+    }
+}
+
+/// A request pointer, or why there is none.
+pub type Posted = Result<*mut c_void, Failed>;
+
+/// A connection within this process.
+pub struct Pair {
+    pub sender: *mut c_void,
+    pub receiver: *mut c_void,
+    pub device: DeviceHandle,
+}
+
+/// An empty device handle.
+pub fn no_device() -> DeviceHandle {
+    DeviceHandle {
+        net_device_type: 0,
+        net_device_version: 0,
+        handle: ptr::null_mut(),
+        size: 0,
+        needs_proxy_progress: 0,
+    }
+}
+
+pub fn listen(plugin: &'static Plugin) -> (*mut c_void, [u8; HANDLE_MAX]) {
+    let mut handle = [0xee; HANDLE_MAX];
+    // SAFETY: 128 bytes of ours.
+    let listener = unsafe { export::listen_on(plugin, 0, handle.as_mut_ptr().cast()) }.unwrap();
+    (listener, handle)
+}
+
+pub fn connect(plugin: &'static Plugin, handle: &mut [u8; HANDLE_MAX]) -> Posted {
+    // SAFETY: 128 bytes of ours.
+    unsafe { export::connect_from(plugin, 0, handle.as_mut_ptr().cast()) }
+}
+
+pub fn accept(listener: *mut c_void, device: &mut DeviceHandle) -> Posted {
+    let mut device: *mut DeviceHandle = device;
+    // SAFETY: a device handle of ours.
+    unsafe { export::accept_on(listener, &mut device) }
+}
+
+impl Pair {
+    pub fn new(pairs: &[(&str, &str)]) -> Self {
+        Self::of(plugin(pairs), plugin(pairs))
+    }
+
+    /// Connects a sender of one plugin to a receiver of another.
+    pub fn of(sends: &'static Plugin, receives: &'static Plugin) -> Self {
+        let (listener, mut handle) = listen(receives);
+        let mut device = no_device();
+        let (mut sender, mut receiver): (*mut c_void, *mut c_void) = (ptr::null_mut(), ptr::null_mut());
+        let deadline = Instant::now() + PATIENCE;
+        while sender.is_null() || receiver.is_null() {
+            if sender.is_null() {
+                sender = connect(sends, &mut handle).unwrap();
+            }
+            if receiver.is_null() {
+                receiver = accept(listener, &mut device).unwrap();
+            }
+            assert!(Instant::now() < deadline, "connect and accept do not finish");
+        }
+        export::unlisten(listener).unwrap();
+        Self { sender, receiver, device }
+    }
+
+    pub fn isend(&self, data: *mut c_void, size: usize) -> Posted {
+        let mhandle = export::register(self.sender, data, size as c_int, PTR_HOST).unwrap();
+        // SAFETY: our comm, our mhandle.
+        unsafe { export::post(Side::Send, self.sender, data, size as c_int, mhandle) }
+    }
+
+    pub fn irecv(&self, data: *mut c_void, size: usize) -> Posted {
+        self.irecv_as(data, size, PTR_HOST)
+    }
+
+    /// A receive to device memory; its size rounded up to be registered.
+    pub fn irecv_device(&self, data: *mut c_void, size: usize) -> Posted {
+        self.irecv_as(data, size, PTR_CUDA)
+    }
+
+    fn irecv_as(&self, data: *mut c_void, size: usize, kind: c_int) -> Posted {
+        let mhandle = export::register(self.receiver, data, size.max(1) as c_int, kind)?;
+        // SAFETY: our comm, our mhandle.
+        unsafe { export::post(Side::Recv, self.receiver, data, size as c_int, mhandle) }
+    }
+
+    /// Tests both until both are done.
+    pub fn finish(&self, send: *mut c_void, recv: *mut c_void) {
+        let (mut sent, mut received) = (false, false);
+        let deadline = Instant::now() + PATIENCE;
+        while !(sent && received) {
+            sent = sent || test(send).unwrap();
+            received = received || test(recv).unwrap();
+            assert!(Instant::now() < deadline, "sent {sent}, received {received}");
+        }
+    }
+
+    /// What the unpack kernel would do for a finished device receive.
+    pub fn unpack(&self, recv: *mut c_void, data: *mut c_void) -> usize {
+        // SAFETY: the device handle that accept gave; host memory here.
+        let handle = unsafe { &*self.device.handle.cast::<UnpackHandle>() };
+        let slot = request(recv).slot;
+        // SAFETY: the slot's own count and list.
+        let count = unsafe { *slot.cnt };
+        let mut total = 0;
+        for entry in 0..count as usize {
+            // SAFETY: published entries of the slot's list.
+            let entry = unsafe { slot.mem.add(entry) };
+            // SAFETY: as above.
+            let entry = unsafe { *entry };
+            // SAFETY: inside the pool.
+            let source = unsafe { handle.bounce_buf.cast::<u8>().add(entry.src_off as usize) };
+            // SAFETY: inside the posted buffer.
+            let target = unsafe { data.cast::<u8>().add(entry.dst_off as usize) };
+            // SAFETY: a page and the caller's buffer.
+            unsafe { source.copy_to_nonoverlapping(target, entry.len as usize) };
+            total += entry.len as usize;
+        }
+        total
+    }
+
+    pub fn close(self) {
+        export::close(self.sender).unwrap();
+        export::close(self.receiver).unwrap();
+    }
+}
+
+pub fn test(request: *mut c_void) -> Result<bool, Failed> {
+    // SAFETY: null or a request of ours.
+    unsafe { export::tested(request) }
+}
+
+pub fn consume(request: *mut c_void) -> Result<(), Failed> {
+    // SAFETY: null or a request of ours.
+    unsafe { export::consumed(1, request) }
+}
+
+/// A look at a request, as harnesses take it.
+pub fn request(pointer: *mut c_void) -> Request {
+    // SAFETY: a request of ours; its block is never freed.
+    unsafe { *pointer.cast::<Request>() }
+}
+
+/// Calls `step` until it gives something.
+pub fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = step() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "{what} never happens");
+    }
+}
+
+/// Bytes that differ at every place and for every seed.
+pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
+    let mut state = u64::from(seed) | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}

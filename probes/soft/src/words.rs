@@ -1,0 +1,69 @@
+//! A few bytes to send or receive whole over a nonblocking socket, across as
+//! many calls as it takes. What setting up is made of.
+#![forbid(unsafe_code)]
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+const ROOM: usize = crate::wire::HELLO_BYTES;
+
+/// Bytes on their way.
+#[derive(Debug)]
+pub struct Words {
+    bytes: [u8; ROOM],
+    length: usize,
+    at: usize,
+}
+
+impl Words {
+    /// To be sent; cut to the room there is, which every message of ours fits.
+    pub fn outgoing(bytes: &[u8]) -> Self {
+        let length = bytes.len().min(ROOM);
+        let mut words = Self::incoming(length);
+        words.bytes[..length].copy_from_slice(&bytes[..length]);
+        words
+    }
+
+    /// To be received.
+    pub fn incoming(length: usize) -> Self {
+        Self { bytes: [0; ROOM], length: length.min(ROOM), at: 0 }
+    }
+
+    /// Sends what is left; `true` when all is sent.
+    pub fn send(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
+        while self.at < self.length {
+            match stream.write(&self.bytes[self.at..self.length]) {
+                Ok(count) => self.at += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Receives what is missing, and not a byte more; `true` when all is there.
+    pub fn receive(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
+        while self.at < self.length {
+            match stream.read(&mut self.bytes[self.at..self.length]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.at += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The bytes of a whole message.
+    pub fn whole(&self) -> &[u8; ROOM] {
+        &self.bytes
+    }
+
+    /// The `index`-th 32-bit word.
+    pub fn word(&self, index: usize) -> u32 {
+        let bytes = self.bytes.get(index * 4..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+}

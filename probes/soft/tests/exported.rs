@@ -1,0 +1,28 @@
+//! The shared object exports one symbol: NCCL takes the highest version it
+//! finds, so anything more would be a promise.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Cargo puts it beside the tests or one directory up; the first is the fresh one.
+fn library() -> PathBuf {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let name = "libnccl_net_tcpxsoft.so";
+    [deps.join(name), deps.parent().unwrap().join(name)].into_iter().find(|path| path.exists()).unwrap()
+}
+
+#[test]
+fn the_shared_object_exports_the_v7_table_and_nothing_else() {
+    let out = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let symbols: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    assert_eq!(symbols, ["ncclNetPlugin_v7"]);
+}
+
+#[test]
+fn the_linked_table_is_whole_and_named() {
+    let table = nccl_net_tcpxsoft::table();
+    assert!(table.reg_mr_dma_buf.is_none() && table.irecv_consumed.is_some() && table.get_device_mr.is_some());
+    assert!(std::ptr::eq(table, &nccl_net_tcpxsoft::ncclNetPlugin_v7));
+}
