@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::node::cpu::field;
-use crate::node::nic::numa_node;
+use crate::node::nic::{in_path, numa_node};
 use crate::node::pci::{self, PciAddress};
 use crate::node::{Fact, Root};
 use serde::{Deserialize, Serialize};
@@ -62,11 +62,10 @@ impl Gpu {
         let information = root.text(&file);
         let of_driver = |key: &str| information.as_ref().and_then(|text| field(text, key, &file));
         let pci_path = root.real_path(&format!("{DEVICES}/{at}"));
-        let root_of = |path: &String| pci::root_in(path).map(str::to_owned).ok_or(format!("{path} names no PCI root"));
         Self {
             index,
             pci_address: at,
-            pci_root: pci_path.as_ref().and_then(|path| root_of(path).into()),
+            pci_root: in_path(&pci_path, "PCI root", |path| pci::root_in(path).map(str::to_owned)),
             pci_path,
             numa_node: numa_node(root, &format!("{DEVICES}/{at}/numa_node")),
             model: of_driver("Model"),

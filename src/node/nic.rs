@@ -118,9 +118,7 @@ impl Nic {
     fn read(root: &Root, name: String, held: &Fact<Vec<InterfaceAddress>>) -> Self {
         let at = |file: &str| format!("{CLASS}/{name}/{file}");
         let pci_path = root.real_path(&at("device"));
-        let of_path = |what: &'static str, find: fn(&str) -> Option<String>| {
-            pci_path.as_ref().and_then(|path| find(path).ok_or_else(|| format!("{path} names no {what}")).into())
-        };
+        let pci_address = in_path(&pci_path, "PCI function", pci::address_in);
         Self {
             index: root.parsed(&at("ifindex")),
             admin_up: flags(root, &at("flags")).map(|flags| flags & IFF_UP != 0),
@@ -129,16 +127,23 @@ impl Nic {
             mtu: root.parsed(&at("mtu")),
             speed: Speed::read(root, &at("speed")),
             driver: root.real_name(&at("device/driver")),
-            pci_address: of_path("PCI function", |path| pci::address_in(path).map(|found| found.to_string()))
-                .and_then(|text| text.parse().map_err(|error: pci::BadPciAddress| error.to_string()).into()),
-            pci_root: of_path("PCI root", |path| pci::root_in(path).map(str::to_owned)),
-            numa_node: numa_node(root, &at("device/numa_node")),
+            pci_root: in_path(&pci_path, "PCI root", |path| pci::root_in(path).map(str::to_owned)),
+            // A virtio device has no such file itself; its PCI function has.
+            numa_node: pci_address
+                .as_ref()
+                .and_then(|at| numa_node(root, &format!("/sys/bus/pci/devices/{at}/numa_node"))),
+            pci_address,
             is_virtual: is_virtual(root, &name),
             addresses: held.as_ref().map(|held| addresses_of(held, &name)),
             pci_path,
             name,
         }
     }
+}
+
+/// What a device path says, by one of the readers in [`pci`].
+pub(super) fn in_path<T>(path: &Fact<String>, what: &str, find: impl Fn(&str) -> Option<T>) -> Fact<T> {
+    path.as_ref().and_then(|path| find(path).ok_or_else(|| format!("{path} names no {what}")).into())
 }
 
 /// The NUMA node in a sysfs file. The kernel writes -1 where firmware said
