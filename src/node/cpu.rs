@@ -1,7 +1,7 @@
 //! Processors, NUMA nodes and memory.
 #![forbid(unsafe_code)]
 
-use crate::node::root::printable;
+use crate::node::root::{printable, unexpected};
 use crate::node::{Fact, Root};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -136,7 +136,7 @@ fn numa_nodes(root: &Root) -> Fact<Vec<NumaNode>> {
 
 /// As [`Root::parsed`], but an empty file is a node that has memory and no CPU.
 fn cpus_of(root: &Root, path: &str) -> Fact<CpuList> {
-    root.text(path).and_then(|text| text.parse().map_err(|error: BadCpuList| format!("{path}: {error}")).into())
+    root.text(path).and_then(|text| text.parse().map_or_else(|_| unexpected(path, &text), Fact::Known))
 }
 
 /// The value of the first `key: value` line; `file` is for the reason.
@@ -150,7 +150,7 @@ fn kilobytes(text: &str, key: &str) -> Fact<u64> {
     field(text, key, "/proc/meminfo").and_then(|value| {
         let number = value.strip_suffix("kB").and_then(|number| number.trim().parse::<u64>().ok());
         let bytes = number.and_then(|number| number.checked_mul(1024));
-        bytes.ok_or_else(|| format!("/proc/meminfo: unexpected `{key}: {value}`")).into()
+        bytes.map_or_else(|| unexpected("/proc/meminfo", &format!("{key}: {value}")), Fact::Known)
     })
 }
 

@@ -6,6 +6,7 @@ use crate::node::cpu::Cpu;
 use crate::node::gpu::Gpus;
 use crate::node::limits::Limits;
 use crate::node::nic::Nic;
+use crate::node::root::unexpected;
 use crate::node::{Fact, Root, environment};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -79,7 +80,7 @@ fn network_namespace(root: &Root) -> Fact<u64> {
     let path = "/proc/self/ns/net";
     root.link(path).and_then(|target| {
         let inode = target.strip_prefix("net:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
-        inode.ok_or_else(|| format!("{path}: unexpected `{target}`")).into()
+        inode.map_or_else(|| unexpected(path, &target), Fact::Known)
     })
 }
 
@@ -87,6 +88,7 @@ fn network_namespace(root: &Root) -> Fact<u64> {
 mod tests {
     use super::*;
     use crate::node::fixture;
+    use proptest::prelude::*;
 
     #[test]
     fn an_a3_high_is_read_as_it_is() {
@@ -130,5 +132,23 @@ mod tests {
         assert_eq!(here.is_same_stack(&beside), Some(false));
         let unread = Host { boot_id: Fact::unknown("not read"), ..here.clone() };
         assert_eq!(here.is_same_stack(&unread), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_the_files_hold_is_read_or_refused(junk in prop::collection::vec("[ -~\\t\u{1b}é]{0,60}", 40)) {
+            let mut junk = junk.iter().cycle();
+            let spoil = |line: &str| match line.split_once(" = ") {
+                Some((path, _)) => format!("{path} = {}", junk.next().map_or("", String::as_str)),
+                None => line.to_owned(),
+            };
+            let lines = fixture::A3_HIGH.lines().map(spoil).collect::<Vec<_>>().join("\n");
+            let node = NodeFacts::read(&fixture::tree(&lines).root);
+            let json = serde_json::to_string(&node).unwrap();
+            prop_assert_eq!(serde_json::from_str::<NodeFacts>(&json).unwrap(), node);
+            prop_assert!(!json.contains("\\u001b"), "{}", json);
+        }
     }
 }

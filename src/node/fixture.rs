@@ -17,19 +17,22 @@ pub(crate) struct Tree {
     _folder: TempDir,
 }
 
+/// A GCP A3-high node, as text.
+pub(crate) const A3_HIGH: &str = include_str!("fixtures/a3-high.tree");
+
 /// A GCP A3-high node.
 pub(crate) fn a3_high() -> Tree {
-    tree(include_str!("fixtures/a3-high.tree"))
+    tree(A3_HIGH)
 }
 
 /// Builds what `text` describes.
 pub(crate) fn tree(text: &str) -> Tree {
     let folder = tempfile::tempdir().unwrap();
     for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-        let (path, value, is_link) = match (line.split_once(" -> "), line.split_once(" = ")) {
-            (Some((path, target)), None) => (path, target, true),
-            (_, Some((path, content))) => (path, content, false),
-            _ => panic!("neither a file nor a link: {line}"),
+        let (path, value, is_link) = match (line.split_once(" = "), line.split_once(" -> ")) {
+            (Some((path, content)), _) => (path, content, false),
+            (None, Some((path, target))) => (path, target, true),
+            (None, None) => panic!("neither a file nor a link: {line}"),
         };
         let path = folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

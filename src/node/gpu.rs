@@ -8,6 +8,7 @@
 use crate::node::cpu::field;
 use crate::node::nic::{in_path, numa_node};
 use crate::node::pci::{self, PciAddress};
+use crate::node::root::unexpected;
 use crate::node::{Fact, Root};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -70,7 +71,7 @@ impl Gpu {
             numa_node: numa_node(root, &format!("{DEVICES}/{at}/numa_node")),
             model: of_driver("Model"),
             device_minor: of_driver("Device Minor")
-                .and_then(|minor| minor.parse().map_err(|_| format!("{file}: unexpected minor `{minor}`")).into()),
+                .and_then(|minor| minor.parse().map_or_else(|_| unexpected(&file, &minor), Fact::Known)),
         }
     }
 }

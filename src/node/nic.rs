@@ -6,6 +6,7 @@
 
 use crate::node::addresses::{InterfaceAddress, addresses};
 use crate::node::pci::{self, PciAddress};
+use crate::node::root::unexpected;
 use crate::node::{Fact, Root};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -155,7 +156,7 @@ pub(super) fn numa_node(root: &Root, path: &str) -> Fact<u32> {
 fn flags(root: &Root, path: &str) -> Fact<u32> {
     root.line(path).and_then(|line| {
         let flags = line.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        flags.ok_or_else(|| format!("{path}: unexpected `{line}`")).into()
+        flags.map_or_else(|| unexpected(path, &line), Fact::Known)
     })
 }
 

@@ -14,8 +14,10 @@ use std::str::FromStr;
 
 /// Most bytes read of one file; `/proc/cpuinfo` of 208 CPUs is a third of this.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Most characters kept of a fact that is one line.
-const LINE_CHARS_MAX: usize = 256;
+/// Most characters kept of a fact that is one line: a sysfs file is one page.
+const LINE_CHARS_MAX: usize = 4096;
+/// Most characters of an unexpected line that its reason repeats.
+const QUOTED_CHARS_MAX: usize = 60;
 /// Most entries taken from one folder.
 const ENTRIES_MAX: usize = 4096;
 
@@ -68,17 +70,16 @@ impl Root {
 
     /// The first line of a file, as a value.
     pub fn parsed<T: FromStr>(&self, path: &str) -> Fact<T> {
-        self.line(path).and_then(|line| {
-            line.parse().map_or_else(|_| Fact::unknown(format!("{path}: unexpected `{line}`")), Fact::Known)
-        })
+        self.line(path).and_then(|line| line.parse().map_or_else(|_| unexpected(path, &line), Fact::Known))
     }
 
-    /// The names in a folder, sorted as text.
+    /// The names in a folder, sorted as text. A name that is no printable text is
+    /// left out: it would be a path to read and a word on a terminal at once.
     pub fn names(&self, path: &str) -> Fact<Vec<String>> {
         let read = || {
             let entries = fs::read_dir(self.inside(path)?).map_err(|error| error.to_string())?;
             let names = entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-            let mut names: Vec<String> = names.collect();
+            let mut names: Vec<String> = names.filter(|name| printable(name) == *name).collect();
             names.sort_unstable();
             Ok(names)
         };
@@ -90,7 +91,7 @@ impl Root {
         let resolve = || {
             let inside = self.inside(path)?;
             let below = inside.strip_prefix(&self.path).map_err(|error| error.to_string())?;
-            let text = below.to_str().ok_or("not UTF-8")?;
+            let text = below.to_str().filter(|text| printable(text) == *text).ok_or("not printable")?;
             Ok(format!("/{text}"))
         };
         resolve().map_err(|why: String| format!("{path}: {why}")).into()
@@ -120,6 +121,12 @@ impl Root {
     }
 }
 
+/// A file that holds something else than it should.
+pub(super) fn unexpected<T>(path: &str, text: &str) -> Fact<T> {
+    let quoted: String = printable(text).chars().take(QUOTED_CHARS_MAX).collect();
+    Fact::unknown(format!("{path}: unexpected `{quoted}`"))
+}
+
 /// Foreign text, fit for a terminal: trimmed, bounded, no control characters.
 pub(super) fn printable(text: &str) -> String {
     text.trim().chars().filter(|letter| !letter.is_control()).take(LINE_CHARS_MAX).collect()
@@ -136,6 +143,8 @@ mod tests {
         let here = |name: &str| folder.path().join(name);
         fs::write(here("name"), "  eth1\x1b[31m\nsecond\n").unwrap();
         fs::write(here("empty"), "\n").unwrap();
+        fs::write(here("red\x1b[31m"), "1").unwrap();
+        symlink("red\x1b[31m", here("red")).unwrap();
         symlink("/etc", here("escape")).unwrap();
         symlink("name", here("alias")).unwrap();
         symlink("loop", here("loop")).unwrap();
@@ -144,6 +153,9 @@ mod tests {
 
         assert_eq!(root.line("/name"), Fact::Known("eth1[31m".to_owned()));
         assert_eq!(root.real_path("/alias"), Fact::Known("/name".to_owned()));
+        assert_eq!(root.real_path("/red").why(), Some("/red: not printable"));
+        let names = ["alias", "empty", "escape", "fifo", "loop", "name", "red"];
+        assert_eq!(root.names("/"), Fact::Known(names.map(str::to_owned).to_vec()));
         assert_eq!(root.link("/alias"), Fact::Known("name".to_owned()));
         for (path, why) in [
             ("/empty", "/empty: empty"),
