@@ -13,10 +13,15 @@
 //! ```
 
 pub mod bootstrap;
+pub mod cli;
+pub mod contract;
+pub mod coord;
 pub mod error;
+pub mod event;
 pub mod gpu;
 pub mod node;
 pub mod plugin;
+pub mod record;
 pub mod scenario;
 pub mod transfer;
 pub mod units;

@@ -1,2 +1,5 @@
 //! tcpxctl: parse, call, print the outcome, choose the exit code.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    tcpxctl::cli::main()
+}

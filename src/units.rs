@@ -176,6 +176,12 @@ impl<'de> Deserialize<'de> for TimeSpan {
     }
 }
 
+impl From<TimeSpan> for Duration {
+    fn from(span: TimeSpan) -> Self {
+        span.0
+    }
+}
+
 /// Bytes over time, kept as both; the rate is derived.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
@@ -208,6 +214,11 @@ pub fn printable(text: &str) -> String {
         }
     }
     clean
+}
+
+/// Text as a part of a file name: letters, digits, `.`, `_` and `-`, 48 at most.
+pub fn file_name(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).take(48).collect()
 }
 
 /// Lower-case hexadecimal digits.

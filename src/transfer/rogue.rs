@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::Pace;
-use super::channel::{Channel, ChannelError};
+use super::channel::{Channel, ChannelError, Side};
 use super::progress::{TransferError, of, turn};
 use super::window::Step;
 use crate::plugin::{Comm, Net};
@@ -34,7 +34,9 @@ pub enum Misbehaviour {
 pub struct Rogue {
     /// What to do wrong.
     pub kind: Misbehaviour,
-    /// On which channel of this side.
+    /// On channels of this side.
+    pub side: Side,
+    /// On which of them.
     pub channel: usize,
     /// After how many of its chunks were posted.
     pub after_chunk: u64,
@@ -52,7 +54,8 @@ impl Rogue {
         while channels.iter().any(|channel| !channel.is_finished()) {
             let mut moved = false;
             for channel in channels.iter_mut() {
-                let rogue = channel.index() == self.channel && channel.turn() >= self.after_chunk;
+                let chosen = channel.side() == self.side && channel.index() == self.channel;
+                let rogue = chosen && channel.turn() >= self.after_chunk;
                 let step = if rogue { self.misbehave(net, channel, pace) } else { turn(net, channel, pace) };
                 moved |= step.map_err(of(channel))?;
             }

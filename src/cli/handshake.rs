@@ -1,0 +1,162 @@
+//! `tcpxctl handshake`: does every connection come up, and what does each step cost?
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{Columns, complain, print, print_json};
+use super::signals::interrupted;
+use crate::coord::message::{ConnectionTimes, Work};
+use crate::coord::{End, PairOutcome, PairRequest, run_pair};
+use crate::error::Outcome;
+use crate::scenario::{Scenario, resolve};
+use clap::Args;
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Connections, 1 to 1024.
+    #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    connections: u32,
+    /// Connect and close this often.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: u32,
+    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
+    #[arg(long, value_name = "PLUGIN")]
+    plugin: Option<String>,
+    /// Override a scenario key, such as limits.connect=60s; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    outcome: Outcome,
+    reason: Option<&'a str>,
+    connections: u32,
+    rounds: [&'a [Vec<ConnectionTimes>]; 2],
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let connections = format!("transfer.connections={}", arguments.connections);
+    let scenario = match pair_scenario(common, &arguments.set, arguments.plugin.as_deref(), "handshake", &[connections])
+    {
+        Ok(scenario) => scenario,
+        Err(code) => return code,
+    };
+    let pair = match pair(common, &scenario, Work::Handshake { repeat: arguments.repeat }) {
+        Ok(pair) => pair,
+        Err(code) => return code,
+    };
+    if common.json {
+        print_json(&Document {
+            schema: "tcpxctl.handshake/1",
+            outcome: pair.outcome,
+            reason: pair.reason.as_deref(),
+            connections: arguments.connections,
+            rounds: End::ALL.map(|end| pair.ends[end as usize].handshakes.as_slice()),
+        });
+    } else {
+        print(&text(&pair));
+    }
+    conclude(common, &pair)
+}
+
+/// Defaults under the given name, with the command's own keys laid over them and
+/// the user's flags over those.
+pub(crate) fn pair_scenario(
+    common: &Common,
+    set: &[String],
+    plugin: Option<&str>,
+    name: &str,
+    own: &[String],
+) -> Result<Scenario, ExitCode> {
+    let all: Vec<String> = own.iter().chain(set).cloned().collect();
+    let points = super::run::inputs(None, &all, plugin).and_then(|inputs| resolve(&inputs)).map_err(|error| {
+        eprint!("{}", error.render(super::output::colors(common)));
+        ExitCode::from(error.outcome().exit_code())
+    })?;
+    let mut scenario = points.into_iter().next().map(|point| point.scenario).unwrap_or_default();
+    scenario.name = name.to_owned();
+    Ok(scenario)
+}
+
+/// Runs a pair that leaves no run folder.
+pub(crate) fn pair(common: &Common, scenario: &Scenario, work: Work) -> Result<PairOutcome, ExitCode> {
+    let not_run = |message: String| {
+        complain(common, message, None);
+        ExitCode::from(Outcome::NotRun.exit_code())
+    };
+    let interrupted = interrupted().map_err(|error| not_run(format!("cannot catch signals: {error}")))?;
+    let run_id = format!("{}-{}", crate::event::stamp_utc(), scenario.slug());
+    let request = PairRequest { scenario, work, run_id: &run_id, interrupted: &interrupted };
+    run_pair(&request, &mut |_| {}).map_err(|error| not_run(error.to_string()))
+}
+
+/// Says why it did not pass, and with which code the command ends.
+pub(crate) fn conclude(common: &Common, pair: &PairOutcome) -> ExitCode {
+    if let Some(reason) = &pair.reason {
+        complain(common, reason, pair.next_step.clone());
+    }
+    ExitCode::from(pair.outcome.exit_code())
+}
+
+/// Which plugin each end used.
+pub(crate) fn plugin_lines(pair: &PairOutcome) -> String {
+    End::ALL
+        .iter()
+        .map(|end| match &pair.ends[*end as usize].loaded {
+            Some(loaded) => {
+                format!(
+                    "# {:<5} {} v{}, {} ({})\n",
+                    end.name(),
+                    loaded.about.name,
+                    loaded.about.abi,
+                    loaded.choice.source,
+                    loaded.choice.why
+                )
+            }
+            None => format!("# {:<5} plugin not ready\n", end.name()),
+        })
+        .collect()
+}
+
+fn text(pair: &PairOutcome) -> String {
+    let mut text = plugin_lines(pair);
+    let mut columns = Columns::new(&[
+        "round",
+        "node",
+        "conn",
+        "nic",
+        "listen(ms)",
+        "bootstrap",
+        "connect",
+        "accept",
+        "retries",
+        "sockets",
+        "peer",
+    ]);
+    let ms = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+    for end in End::ALL {
+        for (round, rows) in pair.ends[end as usize].handshakes.iter().enumerate() {
+            for row in rows {
+                columns.row([
+                    round.to_string(),
+                    end.name().into(),
+                    row.index.to_string(),
+                    row.nic.clone(),
+                    ms(row.listen_ms),
+                    ms(Some(row.bootstrap_ms)),
+                    ms(row.connect_ms),
+                    ms(row.accept_ms),
+                    row.retries.to_string(),
+                    row.flows.len().to_string(),
+                    row.flows.first().map_or("-".into(), |(_, peer)| peer.to_string()),
+                ]);
+            }
+        }
+    }
+    text.push_str(&columns.render());
+    text.push_str(&format!("# Outcome : {}\n", pair.outcome));
+    text
+}

@@ -1,0 +1,92 @@
+//! The command line: arguments to a request, one library call, an exit code.
+//!
+//! Results go to stdout, progress and errors to stderr. Each subcommand's file
+//! is its manual.
+#![forbid(unsafe_code)]
+
+mod discover;
+mod handshake;
+mod mr;
+mod output;
+mod run;
+mod run_table;
+mod selftest;
+mod signals;
+
+use crate::coord::{agent, worker};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::process::ExitCode;
+
+/// Proves, measures and explains transfers over GPUDirect-TCPX and other ncclNet plugins.
+#[derive(Parser)]
+#[command(name = "tcpxctl", version, max_term_width = 100, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Clone)]
+pub(crate) struct Common {
+    /// Print one JSON document on stdout instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to use colour.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show this node: its NICs, its GPUs, and every device of the plugin.
+    Discover(discover::Arguments),
+    /// Connect and close, and say what each step took.
+    Handshake(handshake::Arguments),
+    /// Register memory of many sizes and alignments, and say what is refused.
+    Mr(mr::Arguments),
+    /// Move verified bytes between two workers, as a scenario says.
+    Run(Box<run::Arguments>),
+    /// Hold a plugin against what every plugin owes, row by row.
+    Selftest(selftest::Arguments),
+    /// One per node, started by the coordinator.
+    #[command(hide = true)]
+    Agent,
+    /// One per plugin, started by the agent.
+    #[command(hide = true)]
+    Worker,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, the rest are mistakes.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let common = cli.common;
+    match cli.command {
+        Command::Discover(arguments) => discover::main(&common, &arguments),
+        Command::Handshake(arguments) => handshake::main(&common, &arguments),
+        Command::Mr(arguments) => mr::main(&common, &arguments),
+        Command::Run(arguments) => run::main(&common, &arguments),
+        Command::Selftest(arguments) => selftest::main(&common, &arguments),
+        Command::Agent => agent::main(),
+        Command::Worker => worker::main(),
+    }
+}

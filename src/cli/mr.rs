@@ -1,0 +1,101 @@
+//! `tcpxctl mr`: which memory the plugin registers, what it refuses and in which
+//! words, what it costs, and whether it gives everything back.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::handshake::{conclude, pair, pair_scenario, plugin_lines};
+use super::output::{Columns, print, print_json};
+use crate::coord::message::{MrRow, Work};
+use crate::coord::{End, PairOutcome};
+use crate::error::Outcome;
+use crate::transfer::Side;
+use crate::units::ByteCount;
+use clap::Args;
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
+    #[arg(long, value_name = "PLUGIN")]
+    plugin: Option<String>,
+    /// Override a scenario key; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    outcome: Outcome,
+    reason: Option<&'a str>,
+    rows: Vec<&'a MrRow>,
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    // One connection each way gives both kinds of comm; device memory lets a
+    // plugin with a stand-in take it.
+    let own = ["transfer.connections=1", "transfer.memory=\"device\""].map(str::to_owned);
+    let scenario = match pair_scenario(common, &arguments.set, arguments.plugin.as_deref(), "mr", &own) {
+        Ok(scenario) => scenario,
+        Err(code) => return code,
+    };
+    let pair = match pair(common, &scenario, Work::Mr) {
+        Ok(pair) => pair,
+        Err(code) => return code,
+    };
+    let rows: Vec<&MrRow> = End::ALL.iter().filter_map(|end| pair.ends[*end as usize].mr.as_ref()).flatten().collect();
+    if common.json {
+        print_json(&Document { schema: "tcpxctl.mr/1", outcome: pair.outcome, reason: pair.reason.as_deref(), rows });
+    } else {
+        print(&text(&pair, &rows));
+    }
+    conclude(common, &pair)
+}
+
+fn text(pair: &PairOutcome, rows: &[&MrRow]) -> String {
+    let mut columns = Columns::new(&[
+        "comm",
+        "memory",
+        "tried",
+        "size",
+        "offset",
+        "verdict",
+        "times",
+        "reg p50(us)",
+        "p99",
+        "dereg p50",
+        "p99",
+        "said",
+    ]);
+    let us = |pair: Option<(f64, f64)>| match pair {
+        Some((p50, p99)) => (format!("{p50:.2}"), format!("{p99:.2}")),
+        None => ("-".into(), "-".into()),
+    };
+    for row in rows {
+        let (reg, reg_p99) = us(row.reg_us);
+        let (dereg, dereg_p99) = us(row.dereg_us);
+        columns.row([
+            if row.side == Side::Send { "send" } else { "recv" }.into(),
+            row.memory.clone(),
+            row.what.clone(),
+            ByteCount(row.size).to_string(),
+            row.offset.to_string(),
+            if row.accepted { "accepted" } else { "refused" }.into(),
+            row.count.to_string(),
+            reg,
+            reg_p99,
+            dereg,
+            dereg_p99,
+            row.said.clone(),
+        ]);
+    }
+    let accepted = rows.iter().filter(|row| row.accepted).count();
+    format!(
+        "{}{}# {accepted} accepted, {} refused\n# Outcome : {}\n",
+        plugin_lines(pair),
+        columns.render(),
+        rows.len() - accepted,
+        pair.outcome
+    )
+}

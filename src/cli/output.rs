@@ -1,0 +1,114 @@
+//! Writing to people and to pipes: tables, errors, colour, a quiet end when the
+//! reader is gone.
+#![forbid(unsafe_code)]
+
+use super::{Color, Common};
+use crate::error::{NextStep, Outcome};
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Whether stderr takes colour.
+pub(crate) fn colors(common: &Common) -> bool {
+    match common.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    }
+}
+
+/// Writes to stdout; a closed pipe ends quietly, as `head` expects.
+pub(crate) fn print(text: &str) {
+    let mut stdout = io::stdout().lock();
+    // There is nobody left to tell.
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Writes one JSON document to stdout.
+pub(crate) fn print_json(document: &impl Serialize) {
+    match serde_json::to_string_pretty(document) {
+        Ok(text) => print(&format!("{text}\n")),
+        Err(error) => eprintln!("tcpxctl: cannot write JSON: {error}"),
+    }
+}
+
+/// Says what went wrong and what to do, on stderr.
+pub(crate) fn complain(common: &Common, message: impl Display, next_step: Option<String>) {
+    let (red, cyan, plain) = if colors(common) { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
+    let mut stderr = io::stderr().lock();
+    let _ = writeln!(stderr, "{red}error{plain}: {message}");
+    if let Some(step) = next_step {
+        let _ = writeln!(stderr, "  {cyan}next{plain}: {step}");
+    }
+}
+
+/// As `complain`, for an error type that knows its next step.
+pub(crate) fn fail(common: &Common, error: &(impl Display + NextStep), outcome: Outcome) -> ExitCode {
+    complain(common, error, error.next_step());
+    ExitCode::from(outcome.exit_code())
+}
+
+/// Rows under a header line that starts with `#`, columns aligned: numbers to
+/// the right, words to the left.
+pub(crate) struct Columns {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Columns {
+    /// Column names.
+    pub(crate) fn new(header: &[&str]) -> Self {
+        Self { header: header.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// One row, as many cells as columns.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into());
+    }
+
+    /// The table as text.
+    pub(crate) fn render(&self) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.chain(self.header.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
+        let numeric: Vec<bool> = (0..self.header.len()).map(|column| self.is_numeric(column)).collect();
+        let line = |start: &str, cells: &[String]| {
+            let mut text = start.to_owned();
+            for ((cell, width), numeric) in cells.iter().zip(&widths).zip(&numeric) {
+                let cell = if *numeric { format!("  {cell:>width$}") } else { format!("  {cell:<width$}") };
+                text.push_str(&cell);
+            }
+            format!("{}\n", text.trim_end())
+        };
+        let mut text = line("#", &self.header);
+        for row in &self.rows {
+            text.push_str(&line(" ", row));
+        }
+        text
+    }
+
+    fn is_numeric(&self, column: usize) -> bool {
+        let number = |cell: &String| {
+            cell.is_empty()
+                || cell == "-"
+                || cell.trim_end_matches(|c: char| c.is_alphabetic() || c == '%').parse::<f64>().is_ok()
+        };
+        !self.rows.is_empty() && self.rows.iter().filter_map(|row| row.get(column)).all(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_right_and_words_left() {
+        let mut columns = Columns::new(&["nic", "mtu"]);
+        columns.row(["eth0".into(), "1500".into()]);
+        columns.row(["lo".into(), "-".into()]);
+        assert_eq!(columns.render(), "#  nic    mtu\n   eth0  1500\n   lo       -\n");
+    }
+}

@@ -1,0 +1,258 @@
+//! `tcpxctl run SCENARIO`: verified transfers as a scenario says.
+//!
+//! ```console
+//! $ tcpxctl run scenarios/4conn.toml
+//! ```
+//!
+//! Both ends run on this machine, each an agent and a worker of its own. The
+//! table on stdout follows nccl-tests; the run folder under `reports/` has
+//! everything else. A sweep runs its points one after the other and ends with
+//! the first ending that is not a pass.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{complain, fail, print, print_json};
+use super::run_table::{Progress, header, summary, table};
+use super::signals::interrupted;
+use crate::coord::message::Work;
+use crate::coord::{self, PairRequest, run_pair};
+use crate::error::Outcome;
+use crate::record::{RunFolder, RunRecord};
+use crate::scenario::{Inputs, Resolved, resolve};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Scenario file, such as scenarios/4conn.toml.
+    scenario: PathBuf,
+    /// Override a key, such as transfer.connections=8; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
+    #[arg(long, value_name = "PLUGIN")]
+    plugin: Option<String>,
+    /// Where run folders go.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+    /// Print what would run, with the origin of every value, and run nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The scenario inputs that a command's flags and environment give.
+pub(crate) fn inputs(
+    scenario: Option<PathBuf>,
+    set: &[String],
+    plugin: Option<&str>,
+) -> Result<Inputs, crate::scenario::ScenarioError> {
+    let mut inputs = Inputs::from_environment(|name| std::env::var_os(name))?;
+    inputs.scenario = scenario;
+    for setting in set {
+        inputs.set(setting);
+    }
+    if let Some(plugin) = plugin {
+        let key = if plugin.contains('/') || plugin.ends_with(".so") { "path" } else { "name" };
+        let value = serde_json::Value::String(plugin.to_owned());
+        inputs.flags.push(("--plugin".to_owned(), format!("plugin.{key}={value}")));
+    }
+    Ok(inputs)
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let resolved = inputs(Some(arguments.scenario.clone()), &arguments.set, arguments.plugin.as_deref())
+        .and_then(|inputs| resolve(&inputs));
+    let points = match resolved {
+        Ok(points) => points,
+        Err(error) => {
+            eprint!("{}", error.render(super::output::colors(common)));
+            return ExitCode::from(error.outcome().exit_code());
+        }
+    };
+    if arguments.dry_run {
+        return dry_run(common, &points);
+    }
+    let interrupted = match interrupted() {
+        Ok(flag) => flag,
+        Err(error) => {
+            complain(common, format!("cannot catch signals: {error}"), None);
+            return ExitCode::from(Outcome::NotRun.exit_code());
+        }
+    };
+    sweep_recorders();
+    let mut runs = Vec::new();
+    let mut code = 0;
+    for point in &points {
+        let ran = one(common, arguments, point, points.len() > 1, &interrupted);
+        let (ended, run) = match ran {
+            Ok(run) => (run.exit_code, Some(run)),
+            Err(ended) => (ended, None),
+        };
+        code = if code == 0 { ended } else { code };
+        runs.extend(run);
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    match (common.json, runs.as_slice()) {
+        (false, _) => {
+            if points.len() > 1 {
+                print(&summary(&points, &runs));
+            }
+        }
+        (true, [run]) if points.len() == 1 => print_json(run),
+        (true, runs) => print_json(&Sweep { schema: "tcpxctl.sweep/1", runs }),
+    }
+    ExitCode::from(code)
+}
+
+#[derive(Serialize)]
+struct Sweep<'a> {
+    schema: &'static str,
+    runs: &'a [RunRecord],
+}
+
+/// Recorder files of processes that are gone, left by a SIGKILL of everything.
+fn sweep_recorders() {
+    for parent in [PathBuf::from(tcpx_recorder::SHARED_MEMORY), std::env::temp_dir()] {
+        // A folder that is not there has nothing to sweep.
+        let _ = tcpx_recorder::sweep(&parent);
+    }
+}
+
+fn one(
+    common: &Common,
+    arguments: &Arguments,
+    point: &Resolved,
+    is_sweep: bool,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<RunRecord, u8> {
+    let scenario = &point.scenario;
+    let started = crate::event::now_utc();
+    let stamp = crate::event::stamp_utc();
+    let mut folder = RunFolder::create(&arguments.reports, &stamp, &scenario.slug()).map_err(|error| {
+        fail(common, &error, Outcome::NotRun);
+        Outcome::NotRun.exit_code()
+    })?;
+    folder.scenario(&toml::to_string_pretty(scenario).unwrap_or_default());
+    let id = folder.id.clone();
+    if !common.json {
+        print(&header(&id, point, is_sweep));
+    }
+    let mut progress = Progress::new(scenario);
+    let request = PairRequest { scenario, work: Work::Transfer, run_id: &id, interrupted };
+    let ran = run_pair(&request, &mut |event| {
+        folder.event(event);
+        progress.show(event);
+    });
+    progress.clear();
+    let pair = ran.map_err(|error| {
+        complain(common, &error, None);
+        Outcome::NotRun.exit_code()
+    })?;
+    let mut run = RunRecord::new(&id, &started, scenario, &pair);
+    run.settle();
+    if !common.json {
+        print(&table(&run, &pair));
+    }
+    if let Some(reason) = &run.reason {
+        complain(common, reason, run.next_step.clone());
+    }
+    for unmet in &run.unmet {
+        complain(common, unmet, None);
+    }
+    match folder.finish(&run) {
+        Ok(path) if !common.json => print(&format!("# Record : {}\n", path.display())),
+        Ok(_) => {}
+        // The results stand whether or not they could be kept.
+        Err(error) => complain(common, format!("the record is incomplete: {error}"), None),
+    }
+    Ok(run)
+}
+
+fn dry_run(common: &Common, points: &[Resolved]) -> ExitCode {
+    let plans: Vec<DryRun> = match points.iter().map(DryRun::new).collect() {
+        Ok(plans) => plans,
+        Err(error) => return fail(common, &error, Outcome::NotRun),
+    };
+    if common.json {
+        print_json(&plans);
+    } else {
+        for plan in &plans {
+            print(&plan.text());
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// What would run.
+#[derive(Serialize)]
+struct DryRun {
+    point: String,
+    sha256: String,
+    keys: Vec<Key>,
+    plugin: crate::plugin::Choice,
+    env: Vec<(String, std::collections::BTreeMap<String, String>)>,
+    commands: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Key {
+    key: String,
+    value: String,
+    origin: String,
+}
+
+impl DryRun {
+    fn new(point: &Resolved) -> Result<Self, crate::plugin::LoadError> {
+        let facts = crate::node::NodeFacts::read(&crate::node::Root::live());
+        let plugin = coord::choose(&point.scenario)?;
+        let env = [crate::scenario::Side::Send, crate::scenario::Side::Recv]
+            .map(|side| (side.to_string(), coord::environment(&point.scenario, Some(&facts), side, &plugin)));
+        let key = |(key, value, origin): (String, String, crate::scenario::Origin)| Key {
+            key,
+            value,
+            origin: origin.to_string(),
+        };
+        Ok(Self {
+            point: point.point.clone(),
+            sha256: point.scenario.hash(),
+            keys: point.listing().map(key).collect(),
+            plugin,
+            env: env.into(),
+            commands: vec![
+                "tcpxctl agent (local), which starts: tcpxctl worker".into(),
+                "tcpxctl agent (peer, on this machine), which starts: tcpxctl worker".into(),
+            ],
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut columns = super::output::Columns::new(&["key", "value", "origin"]);
+        for key in &self.keys {
+            columns.row([key.key.clone(), key.value.clone(), key.origin.clone()]);
+        }
+        let mut text = String::new();
+        if !self.point.is_empty() {
+            text.push_str(&format!("# Point : {}\n", self.point));
+        }
+        text.push_str(&columns.render());
+        text.push_str(&format!(
+            "# Scenario sha256 : {}\n# Plugin : {} ({})\n",
+            self.sha256, self.plugin.source, self.plugin.why
+        ));
+        for (side, env) in &self.env {
+            for (name, value) in env {
+                text.push_str(&format!("# Environment, {side} : {name}={value}\n"));
+            }
+        }
+        for command in &self.commands {
+            text.push_str(&format!("# Would start : {command}\n"));
+        }
+        text
+    }
+}

@@ -1,0 +1,263 @@
+//! What `run` prints: nccl-tests' columns, `#` for everything that is not data,
+//! and a progress line while it goes, on a terminal only.
+#![forbid(unsafe_code)]
+
+use super::output::Columns;
+use crate::coord::message::{FromAgent, FromWorker, Phase};
+use crate::coord::{End, PairOutcome};
+use crate::event::{Event, What};
+use crate::record::{RunRecord, TransferRecord, chunks};
+use crate::scenario::{Resolved, Scenario};
+use crate::transfer::Side;
+use crate::units::ByteCount;
+use std::io::{self, IsTerminal, Write};
+
+/// First lines: which run, what moves.
+pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
+    let transfer = &point.scenario.transfer;
+    let mut text = format!("# tcpxctl {}  run {id}\n", env!("CARGO_PKG_VERSION"));
+    if is_sweep {
+        text.push_str(&format!("# Point : {}\n", point.point));
+    }
+    text.push_str(&format!(
+        "# {} connections, chunk {}, {} per iteration, {} iterations after {} warm-up, windows {} recv / {} send, {}, verify {}\n",
+        transfer.connections,
+        transfer.chunk,
+        transfer.total,
+        transfer.iterations,
+        transfer.warmup,
+        transfer.recv_window,
+        transfer.send_window,
+        point.scenario.progress.policy,
+        if transfer.verify { "on" } else { "off" },
+    ));
+    text
+}
+
+/// Results, as far as there are any.
+pub(crate) fn table(run: &RunRecord, pair: &PairOutcome) -> String {
+    let mut text = nodes(run, pair);
+    if !run.transfers.is_empty() {
+        text.push_str(&performance(run));
+        for transfer in &run.transfers {
+            text.push_str(&channels(transfer));
+        }
+    }
+    text.push_str(&footer(run, pair));
+    text
+}
+
+fn nodes(run: &RunRecord, pair: &PairOutcome) -> String {
+    let mut text = String::new();
+    for (node, end) in run.nodes.iter().zip(End::ALL) {
+        let plugin = match &node.plugin {
+            Some(plugin) => {
+                let version = plugin.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+                format!("{} v{}{version}, {} ({})", plugin.name, plugin.abi, plugin.path, plugin.why)
+            }
+            None => "plugin not ready".to_owned(),
+        };
+        text.push_str(&format!("# {:<5} {} ({}) : {plugin}\n", node.name, node.host, node.role));
+        if let Some(loaded) = &pair.ends[end as usize].loaded {
+            let devices: Vec<String> =
+                loaded.devices.iter().map(|device| format!("[{}] {}", device.index, device.name)).collect();
+            text.push_str(&format!("#       devices : {}\n", devices.join("  ")));
+        }
+    }
+    text
+}
+
+fn performance(run: &RunRecord) -> String {
+    let mut columns =
+        Columns::new(&["size", "count", "type", "dir", "conns", "time(us)", "min", "max", "algbw", "busbw", "#wrong"]);
+    let scenario = &run.scenario.resolved;
+    for transfer in &run.transfers {
+        let mut times: Vec<f64> = transfer.iteration_seconds.iter().map(|seconds| seconds * 1e6).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |index: usize| times.get(index).map_or("-".into(), |time| format!("{time:.1}"));
+        let rate = if transfer.iterations == 0 { "-".into() } else { format!("{:.3}", transfer.gb_per_s) };
+        let wrong = if scenario.transfer.verify { transfer.wrong_bytes.to_string() } else { "N/A".into() };
+        columns.row([
+            scenario.transfer.total.0.to_string(),
+            chunks(scenario).to_string(),
+            "uint8".into(),
+            format!("{}->{}", transfer.from, transfer.to),
+            scenario.transfer.connections.to_string(),
+            at(times.len() / 2),
+            at(0),
+            times.last().map_or("-".into(), |time| format!("{time:.1}")),
+            rate.clone(),
+            rate,
+            wrong,
+        ]);
+    }
+    format!("#\n{}#\n", columns.render())
+}
+
+fn channels(transfer: &TransferRecord) -> String {
+    let mut columns = Columns::new(&[
+        "side", "chan", "nic", "posted", "done", "consumed", "bytes", "high", "tests", "not-done", "rc!=0", "p50(us)",
+        "p99", "p99.9", "max",
+    ]);
+    for channel in &transfer.channels {
+        let share = if channel.tests == 0 { 0.0 } else { 100.0 * channel.tests_not_done as f64 / channel.tests as f64 };
+        let latency = |pick: fn(&crate::record::LatencyUs) -> f64| {
+            channel.latency_us.as_ref().map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
+        };
+        columns.row([
+            if channel.side == Side::Send { "send" } else { "recv" }.into(),
+            channel.id.to_string(),
+            channel.dev.clone(),
+            channel.posted.to_string(),
+            channel.done.to_string(),
+            channel.consumed.to_string(),
+            channel.bytes.to_string(),
+            channel.in_flight_high_water.to_string(),
+            channel.tests.to_string(),
+            format!("{share:.0}%"),
+            channel.rc_errors.to_string(),
+            latency(|latency| latency.p50),
+            latency(|latency| latency.p99),
+            latency(|latency| latency.p999),
+            latency(|latency| latency.max),
+        ]);
+    }
+    columns.render()
+}
+
+fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
+    let mut text = String::from("#\n");
+    for transfer in &run.transfers {
+        let first = transfer.first_iteration_seconds.map_or("-".into(), |seconds| format!("{:.1} us", seconds * 1e6));
+        text.push_str(&format!(
+            "# {} -> {} : {:.3} GB/s ({} in {:.4} s, median iteration {:.3} GB/s), first iteration {first}\n",
+            transfer.from,
+            transfer.to,
+            transfer.gb_per_s,
+            ByteCount(transfer.bytes),
+            transfer.seconds,
+            transfer.median_gb_per_s,
+        ));
+        for mismatch in transfer.mismatches.iter().take(4) {
+            text.push_str(&format!(
+                "# wrong : channel {} chunk {} byte {} is {:#04x}, expected {:#04x} ({:?}, {} bytes of the chunk)\n",
+                mismatch.id.channel,
+                mismatch.id.chunk,
+                mismatch.offset,
+                mismatch.got,
+                mismatch.expected,
+                mismatch.kind,
+                mismatch.wrong_bytes
+            ));
+        }
+    }
+    if let Some(stall) = &pair.stall {
+        let how = if stall.recovered { "moved again later" } else { "did not move again" };
+        text.push_str(&format!(
+            "# stall declared at {:.1} s by the {} end; it {how}\n",
+            stall.at_ms / 1e3,
+            stall.end.name()
+        ));
+        for end in End::ALL {
+            for channel in &pair.ends[end as usize].channels {
+                text.push_str(&format!(
+                    "#   {} {} {} : posted {} done {} consumed {} in flight {} quiet {} ms tests {} (not done {})\n",
+                    end.name(),
+                    channel.side,
+                    channel.index,
+                    channel.posted,
+                    channel.done,
+                    channel.consumed,
+                    channel.posted.saturating_sub(channel.consumed),
+                    channel.quiet_ms,
+                    channel.tests,
+                    channel.tests_not_done,
+                ));
+            }
+        }
+    }
+    let verified: u64 = run.transfers.iter().map(|transfer| transfer.verified_bytes).sum();
+    let verdict = if run.scenario.resolved.transfer.verify {
+        format!("{verified} bytes verified, {} wrong", run.wrong_bytes())
+    } else {
+        "payload not verified".to_owned()
+    };
+    text.push_str(&format!("# Outcome : {} ({verdict})\n", run.outcome));
+    text
+}
+
+/// A sweep's points side by side.
+pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
+    let mut columns = Columns::new(&["point", "dir", "GB/s", "median", "#wrong", "outcome"]);
+    for (point, run) in points.iter().zip(runs) {
+        for transfer in &run.transfers {
+            columns.row([
+                point.point.clone(),
+                format!("{}->{}", transfer.from, transfer.to),
+                format!("{:.3}", transfer.gb_per_s),
+                format!("{:.3}", transfer.median_gb_per_s),
+                transfer.wrong_bytes.to_string(),
+                run.outcome.to_string(),
+            ]);
+        }
+    }
+    format!("#\n# Sweep, {} of {} points\n{}", runs.len(), points.len(), columns.render())
+}
+
+/// One line on stderr that is rewritten while a run goes.
+pub(crate) struct Progress {
+    on: bool,
+    wanted: u32,
+    done: u32,
+    phase: Phase,
+    last: Option<(f64, u64)>,
+    rate: f64,
+    shown: bool,
+}
+
+impl Progress {
+    /// Shows nothing unless stderr is a terminal.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        Self {
+            on: io::stderr().is_terminal(),
+            wanted: scenario.transfer.warmup + scenario.transfer.iterations,
+            done: 0,
+            phase: Phase::Starting,
+            last: None,
+            rate: 0.0,
+            shown: false,
+        }
+    }
+
+    /// Takes one event in.
+    pub(crate) fn show(&mut self, event: &Event) {
+        let What::Said(said) = &event.what else { return };
+        match (&**said, event.node.as_str()) {
+            (FromAgent::Worker(FromWorker::Phase(phase)), "peer") => self.phase = *phase,
+            (FromAgent::Worker(FromWorker::Iteration(iteration)), "peer") => self.done = iteration.index + 1,
+            (FromAgent::Sample(channels), "peer") => {
+                let bytes = channels.iter().map(|channel| channel.bytes).sum();
+                if let Some((ms, before)) = self.last
+                    && event.ms > ms
+                {
+                    self.rate = (u64::saturating_sub(bytes, before)) as f64 / (event.ms - ms) / 1e6;
+                }
+                self.last = Some((event.ms, bytes));
+            }
+            _ => return,
+        }
+        if self.on {
+            let line = format!("{} : iteration {} of {}, {:.2} GB/s", self.phase, self.done, self.wanted, self.rate);
+            let _ = write!(io::stderr(), "\r\x1b[K{line}");
+            self.shown = true;
+        }
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+            self.shown = false;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `tcpxctl selftest`: a plugin against what every ncclNet plugin owes, and what
+//! TCPX adds. Each row runs in a worker of its own, so a crash costs one row.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::discover::ask_worker;
+use super::output::{Columns, fail, print, print_json};
+use crate::contract::ROWS;
+use crate::coord::message::{FromWorker, Task};
+use crate::coord::{choose, environment};
+use crate::error::Outcome;
+use crate::node::{NodeFacts, Root};
+use crate::scenario::Side;
+use clap::Args;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
+    #[arg(long, value_name = "PLUGIN")]
+    plugin: Option<String>,
+    /// Print the rows and run none.
+    #[arg(long)]
+    list: bool,
+    /// Run only rows whose name contains this.
+    #[arg(value_name = "ROW")]
+    only: Option<String>,
+    /// Longest that one row may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    timeout: u64,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    plugin: &'a crate::plugin::Choice,
+    rows: &'a [Row],
+}
+
+#[derive(Serialize)]
+struct Row {
+    id: &'static str,
+    verdict: String,
+    detail: String,
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let rows: Vec<_> =
+        ROWS.iter().filter(|row| arguments.only.as_ref().is_none_or(|only| row.id.contains(only.as_str()))).collect();
+    if arguments.list {
+        let mut columns = Columns::new(&["row", "owed by", "promise"]);
+        for row in rows {
+            columns.row([row.id.into(), if row.tcpx_only { "tcpx" } else { "all" }.into(), row.promise.into()]);
+        }
+        print(&columns.render());
+        return ExitCode::SUCCESS;
+    }
+    let scenario = match super::handshake::pair_scenario(
+        common,
+        &[],
+        arguments.plugin.as_deref(),
+        "selftest",
+        &["transfer.memory=\"device\"".into()],
+    ) {
+        Ok(scenario) => scenario,
+        Err(code) => return code,
+    };
+    let choice = match choose(&scenario) {
+        Ok(choice) => choice,
+        Err(error) => return fail(common, &error, Outcome::NotRun),
+    };
+    let facts = NodeFacts::read(&Root::live());
+    let env = environment(&scenario, Some(&facts), Side::Send, &choice);
+    let mut results = Vec::new();
+    for row in rows {
+        let task = Task::Contract { plugin: choice.clone(), row: row.id.into() };
+        let asked = ask_worker(task, &env, Duration::from_secs(arguments.timeout), |message| match message {
+            FromWorker::Contract(row) => Some(row),
+            _ => None,
+        });
+        let (verdict, detail) = match asked {
+            Ok(answer) => (answer.verdict, answer.detail),
+            Err(problem) if problem.outcome == Outcome::PluginDied => ("CRASHED".into(), problem.message),
+            Err(problem) => ("FAIL".into(), problem.message),
+        };
+        results.push(Row { id: row.id, verdict, detail });
+    }
+    if common.json {
+        print_json(&Document { schema: "tcpxctl.selftest/1", plugin: &choice, rows: &results });
+    } else {
+        print(&text(&choice, &results));
+    }
+    let failed = results.iter().any(|row| row.verdict == "FAIL" || row.verdict == "CRASHED");
+    ExitCode::from(if failed { Outcome::Failed.exit_code() } else { 0 })
+}
+
+fn text(choice: &crate::plugin::Choice, rows: &[Row]) -> String {
+    let mut columns = Columns::new(&["verdict", "row", "detail"]);
+    for row in rows {
+        columns.row([row.verdict.clone(), row.id.into(), row.detail.clone()]);
+    }
+    let count = |verdict: &str| rows.iter().filter(|row| row.verdict == verdict).count();
+    format!(
+        "# Plugin : {} ({})\n{}# {} passed, {} failed, {} crashed, {} not supported\n",
+        choice.source,
+        choice.why,
+        columns.render(),
+        count("PASS"),
+        count("FAIL"),
+        count("CRASHED"),
+        count("NOT SUPPORTED"),
+    )
+}

@@ -1,0 +1,19 @@
+//! Ctrl-C and its kin: the first asks for an orderly end, the second is final.
+#![forbid(unsafe_code)]
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The flag that the first signal sets.
+pub(crate) fn interrupted() -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // In this order: the second signal finds the flag set and ends at once;
+        // agents and workers then end because our streams do.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
+}

@@ -1,0 +1,283 @@
+//! The agent: one per node, between coordinator and worker.
+//!
+//! It loads no plugin. It starts the worker, passes messages through, reads the
+//! worker's recorder from outside, so even a worker stuck inside one plugin call
+//! is seen, declares a stall, and leaves nothing behind: when its stdin ends or
+//! the coordinator has been silent for 8 s, the worker is killed and its
+//! recorder removed.
+#![forbid(unsafe_code)]
+
+use super::message::{ChannelNow, Exit, FromAgent, FromWorker, Launch, PROTOCOL, Phase, ToAgent, ToWorker};
+use super::supervise::{Heard, Worker};
+use super::wire::{Received, Receiver, Sender};
+use crate::node::{NodeFacts, Root};
+use crate::record::sample::Sampler;
+use std::io::{self, Stdin, Stdout};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Silence of the coordinator that ends the agent.
+pub const SILENCE_MAX: Duration = Duration::from_secs(8);
+/// Between heartbeats.
+pub const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Between two looks at the recorder.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+enum Input {
+    Coordinator(ToAgent),
+    CoordinatorGone,
+    Worker(Heard),
+}
+
+struct Agent {
+    to_coordinator: Sender<Stdout>,
+    inputs: mpsc::Receiver<Input>,
+    to_inputs: mpsc::Sender<Input>,
+    worker: Option<Running>,
+}
+
+struct Running {
+    worker: Worker,
+    phase: Phase,
+    sampler: Option<Sampler>,
+    stall: StallWatch,
+    kill_at: Option<Instant>,
+    asked: bool,
+}
+
+/// Serves one coordinator over stdin and stdout.
+pub fn main() -> ExitCode {
+    let (to_inputs, inputs) = mpsc::channel();
+    let for_reader = to_inputs.clone();
+    std::thread::spawn(move || read_coordinator(io::stdin(), &for_reader));
+    let mut agent = Agent { to_coordinator: Sender::new(io::stdout()), inputs, to_inputs, worker: None };
+    let hello = FromAgent::Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        facts: Box::new(NodeFacts::read(&Root::live())),
+    };
+    agent.say(&hello);
+    agent.serve();
+    ExitCode::SUCCESS
+}
+
+fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<Input>) {
+    let mut receiver = Receiver::new(stdin);
+    while let Ok(Some(received)) = receiver.next() {
+        if let Received::Message(message) = received
+            && inputs.send(Input::Coordinator(message)).is_err()
+        {
+            return;
+        }
+    }
+    let _ = inputs.send(Input::CoordinatorGone);
+}
+
+impl Agent {
+    fn say(&self, message: &FromAgent) {
+        // A coordinator that is gone shows as the end of stdin.
+        let _ = self.to_coordinator.send(message);
+    }
+
+    fn serve(&mut self) {
+        let mut heard_at = Instant::now();
+        let (mut beat_at, mut sample_at) = (Instant::now() + HEARTBEAT, Instant::now() + SAMPLE_EVERY);
+        loop {
+            let next = if self.worker.is_some() { beat_at.min(sample_at) } else { beat_at };
+            match self.inputs.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(Input::Coordinator(message)) => {
+                    heard_at = Instant::now();
+                    self.obey(message);
+                }
+                Ok(Input::CoordinatorGone) => break,
+                Ok(Input::Worker(heard)) => self.relay(heard),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            let now = Instant::now();
+            if now >= sample_at {
+                sample_at = now + SAMPLE_EVERY;
+                self.look(now);
+            }
+            if now >= beat_at {
+                beat_at = now + HEARTBEAT;
+                self.say(&FromAgent::Heartbeat);
+            }
+            if now.duration_since(heard_at) > SILENCE_MAX {
+                break;
+            }
+        }
+        self.end_worker();
+    }
+
+    fn obey(&mut self, message: ToAgent) {
+        match message {
+            ToAgent::Launch(launch) => self.launch(*launch),
+            ToAgent::ToWorker(message) => {
+                if let Some(running) = &self.worker {
+                    running.worker.tell(&message);
+                }
+            }
+            ToAgent::Stop { grace_ms } => {
+                if let Some(running) = &mut self.worker {
+                    running.asked = true;
+                    running.worker.tell(&ToWorker::Stop);
+                    running.kill_at = Some(Instant::now() + Duration::from_millis(grace_ms.min(60_000)));
+                }
+            }
+            ToAgent::Snapshot => {
+                let channels = self.worker.as_mut().map(Running::now).unwrap_or_default();
+                self.say(&FromAgent::Sample(channels));
+            }
+            ToAgent::Heartbeat => {}
+        }
+    }
+
+    fn launch(&mut self, launch: Launch) {
+        let inputs = self.to_inputs.clone();
+        let heard = move |heard| drop(inputs.send(Input::Worker(heard)));
+        let program = std::env::current_exe();
+        match program.and_then(|program| Worker::start(&program, &launch.env, heard)) {
+            Ok(worker) => {
+                worker.tell(&ToWorker::Start(Box::new(launch.task)));
+                self.worker = Some(Running {
+                    worker,
+                    phase: Phase::Starting,
+                    sampler: None,
+                    stall: StallWatch::new(Duration::from_millis(launch.stall_after_ms)),
+                    kill_at: None,
+                    asked: false,
+                });
+            }
+            Err(error) => self.say(&FromAgent::Broken(format!("cannot start a worker: {error}"))),
+        }
+    }
+
+    fn relay(&mut self, heard: Heard) {
+        let message = match heard {
+            Heard::Message(message) => {
+                if let Some(running) = &mut self.worker {
+                    match &message {
+                        FromWorker::Phase(phase) => running.phase = *phase,
+                        FromWorker::Recorder(path) => running.sampler = Some(Sampler::new(path.clone())),
+                        _ => {}
+                    }
+                }
+                FromAgent::Worker(message)
+            }
+            Heard::Log(line) => FromAgent::PluginLine(line),
+            Heard::Output { stream, text } => FromAgent::Output { stream: stream.to_owned(), text },
+            Heard::Exited { code, signal } => {
+                let Some(mut running) = self.worker.take() else { return };
+                let channels = running.now();
+                let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
+                running.remove_recorder();
+                let exit = Exit { code, signal, asked: running.asked, phase: running.phase, in_call, channels };
+                FromAgent::Exited(exit)
+            }
+        };
+        self.say(&message);
+    }
+
+    /// One look at the recorder: a sample, and perhaps a verdict.
+    fn look(&mut self, now: Instant) {
+        let Some(running) = &mut self.worker else { return };
+        if running.kill_at.is_some_and(|at| now >= at) {
+            running.kill_at = None;
+            running.worker.kill();
+        }
+        if !matches!(running.phase, Phase::WarmUp | Phase::Measuring) {
+            return;
+        }
+        let channels = running.now();
+        let verdict = running.stall.look(&channels);
+        self.say(&FromAgent::Sample(channels));
+        match verdict {
+            Verdict::Quiet => {}
+            Verdict::Stalled(channels) => self.say(&FromAgent::Stall(channels)),
+            Verdict::Recovered => self.say(&FromAgent::Recovered),
+        }
+    }
+
+    fn end_worker(&mut self) {
+        let Some(mut running) = self.worker.take() else { return };
+        running.worker.kill();
+        running.remove_recorder();
+    }
+}
+
+impl Running {
+    fn now(&mut self) -> Vec<ChannelNow> {
+        self.sampler.as_mut().map(Sampler::now).unwrap_or_default()
+    }
+
+    fn remove_recorder(&mut self) {
+        if let Some(sampler) = self.sampler.take() {
+            sampler.remove();
+        }
+    }
+}
+
+/// Declares a stall once per standstill: some channel has requests in flight
+/// and none of them changed state for `after`.
+struct StallWatch {
+    after: Duration,
+    declared: bool,
+}
+
+enum Verdict {
+    Quiet,
+    Stalled(Vec<ChannelNow>),
+    Recovered,
+}
+
+impl StallWatch {
+    fn new(after: Duration) -> Self {
+        Self { after, declared: false }
+    }
+
+    fn look(&mut self, channels: &[ChannelNow]) -> Verdict {
+        let quiet = |channel: &&ChannelNow| {
+            channel.posted > channel.consumed && u128::from(channel.quiet_ms) >= self.after.as_millis()
+        };
+        let stuck = channels.iter().any(|channel| quiet(&channel));
+        match (stuck, self.declared) {
+            (true, false) => {
+                self.declared = true;
+                Verdict::Stalled(channels.to_vec())
+            }
+            (false, true) => {
+                self.declared = false;
+                Verdict::Recovered
+            }
+            _ => Verdict::Quiet,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(posted: u64, consumed: u64, quiet_ms: u64) -> ChannelNow {
+        ChannelNow { posted, consumed, quiet_ms, ..ChannelNow::default() }
+    }
+
+    #[test]
+    fn a_standstill_is_declared_once_and_ends_once() {
+        let mut watch = StallWatch::new(Duration::from_secs(3));
+        let mut verdicts = String::new();
+        for (posted, consumed, quiet_ms) in
+            [(16, 0, 2999), (16, 0, 3000), (16, 0, 3100), (17, 1, 0), (17, 17, 9000), (20, 17, 3001)]
+        {
+            verdicts.push(match watch.look(&[channel(1, 1, 9999), channel(posted, consumed, quiet_ms)]) {
+                Verdict::Quiet => '.',
+                Verdict::Stalled(_) => 'S',
+                Verdict::Recovered => 'R',
+            });
+        }
+        assert_eq!(verdicts, ".S.R.S");
+    }
+}

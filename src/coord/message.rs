@@ -1,0 +1,436 @@
+//! What coordinator, agent and worker say to each other, as data.
+//!
+//! Coordinator and agent: one JSON document per line over the agent's stdin and
+//! stdout. Agent and worker: the same over an inherited socket. A line that is
+//! no message before the first message is a banner of some login shell, and is
+//! passed on as text.
+#![forbid(unsafe_code)]
+
+use crate::error::Outcome;
+use crate::node::NodeFacts;
+use crate::plugin::{About, Choice, Device, FileFacts, LogLine, LogSummary};
+use crate::scenario::Scenario;
+use crate::transfer::{Side, Tally};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// Version of everything in this file.
+pub const PROTOCOL: u32 = 1;
+
+/// To an agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToAgent {
+    /// Start a worker; one per agent at a time.
+    Launch(Box<Launch>),
+    /// Pass on to the worker.
+    ToWorker(ToWorker),
+    /// End the worker: ask, and kill what has not ended after `grace_ms`.
+    Stop {
+        /// Milliseconds between asking and killing.
+        grace_ms: u64,
+    },
+    /// Answer with a `Sample` of every channel now.
+    Snapshot,
+    /// Once a second, so that silence means something.
+    Heartbeat,
+}
+
+/// A worker to start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Launch {
+    /// Environment on top of the agent's own.
+    pub env: BTreeMap<String, String>,
+    /// Work for it.
+    pub task: Task,
+    /// No state change for this long is a stall.
+    pub stall_after_ms: u64,
+}
+
+/// From an agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FromAgent {
+    /// First message.
+    Hello {
+        /// [`PROTOCOL`]
+        protocol: u32,
+        /// Of the agent's program.
+        version: String,
+        /// Of the agent.
+        pid: u32,
+        /// What the node is.
+        facts: Box<NodeFacts>,
+    },
+    /// From the worker.
+    Worker(FromWorker),
+    /// Counters of every channel of the worker.
+    Sample(Vec<ChannelNow>),
+    /// Channels with requests in flight and no state change for `stall_after`.
+    Stall(Vec<ChannelNow>),
+    /// Channels moved again after a `Stall`.
+    Recovered,
+    /// A line the plugin logged.
+    PluginLine(LogLine),
+    /// Text the worker or a login shell printed.
+    Output {
+        /// `stdout` or `stderr`.
+        stream: String,
+        /// One line.
+        text: String,
+    },
+    /// The worker is gone.
+    Exited(Exit),
+    /// The agent cannot go on.
+    Broken(String),
+    /// Once a second.
+    Heartbeat,
+}
+
+/// How a worker ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    /// Exit code, when it exited.
+    pub code: Option<i32>,
+    /// Signal, when it was killed.
+    pub signal: Option<i32>,
+    /// Whether we asked it to end.
+    pub asked: bool,
+    /// Phase it was in.
+    pub phase: Phase,
+    /// The plugin call it was inside of, if any, and for how long.
+    pub in_call: Option<String>,
+    /// Counters when it ended.
+    pub channels: Vec<ChannelNow>,
+}
+
+/// To a worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToWorker {
+    /// Its work; first message, once.
+    Start(Box<Task>),
+    /// Where the peer's worker listens.
+    PeerListens(SocketAddr),
+    /// Drain if possible, then end.
+    Stop,
+}
+
+/// What a worker can be asked to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Load, init, list devices.
+    Probe {
+        /// Which plugin.
+        plugin: Choice,
+    },
+    /// One row of the contract suite.
+    Contract {
+        /// Which plugin.
+        plugin: Choice,
+        /// Row id.
+        row: String,
+    },
+    /// One end of a pair.
+    Pair(Box<PairTask>),
+}
+
+/// One end of a pair: connect, then `work`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PairTask {
+    /// Which plugin.
+    pub plugin: Choice,
+    /// Of this run; in the recorder's label and the payload's seed.
+    pub run_id: String,
+    /// Resolved by the coordinator, the same on both ends.
+    pub scenario: Scenario,
+    /// Whether this end sends, receives, or both; and which it is in `scenario.env`.
+    pub sends: bool,
+    /// See `sends`.
+    pub receives: bool,
+    /// Name of this node, as in `env.node`.
+    pub node: String,
+    /// Address to listen on; `None` waits for `PeerListens` and connects.
+    pub listen: Option<IpAddr>,
+    /// Port to listen on; 0 is any.
+    pub port: u16,
+    /// Shared by the two workers of this run, hex.
+    pub secret: String,
+    /// What to do once connected.
+    pub work: Work,
+}
+
+/// What a connected pair does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Move verified bytes.
+    Transfer,
+    /// Connect and close, this often.
+    Handshake {
+        /// Times.
+        repeat: u32,
+    },
+    /// Registration sweep on this end's comms.
+    Mr,
+}
+
+/// Where a worker is; each is also what it would be killed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Not yet told what to do.
+    #[default]
+    Starting,
+    /// In dlopen.
+    Loading,
+    /// In `init` and the device list.
+    Initialising,
+    /// Meeting the peer's worker.
+    Bootstrapping,
+    /// listen, connect, accept.
+    Connecting,
+    /// regMr.
+    Registering,
+    /// Iterations that do not count.
+    WarmUp,
+    /// Measured iterations.
+    Measuring,
+    /// Ends of comms and registrations.
+    Closing,
+    /// Results are out.
+    Finished,
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Starting => "starting",
+            Self::Loading => "loading the plugin",
+            Self::Initialising => "initialising the plugin",
+            Self::Bootstrapping => "meeting the peer",
+            Self::Connecting => "connecting",
+            Self::Registering => "registering memory",
+            Self::WarmUp => "warming up",
+            Self::Measuring => "measuring",
+            Self::Closing => "closing",
+            Self::Finished => "finished",
+        })
+    }
+}
+
+/// From a worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FromWorker {
+    /// It goes on to the next phase.
+    Phase(Phase),
+    /// Where its recorder is.
+    Recorder(std::path::PathBuf),
+    /// The plugin is loaded and initialised.
+    Loaded(Box<Loaded>),
+    /// Its bootstrap listens here.
+    Listening(SocketAddr),
+    /// One iteration ended.
+    Iteration(Iteration),
+    /// One handshake of all connections ended.
+    Handshake(Vec<ConnectionTimes>),
+    /// The registration sweep.
+    Mr(Vec<MrRow>),
+    /// A row of the contract suite.
+    Contract(ContractRow),
+    /// A transfer ended, complete or not.
+    Transfer(Box<TransferResult>),
+    /// The task could not be completed.
+    Failed(Failure),
+    /// Nothing more comes.
+    Finished(LogSummary),
+}
+
+/// A plugin that is ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// The file; `None` for the one linked in.
+    pub file: Option<FileFacts>,
+    /// The table's symbol.
+    pub symbol: String,
+    /// Every ncclNet symbol it exports.
+    pub exports: Vec<String>,
+    /// What the table says.
+    pub about: About,
+    /// The version line it logged, as far as one was recognised.
+    pub version: Option<String>,
+    /// In the plugin's order.
+    pub devices: Vec<Device>,
+    /// How it was found.
+    pub choice: Choice,
+    /// Milliseconds in dlopen and in init.
+    pub load_ms: f64,
+    /// See `load_ms`.
+    pub init_ms: f64,
+}
+
+/// One measured or warm-up iteration of one end.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Iteration {
+    /// Counted from 0, warm-up included.
+    pub index: u32,
+    /// Does not count.
+    pub warmup: bool,
+    /// Between the two barriers, on this end's clock.
+    pub nanoseconds: u64,
+    /// Bytes of both directions in which this end took part.
+    pub bytes: u64,
+}
+
+/// What a transfer came to, seen from one end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TransferResult {
+    /// Measured and warm-up, in order.
+    pub iterations: Vec<Iteration>,
+    /// Per channel.
+    pub channels: Vec<ChannelResult>,
+    /// Bytes registered.
+    pub registered_bytes: u64,
+    /// Resident memory at the end, from /proc.
+    pub resident_bytes: Option<u64>,
+}
+
+/// One channel of one end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChannelResult {
+    /// Send or receive.
+    pub side: Side,
+    /// Index within its direction.
+    pub index: usize,
+    /// Plugin device.
+    pub device: usize,
+    /// Interface name.
+    pub nic: String,
+    /// What it did.
+    pub tally: Tally,
+    /// Counters of the recorder.
+    pub counters: Option<ChannelNow>,
+}
+
+/// Counters of one channel at one moment, from the recorder.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChannelNow {
+    /// `send` or `recv`.
+    pub side: String,
+    /// Index within its direction, in the order in which comms were made.
+    pub index: usize,
+    /// Plugin device.
+    pub device: i64,
+    /// Requests posted since the comm was made.
+    pub posted: u64,
+    /// Done.
+    pub done: u64,
+    /// Handed back; for a send the same as done.
+    pub consumed: u64,
+    /// Bytes done.
+    pub bytes: u64,
+    /// Most requests in flight.
+    pub in_flight_high_water: u64,
+    /// Calls of `test`.
+    pub tests: u64,
+    /// Of them not done.
+    pub tests_not_done: u64,
+    /// Results other than success.
+    pub rc_errors: u64,
+    /// Milliseconds since any request changed state.
+    pub quiet_ms: u64,
+    /// Milliseconds since the oldest request in flight was posted.
+    pub head_age_ms: Option<u64>,
+    /// The plugin call it is inside of.
+    pub in_call: Option<String>,
+    /// Post to done, microseconds.
+    pub latency_us: Option<LatencyUs>,
+}
+
+/// Post to done.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LatencyUs {
+    /// Half are faster.
+    pub p50: f64,
+    /// 99 in 100 are faster.
+    pub p99: f64,
+    /// 999 in 1000 are faster.
+    pub p999: f64,
+    /// The slowest.
+    pub max: f64,
+}
+
+/// Why a task could not be completed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Whose problem it is.
+    pub outcome: Outcome,
+    /// The phase it happened in.
+    pub phase: Phase,
+    /// What happened.
+    pub message: String,
+    /// What to do.
+    pub next_step: Option<String>,
+}
+
+/// One connection of a handshake, seen from one end, milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionTimes {
+    /// Index.
+    pub index: usize,
+    /// Whether this end sends on it.
+    pub sends: bool,
+    /// Interface name.
+    pub nic: String,
+    /// In `listen`; receiving end.
+    pub listen_ms: Option<f64>,
+    /// Handles over the bootstrap.
+    pub bootstrap_ms: f64,
+    /// First `connect` to the comm; sending end.
+    pub connect_ms: Option<f64>,
+    /// First `accept` to the comm; receiving end.
+    pub accept_ms: Option<f64>,
+    /// Calls of connect or accept that said "not yet".
+    pub retries: u64,
+    /// TCP connections that belong to it: local and peer address.
+    pub flows: Vec<(SocketAddr, SocketAddr)>,
+}
+
+/// One row of the registration sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MrRow {
+    /// `send` or `recv` comm.
+    pub side: Side,
+    /// `host` or `device`.
+    pub memory: String,
+    /// What was tried.
+    pub what: String,
+    /// Bytes.
+    pub size: u64,
+    /// Offset from a page boundary.
+    pub offset: u64,
+    /// Whether the plugin took it.
+    pub accepted: bool,
+    /// The plugin's own words, or ours.
+    pub said: String,
+    /// Registrations made for this row.
+    pub count: u64,
+    /// regMr, microseconds: p50 and p99.
+    pub reg_us: Option<(f64, f64)>,
+    /// deregMr, microseconds: p50 and p99.
+    pub dereg_us: Option<(f64, f64)>,
+}
+
+/// One row of the contract suite.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContractRow {
+    /// Stable name.
+    pub id: String,
+    /// PASS, FAIL, NOT SUPPORTED.
+    pub verdict: String,
+    /// What was seen.
+    pub detail: String,
+}

@@ -1,0 +1,20 @@
+//! Runs as processes: the coordinator, an agent per node, a worker per plugin.
+//!
+//! `pair` is the coordinator's loop, `launch` its view of an agent, `assign` what
+//! each end is told; `agent` is the far side, `supervise` its view of a worker;
+//! `worker` is the process that loads the plugin. `message` is what they say to
+//! each other, `wire` how.
+
+pub mod agent;
+mod assign;
+mod launch;
+pub mod message;
+mod pair;
+mod spawn;
+pub mod supervise;
+mod wire;
+pub mod worker;
+
+pub use assign::{choose, environment};
+pub use launch::{End, LaunchError};
+pub use pair::{EndRecord, PairOutcome, PairRequest, Stall, run_pair};

@@ -1,0 +1,166 @@
+//! One worker process, seen from its parent: everything it says, prints, logs,
+//! and how it ends, as one stream.
+//!
+//! Used by the agent, and directly by commands that need one plugin for one
+//! question. A worker that outlives its task or its parent's interest is killed
+//! through a pidfd, so a recycled process id is never hit.
+#![forbid(unsafe_code)]
+
+use super::message::{FromWorker, ToWorker};
+use super::spawn::inherit;
+use super::wire::{Received, Receiver, Sender};
+use crate::plugin::LogLine;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What a parent learns.
+#[derive(Debug)]
+pub enum Heard {
+    /// A message of the worker.
+    Message(FromWorker),
+    /// A line of the plugin's log.
+    Log(LogLine),
+    /// A line it printed.
+    Output {
+        /// `stdout` or `stderr`.
+        stream: &'static str,
+        /// Cleaned of control characters.
+        text: String,
+    },
+    /// It is gone; nothing follows.
+    Exited {
+        /// Exit code, when it exited.
+        code: Option<i32>,
+        /// Signal, when it was killed.
+        signal: Option<i32>,
+    },
+}
+
+/// A running worker.
+pub struct Worker {
+    control: Sender<UnixStream>,
+    pidfd: OwnedFd,
+    /// Process id, for messages.
+    pub pid: u32,
+}
+
+/// Lines of plain output that are passed on; the rest is counted.
+const OUTPUT_LINES_MAX: u64 = 200;
+/// Bytes of one log packet.
+const PACKET_MAX: usize = 64 * 1024;
+/// How long output may trail behind the end of the process. A grandchild that
+/// holds the pipe open must not hold us.
+const TRAILING: Duration = Duration::from_millis(300);
+
+impl Worker {
+    /// Starts `program worker` with `env` on top of our own environment.
+    /// Everything it does arrives at `heard`, last of all `Exited`.
+    pub fn start(
+        program: &Path,
+        env: &BTreeMap<String, String>,
+        heard: impl Fn(Heard) + Clone + Send + 'static,
+    ) -> io::Result<Self> {
+        let (control, theirs) = UnixStream::pair()?;
+        let (log, log_theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let mut command = Command::new(program);
+        command.arg("worker").envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        inherit(&mut command, theirs.as_fd(), log_theirs.as_fd());
+        let mut child = command.spawn()?;
+        drop((theirs, log_theirs));
+        let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty())?;
+        let pid = child.id();
+        let (ended, all_ended) = mpsc::channel::<()>();
+        read_messages(control.try_clone()?, heard.clone(), ended.clone());
+        read_log(log, heard.clone(), ended.clone());
+        read_output("stdout", child.stdout.take(), heard.clone(), ended.clone());
+        read_output("stderr", child.stderr.take(), heard.clone(), ended);
+        std::thread::spawn(move || wait(child, &all_ended, &heard));
+        Ok(Self { control: Sender::new(control), pidfd, pid })
+    }
+
+    /// Sends one message; a worker that is gone says so through `Exited`.
+    pub fn tell(&self, message: &ToWorker) {
+        let _ = self.control.send(message);
+    }
+
+    /// Ends it without asking.
+    pub fn kill(&self) {
+        // Already gone is what we want.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn read_messages(from: UnixStream, heard: impl Fn(Heard) + Send + 'static, ended: mpsc::Sender<()>) {
+    std::thread::spawn(move || {
+        let mut receiver = Receiver::new(from);
+        while let Ok(Some(received)) = receiver.next() {
+            match received {
+                Received::Message(message) => heard(Heard::Message(message)),
+                Received::Text(text) => heard(Heard::Output { stream: "control", text }),
+            }
+        }
+        drop(ended);
+    });
+}
+
+fn read_log(from: OwnedFd, heard: impl Fn(Heard) + Send + 'static, ended: mpsc::Sender<()>) {
+    std::thread::spawn(move || {
+        let mut packet = vec![0; PACKET_MAX];
+        while let Ok((len, _)) = recv(&from, &mut packet[..], RecvFlags::empty()) {
+            if len == 0 {
+                break;
+            }
+            if let Ok(line) = serde_json::from_slice(&packet[..len]) {
+                heard(Heard::Log(line));
+            }
+        }
+        drop(ended);
+    });
+}
+
+fn read_output(
+    stream: &'static str,
+    from: Option<impl Read + Send + 'static>,
+    heard: impl Fn(Heard) + Send + 'static,
+    ended: mpsc::Sender<()>,
+) {
+    let Some(from) = from else { return };
+    std::thread::spawn(move || {
+        let mut receiver = Receiver::new(from);
+        let mut lines = 0u64;
+        while let Ok(Some(text)) = receiver.next_text() {
+            lines += 1;
+            if lines <= OUTPUT_LINES_MAX {
+                heard(Heard::Output { stream, text });
+            }
+        }
+        if lines > OUTPUT_LINES_MAX {
+            let text = format!("({} more lines were not kept)", lines - OUTPUT_LINES_MAX);
+            heard(Heard::Output { stream, text });
+        }
+        drop(ended);
+    });
+}
+
+fn wait(mut child: Child, all_ended: &mpsc::Receiver<()>, heard: &impl Fn(Heard)) {
+    let status = child.wait();
+    // Nobody sends; the readers' ends disappear one by one.
+    let (Err(_) | Ok(())) = all_ended.recv_timeout(TRAILING);
+    let (code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
+    heard(Heard::Exited { code, signal });
+}

@@ -1,0 +1,290 @@
+//! One end of a pair: load, meet the peer, connect every channel, do the work.
+//!
+//! Listeners come first on the receiving end, their handles travel over the
+//! bootstrap, then every connect and accept is asked in turn until each has
+//! answered. One listener per connection, one private handle buffer per
+//! connect: the real plugin allows no more.
+#![forbid(unsafe_code)]
+
+use super::super::message::{ConnectionTimes, FromWorker, PairTask, Phase, ToWorker, Work};
+use super::load::{Ready, load};
+use super::sockets::{self, Flow};
+use super::{Context, TaskResult, handshake, mr, transfer};
+use crate::bootstrap::{self, Config, Deadline, Link, Listener, Secret};
+use crate::error::Outcome;
+use crate::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The comms of one pair, connected.
+pub(super) struct Connected {
+    /// Sending ends, by connection.
+    pub(super) sends: Vec<SendComm>,
+    /// Receiving ends, by connection.
+    pub(super) recvs: Vec<RecvComm>,
+    /// What each took.
+    pub(super) times: Vec<ConnectionTimes>,
+}
+
+pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
+    let channels = task.scenario.transfer.connections as usize;
+    let ends = usize::from(task.sends) + usize::from(task.receives);
+    let ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
+    if let Err(reason) = task.scenario.check_against_plugin(ready.net.about().is_tcpx_family()) {
+        return Err(context.failure(Outcome::Usage, reason.to_string(), None));
+    }
+    context.enter(Phase::Bootstrapping);
+    let mut link = meet(context, task, &ready)?;
+    let done = match &task.work {
+        Work::Transfer => transfer::run(context, task, &ready, &mut link),
+        Work::Handshake { repeat } => handshake::run(context, task, &ready, &mut link, *repeat),
+        Work::Mr => mr::run(context, task, &ready, &mut link),
+    };
+    let deadline = Deadline::after("the goodbye", Duration::from_secs(2));
+    match &done {
+        // The peer may be gone already, which is its right after the last barrier.
+        Ok(()) => drop(link.close(deadline, &context.stop)),
+        Err(failure) => link.abort(failure.outcome, &failure.message),
+    }
+    done
+}
+
+fn meet(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Link> {
+    let secret = Secret::from_hex(&task.secret)
+        .map_err(|_| context.failure(Outcome::Usage, "the run's secret is not 32 bytes of hex".into(), None))?;
+    let config = config(task, ready);
+    let patience = Duration::from(task.scenario.limits.connect);
+    let deadline = || Deadline::after("limits.connect", patience);
+    let met = match task.listen {
+        Some(ip) => {
+            let listener = Listener::bind(SocketAddr::new(ip, task.port)).map_err(|e| context.bootstrap_failure(&e))?;
+            context.tell(&FromWorker::Listening(listener.local_addr()));
+            listener.accept(&secret, &config, deadline(), &context.stop)
+        }
+        None => {
+            let message = context.receive(patience + Duration::from_secs(5), "where the peer listens")?;
+            let ToWorker::PeerListens(address) = message else {
+                return Err(context.failure(Outcome::Usage, "expected the peer's address".into(), None));
+            };
+            bootstrap::connect(address, &secret, &config, deadline(), &context.stop)
+        }
+    };
+    met.map_err(|error| context.bootstrap_failure(&error))
+}
+
+/// What both ends must share; what rightly differs between nodes is left out.
+fn config(task: &PairTask, ready: &Ready) -> Config {
+    Config {
+        pair: "hosts".to_owned(),
+        tcpxctl_version: env!("CARGO_PKG_VERSION").to_owned(),
+        scenario_sha256: task.scenario.hash(),
+        scenario: task.scenario.leaves(),
+        plugin_name: ready.loaded.about.name.clone(),
+        plugin_version: ready.loaded.version.clone().unwrap_or_default(),
+        plugin_sha256: ready.loaded.file.as_ref().map_or_else(|| "builtin".to_owned(), |file| file.sha256.clone()),
+        settings: super::load::shared_settings(&task.scenario),
+    }
+}
+
+struct Pending<T> {
+    state: T,
+    started: Instant,
+    retries: u64,
+    ended: Option<Duration>,
+}
+
+impl<T> Pending<T> {
+    fn new(state: T) -> Self {
+        Self { state, started: Instant::now(), retries: 0, ended: None }
+    }
+}
+
+/// Connects every channel of this end; gives everything back when one fails.
+pub(super) fn connect_all(
+    context: &mut Context,
+    task: &PairTask,
+    ready: &Ready,
+    link: &mut Link,
+) -> TaskResult<Connected> {
+    context.enter(Phase::Connecting);
+    let count = task.scenario.transfer.connections as usize;
+    let mut listeners = Vec::new();
+    let made = match listen_all(context, task, ready, count, &mut listeners) {
+        Ok(handles) => finish_all(context, task, ready, link, &handles, &mut listeners),
+        Err(failure) => Err(failure),
+    };
+    for (listener, _) in listeners {
+        // The accepted comm does not depend on it.
+        let _ = ready.net.close_listen(listener.state);
+    }
+    made
+}
+
+type Listening = (Pending<ListenComm>, Duration);
+
+fn listen_all(
+    context: &Context,
+    task: &PairTask,
+    ready: &Ready,
+    count: usize,
+    listeners: &mut Vec<Listening>,
+) -> TaskResult<Vec<[u8; 128]>> {
+    if !task.receives {
+        return Ok(Vec::new());
+    }
+    (0..count)
+        .map(|index| {
+            let started = Instant::now();
+            let (listener, handle) =
+                ready.net.listen(ready.device_of(index)).map_err(|error| context.plugin_failure(&error))?;
+            listeners.push((Pending::new(listener), started.elapsed()));
+            Ok(handle.0)
+        })
+        .collect()
+}
+
+fn finish_all(
+    context: &mut Context,
+    task: &PairTask,
+    ready: &Ready,
+    link: &mut Link,
+    handles: &[[u8; 128]],
+    listeners: &mut [Listening],
+) -> TaskResult<Connected> {
+    let patience = patience(task);
+    let started = Instant::now();
+    let expected = if task.sends { task.scenario.transfer.connections as usize } else { 0 };
+    let theirs = link
+        .exchange_handles(handles, expected, Deadline::after("limits.connect", patience), &context.stop)
+        .map_err(|error| context.bootstrap_failure(&error))?;
+    let bootstrap = started.elapsed();
+    let mut connecting: Vec<_> =
+        theirs.iter().map(|handle| Pending::new(Connecting::to(ConnectHandle(*handle)))).collect();
+    for (listener, _) in listeners.iter_mut() {
+        listener.started = Instant::now();
+    }
+    let mut sends: Vec<Option<SendComm>> = theirs.iter().map(|_| None).collect();
+    let mut recvs: Vec<Option<RecvComm>> = listeners.iter().map(|_| None).collect();
+    let asked = ask_until_connected(context, ready, patience, (&mut connecting, &mut sends), (listeners, &mut recvs));
+    if let Err(failure) = asked {
+        for comm in sends.into_iter().flatten() {
+            let _ = ready.net.close_send(comm);
+        }
+        for comm in recvs.into_iter().flatten() {
+            let _ = ready.net.close_recv(comm);
+        }
+        return Err(failure);
+    }
+    let flows = sockets::flows();
+    let flows_of = |handle, sends| {
+        if ready.net.about().is_tcpx_family() { sockets::of_handle(&flows, handle, sends) } else { Vec::new() }
+    };
+    let mut times = Vec::new();
+    for (index, (one, handle)) in connecting.iter().zip(&theirs).enumerate() {
+        times.push(time_row(index, ready, bootstrap, None, one, flows_of(handle, true)));
+    }
+    for (index, ((one, listen), handle)) in listeners.iter().zip(handles).enumerate() {
+        times.push(time_row(index, ready, bootstrap, Some(*listen), one, flows_of(handle, false)));
+    }
+    Ok(Connected { sends: sends.into_iter().flatten().collect(), recvs: recvs.into_iter().flatten().collect(), times })
+}
+
+fn time_row<T>(
+    index: usize,
+    ready: &Ready,
+    bootstrap: Duration,
+    listen: Option<Duration>,
+    one: &Pending<T>,
+    flows: Vec<Flow>,
+) -> ConnectionTimes {
+    let ended = one.ended.map(milliseconds);
+    let sends = listen.is_none();
+    ConnectionTimes {
+        index,
+        sends,
+        nic: ready.nic_of(index),
+        listen_ms: listen.map(milliseconds),
+        bootstrap_ms: milliseconds(bootstrap),
+        connect_ms: ended.filter(|_| sends),
+        accept_ms: ended.filter(|_| !sends),
+        retries: one.retries,
+        flows: flows.into_iter().map(|flow| (flow.local, flow.peer)).collect(),
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The scenario's limit, or what the plugin's own fixed waits need: it sleeps
+/// 100 ms per socket on both ends, then waits for flow steering (5 s by default).
+fn patience(task: &PairTask) -> Duration {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+    };
+    let sockets = number("NCCL_NSOCKS_PERTHREAD", 1).saturating_mul(number("NCCL_SOCKET_NTHREADS", 1)).min(8) + 1;
+    let steering = number("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", 5_000_000).min(60_000_000);
+    let own = Duration::from_millis(200 * sockets) + Duration::from_micros(steering);
+    Duration::from(task.scenario.limits.connect).max(2 * own)
+}
+
+fn ask_until_connected(
+    context: &Context,
+    ready: &Ready,
+    patience: Duration,
+    (connecting, sends): (&mut [Pending<Connecting>], &mut [Option<SendComm>]),
+    (listeners, recvs): (&mut [Listening], &mut [Option<RecvComm>]),
+) -> TaskResult<()> {
+    let started = Instant::now();
+    loop {
+        let mut waiting = 0;
+        for (index, (one, comm)) in connecting.iter_mut().zip(sends.iter_mut()).enumerate() {
+            if comm.is_none() {
+                *comm = ready
+                    .net
+                    .connect(ready.device_of(index), &mut one.state)
+                    .map_err(|error| context.plugin_failure(&error))?;
+                waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
+            }
+        }
+        for ((one, _), comm) in listeners.iter_mut().zip(recvs.iter_mut()) {
+            if comm.is_none() {
+                *comm = ready.net.accept(&mut one.state).map_err(|error| context.plugin_failure(&error))?;
+                waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
+            }
+        }
+        if waiting == 0 {
+            return Ok(());
+        }
+        if context.stop.load(Ordering::Relaxed) {
+            return Err(context.stopped());
+        }
+        if started.elapsed() > patience {
+            let (connects, accepts) = (
+                sends.iter().filter(|comm| comm.is_none()).count(),
+                recvs.iter().filter(|comm| comm.is_none()).count(),
+            );
+            let message = format!(
+                "after {:.1} s, {connects} of {} connects and {accepts} of {} accepts were still not ready (rc 0, no comm)",
+                started.elapsed().as_secs_f64(),
+                sends.len(),
+                recvs.len(),
+            );
+            let next = "raise limits.connect, or look at the plugin's log lines of both ends".to_owned();
+            return Err(context.failure(Outcome::Failed, message, Some(next)));
+        }
+        // A handshake is a matter of round trips; the plugin does it by itself.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+fn settle(ready: bool, retries: &mut u64, ended: &mut Option<Duration>, started: Instant) -> usize {
+    if ready {
+        *ended = Some(started.elapsed());
+        0
+    } else {
+        *retries += 1;
+        1
+    }
+}

@@ -1,0 +1,148 @@
+//! A plugin ready for use: loaded, recorded, initialised, its devices listed.
+#![forbid(unsafe_code)]
+
+use super::super::message::{ChannelNow, FromWorker, Loaded, Phase};
+use super::{Context, RECORDER, TaskResult, VERSION};
+use crate::error::{NextStep, Outcome};
+use crate::node::environment::captured;
+use crate::plugin::{Choice, Device, Net, Plugin, Source, inspect};
+use crate::record::sample;
+use crate::scenario::Scenario;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
+
+/// What every task starts with.
+pub(super) struct Ready {
+    /// Through the tap.
+    pub(super) net: Arc<dyn Net>,
+    /// What the coordinator was told.
+    pub(super) loaded: Loaded,
+    /// Counters of every comm.
+    pub(super) recorder: Recording,
+}
+
+impl Ready {
+    /// Connections go round the devices.
+    pub(super) fn device_of(&self, connection: usize) -> usize {
+        connection % self.loaded.devices.len().max(1)
+    }
+
+    /// The interface of a connection's device.
+    pub(super) fn nic_of(&self, connection: usize) -> String {
+        self.loaded.devices.get(self.device_of(connection)).map(|device| device.name.clone()).unwrap_or_default()
+    }
+}
+
+/// This process's recorder; absent when it could not be made, which costs the
+/// counters and not the run.
+pub(super) struct Recording(Option<Arc<Recorder>>);
+
+impl Recording {
+    /// Counters of every channel now.
+    pub(super) fn now(&self) -> Vec<ChannelNow> {
+        let Some(recorder) = &self.0 else { return Vec::new() };
+        let snapshot = Reader::open(recorder.path()).and_then(|mut reader| reader.snapshot());
+        snapshot.map(|snapshot| sample::channels(&snapshot, monotonic_ns())).unwrap_or_default()
+    }
+}
+
+/// Loads, taps and initialises; `channels` comms will be made.
+pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, label: &str) -> TaskResult<Ready> {
+    let recorder = record(context, channels, label);
+    context.enter(Phase::Loading);
+    let started = Instant::now();
+    let refused = |context: &Context, error: crate::plugin::LoadError| {
+        context.failure(Outcome::NotRun, error.to_string(), error.next_step())
+    };
+    let file = match &choice.source {
+        Source::Builtin => None,
+        Source::File(path) => Some(inspect(path).map_err(|error| refused(context, error))?),
+    };
+    let plugin = Plugin::open(&choice.source).map_err(|error| refused(context, error))?;
+    let load_ms = started.elapsed().as_secs_f64() * 1e3;
+    let net = plugin.net;
+    context.enter(Phase::Initialising);
+    let started = Instant::now();
+    net.init().map_err(|error| context.plugin_failure(&error))?;
+    let init_ms = started.elapsed().as_secs_f64() * 1e3;
+    let devices = devices(context, &*net)?;
+    let loaded = Loaded {
+        file,
+        symbol: plugin.symbol,
+        exports: plugin.exports,
+        about: net.about().clone(),
+        version: VERSION.get().cloned(),
+        devices,
+        choice: choice.clone(),
+        load_ms,
+        init_ms,
+    };
+    context.tell(&FromWorker::Loaded(Box::new(loaded.clone())));
+    Ok(Ready { net, loaded, recorder })
+}
+
+fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {
+    let count = net.devices().map_err(|error| context.plugin_failure(&error))?;
+    if count == 0 {
+        let message = format!("plugin {} loaded and initialised, and has no device", net.about().name);
+        let next = "check NCCL_GPUDIRECTTCPX_SOCKET_IFNAME against `tcpxctl discover`".to_owned();
+        return Err(context.failure(Outcome::NotRun, message, Some(next)));
+    }
+    (0..count.min(64)).map(|index| net.properties(index).map_err(|error| context.plugin_failure(&error))).collect()
+}
+
+fn record(context: &Context, channels: usize, label: &str) -> Recording {
+    let name = format!("worker-{}", crate::units::file_name(label));
+    // A listener and a comm per connection.
+    let capacity = u32::try_from(2 * channels + 8).unwrap_or(u32::MAX).min(tcpx_recorder::format::CAPACITY_MAX);
+    let fallback = std::env::temp_dir();
+    let options =
+        Options { name: &name, capacity, role: "tcpxctl worker", plugin: "", fallback: Some(&fallback), keep: false };
+    match Recorder::create(&options) {
+        Ok(recorder) => {
+            *RECORDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder.path().to_owned());
+            context.tell(&FromWorker::Recorder(recorder.path().to_owned()));
+            Recording(Some(Arc::new(recorder)))
+        }
+        Err(error) => {
+            // Goes to the agent as text: a run without counters is still a run.
+            eprintln!("no flight recorder: {error}");
+            Recording(None)
+        }
+    }
+}
+
+/// Variables that rightly differ between two nodes.
+const PER_NODE: [&str; 8] =
+    ["IFNAME", "BINDINGS", "CTRL_DEV", "PATH", "FAULT", "VISIBLE_DEVICES", "COMM_ID", "EXPORTER"];
+
+/// The plugin's settings that both ends must share: what the environment says,
+/// less what is a node's own and less what the scenario sets for one role only.
+pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
+    let one_sided = |name: &str| {
+        scenario.env.send.contains_key(name)
+            || scenario.env.recv.contains_key(name)
+            || scenario.env.node.values().any(|table| table.contains_key(name))
+    };
+    captured(std::env::vars_os())
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("NCCL_") || name.starts_with("TCPXSOFT_"))
+        .filter(|(name, _)| !PER_NODE.iter().any(|part| name.contains(part)) && !one_sided(name))
+        .collect()
+}
+
+/// One row of the contract suite, in a process of its own.
+pub(super) fn contract_row(context: &mut Context, choice: &Choice, row: &str) -> TaskResult<()> {
+    let ready = load(context, choice, 64, "contract")?;
+    let row = crate::contract::run_row(&*ready.net, &ready.loaded.devices, row).ok_or_else(|| {
+        context.failure(
+            Outcome::Usage,
+            format!("no contract row `{row}`"),
+            Some("see `tcpxctl selftest --list`".into()),
+        )
+    })?;
+    context.tell(&FromWorker::Contract(row));
+    Ok(())
+}

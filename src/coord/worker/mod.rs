@@ -1,0 +1,181 @@
+//! The worker: the one process that loads a plugin.
+//!
+//! The plugin may call `exit`, crash, spin or print inside any call, so this
+//! process can be lost at any moment and says where it is before it goes there.
+//! Its main thread drives the plugin; a second thread reads the control stream,
+//! sets the stop flag when told to, and ends the process when the stream ends.
+//! It leaves by `exit_now`, because a plugin's exit handlers may block for ever.
+
+mod connect;
+mod handshake;
+mod load;
+mod mr;
+mod sockets;
+mod transfer;
+
+use super::message::{Failure, FromWorker, Phase, Task, ToWorker};
+use super::spawn::{CONTROL_FD, LOG_FD, exit_now, inherited, keep_descriptor_zero};
+use super::wire::{Received, Receiver, Sender};
+use crate::bootstrap::BootstrapError;
+use crate::error::{NextStep, Outcome};
+use crate::plugin::{LogLine, PluginError};
+use crate::transfer::TransferError;
+use rustix::net::SendFlags;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
+
+/// What the worker's tasks share.
+pub(super) struct Context {
+    to_agent: Arc<Sender<UnixStream>>,
+    inbox: mpsc::Receiver<ToWorker>,
+    /// Set when the coordinator wants an end.
+    pub(super) stop: Arc<AtomicBool>,
+    phase: Phase,
+}
+
+/// A task's error: the failure it becomes.
+pub(super) type TaskResult<T> = Result<T, Box<Failure>>;
+
+/// Removed by whichever thread ends the process.
+static RECORDER: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The version line, as the plugin logged it.
+static VERSION: OnceLock<String> = OnceLock::new();
+
+/// Runs one task and does not return to exit handlers.
+pub fn main() -> ExitCode {
+    let (Some(control), Some(log)) = (inherited(CONTROL_FD), inherited(LOG_FD)) else {
+        // Only a person typing the hidden command gets here.
+        return ExitCode::from(Outcome::Usage.exit_code());
+    };
+    keep_descriptor_zero();
+    let control = UnixStream::from(control);
+    let Ok(reading) = control.try_clone() else { return ExitCode::from(Outcome::NotRun.exit_code()) };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (to_inbox, inbox) = mpsc::channel();
+    let for_reader = Arc::clone(&stop);
+    std::thread::spawn(move || read_control(reading, &to_inbox, &for_reader));
+    pass_on_log(log);
+    let mut context = Context { to_agent: Arc::new(Sender::new(control)), inbox, stop, phase: Phase::Starting };
+    let code = match context.inbox.recv() {
+        Ok(ToWorker::Start(task)) => context.run(*task),
+        _ => Outcome::Usage.exit_code(),
+    };
+    end(i32::from(code))
+}
+
+fn read_control(from: UnixStream, inbox: &mpsc::Sender<ToWorker>, stop: &AtomicBool) {
+    let mut receiver = Receiver::new(from);
+    while let Ok(Some(received)) = receiver.next() {
+        match received {
+            Received::Message(ToWorker::Stop) => stop.store(true, Ordering::Relaxed),
+            // The main thread may be gone already; then nothing waits for it.
+            Received::Message(message) => drop(inbox.send(message)),
+            Received::Text(_) => {}
+        }
+    }
+    // The agent is gone: nobody wants this process any more.
+    end(i32::from(Outcome::PeerLost.exit_code()))
+}
+
+fn end(code: i32) -> ! {
+    let path = RECORDER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(path) = path {
+        // Whoever outlives us sweeps what cannot be removed now.
+        let _ = std::fs::remove_file(path);
+    }
+    exit_now(code)
+}
+
+/// Sends the plugin's sampled lines one per packet; a full queue loses lines,
+/// never time.
+fn pass_on_log(log: OwnedFd) {
+    crate::plugin::capture(move |line: &LogLine| {
+        if let Some((_, version)) = line.text.split_once(" ver. ") {
+            // The first one stays.
+            let _ = VERSION.set(version.trim_end_matches('.').to_owned());
+        }
+        let Ok(packet) = serde_json::to_vec(line) else { return };
+        let _ = rustix::net::send(&log, &packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    });
+}
+
+impl Context {
+    fn run(&mut self, task: Task) -> u8 {
+        let done = match task {
+            Task::Probe { plugin } => load::load(self, &plugin, 0, "probe").map(drop),
+            Task::Contract { plugin, row } => load::contract_row(self, &plugin, &row),
+            Task::Pair(pair) => connect::run(self, &pair),
+        };
+        let code = match done {
+            Ok(()) => 0,
+            Err(failure) => {
+                let code = failure.outcome.exit_code();
+                self.tell(&FromWorker::Failed(*failure));
+                code
+            }
+        };
+        self.enter(Phase::Finished);
+        self.tell(&FromWorker::Finished(crate::plugin::log_summary()));
+        code
+    }
+
+    /// Sends one message. A lost agent ends the process through the reader.
+    pub(super) fn tell(&self, message: &FromWorker) {
+        let _ = self.to_agent.send(message);
+    }
+
+    /// Says where the worker goes next, before it goes there.
+    pub(super) fn enter(&mut self, phase: Phase) {
+        if self.phase != phase {
+            self.phase = phase;
+            self.tell(&FromWorker::Phase(phase));
+        }
+    }
+
+    /// The next message for the main thread, or why there is none.
+    pub(super) fn receive(&self, deadline: Duration, what: &str) -> TaskResult<ToWorker> {
+        let started = std::time::Instant::now();
+        while started.elapsed() < deadline {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(self.stopped());
+            }
+            match self.inbox.recv_timeout(Duration::from_millis(50)) {
+                Ok(message) => return Ok(message),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Err(self.failure(Outcome::PeerLost, format!("no word of {what} within {deadline:?}"), None))
+    }
+
+    pub(super) fn failure(&self, outcome: Outcome, message: String, next_step: Option<String>) -> Box<Failure> {
+        Box::new(Failure { outcome, phase: self.phase, message, next_step })
+    }
+
+    pub(super) fn stopped(&self) -> Box<Failure> {
+        self.failure(Outcome::Interrupted, format!("stopped while {}", self.phase), None)
+    }
+
+    /// A plugin that refuses ran and failed, except before it was ready.
+    pub(super) fn plugin_failure(&self, error: &PluginError) -> Box<Failure> {
+        let outcome = match self.phase {
+            Phase::Loading | Phase::Initialising => Outcome::NotRun,
+            _ => Outcome::Failed,
+        };
+        self.failure(outcome, error.to_string(), error.next_step())
+    }
+
+    pub(super) fn bootstrap_failure(&self, error: &BootstrapError) -> Box<Failure> {
+        self.failure(error.outcome(), error.to_string(), error.next_step())
+    }
+
+    pub(super) fn transfer_failure(&self, error: &TransferError) -> Box<Failure> {
+        let outcome = if matches!(error, TransferError::Stopped) { Outcome::Interrupted } else { Outcome::Failed };
+        self.failure(outcome, error.to_string(), None)
+    }
+}

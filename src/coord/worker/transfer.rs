@@ -1,0 +1,212 @@
+//! The work of `run`: register, warm up, measure, report.
+//!
+//! Each iteration lies between two barriers that both ends share. The pattern
+//! is written before the first, every byte is done, unpacked, checked and
+//! consumed before the second; what is measured is the time between them.
+#![forbid(unsafe_code)]
+
+use super::super::message::{ChannelResult, FromWorker, Iteration, PairTask, Phase, TransferResult};
+use super::connect::connect_all;
+use super::load::Ready;
+use super::{Context, TaskResult};
+use crate::bootstrap::{Deadline, Link};
+use crate::error::Outcome;
+use crate::gpu::{DeviceMemory, HostMemory, Unpack};
+use crate::scenario::{self, Fault};
+use crate::transfer::{
+    Channel, ChannelError, ChannelSetup, Idle, Misbehaviour, Pattern, Plan, Policy, Rogue, Side, WallPace,
+    run_iteration,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Link) -> TaskResult<()> {
+    let connected = connect_all(context, task, ready, link)?;
+    context.enter(Phase::Registering);
+    let mut transfer = Transfer::new(context, task, ready)?;
+    let sends = connected.sends.into_iter().enumerate().map(|(index, comm)| {
+        Channel::sender(&*ready.net, comm, Arc::clone(&transfer.memory), transfer.setup(index, Side::Send))
+    });
+    let recvs = connected.recvs.into_iter().enumerate().map(|(index, comm)| {
+        Channel::receiver(&*ready.net, comm, Arc::clone(&transfer.memory), transfer.setup(index, Side::Recv))
+    });
+    let channels: Result<Vec<Channel>, ChannelError> = sends.chain(recvs).collect();
+    transfer.channels = channels.map_err(|error| channel_failure(context, &error))?;
+    let ran = transfer.iterate(context, task, ready, link);
+    context.enter(Phase::Closing);
+    context.tell(&FromWorker::Transfer(Box::new(transfer.result(ready))));
+    ran?;
+    // Nobody closes before both ends have everything.
+    let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
+    link.barrier("close", 0, last, &context.stop).map_err(|error| context.bootstrap_failure(&error))?;
+    for channel in transfer.channels {
+        channel.close(&*ready.net).map_err(|error| context.plugin_failure(&error))?;
+    }
+    Ok(())
+}
+
+fn channel_failure(context: &Context, error: &ChannelError) -> Box<super::Failure> {
+    let outcome = if matches!(error, ChannelError::Memory(_)) { Outcome::NotRun } else { Outcome::Failed };
+    context.failure(outcome, error.to_string(), None)
+}
+
+struct Transfer {
+    channels: Vec<Channel>,
+    memory: Arc<dyn DeviceMemory>,
+    plan: Plan,
+    pattern: Option<Arc<Pattern>>,
+    unpack: Unpack,
+    policy: Policy,
+    pace: WallPace,
+    rogue: Option<Rogue>,
+    windows: [usize; 2],
+    chunk: usize,
+    close_grace: Duration,
+    iterations: Vec<Iteration>,
+}
+
+impl Transfer {
+    fn new(context: &Context, task: &PairTask, _ready: &Ready) -> TaskResult<Self> {
+        let wanted = &task.scenario.transfer;
+        let plan = Plan::new(wanted.total.0, wanted.chunk.0, wanted.connections as usize).ok_or_else(|| {
+            context.failure(
+                Outcome::Usage,
+                format!("cannot cut {} into chunks of {}", wanted.total, wanted.chunk),
+                None,
+            )
+        })?;
+        let device = wanted.memory == scenario::Memory::Device;
+        let memory: Arc<dyn DeviceMemory> =
+            if device { Arc::new(HostMemory::device_stand_in()) } else { Arc::new(HostMemory::host()) };
+        Ok(Self {
+            channels: Vec::new(),
+            memory,
+            plan,
+            pattern: wanted.verify.then(|| Arc::new(Pattern::new(seed(&task.run_id)))),
+            unpack: match wanted.unpack {
+                scenario::Unpack::Auto | scenario::Unpack::Kernel => Unpack::Kernel,
+                scenario::Unpack::D2d => Unpack::D2d,
+                scenario::Unpack::Host => Unpack::Host,
+                scenario::Unpack::None => Unpack::None,
+            },
+            policy: match task.scenario.progress.policy {
+                scenario::Policy::Opportunistic => Policy::Opportunistic,
+                scenario::Policy::WindowFullOnly => Policy::WindowFullOnly,
+                scenario::Policy::DedicatedThread => Policy::DedicatedThread,
+            },
+            pace: WallPace::new(idle(task.scenario.progress.idle), Arc::clone(&context.stop)),
+            rogue: rogue(task),
+            windows: [wanted.send_window as usize, wanted.recv_window as usize],
+            chunk: wanted.chunk.as_usize(),
+            close_grace: task.scenario.limits.close_grace.into(),
+            iterations: Vec::new(),
+        })
+    }
+
+    fn setup(&self, index: usize, side: Side) -> ChannelSetup {
+        ChannelSetup {
+            index,
+            window: self.windows[usize::from(side == Side::Recv)],
+            chunk: self.chunk,
+            verify: self.pattern.clone(),
+            unpack: self.unpack,
+            close_grace: self.close_grace,
+            on_unpacked: None,
+        }
+    }
+
+    fn iterate(&mut self, context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Link) -> TaskResult<()> {
+        let wanted = &task.scenario.transfer;
+        let directions = u64::from(task.sends) + u64::from(task.receives);
+        let until = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
+        for index in 0..wanted.warmup + wanted.iterations {
+            let warmup = index < wanted.warmup;
+            for channel in &mut self.channels {
+                channel.begin(self.plan, u64::from(index)).map_err(|error| channel_failure(context, &error))?;
+            }
+            context.enter(if warmup { Phase::WarmUp } else { Phase::Measuring });
+            link.barrier("start", u64::from(index), until, &context.stop).map_err(|e| context.bootstrap_failure(&e))?;
+            let started = Instant::now();
+            self.one_iteration(context, ready)?;
+            link.barrier("end", u64::from(index), until, &context.stop).map_err(|e| context.bootstrap_failure(&e))?;
+            let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let iteration = Iteration { index, warmup, nanoseconds, bytes: self.plan.total() * directions };
+            self.iterations.push(iteration);
+            context.tell(&FromWorker::Iteration(iteration));
+        }
+        Ok(())
+    }
+
+    fn one_iteration(&mut self, context: &Context, ready: &Ready) -> TaskResult<()> {
+        let moved = match self.rogue {
+            Some(rogue) => rogue.run_iteration(&*ready.net, &mut self.channels, &mut self.pace),
+            None => run_iteration(&*ready.net, &mut self.channels, self.policy, &mut self.pace),
+        };
+        moved.map_err(|error| context.transfer_failure(&error))
+    }
+
+    fn result(&self, ready: &Ready) -> TransferResult {
+        let counters = ready.recorder.now();
+        TransferResult {
+            iterations: self.iterations.clone(),
+            channels: self
+                .channels
+                .iter()
+                .map(|channel| {
+                    let side = if channel.side() == Side::Send { "send" } else { "recv" };
+                    let mine = counters.iter().find(|now| now.side == side && now.index == channel.index());
+                    ChannelResult {
+                        side: channel.side(),
+                        index: channel.index(),
+                        device: ready.device_of(channel.index()),
+                        nic: ready.nic_of(channel.index()),
+                        tally: channel.tally().clone(),
+                        counters: mine.cloned(),
+                    }
+                })
+                .collect(),
+            registered_bytes: self.channels.iter().map(|channel| channel.registered_bytes() as u64).sum(),
+            resident_bytes: resident_bytes(),
+        }
+    }
+}
+
+fn idle(wanted: scenario::Idle) -> Idle {
+    match wanted {
+        scenario::Idle::Adaptive => Idle::Adaptive,
+        scenario::Idle::Spin => Idle::Spin,
+        scenario::Idle::Yield => Idle::Yield,
+        scenario::Idle::Sleep(time) => Idle::Sleep(time.into()),
+    }
+}
+
+fn rogue(task: &PairTask) -> Option<Rogue> {
+    let Some(Fault::Driver { side, kind, channel, after_chunk }) = &task.scenario.fault else { return None };
+    let here = |sends, wanted| sends && side.include(wanted);
+    let mine = if here(task.sends, scenario::Side::Send) {
+        Side::Send
+    } else if here(task.receives, scenario::Side::Recv) {
+        Side::Recv
+    } else {
+        return None;
+    };
+    let kind = match kind {
+        scenario::DriverFault::YoungerTestedFirst => Misbehaviour::YoungerTestedFirst,
+        scenario::DriverFault::SeventeenthPost => Misbehaviour::SeventeenthPost,
+        scenario::DriverFault::ConsumedEarly => Misbehaviour::ConsumedEarly,
+        scenario::DriverFault::NeverConsumed => Misbehaviour::NeverConsumed,
+        scenario::DriverFault::NotPolling => Misbehaviour::NotPolling,
+    };
+    Some(Rogue { kind, side: mine, channel: *channel as usize, after_chunk: *after_chunk })
+}
+
+/// The same on both ends, another for every run.
+fn seed(run_id: &str) -> u64 {
+    run_id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+pub(super) fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}

@@ -1,0 +1,42 @@
+//! Everything that happens in a run, stamped with node and time.
+//!
+//! One stream: the coordinator merges it, and the progress line, the record and
+//! whatever reads the record later only read it.
+#![forbid(unsafe_code)]
+
+use crate::coord::message::FromAgent;
+use serde::{Deserialize, Serialize};
+
+/// One line of `events.jsonl`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Event {
+    /// RFC 3339, UTC, when the coordinator learnt of it.
+    pub at: String,
+    /// Milliseconds since the command started, monotonic.
+    pub ms: f64,
+    /// `local`, `peer`, or `coordinator`.
+    pub node: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// An agent or its worker said so.
+    Said(Box<FromAgent>),
+    /// The coordinator decided or noticed something.
+    Note(String),
+}
+
+/// Now, as part of a file name: `20261120T101500Z`.
+pub fn stamp_utc() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+/// Now, as people and programs write it.
+pub fn now_utc() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}

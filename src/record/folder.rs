@@ -1,0 +1,130 @@
+//! The run folder: `reports/<utc>-<scenario>/` with `run.json`, `events.jsonl`
+//! and `scenario.toml`.
+//!
+//! Made before anything runs, so that an unwritable place is said at once; what
+//! cannot be written later is said too and never changes how the run ended.
+#![forbid(unsafe_code)]
+
+use super::model::RunRecord;
+use crate::error::NextStep;
+use crate::event::Event;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Folders of one second that are told apart.
+const SAME_SECOND_MAX: u32 = 1000;
+
+/// Why there is no run folder.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a run folder in {}: {source}", parent.display())]
+pub struct FolderError {
+    parent: PathBuf,
+    source: io::Error,
+}
+
+impl NextStep for FolderError {
+    fn next_step(&self) -> Option<String> {
+        Some("choose another place with --reports DIR".into())
+    }
+}
+
+/// One run's folder, while it is written.
+pub struct RunFolder {
+    /// Its name; the run's id.
+    pub id: String,
+    /// Where it is.
+    pub path: PathBuf,
+    events: BufWriter<File>,
+    /// The first write that failed; the rest is not tried.
+    failed: Option<io::Error>,
+}
+
+impl RunFolder {
+    /// Makes `<parent>/<stamp>-<name>`, mode 0700; a second run of the same second gets a number.
+    pub fn create(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
+        let failed = |source| FolderError { parent: parent.to_owned(), source };
+        DirBuilder::new().recursive(true).create(parent).map_err(failed)?;
+        for attempt in 1..=SAME_SECOND_MAX {
+            let id = if attempt == 1 { format!("{stamp}-{name}") } else { format!("{stamp}-{name}-{attempt}") };
+            let path = parent.join(&id);
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    let events = BufWriter::new(create(&path.join("events.jsonl")).map_err(failed)?);
+                    return Ok(Self { id, path, events, failed: None });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(failed(io::Error::other("a thousand runs in one second")))
+    }
+
+    fn attempt(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) {
+        if self.failed.is_none() {
+            self.failed = write(self).err();
+        }
+    }
+
+    /// Appends one event.
+    pub fn event(&mut self, event: &Event) {
+        self.attempt(|folder| {
+            serde_json::to_writer(&mut folder.events, event)?;
+            folder.events.write_all(b"\n")
+        });
+    }
+
+    /// Writes the scenario as resolved, to be run again as it is.
+    pub fn scenario(&mut self, resolved: &str) {
+        self.attempt(|folder| write_whole(&folder.path.join("scenario.toml"), resolved.as_bytes()));
+    }
+
+    /// Writes `run.json` and closes the event stream; the error is the first
+    /// that any write met.
+    pub fn finish(mut self, run: &RunRecord) -> io::Result<PathBuf> {
+        self.attempt(|folder| folder.events.flush());
+        self.attempt(|folder| {
+            let mut text = serde_json::to_vec_pretty(run)?;
+            text.push(b'\n');
+            write_whole(&folder.path.join("run.json"), &text)
+        });
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(self.path),
+        }
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// A reader sees the whole file or none.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let partial = path.with_extension("partial");
+    let mut file = create(&partial)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    std::fs::rename(&partial, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runs_of_one_second_get_two_folders() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let ids: Vec<String> =
+            (0..3).map(|_| RunFolder::create(parent.path(), "20261120T101500Z", "4conn").expect("made").id).collect();
+        assert_eq!(ids, ["20261120T101500Z-4conn", "20261120T101500Z-4conn-2", "20261120T101500Z-4conn-3"]);
+    }
+
+    #[test]
+    fn a_place_that_is_a_file_is_refused_by_name() {
+        let parent = tempfile::NamedTempFile::new().expect("a file");
+        let error = RunFolder::create(parent.path(), "now", "4conn").map(|folder| folder.id).expect_err("refused");
+        assert!(error.to_string().contains("cannot make a run folder"), "{error}");
+    }
+}

@@ -1,0 +1,94 @@
+//! One look at a worker's flight recorder, as the counters that people read.
+#![forbid(unsafe_code)]
+
+use crate::coord::message::{ChannelNow, LatencyUs};
+use std::path::PathBuf;
+use tcpx_recorder::format::Role;
+use tcpx_recorder::{ChannelSample, Reader, Snapshot, monotonic_ns};
+
+/// Looks into one recorder file, again and again.
+pub struct Sampler {
+    path: PathBuf,
+    reader: Option<Reader>,
+}
+
+impl Sampler {
+    /// The file is opened at the first look.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, reader: None }
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        if self.reader.is_none() {
+            self.reader = Reader::open(&self.path).ok();
+        }
+        self.reader.as_mut()?.snapshot().ok()
+    }
+
+    /// Every send and receive channel, sends first; empty when the file cannot
+    /// be read.
+    pub fn now(&mut self) -> Vec<ChannelNow> {
+        self.snapshot().map(|snapshot| channels(&snapshot, monotonic_ns())).unwrap_or_default()
+    }
+
+    /// The plugin call that the process is inside of, on any channel or none.
+    pub fn in_call(&mut self) -> Option<String> {
+        let snapshot = self.snapshot()?;
+        let on_channel = snapshot.channels.iter().find_map(|channel| {
+            let inside = channel.in_call?;
+            Some(format!("{} on {} channel {}", inside.call.name(), side(channel), channel.channel?))
+        });
+        on_channel.or_else(|| {
+            let inside = snapshot.header.setup_calls_inside > 0;
+            inside.then(|| snapshot.header.setup_call.map(|call| call.name().to_owned())).flatten()
+        })
+    }
+
+    /// Removes the file; for whoever outlives its writer.
+    pub fn remove(self) {
+        // Gone already is what we want.
+        let _ = std::fs::remove_file(self.path);
+    }
+}
+
+fn side(sample: &ChannelSample) -> &'static str {
+    if sample.role == Role::Send { "send" } else { "recv" }
+}
+
+/// The samples of comms that move data.
+pub fn channels(snapshot: &Snapshot, now_ns: u64) -> Vec<ChannelNow> {
+    let moving = snapshot.channels.iter().filter(|sample| matches!(sample.role, Role::Send | Role::Recv));
+    let mut all: Vec<ChannelNow> = Vec::new();
+    for sample in moving {
+        let before = all.iter().filter(|one| one.side == side(sample)).count();
+        all.push(channel(sample, before, now_ns));
+    }
+    all.sort_by(|a, b| b.side.cmp(&a.side).then(a.index.cmp(&b.index)));
+    all
+}
+
+fn channel(sample: &ChannelSample, before: usize, now_ns: u64) -> ChannelNow {
+    let milliseconds = |ns: u64| ns / 1_000_000;
+    ChannelNow {
+        side: side(sample).to_owned(),
+        index: sample.channel.map_or(before, |number| number as usize),
+        device: sample.device.map_or(-1, i64::from),
+        posted: sample.posted,
+        done: sample.done,
+        consumed: sample.retired(),
+        bytes: sample.bytes_done,
+        in_flight_high_water: sample.in_flight_high_water,
+        tests: sample.tests,
+        tests_not_done: sample.tests_not_done,
+        rc_errors: sample.rc_errors(),
+        quiet_ms: milliseconds(now_ns.saturating_sub(sample.last_change_ns)),
+        head_age_ms: sample.head_age_ns(now_ns).map(milliseconds),
+        in_call: sample.in_call.map(|inside| inside.call.name().to_owned()),
+        latency_us: latency(sample),
+    }
+}
+
+fn latency(sample: &ChannelSample) -> Option<LatencyUs> {
+    let us = |share| sample.latency.quantile_ns(share).map(|ns| ns as f64 / 1e3);
+    Some(LatencyUs { p50: us(0.5)?, p99: us(0.99)?, p999: us(0.999)?, max: sample.latency.max_ns()? as f64 / 1e3 })
+}
