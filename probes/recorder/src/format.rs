@@ -51,7 +51,7 @@
 //! | 520 | 8 | channels_reused, times a closed slot began a second life |
 //! | 528 | 8 | channels_refused, comms that found no slot |
 //! | 536 | 8 | phase, whatever the writing program wants to say |
-//! | 544 | 8 | requests_unknown, `test`s of a request that no open channel posted |
+//! | 544 | 8 | requests_unknown, `test`s of a request that no open channel has pending |
 //! | 552 | 8 | requests_untracked, posts that could not be followed, in no channel's counters |
 //! | 560 | 8 | setup_calls_entered, calls that belong to no channel (`init`, `connect`, ...) |
 //! | 568 | 8 | setup_calls_left |
@@ -69,9 +69,9 @@
 //! |---|---|---|
 //! | 0 | 8 | life: state in bits 0..2 (0 free, 1 open, 2 closed, 3 being rewritten), bit 2 a receive retires when consumed (else when done), generation from bit 8 |
 //! | 8 | 8 | in_call: [`Call`] in bits 0..8, from bit 8 a sequence that is odd while inside |
-//! | 16 | 8 | tests |
+//! | 16 | 8 | tests; on a listen comm, accepts |
 //! | 24 | 8 | tests_not_done |
-//! | 32 | 8 | last_change: opened, posted, done, unpacked, consumed or closed; an error is none |
+//! | 32 | 8 | pending: bit n mod 64 is set while request n, counting from 0, is posted and not done |
 //! | 40 | 8 | consumed |
 //! | 48 | 8 | done |
 //! | 56 | 8 | posted |
@@ -79,7 +79,7 @@
 //! | 72 | 8 | in_flight_high_water |
 //! | 80 | 8 | bytes_done |
 //! | 88 | 8 | bytes_posted |
-//! | 96 | 8 | null_requests, calls that returned 0 and null: "call again" |
+//! | 96 | 8 | last_change: opened, posted, done, unpacked, consumed or closed; an error is none |
 //! | 104 | 8 | flushes, requests made by `iflush` |
 //! | 112 | 8 | latency_max |
 //! | 120 | 8 | flags: bit 0 somebody writes unpacked |
@@ -90,12 +90,13 @@
 //! | 148 | 4 | reserved |
 //! | 152 | 8 | opened |
 //! | 160 | 8 | closed, 0 while open |
-//! | 168 | 24 | reserved |
+//! | 168 | 8 | null_requests, posts that returned 0 and null: "call again" |
+//! | 176 | 16 | reserved |
 //! | 192 | 80 | errors, ten counts: return codes 0 to 8 at their own place (0 never counts), any other last |
 //! | 272 | 8 | last_error: code in the low half, [`Call`] in the high half |
 //! | 280 | 8 | last_error_at |
 //! | 288 | 32 | reserved |
-//! | 320 | 512 | post_ns, 64 times: when request n was posted stands at n mod 64, n counting from 0 |
+//! | 320 | 512 | post_ns, 64 times: when request n was posted stands at n mod 64 |
 //! | 832 | 512 | post_bytes, in the same places: its bytes |
 //! | 1344 | 1936 | latency, 242 buckets: counts of posted-to-done times, see [`bucket_of`] |
 //! | 3280 | 112 | reserved |
@@ -116,8 +117,8 @@ pub const HEADER_BYTES: usize = 4096;
 pub const SLOT_BYTES: usize = 3392;
 /// Most channel slots of one file.
 pub const CAPACITY_MAX: u32 = 16_384;
-/// Requests whose post time a slot remembers; more in flight are followed
-/// without a latency.
+/// Requests of one channel that can be pending at once; TCPX allows 16, NCCL
+/// asks for at most 32.
 pub const POSTS: usize = 64;
 /// Distinct counts of return codes.
 pub const ERROR_KINDS: usize = 10;
@@ -173,7 +174,7 @@ pub mod channel {
     pub const IN_CALL: usize = 8;
     pub const TESTS: usize = 16;
     pub const TESTS_NOT_DONE: usize = 24;
-    pub const LAST_CHANGE_NS: usize = 32;
+    pub const PENDING: usize = 32;
     pub const CONSUMED: usize = 40;
     pub const DONE: usize = 48;
     pub const POSTED: usize = 56;
@@ -181,7 +182,7 @@ pub mod channel {
     pub const IN_FLIGHT_HIGH_WATER: usize = 72;
     pub const BYTES_DONE: usize = 80;
     pub const BYTES_POSTED: usize = 88;
-    pub const NULL_REQUESTS: usize = 96;
+    pub const LAST_CHANGE_NS: usize = 96;
     pub const FLUSHES: usize = 104;
     pub const LATENCY_MAX_NS: usize = 112;
     pub const FLAGS: usize = 120;
@@ -191,6 +192,7 @@ pub mod channel {
     pub const CHANNEL: usize = 144;
     pub const OPENED_NS: usize = 152;
     pub const CLOSED_NS: usize = 160;
+    pub const NULL_REQUESTS: usize = 168;
     pub const ERRORS: usize = 192;
     pub const LAST_ERROR: usize = 272;
     pub const LAST_ERROR_NS: usize = 280;

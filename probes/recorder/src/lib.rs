@@ -7,7 +7,7 @@
 //! * [`Recorder`] writes: no lock, no allocation, no system call and no atomic
 //!   read-modify-write, but when a comm is opened.
 //! * [`Reader`] reads and believes nothing it finds.
-//! * [`sweep`] removes what dead writers left.
+//! * [`sweep()`] removes what dead writers left.
 //!
 //! This crate is loaded into other people's processes: it depends on libc only,
 //! never panics on what it finds, never prints.

@@ -140,17 +140,17 @@ pub struct ChannelSample {
     pub retires_consumed: bool,
     /// Most requests in flight at once.
     pub in_flight_high_water: u64,
-    /// When the oldest request in flight was posted; `None` when none is, or so
-    /// many are that it is no longer known.
+    /// When the oldest request in flight was posted; exact for plugins that
+    /// finish in posting order, as TCPX does. `None` when none is in flight, or
+    /// so many are done and not consumed that it is no longer known.
     pub head_posted_ns: Option<u64>,
-    /// When the oldest request that is not done was posted; exact for plugins
-    /// that finish in posting order, as TCPX does.
+    /// When the oldest request that is not done was posted.
     pub not_done_posted_ns: Option<u64>,
     /// Calls of `test`; on a listen comm, of `accept`.
     pub tests: u64,
     /// Of these, with nothing to report.
     pub tests_not_done: u64,
-    /// Posts and accepts answered with "call again".
+    /// Posts answered with "call again".
     pub null_requests: u64,
     /// Requests made by `iflush`.
     pub flushes: u64,
@@ -452,6 +452,9 @@ impl ChannelSample {
             let known = number < posted && posted - number <= POSTS as u64;
             known.then(|| post_ns[number as usize % POSTS])
         };
+        let pending = slot.u64(channel::PENDING);
+        let oldest_pending =
+            (posted.saturating_sub(POSTS as u64)..posted).find(|number| pending >> (number % POSTS as u64) & 1 == 1);
         Some(Self {
             slot: index,
             generation: (life >> life::GENERATION_SHIFT) as u32,
@@ -469,7 +472,7 @@ impl ChannelSample {
             retires_consumed,
             in_flight_high_water: slot.u64(channel::IN_FLIGHT_HIGH_WATER),
             head_posted_ns: posted_at(retired),
-            not_done_posted_ns: posted_at(done),
+            not_done_posted_ns: oldest_pending.and_then(posted_at),
             tests,
             tests_not_done,
             null_requests: slot.u64(channel::NULL_REQUESTS),

@@ -23,7 +23,7 @@ pub struct Slot {
     in_call: AtomicU64,
     tests: AtomicU64,
     tests_not_done: AtomicU64,
-    last_change_ns: AtomicU64,
+    pending: AtomicU64,
     consumed: AtomicU64,
     done: AtomicU64,
     posted: AtomicU64,
@@ -32,7 +32,7 @@ pub struct Slot {
     in_flight_high_water: AtomicU64,
     bytes_done: AtomicU64,
     bytes_posted: AtomicU64,
-    null_requests: AtomicU64,
+    last_change_ns: AtomicU64,
     flushes: AtomicU64,
     latency_max_ns: AtomicU64,
     flags: AtomicU64,
@@ -44,7 +44,8 @@ pub struct Slot {
     reserved_identity: AtomicU32,
     pub(crate) opened_ns: AtomicU64,
     pub(crate) closed_ns: AtomicU64,
-    reserved_line: [AtomicU64; 3],
+    null_requests: AtomicU64,
+    reserved_line: [AtomicU64; 2],
 
     errors: [AtomicU64; ERROR_KINDS],
     last_error: AtomicU64,
@@ -91,19 +92,31 @@ impl Slot {
         add(&self.tests_not_done, 1);
     }
 
-    /// The number that the next request will have, from 0.
+    /// The number that the next request will have, from 0; `None` while the one
+    /// [`POSTS`] before it is still pending, as they share a place.
     #[inline]
-    pub fn next_request(&self) -> u64 {
-        self.posted.load(Relaxed)
+    pub fn next_request(&self) -> Option<u64> {
+        let number = self.posted.load(Relaxed);
+        (self.pending.load(Relaxed) & bit(number) == 0).then_some(number)
     }
 
-    /// A send or receive of `bytes` was accepted at `now_ns`.
+    /// Whether the request with these lowest bits of its number is posted and
+    /// not done. `bits` says how many there are; at least 7.
+    #[inline]
+    pub fn is_pending(&self, number: u64, bits: u32) -> bool {
+        let age = self.posted.load(Relaxed).wrapping_sub(number) & ((1 << bits) - 1);
+        age.wrapping_sub(1) < POSTS as u64 && self.pending.load(Relaxed) & bit(number) != 0
+    }
+
+    /// A send or receive of `bytes` was accepted at `now_ns`; its number is what
+    /// [`Slot::next_request`] said.
     #[inline]
     pub fn post(&self, bytes: u64, now_ns: u64) {
         let number = self.posted.load(Relaxed);
         let place = number as usize % POSTS;
         self.post_ns[place].store(self.changed(now_ns), Relaxed);
         self.post_bytes[place].store(bytes, Relaxed);
+        self.pending.store(self.pending.load(Relaxed) | bit(number), Relaxed);
         self.posted.store(number.wrapping_add(1), Release);
         add(&self.bytes_posted, bytes);
         let in_flight = number.wrapping_add(1).wrapping_sub(self.retired());
@@ -112,19 +125,17 @@ impl Slot {
         }
     }
 
-    /// Request `number` was reported done at `now_ns`. `received` is what the
-    /// plugin wrote into `sizes`; believed for receives if it is more than zero
-    /// and not more than was posted.
+    /// A request that [`Slot::is_pending`] was reported done at `now_ns`; of its
+    /// number only the lowest bits matter. `received` is what the plugin wrote
+    /// into `sizes`: believed if it is more than zero and not more than was posted.
     #[inline]
     pub fn finish(&self, number: u64, received: Option<u64>, now_ns: u64) {
         let now_ns = self.changed(now_ns);
-        let age = self.posted.load(Relaxed).wrapping_sub(number);
-        if (1..=POSTS as u64).contains(&age) {
-            let place = number as usize % POSTS;
-            let posted = self.post_bytes[place].load(Relaxed);
-            add(&self.bytes_done, received.filter(|bytes| (1..=posted).contains(bytes)).unwrap_or(posted));
-            self.took(now_ns.saturating_sub(self.post_ns[place].load(Relaxed)));
-        }
+        let place = number as usize % POSTS;
+        let posted = self.post_bytes[place].load(Relaxed);
+        add(&self.bytes_done, received.filter(|bytes| (1..=posted).contains(bytes)).unwrap_or(posted));
+        self.took(now_ns.saturating_sub(self.post_ns[place].load(Relaxed)));
+        self.pending.store(self.pending.load(Relaxed) & !bit(number), Relaxed);
         self.done.store(self.done.load(Relaxed).wrapping_add(1), Release);
     }
 
@@ -189,7 +200,7 @@ impl Slot {
     /// Whether the comm that got this slot as its `generation`th (low 16 bits)
     /// is still open.
     #[inline]
-    pub fn is_open_as(&self, generation: u16) -> bool {
+    pub(crate) fn is_open_as(&self, generation: u16) -> bool {
         let now = self.life.load(Relaxed);
         now & life::STATE == life::OPEN && (now >> life::GENERATION_SHIFT) as u16 == generation
     }
@@ -240,6 +251,7 @@ impl Slot {
             &self.in_call,
             &self.tests,
             &self.tests_not_done,
+            &self.pending,
             &self.last_change_ns,
             &self.consumed,
             &self.done,
@@ -268,6 +280,12 @@ impl Slot {
     }
 }
 
+/// The bit of a request in `pending`.
+#[inline]
+fn bit(number: u64) -> u64 {
+    1 << (number % POSTS as u64)
+}
+
 /// A plain load and store: single writer.
 #[inline]
 fn add(counter: &AtomicU64, n: u64) {
@@ -285,6 +303,7 @@ const _: () = assert!(offset_of!(Slot, in_call) == channel::IN_CALL);
 const _: () = assert!(offset_of!(Slot, tests) == channel::TESTS);
 const _: () = assert!(offset_of!(Slot, tests_not_done) == channel::TESTS_NOT_DONE);
 const _: () = assert!(offset_of!(Slot, last_change_ns) == channel::LAST_CHANGE_NS);
+const _: () = assert!(offset_of!(Slot, pending) == channel::PENDING);
 const _: () = assert!(offset_of!(Slot, consumed) == channel::CONSUMED);
 const _: () = assert!(offset_of!(Slot, done) == channel::DONE);
 const _: () = assert!(offset_of!(Slot, posted) == channel::POSTED);

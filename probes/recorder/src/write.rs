@@ -60,23 +60,13 @@ pub struct Opening {
     pub retires_consumed: bool,
 }
 
-/// One life of one slot. Stays wrong for ever once its comm is closed.
+/// One life of one slot; reaches nothing once its comm is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
-    index: u16,
-    generation: u32,
-}
-
-impl Key {
     /// The slot's place in the file.
-    pub fn index(self) -> u16 {
-        self.index
-    }
-
-    /// How many comms had the slot, this one included.
-    pub fn generation(self) -> u32 {
-        self.generation
-    }
+    pub index: u16,
+    /// How many comms had the slot, this one included; low 16 bits.
+    pub generation: u16,
 }
 
 /// One process's flight recorder. Shared by every thread that drives a plugin.
@@ -155,6 +145,11 @@ impl Recorder {
         &self.path
     }
 
+    /// Most comms open at once.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// Removes the file's name now; writing goes on unseen. Done on drop too,
     /// unless the file is to be kept.
     ///
@@ -203,7 +198,7 @@ impl Recorder {
         slot.open_at(self.now_ns());
         let retires = if opening.retires_consumed { life::RETIRES_CONSUMED } else { 0 };
         slot.life.store(u64::from(generation) << life::GENERATION_SHIFT | retires | life::OPEN, Release);
-        Some(Key { index, generation })
+        Some(Key { index, generation: generation as u16 })
     }
 
     /// A slot that was never used, its bytes backed.
@@ -264,7 +259,7 @@ impl Recorder {
     /// The slot, while its comm is open.
     #[inline]
     pub fn slot(&self, key: Key) -> Option<&Slot> {
-        self.slot_at(key.index).filter(|slot| slot.is_open_as(key.generation as u16))
+        self.slot_at(key.index).filter(|slot| slot.is_open_as(key.generation))
     }
 
     /// The slot at a place, whatever its state; `None` beyond the slots that

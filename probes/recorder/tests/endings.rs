@@ -29,7 +29,7 @@ fn child_writes_until_killed() {
         let key = recorder.open(&opening).unwrap();
         let slot = recorder.slot(key).unwrap();
         for _ in 0..round % 200 {
-            let number = slot.next_request();
+            let number = slot.next_request().unwrap();
             let token = slot.enter(Call::Irecv);
             slot.post(4096, recorder.now_ns());
             slot.leave(token);
@@ -54,7 +54,7 @@ fn child_opens_until_refused() {
     let open = || recorder.open(&Opening { role: Role::Send, device: 0, comm: 0x1000, retires_consumed: false });
     let keys: Vec<_> = std::iter::from_fn(open).collect();
     recorder.close(keys[0]);
-    assert_eq!(open().unwrap().index(), 0);
+    assert_eq!(open().unwrap().index, 0);
     assert!(open().is_none());
     println!("OPENED {}", keys.len());
 }

@@ -73,7 +73,7 @@ fn a_closed_channels_counters_stay_until_its_slot_is_needed() {
     assert!(snapshot.channels[0].closed_ns.unwrap() >= snapshot.channels[0].opened_ns);
 
     let third = open(&recorder, 3).unwrap();
-    assert_eq!((third.index(), third.generation()), (first.index(), 2));
+    assert_eq!((third.index, third.generation), (first.index, 2));
     let snapshot = read(&recorder);
     assert_eq!((snapshot.channels[0].comm, snapshot.channels[0].posted, snapshot.header.channels_reused), (3, 0, 1));
     assert!(open(&recorder, 4).is_none());
@@ -89,7 +89,7 @@ fn a_key_of_a_closed_comm_reaches_nothing() {
     assert!(recorder.slot(old).is_none());
     open(&recorder, 2).unwrap();
     let new = open(&recorder, 3).unwrap();
-    assert_eq!(new.index(), old.index());
+    assert_eq!(new.index, old.index);
     recorder.unpacked(old);
     recorder.close(old);
     assert!(recorder.slot(new).is_some());
@@ -164,21 +164,38 @@ fn time_never_goes_back_within_a_channel() {
 }
 
 #[test]
-fn more_requests_in_flight_than_are_remembered_lose_only_their_times() {
+fn requests_that_finish_out_of_order_keep_their_own_times() {
     let (_parent, recorder) = recorder();
     let key = open(&recorder, 1).unwrap();
     let slot = recorder.slot(key).unwrap();
     let opened = recorder.now_ns();
-    for number in 0..100 {
-        slot.post(10, opened + number);
+    for number in 0..3 {
+        assert_eq!(slot.next_request(), Some(number));
+        slot.post(10 + number, opened + number * 1000);
     }
-    assert_eq!(read(&recorder).channels[0].head_posted_ns, None);
-    for number in 0..100 {
-        slot.finish(number, None, opened + 1_000);
-    }
+    assert!(slot.is_pending(2, 24) && !slot.is_pending(3, 24) && !slot.is_pending(2 + 64, 24));
+    slot.finish(2, None, opened + 2500);
+    slot.finish(0, None, opened + 5000);
+    assert!(!slot.is_pending(2, 24) && slot.is_pending(1, 24));
     let sample = &read(&recorder).channels[0];
-    assert_eq!((sample.posted, sample.done, sample.in_flight_high_water), (100, 100, 100));
-    assert_eq!((sample.bytes_posted, sample.bytes_done, sample.latency.count()), (1_000, 640, 64));
+    assert_eq!((sample.done, sample.bytes_done, sample.latency.max_ns()), (2, 22, Some(5000)));
+    assert_eq!(sample.not_done_posted_ns, Some(opened + 1000));
+}
+
+#[test]
+fn a_request_that_never_finishes_blocks_only_its_own_place() {
+    let (_parent, recorder) = recorder();
+    let key = open(&recorder, 1).unwrap();
+    let slot = recorder.slot(key).unwrap();
+    slot.post(1, 0);
+    for number in 1..64 {
+        assert_eq!(slot.next_request(), Some(number));
+        slot.post(1, 0);
+        slot.finish(number, None, 0);
+    }
+    assert_eq!(slot.next_request(), None);
+    slot.finish(0, None, 0);
+    assert_eq!(slot.next_request(), Some(64));
 }
 
 #[test]
@@ -220,7 +237,7 @@ fn many_threads_open_and_close_and_every_slot_has_one_owner() {
                         slot.post(1, 1);
                         slot.finish(number, None, 1);
                     }
-                    assert_eq!(slot.next_request(), 20);
+                    assert_eq!(slot.next_request(), Some(20));
                     recorder.close(key);
                 }
             });
