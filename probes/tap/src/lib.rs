@@ -1,1 +1,46 @@
-//! The recording interposer.
+//! The recording interposer: takes a plugin's table and gives back a table of
+//! the same version that does the same and writes down what happened.
+//!
+//! * [`v7::wrap`] and [`v8::wrap`] make the table; nothing is called yet.
+//! * Every argument, return code, out-parameter and request pointer passes
+//!   through as it is. A member that is null stays null, the name stays the
+//!   plugin's own string. Requests are not wrapped, as callers read their bytes.
+//! * A comm gets a [`tcpx_recorder::Slot`] when `listen`, `connect` or `accept`
+//!   delivers it, and keeps it until closed. Calls that belong to no known comm
+//!   are counted in the recorder's header.
+//!
+//! A C function has no room for a closure, so each table's state is found
+//! through a constant of its functions: a process may wrap [`TAPS_MAX`] tables
+//! per version, and none is ever unwrapped, as plugins are never unloaded.
+//!
+//! The rules of a plugin hold for its tap: one thread at a time per comm. Who
+//! breaks them loses counts. A channel's last change, latency and head are
+//! those of the calls as they *return*; a `test` that is not done reads no clock.
+//!
+//! Not here: anything that could panic, wait, print, or refuse a call; the
+//! logger, the rings of call events and the exported symbols.
+
+mod book;
+#[macro_use]
+mod version;
+mod pointers;
+pub mod v7;
+pub mod v8;
+
+pub use book::Tap;
+use std::fmt;
+
+/// Tables of one version that one process may wrap.
+pub const TAPS_MAX: usize = 4;
+
+/// All [`TAPS_MAX`] places of this version are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooManyTaps;
+
+impl fmt::Display for TooManyTaps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this process has already wrapped {TAPS_MAX} tables of this version")
+    }
+}
+
+impl std::error::Error for TooManyTaps {}

@@ -1,0 +1,175 @@
+//! What the tap costs: the same calls on a plugin that does nothing, bare and
+//! tapped, interleaved, medians of many rounds.
+//!
+//! ```text
+//! cargo run --release -p tcpx-tap --example tap_cost
+//! ```
+//!
+//! `state change` is half of what a post and its done add together.
+#![expect(unsafe_code, clippy::undocumented_unsafe_blocks, reason = "calls the table of a fake")]
+
+use nccl_net_tcpxtap::v7;
+use std::error::Error;
+use std::ffi::{c_int, c_void};
+use std::hint::black_box;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+use tcpx_abi::v7::{DeviceHandle, Net};
+use tcpx_recorder::{Options, Recorder};
+
+const ROUNDS: usize = 41;
+const CALLS: usize = 400_000;
+const WINDOW: usize = 16;
+/// TCPX's requests are this far apart.
+const REQUEST_BYTES: usize = 128;
+const COMM_BYTES: usize = 1 << 16;
+
+static NEXT_COMM: AtomicUsize = AtomicUsize::new(1);
+
+unsafe extern "C" fn connect(_: c_int, _: *mut c_void, comm: *mut *mut c_void, _: *mut *mut DeviceHandle) -> c_int {
+    unsafe { *comm = std::ptr::without_provenance_mut(NEXT_COMM.fetch_add(1, Relaxed) * COMM_BYTES) };
+    0
+}
+
+/// The tag says which of the comm's requests it is to be.
+unsafe extern "C" fn isend(
+    comm: *mut c_void,
+    _: *mut c_void,
+    _: c_int,
+    tag: c_int,
+    _: *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int {
+    unsafe { *request = comm.wrapping_byte_add(tag as usize * REQUEST_BYTES) };
+    0
+}
+
+/// Says whatever `done` already holds.
+unsafe extern "C" fn test(_: *mut c_void, done: *mut c_int, _: *mut c_int) -> c_int {
+    black_box(done);
+    0
+}
+
+static NULL_PLUGIN: Net = Net {
+    name: c"Null".as_ptr(),
+    init: None,
+    devices: None,
+    get_properties: None,
+    listen: None,
+    connect: Some(connect),
+    accept: None,
+    reg_mr: None,
+    reg_mr_dma_buf: None,
+    dereg_mr: None,
+    isend: Some(isend),
+    irecv: None,
+    iflush: None,
+    test: Some(test),
+    close_send: None,
+    close_recv: None,
+    close_listen: None,
+    get_device_mr: None,
+    irecv_consumed: None,
+};
+
+/// One table with its comms, each with a full window posted.
+struct Driver {
+    net: &'static Net,
+    comms: Vec<*mut c_void>,
+    heads: Vec<*mut c_void>,
+}
+
+impl Driver {
+    fn new(net: &'static Net, channels: usize) -> Self {
+        let connect = net.connect.expect("connect");
+        let comms: Vec<_> = (0..channels)
+            .map(|_| {
+                let mut comm = null_mut();
+                unsafe { connect(0, null_mut(), &mut comm, null_mut()) };
+                comm
+            })
+            .collect();
+        let mut driver = Self { net, heads: comms.clone(), comms };
+        for tag in (0..WINDOW).rev() {
+            for channel in 0..channels {
+                driver.heads[channel] = driver.post(channel, tag);
+            }
+        }
+        driver
+    }
+
+    fn post(&self, channel: usize, tag: usize) -> *mut c_void {
+        let mut request = null_mut();
+        let isend = self.net.isend.expect("isend");
+        unsafe { isend(self.comms[channel], null_mut(), 4096, tag as c_int, null_mut(), &mut request) };
+        request
+    }
+
+    fn test(&self, request: *mut c_void, mut done: c_int) {
+        let test = self.net.test.expect("test");
+        unsafe { test(request, &mut done, null_mut()) };
+    }
+
+    /// Nanoseconds of one not-done test.
+    fn not_done(&self) -> f64 {
+        let started = Instant::now();
+        let mut channel = 0;
+        for _ in 0..CALLS {
+            self.test(self.heads[channel], 0);
+            channel = if channel + 1 == self.heads.len() { 0 } else { channel + 1 };
+        }
+        started.elapsed().as_nanos() as f64 / CALLS as f64
+    }
+
+    /// Nanoseconds of one done test and the post that takes its place.
+    fn pair(&self) -> f64 {
+        let started = Instant::now();
+        let (mut channel, mut tag) = (0, 0);
+        for _ in 0..CALLS {
+            self.test(self.comms[channel].wrapping_byte_add(tag * REQUEST_BYTES), 1);
+            black_box(self.post(channel, tag));
+            channel += 1;
+            if channel == self.comms.len() {
+                (channel, tag) = (0, (tag + 1) % WINDOW);
+            }
+        }
+        started.elapsed().as_nanos() as f64 / CALLS as f64
+    }
+}
+
+/// Median bare, median tapped, median of the differences of interleaved rounds.
+fn compare(bare: &Driver, tapped: &Driver, measure: fn(&Driver) -> f64) -> (f64, f64, f64) {
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let pairs: Vec<_> = (0..ROUNDS).map(|_| (measure(bare), measure(tapped))).collect();
+    let column = |pick: fn(&(f64, f64)) -> f64| median(pairs.iter().map(pick).collect());
+    (column(|p| p.0), column(|p| p.1), column(|p| p.1 - p.0))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options {
+        name: "tap-cost",
+        capacity: 512,
+        role: "benchmark",
+        plugin: "Null",
+        fallback: Some(&std::env::temp_dir()),
+        keep: false,
+    };
+    let recorder = Arc::new(Recorder::create(&options)?);
+    let (net, _) = v7::wrap(&NULL_PLUGIN, recorder.clone())?;
+    println!("# ns per call, medians of {ROUNDS} interleaved rounds of {CALLS} calls");
+    println!("# {:>8} {:>14} {:>8} {:>8} {:>8} {:>14}", "channels", "call", "bare", "tapped", "added", "state change");
+    for channels in [1, 4, 256] {
+        let (bare, tapped) = (Driver::new(black_box(&NULL_PLUGIN), channels), Driver::new(net, channels));
+        let (without, with, added) = compare(&bare, &tapped, Driver::not_done);
+        println!("  {channels:>8} {:>14} {without:>8.2} {with:>8.2} {added:>8.2}", "not-done test");
+        let (without, with, added) = compare(&bare, &tapped, Driver::pair);
+        println!("  {channels:>8} {:>14} {without:>8.2} {with:>8.2} {added:>8.2} {:>14.2}", "post + done", added / 2.0);
+    }
+    recorder.remove()?;
+    Ok(())
+}
