@@ -1,23 +1,28 @@
 //! What the bytes must be: patterns written and verified.
 //!
-//! A chunk is a row of 512-byte blocks. Each block starts with a *stamp*, an
+//! A chunk is a row of 2 KiB blocks. Each block starts with a *stamp*, an
 //! invertible scramble of (iteration, channel, chunk, block), so a wrong block
 //! can be asked where it came from; the rest is *body*, a word table drawn from
 //! the run's seed and shifted by iteration, channel and page. Every byte is
-//! compared, and a swapped, stale, shifted or zero stretch that covers a stamp
-//! is told apart.
+//! compared. Bytes of another iteration, channel or place differ in every word;
+//! bytes of another chunk at the same place differ in the stamps, so a stretch
+//! of 2 KiB or more (the smallest unit the plugin moves is a page) is found.
 //!
 //! The body depends on iteration and channel only, so it is written to a slot
-//! once per iteration, outside the timed part; only the stamps (one word in 64)
+//! once per iteration, outside the timed part; only the stamps (one word in 256)
 //! are written when a slot is reused for another chunk.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
 /// Words of one block, the stamp included.
-const BLOCK: usize = 64;
-/// Words after which the body table repeats, shifted.
+const BLOCK: usize = 256;
+/// Words after which the body table repeats, shifted: a page.
 const TABLE: usize = 512;
+/// Blocks of one page.
+const PAGE_BLOCKS: usize = TABLE / BLOCK;
+/// Words compared at a time; two vector registers where there is AVX2.
+const LANES: usize = 8;
 /// Odd, so multiplication by it can be undone.
 const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
 const PAGE_SHIFT: u64 = 0x0101_4c95_7f2d_0001;
@@ -75,9 +80,13 @@ pub struct Mismatch {
     pub from: Option<StampId>,
 }
 
+/// On a cache line, so that vector loads never straddle two.
+#[repr(align(64))]
+struct Table([u64; TABLE]);
+
 /// The pattern of one run.
 pub struct Pattern {
-    table: [u64; TABLE],
+    table: Table,
     key: u64,
 }
 
@@ -90,7 +99,7 @@ impl Pattern {
         for word in &mut table {
             *word = splitmix(&mut state);
         }
-        Self { table, key }
+        Self { table: Table(table), key }
     }
 
     fn body_key(&self, id: StampId) -> u64 {
@@ -122,7 +131,7 @@ impl Pattern {
         let count = words.len();
         for (page, words) in words.chunks_mut(TABLE).enumerate() {
             let shift = page_shift(key, page);
-            for (word, body) in words.iter_mut().zip(&self.table) {
+            for (word, body) in words.iter_mut().zip(&self.table.0) {
                 *word = body.wrapping_add(shift).to_le_bytes();
             }
         }
@@ -154,25 +163,29 @@ impl Pattern {
     /// The fast path: one pass that only collects whether anything differs.
     fn matches(&self, id: StampId, bytes: &[u8]) -> bool {
         let key = self.body_key(id);
-        let (words, tail) = bytes.as_chunks::<8>();
-        let mut differs = 0;
-        for (page, words) in words.chunks(TABLE).enumerate() {
-            let shift = page_shift(key, page);
-            for (block, (words, table)) in words.chunks(BLOCK).zip(self.table.chunks(BLOCK)).enumerate() {
-                let number = (page * (TABLE / BLOCK) + block) as u64;
-                differs |= u64::from_le_bytes(words[0]) ^ self.stamp(id, number);
-                for (word, body) in words[1..].iter().zip(&table[1..]) {
-                    differs |= u64::from_le_bytes(*word) ^ body.wrapping_add(shift);
-                }
+        let (blocks, rest) = bytes.as_chunks::<{ BLOCK * 8 }>();
+        let mut differs = [0; LANES];
+        for (number, block) in blocks.iter().enumerate() {
+            let table = self.table.0[number % PAGE_BLOCKS * BLOCK..][..BLOCK].as_chunks::<LANES>().0;
+            let shift = page_shift(key, number / PAGE_BLOCKS);
+            let mut first = table[0].map(|body| body.wrapping_add(shift));
+            first[0] = self.stamp(id, number as u64);
+            let lanes = block.as_chunks::<{ LANES * 8 }>().0;
+            collect(&lanes[0], &first, 0, &mut differs);
+            for (lane, body) in lanes[1..].iter().zip(&table[1..]) {
+                collect(lane, body, shift, &mut differs);
             }
         }
-        differs == 0 && *tail == self.word(key, words.len()).to_le_bytes()[..tail.len()]
+        let start = blocks.len() * BLOCK * 8;
+        let rest_matches =
+            rest.iter().enumerate().all(|(at, got)| *got == self.expected_byte(id, key, start + at, bytes.len()));
+        differs == [0; LANES] && rest_matches
     }
 
     /// The word with index `at`, however it came about. A last block of fewer
     /// than eight bytes has no room for a stamp and is body.
     fn word(&self, key: u64, at: usize) -> u64 {
-        self.table[at % TABLE].wrapping_add(page_shift(key, at / TABLE))
+        self.table.0[at % TABLE].wrapping_add(page_shift(key, at / TABLE))
     }
 
     fn expected_byte(&self, id: StampId, key: u64, at: usize, len: usize) -> u8 {
@@ -236,6 +249,14 @@ impl Pattern {
     }
 }
 
+/// Adds to `differs` whatever distinguishes eight words from the shifted body.
+#[inline(always)]
+fn collect(lane: &[u8; LANES * 8], body: &[u64; LANES], shift: u64, differs: &mut [u64; LANES]) {
+    for ((differs, word), body) in differs.iter_mut().zip(lane.as_chunks::<8>().0).zip(body) {
+        *differs |= u64::from_le_bytes(*word) ^ body.wrapping_add(shift);
+    }
+}
+
 fn page_shift(key: u64, page: usize) -> u64 {
     key.wrapping_add((page as u64).wrapping_mul(PAGE_SHIFT))
 }
@@ -285,7 +306,7 @@ mod tests {
         assert_eq!(kind(&filled(StampId { chunk: 8, ..ID }, len)).map(|k| k.0), Some(MismatchKind::Swapped));
         assert_eq!(kind(&filled(StampId { channel: 2, ..ID }, len)).map(|k| k.0), Some(MismatchKind::Swapped));
         let mut shifted = filled(ID, len);
-        shifted.copy_within(512..1024, 4096);
+        shifted.copy_within(2048..4096, 4096);
         assert_eq!(kind(&shifted).map(|k| k.0), Some(MismatchKind::Shifted));
         let mut flipped = filled(ID, len);
         flipped[12_345] ^= 1;
@@ -295,9 +316,9 @@ mod tests {
     #[test]
     fn a_partly_stale_chunk_names_the_first_stale_byte() {
         let mut bytes = filled(ID, 8192);
-        bytes[4096..4608].copy_from_slice(&filled(StampId { iteration: 2, ..ID }, 8192)[4096..4608]);
+        bytes[4096..6144].copy_from_slice(&filled(StampId { iteration: 2, ..ID }, 8192)[4096..6144]);
         let mismatch = Pattern::new(7).verify(ID, &bytes).expect("differs");
-        assert_eq!((mismatch.kind, mismatch.offset / 512), (MismatchKind::Stale, 8));
+        assert_eq!((mismatch.kind, mismatch.offset / 2048), (MismatchKind::Stale, 2));
         assert_eq!(mismatch.from, Some(StampId { iteration: 2, ..ID }));
     }
 
@@ -310,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_short_chunk_after_a_long_one_carries_no_old_stamp() {
-        for len in [1, 7, 513, 519, 4100] {
+        for len in [1, 7, 2049, 2055, 4100] {
             let mut reused = filled(StampId { chunk: 1, ..ID }, 10_001);
             Pattern::new(7).stamp_blocks(ID, &mut reused[..len]);
             assert_eq!(reused[..len], filled(ID, len), "{len}");
