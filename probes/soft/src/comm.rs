@@ -56,6 +56,10 @@ pub struct Comm {
     pub(crate) chunks: u64,
     /// Headers queued so far.
     pub(crate) headers: u64,
+    /// How many of them the kernel has.
+    pub(crate) flushed: u64,
+    /// The last header of each slot's request.
+    pub(crate) last_header: [u64; SLOTS],
     /// Bytes of the inline message in progress that have moved.
     pub(crate) inline: Option<usize>,
     /// Bytes assigned since data sockets were last served.
@@ -127,6 +131,8 @@ impl Comm {
             next_lane: 0,
             chunks: 0,
             headers: 0,
+            flushed: 0,
+            last_header: [0; SLOTS],
             inline: None,
             held_bytes: 0,
             delayed: None,
@@ -212,7 +218,7 @@ impl Comm {
             return Ok(false);
         }
         match self.side {
-            Side::Send => self.finish_send(),
+            Side::Send => self.finish_send(front),
             Side::Recv => self.finish_recv(front),
         }
     }

@@ -107,12 +107,10 @@ impl Comm {
     fn assign_chunk(&mut self, slot: usize, index: usize, piece: Piece) -> Result<(), Failed> {
         let Piece { offset, length, total } = piece;
         self.chunks += 1;
-        self.queue_header(Header {
-            route: Route::Socket(index),
-            size: length as u32,
-            offset: offset as u32,
-            total: total as u32,
-        });
+        self.queue_header(
+            slot,
+            Header { route: Route::Socket(index), size: length as u32, offset: offset as u32, total: total as u32 },
+        );
         let number = self.chunks;
         self.next_lane = (index + 1) % self.lanes.all.len();
         self.held_bytes += length;
@@ -134,7 +132,7 @@ impl Comm {
             None if !self.ctrl.has_room(HEADER_BYTES) => return Ok(()),
             None => {
                 let size = total as u32;
-                self.queue_header(Header { route: Route::Inline, size, offset: 0, total: size });
+                self.queue_header(slot, Header { route: Route::Inline, size, offset: 0, total: size });
                 0
             }
         };
@@ -159,8 +157,9 @@ impl Comm {
         Ok(())
     }
 
-    fn queue_header(&mut self, header: Header) {
+    fn queue_header(&mut self, slot: usize, header: Header) {
         self.headers += 1;
+        self.last_header[slot] = self.headers;
         let fate = self.faults.as_ref().map_or(Fate::Sent, |faults| faults.header(self.headers));
         if fate != Fate::Dropped {
             self.ctrl.push(&header.encode());
@@ -175,7 +174,11 @@ impl Comm {
             return Ok(());
         }
         self.delayed = None;
-        self.ctrl.flush()
+        self.ctrl.flush()?;
+        if self.ctrl.is_flushed() {
+            self.flushed = self.headers;
+        }
+        Ok(())
     }
 
     fn stopped(&self) -> bool {
@@ -184,10 +187,10 @@ impl Comm {
 
     /// The front send has handed all its bytes to the kernel. Its header must
     /// have gone, too: the caller may never call again.
-    pub(crate) fn finish_send(&mut self) -> Result<bool, Failed> {
-        if !self.ctrl.is_flushed() {
+    pub(crate) fn finish_send(&mut self, slot: usize) -> Result<bool, Failed> {
+        if self.last_header[slot] > self.flushed {
             self.flush_headers()?;
-            if !self.ctrl.is_flushed() {
+            if self.last_header[slot] > self.flushed {
                 return Ok(false);
             }
         }
