@@ -103,9 +103,7 @@ impl Channel {
 }
 
 fn pause() {
-    for _ in 0..64 {
-        std::hint::spin_loop();
-    }
+    std::thread::yield_now();
 }
 
 fn main() -> Outcome<()> {
@@ -204,6 +202,7 @@ fn receiver(size: usize, comms: usize, arguments: &[String]) -> Outcome<()> {
         report(size, comms, &mut channels)?;
     }
     drop(to);
+    close(&channels)?;
     child.wait()?;
     Ok(())
 }
@@ -271,6 +270,17 @@ fn sender(size: usize, comms: usize, time: Duration) -> Outcome<()> {
     }
     // The receiver hangs up when it has everything.
     while lines.next().is_some() {}
+    close(&channels)?;
+    Ok(())
+}
+
+/// `closeSend` and `closeRecv` are one.
+fn close(channels: &[Channel]) -> Outcome<()> {
+    let close = table().close_send.ok_or("no closeSend")?;
+    for channel in channels {
+        // SAFETY: our comm, not used again.
+        check("close", unsafe { close(channel.comm) })?;
+    }
     Ok(())
 }
 

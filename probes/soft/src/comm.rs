@@ -238,6 +238,11 @@ impl Comm {
         }
     }
 
+    /// Whether a request still has to become tasks.
+    pub(crate) fn has_unassigned(&self) -> bool {
+        self.queue.oldest(State::Active).or(self.queue.oldest(State::Posted)).is_some()
+    }
+
     /// Serves every data socket once, unless a helper does.
     pub(crate) fn move_data(&mut self) {
         self.held_bytes = 0;

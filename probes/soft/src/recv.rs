@@ -53,7 +53,7 @@ impl Comm {
     }
 
     fn next_test_adds_task(&self) -> bool {
-        if self.queue.oldest(State::Posted).is_none() || self.queue.oldest(State::Active).is_some() {
+        if !self.has_unassigned() || self.inline.is_some() {
             return false;
         }
         let Some(bytes) = self.ctrl.peek::<HEADER_BYTES>() else { return false };

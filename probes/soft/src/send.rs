@@ -66,8 +66,8 @@ impl Comm {
     /// Whether the next step certainly queues a header, and a task with it.
     fn next_test_adds(&self) -> bool {
         let settings = &self.plugin.settings;
-        self.queue.oldest(State::Posted).is_some()
-            && self.queue.oldest(State::Active).is_none()
+        self.has_unassigned()
+            && self.inline.is_none()
             && self.held_bytes < HOLD_MAX
             && self.ctrl.has_room(HEADER_BYTES)
             && self.lanes.have_room()
