@@ -4,8 +4,8 @@
 //! with a line and code 3, where the real plugin frees memory twice.
 //!
 //! Whoever connects must first send a hello that knows the handle's nonce.
-//! Connections that have not are bounded in number (the oldest gives way), in
-//! bytes and in time, and are closed without disturbing the comm in the making.
+//! Connections that have not are bounded in number, in bytes and in time, and
+//! are closed without disturbing the comm in the making.
 //! A hello with the right nonce but another session, from somebody who has the
 //! same handle, is closed as well.
 #![forbid(unsafe_code)]
@@ -30,8 +30,8 @@ use tcpx_abi::subsystem::{INIT, NET};
 const STRANGERS_MAX: usize = 16;
 /// How long one of them may take.
 const STRANGER_TIME: Duration = Duration::from_secs(2);
-/// New connections looked at in one step.
-const ACCEPTS_MAX: usize = 32;
+/// How long one of them may take when others wait.
+const STRANGER_GRACE: Duration = Duration::from_millis(100);
 
 /// A listen comm.
 pub struct Listener {
@@ -60,9 +60,8 @@ pub struct Listener {
 /// A connection that has not said who it is.
 struct Stranger {
     stream: TcpStream,
-    purpose: Purpose,
     words: Words,
-    until: Instant,
+    since: Instant,
 }
 
 enum Stage {
@@ -147,7 +146,6 @@ impl Listener {
             }
             self.next_socket(Some(self.sockets), now);
         }
-        self.admit(now);
         if self.faults.as_ref().is_some_and(|faults| faults.hangs()) {
             return Ok(None);
         }
@@ -162,26 +160,27 @@ impl Listener {
         let ctrl = self.ctrl.take().ok_or(REFUSED)?;
         let mut data = std::mem::take(&mut self.data);
         data.reverse();
-        self.strangers.clear();
         let faults = self.faults.take();
         Ok(Some(Parts { plugin: self.plugin, side: Side::Recv, device: self.device, ctrl, data, faults }))
     }
 
-    /// Takes in whoever has connected and throws out whoever took too long.
+    /// Takes in whoever has connected to the listener that is wanted now, and
+    /// throws out whoever took too long. Nobody is thrown out before there was
+    /// time for a hello to arrive, so a flood delays a comm but cannot stop it.
     fn admit(&mut self, now: Instant) {
-        self.strangers.retain(|stranger| now < stranger.until);
-        for (listener, purpose) in [(&self.ctrl_listener, Purpose::Ctrl), (&self.data_listener, Purpose::Data)] {
-            for _ in 0..ACCEPTS_MAX {
-                // Whatever goes wrong with one connection is that connection's loss.
-                let Ok((stream, _)) = listener.accept() else { break };
-                if stream.set_nonblocking(true).is_err() {
-                    continue;
+        self.strangers.retain(|stranger| now < stranger.since + STRANGER_TIME);
+        loop {
+            if self.strangers.len() == STRANGERS_MAX {
+                if now < self.strangers[0].since + STRANGER_GRACE {
+                    return;
                 }
-                if self.strangers.len() == STRANGERS_MAX {
-                    self.strangers.remove(0);
-                }
-                let words = Words::incoming(HELLO_BYTES);
-                self.strangers.push(Stranger { stream, purpose, words, until: now + STRANGER_TIME });
+                self.strangers.remove(0);
+            }
+            let listener = if self.ctrl.is_none() { &self.ctrl_listener } else { &self.data_listener };
+            let Ok((stream, _)) = listener.accept() else { return };
+            // Whatever goes wrong with one connection is that connection's loss.
+            if stream.set_nonblocking(true).is_ok() {
+                self.strangers.push(Stranger { stream, words: Words::incoming(HELLO_BYTES), since: now });
             }
         }
     }
@@ -196,10 +195,10 @@ impl Listener {
                 Ok(false) => at += 1,
                 Err(_) => drop(self.strangers.remove(at)),
                 Ok(true) => {
-                    let Stranger { stream, purpose, words, .. } = self.strangers.remove(at);
-                    let known = self.recognise(&words, purpose);
-                    if let Some(hello) = known.filter(|hello| hello.purpose == wanted && hello.index == index) {
+                    let Stranger { stream, words, .. } = self.strangers.remove(at);
+                    if let Some(hello) = self.recognise(&words, wanted, index) {
                         self.session = Some(hello.session);
+                        self.strangers.clear();
                         return Some(stream);
                     }
                 }
@@ -208,11 +207,11 @@ impl Listener {
         None
     }
 
-    fn recognise(&self, words: &Words, purpose: Purpose) -> Option<Hello> {
-        let hello = Hello::decode(words.whole(), &self.nonce);
+    fn recognise(&self, words: &Words, wanted: Purpose, index: usize) -> Option<Hello> {
+        let hello = Hello::decode(words.whole(), &self.nonce).ok();
         let ours = hello
-            .ok()
-            .filter(|hello| hello.purpose == purpose && self.session.is_none_or(|session| session == hello.session));
+            .filter(|hello| (hello.purpose, hello.index) == (wanted, index))
+            .filter(|hello| self.session.is_none_or(|session| session == hello.session));
         if ours.is_none() {
             note!(NET, c"softAccept", "{PRODUCT}: closed a connection that is not ours");
         }
@@ -225,6 +224,7 @@ impl Listener {
                 if now < self.not_before {
                     return Ok(false);
                 }
+                self.admit(now);
                 let Some(stream) = self.meet(index) else { return Ok(false) };
                 if self.ctrl.is_none() {
                     stream.set_nodelay(true).map_err(|error| system("setsockopt", &error))?;

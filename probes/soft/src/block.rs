@@ -11,7 +11,7 @@
 use crate::comm::Comm;
 use crate::queue::SLOTS;
 use std::cell::UnsafeCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
@@ -31,16 +31,17 @@ pub struct Block {
 
 struct Registry {
     live: BTreeSet<usize>,
-    spare: Vec<usize>,
+    /// Longest unused first, so that a stale pointer is told for as long as possible.
+    spare: VecDeque<usize>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { live: BTreeSet::new(), spare: Vec::new() });
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { live: BTreeSet::new(), spare: VecDeque::new() });
 
 /// Gives a comm its place. `make` is told the place's address and its requests,
 /// which are all zero but for their comm.
 pub fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
-    let address = registry.spare.pop().unwrap_or_else(|| Box::into_raw(Box::new(Block::empty())) as usize);
+    let address = registry.spare.pop_front().unwrap_or_else(|| Box::into_raw(Box::new(Block::empty())) as usize);
     let block = address as *mut Block;
     // SAFETY: the block is on no list and known to nobody else.
     let place = unsafe { &*block };
@@ -68,7 +69,7 @@ pub fn retire(pointer: *mut c_void) -> Option<Comm> {
     place.magic.store(NOBODY, Release);
     // SAFETY: as above.
     let comm = unsafe { (*place.comm.get()).take() };
-    registry.spare.push(address);
+    registry.spare.push_back(address);
     comm
 }
 

@@ -25,6 +25,8 @@ pub struct Ctrl {
     out: [u8; BUFFER],
     sent: usize,
     written: usize,
+    /// Something queued was lost.
+    broken: bool,
     /// Bytes received, from `taken` to `filled`.
     input: [u8; BUFFER],
     taken: usize,
@@ -34,7 +36,17 @@ pub struct Ctrl {
 impl Ctrl {
     /// Buffers a connected, nonblocking socket.
     pub fn new(stream: TcpStream, flow: String) -> Self {
-        Self { stream, flow, out: [0; BUFFER], sent: 0, written: 0, input: [0; BUFFER], taken: 0, filled: 0 }
+        Self {
+            stream,
+            flow,
+            out: [0; BUFFER],
+            sent: 0,
+            written: 0,
+            broken: false,
+            input: [0; BUFFER],
+            taken: 0,
+            filled: 0,
+        }
     }
 
     /// Whether `bytes` more can be queued.
@@ -59,6 +71,7 @@ impl Ctrl {
                 Err(error) if busy(&error) => return Ok(()),
                 Err(error) => {
                     (self.sent, self.written) = (0, 0);
+                    self.broken = true;
                     return Err(self.failed("send", &error));
                 }
             }
@@ -67,9 +80,9 @@ impl Ctrl {
         Ok(())
     }
 
-    /// Whether everything queued has been sent.
+    /// Whether everything ever queued has been sent.
     pub fn is_flushed(&self) -> bool {
-        self.written == 0
+        self.written == 0 && !self.broken
     }
 
     /// Sends some of `bytes` directly, behind everything queued; returns how many.

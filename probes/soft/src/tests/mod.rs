@@ -4,5 +4,10 @@
 
 mod pair;
 
+mod device;
+mod faults;
+mod model;
+mod peer;
 mod refuse;
+mod setup;
 mod transfer;

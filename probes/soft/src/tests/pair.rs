@@ -3,6 +3,7 @@
 use crate::export;
 use crate::failed::Failed;
 use crate::fault::Side;
+use crate::log;
 use crate::plugin::Plugin;
 use crate::settings::Settings;
 use std::ffi::{c_int, c_void};
@@ -18,6 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// A plugin on loopback with `pairs` in its environment, and a chunk that moves.
 pub fn plugin(pairs: &[(&str, &str)]) -> &'static Plugin {
     let mut all = pairs.to_vec();
+    // The first of a name counts, so `pairs` may say otherwise.
     all.extend([("TCPXSOFT_SOCKET_IFNAME", "=lo"), ("NCCL_DYNAMIC_CHUNK_SIZE", "131072")]);
     Box::leak(Box::new(Plugin::start(Settings::of(&all)).unwrap()))
 }
@@ -87,6 +89,24 @@ pub fn accept(listener: *mut c_void, device: &mut DeviceHandle) -> Posted {
     unsafe { export::accept_on(listener, &mut device) }
 }
 
+/// Calls connect and `accept` until both have a comm.
+pub fn meet(
+    sends: &'static Plugin,
+    handle: &mut [u8; HANDLE_MAX],
+    mut accept: impl FnMut() -> Posted,
+) -> (*mut c_void, *mut c_void) {
+    let (mut sender, mut receiver): (*mut c_void, *mut c_void) = (ptr::null_mut(), ptr::null_mut());
+    until("the connection", || {
+        if sender.is_null() {
+            sender = connect(sends, handle).unwrap();
+        }
+        if receiver.is_null() {
+            receiver = accept().unwrap();
+        }
+        (!sender.is_null() && !receiver.is_null()).then_some((sender, receiver))
+    })
+}
+
 impl Pair {
     pub fn new(pairs: &[(&str, &str)]) -> Self {
         Self::of(plugin(pairs), plugin(pairs))
@@ -96,17 +116,7 @@ impl Pair {
     pub fn of(sends: &'static Plugin, receives: &'static Plugin) -> Self {
         let (listener, mut handle) = listen(receives);
         let mut device = no_device();
-        let (mut sender, mut receiver): (*mut c_void, *mut c_void) = (ptr::null_mut(), ptr::null_mut());
-        let deadline = Instant::now() + PATIENCE;
-        while sender.is_null() || receiver.is_null() {
-            if sender.is_null() {
-                sender = connect(sends, &mut handle).unwrap();
-            }
-            if receiver.is_null() {
-                receiver = accept(listener, &mut device).unwrap();
-            }
-            assert!(Instant::now() < deadline, "connect and accept do not finish");
-        }
+        let (sender, receiver) = meet(sends, &mut handle, || accept(listener, &mut device));
         export::unlisten(listener).unwrap();
         Self { sender, receiver, device }
     }
@@ -198,6 +208,12 @@ pub fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
         }
         assert!(Instant::now() < deadline, "{what} never happens");
     }
+}
+
+/// Expects that this thread has logged `text` since this was last asked.
+pub fn logged(text: &str) {
+    let lines = log::take();
+    assert!(lines.iter().any(|line| line.contains(text)), "no line with `{text}` in {lines:#?}");
 }
 
 /// Bytes that differ at every place and for every seed.
