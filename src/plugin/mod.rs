@@ -1,7 +1,7 @@
 //! One safe face over any ncclNet plugin.
 //!
 //! `find.rs` decides which file, `load.rs` makes it a table, `shim/` makes the
-//! table a [`Net`], `log.rs` takes what it prints. Loading and calling happen in
+//! table a [`Net`], `tapped.rs` records every call, `log.rs` takes what it prints. Loading and calling happen in
 //! a worker process only: a plugin may exit, crash or spin inside any call.
 
 mod error;
@@ -10,6 +10,7 @@ mod load;
 mod log;
 mod net;
 mod shim;
+mod tapped;
 
 pub use error::{LoadError, PluginError};
 pub use find::{Choice, PassedOver, Source, choose, soft_library};
@@ -20,3 +21,4 @@ pub use net::{
     RecvComm, Request, SendComm, Tested,
 };
 pub use shim::{wrap_v7, wrap_v8};
+pub use tapped::tapped;

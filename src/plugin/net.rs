@@ -134,6 +134,13 @@ pub struct RecvComm {
     pub(super) device_handle: Option<Box<DeviceHandle>>,
 }
 
+impl Comm<'_> {
+    /// The plugin's own pointer, for the recorder.
+    pub fn as_ptr(self) -> *mut c_void {
+        self.raw().as_ptr()
+    }
+}
+
 impl RecvComm {
     /// What `accept` put into the device handle.
     pub fn device_handle(&self) -> Option<&DeviceHandle> {

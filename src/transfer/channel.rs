@@ -13,11 +13,13 @@ use super::plan::Plan;
 use super::window::{Illegal, InFlight, SLOTS_MAX, Step, Window};
 use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Region, ScatterError, ScatterSource, Span, Unpack};
 use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, SendComm};
+use nccl_net_tcpxtap::Tap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tcpx_abi::result::SYSTEM_ERROR;
 use tcpx_abi::unpack::{ENTRIES, LoadMeta};
+use tcpx_recorder::Key;
 
 /// Which end of a connection a channel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -73,8 +75,6 @@ pub struct ChannelSetup {
     /// How long rc 2 from the head of a receive may be a peer that closed
     /// after everything had arrived.
     pub close_grace: Duration,
-    /// Called with the number of receives unpacked so far, for the recorder.
-    pub on_unpacked: Option<fn(usize)>,
 }
 
 /// Where a channel's bytes live: region and registration.
@@ -137,6 +137,7 @@ pub struct Channel {
     turn: u64,
     turns: u64,
     refused_since: Option<Duration>,
+    recorded: Option<(Tap, Key)>,
     tally: Tally,
 }
 
@@ -194,10 +195,20 @@ impl Channel {
             turn: 0,
             turns: 0,
             refused_since: None,
+            recorded: None,
             tally: Tally::default(),
         };
         channel.write_canaries()?;
         Ok(channel)
+    }
+
+    /// Numbers the channel in the flight recorder, which sees every call but
+    /// the unpacking.
+    pub fn record(&mut self, tap: Tap) {
+        self.recorded = tap.key(self.end.comm().as_ptr()).map(|key| (tap, key));
+        if let Some((tap, key)) = self.recorded {
+            tap.set_channel(key, self.setup.index as u32);
+        }
     }
 
     /// Send or receive.
@@ -360,8 +371,8 @@ impl Channel {
         }
         self.window.step(Step::Unpack)?;
         if let End::Recv(comm) = &self.end {
-            if let Some(tell) = self.setup.on_unpacked {
-                tell(self.setup.index);
+            if let Some((tap, key)) = self.recorded {
+                tap.unpacked(key);
             }
             net.irecv_consumed(comm, one.request)?;
         }

@@ -5,9 +5,10 @@ use super::super::message::{ChannelNow, FromWorker, Loaded, Phase};
 use super::{Context, RECORDER, TaskResult, VERSION};
 use crate::error::{NextStep, Outcome};
 use crate::node::environment::captured;
-use crate::plugin::{Choice, Device, Net, Plugin, Source, inspect};
+use crate::plugin::{Choice, Device, Net, Plugin, Source, inspect, tapped};
 use crate::record::sample;
 use crate::scenario::Scenario;
+use nccl_net_tcpxtap::Tap;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -17,6 +18,8 @@ use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
 pub(super) struct Ready {
     /// Through the tap.
     pub(super) net: Arc<dyn Net>,
+    /// For what the tap cannot see by itself.
+    pub(super) tap: Option<Tap>,
     /// What the coordinator was told.
     pub(super) loaded: Loaded,
     /// Counters of every comm.
@@ -62,7 +65,10 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
     };
     let plugin = Plugin::open(&choice.source).map_err(|error| refused(context, error))?;
     let load_ms = started.elapsed().as_secs_f64() * 1e3;
-    let net = plugin.net;
+    let (net, tap) = match recorder.0.clone().and_then(|recorder| tapped(&*plugin.net, recorder).ok()) {
+        Some((net, tap)) => (net, Some(tap)),
+        None => (plugin.net, None),
+    };
     context.enter(Phase::Initialising);
     let started = Instant::now();
     net.init().map_err(|error| context.plugin_failure(&error))?;
@@ -80,7 +86,7 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         init_ms,
     };
     context.tell(&FromWorker::Loaded(Box::new(loaded.clone())));
-    Ok(Ready { net, loaded, recorder })
+    Ok(Ready { net, tap, loaded, recorder })
 }
 
 fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {

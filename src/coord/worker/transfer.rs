@@ -32,6 +32,9 @@ pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &
     });
     let channels: Result<Vec<Channel>, ChannelError> = sends.chain(recvs).collect();
     transfer.channels = channels.map_err(|error| channel_failure(context, &error))?;
+    if let Some(tap) = ready.tap {
+        transfer.channels.iter_mut().for_each(|channel| channel.record(tap));
+    }
     let ran = transfer.iterate(context, task, ready, link);
     context.enter(Phase::Closing);
     context.tell(&FromWorker::Transfer(Box::new(transfer.result(ready))));
@@ -111,7 +114,6 @@ impl Transfer {
             verify: self.pattern.clone(),
             unpack: self.unpack,
             close_grace: self.close_grace,
-            on_unpacked: None,
         }
     }
 
