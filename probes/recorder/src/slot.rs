@@ -201,8 +201,9 @@ impl Slot {
     /// is still open.
     #[inline]
     pub(crate) fn is_open_as(&self, generation: u16) -> bool {
-        let now = self.life.load(Relaxed);
-        now & life::STATE == life::OPEN && (now >> life::GENERATION_SHIFT) as u16 == generation
+        let wanted = u64::from(generation) << life::GENERATION_SHIFT | life::OPEN;
+        let looked_at = u64::from(u16::MAX) << life::GENERATION_SHIFT | life::STATE;
+        (self.life.load(Relaxed) ^ wanted) & looked_at == 0
     }
 
     /// The plugin device of the comm; -1 where unknown.

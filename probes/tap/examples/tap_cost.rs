@@ -4,8 +4,6 @@
 //! ```text
 //! cargo run --release -p tcpx-tap --example tap_cost
 //! ```
-//!
-//! `state change` is half of what a post and its done add together.
 #![expect(unsafe_code, clippy::undocumented_unsafe_blocks, reason = "calls the table of a fake")]
 
 use nccl_net_tcpxtap::v7;
@@ -19,8 +17,8 @@ use std::time::Instant;
 use tcpx_abi::v7::{DeviceHandle, Net};
 use tcpx_recorder::{Options, Recorder};
 
-const ROUNDS: usize = 41;
-const CALLS: usize = 400_000;
+const ROUNDS: usize = 201;
+const CALLS: usize = 50_000;
 const WINDOW: usize = 16;
 /// TCPX's requests are this far apart.
 const REQUEST_BYTES: usize = 128;
@@ -139,15 +137,35 @@ impl Driver {
     }
 }
 
-/// Median bare, median tapped, median of the differences of interleaved rounds.
-fn compare(bare: &Driver, tapped: &Driver, measure: fn(&Driver) -> f64) -> (f64, f64, f64) {
-    let median = |mut values: Vec<f64>| {
+/// What one kind of call costs without and with the tap, and what the tap adds.
+fn compare(channels: usize, call: &str, bare: &Driver, tapped: &Driver, measure: fn(&Driver) -> f64) {
+    let sorted = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+        values
     };
     let pairs: Vec<_> = (0..ROUNDS).map(|_| (measure(bare), measure(tapped))).collect();
-    let column = |pick: fn(&(f64, f64)) -> f64| median(pairs.iter().map(pick).collect());
-    (column(|p| p.0), column(|p| p.1), column(|p| p.1 - p.0))
+    let column = |pick: fn(&(f64, f64)) -> f64| sorted(pairs.iter().map(pick).collect());
+    let (without, with, added) = (column(|p| p.0), column(|p| p.1), column(|p| p.1 - p.0));
+    let middle = ROUNDS / 2;
+    println!(
+        "  {channels:>8} {call:>14} {:>8.2} {:>8.2} {:>8.2} {:>12.2}",
+        without[middle],
+        with[middle],
+        added[middle],
+        with[0] - without[0]
+    );
+}
+
+/// Nanoseconds of one reading of the recorder's clock, least disturbed round.
+fn clock_cost(recorder: &Recorder) -> f64 {
+    let rounds = (0..ROUNDS).map(|_| {
+        let started = Instant::now();
+        for _ in 0..CALLS {
+            black_box(recorder.now_ns());
+        }
+        started.elapsed().as_nanos() as f64 / CALLS as f64
+    });
+    rounds.fold(f64::INFINITY, f64::min)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -161,15 +179,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let recorder = Arc::new(Recorder::create(&options)?);
     let (net, _) = v7::wrap(&NULL_PLUGIN, recorder.clone())?;
-    println!("# ns per call, medians of {ROUNDS} interleaved rounds of {CALLS} calls");
-    println!("# {:>8} {:>14} {:>8} {:>8} {:>8} {:>14}", "channels", "call", "bare", "tapped", "added", "state change");
+    println!("# ns per call, {ROUNDS} interleaved rounds of {CALLS} calls: medians, and the least of each");
+    println!("# {:>8} {:>14} {:>8} {:>8} {:>8} {:>12}", "channels", "call", "bare", "tapped", "added", "least added");
     for channels in [1, 4, 256] {
         let (bare, tapped) = (Driver::new(black_box(&NULL_PLUGIN), channels), Driver::new(net, channels));
-        let (without, with, added) = compare(&bare, &tapped, Driver::not_done);
-        println!("  {channels:>8} {:>14} {without:>8.2} {with:>8.2} {added:>8.2}", "not-done test");
-        let (without, with, added) = compare(&bare, &tapped, Driver::pair);
-        println!("  {channels:>8} {:>14} {without:>8.2} {with:>8.2} {added:>8.2} {:>14.2}", "post + done", added / 2.0);
+        compare(channels, "not-done test", &bare, &tapped, Driver::not_done);
+        compare(channels, "done and post", &bare, &tapped, Driver::pair);
     }
+    println!("# of which one reading of the clock is {:.2}; done and post read it once each", clock_cost(&recorder));
     recorder.remove()?;
     Ok(())
 }

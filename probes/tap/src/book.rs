@@ -8,7 +8,7 @@ use crate::pointers::{Found, Kind, Meaning, Pointers};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use tcpx_abi::ResultCode;
-use tcpx_recorder::format::{Call, Role};
+use tcpx_recorder::format::{Call, POSTS, Role};
 use tcpx_recorder::{Key, Opening, Recorder, Slot};
 
 /// The tap's own knowledge, for an engine that lives in the same process.
@@ -50,15 +50,15 @@ pub struct Book {
     requests: Pointers,
 }
 
-/// Requests in flight per slot that the table is sized for: TCPX has 16 slots
-/// per comm, NCCL uses up to 32, and not every slot is a busy channel.
-const REQUESTS_PER_SLOT: usize = 16;
+/// Request pointers per slot that the table has room for: 2 KiB per slot. A comm
+/// keeps at most this many, TCPX's 16, and listen comms have none, so windows
+/// are practically never full.
+const REQUESTS_PER_SLOT: usize = POSTS;
 
 impl Book {
     pub fn new(recorder: Arc<Recorder>) -> Self {
         let slots = recorder.capacity() as usize;
-        let requests = Pointers::new(slots.saturating_mul(REQUESTS_PER_SLOT).max(512));
-        Self { comms: Pointers::new(slots.saturating_mul(2)), requests, recorder }
+        Self { comms: Pointers::new(slots, 2), requests: Pointers::new(slots, REQUESTS_PER_SLOT), recorder }
     }
 
     #[inline]
@@ -153,7 +153,7 @@ impl Book {
             self.recorder.close(old.meaning.key());
         }
         if let Some(key) = self.recorder.open(&opening) {
-            match self.comms.reserve(opening.comm, &self.recorder) {
+            match self.comms.reserve(opening.comm, key, &self.recorder) {
                 Some(place) => place.publish(Meaning::of_comm(key, Kind::Comm)),
                 None => self.recorder.close(key),
             }
@@ -201,7 +201,8 @@ impl Book {
     #[inline(always)]
     fn follow(&self, Found { meaning: comm, slot, .. }: Found<'_>, post: Post, request: *mut c_void) -> bool {
         let Some(number) = slot.next_request() else { return false };
-        let Some(place) = self.requests.reserve(request.addr(), &self.recorder) else { return false };
+        let Some(place) = self.requests.reserve(request.addr(), comm.key(), &self.recorder) else { return false };
+        self.requests.keep(&place, comm.key(), number);
         slot.post(post.bytes, self.recorder.now_ns());
         place.publish(Meaning::request(comm.key(), post.kind, number, post.grouped));
         true
@@ -239,7 +240,7 @@ impl Book {
         let code = self.inside(slot, Call::Iflush, inner);
         // SAFETY: as promised to this function.
         if let (Some(request), false) = (unsafe { delivered(code, request) }, slot.retires_consumed()) {
-            match self.requests.reserve(request.addr(), &self.recorder) {
+            match self.requests.reserve(request.addr(), channel.key(), &self.recorder) {
                 Some(place) => {
                     slot.flush(self.recorder.now_ns());
                     place.publish(Meaning::of_comm(channel.key(), Kind::Flush));

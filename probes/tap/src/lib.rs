@@ -14,8 +14,8 @@
 //! per version, and none is ever unwrapped, as plugins are never unloaded.
 //!
 //! The rules of a plugin hold for its tap: one thread at a time per comm. Who
-//! breaks them loses counts. A channel's last change, latency and head are
-//! those of the calls as they *return*; a `test` that is not done reads no clock.
+//! breaks them loses counts. Times are those at which calls *return*; a `test`
+//! that is not done reads no clock. What it costs: `examples/tap_cost.rs`.
 //!
 //! Not here: anything that could panic, wait, print, or refuse a call; the
 //! logger, the rings of call events and the exported symbols.

@@ -5,17 +5,22 @@
 //! behind its hash and is never moved. What it means is one word beside it: the
 //! slot, the slot's generation, and the request's number. A word is *live* as
 //! long as that comm is open and that request pending, so nothing has to be
-//! written when a request is done or a comm closed; a place whose word is not
-//! live is free for the next pointer.
+//! written when a request is done or a comm closed.
 //!
-//! A place changes hands by compare-and-swap on its word, once per post, and
-//! between the two only a word says what the pointer beside it means: a reader
-//! takes the word, then the pointer, then sees that the word is still the same.
-//! A thread that was suspended in the middle of a swap while 2^24 requests went
-//! through the same place could still take it wrongly; nothing else can.
+//! A place belongs to the comm in its word. While that comm is open, its own
+//! thread alone may give the place another word, and plainly stores it when the
+//! plugin gives out the same pointer again, as TCPX does every sixteenth time.
+//! Everything else is a compare-and-swap: taking a place that is empty, that a
+//! closed comm left, or whose pointer the plugin has meanwhile given to another
+//! comm. So that a plugin with ever new pointers fills no table, a comm keeps
+//! the places of its last [`POSTS`] requests and empties older ones.
+//!
+//! A reader takes the word, then the pointer, then sees that the word is live:
+//! a live word's place has had its pointer since before the word was written.
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tcpx_recorder::format::POSTS;
 use tcpx_recorder::{Key, Recorder, Slot};
 
 /// Places searched for a pointer: four cache lines.
@@ -30,7 +35,6 @@ const VALID: u64 = 2;
 
 /// Bits of a request's number.
 const NUMBER_BITS: u32 = 24;
-const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 /// Most buffers of a grouped receive; NCCL has at most 8.
 const GROUPED_MAX: u8 = 15;
 
@@ -47,8 +51,8 @@ pub enum Kind {
     Flush,
 }
 
-/// What a pointer means, in one word, so that it is always whole: index 16,
-/// generation 16, number 24, buffers 4, kind 2, tag 2 bits.
+/// What a pointer means, in one word, so that it is always whole: number 24,
+/// index 16, generation 16, buffers 4, kind 2, tag 2 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meaning(u64);
 
@@ -63,9 +67,9 @@ impl Meaning {
     #[inline]
     pub fn request(key: Key, kind: Kind, number: u64, grouped: u8) -> Self {
         Self(
-            u64::from(key.index) << 48
-                | u64::from(key.generation) << 32
-                | (number & NUMBER) << 8
+            number << 40
+                | u64::from(key.index) << 24
+                | u64::from(key.generation) << 8
                 | u64::from(grouped.min(GROUPED_MAX)) << 4
                 | (kind as u64) << 2
                 | VALID,
@@ -80,7 +84,7 @@ impl Meaning {
     /// Whose it is.
     #[inline]
     pub fn key(self) -> Key {
-        Key { index: (self.0 >> 48) as u16, generation: (self.0 >> 32) as u16 }
+        Key { index: (self.0 >> 24) as u16, generation: (self.0 >> 8) as u16 }
     }
 
     /// What it is.
@@ -97,7 +101,7 @@ impl Meaning {
     /// The lowest 24 bits of the request's number.
     #[inline]
     pub fn number(self) -> u64 {
-        self.0 >> 8 & NUMBER
+        self.0 >> 40
     }
 
     /// Buffers of a receive.
@@ -106,12 +110,13 @@ impl Meaning {
         (self.0 >> 4) as u8 & GROUPED_MAX
     }
 
-    /// The slot, if its comm is open and, for a send or receive, the request pending.
+    /// The slot, if its comm is open and a send or receive is pending. (Number 0
+    /// may be pending beside a comm or flush, which has no number; live it is.)
     #[inline]
     fn live(self, recorder: &Recorder) -> Option<&Slot> {
         let slot = recorder.slot(self.key())?;
-        let is_post = matches!(self.kind(), Kind::Send | Kind::Recv);
-        (!is_post || slot.is_pending(self.number(), NUMBER_BITS)).then_some(slot)
+        let pending = slot.is_pending(self.number(), NUMBER_BITS);
+        (pending || matches!(self.kind(), Kind::Comm | Kind::Flush)).then_some(slot)
     }
 }
 
@@ -127,6 +132,8 @@ struct Place {
 pub struct Pointers {
     places: Box<[Place]>,
     shift: u32,
+    /// Per slot and request number, the place its pointer had last.
+    kept: Box<[AtomicU32]>,
 }
 
 /// A pointer that was found, and that is live.
@@ -142,8 +149,23 @@ pub struct Found<'a> {
 impl Found<'_> {
     /// Makes the pointer mean nothing, unless it came to mean something else meanwhile.
     pub fn forget(self) {
-        // Failing says just that; there is nothing to do then.
-        let _ = self.place.word.compare_exchange(self.meaning.0, EMPTY, Release, Relaxed);
+        self.place.empty(self.meaning);
+    }
+}
+
+/// A place for a pointer, waiting for what it means.
+#[derive(Debug)]
+#[must_use]
+pub struct Reserved<'a> {
+    place: &'a Place,
+    at: usize,
+}
+
+impl Reserved<'_> {
+    /// Says what the pointer means from now on. That must be live already.
+    #[inline]
+    pub fn publish(self, meaning: Meaning) {
+        self.place.word.store(meaning.0, Release);
     }
 }
 
@@ -151,43 +173,42 @@ impl Place {
     #[inline]
     fn meaning(&self, pointer: usize) -> Option<Meaning> {
         let word = self.word.load(Acquire);
-        let same = self.pointer.load(Acquire) == pointer && self.word.load(Relaxed) == word;
-        Meaning::from_word(word).filter(|_| same)
+        if self.pointer.load(Acquire) == pointer { Meaning::from_word(word) } else { None }
     }
 
+    /// Whether the place is `owner`'s now, and has this pointer.
     #[inline]
-    fn take(&self, pointer: usize, recorder: &Recorder) -> Option<Reserved<'_>> {
+    fn take(&self, pointer: usize, owner: Key, recorder: &Recorder) -> bool {
         let word = self.word.load(Acquire);
+        let same = self.pointer.load(Relaxed) == pointer;
         let free = match Meaning::from_word(word) {
+            Some(mine) if same && mine.key() == owner => return true,
+            Some(old) => same || recorder.slot(old.key()).is_none(),
             None => word == EMPTY,
-            Some(old) => self.pointer.load(Relaxed) == pointer || old.live(recorder).is_none(),
         };
         if !free || self.word.compare_exchange(word, BUSY, AcqRel, Relaxed).is_err() {
-            return None;
+            return false;
         }
         self.pointer.store(pointer, Release);
-        Some(Reserved(self))
+        true
     }
-}
 
-/// A place that nobody else takes, and that means nothing yet.
-#[derive(Debug)]
-#[must_use]
-pub struct Reserved<'a>(&'a Place);
-
-impl Reserved<'_> {
-    /// Says what it means. That must be live already, or the place is anybody's.
-    #[inline]
-    pub fn publish(self, meaning: Meaning) {
-        self.0.word.store(meaning.0, Release);
+    #[cold]
+    fn empty(&self, meaning: Meaning) {
+        // Failing says that it means something else already; there is nothing to do then.
+        let _ = self.word.compare_exchange(meaning.0, EMPTY, Release, Relaxed);
     }
 }
 
 impl Pointers {
-    /// Room for `pointers` live pointers, with as many places again.
-    pub fn new(pointers: usize) -> Self {
-        let places = pointers.saturating_mul(2).next_power_of_two().max(64);
-        Self { places: (0..places).map(|_| Place::default()).collect(), shift: 64 - places.trailing_zeros() }
+    /// Room for `per_slot` pointers of each of `slots` comms, with as many places again.
+    pub fn new(slots: usize, per_slot: usize) -> Self {
+        let places = slots.saturating_mul(per_slot).saturating_mul(2).next_power_of_two().max(64);
+        Self {
+            places: (0..places).map(|_| Place::default()).collect(),
+            shift: 64 - places.trailing_zeros(),
+            kept: (0..slots.saturating_mul(POSTS)).map(|_| AtomicU32::new(0)).collect(),
+        }
     }
 
     /// Fibonacci hashing: plugins hand out pointers that are a power of two apart.
@@ -197,9 +218,12 @@ impl Pointers {
     }
 
     /// The window behind a pointer's first place.
-    fn behind(&self, home: usize) -> impl Iterator<Item = &Place> {
+    fn behind(&self, home: usize) -> impl Iterator<Item = (usize, &Place)> {
         let mask = self.places.len().wrapping_sub(1);
-        (1..WINDOW).filter_map(move |step| self.places.get(home.wrapping_add(step) & mask))
+        (1..WINDOW).filter_map(move |step| {
+            let at = home.wrapping_add(step) & mask;
+            Some((at, self.places.get(at)?))
+        })
     }
 
     /// What a pointer means, if anything.
@@ -219,23 +243,47 @@ impl Pointers {
 
     #[cold]
     fn search(&self, home: usize, pointer: usize, recorder: &Recorder) -> Option<&Place> {
-        self.behind(home).find(|place| place.meaning(pointer).is_some_and(|meaning| meaning.live(recorder).is_some()))
+        let live = |place: &Place| place.meaning(pointer).is_some_and(|meaning| meaning.live(recorder).is_some());
+        self.behind(home).map(|(_, place)| place).find(|place| live(place))
     }
 
-    /// A place for a pointer that is about to mean something, whatever it meant
-    /// before. `None` when its window is full.
+    /// A place for a pointer that is about to mean something of `owner`'s,
+    /// whatever it meant before. `None` when its window is full.
     #[inline]
-    pub fn reserve(&self, pointer: usize, recorder: &Recorder) -> Option<Reserved<'_>> {
-        let home = self.home(pointer);
-        match self.places.get(home).and_then(|place| place.take(pointer, recorder)) {
-            None => self.reserve_behind(home, pointer, recorder),
-            reserved => reserved,
+    pub fn reserve(&self, pointer: usize, owner: Key, recorder: &Recorder) -> Option<Reserved<'_>> {
+        let at = self.home(pointer);
+        let place = self.places.get(at)?;
+        if place.take(pointer, owner, recorder) {
+            return Some(Reserved { place, at });
         }
+        self.reserve_behind(at, pointer, owner, recorder)
     }
 
-    #[inline(never)]
-    fn reserve_behind(&self, home: usize, pointer: usize, recorder: &Recorder) -> Option<Reserved<'_>> {
-        self.behind(home).find_map(|place| place.take(pointer, recorder))
+    #[cold]
+    fn reserve_behind(&self, home: usize, pointer: usize, owner: Key, recorder: &Recorder) -> Option<Reserved<'_>> {
+        let (at, place) = self.behind(home).find(|(_, place)| place.take(pointer, owner, recorder))?;
+        Some(Reserved { place, at })
+    }
+
+    /// Lets `reserved` take the turn of request `number` among the places that
+    /// its comm keeps, and empties the one that had it, unless that is in use again.
+    #[inline]
+    pub fn keep(&self, reserved: &Reserved<'_>, owner: Key, number: u64) {
+        let turn = number as usize % POSTS;
+        let Some(kept) = self.kept.get(usize::from(owner.index) * POSTS + turn) else { return };
+        let before = kept.load(Relaxed) as usize;
+        if before == reserved.at {
+            return;
+        }
+        kept.store(reserved.at as u32, Relaxed);
+        if let Some(place) = self.places.get(before)
+            && let Some(meaning) = Meaning::from_word(place.word.load(Relaxed))
+            && meaning.key() == owner
+            && meaning.number() as usize % POSTS == turn
+            && matches!(meaning.kind(), Kind::Send | Kind::Recv)
+        {
+            place.empty(meaning);
+        }
     }
 }
 
@@ -260,7 +308,7 @@ mod tests {
 
     /// Says what a pointer means; false when there was no place.
     fn insert(pointers: &Pointers, pointer: usize, meaning: Meaning, recorder: &Recorder) -> bool {
-        let reserved = pointers.reserve(pointer, recorder);
+        let reserved = pointers.reserve(pointer, meaning.key(), recorder);
         reserved.map(|reserved| reserved.publish(meaning)).is_some()
     }
 
@@ -279,7 +327,7 @@ mod tests {
     #[test]
     fn a_meaning_survives_its_word() {
         for index in [0, 1, 16_383, u16::MAX] {
-            for (number, grouped) in [(0, 0), (1, GROUPED_MAX), (NUMBER, 8)] {
+            for (number, grouped) in [(0, 0), (1, GROUPED_MAX), ((1 << NUMBER_BITS) - 1, 8)] {
                 for kind in [Kind::Comm, Kind::Send, Kind::Recv, Kind::Flush] {
                     let key = Key { index, generation: !index };
                     let meaning = Meaning::request(key, kind, number, grouped);
@@ -300,7 +348,7 @@ mod tests {
     fn the_latest_meaning_counts_until_its_request_is_done() {
         let (_parent, recorder) = recorder(2);
         let (one, two) = (open(&recorder), open(&recorder));
-        let pointers = Pointers::new(16);
+        let pointers = Pointers::new(2, 8);
         assert!(pointers.find(0x1000, &recorder).is_none());
         let (old, new) = (posted(&recorder, one), posted(&recorder, two));
         assert!(insert(&pointers, 0x1000, old, &recorder));
@@ -315,7 +363,7 @@ mod tests {
     fn a_done_request_is_not_taken_for_the_one_in_its_place() {
         let (_parent, recorder) = recorder(1);
         let key = open(&recorder);
-        let pointers = Pointers::new(16);
+        let pointers = Pointers::new(2, 8);
         let first = posted(&recorder, key);
         insert(&pointers, 0x1000, first, &recorder);
         finish(&recorder, first);
@@ -331,7 +379,7 @@ mod tests {
     fn forgetting_late_forgets_nothing_newer() {
         let (_parent, recorder) = recorder(2);
         let (one, two) = (open(&recorder), open(&recorder));
-        let pointers = Pointers::new(16);
+        let pointers = Pointers::new(2, 8);
         insert(&pointers, 0x1000, posted(&recorder, one), &recorder);
         let late = pointers.find(0x1000, &recorder).unwrap();
         let newer = posted(&recorder, two);
@@ -346,7 +394,7 @@ mod tests {
     fn a_full_window_says_no_until_a_comm_is_closed() {
         let (_parent, recorder) = recorder(2);
         let (one, two) = (open(&recorder), open(&recorder));
-        let pointers = Pointers::new(1);
+        let pointers = Pointers::new(1, 1);
         let meaning = Meaning::of_comm(one, Kind::Comm);
         let taken = (1..=1000).filter(|pointer| insert(&pointers, pointer * 128, meaning, &recorder)).count();
         assert!((WINDOW..=64).contains(&taken), "{taken} in 64 places");
@@ -358,12 +406,32 @@ mod tests {
         assert_eq!(pointers.find(refused, &recorder).unwrap().meaning, newer);
     }
 
+    #[test]
+    fn a_plugin_with_ever_new_pointers_fills_no_table() {
+        let (_parent, recorder) = recorder(2);
+        let pointers = Pointers::new(2, 2 * POSTS);
+        let keys = [open(&recorder), open(&recorder)];
+        for round in 0..10_000 {
+            for (at, key) in keys.into_iter().enumerate() {
+                let pointer = 0x10_0000 + (round * 2 + at) * 48;
+                let reserved = pointers.reserve(pointer, key, &recorder).expect("room");
+                let meaning = posted(&recorder, key);
+                pointers.keep(&reserved, key, meaning.number());
+                reserved.publish(meaning);
+                assert_eq!(pointers.find(pointer, &recorder).unwrap().meaning, meaning);
+                finish(&recorder, meaning);
+            }
+        }
+        let used = pointers.places.iter().filter(|place| place.word.load(Relaxed) != EMPTY).count();
+        assert!(used <= keys.len() * POSTS, "{used}");
+    }
+
     /// Every thread uses the same few pointers, handed from thread to thread as
     /// a plugin's pool would, and must always find what it said last.
     #[test]
     fn threads_that_share_a_pool_never_see_each_others_meaning() {
         let (_parent, recorder) = recorder(4);
-        let pointers = Pointers::new(8);
+        let pointers = Pointers::new(4, 2);
         let pool: Vec<AtomicBool> = (0..24).map(|_| AtomicBool::new(false)).collect();
         std::thread::scope(|scope| {
             for thread in 0..3usize {
@@ -376,8 +444,9 @@ mod tests {
                             continue;
                         }
                         let pointer = 0x7000 + at * 128;
-                        let reserved = pointers.reserve(pointer, recorder).unwrap();
+                        let reserved = pointers.reserve(pointer, key, recorder).unwrap();
                         let meaning = posted(recorder, key);
+                        pointers.keep(&reserved, key, meaning.number());
                         reserved.publish(meaning);
                         assert_eq!(pointers.find(pointer, recorder).unwrap().meaning, meaning);
                         // As in a plugin, the pool has it back before the tap has written that down.
