@@ -10,12 +10,10 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::monotonic_ns;
-use crate::format::{
-    self, BUCKETS, CAPACITY_MAX, Call, ERROR_KINDS, HEADER_BYTES, MAGIC, POSTS, Role, SLOT_BYTES, VERSION, channel,
-    header, life,
-};
-use crate::histogram::Histogram;
+use crate::format::{CAPACITY_MAX, Call, HEADER_BYTES, MAGIC, SLOT_BYTES, VERSION, header};
 use crate::process::Identity;
+use crate::sample::ChannelSample;
+use crate::words::Words;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -96,127 +94,6 @@ pub struct Header {
 struct Slots {
     offset: u64,
     bytes: usize,
-}
-
-/// Whether a sample's comm is still there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// It is.
-    Open,
-    /// It was closed; these are its last counters.
-    Closed,
-}
-
-/// One channel at one moment. Times are nanoseconds of `CLOCK_MONOTONIC`.
-#[derive(Debug, Clone)]
-pub struct ChannelSample {
-    /// Place in the file.
-    pub slot: u16,
-    /// How many comms had the slot, this one included.
-    pub generation: u32,
-    /// Open or closed.
-    pub state: State,
-    /// Listen, send or receive.
-    pub role: Role,
-    /// Plugin device; `None` where unknown.
-    pub device: Option<i32>,
-    /// The plugin's comm pointer.
-    pub comm: u64,
-    /// The engine's number, if an engine gave one.
-    pub channel: Option<u32>,
-    /// When the comm appeared.
-    pub opened_ns: u64,
-    /// When it was closed.
-    pub closed_ns: Option<u64>,
-    /// Sends or receives accepted.
-    pub posted: u64,
-    /// Of these, reported done.
-    pub done: u64,
-    /// Of these, moved to their place; `None` when no engine says so.
-    pub unpacked: Option<u64>,
-    /// Of the done ones, handed back by `irecvConsumed`.
-    pub consumed: u64,
-    /// A request is in flight until consumed, rather than until done.
-    pub retires_consumed: bool,
-    /// Most requests in flight at once.
-    pub in_flight_high_water: u64,
-    /// When the oldest request in flight was posted; exact for plugins that
-    /// finish in posting order, as TCPX does. `None` when none is in flight, or
-    /// so many are done and not consumed that it is no longer known.
-    pub head_posted_ns: Option<u64>,
-    /// When the oldest request that is not done was posted.
-    pub not_done_posted_ns: Option<u64>,
-    /// Calls of `test`; on a listen comm, of `accept`.
-    pub tests: u64,
-    /// Of these, with nothing to report.
-    pub tests_not_done: u64,
-    /// Posts answered with "call again".
-    pub null_requests: u64,
-    /// Requests made by `iflush`.
-    pub flushes: u64,
-    /// Return codes: 0 to 8 at their own place (0 stays 0), any other last.
-    pub errors: [u64; ERROR_KINDS],
-    /// The last call that failed.
-    pub last_error: Option<LastError>,
-    /// Bytes of all requests posted.
-    pub bytes_posted: u64,
-    /// Bytes of all requests done: as posted, or less where the plugin said so.
-    pub bytes_done: u64,
-    /// The last time anything but an error or a not-done test happened.
-    pub last_change_ns: u64,
-    /// The call it is inside of.
-    pub in_call: Option<InCall>,
-    /// The last call entered, inside or not.
-    pub last_call: Option<Call>,
-    /// Grows with every call entered and left; unchanged between two pictures
-    /// means that no call was made or left.
-    pub call_sequence: u64,
-    /// Posted-to-done times.
-    pub latency: Histogram,
-    /// The writer was half-way, and counters were clamped to make sense.
-    pub torn: bool,
-}
-
-/// A plugin call that has not returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InCall {
-    /// Which one.
-    pub call: Call,
-    /// Unchanged between two pictures means: inside the same call all the time.
-    pub sequence: u64,
-}
-
-/// A call that did not return 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastError {
-    /// Which one.
-    pub call: Call,
-    /// What it returned.
-    pub code: i32,
-    /// When, nanoseconds of `CLOCK_MONOTONIC`.
-    pub at_ns: u64,
-}
-
-impl ChannelSample {
-    /// Requests that have left the channel: consumed or done, as the channel counts.
-    pub fn retired(&self) -> u64 {
-        if self.retires_consumed { self.consumed } else { self.done }
-    }
-
-    /// Requests posted and not yet retired.
-    pub fn in_flight(&self) -> u64 {
-        self.posted.saturating_sub(self.retired())
-    }
-
-    /// How long the oldest request in flight has been so at `now_ns`.
-    pub fn head_age_ns(&self, now_ns: u64) -> Option<u64> {
-        self.head_posted_ns.map(|posted| now_ns.saturating_sub(posted))
-    }
-
-    /// All calls that did not return 0.
-    pub fn rc_errors(&self) -> u64 {
-        self.errors.iter().fold(0u64, |sum, count| sum.saturating_add(*count))
-    }
 }
 
 impl Reader {
@@ -337,40 +214,6 @@ fn read_channels(
     Ok((channels, false))
 }
 
-/// Little-endian numbers by offset; what is not there is 0.
-#[derive(Clone, Copy)]
-struct Words<'a>(&'a [u8]);
-
-impl<'a> Words<'a> {
-    fn bytes(self, at: usize, length: usize) -> &'a [u8] {
-        self.0.get(at..at + length).unwrap_or_default()
-    }
-
-    fn u64(self, at: usize) -> u64 {
-        self.bytes(at, 8).try_into().map_or(0, u64::from_le_bytes)
-    }
-
-    fn u32(self, at: usize) -> u32 {
-        self.bytes(at, 4).try_into().map_or(0, u32::from_le_bytes)
-    }
-
-    fn array<const N: usize>(self, at: usize) -> [u64; N] {
-        std::array::from_fn(|place| self.u64(at + place * 8))
-    }
-
-    fn text(self, at: usize, length: usize) -> String {
-        let bytes = self.bytes(at, length);
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        let text = String::from_utf8_lossy(&bytes[..end]);
-        text.replace(char::is_control, "\u{FFFD}")
-    }
-
-    fn failed_call(self, at: usize) -> Option<(Call, i32)> {
-        let word = self.u64(at);
-        Call::from_raw(word >> 32).map(|call| (call, word as u32 as i32))
-    }
-}
-
 impl Header {
     fn decode(page: Words<'_>) -> Result<Self, ReadError> {
         let header_bytes = u64::from(page.u32(header::HEADER_BYTES));
@@ -415,82 +258,6 @@ impl Header {
             setup_errors: page.u64(header::SETUP_ERRORS),
             setup_last_error: page.failed_call(header::SETUP_LAST_ERROR),
             slots,
-        })
-    }
-}
-
-impl ChannelSample {
-    /// `None` for a slot that is not in use, or is just being given out.
-    fn decode(slot: Words<'_>, index: u16) -> Option<Self> {
-        let life = slot.u64(channel::LIFE);
-        let state = match life & life::STATE {
-            life::OPEN => State::Open,
-            life::CLOSED => State::Closed,
-            _ => return None,
-        };
-        let role = Role::from_raw(slot.u32(channel::ROLE))?;
-        let mut torn = false;
-        let mut at_most = |value: u64, bound: u64| {
-            torn |= value > bound;
-            value.min(bound)
-        };
-        let posted = slot.u64(channel::POSTED);
-        let done = at_most(slot.u64(channel::DONE), posted);
-        let consumed = at_most(slot.u64(channel::CONSUMED), done);
-        let unpacked = at_most(slot.u64(channel::UNPACKED), done);
-        let tests = slot.u64(channel::TESTS);
-        let tests_not_done = at_most(slot.u64(channel::TESTS_NOT_DONE), tests);
-        let call_word = slot.u64(channel::IN_CALL);
-        let last_call = Call::from_raw(call_word & 0xff);
-        let call_sequence = call_word >> 8;
-        torn |= last_call.is_none() && call_word != 0;
-        let inside = !call_sequence.is_multiple_of(2);
-        let retires_consumed = role == Role::Recv && life & life::RETIRES_CONSUMED != 0;
-        let retired = if retires_consumed { consumed } else { done };
-        let post_ns = slot.array::<POSTS>(channel::POST_NS);
-        let posted_at = |number: u64| {
-            let known = number < posted && posted - number <= POSTS as u64;
-            known.then(|| post_ns[number as usize % POSTS])
-        };
-        let pending = slot.u64(channel::PENDING);
-        let oldest_pending =
-            (posted.saturating_sub(POSTS as u64)..posted).find(|number| pending >> (number % POSTS as u64) & 1 == 1);
-        Some(Self {
-            slot: index,
-            generation: (life >> life::GENERATION_SHIFT) as u32,
-            state,
-            role,
-            device: Some(slot.u32(channel::DEVICE) as i32).filter(|device| *device >= 0),
-            comm: slot.u64(channel::COMM),
-            channel: Some(slot.u32(channel::CHANNEL)).filter(|channel| *channel != format::NO_CHANNEL),
-            opened_ns: slot.u64(channel::OPENED_NS),
-            closed_ns: (state == State::Closed).then(|| slot.u64(channel::CLOSED_NS)),
-            posted,
-            done,
-            unpacked: (slot.u64(channel::FLAGS) & format::UNPACKED_KNOWN != 0).then_some(unpacked),
-            consumed,
-            retires_consumed,
-            in_flight_high_water: slot.u64(channel::IN_FLIGHT_HIGH_WATER),
-            head_posted_ns: posted_at(retired),
-            not_done_posted_ns: oldest_pending.and_then(posted_at),
-            tests,
-            tests_not_done,
-            null_requests: slot.u64(channel::NULL_REQUESTS),
-            flushes: slot.u64(channel::FLUSHES),
-            errors: slot.array::<ERROR_KINDS>(channel::ERRORS),
-            last_error: slot.failed_call(channel::LAST_ERROR).map(|(call, code)| LastError {
-                call,
-                code,
-                at_ns: slot.u64(channel::LAST_ERROR_NS),
-            }),
-            bytes_posted: slot.u64(channel::BYTES_POSTED),
-            bytes_done: slot.u64(channel::BYTES_DONE),
-            last_change_ns: slot.u64(channel::LAST_CHANGE_NS),
-            in_call: last_call.filter(|_| inside).map(|call| InCall { call, sequence: call_sequence }),
-            last_call,
-            call_sequence,
-            latency: Histogram::new(slot.array::<BUCKETS>(channel::LATENCY), slot.u64(channel::LATENCY_MAX_NS)),
-            torn,
         })
     }
 }
@@ -542,6 +309,7 @@ impl std::error::Error for ReadError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::{Role, channel};
     use crate::{Opening, Options, Recorder};
     use proptest::prelude::*;
     use std::cell::Cell;
