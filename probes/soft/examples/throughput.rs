@@ -16,6 +16,7 @@ use std::error::Error;
 use std::ffi::{c_int, c_void};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use std::{env, ptr};
 use tcpx_abi::v7::DeviceHandle;
@@ -102,8 +103,15 @@ impl Channel {
     }
 }
 
+/// After a sweep in which nothing was done: `IDLE=spin`, `IDLE=20` (sleep that
+/// many microseconds), else yield.
 fn pause() {
-    std::thread::yield_now();
+    static IDLE: LazyLock<Option<String>> = LazyLock::new(|| env::var("IDLE").ok());
+    match IDLE.as_deref() {
+        Some("spin") => (0..64).for_each(|_| std::hint::spin_loop()),
+        Some(other) => std::thread::sleep(Duration::from_micros(other.parse().unwrap_or(0))),
+        None => std::thread::yield_now(),
+    }
 }
 
 fn main() -> Outcome<()> {

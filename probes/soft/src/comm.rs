@@ -35,6 +35,10 @@ use std::time::Instant;
 use tcpx_abi::subsystem::NET;
 use tcpx_abi::unpack::Request;
 
+/// Bytes that may be held back for company. Small messages gain by it, large
+/// ones would only wait.
+pub(crate) const HOLD_MAX: usize = 128 << 10;
+
 /// `op` of a request.
 const SEND: c_int = 0;
 const RECV: c_int = 1;

@@ -97,7 +97,7 @@ fn step(token: u64, mut connector: Connector) -> Result<Option<Parts>, Failed> {
         }
     }
     let mut connectors = CONNECTORS.lock().unwrap_or_else(PoisonError::into_inner);
-    connectors.retain(|_, other| now.saturating_duration_since(other.stepped) < ABANDONED_AFTER);
+    connectors.retain(|_, other| !other.is_abandoned(now));
     connectors.insert(token, connector);
     Ok(None)
 }
@@ -333,6 +333,10 @@ impl Connector {
         Ok(Parts { plugin, side: Side::Send, device, ctrl, data, faults })
     }
 
+    fn is_abandoned(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.stepped) >= ABANDONED_AFTER
+    }
+
     fn is_ctrl(&self) -> bool {
         self.ctrl.is_none()
     }
@@ -373,4 +377,22 @@ pub fn flow_id(flow: &str) -> u64 {
 pub fn system(call: &str, error: &io::Error) -> Failed {
     warning!(c"softSocket", "Call to {call} failed : {}", socket::words(error));
     BROKEN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connector_is_given_up_a_minute_after_its_last_step() {
+        let pairs = [("TCPXSOFT_SOCKET_IFNAME", "=lo")];
+        let plugin: &'static Plugin =
+            Box::leak(Box::new(Plugin::start(crate::settings::Settings::of(&pairs)).unwrap()));
+        let here = "127.0.0.1:9".parse().unwrap();
+        let handle = Handle { data: here, ctrl: here, sockets: 1, threads: 1, redirect_ctrl: false, nonce: [1; 16] };
+        let connector = Connector::new(plugin, 0, &handle.encode(), [2; 8]).unwrap();
+        let after = |seconds| connector.stepped + Duration::from_secs(seconds);
+        assert!(!connector.is_abandoned(after(59)));
+        assert!(connector.is_abandoned(after(60)));
+    }
 }

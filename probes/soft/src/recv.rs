@@ -6,12 +6,13 @@
 //! the posted size is refused, on every call from then on.
 //!
 //! Data sockets are left alone while the next `test` is certain to add a task:
-//! a header is buffered, its socket has room and another receive is posted.
+//! a header is buffered, its socket has room, another receive waits for tasks,
+//! and little is held back.
 //!
 //! The real plugin warns at every poll of a host receive; this one does not.
 #![expect(unsafe_code, reason = "writes to the caller's buffers")]
 
-use crate::comm::Comm;
+use crate::comm::{Comm, HOLD_MAX};
 use crate::failed::{Failed, REFUSED};
 use crate::lane::{Memory, Task};
 use crate::log::warning;
@@ -53,7 +54,7 @@ impl Comm {
     }
 
     fn next_test_adds_task(&self) -> bool {
-        if !self.has_unassigned() || self.inline.is_some() {
+        if !self.has_unassigned() || self.inline.is_some() || self.held_bytes >= HOLD_MAX {
             return false;
         }
         let Some(bytes) = self.ctrl.peek::<HEADER_BYTES>() else { return false };
@@ -110,6 +111,7 @@ impl Comm {
         self.ctrl.skip(HEADER_BYTES);
         self.chunks += 1;
         self.next_lane = index;
+        self.held_bytes += length;
         let number = self.chunks;
         self.exit_on_purpose(index);
         self.lanes.all[index].assign(Task { memory, length, offset, total, slot, number });

@@ -15,7 +15,7 @@
 //! not.
 #![expect(unsafe_code, reason = "reads the caller's buffers for inline messages")]
 
-use crate::comm::Comm;
+use crate::comm::{Comm, HOLD_MAX};
 use crate::failed::Failed;
 use crate::fault::Fate;
 use crate::lane::{Memory, Task};
@@ -26,9 +26,6 @@ use std::ffi::c_int;
 use std::slice;
 use std::time::Instant;
 use tcpx_abi::PTR_HOST;
-
-/// Bytes that may be held back for company.
-const HOLD_MAX: usize = 128 << 10;
 
 impl Comm {
     pub(crate) fn progress_send(&mut self) -> Result<(), Failed> {

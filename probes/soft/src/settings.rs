@@ -7,6 +7,17 @@
 //! prints that same line on every normal start. Strings are `TCPXSOFT_X`, then
 //! `NCCL_GPUDIRECTTCPX_X`. Lines that `init` echoes have the real one's shape.
 //!
+//! | ours | values, the default first |
+//! |---|---|
+//! | `TCPXSOFT_IO` | `inline`, `helper`: who moves bytes |
+//! | `TCPXSOFT_WAITS` | `none`, `real`: 100 ms per socket and the flow-steering wait |
+//! | `TCPXSOFT_CUDA` | `off`, `standin`: device pointers over ordinary memory |
+//! | `TCPXSOFT_POOL_BYTES` | 67108864: the page pool of device receives |
+//! | `TCPXSOFT_SEED` | 0: shuffles the pool |
+//! | `TCPXSOFT_CONGESTION` | the system's: TCP congestion control |
+//! | `TCPXSOFT_FAULT` | nothing: see `fault` |
+//! | `TCPXSOFT_SOCKET_IFNAME`, `_SOCKET_FAMILY`, `_CTRL_DEV` | as the real plugin's |
+//!
 //! Unlike the real plugin, a value that we understand to be a mistake in one of
 //! our own `TCPXSOFT_*` settings is refused at `init` instead of ignored.
 //!

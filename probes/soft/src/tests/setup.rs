@@ -231,3 +231,34 @@ fn nine_threads_leave_no_socket_and_only_empty_messages_pass() {
     }
     pair.close();
 }
+
+#[test]
+fn the_congestion_control_asked_for_is_used_on_both_sides() {
+    let pair = Pair::new(&[("TCPXSOFT_CONGESTION", "reno")]);
+    for comm in [pair.sender, pair.receiver] {
+        // SAFETY: our comm.
+        let comm = unsafe { crate::block::comm(comm) }.unwrap();
+        assert_eq!(crate::socket::congestion_of(&comm.lanes.all[0].stream).unwrap(), "reno");
+    }
+    pair.close();
+}
+
+#[test]
+fn ipv6_and_a_control_interface_work_where_the_machine_has_them() {
+    let ctrl = plugin(&[("TCPXSOFT_CTRL_DEV", "lo")]);
+    let (listener, handle) = listen(ctrl);
+    assert!(decoded(&handle).redirect_ctrl);
+    export::unlisten(listener).unwrap();
+    Pair::of(ctrl, ctrl).close();
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    let family = [("NCCL_GPUDIRECTTCPX_SOCKET_FAMILY", "AF_INET6")];
+    let pair = Pair::new(&family);
+    let buffer = Buffer::new(64, 0);
+    pair.finish(pair.isend(buffer.pointer(), 64).unwrap(), pair.irecv(buffer.pointer(), 64).unwrap());
+    pair.close();
+    let (listener, mut handle) = listen(plugin(&family));
+    assert_eq!(connect(plugin(&[]), &mut handle), Err(REFUSED), "one address family cannot reach the other");
+    export::unlisten(listener).unwrap();
+}
