@@ -159,8 +159,11 @@ fn one(
     if !common.json {
         print(&table(&run, &pair));
     }
-    if let Some(reason) = &run.reason {
-        complain(common, reason, run.next_step.clone());
+    match &run.reason {
+        Some(reason) if run.exit_code == 0 && !common.json => print(&format!("# As expected : {reason}\n")),
+        Some(_) if run.exit_code == 0 => {}
+        Some(reason) => complain(common, reason, run.next_step.clone()),
+        None => {}
     }
     for unmet in &run.unmet {
         complain(common, unmet, None);

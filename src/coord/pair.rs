@@ -392,15 +392,16 @@ impl<'a> Pair<'a> {
             .filter_map(|(record, end)| record.failure.as_ref().map(|failure| (end, failure)))
             .min_by_key(|(_, failure)| rank(failure.outcome));
         let (outcome, reason, next_step) = match (self.verdict, worst) {
-            (Some((outcome, why, next)), Some((end, failure))) if rank(failure.outcome) < rank(outcome) => {
-                let _ = (why, next);
+            // Our own verdict stands unless a failure explains it.
+            (Some((outcome, why, next)), worst)
+                if worst.is_none_or(|(_, failure)| rank(outcome) <= rank(failure.outcome)) =>
+            {
+                (outcome, Some(why), next)
+            }
+            (_, Some((end, failure))) => {
                 (failure.outcome, Some(failure_words(end, failure)), failure.next_step.clone())
             }
-            (Some((outcome, why, next)), _) => (outcome, Some(why), next),
-            (None, Some((end, failure))) => {
-                (failure.outcome, Some(failure_words(end, failure)), failure.next_step.clone())
-            }
-            (None, None) => (Outcome::Passed, None, None),
+            (_, None) => (Outcome::Passed, None, None),
         };
         PairOutcome { outcome, reason, next_step, ends: self.ends, stall: self.stall }
     }

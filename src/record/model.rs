@@ -112,7 +112,8 @@ pub struct TransferRecord {
     pub to: String,
     /// Of the measured iterations.
     pub bytes: u64,
-    /// Compared with the pattern, of the measured iterations.
+    /// Compared with the pattern since measuring began; more than `bytes` when
+    /// the run ended in the middle of an iteration.
     pub verified_bytes: u64,
     /// Of these wrong; of warm-up too.
     pub wrong_bytes: u64,
@@ -323,13 +324,11 @@ fn transfer(scenario: &Scenario, pair: &PairOutcome, from: End, to: End) -> Opti
     let bytes = total * measured.len() as u64;
     let elapsed = Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
     let received: Vec<&ChannelResult> = of_side(receiver, Side::Recv);
-    let share = share_measured(&clock.iterations, measured.len());
-    let verified: u64 = received.iter().map(|channel| channel.tally.verified_bytes).sum();
     Some(TransferRecord {
         from: from.name().into(),
         to: to.name().into(),
         bytes,
-        verified_bytes: (u128::from(verified) * share.0 / share.1.max(1)) as u64,
+        verified_bytes: received.iter().map(|channel| channel.tally.verified_bytes).sum(),
         wrong_bytes: received.iter().map(|channel| channel.tally.wrong_bytes).sum(),
         seconds: elapsed.as_secs_f64(),
         gb_per_s: Rate { bytes, elapsed }.gb_per_s(),
@@ -346,11 +345,6 @@ fn transfer(scenario: &Scenario, pair: &PairOutcome, from: End, to: End) -> Opti
 fn measured(all: &[Iteration]) -> Vec<&Iteration> {
     let counting: Vec<&Iteration> = all.iter().filter(|iteration| !iteration.warmup).collect();
     if counting.len() > 1 && counting[0].index == 0 { counting[1..].to_vec() } else { counting }
-}
-
-/// Measured iterations out of all that completed.
-fn share_measured(all: &[Iteration], measured: usize) -> (u128, u128) {
-    (measured as u128, all.len() as u128)
 }
 
 fn median(times: &[f64]) -> Option<f64> {

@@ -111,11 +111,11 @@ pub(super) struct Pieces<'a> {
 /// What a channel did since it was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Bytes done.
+    /// Bytes done since measuring began.
     pub bytes: u64,
-    /// Bytes compared with the pattern.
+    /// Bytes compared with the pattern since measuring began.
     pub verified_bytes: u64,
-    /// Of them wrong.
+    /// Wrong bytes, warm-up included.
     pub wrong_bytes: u64,
     /// Posts that came back as success without a request.
     pub null_requests: u64,
@@ -227,6 +227,12 @@ impl Channel {
     /// What it did so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// From here on bytes count as measured; wrong ones count from the start.
+    pub fn start_measuring(&mut self) {
+        self.tally.bytes = 0;
+        self.tally.verified_bytes = 0;
     }
 
     /// Bytes registered with the plugin.

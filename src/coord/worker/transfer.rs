@@ -124,6 +124,10 @@ impl Transfer {
         for index in 0..wanted.warmup + wanted.iterations {
             let warmup = index < wanted.warmup;
             for channel in &mut self.channels {
+                // As `record` counts: not the very first iteration, if there are more.
+                if index == wanted.warmup || (index == 1 && wanted.warmup == 0) {
+                    channel.start_measuring();
+                }
                 channel.begin(self.plan, u64::from(index)).map_err(|error| channel_failure(context, &error))?;
             }
             context.enter(if warmup { Phase::WarmUp } else { Phase::Measuring });
