@@ -8,7 +8,7 @@
 //! coord  contract                                  talk about runs
 //! transfer  bootstrap  scenario  record            make a run and its record
 //! plugin  gpu  node                                touch a plugin, a GPU, a machine
-//! event  units  error                              words everyone shares
+//! units  error                                     words everyone shares
 //! probes/abi  recorder  soft  tap                  loaded into other people's processes
 //! ```
 
@@ -17,7 +17,6 @@ pub mod cli;
 pub mod contract;
 pub mod coord;
 pub mod error;
-pub mod event;
 pub mod gpu;
 pub mod node;
 pub mod plugin;

@@ -199,6 +199,16 @@ impl Rate {
     }
 }
 
+/// Now, as part of a file name: `20261120T101500Z`.
+pub fn stamp_utc() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+/// Now, as people and programs write it.
+pub fn now_utc() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
 /// Foreign text made safe for a terminal: control and escape characters go,
 /// line breaks and tabs become single blanks.
 pub fn printable(text: &str) -> String {

@@ -88,7 +88,7 @@ pub(crate) fn pair(common: &Common, scenario: &Scenario, work: Work) -> Result<P
         ExitCode::from(Outcome::NotRun.exit_code())
     };
     let interrupted = interrupted().map_err(|error| not_run(format!("cannot catch signals: {error}")))?;
-    let run_id = format!("{}-{}", crate::event::stamp_utc(), scenario.slug());
+    let run_id = format!("{}-{}", crate::units::stamp_utc(), scenario.slug());
     let request = PairRequest { scenario, work, run_id: &run_id, interrupted: &interrupted };
     run_pair(&request, &mut |_| {}).map_err(|error| not_run(error.to_string()))
 }

@@ -15,7 +15,7 @@ use super::output::{complain, fail, print, print_json};
 use super::run_table::{Progress, header, summary, table};
 use super::signals::interrupted;
 use crate::coord::message::Work;
-use crate::coord::{self, PairRequest, run_pair};
+use crate::coord::{self, PairRequest, conclude, run_pair};
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
 use crate::scenario::{Inputs, Resolved, resolve};
@@ -132,8 +132,8 @@ fn one(
     interrupted: &Arc<AtomicBool>,
 ) -> Result<RunRecord, u8> {
     let scenario = &point.scenario;
-    let started = crate::event::now_utc();
-    let stamp = crate::event::stamp_utc();
+    let started = crate::units::now_utc();
+    let stamp = crate::units::stamp_utc();
     let mut folder = RunFolder::create(&arguments.reports, &stamp, &scenario.slug()).map_err(|error| {
         fail(common, &error, Outcome::NotRun);
         Outcome::NotRun.exit_code()
@@ -154,7 +154,7 @@ fn one(
         complain(common, &error, None);
         Outcome::NotRun.exit_code()
     })?;
-    let mut run = RunRecord::new(&id, &started, scenario, &pair);
+    let mut run = conclude(&id, &started, scenario, &pair);
     run.settle();
     if !common.json {
         print(&table(&run, &pair));

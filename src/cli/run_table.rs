@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::output::Columns;
+use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker, Phase};
 use crate::coord::{End, PairOutcome};
-use crate::event::{Event, What};
-use crate::record::{RunRecord, TransferRecord, chunks};
+use crate::record::{RunRecord, TransferRecord};
 use crate::scenario::{Resolved, Scenario};
 use crate::transfer::Side;
 use crate::units::ByteCount;
@@ -79,7 +79,7 @@ fn performance(run: &RunRecord) -> String {
         let wrong = if scenario.transfer.verify { transfer.wrong_bytes.to_string() } else { "N/A".into() };
         columns.row([
             scenario.transfer.total.0.to_string(),
-            chunks(scenario).to_string(),
+            scenario.transfer.total.0.div_ceil(scenario.transfer.chunk.0).to_string(),
             "uint8".into(),
             format!("{}->{}", transfer.from, transfer.to),
             scenario.transfer.connections.to_string(),
@@ -175,6 +175,10 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
                 ));
             }
         }
+    }
+    for finding in &run.findings {
+        let because = finding.because.first().map(|fact| format!(" : {fact}")).unwrap_or_default();
+        text.push_str(&format!("# {} {}{because}\n", finding.severity, finding.condition));
     }
     let verified: u64 = run.transfers.iter().map(|transfer| transfer.verified_bytes).sum();
     let verdict = if run.scenario.resolved.transfer.verify {

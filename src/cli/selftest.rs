@@ -40,6 +40,19 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
+struct Listed {
+    id: &'static str,
+    promise: &'static str,
+    tcpx_only: bool,
+}
+
+impl From<&crate::contract::Row> for Listed {
+    fn from(row: &crate::contract::Row) -> Self {
+        Self { id: row.id, promise: row.promise, tcpx_only: row.tcpx_only }
+    }
+}
+
+#[derive(Serialize)]
 struct Row {
     id: &'static str,
     verdict: String,
@@ -49,6 +62,11 @@ struct Row {
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let rows: Vec<_> =
         ROWS.iter().filter(|row| arguments.only.as_ref().is_none_or(|only| row.id.contains(only.as_str()))).collect();
+    if arguments.list && common.json {
+        let listed: Vec<Listed> = rows.iter().map(|row| Listed::from(*row)).collect();
+        print_json(&listed);
+        return ExitCode::SUCCESS;
+    }
     if arguments.list {
         let mut columns = Columns::new(&["row", "owed by", "promise"]);
         for row in rows {

@@ -7,10 +7,11 @@
 //! recorder removed.
 #![forbid(unsafe_code)]
 
-use super::message::{ChannelNow, Exit, FromAgent, FromWorker, Launch, PROTOCOL, Phase, ToAgent, ToWorker};
+use super::message::{Exit, FromAgent, FromWorker, Launch, PROTOCOL, Phase, ToAgent, ToWorker};
 use super::supervise::{Heard, Worker};
 use super::wire::{Received, Receiver, Sender};
 use crate::node::{NodeFacts, Root};
+use crate::record::ChannelNow;
 use crate::record::sample::Sampler;
 use std::io::{self, Stdin, Stdout};
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ struct Running {
     phase: Phase,
     sampler: Option<Sampler>,
     stall: StallWatch,
+    looks: usize,
     kill_at: Option<Instant>,
     asked: bool,
 }
@@ -147,6 +149,7 @@ impl Agent {
                     phase: Phase::Starting,
                     sampler: None,
                     stall: StallWatch::new(Duration::from_millis(launch.stall_after_ms)),
+                    looks: 0,
                     kill_at: None,
                     asked: false,
                 });
@@ -193,7 +196,9 @@ impl Agent {
         }
         let channels = running.now();
         let verdict = running.stall.look(&channels);
-        self.say(&FromAgent::Sample(channels));
+        if running.is_due(channels.len()) {
+            self.say(&FromAgent::Sample(channels));
+        }
         match verdict {
             Verdict::Quiet => {}
             Verdict::Stalled(channels) => self.say(&FromAgent::Stall(channels)),
@@ -208,7 +213,17 @@ impl Agent {
     }
 }
 
+/// Channels of one sample that are passed on at every look; with more, looks are
+/// passed over, so that reading along costs the same.
+const CHANNELS_PER_LOOK: usize = 16;
+
 impl Running {
+    /// Whether this look is passed on.
+    fn is_due(&mut self, channels: usize) -> bool {
+        self.looks += 1;
+        self.looks.is_multiple_of(channels.div_ceil(CHANNELS_PER_LOOK).clamp(1, 10))
+    }
+
     fn now(&mut self) -> Vec<ChannelNow> {
         self.sampler.as_mut().map(Sampler::now).unwrap_or_default()
     }

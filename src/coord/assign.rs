@@ -2,8 +2,10 @@
 //! which role, which environment, which address.
 #![forbid(unsafe_code)]
 
+use super::launch::End;
 use crate::node::{Nic, NodeFacts};
 use crate::plugin::{self, Choice, LoadError, Source};
+use crate::record::Finding;
 use crate::scenario::{Direction, Memory, Nics, PluginChoice, Scenario, Side};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,6 +22,8 @@ pub struct EndPlan {
     pub receives: bool,
     /// Where it listens; `None` for the end that connects.
     pub listen: Option<IpAddr>,
+    /// What is legal and will hurt.
+    pub warnings: Vec<Finding>,
 }
 
 /// The local end's part, then the peer's. The end that receives listens, with
@@ -35,8 +39,10 @@ pub fn assign(scenario: &Scenario, facts: &[Option<Box<NodeFacts>>; 2]) -> Resul
         // With both directions the roles of `[env.send]` and `[env.recv]` go to local and peer.
         let side = if at == listener { Side::Recv } else { Side::Send };
         let plugin = choose(scenario)?;
+        let env = environment(scenario, facts[at].as_deref(), side, &plugin);
         Ok(EndPlan {
-            env: environment(scenario, facts[at].as_deref(), side, &plugin),
+            warnings: task_chunk_warning(scenario, &env, End::ALL[at]).into_iter().collect(),
+            env,
             plugin,
             sends: sends[at],
             receives: both || !sends[at],
@@ -95,15 +101,45 @@ pub fn environment(
     env
 }
 
+/// What a worker will see of a variable.
+fn effective(env: &BTreeMap<String, String>, name: &str) -> Option<String> {
+    env.get(name).cloned().or_else(|| std::env::var(name).ok())
+}
+
+/// Data sockets of one comm, as the plugin counts them.
+fn sockets(env: &BTreeMap<String, String>) -> u64 {
+    let number = |name: &str| {
+        let value = effective(env, name).and_then(|text| text.trim().parse::<u64>().ok());
+        value.filter(|value| (1..=16).contains(value)).unwrap_or(1)
+    };
+    (number("NCCL_NSOCKS_PERTHREAD") * number("NCCL_SOCKET_NTHREADS")).min(8)
+}
+
+/// A message of more than one task chunk per socket makes TCPX 3.1.9 lose the
+/// pages of the earlier ones; one of 0 never moves.
+fn task_chunk_warning(scenario: &Scenario, env: &BTreeMap<String, String>, end: End) -> Option<Finding> {
+    let task_chunk: u64 = effective(env, "NCCL_DYNAMIC_CHUNK_SIZE")?.trim().parse().ok()?;
+    let (chunk, sockets) = (scenario.transfer.chunk.0, sockets(env));
+    let fits = task_chunk > 0 && chunk <= task_chunk.saturating_mul(sockets);
+    (!fits).then(|| Finding {
+        condition: if task_chunk == 0 { "task-chunk-zero" } else { "message-exceeds-task-chunks" }.into(),
+        severity: "warning".into(),
+        confidence: 1.0,
+        node: Some(end.name().into()),
+        channel: None,
+        because: vec![format!(
+            "transfer.chunk is {chunk} bytes, NCCL_DYNAMIC_CHUNK_SIZE {task_chunk} on {sockets} data sockets"
+        )],
+        cannot_see: Vec::new(),
+        next_step: Some(format!("set NCCL_DYNAMIC_CHUNK_SIZE to {} or more", chunk.div_ceil(sockets))),
+        reference: None,
+    })
+}
+
 /// Unset, TCPX 3.1.9 cuts every message into zero-byte pieces and never ends.
 /// One task chunk per socket and message, but not below what production uses.
 fn task_chunk(scenario: &Scenario, env: &BTreeMap<String, String>) -> u64 {
-    let number = |name: &str| {
-        let text = env.get(name).cloned().or_else(|| std::env::var(name).ok());
-        text.and_then(|text| text.trim().parse::<u64>().ok()).filter(|value| (1..=16).contains(value)).unwrap_or(1)
-    };
-    let sockets = (number("NCCL_NSOCKS_PERTHREAD") * number("NCCL_SOCKET_NTHREADS")).min(8);
-    let share = scenario.transfer.chunk.0.div_ceil(sockets).next_multiple_of(4096);
+    let share = scenario.transfer.chunk.0.div_ceil(sockets(env)).next_multiple_of(4096);
     share.clamp(512 * 1024, i32::MAX as u64 - 1)
 }
 

@@ -9,6 +9,7 @@
 use crate::error::Outcome;
 use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LogLine, LogSummary};
+use crate::record::{ChannelNow, Iteration};
 use crate::scenario::Scenario;
 use crate::transfer::{Side, Tally};
 use serde::{Deserialize, Serialize};
@@ -272,19 +273,6 @@ pub struct Loaded {
     pub init_ms: f64,
 }
 
-/// One measured or warm-up iteration of one end.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Iteration {
-    /// Counted from 0, warm-up included.
-    pub index: u32,
-    /// Does not count.
-    pub warmup: bool,
-    /// Between the two barriers, on this end's clock.
-    pub nanoseconds: u64,
-    /// Bytes of both directions in which this end took part.
-    pub bytes: u64,
-}
-
 /// What a transfer came to, seen from one end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransferResult {
@@ -313,54 +301,6 @@ pub struct ChannelResult {
     pub tally: Tally,
     /// Counters of the recorder.
     pub counters: Option<ChannelNow>,
-}
-
-/// Counters of one channel at one moment, from the recorder.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChannelNow {
-    /// `send` or `recv`.
-    pub side: String,
-    /// Index within its direction, in the order in which comms were made.
-    pub index: usize,
-    /// Plugin device.
-    pub device: i64,
-    /// Requests posted since the comm was made.
-    pub posted: u64,
-    /// Done.
-    pub done: u64,
-    /// Handed back; for a send the same as done.
-    pub consumed: u64,
-    /// Bytes done.
-    pub bytes: u64,
-    /// Most requests in flight.
-    pub in_flight_high_water: u64,
-    /// Calls of `test`.
-    pub tests: u64,
-    /// Of them not done.
-    pub tests_not_done: u64,
-    /// Results other than success.
-    pub rc_errors: u64,
-    /// Milliseconds since any request changed state.
-    pub quiet_ms: u64,
-    /// Milliseconds since the oldest request in flight was posted.
-    pub head_age_ms: Option<u64>,
-    /// The plugin call it is inside of.
-    pub in_call: Option<String>,
-    /// Post to done, microseconds.
-    pub latency_us: Option<LatencyUs>,
-}
-
-/// Post to done.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct LatencyUs {
-    /// Half are faster.
-    pub p50: f64,
-    /// 99 in 100 are faster.
-    pub p99: f64,
-    /// 999 in 1000 are faster.
-    pub p999: f64,
-    /// The slowest.
-    pub max: f64,
 }
 
 /// Why a task could not be completed.

@@ -7,6 +7,8 @@
 
 pub mod agent;
 mod assign;
+mod conclude;
+pub mod event;
 mod launch;
 pub mod message;
 mod pair;
@@ -16,5 +18,6 @@ mod wire;
 pub mod worker;
 
 pub use assign::{choose, environment};
+pub use conclude::conclude;
 pub use launch::{End, LaunchError};
 pub use pair::{EndRecord, PairOutcome, PairRequest, Stall, run_pair};

@@ -8,17 +8,19 @@
 #![forbid(unsafe_code)]
 
 use super::assign::{EndPlan, assign};
+use super::event::{Event, What};
 use super::launch::{Agent, End, Event as FromEnd, LaunchError};
 use super::message::{
-    ChannelNow, ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Iteration, Launch, Loaded, MrRow, PairTask,
-    Phase, Task, ToAgent, ToWorker, TransferResult, Work,
+    ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Launch, Loaded, MrRow, PairTask, Phase, Task, ToAgent,
+    ToWorker, TransferResult, Work,
 };
 use crate::bootstrap::Secret;
 use crate::error::{NextStep, Outcome};
-use crate::event::{Event, What, now_utc};
 use crate::node::NodeFacts;
 use crate::plugin::{LogLine, LogSummary};
+use crate::record::{ChannelNow, Finding};
 use crate::scenario::Scenario;
+use crate::units::now_utc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -94,6 +96,8 @@ pub struct PairOutcome {
     pub ends: [EndRecord; 2],
     /// The first stall, if any.
     pub stall: Option<Stall>,
+    /// What was legal, and seen before anything ran.
+    pub warnings: Vec<Finding>,
 }
 
 const KEPT_LINES: usize = 50;
@@ -119,6 +123,7 @@ struct Pair<'a> {
     ends: [EndRecord; 2],
     started: Instant,
     stall: Option<Stall>,
+    warnings: Vec<Finding>,
     give_up_at: Option<Instant>,
     stopping: Option<Instant>,
     verdict: Option<(Outcome, String, Option<String>)>,
@@ -137,6 +142,7 @@ impl<'a> Pair<'a> {
             ends,
             started: Instant::now(),
             stall: None,
+            warnings: Vec::new(),
             give_up_at: None,
             stopping: None,
             verdict: None,
@@ -168,6 +174,7 @@ impl<'a> Pair<'a> {
         };
         for (end, plan) in End::ALL.into_iter().zip(plans) {
             let task = self.task(end, &plan, &secret);
+            self.warnings.extend(plan.warnings);
             self.ends[end as usize].env.clone_from(&plan.env);
             let stall_after = Duration::from(self.request.scenario.limits.stall_after);
             let stall_after_ms = u64::try_from(stall_after.as_millis()).unwrap_or(u64::MAX);
@@ -343,7 +350,7 @@ impl<'a> Pair<'a> {
                 record.finished = true;
                 record.log = Some(*log);
             }
-            FromWorker::Recorder(_) | FromWorker::Iteration(Iteration { .. }) | FromWorker::Contract(_) => {}
+            FromWorker::Recorder(_) | FromWorker::Iteration(_) | FromWorker::Contract(_) => {}
         }
     }
 
@@ -403,7 +410,7 @@ impl<'a> Pair<'a> {
             }
             (_, None) => (Outcome::Passed, None, None),
         };
-        PairOutcome { outcome, reason, next_step, ends: self.ends, stall: self.stall }
+        PairOutcome { outcome, reason, next_step, ends: self.ends, stall: self.stall, warnings: self.warnings }
     }
 }
 

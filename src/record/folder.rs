@@ -7,7 +7,7 @@
 
 use super::model::RunRecord;
 use crate::error::NextStep;
-use crate::event::Event;
+use serde::Serialize;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -68,7 +68,7 @@ impl RunFolder {
     }
 
     /// Appends one event.
-    pub fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, event: &impl Serialize) {
         self.attempt(|folder| {
             serde_json::to_writer(&mut folder.events, event)?;
             folder.events.write_all(b"\n")

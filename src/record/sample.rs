@@ -1,7 +1,7 @@
 //! One look at a worker's flight recorder, as the counters that people read.
 #![forbid(unsafe_code)]
 
-use crate::coord::message::{ChannelNow, LatencyUs};
+use super::{ChannelNow, LatencyUs};
 use std::path::PathBuf;
 use tcpx_recorder::format::Role;
 use tcpx_recorder::{ChannelSample, Reader, Snapshot, monotonic_ns};

@@ -1,12 +1,12 @@
 //! A plugin ready for use: loaded, recorded, initialised, its devices listed.
 #![forbid(unsafe_code)]
 
-use super::super::message::{ChannelNow, FromWorker, Loaded, Phase};
+use super::super::message::{FromWorker, Loaded, Phase};
 use super::{Context, RECORDER, TaskResult, VERSION};
 use crate::error::{NextStep, Outcome};
 use crate::node::environment::captured;
 use crate::plugin::{Choice, Device, Net, Plugin, Source, inspect, tapped};
-use crate::record::sample;
+use crate::record::{ChannelNow, sample};
 use crate::scenario::Scenario;
 use nccl_net_tcpxtap::Tap;
 use std::collections::BTreeMap;

@@ -5,13 +5,14 @@
 //! consumed before the second; what is measured is the time between them.
 #![forbid(unsafe_code)]
 
-use super::super::message::{ChannelResult, FromWorker, Iteration, PairTask, Phase, TransferResult};
+use super::super::message::{ChannelResult, FromWorker, PairTask, Phase, TransferResult};
 use super::connect::connect_all;
 use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::bootstrap::{Deadline, Link};
 use crate::error::Outcome;
 use crate::gpu::{DeviceMemory, HostMemory, Unpack};
+use crate::record::Iteration;
 use crate::scenario::{self, Fault};
 use crate::transfer::{
     Channel, ChannelError, ChannelSetup, Idle, Misbehaviour, Pattern, Plan, Policy, Rogue, Side, WallPace,

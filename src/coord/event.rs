@@ -4,7 +4,7 @@
 //! whatever reads the record later only read it.
 #![forbid(unsafe_code)]
 
-use crate::coord::message::FromAgent;
+use super::message::FromAgent;
 use serde::{Deserialize, Serialize};
 
 /// One line of `events.jsonl`.
@@ -29,14 +29,4 @@ pub enum What {
     Said(Box<FromAgent>),
     /// The coordinator decided or noticed something.
     Note(String),
-}
-
-/// Now, as part of a file name: `20261120T101500Z`.
-pub fn stamp_utc() -> String {
-    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
-}
-
-/// Now, as people and programs write it.
-pub fn now_utc() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }

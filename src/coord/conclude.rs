@@ -1,0 +1,176 @@
+//! What a pair came to, as `run.json` says it.
+#![forbid(unsafe_code)]
+
+use super::launch::End;
+use super::message::{ChannelResult, TransferResult};
+use super::pair::{EndRecord, PairOutcome};
+use crate::error::Outcome;
+use crate::record::{
+    ChannelRecord, Finding, Iteration, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
+};
+use crate::scenario::{Direction, Scenario};
+use crate::transfer::Side;
+use crate::units::Rate;
+use std::time::Duration;
+
+/// The record of what a pair came to. `exit_code` and `unmet` are the gates' to
+/// set.
+pub fn conclude(id: &str, started: &str, scenario: &Scenario, pair: &PairOutcome) -> RunRecord {
+    RunRecord {
+        schema: SCHEMA.into(),
+        id: id.into(),
+        started: started.into(),
+        finished: crate::units::now_utc(),
+        tcpxctl_version: env!("CARGO_PKG_VERSION").into(),
+        outcome: pair.outcome,
+        exit_code: pair.outcome.exit_code(),
+        reason: pair.reason.clone(),
+        next_step: pair.next_step.clone(),
+        scenario: ScenarioRecord { name: scenario.name.clone(), sha256: scenario.hash(), resolved: scenario.clone() },
+        nodes: End::ALL.map(|end| node(end, scenario, &pair.ends[end as usize])).into(),
+        transfers: transfers(scenario, pair),
+        findings: findings(pair),
+        unmet: Vec::new(),
+    }
+}
+
+fn node(end: End, scenario: &Scenario, record: &EndRecord) -> NodeRecord {
+    let role = match (scenario.transfer.direction, end) {
+        (Direction::Both, _) => "both",
+        (Direction::Forward, End::Local) | (Direction::Reverse, End::Peer) => "send",
+        _ => "recv",
+    };
+    let host = record.facts.as_ref().and_then(|facts| facts.host.name.known().cloned());
+    NodeRecord {
+        name: end.name().into(),
+        role: role.into(),
+        host: host.unwrap_or_else(|| "unknown".into()),
+        plugin: record.loaded.as_ref().map(|loaded| PluginRecord {
+            path: loaded.file.as_ref().map_or("builtin".into(), |file| file.realpath.display().to_string()),
+            sha256: loaded.file.as_ref().map_or("builtin".into(), |file| file.sha256.clone()),
+            abi: loaded.about.abi,
+            name: loaded.about.name.clone(),
+            version: loaded.version.clone(),
+            why: loaded.choice.why.clone(),
+            passed_over: loaded.choice.passed_over.clone(),
+        }),
+        env: record.env.clone(),
+        facts: record.facts.clone(),
+        warnings: record.warnings.iter().map(|line| format!("{} (x{})", line.text, line.count)).collect(),
+        log_lines: record.log.map(|log| (log.lines, log.warnings)),
+        worker_resident_bytes: record.transfer.as_ref().and_then(|transfer| transfer.resident_bytes),
+        registered_bytes: record.transfer.as_ref().map(|transfer| transfer.registered_bytes),
+    }
+}
+
+fn transfers(scenario: &Scenario, pair: &PairOutcome) -> Vec<TransferRecord> {
+    let directions: &[(End, End)] = match scenario.transfer.direction {
+        Direction::Forward => &[(End::Local, End::Peer)],
+        Direction::Reverse => &[(End::Peer, End::Local)],
+        Direction::Both => &[(End::Local, End::Peer), (End::Peer, End::Local)],
+    };
+    directions.iter().filter_map(|(from, to)| transfer(scenario, pair, *from, *to)).collect()
+}
+
+fn transfer(scenario: &Scenario, pair: &PairOutcome, from: End, to: End) -> Option<TransferRecord> {
+    let sender = pair.ends[from as usize].transfer.as_deref();
+    let receiver = pair.ends[to as usize].transfer.as_deref();
+    // The receiver's clock runs until everything is checked and consumed.
+    let clock = receiver.or(sender)?;
+    let measured = measured(&clock.iterations);
+    let seconds = |iteration: &&Iteration| Duration::from_nanos(iteration.nanoseconds).as_secs_f64();
+    let iteration_seconds: Vec<f64> = measured.iter().map(seconds).collect();
+    let total = scenario.transfer.total.0;
+    let bytes = total * measured.len() as u64;
+    let elapsed = Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
+    let received: Vec<&ChannelResult> = of_side(receiver, Side::Recv);
+    Some(TransferRecord {
+        from: from.name().into(),
+        to: to.name().into(),
+        bytes,
+        verified_bytes: received.iter().map(|channel| channel.tally.verified_bytes).sum(),
+        wrong_bytes: received.iter().map(|channel| channel.tally.wrong_bytes).sum(),
+        seconds: elapsed.as_secs_f64(),
+        gb_per_s: Rate { bytes, elapsed }.gb_per_s(),
+        median_gb_per_s: median(&iteration_seconds).map_or(0.0, |time| total as f64 / time / 1e9),
+        iterations: measured.len() as u32,
+        first_iteration_seconds: clock.iterations.first().map(|iteration| seconds(&iteration)),
+        iteration_seconds,
+        mismatches: received.iter().filter_map(|channel| channel.tally.first_mismatch.clone()).collect(),
+        channels: of_side(sender, Side::Send).into_iter().chain(received).map(channel).collect(),
+    })
+}
+
+/// What counts: not warm-up, and not the very first iteration when there are more.
+fn measured(all: &[Iteration]) -> Vec<&Iteration> {
+    let counting: Vec<&Iteration> = all.iter().filter(|iteration| !iteration.warmup).collect();
+    if counting.len() > 1 && counting[0].index == 0 { counting[1..].to_vec() } else { counting }
+}
+
+fn median(times: &[f64]) -> Option<f64> {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = sorted.get(middle)?;
+    Some(if sorted.len() % 2 == 1 { *upper } else { (sorted[middle - 1] + upper) / 2.0 }).filter(|time| *time > 0.0)
+}
+
+fn of_side(result: Option<&TransferResult>, side: Side) -> Vec<&ChannelResult> {
+    result.map(|result| result.channels.iter().filter(|channel| channel.side == side).collect()).unwrap_or_default()
+}
+
+fn channel(result: &ChannelResult) -> ChannelRecord {
+    let counters = result.counters.clone().unwrap_or_default();
+    ChannelRecord {
+        id: result.index,
+        dev: result.nic.clone(),
+        side: result.side,
+        posted: counters.posted,
+        done: counters.done,
+        consumed: counters.consumed,
+        bytes: result.tally.bytes,
+        in_flight_high_water: counters.in_flight_high_water,
+        tests: counters.tests,
+        tests_not_done: counters.tests_not_done,
+        rc_errors: counters.rc_errors,
+        null_requests: result.tally.null_requests,
+        latency_us: counters.latency_us,
+    }
+}
+
+/// What the engine itself can tell; the rules are an issue of their own.
+fn findings(pair: &PairOutcome) -> Vec<Finding> {
+    let mut findings = pair.warnings.clone();
+    if let Some(stall) = &pair.stall {
+        let recovered = stall.recovered && pair.outcome != Outcome::Stalled;
+        let because = stall
+            .channels
+            .iter()
+            .filter(|channel| channel.posted > channel.consumed)
+            .map(|channel| {
+                format!(
+                    "{} channel {}: posted {}, done {}, consumed {}, quiet for {} ms, {} tests",
+                    channel.side,
+                    channel.index,
+                    channel.posted,
+                    channel.done,
+                    channel.consumed,
+                    channel.quiet_ms,
+                    channel.tests
+                )
+            })
+            .collect();
+        findings.push(Finding {
+            condition: if recovered { "stalled-and-recovered" } else { "stalled" }.into(),
+            severity: if recovered { "warning" } else { "error" }.into(),
+            confidence: 1.0,
+            node: Some(stall.end.name().into()),
+            channel: None,
+            because,
+            cannot_see: Vec::new(),
+            next_step: None,
+            reference: None,
+        });
+    }
+    findings
+}
