@@ -19,8 +19,9 @@
 //!
 //! The layers, from the caller down:
 //!
-//! * `export` the extern "C" table; `block` and `mr` judge its pointers
-//! * `plugin` what `init` found; `settings`, `device`, `fault` its parts
+//! * `export` the extern "C" table, `calls` what its entries do; `block` and `mr`
+//!   judge their pointers
+//! * `plugin` what `init` found; `settings`, `integers`, `device`, `fault` its parts
 //! * `accept` and `connect` set a comm up, over `socket` and `words`
 //! * `comm` is one, `send` and `recv` its steps, `queue` its sixteen slots
 //! * `ctrl` its control socket, `lane` its data sockets with their tasks
@@ -30,6 +31,7 @@
 
 mod accept;
 mod block;
+mod calls;
 mod comm;
 mod connect;
 mod ctrl;
@@ -38,6 +40,7 @@ mod export;
 mod failed;
 mod fault;
 mod helper;
+mod integers;
 mod io;
 mod lane;
 mod log;

@@ -39,18 +39,14 @@ static PLUGIN: OnceLock<Plugin> = OnceLock::new();
 static TRIED: AtomicBool = AtomicBool::new(false);
 
 /// `init`: reads the environment and finds the devices. Once per process, even
-/// when it fails.
+/// when it fails, unless it was disabled.
 pub fn init() -> Result<(), Failed> {
     note!(NET | INIT, c"softInit", "{PRODUCT} initialization start");
     let (settings, notes) = Settings::read(&|name| std::env::var(name).ok());
     for line in &notes {
         note!(line.flags, c"softInit", "{}", line.text);
     }
-    let settings = settings.map_err(|error| {
-        warning!(c"softInit", "{PRODUCT} : {error}");
-        REFUSED
-    })?;
-    if !settings.enabled {
+    if settings.as_ref().is_ok_and(|settings| !settings.enabled) {
         note!(NET | INIT, c"softInit", "{PRODUCT} disabled");
         return Err(REFUSED);
     }
@@ -58,6 +54,10 @@ pub fn init() -> Result<(), Failed> {
         warning!(c"softInit", "gpu lib init twice");
         return Err(REFUSED);
     }
+    let settings = settings.map_err(|error| {
+        warning!(c"softInit", "{PRODUCT} : {error}");
+        REFUSED
+    })?;
     let plugin = Plugin::start(settings)?;
     fault::arm(&plugin.settings.fault);
     let _ = PLUGIN.set(plugin);

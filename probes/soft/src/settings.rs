@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 use crate::fault::Plan;
+use crate::integers::*;
 use crate::stall::Patience;
 use std::ffi::c_ulong;
 use std::fmt;
@@ -127,58 +128,6 @@ impl fmt::Display for BadSetting {
 
 /// Finds a variable.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// One integer: the label it is echoed with, its name behind `NCCL_`, its
-/// declared default, the one restored when out of range, and the range.
-struct Integer {
-    label: &'static str,
-    name: &'static str,
-    declared: i64,
-    restored: i64,
-    least: i64,
-    most: i64,
-}
-
-const fn integer(
-    label: &'static str,
-    name: &'static str,
-    [declared, restored]: [i64; 2],
-    [least, most]: [i64; 2],
-) -> Integer {
-    Integer { label, name, declared, restored, least, most }
-}
-
-/// "Keep the built-in default", as the real plugin declares it.
-const KEEP: i64 = -2;
-const INT_MAX: i64 = i32::MAX as i64 - 1;
-const LEAST_WAIT_NS: i64 = 100_000;
-
-const ENABLE: Integer = integer("TCPXSoft enable", "GPUDIRECTTCPX_SOCKET_ENABLE", [1, 1], [0, 1]);
-const INLINE: Integer = integer("inline threshold", "INLINE_THRESHOLD", [KEEP, 0], [0, 2048]);
-const CHUNK: Integer = integer("dynamic chunk size", "DYNAMIC_CHUNK_SIZE", [0, 131_072], [0, INT_MAX]);
-const SOCKETS: Integer = integer("nsocks per thread", "NSOCKS_PERTHREAD", [KEEP, 1], [1, 8]);
-const THREADS: Integer = integer("nthreads", "SOCKET_NTHREADS", [KEEP, 1], [1, 16]);
-const ATTEMPTS: Integer =
-    integer("connection retry count", "GPUDIRECTTCPX_CONNECTION_RETRY", [KEEP, 3], [0, i32::MAX as i64]);
-const RECV_SYNC: Integer = integer("receiver sync", "GPUDIRECTTCPX_RECV_SYNC", [0, 1], [0, 1]);
-const FIRST_REPORT: Integer = integer(
-    "timeout report threshold in nanos",
-    "GPUDIRECTTCPX_TIMEOUT_THRESHOLD_NS",
-    [KEEP, 10_000_000_000],
-    [LEAST_WAIT_NS, i64::MAX],
-);
-const NEXT_REPORT: Integer = integer(
-    "timeout report frequency in nanos",
-    "GPUDIRECTTCPX_TIMEOUT_FREQUENCY_NS",
-    [KEEP, 30_000_000_000],
-    [LEAST_WAIT_NS, i64::MAX],
-);
-const STEERING: Integer = integer(
-    "flow steering wait in micros",
-    "GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS",
-    [KEEP, 5_000_000],
-    [1, i32::MAX as i64],
-);
 
 /// Integers of the real plugin that mean nothing without its hardware; naming
 /// one of them is answered with a line instead of silence.
@@ -360,33 +309,6 @@ fn bad(variable: &str, value: &str, expected: String) -> BadSetting {
     BadSetting { variable: variable.to_owned(), value: value.to_owned(), expected }
 }
 
-/// `strtoll(text, NULL, 0)`; `None` where C sets `ERANGE`.
-fn strtoll(text: &str) -> Option<i64> {
-    let text = text.trim_start();
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (radix, digits) = radix_of(digits);
-    let mut value: i64 = 0;
-    for digit in digits.chars().map_while(|letter| letter.to_digit(radix)) {
-        let digit = i64::from(digit);
-        value = value.checked_mul(i64::from(radix))?;
-        // Downwards for negative values: there is one more of them.
-        value = if negative { value.checked_sub(digit)? } else { value.checked_add(digit)? };
-    }
-    Some(value)
-}
-
-fn radix_of(digits: &str) -> (u32, &str) {
-    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
-    match hexadecimal {
-        Some(rest) if rest.starts_with(|letter: char| letter.is_ascii_hexdigit()) => (16, rest),
-        _ if digits.starts_with('0') => (8, digits),
-        _ => (10, digits),
-    }
-}
-
 #[cfg(test)]
 impl Settings {
     /// What `pairs` in the environment give.
@@ -405,23 +327,6 @@ mod tests {
         let lookup = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         let (settings, notes) = Settings::read(&lookup);
         (settings, notes.into_iter().map(|note| note.text).collect())
-    }
-
-    #[test]
-    fn integers_are_read_as_strtoll_reads_them() {
-        let check = |text: &str, expected: Option<i64>| assert_eq!(strtoll(text), expected, "{text:?}");
-        check("524288", Some(524_288));
-        check("0x80000", Some(524_288));
-        check("010", Some(8));
-        check("512K", Some(512));
-        check("  -7 apples", Some(-7));
-        check("+3", Some(3));
-        check("0x", Some(0));
-        check("08", Some(0));
-        check("", Some(0));
-        check("many", Some(0));
-        check("-9223372036854775808", Some(i64::MIN));
-        check("9223372036854775808", None);
     }
 
     #[test]

@@ -153,10 +153,10 @@ fn more_pages_than_a_slot_has_entries_are_refused() {
 fn a_receive_outside_its_registration_is_refused() {
     let pair = Pair::new(&[STAND_IN]);
     let buffer = Buffer::new(8192, 0);
-    let mhandle = crate::export::register(pair.receiver, buffer.pointer(), 4096, tcpx_abi::PTR_CUDA).unwrap();
+    let mhandle = crate::calls::register(pair.receiver, buffer.pointer(), 4096, tcpx_abi::PTR_CUDA).unwrap();
     // SAFETY: our comm and mhandle.
     let posted =
-        unsafe { crate::export::post(crate::fault::Side::Recv, pair.receiver, buffer.pointer(), 4097, mhandle) };
+        unsafe { crate::calls::post(crate::fault::Side::Recv, pair.receiver, buffer.pointer(), 4097, mhandle) };
     assert_eq!(posted, Err(REFUSED));
     pair.close();
 }

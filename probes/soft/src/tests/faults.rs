@@ -1,7 +1,7 @@
 //! Every fault hook does what the grammar says, and nothing else.
 
 use super::pair::*;
-use crate::export;
+use crate::calls;
 use crate::failed::REFUSED;
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -79,7 +79,7 @@ fn hang_never_finishes_and_can_be_closed() {
         assert_eq!(connect(plugin, &mut handle), Ok(ptr::null_mut()));
         assert_eq!(accept(listener, &mut no_device()), Ok(ptr::null_mut()));
     }
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_refusing_acceptor_fails_both_sides() {
     let lines = crate::log::take();
     assert!(lines.contains(&"WARN NET/TCPXSoft failed accept socket".to_owned()));
     assert!(lines.contains(&"WARN NET/TCPXSoft failed to connect socket".to_owned()));
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
 }
 
 #[test]
@@ -113,5 +113,5 @@ fn an_acceptor_that_puts_off_is_tried_again() {
         let _ = accept(listener, &mut no_device());
         connect(often, &mut handle).err()
     });
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
 }

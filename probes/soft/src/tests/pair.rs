@@ -1,6 +1,6 @@
 //! Two connected comms, driven as a program would drive them.
 
-use crate::export;
+use crate::calls;
 use crate::failed::Failed;
 use crate::fault::Side;
 use crate::log;
@@ -74,19 +74,19 @@ pub fn no_device() -> DeviceHandle {
 pub fn listen(plugin: &'static Plugin) -> (*mut c_void, [u8; HANDLE_MAX]) {
     let mut handle = [0xee; HANDLE_MAX];
     // SAFETY: 128 bytes of ours.
-    let listener = unsafe { export::listen_on(plugin, 0, handle.as_mut_ptr().cast()) }.unwrap();
+    let listener = unsafe { calls::listen_on(plugin, 0, handle.as_mut_ptr().cast()) }.unwrap();
     (listener, handle)
 }
 
 pub fn connect(plugin: &'static Plugin, handle: &mut [u8; HANDLE_MAX]) -> Posted {
     // SAFETY: 128 bytes of ours.
-    unsafe { export::connect_from(plugin, 0, handle.as_mut_ptr().cast()) }
+    unsafe { calls::connect_from(plugin, 0, handle.as_mut_ptr().cast()) }
 }
 
 pub fn accept(listener: *mut c_void, device: &mut DeviceHandle) -> Posted {
     let mut device: *mut DeviceHandle = device;
     // SAFETY: a device handle of ours.
-    unsafe { export::accept_on(listener, &mut device) }
+    unsafe { calls::accept_on(listener, &mut device) }
 }
 
 /// Calls connect and `accept` until both have a comm.
@@ -117,14 +117,14 @@ impl Pair {
         let (listener, mut handle) = listen(receives);
         let mut device = no_device();
         let (sender, receiver) = meet(sends, &mut handle, || accept(listener, &mut device));
-        export::unlisten(listener).unwrap();
+        calls::unlisten(listener).unwrap();
         Self { sender, receiver, device }
     }
 
     pub fn isend(&self, data: *mut c_void, size: usize) -> Posted {
-        let mhandle = export::register(self.sender, data, size as c_int, PTR_HOST).unwrap();
+        let mhandle = calls::register(self.sender, data, size as c_int, PTR_HOST).unwrap();
         // SAFETY: our comm, our mhandle.
-        unsafe { export::post(Side::Send, self.sender, data, size as c_int, mhandle) }
+        unsafe { calls::post(Side::Send, self.sender, data, size as c_int, mhandle) }
     }
 
     pub fn irecv(&self, data: *mut c_void, size: usize) -> Posted {
@@ -137,9 +137,9 @@ impl Pair {
     }
 
     fn irecv_as(&self, data: *mut c_void, size: usize, kind: c_int) -> Posted {
-        let mhandle = export::register(self.receiver, data, size.max(1) as c_int, kind)?;
+        let mhandle = calls::register(self.receiver, data, size.max(1) as c_int, kind)?;
         // SAFETY: our comm, our mhandle.
-        unsafe { export::post(Side::Recv, self.receiver, data, size as c_int, mhandle) }
+        unsafe { calls::post(Side::Recv, self.receiver, data, size as c_int, mhandle) }
     }
 
     /// Tests both until both are done.
@@ -178,19 +178,19 @@ impl Pair {
     }
 
     pub fn close(self) {
-        export::close(self.sender).unwrap();
-        export::close(self.receiver).unwrap();
+        calls::close(self.sender).unwrap();
+        calls::close(self.receiver).unwrap();
     }
 }
 
 pub fn test(request: *mut c_void) -> Result<bool, Failed> {
     // SAFETY: null or a request of ours.
-    unsafe { export::tested(request) }
+    unsafe { calls::tested(request) }
 }
 
 pub fn consume(request: *mut c_void) -> Result<(), Failed> {
     // SAFETY: null or a request of ours.
-    unsafe { export::consumed(1, request) }
+    unsafe { calls::consumed(1, request) }
 }
 
 /// A look at a request, as harnesses take it.

@@ -2,7 +2,7 @@
 //! says, to the log and to the caller.
 
 use super::pair::*;
-use crate::export;
+use crate::calls;
 use crate::failed::{BROKEN, Failed};
 use std::ptr;
 
@@ -12,11 +12,11 @@ fn a_receiver_that_waits_for_a_header_gets_code_two_on_every_call() {
     let buffer = Buffer::new(64, 0);
     let recv = pair.irecv(buffer.pointer(), 64).unwrap();
     assert_eq!(test(recv), Ok(false));
-    export::close(pair.sender).unwrap();
+    calls::close(pair.sender).unwrap();
     assert_eq!(until("the end", || test(recv).err()), BROKEN);
     logged("WARN Net/TCPXSoft : Connection closed by remote peer, 127.0.0.1<");
     assert_eq!(test(recv), Err(BROKEN));
-    assert_eq!(export::close(pair.receiver), Ok(()));
+    assert_eq!(calls::close(pair.receiver), Ok(()));
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn everything_sent_before_the_close_arrives_after_code_two() {
     let (source, target) = (Buffer::new(64, 7), Buffer::new(64, 0));
     let send = pair.isend(source.pointer(), 64).unwrap();
     until("the send", || test(send).unwrap().then_some(()));
-    export::close(pair.sender).unwrap();
+    calls::close(pair.sender).unwrap();
     let recv = pair.irecv(target.pointer(), 64).unwrap();
     // Header and end of stream are found by one call, as the real plugin does.
     let mut failures = 0;
@@ -40,7 +40,7 @@ fn everything_sent_before_the_close_arrives_after_code_two() {
     assert_eq!(failures, 1);
     assert_eq!(target.bytes(64), [7; 64]);
     consume(recv).unwrap();
-    export::close(pair.receiver).unwrap();
+    calls::close(pair.receiver).unwrap();
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_data_socket_that_dies_stalls_silently_and_warns_once() {
 fn a_sender_whose_peer_is_gone_gets_code_two_and_then_silence() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(64, 0);
-    export::close(pair.receiver).unwrap();
+    calls::close(pair.receiver).unwrap();
     let mut requests = Vec::new();
     let failed = until("the broken pipe", || {
         requests.extend(pair.isend(buffer.pointer(), 64));
@@ -88,7 +88,7 @@ fn a_sender_whose_peer_is_gone_gets_code_two_and_then_silence() {
     logged("WARN Call to send failed, 127.0.0.1<");
     until("silence", || (test(requests[0]) == Ok(false)).then_some(()));
     assert_eq!(test(requests[0]), Ok(false));
-    export::close(pair.sender).unwrap();
+    calls::close(pair.sender).unwrap();
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn close_drops_what_is_outstanding_and_says_what_was_not_consumed() {
     let pair = Pair::new(&[]);
     let recv = pair.irecv(buffer.pointer(), 64).unwrap();
     pair.finish(pair.isend(buffer.pointer(), 64).unwrap(), recv);
-    export::close(pair.receiver).unwrap();
+    calls::close(pair.receiver).unwrap();
     logged("WARN head 0 tail 1 some pages not yet freed?");
-    export::close(pair.sender).unwrap();
+    calls::close(pair.sender).unwrap();
     logged("INFO Socket 0 total bytes: 64, passive = 0");
 }
 

@@ -1,7 +1,7 @@
 //! What the plugin refuses, with which code and which words.
 
 use super::pair::*;
-use crate::export;
+use crate::calls;
 use crate::failed::REFUSED;
 use crate::fault::Side;
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use tcpx_abi::{PTR_CUDA, PTR_DMABUF, PTR_HOST};
 
 fn post(side: Side, comm: *mut c_void, data: *mut c_void, size: i32, mhandle: *mut c_void) -> Posted {
     // SAFETY: comms and mhandles of this test, or null, or memory of ours.
-    unsafe { export::post(side, comm, data, size, mhandle) }
+    unsafe { calls::post(side, comm, data, size, mhandle) }
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn null_pointers_are_refused_and_never_followed() {
     logged("NET/TCPXSoft : test called with NULL request");
     assert_eq!(consume(null), Err(REFUSED));
     logged("NET/TCPXSoft : irecvConsumed with null request");
-    assert_eq!(export::register(null, null, 1, PTR_HOST), Err(REFUSED));
+    assert_eq!(calls::register(null, null, 1, PTR_HOST), Err(REFUSED));
     logged("NET/TCPXSoft: regMr called with NULL communicator.");
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(64, 0);
@@ -59,8 +59,8 @@ fn null_pointers_are_refused_and_never_followed() {
     assert_eq!(post(Side::Send, pair.sender, buffer.pointer(), 0, null), Err(REFUSED), "also for no bytes");
     logged("NET/TCPXSoft : mhandle is null");
     assert_eq!(pair.isend(null, 8), Err(REFUSED));
-    assert_eq!(export::close(null), Ok(()));
-    assert_eq!(export::unlisten(null), Ok(()));
+    assert_eq!(calls::close(null), Ok(()));
+    assert_eq!(calls::unlisten(null), Ok(()));
     pair.close();
 }
 
@@ -68,14 +68,14 @@ fn null_pointers_are_refused_and_never_followed() {
 fn pointers_to_something_else_are_refused() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(8192, 0);
-    let mhandle = export::register(pair.sender, buffer.pointer(), 64, PTR_HOST).unwrap();
+    let mhandle = calls::register(pair.sender, buffer.pointer(), 64, PTR_HOST).unwrap();
     assert_eq!(post(Side::Send, buffer.pointer(), buffer.pointer(), 8, mhandle), Err(REFUSED));
     assert_eq!(post(Side::Send, pair.sender, buffer.pointer(), 8, buffer.pointer()), Err(REFUSED));
     assert_eq!(test(buffer.pointer()), Err(REFUSED));
     assert_eq!(consume(buffer.pointer()), Err(REFUSED));
-    assert_eq!(export::close(buffer.pointer()), Err(REFUSED));
-    assert_eq!(export::unlisten(pair.sender), Err(REFUSED));
-    assert_eq!(export::register(buffer.pointer(), buffer.pointer(), 8, PTR_HOST), Err(REFUSED));
+    assert_eq!(calls::close(buffer.pointer()), Err(REFUSED));
+    assert_eq!(calls::unlisten(pair.sender), Err(REFUSED));
+    assert_eq!(calls::register(buffer.pointer(), buffer.pointer(), 8, PTR_HOST), Err(REFUSED));
     pair.close();
 }
 
@@ -83,7 +83,7 @@ fn pointers_to_something_else_are_refused() {
 fn a_request_for_the_other_side_of_a_comm_is_refused() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(64, 0);
-    let mhandle = export::register(pair.sender, buffer.pointer(), 64, PTR_HOST).unwrap();
+    let mhandle = calls::register(pair.sender, buffer.pointer(), 64, PTR_HOST).unwrap();
     assert_eq!(post(Side::Recv, pair.sender, buffer.pointer(), 8, mhandle), Err(REFUSED));
     assert_eq!(post(Side::Send, pair.receiver, buffer.pointer(), 8, mhandle), Err(REFUSED));
     assert_eq!(post(Side::Send, pair.sender, buffer.pointer(), -1, mhandle), Err(REFUSED));
@@ -149,7 +149,7 @@ fn every_wrong_consume_is_refused_in_its_own_words() {
     consume(second).unwrap();
     assert_eq!(consume(second), Err(REFUSED));
     // SAFETY: a request of ours.
-    assert_eq!(unsafe { export::consumed(2, third) }, Err(REFUSED));
+    assert_eq!(unsafe { calls::consumed(2, third) }, Err(REFUSED));
     pair.close();
 }
 
@@ -202,11 +202,11 @@ fn registration_knows_two_kinds_and_one_alignment() {
     let pair = Pair::new(&[("TCPXSOFT_CUDA", "standin")]);
     let buffer = Buffer::new(8192, 0);
     let odd = buffer.pointer().wrapping_byte_add(8);
-    assert!(export::register(pair.sender, odd, 0, PTR_HOST).is_ok());
-    assert!(export::register(pair.sender, buffer.pointer(), 4096, PTR_CUDA).is_ok());
-    assert_eq!(export::register(pair.sender, odd, 4096, PTR_CUDA), Err(REFUSED));
+    assert!(calls::register(pair.sender, odd, 0, PTR_HOST).is_ok());
+    assert!(calls::register(pair.sender, buffer.pointer(), 4096, PTR_CUDA).is_ok());
+    assert_eq!(calls::register(pair.sender, odd, 4096, PTR_CUDA), Err(REFUSED));
     logged(&format!("data not aligned: {odd:p} vs 0x000000004096"));
-    assert_eq!(export::register(pair.sender, odd, 64, PTR_DMABUF), Err(REFUSED));
+    assert_eq!(calls::register(pair.sender, odd, 64, PTR_DMABUF), Err(REFUSED));
     logged("unknown mem type 4");
     pair.close();
 }
@@ -215,7 +215,7 @@ fn registration_knows_two_kinds_and_one_alignment() {
 fn device_memory_without_the_stand_in_is_refused_as_without_a_driver() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(8192, 0);
-    assert_eq!(export::register(pair.sender, buffer.pointer(), 4096, PTR_CUDA), Err(REFUSED));
+    assert_eq!(calls::register(pair.sender, buffer.pointer(), 4096, PTR_CUDA), Err(REFUSED));
     logged("gpu_tx_reg_mr failed -5");
     assert_eq!(pair_properties(&[]).ptr_support, PTR_HOST);
     assert_eq!(pair_properties(&[("TCPXSOFT_CUDA", "standin")]).ptr_support, PTR_HOST | PTR_CUDA);
@@ -233,7 +233,7 @@ fn a_device_index_is_checked() {
         assert!(plugin.properties(device).is_err());
         let mut handle = [0u8; 128];
         // SAFETY: 128 bytes of ours.
-        assert_eq!(unsafe { export::listen_on(plugin, device, handle.as_mut_ptr().cast()) }, Err(REFUSED));
+        assert_eq!(unsafe { calls::listen_on(plugin, device, handle.as_mut_ptr().cast()) }, Err(REFUSED));
     }
     let properties = plugin.properties(0).unwrap();
     assert_eq!((properties.max_recvs, properties.speed, properties.net_device_version), (1, 10_000, 7));

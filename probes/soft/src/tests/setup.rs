@@ -1,7 +1,7 @@
 //! listen, connect and accept: what they take, refuse and survive.
 
 use super::pair::*;
-use crate::export;
+use crate::calls;
 use crate::failed::{BROKEN, REFUSED};
 use crate::wire::{HANDLE_BYTES, Handle, Hello, Purpose, TOKEN};
 use std::io::{Read, Write};
@@ -22,8 +22,8 @@ fn the_handle_leaves_the_rest_of_the_buffer_alone_and_the_token_zero() {
     assert_eq!(decoded(&handle).sockets, 4);
     let (other, second) = listen(plugin(&[]));
     assert_ne!(decoded(&second).nonce, decoded(&handle).nonce);
-    export::unlisten(listener).unwrap();
-    export::unlisten(other).unwrap();
+    calls::unlisten(listener).unwrap();
+    calls::unlisten(other).unwrap();
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn connect_and_accept_say_call_again_until_the_other_comes() {
     });
     assert_eq!((device.net_device_type, device.net_device_version), (1, 7));
     assert_eq!((device.size, device.needs_proxy_progress), (24, 1));
-    export::close(receiver).unwrap();
-    export::unlisten(listener).unwrap();
+    calls::close(receiver).unwrap();
+    calls::unlisten(listener).unwrap();
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn a_handle_buffer_serves_one_connect_and_a_listener_one_accept() {
     logged("connect with a handle that was used before");
     assert_eq!(accept(listener, &mut device), Err(REFUSED));
     logged("accept on a listen comm that was used before");
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
     assert_eq!(accept(listener, &mut device), Err(REFUSED));
-    assert_eq!(export::unlisten(listener), Err(REFUSED));
-    export::close(sender).unwrap();
-    export::close(receiver).unwrap();
+    assert_eq!(calls::unlisten(listener), Err(REFUSED));
+    calls::close(sender).unwrap();
+    calls::close(receiver).unwrap();
 }
 
 #[test]
@@ -68,14 +68,14 @@ fn accept_without_a_device_handle_serves_host_receives() {
     let (listener, mut handle) = listen(plugin);
     let (sender, receiver) = meet(plugin, &mut handle, || {
         // SAFETY: null is allowed.
-        unsafe { export::accept_on(listener, ptr::null_mut()) }
+        unsafe { calls::accept_on(listener, ptr::null_mut()) }
     });
     let pair = Pair { sender, receiver, device: no_device() };
     let (source, target) = (Buffer::new(10, 1), Buffer::new(10, 0));
     pair.finish(pair.isend(source.pointer(), 10).unwrap(), pair.irecv(target.pointer(), 10).unwrap());
     assert_eq!(target.bytes(10), [1; 10]);
     pair.close();
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn strangers_do_not_disturb_an_accept() {
         stranger.set_read_timeout(Some(PATIENCE)).unwrap();
         assert!(matches!(stranger.read(&mut [0; 8]), Ok(0) | Err(_)), "a stranger was answered");
     }
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
 }
 
 #[test]
@@ -138,16 +138,16 @@ fn a_second_connector_with_the_same_handle_is_turned_away() {
         if outcomes[second] == Some(Ok(ptr::null_mut())) {
             outcomes[second] = None;
             // Nobody accepts any more, but the listener still holds its backlog.
-            export::unlisten(listener).ok();
+            calls::unlisten(listener).ok();
         }
         outcomes[second]
     });
     assert_eq!(second, Err(BROKEN));
     for sender in outcomes.into_iter().flatten().flatten() {
-        export::close(sender).unwrap();
+        calls::close(sender).unwrap();
     }
-    export::close(receiver).unwrap();
-    export::unlisten(listener).ok();
+    calls::close(receiver).unwrap();
+    calls::unlisten(listener).ok();
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_peer_that_leaves_while_connecting_is_an_error_on_both_sides() {
     let plugin = plugin(&[]);
     let (listener, mut handle) = listen(plugin);
     assert_eq!(connect(plugin, &mut handle), Ok(ptr::null_mut()));
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
     assert_eq!(until("the loss", || connect(plugin, &mut handle).err()), BROKEN);
 
     let (listener, handle) = listen(plugin);
@@ -171,7 +171,7 @@ fn a_peer_that_leaves_while_connecting_is_an_error_on_both_sides() {
     drop(peer);
     assert_eq!(until("the loss", || accept(listener, &mut device).err()), BROKEN);
     assert_eq!(accept(listener, &mut device), Err(REFUSED), "a failed listener is used up, too");
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_refused_connection_is_tried_again() {
     let plugin = plugin(&[]);
     let (listener, mut handle) = listen(plugin);
     let address = decoded(&handle).ctrl;
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
     for _ in 0..50 {
         assert_eq!(connect(plugin, &mut handle), Ok(ptr::null_mut()));
     }
@@ -217,7 +217,7 @@ fn no_attempts_mean_no_connection() {
     logged("NET/TCPXSoft failed to connect socket");
     assert_eq!(accept(listener, &mut no_device()), Err(REFUSED));
     logged("NET/TCPXSoft failed accept socket");
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn ipv6_and_a_control_interface_work_where_the_machine_has_them() {
     let ctrl = plugin(&[("TCPXSOFT_CTRL_DEV", "lo")]);
     let (listener, handle) = listen(ctrl);
     assert!(decoded(&handle).redirect_ctrl);
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
     Pair::of(ctrl, ctrl).close();
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         return;
@@ -260,5 +260,5 @@ fn ipv6_and_a_control_interface_work_where_the_machine_has_them() {
     pair.close();
     let (listener, mut handle) = listen(plugin(&family));
     assert_eq!(connect(plugin(&[]), &mut handle), Err(REFUSED), "one address family cannot reach the other");
-    export::unlisten(listener).unwrap();
+    calls::unlisten(listener).unwrap();
 }
