@@ -11,7 +11,7 @@
 //! The body depends on iteration and channel only, so it is written to a slot
 //! once per iteration, outside the timed part; only the stamps (one word in 256)
 //! are written when a slot is reused for another chunk.
-#![forbid(unsafe_code)]
+#![expect(unsafe_code, reason = "calls the AVX2 build of the comparison where the CPU has AVX2")]
 
 use serde::{Deserialize, Serialize};
 
@@ -162,6 +162,24 @@ impl Pattern {
 
     /// The fast path: one pass that only collects whether anything differs.
     fn matches(&self, id: StampId, bytes: &[u8]) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2.
+            return unsafe { self.matches_avx2(id, bytes) };
+        }
+        self.matches_anywhere(id, bytes)
+    }
+
+    /// The same code, built for wider registers: the bytes were just written by
+    /// the kernel, and the comparison must keep up with the cache.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn matches_avx2(&self, id: StampId, bytes: &[u8]) -> bool {
+        self.matches_anywhere(id, bytes)
+    }
+
+    #[inline(always)]
+    fn matches_anywhere(&self, id: StampId, bytes: &[u8]) -> bool {
         let key = self.body_key(id);
         let (blocks, rest) = bytes.as_chunks::<{ BLOCK * 8 }>();
         let mut differs = [0; LANES];
@@ -347,6 +365,8 @@ mod tests {
             bytes[at] ^= 1 << bit;
             let mismatch = Pattern::new(7).verify(ID, &bytes).expect("differs");
             prop_assert_eq!((mismatch.offset, mismatch.wrong_bytes), (at as u64, 1));
+            // With AVX2 or without.
+            prop_assert!(!Pattern::new(7).matches_anywhere(ID, &bytes));
         }
     }
 }
