@@ -138,6 +138,12 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
             transfer.seconds,
             transfer.median_gb_per_s,
         ));
+        if let Some(trip) = &transfer.round_trip_us {
+            text.push_str(&format!(
+                "# round trip : p50 {:.1} us, p99 {:.1}, p99.9 {:.1}, max {:.1}\n",
+                trip.p50, trip.p99, trip.p999, trip.max
+            ));
+        }
         for mismatch in transfer.mismatches.iter().take(4) {
             text.push_str(&format!(
                 "# wrong : channel {} chunk {} byte {} is {:#04x}, expected {:#04x} ({:?}, {} bytes of the chunk)\n",

@@ -32,9 +32,9 @@ pub fn assign(scenario: &Scenario, facts: &[Option<Box<NodeFacts>>; 2]) -> Resul
     let (sends, listener) = match scenario.transfer.direction {
         Direction::Forward => ([true, false], 1),
         Direction::Reverse => ([false, true], 0),
-        Direction::Both => ([true, true], 1),
+        Direction::Both | Direction::PingPong => ([true, true], 1),
     };
-    let both = scenario.transfer.direction == Direction::Both;
+    let both = sends == [true, true];
     let end = |at: usize| {
         // With both directions the roles of `[env.send]` and `[env.recv]` go to local and peer.
         let side = if at == listener { Side::Recv } else { Side::Send };

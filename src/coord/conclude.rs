@@ -36,7 +36,7 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, pair: &PairOutcome
 
 fn node(end: End, scenario: &Scenario, record: &EndRecord) -> NodeRecord {
     let role = match (scenario.transfer.direction, end) {
-        (Direction::Both, _) => "both",
+        (Direction::Both | Direction::PingPong, _) => "both",
         (Direction::Forward, End::Local) | (Direction::Reverse, End::Peer) => "send",
         _ => "recv",
     };
@@ -67,7 +67,7 @@ fn transfers(scenario: &Scenario, pair: &PairOutcome) -> Vec<TransferRecord> {
     let directions: &[(End, End)] = match scenario.transfer.direction {
         Direction::Forward => &[(End::Local, End::Peer)],
         Direction::Reverse => &[(End::Peer, End::Local)],
-        Direction::Both => &[(End::Local, End::Peer), (End::Peer, End::Local)],
+        Direction::Both | Direction::PingPong => &[(End::Local, End::Peer), (End::Peer, End::Local)],
     };
     directions.iter().filter_map(|(from, to)| transfer(scenario, pair, *from, *to)).collect()
 }
@@ -96,6 +96,7 @@ fn transfer(scenario: &Scenario, pair: &PairOutcome, from: End, to: End) -> Opti
         iterations: measured.len() as u32,
         first_iteration_seconds: clock.iterations.first().map(|iteration| seconds(&iteration)),
         iteration_seconds,
+        round_trip_us: sender.and_then(|sender| sender.round_trip_us),
         mismatches: received.iter().filter_map(|channel| channel.tally.first_mismatch.clone()).collect(),
         channels: of_side(sender, Side::Send).into_iter().chain(received).map(channel).collect(),
     })

@@ -9,7 +9,7 @@
 use crate::error::Outcome;
 use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LogLine, LogSummary};
-use crate::record::{ChannelNow, Iteration};
+use crate::record::{ChannelNow, Iteration, LatencyUs};
 use crate::scenario::Scenario;
 use crate::transfer::{Side, Tally};
 use serde::{Deserialize, Serialize};
@@ -280,6 +280,8 @@ pub struct TransferResult {
     pub iterations: Vec<Iteration>,
     /// Per channel.
     pub channels: Vec<ChannelResult>,
+    /// Round trips of the end that leads a ping-pong.
+    pub round_trip_us: Option<LatencyUs>,
     /// Bytes registered.
     pub registered_bytes: u64,
     /// Resident memory at the end, from /proc.

@@ -51,7 +51,7 @@ pub struct ChannelNow {
     pub latency_us: Option<LatencyUs>,
 }
 
-/// Post to done.
+/// How long something took: post to done, or there and back.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
     /// Half are faster.

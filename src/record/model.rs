@@ -126,6 +126,8 @@ pub struct TransferRecord {
     pub iteration_seconds: Vec<f64>,
     /// The very first iteration, which is never measured when there are more.
     pub first_iteration_seconds: Option<f64>,
+    /// One chunk there and one back, seen by the sending node; ping-pong only.
+    pub round_trip_us: Option<LatencyUs>,
     /// First wrong stretch of each channel that has one.
     pub mismatches: Vec<Mismatch>,
     /// Sending side, then receiving side.

@@ -162,6 +162,8 @@ words! {
         Reverse = "reverse",
         /// Both at once, each over connections of its own.
         Both = "both",
+        /// The local end sends one chunk and waits for one: round trips.
+        PingPong = "ping-pong",
     }
 }
 

@@ -11,6 +11,7 @@
 mod channel;
 mod pace;
 mod payload;
+mod ping_pong;
 mod plan;
 mod progress;
 mod rogue;
@@ -19,6 +20,7 @@ mod window;
 pub use channel::{Channel, ChannelError, ChannelSetup, Memory, Side, Tally};
 pub use pace::{Idle, Pace, WallPace};
 pub use payload::{Mismatch, MismatchKind, Pattern, StampId};
+pub use ping_pong::{RoundTrips, ping_pong};
 pub use plan::{Chunk, Plan};
 pub use progress::{Policy, TransferError, run_iteration};
 pub use rogue::{Misbehaviour, Rogue};

@@ -97,7 +97,7 @@ pub(super) fn turn(net: &dyn Net, channel: &mut Channel, pace: &dyn Pace) -> Res
     Ok(channel.drain(net, pace)? > 0 || moved)
 }
 
-fn rest(empty_sweeps: u32, pace: &mut dyn Pace) -> Result<(), TransferError> {
+pub(super) fn rest(empty_sweeps: u32, pace: &mut dyn Pace) -> Result<(), TransferError> {
     if empty_sweeps == 0 {
         return Ok(());
     }

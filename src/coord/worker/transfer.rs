@@ -12,11 +12,11 @@ use super::{Context, TaskResult};
 use crate::bootstrap::{Deadline, Link};
 use crate::error::Outcome;
 use crate::gpu::{DeviceMemory, HostMemory, Unpack};
-use crate::record::Iteration;
+use crate::record::{Iteration, LatencyUs};
 use crate::scenario::{self, Fault};
 use crate::transfer::{
-    Channel, ChannelError, ChannelSetup, Idle, Misbehaviour, Pattern, Plan, Policy, Rogue, Side, WallPace,
-    run_iteration,
+    Channel, ChannelError, ChannelSetup, Idle, Misbehaviour, Pattern, Plan, Policy, Rogue, RoundTrips, Side, WallPace,
+    ping_pong, run_iteration,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,6 +54,12 @@ fn channel_failure(context: &Context, error: &ChannelError) -> Box<super::Failur
     context.failure(outcome, error.to_string(), None)
 }
 
+/// One end of a ping-pong.
+struct PingPong {
+    leads: bool,
+    times: RoundTrips,
+}
+
 struct Transfer {
     channels: Vec<Channel>,
     memory: Arc<dyn DeviceMemory>,
@@ -63,6 +69,7 @@ struct Transfer {
     policy: Policy,
     pace: WallPace,
     rogue: Option<Rogue>,
+    ping_pong: Option<PingPong>,
     windows: [usize; 2],
     chunk: usize,
     close_grace: Duration,
@@ -100,6 +107,11 @@ impl Transfer {
             },
             pace: WallPace::new(idle(task.scenario.progress.idle), Arc::clone(&context.stop)),
             rogue: rogue(task),
+            ping_pong: (wanted.direction == scenario::Direction::PingPong).then(|| PingPong {
+                // The end that connects.
+                leads: task.listen.is_none(),
+                times: RoundTrips::default(),
+            }),
             windows: [wanted.send_window as usize, wanted.recv_window as usize],
             chunk: wanted.chunk.as_usize(),
             close_grace: task.scenario.limits.close_grace.into(),
@@ -124,9 +136,16 @@ impl Transfer {
         let until = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
         for index in 0..wanted.warmup + wanted.iterations {
             let warmup = index < wanted.warmup;
+            let starts_measuring = index == wanted.warmup || (index == 1 && wanted.warmup == 0);
+            if let Some(ping_pong) = &mut self.ping_pong {
+                if starts_measuring {
+                    ping_pong.times.clear();
+                }
+                ping_pong.times.reserve(self.plan.chunks());
+            }
             for channel in &mut self.channels {
                 // As `record` counts: not the very first iteration, if there are more.
-                if index == wanted.warmup || (index == 1 && wanted.warmup == 0) {
+                if starts_measuring {
                     channel.start_measuring();
                 }
                 channel.begin(self.plan, u64::from(index)).map_err(|error| channel_failure(context, &error))?;
@@ -145,9 +164,11 @@ impl Transfer {
     }
 
     fn one_iteration(&mut self, context: &Context, ready: &Ready) -> TaskResult<()> {
-        let moved = match self.rogue {
-            Some(rogue) => rogue.run_iteration(&*ready.net, &mut self.channels, &mut self.pace),
-            None => run_iteration(&*ready.net, &mut self.channels, self.policy, &mut self.pace),
+        let net = &*ready.net;
+        let moved = match (&mut self.ping_pong, self.rogue) {
+            (Some(PingPong { leads, times }), _) => ping_pong(net, &mut self.channels, *leads, &mut self.pace, times),
+            (None, Some(rogue)) => rogue.run_iteration(net, &mut self.channels, &mut self.pace),
+            (None, None) => run_iteration(net, &mut self.channels, self.policy, &mut self.pace),
         };
         moved.map_err(|error| context.transfer_failure(&error))
     }
@@ -172,6 +193,10 @@ impl Transfer {
                     }
                 })
                 .collect(),
+            round_trip_us: self.ping_pong.as_ref().filter(|one| one.leads).and_then(|one| {
+                let [p50, p99, p999, max] = one.times.quantiles_us()?;
+                Some(LatencyUs { p50, p99, p999, max })
+            }),
             registered_bytes: self.channels.iter().map(|channel| channel.registered_bytes() as u64).sum(),
             resident_bytes: resident_bytes(),
         }
