@@ -1,0 +1,221 @@
+"""Every comparison, with the goal it has."""
+
+import contextlib
+import os
+import statistics
+import subprocess
+import time
+from typing import Callable
+
+from .processes import Failed, children, cpu_ticks, read
+from .programs import CHUNK, GIB, KIB, MIB, Programs
+from .turns import Row, Side, at_least, at_most, compare, median, number, spread, take_turns
+
+SMALL = 4 * KIB
+DEEP = (16, 16)
+WINDOWS = (12, 16)
+
+
+def against_iperf(programs: Programs, pairs: int, label: str, connections: int, sockets: int, goal: float) -> None:
+    total = programs.bytes(GIB)
+    env = {"NCCL_NSOCKS_PERTHREAD": str(sockets)}
+    compare(
+        pairs, label,
+        Side("tcpxctl", lambda: programs.transfer(connections, total=total, env=env)),
+        Side("iperf3", lambda: programs.iperf(connections * sockets, programs.iterations * total)),
+        Row("gb_per_s", at_least(goal)),
+    )
+
+
+def iperf_sockets(programs: Programs, pairs: int) -> None:
+    """Soft plugin over iperf3: sockets of one connection, 512 KiB chunks, verify off"""
+    for sockets in (1, 2, 4, 8):
+        against_iperf(programs, pairs, f"sockets {sockets}", 1, sockets, 1.0)
+
+
+def iperf_connections(programs: Programs, pairs: int) -> None:
+    """Soft plugin over iperf3: connections, 512 KiB chunks, verify off"""
+    for connections, goal in ((1, 0.95), (2, 1.0), (4, 1.0), (8, 0.9)):
+        against_iperf(programs, pairs, f"connections {connections}", connections, 1, goal)
+
+
+def control(programs: Programs, pairs: int) -> None:
+    """Soft plugin over blocking sockets with as many streams and as many buffers, 512 KiB, verify off"""
+    total = programs.bytes(GIB)
+    for connections in (1, 2, 4, 8):
+        compare(
+            pairs, f"connections {connections}",
+            Side("tcpxctl", lambda: programs.transfer(connections, total=total)),
+            Side("control", lambda: programs.control_transfer(connections, programs.iterations * total)),
+            Row("gb_per_s", None),
+        )
+
+
+def verify(programs: Programs, pairs: int) -> None:
+    """Verify on over verify off, 512 KiB chunks"""
+    for connections, goal in ((1, 0.9), (2, 0.9), (4, 0.9), (8, 0.8)):
+        compare(
+            pairs, f"connections {connections}",
+            Side("verified", lambda: programs.transfer(connections, verify=True)),
+            Side("unverified", lambda: programs.transfer(connections)),
+            Row("gb_per_s", at_least(goal)),
+        )
+
+
+def idle(programs: Programs, pairs: int) -> None:
+    """Idle strategies: the default over the best, 512 KiB chunks, verify off"""
+    plugins = (("soft inline", "soft", {}), ("soft helper", "soft", {"TCPXSOFT_IO": "helper"}),
+               ("strict.c", programs.strict, {}))
+    for name, plugin, env in plugins:
+        for connections in (1, 4):
+            idle_strategies(programs, pairs, f"{name}, connections {connections}", connections, plugin, env)
+    system = read("/proc/sys/net/ipv4/tcp_congestion_control")
+    print(f"  (strict.c cannot be told: every strategy of its rows ran with the system's {system})")
+
+
+def idle_strategies(programs: Programs, pairs: int, label: str, connections: int, plugin: str,
+                    env: dict[str, str]) -> None:
+    # A strategy that does not suit a plugin takes many times as long.
+    total = programs.bytes(256 * MIB)
+
+    def side(strategy: str) -> Side:
+        return Side(strategy, lambda: programs.transfer(connections, total=total, idle=strategy, plugin=plugin, env=env))
+
+    strategies = ("adaptive", "spin", "yield", "sleep:50us")
+    samples = dict(zip(strategies, take_turns(pairs, [side(strategy) for strategy in strategies])))
+    rates = {strategy: median(taken, "gb_per_s") for strategy, taken in samples.items()}
+    best = max(rates, key=rates.__getitem__)
+    ratios = [ours["gb_per_s"] / theirs["gb_per_s"] for ours, theirs in zip(samples["adaptive"], samples[best])]
+    middle = statistics.median(ratios)
+    print(f"  {label}: " + ", ".join(f"{strategy} {number(rate)}" for strategy, rate in rates.items())
+          + f" GB/s, adaptive / {best} {middle:.3f} {spread(ratios)}  {at_least(0.9).judge(middle)}", flush=True)
+
+
+def engine(programs: Programs, pairs: int) -> None:
+    """Engine and tap over the bare driver: same plugin, windows and idle strategy, one connection"""
+    for label, chunk, windows, full, row in (
+        ("4 KiB, depth 16", SMALL, DEEP, 512 * MIB, Row("ns_per_request", at_most(100), is_difference=True)),
+        ("512 KiB", CHUNK, WINDOWS, GIB, Row("gb_per_s", at_least(0.99))),
+    ):
+        total = programs.bytes(full)
+        compare(
+            pairs, label,
+            Side("tcpxctl", lambda: programs.transfer(1, chunk=chunk, total=total, windows=windows)),
+            Side("bare", lambda: programs.bare_transfer(chunk, programs.iterations * total, windows)),
+            row,
+        )
+
+
+def small(programs: Programs, pairs: int) -> None:
+    """Small messages: 4 KiB, depth 16, one connection"""
+    total = programs.bytes(512 * MIB)
+    everything = programs.iterations * total
+    ours = Side("tcpxctl", lambda: programs.transfer(1, chunk=SMALL, total=total, windows=DEEP))
+    compare(pairs, "over the bare driver", ours,
+            Side("bare", lambda: programs.bare_transfer(SMALL, everything, DEEP)),
+            Row("messages_per_s", at_least(0.95)))
+    compare(pairs, "over iperf3 -l 4K", ours,
+            Side("iperf3", lambda: programs.iperf(1, everything, SMALL)),
+            Row("messages_per_s", at_least(1.5)))
+
+
+def round_trip(programs: Programs, pairs: int) -> None:
+    """Round trip at depth 1, 4 KiB: bare driver on the soft plugin, adaptive idling, over blocking sockets"""
+    count = programs.bytes(50_000, 500)
+    compare(
+        pairs, "message and answer",
+        Side("plugin", lambda: programs.bare_round_trips(SMALL, count)),
+        Side("control", lambda: programs.control_round_trips(SMALL, count)),
+        Row("p50_ns", at_most(1.1)), Row("p99_ns", at_most(3)),
+    )
+
+
+def memory(programs: Programs, _pairs: int) -> None:
+    """Resident memory of the workers, verify on"""
+    sample = programs.transfer(4, verify=True, iterations=1)
+    for role in ("send", "recv"):
+        resident, registered = (sample[f"{role}_{what}"] / MIB for what in ("resident", "registered"))
+        print(f"  connections 4, 512 KiB, {role}: {number(resident)} MiB resident, {number(registered)} MiB registered, "
+              f"{number(resident - registered)} MiB beyond  {at_most(48).judge(resident - registered)}")
+    counts, chunk = (4, 64, 256), programs.bytes(64 * KIB, 4 * KIB)
+    samples = [programs.transfer(count, chunk=chunk, total=16 * count * chunk, verify=True, iterations=1)
+               for count in counts]
+    for role in ("send", "recv"):
+        resident = [sample[f"{role}_resident"] / MIB for sample in samples]
+        first, second = ((resident[at + 1] - resident[at]) / (counts[at + 1] - counts[at]) for at in (0, 1))
+        # Linear is 1; the tenth is for what is rounded up to pages and powers of two.
+        print(f"  growth, {chunk // KIB} KiB, {role}: "
+              + ", ".join(f"{count} channels {number(size)} MiB" for count, size in zip(counts, resident))
+              + f"; a channel costs {first:.3f}, then {second:.3f} MiB, ratio {second / first:.3f}  "
+              + at_most(1.1).judge(second / first), flush=True)
+
+
+def channels(programs: Programs, pairs: int) -> None:
+    """Cost per message at 256 channels over 4: 4 KiB, depth 16"""
+    total = programs.bytes(512 * MIB)
+
+    def side(count: int) -> Side:
+        measure = lambda: programs.transfer(count, chunk=SMALL, total=total, windows=DEEP)
+        return Side(f"{count} channels", measure)
+
+    compare(pairs, "cost", side(256), side(4), Row("ns_per_request", at_most(1.2)))
+
+
+def discover(programs: Programs, pairs: int) -> None:
+    """Time of `tcpxctl discover --plugin soft`"""
+    def once() -> float:
+        started = time.monotonic()
+        programs.processes.run([programs.tcpxctl, "discover", "--plugin", "soft"], programs.env)
+        return (time.monotonic() - started) * 1e3
+
+    print_times([once() for _ in range(pairs)], 50)
+
+
+def fixed(programs: Programs, pairs: int) -> None:
+    """Fixed cost of a local `run`: wall time of a 4 KiB transfer less its own seconds"""
+    samples = [programs.transfer(1, chunk=SMALL, total=SMALL, iterations=1) for _ in range(pairs)]
+    times = [(sample["wall"] - sample["seconds"]) * 1e3 for sample in samples]
+    print_times(times, 400, "  (the soft plugin has no fixed waits unless TCPXSOFT_WAITS=real)")
+
+
+def print_times(milliseconds: list[float], most: float, remark: str = "") -> None:
+    middle = statistics.median(milliseconds)
+    print(f"  {number(middle)} ms {spread(milliseconds)}  {at_most(most).judge(middle)}{remark}", flush=True)
+
+
+def cpu(programs: Programs, _pairs: int) -> None:
+    """CPU of coordinator and agents while their workers run scenarios/4conn.toml"""
+    seconds = 1.0 if programs.is_smoke else 8.0
+    run = programs.start_endless_run()
+    try:
+        watched = dict(zip(("coordinator", "one agent", "the other"), (run.pid, *agents_of_busy_workers(run))))
+        before, started = [cpu_ticks(pid) for pid in watched.values()], time.monotonic()
+        time.sleep(seconds)
+        after, elapsed = [cpu_ticks(pid) for pid in watched.values()], time.monotonic() - started
+    finally:
+        programs.processes.stop(run)
+        programs.forget_reports()
+    for name, first, last in zip(watched, before, after):
+        share = 100 * (last - first) / os.sysconf("SC_CLK_TCK") / elapsed
+        print(f"  {name}: {share:.2f} % of a core over {elapsed:.1f} s  {at_most(1).judge(share)}")
+
+
+def agents_of_busy_workers(run: subprocess.Popen) -> list[int]:
+    """The two agents, once each has a worker that has computed for a while."""
+    deadline = time.monotonic() + 20
+    while run.poll() is None and time.monotonic() < deadline:
+        agents = children(run.pid)
+        workers = [worker for agent in agents for worker in children(agent)]
+        # One that is gone by now has nothing to say.
+        with contextlib.suppress(OSError):
+            if len(agents) == len(workers) == 2 and all(cpu_ticks(worker) >= 20 for worker in workers):
+                return agents
+        time.sleep(0.05)
+    raise Failed("the run did not come to move bytes within 20 s")
+
+
+COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
+    "iperf-sockets": iperf_sockets, "iperf-connections": iperf_connections, "control": control, "verify": verify,
+    "idle": idle, "engine": engine, "small": small, "round-trip": round_trip, "memory": memory, "channels": channels,
+    "discover": discover, "fixed": fixed, "cpu": cpu,
+}

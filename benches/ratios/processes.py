@@ -1,0 +1,99 @@
+"""Processes: started, bounded in time, stopped by their id; what the kernel says of one."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+# For one run of one program; none takes a quarter of it.
+RUN_SECONDS = 180
+
+
+class Failed(Exception):
+    """A program did not do what it was started for."""
+
+
+class Processes:
+    """Whatever is running now, so that nothing is left behind."""
+
+    def __init__(self) -> None:
+        self.running: list[subprocess.Popen] = []
+
+    def start(self, command: list[str], env: dict[str, str] | None = None) -> subprocess.Popen:
+        child = subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.running.append(child)
+        return child
+
+    def finish(self, child: subprocess.Popen, seconds: float = RUN_SECONDS) -> str:
+        """What it printed; any exit code but 0 is a failure."""
+        command = " ".join(child.args)
+        try:
+            output, errors = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.stop(child)
+            raise Failed(f"{command}: not finished within {seconds:.0f} s") from None
+        self.running.remove(child)
+        if child.returncode != 0:
+            last = "\n".join((errors or output).strip().splitlines()[-5:])
+            raise Failed(f"{command}: exit {child.returncode}\n{last}")
+        return output
+
+    def run(self, command: list[str], env: dict[str, str] | None = None, seconds: float = RUN_SECONDS) -> str:
+        return self.finish(self.start(command, env), seconds)
+
+    def stop(self, child: subprocess.Popen) -> None:
+        """Ends one: asked first, so that tcpxctl can end its agents in order."""
+        for how in (signal.SIGINT, signal.SIGKILL):
+            if child.poll() is None:
+                child.send_signal(how)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.communicate(timeout=5)
+                break
+        self.running.remove(child)
+
+    def stop_all(self) -> None:
+        for child in list(self.running):
+            self.stop(child)
+
+
+def read(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text().strip()
+    return "unknown"
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the third, the state, on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def cpu_ticks(pid: int) -> int:
+    """User and system time of a process with all its threads."""
+    fields = stat_fields(pid)
+    return int(fields[11]) + int(fields[12])
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for process in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+        with contextlib.suppress(OSError):
+            if int(stat_fields(process)[1]) == pid:
+                found.append(process)
+    return sorted(found)
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def is_usable(congestion: str) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
+        return True
+    return False

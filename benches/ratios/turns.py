@@ -1,0 +1,76 @@
+"""Runs made in turns, and what is said of them: medians, ratios, spread, goals."""
+
+import statistics
+from typing import Callable, NamedTuple
+
+from .programs import Sample
+
+UNITS = {"gb_per_s": "GB/s", "messages_per_s": "msg/s", "ns_per_request": "ns/request", "p50_ns": "ns p50",
+         "p99_ns": "ns p99"}
+
+
+class Goal(NamedTuple):
+    sign: str
+    bound: float
+
+    def judge(self, value: float) -> str:
+        met = value >= self.bound if self.sign == ">=" else value <= self.bound
+        return f"goal {self.sign} {self.bound:g}  {'met' if met else 'missed'}"
+
+
+def at_least(bound: float) -> Goal:
+    return Goal(">=", bound)
+
+
+def at_most(bound: float) -> Goal:
+    return Goal("<=", bound)
+
+
+class Side(NamedTuple):
+    name: str
+    measure: Callable[[], Sample]
+
+
+class Row(NamedTuple):
+    """One printed line: a number that every sample of both sides has."""
+
+    metric: str
+    goal: Goal | None
+    # The second side's number is subtracted instead of divided by.
+    is_difference: bool = False
+
+
+def take_turns(pairs: int, sides: list[Side]) -> list[list[Sample]]:
+    """One run of each side per pair; who goes first changes every time."""
+    samples: list[list[Sample]] = [[] for _ in sides]
+    for turn in range(pairs):
+        order = list(zip(sides, samples))
+        for side, taken in order if turn % 2 == 0 else order[::-1]:
+            taken.append(side.measure())
+    return samples
+
+
+def compare(pairs: int, label: str, ours: Side, theirs: Side, *rows: Row) -> None:
+    mine, other = take_turns(pairs, [ours, theirs])
+    for metric, goal, is_difference in rows:
+        both = [(a[metric], b[metric]) for a, b in zip(mine, other)]
+        values = [a - b if is_difference else a / b for a, b in both]
+        middle, unit = statistics.median(values), UNITS[metric]
+        print(f"  {label}: {ours.name} {number(median(mine, metric))} {unit}, "
+              f"{theirs.name} {number(median(other, metric))} {unit}, "
+              + (f"difference {number(middle)} {unit}" if is_difference else f"ratio {middle:.3f}")
+              + f" {spread(values)}  {goal.judge(middle) if goal else 'no goal'}", flush=True)
+
+
+def median(samples: list[Sample], metric: str) -> float:
+    return statistics.median(sample[metric] for sample in samples)
+
+
+def number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def spread(values: list[float]) -> str:
+    quarters = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    return (f"(p25..p75 {number(quarters[0])}..{number(quarters[2])}, "
+            f"min..max {number(min(values))}..{number(max(values))}, n={len(values)})")
