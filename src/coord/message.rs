@@ -199,6 +199,8 @@ pub enum Phase {
     WarmUp,
     /// Measured iterations.
     Measuring,
+    /// A row of the contract suite.
+    Checking,
     /// Ends of comms and registrations.
     Closing,
     /// Results are out.
@@ -216,6 +218,7 @@ impl std::fmt::Display for Phase {
             Self::Registering => "registering memory",
             Self::WarmUp => "warming up",
             Self::Measuring => "measuring",
+            Self::Checking => "trying this row",
             Self::Closing => "closing",
             Self::Finished => "finished",
         })

@@ -142,6 +142,7 @@ pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
 /// One row of the contract suite, in a process of its own.
 pub(super) fn contract_row(context: &mut Context, choice: &Choice, row: &str) -> TaskResult<()> {
     let ready = load(context, choice, 64, "contract")?;
+    context.enter(Phase::Checking);
     let row = crate::contract::run_row(&*ready.net, &ready.loaded.devices, row).ok_or_else(|| {
         context.failure(
             Outcome::Usage,
