@@ -3,16 +3,18 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::discover::ask_worker;
-use super::output::{Columns, fail, print, print_json};
-use crate::contract::ROWS;
+use super::discover::{Problem, ask_worker};
+use super::output::{Columns, complain, fail, print, print_json};
+use crate::contract;
 use crate::coord::message::{FromWorker, Task};
 use crate::coord::{choose, environment};
 use crate::error::Outcome;
 use crate::node::{NodeFacts, Root};
+use crate::plugin::Choice;
 use crate::scenario::Side;
 use clap::Args;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    plugin: &'a crate::plugin::Choice,
+    plugin: &'a Choice,
     rows: &'a [Row],
 }
 
@@ -60,8 +62,9 @@ struct Row {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let rows: Vec<_> =
-        ROWS.iter().filter(|row| arguments.only.as_ref().is_none_or(|only| row.id.contains(only.as_str()))).collect();
+    let rows: Vec<_> = contract::rows()
+        .filter(|row| arguments.only.as_ref().is_none_or(|only| row.id.contains(only.as_str())))
+        .collect();
     if arguments.list && common.json {
         let listed: Vec<Listed> = rows.iter().map(|row| Listed::from(*row)).collect();
         print_json(&listed);
@@ -74,6 +77,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         }
         print(&columns.render());
         return ExitCode::SUCCESS;
+    }
+    if rows.is_empty() {
+        let only = arguments.only.as_deref().unwrap_or_default();
+        complain(common, format!("no row has `{only}` in its name"), Some("see `tcpxctl selftest --list`".into()));
+        return ExitCode::from(Outcome::Usage.exit_code());
     }
     let scenario = match super::handshake::pair_scenario(
         common,
@@ -91,6 +99,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     };
     let facts = NodeFacts::read(&Root::live());
     let env = environment(&scenario, Some(&facts), Side::Send, &choice);
+    // A plugin that does not load at all is one error, not one per row.
+    if let Err(problem) = load(&choice, &env, Duration::from_secs(arguments.timeout)) {
+        complain(common, &problem.message, problem.next_step);
+        return ExitCode::from(problem.outcome.exit_code());
+    }
     let mut results = Vec::new();
     for row in rows {
         let task = Task::Contract { plugin: choice.clone(), row: row.id.into() };
@@ -114,7 +127,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     ExitCode::from(if failed { Outcome::Failed.exit_code() } else { 0 })
 }
 
-fn text(choice: &crate::plugin::Choice, rows: &[Row]) -> String {
+fn load(choice: &Choice, env: &BTreeMap<String, String>, patience: Duration) -> Result<(), Problem> {
+    ask_worker(Task::Probe { plugin: choice.clone() }, env, patience, |message| match message {
+        FromWorker::Loaded(_) => Some(()),
+        _ => None,
+    })
+}
+
+fn text(choice: &Choice, rows: &[Row]) -> String {
     let mut columns = Columns::new(&["verdict", "row", "detail"]);
     for row in rows {
         columns.row([row.verdict.clone(), row.id.into(), row.detail.clone()]);

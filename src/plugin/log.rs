@@ -133,12 +133,12 @@ fn remember(text: String) {
 }
 
 /// Forgets what this thread's plugin calls said so far.
-pub(super) fn forget_said() {
+pub(crate) fn forget_said() {
     let _ = SAID.try_with(|said| said.borrow_mut().clear());
 }
 
 /// The WARN lines of this thread since `forget_said`, oldest first.
-pub(super) fn take_said() -> Vec<String> {
+pub(crate) fn take_said() -> Vec<String> {
     SAID.try_with(|said| said.borrow_mut().drain(..).collect()).unwrap_or_default()
 }
 

@@ -16,6 +16,7 @@ pub use error::{LoadError, PluginError};
 pub use find::{Choice, PassedOver, Source, choose, soft_library};
 pub use load::{FileFacts, Plugin, inspect};
 pub use log::{Line as LogLine, LogSummary, capture, summary as log_summary};
+pub(crate) use log::{forget_said, take_said};
 pub use net::{
     About, Comm, ConnectHandle, Connecting, Device, DeviceHandle, ListenComm, MHandle, Net, PluginResult, RawTable,
     RecvComm, Request, SendComm, Tested,

@@ -120,6 +120,13 @@ pub struct ListenComm {
     pub(super) device_handle: Option<Box<DeviceHandle>>,
 }
 
+impl ListenComm {
+    /// The plugin's own pointer, for calls that no token allows.
+    pub(crate) fn as_ptr(&self) -> *mut c_void {
+        self.raw.as_ptr()
+    }
+}
+
 /// The sending end of a connection.
 #[derive(Debug)]
 pub struct SendComm {
@@ -197,6 +204,11 @@ impl MHandle {
         let start = span.as_ptr().addr();
         start >= self.start && start + span.len() <= self.end
     }
+
+    /// The plugin's own pointer, for calls that no token allows.
+    pub(crate) fn as_ptr(&self) -> *mut c_void {
+        self.raw
+    }
 }
 
 impl Drop for MHandle {
@@ -223,6 +235,11 @@ impl Request {
     /// The plugin's own pointer, for reading a receive's scatter list.
     pub fn as_ptr(self) -> *mut c_void {
         self.0.as_ptr()
+    }
+
+    /// From a call that was made on the raw table; `None` for null.
+    pub(crate) fn from_ptr(raw: *mut c_void) -> Option<Self> {
+        NonNull::new(raw).map(Self)
     }
 }
 

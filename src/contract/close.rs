@@ -1,0 +1,224 @@
+//! Endings: of a comm, of its peer, and what is left behind.
+#![forbid(unsafe_code)]
+
+use super::Row;
+use super::calls::Calls;
+use super::pair::{Pair, exchange};
+use super::subject::{Checked, PATIENCE, Shortfall, Subject, descriptors, owe, poll, threads, watch};
+use crate::plugin::PluginError;
+use std::time::{Duration, Instant};
+use tcpx_abi::result::{SUCCESS, SYSTEM_ERROR};
+
+pub(super) const ROWS: &[Row] = &[
+    Row::any("close-outstanding", "a comm with requests outstanding closes promptly", outstanding),
+    Row::any("close-listener-first", "the listener may close as soon as accept has delivered", listener_first),
+    Row::any("close-gives-back", "closed connections leave no descriptors and no threads", gives_back),
+    Row::any("close-seen-by-receiver", "a receive whose peer has closed ends in an error", seen_by_receiver),
+    Row::any("close-seen-by-sender", "sends to a closed peer end in an error, not in a signal", seen_by_sender),
+    Row::any("close-after-data", "what was sent before the close still arrives", after_data),
+    Row::tcpx("close-keeps-saying", "rc 2 on every test after the peer closed, with words", keeps_saying),
+    Row::tcpx("close-mid-message", "a message cut off by a close is never done", mid_message),
+    Row::tcpx("close-null", "closing nothing is rc 0", null),
+];
+
+/// A close that takes longer blocks, whatever the machine is doing.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+const LEN: usize = 4096;
+
+fn outstanding(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, 8, LEN)?;
+    for message in 0..4 {
+        pair.receive(message, LEN)?;
+    }
+    let mut other = Pair::on_host(subject, 8, LEN)?;
+    for message in 0..4 {
+        other.try_send(message, LEN)??;
+    }
+    let sends = other.sends.len();
+    watch(|| {
+        pair.test_receive()?;
+        other.test_send().map(drop)
+    })?;
+    let started = Instant::now();
+    pair.close()?;
+    other.close()?;
+    let took = started.elapsed();
+    owe(took < CLOSE_MAX, || format!("closing took {took:.1?}"))?;
+    Ok(format!("4 receives without a sender and {sends} sends without a receive, closed in {took:.1?}"))
+}
+
+fn listener_first(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::connect(subject)?;
+    pair.close_listener()?;
+    pair.allocate(crate::gpu::HostMemory::host(), 4, LEN)?;
+    exchange(&mut pair, &[LEN; 16], 4)?;
+    pair.close()?;
+    Ok("16 messages after the listener had closed".into())
+}
+
+fn gives_back(subject: &Subject<'_>) -> Checked {
+    const CONNECTIONS: usize = 4;
+    let round = || -> Checked<()> {
+        let mut pairs = (0..CONNECTIONS).map(|_| Pair::start(subject)).collect::<Checked<Vec<_>>>()?;
+        poll("four connections", subject.connect_patience(), || {
+            let standing = pairs.iter_mut().map(Pair::step).collect::<Checked<Vec<bool>>>()?;
+            Ok(standing.iter().all(|standing| *standing).then_some(()))
+        })?;
+        for pair in &mut pairs {
+            pair.allocate(crate::gpu::HostMemory::host(), 1, LEN)?;
+            exchange(pair, &[LEN], 1)?;
+        }
+        pairs.into_iter().try_for_each(Pair::close)
+    };
+    // The first round may open what is kept for good.
+    round()?;
+    let before = (descriptors(), threads());
+    round()?;
+    let after = poll("descriptors and threads go", CLOSE_MAX, || {
+        let now = (descriptors(), threads());
+        Ok((now.0 < before.0 + CONNECTIONS && now.1 < before.1 + CONNECTIONS).then_some(now))
+    });
+    let after = after.map_err(|_| {
+        let now = (descriptors(), threads());
+        Shortfall::Broken(format!(
+            "{CONNECTIONS} more connections, closed: {} descriptors became {}, {} threads became {}",
+            before.0, now.0, before.1, now.1
+        ))
+    })?;
+    Ok(format!(
+        "{CONNECTIONS} more connections, closed: {} descriptors then {}, {} threads then {}",
+        before.0, after.0, before.1, after.1
+    ))
+}
+
+/// The plugin's error once `step` runs into it.
+fn error_within(what: &str, mut step: impl FnMut() -> Checked<Result<(), PluginError>>) -> Checked<PluginError> {
+    poll(what, PATIENCE, || Ok(step()?.err()))
+}
+
+fn seen_by_receiver(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, 1, LEN)?;
+    pair.receive(0, LEN)?;
+    watch(|| pair.test_receive().map(drop))?;
+    pair.close_sender()?;
+    let request = pair.receives[0].request;
+    let started = Instant::now();
+    let error =
+        error_within("the receive ends in an error (the plugin stays silent: only a watchdog sees this)", || {
+            match subject.net.test(request) {
+                Ok(tested) => owe(!tested.done, || "the receive was done and nothing had been sent".into()).map(Ok),
+                Err(error) => Ok(Err(error)),
+            }
+        })?;
+    let took = started.elapsed();
+    pair.close()?;
+    Ok(format!("{error}, {took:.1?} after the close"))
+}
+
+fn seen_by_sender(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, 1, 64 << 10)?;
+    pair.close_receiver()?;
+    let mut completed = 0;
+    let error = error_within("sends to a closed peer end in an error", || {
+        let posted = if pair.sends.is_empty() { pair.try_send(0, 64 << 10)?.map(drop) } else { Ok(()) };
+        if posted.is_err() {
+            return Ok(posted);
+        }
+        let Some(oldest) = pair.sends.front() else { return Ok(Ok(())) };
+        match subject.net.test(oldest.request) {
+            Ok(tested) if tested.done => {
+                pair.sends.pop_front();
+                completed += 1;
+                Ok(Ok(()))
+            }
+            answer => Ok(answer.map(drop)),
+        }
+    })?;
+    pair.close()?;
+    Ok(format!("{completed} sends were done, then {error}"))
+}
+
+fn after_data(subject: &Subject<'_>) -> Checked {
+    const MESSAGES: usize = 4;
+    let mut pair = Pair::on_host(subject, MESSAGES, LEN)?;
+    for message in 0..MESSAGES {
+        pair.receive(message, LEN)?;
+    }
+    for message in 0..MESSAGES {
+        pair.send(message, LEN)?;
+    }
+    // Alone if it can be, so that everything is still unread when the sender closes.
+    watch(|| pair.test_send().map(drop))?;
+    poll("four sends are done", PATIENCE, || {
+        pair.drive()?;
+        Ok(pair.sends.is_empty().then_some(()))
+    })?;
+    pair.close_sender()?;
+    let mut refusals = 0;
+    // TCPX may report the close once before it reports the data (rc 2).
+    let grace = 100;
+    poll("what was sent before the close arrives", PATIENCE, || {
+        if let Err(shortfall) = pair.test_receive() {
+            refusals += 1;
+            owe(refusals <= grace, || format!("{} of {MESSAGES} arrived; {shortfall:?}", pair.done.len()))?;
+        }
+        Ok(pair.receives.is_empty().then_some(()))
+    })?;
+    for message in 0..MESSAGES {
+        pair.verify(message, LEN)?;
+        pair.hand_back()?;
+    }
+    pair.close()?;
+    Ok(format!("{MESSAGES} messages, none wrong; test was refused {refusals} times on the way"))
+}
+
+fn keeps_saying(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, 1, LEN)?;
+    pair.receive(0, LEN)?;
+    pair.close_sender()?;
+    let request = pair.receives[0].request;
+    let refused = || match subject.net.test(request) {
+        Ok(_) => Ok(None),
+        Err(PluginError::Refused { code: SYSTEM_ERROR, said, .. }) => Ok(Some(said.join(" / "))),
+        Err(error) => Err(error.into()),
+    };
+    let words = poll("test is rc 2", PATIENCE, refused)?;
+    owe(words.contains("Connection closed by remote peer"), || format!("rc 2, but it said {words:?}"))?;
+    for _ in 0..20 {
+        owe(refused()?.is_some(), || "rc 2, and later rc 0".into())?;
+    }
+    pair.close()?;
+    Ok(format!("rc 2 on 20 more tests: {words}"))
+}
+
+fn mid_message(subject: &Subject<'_>) -> Checked {
+    let len = 64 << 20;
+    let mut pair = Pair::on_host(subject, 1, len)?;
+    pair.receive(0, len)?;
+    pair.send(0, len)?;
+    // The kernel's buffers take a part of it; the rest is never sent.
+    for _ in 0..4 {
+        owe(!pair.test_send()?, || format!("{len} bytes were sent, and nobody had taken any"))?;
+    }
+    pair.close_sender()?;
+    let request = pair.receives[0].request;
+    let mut said = None;
+    let tests = watch(|| {
+        match subject.net.test(request) {
+            Ok(tested) => owe(!tested.done, || "done, although the sender closed in the middle".into())?,
+            Err(error) => said = Some(error.to_string()),
+        }
+        Ok(())
+    })?;
+    pair.close()?;
+    let said = said.unwrap_or_else(|| "silence: only a watchdog sees this".into());
+    Ok(format!("a message of {len} bytes cut off: not done in {tests} tests; {said}"))
+}
+
+fn null(subject: &Subject<'_>) -> Checked {
+    let answers = Calls::of(subject.net).close_null()?;
+    owe(answers.iter().all(|answer| answer.code == SUCCESS), || {
+        format!("closeSend, closeRecv, closeListen: {answers:?}")
+    })?;
+    Ok("closeSend, closeRecv, closeListen rc 0".into())
+}

@@ -1,0 +1,154 @@
+//! How many requests a comm takes, and what it answers to one more.
+#![forbid(unsafe_code)]
+
+use super::Row;
+use super::pair::{Pair, exchange};
+use super::subject::{Checked, Shortfall, Subject, owe, refused};
+use crate::plugin::PluginResult;
+use tcpx_abi::result::INTERNAL_ERROR;
+
+pub(super) const ROWS: &[Row] = &[
+    Row::any("slots-receives", "a comm takes at least eight receives, and keeps those it took", receives),
+    Row::any("slots-sends", "a comm takes at least eight sends, and keeps those it took", sends),
+    Row::any("slots-every-depth", "every window depth up to the plugin's limit moves the same bytes", every_depth),
+    Row::tcpx("slots-17th-receive", "sixteen receives fit; one more is rc 3, with words", seventeenth_receive),
+    Row::tcpx("slots-17th-send", "sixteen sends fit; one more is rc 3, with words", seventeenth_send),
+    Row::tcpx("slots-unconsumed", "a done receive keeps its slot until it is consumed", unconsumed),
+];
+
+/// What NCCL needs per comm.
+const NEEDED: usize = 8;
+/// Beyond this nobody posts.
+const ASKED: usize = 64;
+const SLOTS: usize = 16;
+const LEN: usize = 4096;
+const WORDS: &str = "unable to allocate requests";
+
+/// Posts until the plugin takes no more; how many it took, and its answer.
+fn fill(mut post: impl FnMut(usize) -> Checked<PluginResult<bool>>) -> Checked<(usize, String)> {
+    for taken in 0..ASKED {
+        match post(taken)? {
+            Ok(true) => {}
+            Ok(false) => return Ok((taken, "rc 0 and no request".into())),
+            Err(error) => return Ok((taken, error.to_string())),
+        }
+    }
+    Ok((ASKED, "nothing, it was not asked for more".into()))
+}
+
+fn receives(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, ASKED, LEN)?;
+    let (taken, answer) = fill(|message| pair.try_receive(message, LEN))?;
+    owe(taken >= NEEDED, || format!("took {taken} receives, then answered {answer}"))?;
+    complete(&mut pair, taken, Pair::send)?;
+    pair.close()?;
+    Ok(format!("took {taken}, all completed; to one more it said: {answer}"))
+}
+
+fn sends(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, ASKED, LEN)?;
+    // Some plugins take sends only against posted receives.
+    let posted = fill(|message| if message < NEEDED { pair.try_receive(message, LEN) } else { Ok(Ok(false)) })?.0;
+    let (taken, answer) = fill(|message| pair.try_send(message, LEN))?;
+    owe(taken >= NEEDED, || format!("took {taken} sends, then answered {answer}"))?;
+    for message in 0..taken {
+        if message >= posted {
+            pair.receive(message, LEN)?;
+        }
+        finish_one(&mut pair, message)?;
+    }
+    pair.finish()?;
+    pair.close()?;
+    Ok(format!("took {taken}, all completed; to one more it said: {answer}"))
+}
+
+fn finish_one(pair: &mut Pair<'_>, message: usize) -> Checked<()> {
+    super::subject::poll("a receive becomes done", super::subject::PATIENCE, || {
+        pair.drive()?;
+        Ok((!pair.done.is_empty()).then_some(()))
+    })?;
+    pair.verify(message, LEN)?;
+    pair.hand_back()
+}
+
+/// Posts the other end of `taken` messages and checks each.
+fn complete<'a>(
+    pair: &mut Pair<'a>,
+    taken: usize,
+    post: impl Fn(&mut Pair<'a>, usize, usize) -> Checked<()>,
+) -> Checked<()> {
+    for message in 0..taken {
+        post(pair, message, LEN)?;
+        finish_one(pair, message)?;
+    }
+    pair.finish()
+}
+
+fn every_depth(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, ASKED, LEN)?;
+    let limit = fill(|message| pair.try_receive(message, LEN))?.0;
+    complete(&mut pair, limit, Pair::send)?;
+    for depth in (1..=limit).filter(|depth| *depth <= SLOTS || depth.is_power_of_two()) {
+        let moved = exchange(&mut pair, &vec![LEN; 3 * depth], depth);
+        moved.map_err(|shortfall| at_depth(depth, shortfall))?;
+    }
+    pair.close()?;
+    Ok(format!("depths 1 to {limit}, three windows each, none wrong"))
+}
+
+fn at_depth(depth: usize, shortfall: Shortfall) -> Shortfall {
+    match shortfall {
+        Shortfall::Broken(why) => Shortfall::Broken(format!("with a window of {depth}: {why}")),
+        other => other,
+    }
+}
+
+fn seventeenth_receive(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, SLOTS + 1, LEN)?;
+    for message in 0..SLOTS {
+        pair.receive(message, LEN)?;
+    }
+    let words = full(pair.try_receive(SLOTS, LEN)?)?;
+    complete(&mut pair, SLOTS, Pair::send)?;
+    pair.close()?;
+    Ok(format!("16 taken, the 17th rc 3: {words}"))
+}
+
+fn seventeenth_send(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, SLOTS + 1, LEN)?;
+    for message in 0..SLOTS {
+        pair.send(message, LEN)?;
+    }
+    let words = full(pair.try_send(SLOTS, LEN)?)?;
+    complete(&mut pair, SLOTS, Pair::receive)?;
+    pair.close()?;
+    Ok(format!("16 taken, the 17th rc 3: {words}"))
+}
+
+fn unconsumed(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, SLOTS, LEN)?;
+    for message in 0..SLOTS {
+        pair.receive(message, LEN)?;
+        pair.send(message, LEN)?;
+        pair.finish()?;
+    }
+    let words = full(pair.try_receive(SLOTS, LEN)?)?;
+    // The refused post has blanked the place of message 0; the others are intact.
+    for message in 1..SLOTS {
+        pair.verify(message, LEN)?;
+    }
+    pair.hand_back()?;
+    pair.receive(SLOTS, LEN)?;
+    full(pair.try_receive(SLOTS + 1, LEN)?)?;
+    pair.send(SLOTS, LEN)?;
+    pair.finish()?;
+    pair.close()?;
+    Ok(format!("16 done, none consumed, one more rc 3: {words}; one consumed, one more fits"))
+}
+
+/// The answer of a full comm.
+fn full(answer: PluginResult<bool>) -> Checked {
+    let words = refused(answer, INTERNAL_ERROR, "a post on a full comm")?;
+    owe(words.contains(WORDS), || format!("rc 3, but it said {words:?} instead of `{WORDS}`"))?;
+    Ok(words)
+}

@@ -1,0 +1,232 @@
+//! The contract suite on every plugin at hand, through `tcpxctl selftest`, which
+//! gives each row a process of its own: the software plugin linked in, dlopened,
+//! with helper threads and with RECV_SYNC, and the strict C plugin, under its own
+//! name and under Google's. Then the other way round: a plugin that is broken on
+//! purpose fails the rows that are about what is broken, in words, and no others.
+
+#[path = "support/strict.rs"]
+mod support;
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Exit code, and verdict and detail of every row.
+struct Report {
+    code: Option<i32>,
+    rows: BTreeMap<String, (String, String)>,
+}
+
+impl Report {
+    fn of<'a>(&'a self, verdict: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let wanted = self.rows.iter().filter(move |(_, (given, _))| given == verdict);
+        wanted.map(|(id, (_, detail))| (id.as_str(), detail.as_str()))
+    }
+
+    fn assert_all_pass(&self) {
+        let others: Vec<_> = self.rows.iter().filter(|(_, (verdict, _))| verdict != "PASS").collect();
+        assert!(others.is_empty() && self.rows.len() > 50, "{} rows; {others:#?}", self.rows.len());
+        assert_eq!(self.code, Some(0));
+    }
+
+    fn detail<'a>(&'a self, id: &str, verdict: &str) -> &'a str {
+        let (given, detail) = self.rows.get(id).unwrap_or_else(|| panic!("no row {id}"));
+        assert_eq!(given, verdict, "{id}: {detail}");
+        detail
+    }
+}
+
+fn command(plugin: &str, env: &[(&str, &str)], arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
+    command.args(["selftest", "--plugin", plugin]).args(arguments);
+    command.env("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=lo");
+    for variable in ["TCPXSOFT_FAULT", "TCPXSOFT_IO", "STRICT_HAZARD", "NCCL_DYNAMIC_CHUNK_SIZE"] {
+        command.env_remove(variable);
+    }
+    command.envs(env.iter().copied());
+    command
+}
+
+/// Runs the rows whose name contains `only`.
+fn selftest(plugin: &str, env: &[(&str, &str)], only: &str) -> Report {
+    let output = command(plugin, env, &["--json", only]).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(document["schema"], "tcpxctl.selftest/1");
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+    let rows = document["rows"].as_array().unwrap();
+    let rows = rows.iter().map(|row| (text(row, "id"), (text(row, "verdict"), text(row, "detail")))).collect();
+    Report { code: output.status.code(), rows }
+}
+
+#[test]
+fn the_software_plugin_keeps_every_promise_linked_in() {
+    selftest("builtin", &[], "").assert_all_pass();
+}
+
+#[test]
+fn the_software_plugin_keeps_every_promise_when_it_is_loaded() {
+    selftest("soft", &[("NCCL_NSOCKS_PERTHREAD", "4")], "").assert_all_pass();
+}
+
+#[test]
+fn the_software_plugin_keeps_every_promise_with_helper_threads() {
+    selftest("soft", &[("TCPXSOFT_IO", "helper"), ("NCCL_NSOCKS_PERTHREAD", "2")], "").assert_all_pass();
+}
+
+#[test]
+fn with_receivers_first_only_lone_sends_are_not_owed() {
+    let report = selftest("builtin", &[("NCCL_GPUDIRECTTCPX_RECV_SYNC", "1")], "");
+    let others: Vec<_> = report.rows.iter().filter(|(_, (verdict, _))| verdict != "PASS").collect();
+    assert_eq!(others.len(), 1, "{others:#?}");
+    assert!(report.detail("order-send-alone", "NOT SUPPORTED").contains("RECV_SYNC=1"));
+}
+
+#[test]
+fn the_strict_plugin_keeps_what_any_plugin_owes() {
+    let report = selftest(support::library().to_str().unwrap(), &[], "");
+    assert_eq!(report.code, Some(0), "{:#?}", report.of("FAIL").chain(report.of("CRASHED")).collect::<Vec<_>>());
+    assert!(report.of("PASS").count() > 30);
+    for (id, why) in report.of("NOT SUPPORTED") {
+        assert!(why.contains("Strict_v7 is neither"), "{id}: {why}");
+    }
+}
+
+/// The strict plugin with its hazards, under the name of the plugin that has them.
+fn strict_as_google(folder: &Path) -> PathBuf {
+    let source = include_str!("plugins/strict.c").replace("\"Strict_v7\"", "\"GPUDirectTCPX_v7\"");
+    let (written, built) = (folder.join("strict.c"), folder.join("libnccl-net-strict.so"));
+    std::fs::write(&written, source).unwrap();
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O2", "-pthread"])
+        .arg(&written)
+        .arg("-o")
+        .arg(&built)
+        .status()
+        .expect("a C compiler named cc");
+    assert!(status.success(), "cc: {status}");
+    built
+}
+
+/// What only TCPX owes, tried on code that shares nothing with the software
+/// plugin: a row that fails here was written after one plugin's habits.
+#[test]
+fn google_is_asked_everything_but_what_it_does_not_survive() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = selftest(strict_as_google(folder.path()).to_str().unwrap(), &[], "");
+    assert_eq!(report.code, Some(0), "{:#?}", report.of("FAIL").chain(report.of("CRASHED")).collect::<Vec<_>>());
+    let (spared, others): (Vec<_>, Vec<_>) =
+        report.of("NOT SUPPORTED").partition(|(_, why)| why.starts_with("not tried: GPUDirectTCPX_v7 "));
+    assert!(spared.iter().any(|(id, _)| *id == "raw-accept-again") && spared.len() > 5, "{spared:#?}");
+    for (id, why) in others {
+        assert!(why.contains("needs device memory"), "{id}: {why}");
+    }
+}
+
+/// Every row named `only` fails on a plugin with this fault, and says `words`.
+fn check_fault(fault: &str, only: &str, words: &str) {
+    let report = selftest("builtin", &[("TCPXSOFT_FAULT", fault)], only);
+    assert!(!report.rows.is_empty(), "no row {only}");
+    for (id, (verdict, detail)) in &report.rows {
+        assert!(verdict == "FAIL" && detail.contains(words), "{fault}: {id} {verdict}: {detail}");
+    }
+    assert_eq!(report.code, Some(1));
+}
+
+#[test]
+fn a_wrong_byte_fails_every_row_that_compares_bytes() {
+    let fault = "corrupt:chunk=1";
+    check_fault(fault, "payload-1", "differs from byte 0 on, 1 bytes wrong");
+    for row in ["payload-4", "payload-odd", "payload-any", "payload-device", "order-fifo", "order-both"] {
+        check_fault(fault, row, "1 bytes wrong");
+    }
+    check_fault(fault, "scatter-covers", "1 bytes wrong");
+    selftest("builtin", &[("TCPXSOFT_FAULT", fault)], "properties").detail("properties-sane", "PASS");
+}
+
+#[test]
+fn a_refusal_fails_the_row_that_makes_the_call() {
+    for (fault, row, words) in [
+        ("rc:call=devices,value=2,nth=2", "devices-stable", "devices returned 2"),
+        ("rc:call=listen,value=3", "handles-differ", "listen returned 3"),
+        ("rc:call=isend,value=3,nth=9", "slots-every-depth", "isend returned 3"),
+        ("rc:call=test,value=2,nth=40", "payload-any-size", "test returned 2"),
+        ("rc:call=regMr,value=3,nth=50", "register-storm", "regMr returned 3"),
+        ("rc:call=deregMr,value=3,nth=50", "register-many", "deregMr returned 3"),
+        ("rc:call=closeSend,value=2", "close-outstanding", "closeSend returned 2"),
+        ("rc:call=closeRecv,value=2", "payload-1", "closeRecv returned 2"),
+        ("rc:call=closeListen,value=2", "listener-unused", "closeListen returned 2"),
+    ] {
+        check_fault(fault, row, words);
+    }
+}
+
+#[test]
+fn an_answer_that_should_have_been_a_refusal_fails() {
+    for (fault, row, words) in [
+        ("rc:call=irecvConsumed,value=0,times=0", "consume-in-order", "expected rc 3, got rc 0"),
+        ("rc:call=irecvConsumed,value=0,times=0", "consume-null", "(0, 0)"),
+        ("rc:call=irecvConsumed,value=0,times=0", "order-thousands", "unable to allocate requests"),
+        ("rc:call=iflush,value=0,times=0", "flush-tells-size", "rc 0"),
+        ("rc:call=regMr,value=0,times=0", "register-alignment", "expected rc 3, got rc 0"),
+        ("rc:call=test,value=0,times=0", "raw-test-null", "rc 0"),
+        ("rc:call=test,value=0,times=0", "raw-test-writes", "done: -24301"),
+        ("rc:call=irecv,value=0,times=0", "slots-17th-receive", "irecv accepts a receive"),
+    ] {
+        check_fault(fault, row, words);
+    }
+}
+
+#[test]
+fn what_never_ends_fails_by_its_deadline_and_says_what_it_waited_for() {
+    std::thread::scope(|scope| {
+        for (fault, row, words) in [
+            ("hang:side=send", "connect-in-turns", "connect and accept: not within"),
+            ("drop-ctrl:nth=1", "payload-4095", "6 messages arrive: not within"),
+            ("stop:after=5,side=recv", "order-fifo", "become done: not within"),
+        ] {
+            scope.spawn(move || check_fault(fault, row, words));
+        }
+    });
+}
+
+#[test]
+fn a_plugin_that_exits_costs_one_row() {
+    let report = selftest("builtin", &[("TCPXSOFT_FAULT", "exit:chunk=3")], "order-");
+    assert!(report.detail("order-fifo", "CRASHED").contains("exit(1)"));
+    assert!(report.detail("order-fifo", "CRASHED").contains("no cmsg"));
+    report.detail("order-send-alone", "PASS");
+    assert_eq!(report.code, Some(1));
+}
+
+#[test]
+fn a_call_that_hangs_is_ended_and_costs_one_row() {
+    let fault = [("TCPXSOFT_FAULT", "spin:call=closeRecv")];
+    let output = command("builtin", &fault, &["--timeout", "2", "payload-zero"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("FAIL") && text.contains("hangs") && text.contains("0 passed, 1 failed"), "{text}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_list_says_who_owes_what_and_runs_nothing() {
+    let output = command("/nonexistent.so", &[], &["--list"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    for expected in ["payload-512k", "all", "tcpx", "one more is rc 3"] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_tried_is_one_error_and_not_a_table_of_failures() {
+    for (plugin, row, code, words) in
+        [("/etc/passwd", "payload", 3, "is a text file"), ("builtin", "no-such-row", 2, "no row has `no-such-row`")]
+    {
+        let output = command(plugin, &[], &[row]).output().unwrap();
+        let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words) && out.is_empty(), "{said}{out}");
+    }
+}
