@@ -17,7 +17,7 @@ use std::time::Duration;
 use tcpx_abi::subsystem::{INIT, NET};
 
 /// Turns without a byte before the thread sleeps.
-const SPINS: u32 = 64;
+const SPINS: u32 = 16;
 /// Sleep while a socket has nothing to give or take: long enough to leave the
 /// core to whoever copies, short enough for buffers not to run dry.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(50);
