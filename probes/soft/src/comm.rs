@@ -64,7 +64,7 @@ pub struct Comm {
     pub(crate) flushed: u64,
     /// The last header of each slot's request.
     pub(crate) last_header: [u64; SLOTS],
-    /// Bytes of the inline message in progress that have moved.
+    /// Bytes of the inline message being received that have arrived.
     pub(crate) inline: Option<usize>,
     /// Bytes assigned since data sockets were last served.
     pub(crate) held_bytes: usize,

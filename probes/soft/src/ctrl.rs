@@ -1,5 +1,7 @@
-//! The control socket of a comm: 128 bytes of buffer each way, filled and
-//! drained without blocking.
+//! The control socket of a comm: a buffer each way, filled and drained without
+//! blocking. Eight headers may wait to be sent, as in the real plugin, and
+//! behind a header the payload of one inline message, so that both go by one
+//! system call and arrive by one.
 //!
 //! Reading goes on until the buffer is full or the socket is empty, so headers
 //! and the end of the stream can be found by the same call. It then fails
@@ -13,8 +15,10 @@ use crate::socket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// Bytes of each buffer: eight headers.
-pub const BUFFER: usize = 128;
+/// Bytes of headers that may wait to be sent: eight.
+pub const HEADERS: usize = 128;
+/// Bytes of each buffer: the headers, and the longest inline message.
+pub const BUFFER: usize = HEADERS + 2048;
 
 /// A control socket with its buffers.
 pub struct Ctrl {
@@ -49,9 +53,9 @@ impl Ctrl {
         }
     }
 
-    /// Whether `bytes` more can be queued.
+    /// Whether `bytes` more of headers can be queued.
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.written + bytes <= BUFFER
+        self.written + bytes <= HEADERS
     }
 
     /// Queues bytes; `false` when they do not fit.
@@ -83,15 +87,6 @@ impl Ctrl {
     /// Whether everything ever queued has been sent.
     pub fn is_flushed(&self) -> bool {
         self.written == 0 && !self.broken
-    }
-
-    /// Sends some of `bytes` directly, behind everything queued; returns how many.
-    pub fn send(&mut self, bytes: &[u8]) -> Result<usize, Failed> {
-        match (&self.stream).write(bytes) {
-            Ok(count) => Ok(count),
-            Err(error) if busy(&error) => Ok(0),
-            Err(error) => Err(self.failed("send", &error)),
-        }
     }
 
     /// Reads until the buffer is full or nothing is there.

@@ -16,7 +16,7 @@
 #![expect(unsafe_code, reason = "reads the caller's buffers for inline messages")]
 
 use crate::comm::{Comm, HOLD_MAX};
-use crate::failed::Failed;
+use crate::failed::{Failed, REFUSED};
 use crate::fault::Fate;
 use crate::lane::{Memory, Task};
 use crate::log::warning;
@@ -64,7 +64,6 @@ impl Comm {
     fn next_test_adds(&self) -> bool {
         let settings = &self.plugin.settings;
         self.has_unassigned()
-            && self.inline.is_none()
             && self.held_bytes < HOLD_MAX
             && self.ctrl.has_room(HEADER_BYTES)
             && self.lanes.have_room()
@@ -122,35 +121,26 @@ impl Comm {
         self.alert()
     }
 
-    /// A whole message on the control socket, behind its header.
+    /// A whole message on the control socket, behind its header. Where a header
+    /// fits, the longest inline message fits behind it.
     fn assign_inline(&mut self, slot: usize, total: usize) -> Result<(), Failed> {
-        let mut moved = match self.inline {
-            Some(moved) => moved,
-            None if !self.ctrl.has_room(HEADER_BYTES) => return Ok(()),
-            None => {
-                let size = total as u32;
-                self.queue_header(slot, Header { route: Route::Inline, size, offset: 0, total: size });
-                0
-            }
-        };
-        if moved < total {
-            self.flush_headers()?;
-            if self.ctrl.is_flushed() {
-                let data = self.request(slot).data.cast::<u8>();
-                // SAFETY: `moved < total`, and the caller's buffer holds `total` bytes.
-                let start = unsafe { data.add(moved) };
-                // SAFETY: as above.
-                let rest = unsafe { slice::from_raw_parts(start.cast_const(), total - moved) };
-                moved += self.ctrl.send(rest)?;
+        if !self.ctrl.has_room(HEADER_BYTES) {
+            return Ok(());
+        }
+        let size = total as u32;
+        self.queue_header(slot, Header { route: Route::Inline, size, offset: 0, total: size });
+        if total > 0 {
+            let data = self.request(slot).data.cast::<u8>();
+            // SAFETY: the caller's buffer holds `total` bytes.
+            let payload = unsafe { slice::from_raw_parts(data.cast_const(), total) };
+            if !self.ctrl.push(payload) {
+                return Err(REFUSED);
             }
         }
-        self.inline = (moved < total).then_some(moved);
         let request = self.request(slot);
-        request.offset = moved as c_int;
-        request.size_pending = (total - moved) as c_int;
-        if moved == total {
-            self.queue.take(Step::Transmit);
-        }
+        request.offset = total as c_int;
+        request.size_pending = 0;
+        self.queue.take(Step::Transmit);
         Ok(())
     }
 
