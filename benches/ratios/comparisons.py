@@ -8,7 +8,7 @@ import time
 from typing import Callable
 
 from .processes import Failed, children, cpu_ticks, read
-from .programs import CHUNK, GIB, KIB, MIB, Programs
+from .programs import CHUNK, GIB, KIB, MIB, Programs, Sample
 from .turns import Row, Side, at_least, at_most, compare, median, number, spread, take_turns
 
 SMALL = 4 * KIB
@@ -79,7 +79,8 @@ def idle_strategies(programs: Programs, pairs: int, label: str, connections: int
     total = programs.bytes(256 * MIB)
 
     def side(strategy: str) -> Side:
-        return Side(strategy, lambda: programs.transfer(connections, total=total, idle=strategy, plugin=plugin, env=env))
+        measure = lambda: programs.transfer(connections, total=total, idle=strategy, plugin=plugin, env=env)
+        return Side(strategy, measure)
 
     strategies = ("adaptive", "spin", "yield", "sleep:50us")
     samples = dict(zip(strategies, take_turns(pairs, [side(strategy) for strategy in strategies])))
@@ -120,14 +121,18 @@ def small(programs: Programs, pairs: int) -> None:
 
 
 def round_trip(programs: Programs, pairs: int) -> None:
-    """Round trip at depth 1, 4 KiB: bare driver on the soft plugin, adaptive idling, over blocking sockets"""
-    count = programs.bytes(50_000, 500)
-    compare(
-        pairs, "message and answer",
-        Side("plugin", lambda: programs.bare_round_trips(SMALL, count)),
-        Side("control", lambda: programs.control_round_trips(SMALL, count)),
-        Row("p50_ns", at_most(1.1)), Row("p99_ns", at_most(3)),
-    )
+    """Round trip at depth 1, 4 KiB, over that of blocking sockets"""
+    count = programs.bytes(10_000, 200)
+    everything = programs.iterations * count
+    theirs = Side("control", lambda: programs.control_round_trips(SMALL, everything))
+
+    def engine_trips() -> Sample:
+        return programs.transfer(1, chunk=SMALL, total=count * SMALL, windows=(1, 1), direction="ping-pong")
+
+    compare(pairs, "engine", Side("tcpxctl", engine_trips), theirs,
+            Row("p50_ns", at_most(1.1)), Row("p99_ns", at_most(3)))
+    compare(pairs, "bare driver", Side("bare", lambda: programs.bare_round_trips(SMALL, everything)), theirs,
+            Row("p50_ns", None), Row("p99_ns", None))
 
 
 def memory(programs: Programs, _pairs: int) -> None:
@@ -135,8 +140,9 @@ def memory(programs: Programs, _pairs: int) -> None:
     sample = programs.transfer(4, verify=True, iterations=1)
     for role in ("send", "recv"):
         resident, registered = (sample[f"{role}_{what}"] / MIB for what in ("resident", "registered"))
-        print(f"  connections 4, 512 KiB, {role}: {number(resident)} MiB resident, {number(registered)} MiB registered, "
-              f"{number(resident - registered)} MiB beyond  {at_most(48).judge(resident - registered)}")
+        beyond = resident - registered
+        print(f"  connections 4, 512 KiB, {role}: {number(resident)} MiB resident, "
+              f"{number(registered)} MiB registered, {number(beyond)} MiB beyond  {at_most(48).judge(beyond)}")
     counts, chunk = (4, 64, 256), programs.bytes(64 * KIB, 4 * KIB)
     samples = [programs.transfer(count, chunk=chunk, total=16 * count * chunk, verify=True, iterations=1)
                for count in counts]

@@ -66,13 +66,13 @@ class Programs:
 
     def transfer(self, connections: int, *, chunk: int = CHUNK, total: int | None = None, iterations: int | None = None,
                  windows: tuple[int, int] = (12, 16), verify: bool = False, idle: str = "adaptive",
-                 plugin: str = "soft", env: dict[str, str] | None = None) -> Sample:
+                 direction: str = "forward", plugin: str = "soft", env: dict[str, str] | None = None) -> Sample:
         """One `tcpxctl run`; windows are send, recv."""
         settings = {
             "transfer.connections": connections, "transfer.chunk": chunk, "transfer.total": total or self.bytes(GIB),
             "transfer.warmup": 1, "transfer.iterations": iterations or self.iterations,
             "transfer.send_window": windows[0], "transfer.recv_window": windows[1], "transfer.verify": verify,
-            "progress.idle": idle,
+            "transfer.direction": direction, "progress.idle": idle,
         }
         started = time.monotonic()
         text = self.processes.run(self.run_command(plugin, settings, env or {}), self.env)
@@ -83,6 +83,8 @@ class Programs:
         requests = moved["bytes"] / chunk
         sample = {"gb_per_s": moved["gb_per_s"], "messages_per_s": requests / moved["seconds"],
                   "ns_per_request": moved["seconds"] * 1e9 / requests, "seconds": moved["seconds"], "wall": wall}
+        for quantile, microseconds in (moved["round_trip_us"] or {}).items():
+            sample[f"{quantile}_ns"] = 1e3 * microseconds
         for node in run["nodes"]:
             sample[f"{node['role']}_resident"] = node["worker_resident_bytes"]
             sample[f"{node['role']}_registered"] = node["registered_bytes"]
