@@ -112,26 +112,32 @@ impl Resolved {
 /// # Errors
 /// The first thing that is wrong, with its place.
 pub fn resolve(inputs: &Inputs) -> Result<Vec<Resolved>, ScenarioError> {
-    let sources = sources(inputs)?;
+    let mut sources = files(inputs)?;
+    add_settings(inputs, &mut sources);
+    merge(&sources)
+}
+
+/// The same, of texts that have been read.
+pub(super) fn merge(sources: &Sources) -> Result<Vec<Resolved>, ScenarioError> {
     let mut merged = Tree::new();
     for (base, source) in sources.iter() {
         let tree = match source.layer {
-            Layer::Default | Layer::UserConfig | Layer::Scenario => file::parse(&sources, base, &source.text)?,
-            Layer::Environment | Layer::Flag => setting::parse(&sources, base, source)?,
+            Layer::Default | Layer::UserConfig | Layer::Scenario => file::parse(sources, base, &source.text)?,
+            Layer::Environment | Layer::Flag => setting::parse(sources, base, source)?,
         };
         if source.layer == Layer::UserConfig {
-            refuse_name(&tree, &sources)?;
+            refuse_name(&tree, sources)?;
         }
         file::overlay(&mut merged, tree);
         if source.layer == Layer::Scenario {
-            require_name(&merged, base, source, &sources)?;
+            require_name(&merged, base, source, sources)?;
         }
     }
-    refuse_lists_of_tables(&merged, &sources)?;
-    sweep::expand(merged, &sources)?.map(|(point, tree)| check(point, tree, &sources)).collect()
+    refuse_lists_of_tables(&merged, sources)?;
+    sweep::expand(merged, sources)?.map(|(point, tree)| check(point, tree, sources)).collect()
 }
 
-fn sources(inputs: &Inputs) -> Result<Sources, ScenarioError> {
+fn files(inputs: &Inputs) -> Result<Sources, ScenarioError> {
     let mut sources = Sources::default();
     let shown = |path: &Path| printable(&path.to_string_lossy(), 200);
     if let Some(path) = &inputs.user_config
@@ -142,6 +148,11 @@ fn sources(inputs: &Inputs) -> Result<Sources, ScenarioError> {
     if let Some(path) = &inputs.scenario {
         sources.add(Source { layer: Layer::Scenario, name: shown(path), text: file::read(path)? });
     }
+    Ok(sources)
+}
+
+/// What the variables and flags say, over what the files did.
+pub(super) fn add_settings(inputs: &Inputs, sources: &mut Sources) {
     if let Some(plugin) = &inputs.variable_plugin {
         let key = if plugin.contains('/') { "path" } else { "name" };
         let text = format!("plugin.{key}={plugin}");
@@ -154,7 +165,6 @@ fn sources(inputs: &Inputs) -> Result<Sources, ScenarioError> {
     for (flag, setting) in &inputs.flags {
         sources.add(Source { layer: Layer::Flag, name: flag.clone(), text: setting.clone() });
     }
-    Ok(sources)
 }
 
 fn check(point: String, tree: Tree<'_>, sources: &Sources) -> Result<Resolved, ScenarioError> {
