@@ -22,5 +22,7 @@ pub mod node;
 pub mod plugin;
 pub mod record;
 pub mod scenario;
+#[cfg(test)]
+mod seeds;
 pub mod transfer;
 pub mod units;

@@ -37,6 +37,8 @@ mod config;
 mod connect;
 mod error;
 mod exchange;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handshake;
 mod listen;
 mod message;

@@ -9,6 +9,8 @@ pub mod agent;
 mod assign;
 mod conclude;
 pub mod event;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod launch;
 pub mod message;
 mod pair;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 /// Longest line that is a message: a sample of 1024 channels is about 400 KiB.
 pub const LINE_MAX: usize = 4 << 20;
 /// Longest line of plain text that is kept.
-const TEXT_MAX: usize = 4096;
+pub(super) const TEXT_MAX: usize = 4096;
 
 /// What a reader found.
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 //! `host.rs` is ordinary page-aligned memory, registered as host memory or, as
 //! a stand-in for a GPU, as CUDA memory with a plugin that accepts it.
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod host;
 mod region;
 mod scatter;

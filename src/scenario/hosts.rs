@@ -114,7 +114,7 @@ pub fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
 }
 
 /// The hosts of a text, or the number of the first wrong line and its problem.
-fn parse(text: &str) -> Result<Vec<Host>, (usize, String)> {
+pub(super) fn parse(text: &str) -> Result<Vec<Host>, (usize, String)> {
     let mut hosts = Vec::new();
     let mut seen = Seen::default();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {

@@ -12,6 +12,8 @@ mod error;
 mod explain;
 mod fault;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod hosts;
 mod identity;
 mod resolve;

@@ -19,6 +19,8 @@ pub mod format;
 
 mod clock;
 mod folder;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod histogram;
 mod process;
 mod read;

@@ -146,6 +146,16 @@ impl Source for File {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+impl Source for &[u8] {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let from = self.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let length = from.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&from[..length]);
+        Ok(length)
+    }
+}
+
 /// Reads until the buffer is full or the source ends, and says how much there was.
 fn read_full(source: &impl Source, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
@@ -212,6 +222,12 @@ fn read_channels(
         slot += batch;
     }
     Ok((channels, false))
+}
+
+/// A picture of a file that lies in memory.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn picture(bytes: &[u8]) -> Result<Snapshot, ReadError> {
+    take(&bytes, &mut Vec::new())
 }
 
 impl Header {
@@ -310,18 +326,10 @@ impl std::error::Error for ReadError {
 mod tests {
     use super::*;
     use crate::format::{Role, channel};
+    use crate::fuzzing::makes_sense;
     use crate::{Opening, Options, Recorder};
     use proptest::prelude::*;
     use std::cell::Cell;
-
-    impl Source for &[u8] {
-        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-            let from = self.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
-            let length = from.len().min(buffer.len());
-            buffer[..length].copy_from_slice(&from[..length]);
-            Ok(length)
-        }
-    }
 
     /// Loses bytes from its end with every read.
     struct Shrinking<'a>(&'a [u8], Cell<usize>, usize);
@@ -358,18 +366,6 @@ mod tests {
             slot.consume(u64::MAX / 4 + 9_600);
         }
         std::fs::read(recorder.path()).unwrap()
-    }
-
-    fn picture(bytes: &[u8]) -> Result<Snapshot, ReadError> {
-        take(&bytes, &mut Vec::new())
-    }
-
-    fn makes_sense(sample: &ChannelSample) -> bool {
-        sample.posted >= sample.done
-            && sample.done >= sample.consumed
-            && sample.unpacked.is_none_or(|unpacked| sample.done >= unpacked)
-            && sample.tests >= sample.tests_not_done
-            && sample.in_flight() <= sample.posted
     }
 
     fn with(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {

@@ -39,6 +39,8 @@ mod device;
 mod export;
 mod failed;
 mod fault;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod helper;
 mod integers;
 mod io;

@@ -1,0 +1,4 @@
+//! What a stranger, or a proven peer, sends to a worker's bootstrap.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tcpxctl::bootstrap::fuzzing::bytes(data));

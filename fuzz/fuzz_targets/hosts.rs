@@ -1,0 +1,4 @@
+//! A list of hosts as under `node_ips/`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tcpxctl::scenario::fuzzing::hosts(data));

@@ -1,0 +1,9 @@
+//! A recorder file, and what is shown of it.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if let Some(snapshot) = tcpx_recorder::fuzzing::file(data) {
+        let shown = tcpxctl::record::sample::channels(&snapshot, u64::MAX);
+        assert!(shown.len() <= snapshot.channels.len());
+    }
+});

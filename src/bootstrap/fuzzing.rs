@@ -1,0 +1,146 @@
+//! What holds of any bytes that reach a worker's bootstrap: a target under
+//! `fuzz/` looks for a counterexample, the suite tries its seeds.
+//!
+//! Absent from a normal build.
+#![forbid(unsafe_code)]
+
+use super::auth::Secret;
+use super::config::Config;
+use super::handshake::{Handshake, Step};
+use super::message::{BODY_MAX, HEADER_LEN, Message, Role};
+use super::wire::UNPROVEN_BODY_MAX;
+
+/// Bytes as they arrive on a connection: first from a stranger, then from a
+/// peer that has proved itself.
+pub fn bytes(data: &[u8]) {
+    for role in [Role::Listens, Role::Connects] {
+        handshake(role, data);
+    }
+    let mut rest = data;
+    while let Some((message, used)) = decoded(rest, BODY_MAX) {
+        said_again(&message);
+        // Whoever has only a part of it waits for more.
+        for part in [HEADER_LEN - 1, used - 1] {
+            assert_eq!(Message::decode(&rest[..part], BODY_MAX), Ok(None));
+        }
+        rest = &rest[used..];
+    }
+}
+
+/// A stranger may say anything, but does not get in.
+fn handshake(role: Role, data: &[u8]) {
+    let secret = Secret::from_bytes([7; 32]);
+    let mut handshake = Handshake::new(role, &secret, [3; 32], [1; 32]);
+    let mut rest = data;
+    while let Some((message, used)) = decoded(rest, UNPROVEN_BODY_MAX) {
+        assert!(used <= HEADER_LEN + UNPROVEN_BODY_MAX);
+        rest = &rest[used..];
+        match handshake.hear(message) {
+            Ok(Step::Say(_)) => assert!(handshake.greeted()),
+            Ok(Step::Proven { .. }) => panic!("proven without the secret"),
+            Err(cause) => return assert!(is_shown(&cause.to_string())),
+        }
+    }
+}
+
+fn decoded(data: &[u8], body_max: usize) -> Option<(Message, usize)> {
+    match Message::decode(data, body_max) {
+        Ok(Some((message, used))) => {
+            assert!((HEADER_LEN..=data.len()).contains(&used));
+            Some((message, used))
+        }
+        Ok(None) => None,
+        Err(malformed) => {
+            assert!(is_shown(&malformed.to_string()));
+            None
+        }
+    }
+}
+
+fn said_again(message: &Message) {
+    let mut again = Vec::new();
+    message.encode(&mut again).expect("what was read fits a frame");
+    // A reason longer than we would send is cut.
+    if !matches!(message, Message::Abort { .. }) {
+        assert_eq!(Message::decode(&again, BODY_MAX), Ok(Some((message.clone(), again.len()))));
+    }
+    if let Message::Config(theirs) = message {
+        let said = Config::default().difference(theirs).map(|difference| difference.to_string());
+        assert!(said.is_none_or(|said| is_shown(&said)));
+        assert_eq!(theirs.difference(theirs), None);
+    }
+}
+
+/// Short, and without anything that acts on a terminal.
+fn is_shown(text: &str) -> bool {
+    text.len() < 2000 && !text.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::{Flow, Refusal};
+    use super::*;
+    use crate::error::Outcome;
+    use crate::seeds;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_seeds_of_the_fuzz_target_hold() {
+        seeds::of("bootstrap", "").iter().for_each(|seed| bytes(seed));
+    }
+
+    #[test]
+    fn a_valid_seed_is_messages_to_its_last_byte() {
+        for seed in seeds::of("bootstrap", "valid") {
+            let mut rest = &seed[..];
+            while let Some((_, used)) = decoded(rest, BODY_MAX) {
+                rest = &rest[used..];
+            }
+            assert!(rest.is_empty());
+        }
+    }
+
+    /// After a change of the protocol: `cargo test write_the_seeds -- --ignored`.
+    #[test]
+    #[ignore = "writes into fuzz/corpus-seed"]
+    fn write_the_seeds() {
+        let frames = |messages: &[Message]| {
+            let mut frames = Vec::new();
+            messages.iter().for_each(|message| message.encode(&mut frames).expect("fits"));
+            frames
+        };
+        let map = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+        let config = Config {
+            scenario: map("transfer.chunk", "512KiB"),
+            settings: map("NCCL_NSOCKS_PERTHREAD", "4"),
+            plugin_name: "TCPXSoft_v7".to_owned(),
+            ..Config::default()
+        };
+        let hello = |role| Message::Hello { role, nonce: [9; 32] };
+        let proof = Message::Proof { config_sha256: [3; 32], mac: [5; 32] };
+        let barrier = Message::Barrier { epoch: 2, payload: 7, name: "warm-up".to_owned() };
+        let abort = Message::Abort { outcome: Outcome::PluginDied, reason: "exit(1) in test".to_owned() };
+        let handles = Message::Handles { flow: Flow::Forward, handles: vec![[2; 128]; 2] };
+        let write = |name, messages: &[Message]| seeds::write("bootstrap", name, &frames(messages));
+        write("valid-connects", &[hello(Role::Connects), proof.clone()]);
+        write("valid-listens", &[hello(Role::Listens), proof]);
+        write("valid-refusal", &[Message::Refusal(Refusal::WrongSecret)]);
+        write("valid-config", &[Message::Config(config), Message::Ready]);
+        write("valid-handles", &[handles, barrier]);
+        write("valid-end", &[Message::Report(vec![1, 2, 3]), abort, Message::Bye]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_frames_hold(frames in prop::collection::vec((0u16..12, prop::collection::vec(any::<u8>(), 0..80)), 0..4)) {
+            let mut data = Vec::new();
+            for (kind, body) in frames {
+                data.extend_from_slice(b"TCXB\0\x01");
+                data.extend_from_slice(&kind.to_be_bytes());
+                data.extend_from_slice(&(body.len() as u32).to_be_bytes());
+                data.extend_from_slice(&body);
+            }
+            bytes(&data);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What holds of any bytes that coordinator, agent or worker hear: a target
+//! under `fuzz/` looks for a counterexample, the suite tries its seeds.
+//!
+//! Absent from a normal build.
+#![forbid(unsafe_code)]
+
+use super::message::{FromAgent, FromWorker, ToAgent, ToWorker};
+use super::wire::{Received, Receiver, Sender, TEXT_MAX};
+use crate::plugin::LogLine;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A stream of lines, heard as each of those who read one, and a log packet.
+pub fn lines(data: &[u8]) {
+    let lines = data.split(|byte| *byte == b'\n').count();
+    for heard in [heard::<FromAgent>, heard::<ToAgent>, heard::<FromWorker>, heard::<ToWorker>] {
+        assert!(heard(data) <= lines);
+    }
+    if let Ok(line) = serde_json::from_slice::<LogLine>(data) {
+        said_again(&line);
+    }
+}
+
+/// How many lines there were.
+fn heard<T: Serialize + DeserializeOwned>(data: &[u8]) -> usize {
+    let mut receiver = Receiver::new(data);
+    let mut lines = 0;
+    while let Some(received) = receiver.next::<T>().expect("memory can be read") {
+        lines += 1;
+        match received {
+            Received::Message(message) => said_again(&message),
+            // A byte that is no text takes three.
+            Received::Text(text) => {
+                assert!(text.len() <= 3 * TEXT_MAX && !text.chars().any(char::is_control));
+            }
+        }
+    }
+    lines
+}
+
+/// What was heard is passed on as one line, which is heard as the same thing.
+fn said_again<T: Serialize + DeserializeOwned>(message: &T) {
+    let said = said(message);
+    assert_eq!(said.iter().filter(|byte| **byte == b'\n').count(), 1);
+    let mut receiver = Receiver::new(&said[..]);
+    let Ok(Some(Received::Message(again))) = receiver.next::<T>() else { panic!("not heard again") };
+    assert_eq!(self::said(&again), said);
+}
+
+fn said<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut line = Vec::new();
+    Sender::new(&mut line).send(message).expect("memory can be written");
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::*;
+    use super::*;
+    use crate::error::Outcome;
+    use crate::node::{NodeFacts, Root};
+    use crate::plugin::{Choice, LogSummary, Source};
+    use crate::record::{ChannelNow, Iteration, LatencyUs};
+    use crate::scenario::Scenario;
+    use crate::seeds;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_seeds_of_the_fuzz_target_hold() {
+        seeds::of("agent_lines", "").iter().for_each(|seed| lines(seed));
+    }
+
+    #[test]
+    fn a_valid_seed_is_messages_to_its_last_line() {
+        fn all<T: DeserializeOwned>(prefix: &str) {
+            for seed in seeds::of("agent_lines", prefix) {
+                let mut receiver = Receiver::new(&seed[..]);
+                while let Some(received) = receiver.next::<T>().expect("memory can be read") {
+                    assert!(matches!(received, Received::Message(_)), "{prefix}: {:.300?}", received_text(&received));
+                }
+            }
+        }
+        all::<FromAgent>("valid-from-agent");
+        all::<ToAgent>("valid-to-agent");
+        all::<FromWorker>("valid-from-worker");
+        all::<ToWorker>("valid-to-worker");
+    }
+
+    fn received_text<T>(received: &Received<T>) -> &str {
+        match received {
+            Received::Text(text) => text,
+            Received::Message(_) => "",
+        }
+    }
+
+    /// After a change of the messages: `cargo test write_the_seeds -- --ignored`.
+    #[test]
+    #[ignore = "writes into fuzz/corpus-seed"]
+    fn write_the_seeds() {
+        let write = |name: &str, messages: &[&dyn Fn() -> Vec<u8>]| {
+            let lines: Vec<Vec<u8>> = messages.iter().map(|message| message()).collect();
+            seeds::write("agent_lines", name, &lines.concat());
+        };
+        let empty = tempfile::tempdir().expect("a folder");
+        let facts = Box::new(NodeFacts::read(&Root::captured(empty.path()).expect("a root")));
+        let hello = FromAgent::Hello { protocol: PROTOCOL, version: "0.1.0".to_owned(), pid: 7, facts };
+        let failure = Failure {
+            outcome: Outcome::PluginDied,
+            phase: Phase::Connecting,
+            message: "exit(1)".to_owned(),
+            next_step: None,
+        };
+        let latency_us = Some(LatencyUs { p50: 1.5, p99: 2.0, p999: 3.25, max: 4.0 });
+        let now = || ChannelNow { side: "send".to_owned(), posted: 5, latency_us, ..ChannelNow::default() };
+        let line = LogLine { level: 2, function: "f".to_owned(), line: 3, text: "closed".to_owned(), count: 1 };
+        let exit = Exit {
+            code: Some(1),
+            signal: None,
+            asked: false,
+            phase: Phase::Measuring,
+            in_call: Some("test".to_owned()),
+            channels: vec![now()],
+        };
+        let plugin = || Choice { source: Source::Builtin, why: "asked for".to_owned(), passed_over: vec![] };
+        let probe = || Task::Probe { plugin: plugin() };
+        let pair = PairTask {
+            plugin: plugin(),
+            run_id: "20250101-4conn".to_owned(),
+            scenario: Scenario::default(),
+            sends: true,
+            receives: false,
+            node: "node0".to_owned(),
+            listen: None,
+            port: 0,
+            secret: "00".repeat(32),
+            work: Work::Handshake { repeat: 2 },
+        };
+        let launch = |task| ToAgent::Launch(Box::new(Launch { env: BTreeMap::new(), task, stall_after_ms: 3000 }));
+        let address = "10.0.1.25:4000".parse().expect("an address");
+        write("valid-from-agent-hello", &[&|| said(&hello)]);
+        write(
+            "valid-from-agent",
+            &[
+                &|| said(&FromAgent::Heartbeat),
+                &|| said(&FromAgent::Sample(vec![now()])),
+                &|| said(&FromAgent::PluginLine(line.clone())),
+                &|| said(&FromAgent::Exited(exit.clone())),
+                &|| said(&FromAgent::Worker(FromWorker::Failed(failure.clone()))),
+            ],
+        );
+        write("valid-to-agent", &[&|| said(&launch(probe())), &|| said(&ToAgent::Stop { grace_ms: 500 })]);
+        write("valid-to-worker", &[&|| said(&ToWorker::Start(Box::new(Task::Pair(Box::new(pair.clone())))))]);
+        let iteration = Iteration { index: 0, warmup: true, nanoseconds: 9, bytes: 64 };
+        write(
+            "valid-from-worker",
+            &[
+                &|| said(&FromWorker::Phase(Phase::Loading)),
+                &|| said(&FromWorker::Listening(address)),
+                &|| said(&FromWorker::Iteration(iteration)),
+                &|| said(&FromWorker::Finished(LogSummary::default())),
+            ],
+        );
+        seeds::write("agent_lines", "log-packet", said(&line).trim_ascii_end());
+        seeds::write(
+            "agent_lines",
+            "banner",
+            b"Welcome to \x1b[1mnode0\x1b[0m\r\n{\"heartbeat\":1}\n\"heartbeat\"\n\xff\xfe",
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_lines_hold(text in "(\\{\"(heartbeat|worker|phase|stop|sample|broken|exited)\":([0-9]{1,3}|\\[\\]|\"[a-z\\x1b]{0,9}\")\\}|.{0,20})(\n.{0,20}){0,4}") {
+            lines(text.as_bytes());
+        }
+    }
+}
