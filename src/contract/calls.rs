@@ -3,8 +3,7 @@
 //! Each function makes one malformed call and no other, so whether it may be
 //! made at all is said where it is made: "answers" below means that TCPX 3.1.9
 //! was seen to return an error for exactly this shape, and that any other
-//! plugin of its family must do as well. What the real one does not survive is
-//! marked; its rows are `never_on_google`.
+//! plugin of its family must do as well. What it does not survive is in `fatal`.
 //!
 //! v7 and v8 differ in `regMr` only.
 #![expect(unsafe_code, reason = "calls through the plugin's function table")]
@@ -12,8 +11,7 @@
 use super::subject::{Checked, Shortfall};
 use crate::gpu::{Region, Span};
 use crate::plugin::{
-    Comm, ConnectHandle, DeviceHandle, ListenComm, MHandle, Net, RawTable, RecvComm, Request, SendComm, forget_said,
-    take_said,
+    Comm, ConnectHandle, DeviceHandle, MHandle, Net, RawTable, RecvComm, Request, SendComm, forget_said, take_said,
 };
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -37,7 +35,7 @@ impl Answer {
 }
 
 /// Makes a call and listens.
-fn ask(call: impl FnOnce() -> ResultCode) -> Answer {
+pub(super) fn ask(call: impl FnOnce() -> ResultCode) -> Answer {
     forget_said();
     let code = call();
     Answer { code, said: take_said() }
@@ -45,7 +43,7 @@ fn ask(call: impl FnOnce() -> ResultCode) -> Answer {
 
 /// The raw table.
 #[derive(Clone, Copy)]
-pub(super) struct Calls(RawTable);
+pub(super) struct Calls(pub(super) RawTable);
 
 /// A member of whichever table there is.
 macro_rules! member {
@@ -58,11 +56,13 @@ macro_rules! member {
     };
 }
 
+pub(super) use member;
+
 /// A connect handle with bytes behind it that nobody may write.
 #[repr(C, align(16))]
-struct Guarded {
-    handle: [u8; HANDLE_MAX],
-    behind: [u8; 512],
+pub(super) struct Guarded {
+    pub(super) handle: [u8; HANDLE_MAX],
+    pub(super) behind: [u8; 512],
 }
 
 /// What `test` wrote where.
@@ -220,79 +220,5 @@ impl Calls {
         let closes = [member!(self, close_send), member!(self, close_recv), member!(self, close_listen)];
         // SAFETY: TCPX closes nothing with rc 0.
         Ok(closes.map(|close| ask(|| unsafe { close(null_mut()) })))
-    }
-
-    /// `accept` on a listener that has delivered. Aborts on TCPX.
-    pub(super) fn accept_again(self, listener: &ListenComm) -> Checked<(Answer, bool)> {
-        let accept = member!(self, accept);
-        let mut device = DeviceHandle {
-            net_device_type: 0,
-            net_device_version: 0,
-            handle: null_mut(),
-            size: 0,
-            needs_proxy_progress: 0,
-        };
-        let (mut raw, mut pointer) = (null_mut(), &raw mut device);
-        // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask(|| unsafe { accept(listener.as_ptr(), &mut raw, &mut pointer) });
-        Ok((answer, raw.is_null()))
-    }
-
-    /// `connect` with a handle buffer of our own, until it delivers, and once
-    /// more. Reads freed memory on TCPX. `meanwhile` drives the other end.
-    pub(super) fn connect_twice(
-        self,
-        device: c_int,
-        handle: ConnectHandle,
-        mut meanwhile: impl FnMut() -> Checked<()>,
-    ) -> Checked<(Answer, bool)> {
-        let (connect, close) = (member!(self, connect), member!(self, close_send));
-        let mut buffer = Guarded { handle: handle.0, behind: [0; 512] };
-        let whole = (&raw mut buffer).cast::<c_void>();
-        let none: *mut *mut DeviceHandle = &mut null_mut();
-        let mut raw = null_mut();
-        super::subject::poll("connect", super::subject::PATIENCE, || {
-            meanwhile()?;
-            // SAFETY: as `Net::connect`; the buffer stays where it is.
-            let answer = ask(|| unsafe { connect(device, whole, &mut raw, none) });
-            if answer.code != 0 {
-                return Err(Shortfall::Broken(format!("connect rc {}: {}", answer.code, answer.words())));
-            }
-            Ok((!raw.is_null()).then_some(()))
-        })?;
-        let mut second = null_mut();
-        // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask(|| unsafe { connect(device, whole, &mut second, none) });
-        // SAFETY: the comm of the first connect, used by nobody else.
-        unsafe { close(raw) };
-        Ok((answer, second.is_null()))
-    }
-
-    /// `isend` with arguments that are all wrong in some way: no comm, a
-    /// receiving comm, a negative size. None of these is survived by TCPX.
-    pub(super) fn send_any(
-        self,
-        comm: Option<Comm<'_>>,
-        data: Span,
-        len: c_int,
-        mhandle: &MHandle,
-    ) -> Checked<(Answer, bool)> {
-        let isend = member!(self, isend);
-        let comm = comm.map_or(null_mut(), Comm::as_ptr);
-        let (buffer, mut raw) = (data.as_ptr().cast::<c_void>(), null_mut());
-        // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask(|| unsafe { isend(comm, buffer, len, 0, mhandle.as_ptr(), &mut raw) });
-        Ok((answer, raw.is_null()))
-    }
-
-    /// `irecv` of one receive on any comm or none. Not survived by TCPX.
-    pub(super) fn receive_any(self, comm: Option<Comm<'_>>, data: Span, mhandle: &MHandle) -> Checked<(Answer, bool)> {
-        let irecv = member!(self, irecv);
-        let comm = comm.map_or(null_mut(), Comm::as_ptr);
-        let (mut buffer, mut len, mut tag) = (data.as_ptr().cast::<c_void>(), data.len() as c_int, 0);
-        let (mut registration, mut raw) = (mhandle.as_ptr(), null_mut());
-        // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask(|| unsafe { irecv(comm, 1, &mut buffer, &mut len, &mut tag, &mut registration, &mut raw) });
-        Ok((answer, raw.is_null()))
     }
 }

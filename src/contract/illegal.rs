@@ -6,7 +6,8 @@
 
 use super::Row;
 use super::calls::{Calls, UNWRITTEN};
-use super::pair::{Pair, exchange};
+use super::exchange::exchange;
+use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Subject, owe, poll, refused, watch};
 use crate::plugin::{Comm, PluginError};
 use tcpx_abi::result::{INTERNAL_ERROR, SUCCESS};
@@ -19,6 +20,14 @@ pub(super) const ROWS: &[Row] = &[
     Row::tcpx("raw-tags-null", "irecv reads no tags", tags_null),
     Row::tcpx("raw-test-null", "test of no request is rc 3, with words", test_null),
     Row::tcpx("raw-test-writes", "test writes done on every call and sizes on none", test_writes),
+    Row::tcpx("raw-receive-unregistered", "a receive without a registration is rc 3, with words", receive_unregistered)
+        .never_on_google("was not seen with this"),
+    Row::tcpx(
+        "raw-accept-bare",
+        "accept without a device handle is an error or a comm that can be closed",
+        accept_bare,
+    )
+    .never_on_google("crashes at the first receive of such a comm"),
     Row::tcpx("raw-accept-again", "a listener that has delivered accepts no more: rc 3", accept_again)
         .never_on_google("frees its state twice"),
     Row::tcpx("raw-connect-again", "a handle buffer that has connected does not again: rc 3", connect_again)
@@ -66,6 +75,27 @@ fn send_unregistered(subject: &Subject<'_>) -> Checked {
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
     Ok(format!("{LEN} and 0 bytes rc 3: {said}; the comm still works"))
+}
+
+fn receive_unregistered(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, 1, LEN)?;
+    let (span, _) = pair.destination(0, LEN)?;
+    let comm = Comm::Recv(pair.receiver()?);
+    let (answer, nothing) = Calls::of(subject.net).receive_any(Some(comm), span, None)?;
+    owe(answer.code == INTERNAL_ERROR && nothing, || format!("rc {}", answer.code))?;
+    owe(answer.words().contains("mhandle is null"), || format!("rc 3, but it said {:?}", answer.words()))?;
+    exchange(&mut pair, &[LEN], 1)?;
+    pair.close()?;
+    Ok(format!("rc 3: {}; the comm still works", answer.words()))
+}
+
+fn accept_bare(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::start(subject)?;
+    let raw = Calls::of(subject.net);
+    let (answer, delivered) = pair.accept_bare(raw)?;
+    pair.close()?;
+    let what = if delivered { "a comm, which closes" } else { "no comm" };
+    Ok(format!("rc {} and {what}: {}", answer.code, answer.words()))
 }
 
 fn receive_grouped(subject: &Subject<'_>) -> Checked {
@@ -175,7 +205,7 @@ fn no_comm(subject: &Subject<'_>) -> Checked {
     let pair = Pair::on_host(subject, 1, LEN)?;
     let (span, mhandle) = pair.source(0, LEN)?;
     let (send, no_send) = calls.send_any(None, span, LEN as i32, mhandle)?;
-    let (receive, no_receive) = calls.receive_any(None, span, mhandle)?;
+    let (receive, no_receive) = calls.receive_any(None, span, Some(mhandle))?;
     let codes = (send.code, receive.code);
     let refused = codes == (INTERNAL_ERROR, INTERNAL_ERROR) && no_send && no_receive;
     owe(refused, || format!("isend, irecv: rc {codes:?}"))?;
@@ -189,7 +219,7 @@ fn wrong_end(subject: &Subject<'_>) -> Checked {
     let (from, from_mhandle) = pair.source(0, LEN)?;
     let (into, into_mhandle) = pair.destination(0, LEN)?;
     let (send, _) = calls.send_any(Some(Comm::Recv(pair.receiver()?)), into, LEN as i32, into_mhandle)?;
-    let (receive, _) = calls.receive_any(Some(Comm::Send(pair.sender()?)), from, from_mhandle)?;
+    let (receive, _) = calls.receive_any(Some(Comm::Send(pair.sender()?)), from, Some(from_mhandle))?;
     let codes = (send.code, receive.code);
     owe(codes == (INTERNAL_ERROR, INTERNAL_ERROR), || format!("isend, irecv: rc {codes:?}"))?;
     exchange(&mut pair, &[LEN], 1)?;

@@ -17,11 +17,15 @@
 #[cfg(test)]
 mod tests;
 
+mod buffer;
 mod calls;
 mod close;
 mod consume;
+mod exchange;
+mod fatal;
 mod illegal;
 mod order;
+mod pages;
 mod pair;
 mod payload;
 mod progress;

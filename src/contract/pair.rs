@@ -6,19 +6,12 @@
 //! comms before the memory that their requests point to.
 #![forbid(unsafe_code)]
 
-use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll};
-use crate::gpu::{DeviceMemory, HostMemory, MemoryKind, Region, Scatter, ScatterSource, Span};
+use super::buffer::Buffer;
+use super::calls::{Answer, Calls};
+use super::subject::{Checked, PATIENCE, Shortfall, Subject, poll};
+use crate::gpu::{HostMemory, Span};
 use crate::plugin::{Comm, Connecting, ListenComm, MHandle, Net, PluginResult, RecvComm, Request, SendComm};
-use crate::transfer::{Pattern, StampId};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use tcpx_abi::unpack::{ENTRIES, LoadMeta};
-
-/// What every byte of a receive buffer is before something arrives.
-pub(super) const CANARY: u8 = 0xc5;
-/// Bytes after each slot that nobody may write.
-const GUARD: usize = 4096;
-const SEED: u64 = 0x7c9c_7b01;
 
 /// One request and the message it carries.
 #[derive(Debug, Clone, Copy)]
@@ -29,34 +22,6 @@ pub(super) struct Posted {
     pub(super) len: usize,
     /// Requests of this end posted before it.
     pub(super) nth: u64,
-}
-
-/// A registered buffer, cut into slots.
-struct Buffer {
-    region: Arc<Region>,
-    mhandle: Option<MHandle>,
-    stride: usize,
-    slots: usize,
-}
-
-impl Buffer {
-    fn span(&self, message: usize, len: usize) -> Checked<Span> {
-        let span = self.region.span(message % self.slots * self.stride, len);
-        span.ok_or_else(|| Shortfall::Broken(format!("a row of the suite wants {len} bytes of a smaller slot")))
-    }
-
-    fn mhandle(&self) -> Checked<&MHandle> {
-        self.mhandle.as_ref().ok_or_else(|| closed("registration"))
-    }
-
-    fn bytes<R>(&self, span: Span, f: impl FnOnce(&mut [u8]) -> R) -> Checked<R> {
-        let lent = self.region.with_bytes(span, f);
-        lent.ok_or_else(|| Shortfall::Broken("a row of the suite reaches outside its buffer".into()))
-    }
-}
-
-fn closed(what: &str) -> Shortfall {
-    Shortfall::Broken(format!("a row of the suite uses a {what} that it does not have"))
 }
 
 /// Both ends of one connection.
@@ -70,7 +35,6 @@ pub(super) struct Pair<'a> {
     recv: Option<RecvComm>,
     outgoing: Option<Buffer>,
     incoming: Option<Buffer>,
-    pattern: Pattern,
     posted: [u64; 2],
     /// Posted sends, oldest first.
     pub(super) sends: VecDeque<Posted>,
@@ -95,7 +59,6 @@ impl<'a> Pair<'a> {
             recv: None,
             outgoing: None,
             incoming: None,
-            pattern: Pattern::new(SEED),
             posted: [0; 2],
             sends: VecDeque::new(),
             receives: VecDeque::new(),
@@ -127,6 +90,15 @@ impl<'a> Pair<'a> {
         Ok(self.recv.is_some())
     }
 
+    /// Connects one end and lets `calls` accept the other in its own way; the
+    /// receiving end is `calls`' to close, and the listener is used up.
+    pub(super) fn accept_bare(&mut self, calls: Calls) -> Checked<(Answer, bool)> {
+        let listen = self.listen.take().ok_or_else(|| closed("listener"))?;
+        let answer = calls.accept_bare(&listen, || self.step_connect());
+        self.net.close_listen(listen)?;
+        answer
+    }
+
     /// Connected, without buffers.
     pub(super) fn connect(subject: &Subject<'a>) -> Checked<Self> {
         let mut pair = Self::start(subject)?;
@@ -154,18 +126,10 @@ impl<'a> Pair<'a> {
         Ok(pair)
     }
 
+    /// Registers `slots` slots of `len` bytes on each end.
     pub(super) fn allocate(&mut self, memory: HostMemory, slots: usize, len: usize) -> Checked<()> {
-        let stride = len.next_multiple_of(GUARD) + GUARD;
-        let buffer = |comm: Comm<'_>| -> Checked<Buffer> {
-            let region = memory.allocate(stride * slots)?;
-            let mhandle = self.net.reg_mr(comm, &region, 0, region.len())?;
-            Ok(Buffer { region, mhandle: Some(mhandle), stride, slots })
-        };
-        let from = buffer(Comm::Send(self.sender()?))?;
-        let into = buffer(Comm::Recv(self.receiver()?));
-        // Kept even when the other side's failed, so that closing ends it.
-        self.outgoing = Some(from);
-        self.incoming = Some(into?);
+        self.outgoing = Some(Buffer::new(self.net, Comm::Send(self.sender()?), memory, slots, len)?);
+        self.incoming = Some(Buffer::new(self.net, Comm::Recv(self.receiver()?), memory, slots, len)?);
         Ok(())
     }
 
@@ -185,7 +149,7 @@ impl<'a> Pair<'a> {
         self.outgoing.as_ref().ok_or_else(|| closed("send buffer"))
     }
 
-    fn incoming(&self) -> Checked<&Buffer> {
+    pub(super) fn incoming(&self) -> Checked<&Buffer> {
         self.incoming.as_ref().ok_or_else(|| closed("receive buffer"))
     }
 
@@ -203,9 +167,9 @@ impl<'a> Pair<'a> {
 
     /// Writes message `k` and posts it once.
     pub(super) fn try_send(&mut self, message: usize, len: usize) -> Checked<PluginResult<bool>> {
-        let (span, _) = self.source(message, len)?;
-        self.outgoing()?.bytes(span, |bytes| self.pattern.fill(id(message), bytes))?;
-        let answer = self.net.isend(self.sender()?, span, self.outgoing()?.mhandle()?);
+        self.outgoing()?.write(message, len)?;
+        let (span, mhandle) = self.source(message, len)?;
+        let answer = self.net.isend(self.sender()?, span, mhandle);
         Ok(answer.map(|request| {
             let nth = self.posted[0];
             self.posted[0] += u64::from(request.is_some());
@@ -216,10 +180,9 @@ impl<'a> Pair<'a> {
 
     /// Blanks the place of message `k`, its guard included, and posts a receive once.
     pub(super) fn try_receive(&mut self, message: usize, len: usize) -> Checked<PluginResult<bool>> {
-        let (span, _) = self.destination(message, len)?;
-        let into = self.incoming()?;
-        into.bytes(into.span(message, into.stride)?, |bytes| bytes.fill(CANARY))?;
-        let answer = self.net.irecv(self.receiver()?, span, into.mhandle()?);
+        self.incoming()?.blank(message)?;
+        let (span, mhandle) = self.destination(message, len)?;
+        let answer = self.net.irecv(self.receiver()?, span, mhandle);
         Ok(answer.map(|request| {
             let nth = self.posted[1];
             self.posted[1] += u64::from(request.is_some());
@@ -262,6 +225,11 @@ impl<'a> Pair<'a> {
 
     /// Tests the oldest receive, if any; whether it finished.
     pub(super) fn test_receive(&mut self) -> Checked<bool> {
+        Ok(self.try_test_receive()?)
+    }
+
+    /// The same, with the plugin's own answer.
+    pub(super) fn try_test_receive(&mut self) -> PluginResult<bool> {
         let Some(oldest) = self.receives.front() else { return Ok(false) };
         let done = self.net.test(oldest.request)?.done;
         if done {
@@ -296,61 +264,26 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Compares the whole of message `k` with what was sent, and that nothing
-    /// lies behind it.
+    /// That the whole of message `k` arrived and nothing lies behind it.
     pub(super) fn verify(&self, message: usize, len: usize) -> Checked<()> {
-        let into = self.incoming()?;
-        let mismatch = into.bytes(into.span(message, len)?, |bytes| self.pattern.verify(id(message), bytes))?;
-        if let Some(found) = mismatch {
-            return Err(Shortfall::Broken(format!(
-                "message {message} of {len} bytes differs from byte {} on, {} bytes wrong ({:?})",
-                found.offset, found.wrong_bytes, found.kind
-            )));
-        }
-        self.blank_from(message, len)
+        self.incoming()?.verify(message, len)
     }
 
     /// That the place of message `k` is untouched from byte `from` on, its guard included.
     pub(super) fn blank_from(&self, message: usize, from: usize) -> Checked<()> {
-        let into = self.incoming()?;
-        let whole = into.span(message, into.stride)?;
-        let written = into.bytes(whole, |bytes| bytes[from..].iter().position(|byte| *byte != CANARY))?;
-        owe(written.is_none(), || {
-            format!("byte {} behind message {message} was written", from + written.unwrap_or_default())
-        })
+        self.incoming()?.blank_from(message, from)
     }
 
     /// Whether receives land in pages and must be unpacked.
     pub(super) fn unpacks(&self) -> bool {
-        self.incoming.as_ref().is_some_and(|into| into.region.kind() == MemoryKind::Device)
-    }
-
-    /// Where the receiving end publishes its scatter lists.
-    pub(super) fn scatter(&self) -> Checked<ScatterSource> {
-        let handle = self.receiver()?.device_handle().ok_or_else(|| closed("device handle"))?;
-        ScatterSource::from_host_handle(handle).map_err(|error| Shortfall::Broken(error.to_string()))
-    }
-
-    /// Copies a finished receive from its pages into place; how many fragments.
-    pub(super) fn unpack(&self, posted: Posted) -> Checked<usize> {
-        let source = self.scatter()?;
-        let mut scratch = scratch();
-        let list = read_list(&source, posted, posted.len, &mut scratch)?;
-        self.gather(&list, posted)?;
-        Ok(list.len())
-    }
-
-    /// Copies what a scatter list points to now into the message's place.
-    pub(super) fn gather(&self, list: &Scatter<'_>, posted: Posted) -> Checked<()> {
-        let into = self.incoming()?;
-        into.bytes(into.span(posted.message, posted.len)?, |bytes| list.copy_into(bytes))
+        self.incoming.as_ref().is_some_and(Buffer::is_device)
     }
 
     /// Ends the sender's registration and closes it.
     pub(super) fn close_sender(&mut self) -> Checked<()> {
         self.sends.clear();
         let Some(send) = self.send.take() else { return Ok(()) };
-        let ended = end(self.net, Comm::Send(&send), self.outgoing.as_mut());
+        let ended = self.outgoing.as_mut().map_or(Ok(()), |buffer| buffer.end(self.net, Comm::Send(&send)));
         self.net.close_send(send)?;
         ended
     }
@@ -360,7 +293,7 @@ impl<'a> Pair<'a> {
         self.receives.clear();
         self.done.clear();
         let Some(recv) = self.recv.take() else { return Ok(()) };
-        let ended = end(self.net, Comm::Recv(&recv), self.incoming.as_mut());
+        let ended = self.incoming.as_mut().map_or(Ok(()), |buffer| buffer.end(self.net, Comm::Recv(&recv)));
         self.net.close_recv(recv)?;
         ended
     }
@@ -380,13 +313,6 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn end(net: &dyn Net, comm: Comm<'_>, buffer: Option<&mut Buffer>) -> Checked<()> {
-    match buffer.and_then(|buffer| buffer.mhandle.take()) {
-        Some(mhandle) => Ok(net.dereg_mr(comm, mhandle)?),
-        None => Ok(()),
-    }
-}
-
 impl Drop for Pair<'_> {
     fn drop(&mut self) {
         // A row that got here early has its own story; what closing adds is lost.
@@ -396,54 +322,6 @@ impl Drop for Pair<'_> {
     }
 }
 
-/// Room for a scatter list.
-pub(super) fn scratch() -> Box<[LoadMeta; ENTRIES]> {
-    Box::new([LoadMeta::default(); ENTRIES])
-}
-
-/// The scatter list of a finished receive, checked against the `len` bytes sent.
-pub(super) fn read_list<'a>(
-    source: &'a ScatterSource,
-    posted: Posted,
-    len: usize,
-    scratch: &'a mut [LoadMeta; ENTRIES],
-) -> Checked<Scatter<'a>> {
-    source.read(posted.nth, len as u64, scratch).map_err(|error| Shortfall::Broken(error.to_string()))
-}
-
-fn id(message: usize) -> StampId {
-    StampId { iteration: 1, channel: 0, chunk: message as u64 }
-}
-
-/// Moves one message per size through windows of `depth`, each compared byte for
-/// byte; how many bytes.
-pub(super) fn exchange(pair: &mut Pair<'_>, sizes: &[usize], depth: usize) -> Checked<u64> {
-    let (mut sent, mut posted, mut received) = (0, 0, 0);
-    poll(&format!("{} messages arrive", sizes.len()), 2 * PATIENCE, || {
-        loop {
-            let before = (sent, posted, received);
-            while posted < sizes.len() && posted < received + depth && pair.try_receive(posted, sizes[posted])?? {
-                posted += 1;
-            }
-            while sent < sizes.len() && pair.sends.len() < depth && pair.try_send(sent, sizes[sent])?? {
-                sent += 1;
-            }
-            let moved = pair.drive()?;
-            while let Some(oldest) = pair.done.front().copied() {
-                if pair.unpacks() && oldest.len > 0 {
-                    pair.unpack(oldest)?;
-                }
-                pair.verify(oldest.message, oldest.len)?;
-                pair.hand_back()?;
-                received += 1;
-            }
-            if received == sizes.len() && sent == sizes.len() && pair.sends.is_empty() {
-                return Ok(Some(()));
-            }
-            if !moved && before == (sent, posted, received) {
-                return Ok(None);
-            }
-        }
-    })?;
-    Ok(sizes.iter().map(|size| *size as u64).sum())
+fn closed(what: &str) -> Shortfall {
+    Shortfall::Broken(format!("a row of the suite uses a {what} that it does not have"))
 }

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::Row;
-use super::pair::{Pair, exchange};
+use super::exchange::exchange;
+use super::pair::Pair;
 use super::subject::{Checked, Subject};
 
 pub(super) const ROWS: &[Row] = &[

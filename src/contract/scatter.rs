@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::Row;
-use super::pair::{Pair, exchange, read_list, scratch};
+use super::exchange::exchange;
+use super::pages::{read_list, scratch};
+use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll, watch};
 use crate::gpu::ScatterError;
 
@@ -95,11 +97,15 @@ fn pages_return(subject: &Subject<'_>) -> Checked {
         holder.finish()?;
         held += 1;
     }
-    let waiting = watch(|| starved.drive().map(drop));
+    let tests = watch(|| starved.drive().map(drop))?;
+    // Nobody may have been given a page that these messages still hold.
+    for posted in holder.done.clone() {
+        holder.unpack(posted)?;
+        holder.verify(posted.message, len)?;
+    }
     if starved.receives.is_empty() {
         return Err(Shortfall::NotOwed(format!("the page pool is larger than {held} messages of {len} bytes")));
     }
-    let tests = waiting?;
     holder.hand_back()?;
     poll("the other comm goes on", PATIENCE, || {
         starved.drive()?;

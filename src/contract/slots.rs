@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::Row;
-use super::pair::{Pair, exchange};
+use super::exchange::exchange;
+use super::pair::Pair;
 use super::subject::{Checked, Shortfall, Subject, owe, refused};
 use crate::plugin::PluginResult;
 use tcpx_abi::result::INTERNAL_ERROR;
