@@ -41,7 +41,7 @@ fn command(plugin: &str, env: &[(&str, &str)], arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
     command.args(["selftest", "--plugin", plugin]).args(arguments);
     command.env("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=lo");
-    for variable in ["TCPXSOFT_FAULT", "TCPXSOFT_IO", "STRICT_HAZARD", "NCCL_DYNAMIC_CHUNK_SIZE"] {
+    for variable in ["TCPXSOFT_FAULT", "TCPXSOFT_IO", "TCPXSOFT_CUDA", "STRICT_HAZARD", "NCCL_DYNAMIC_CHUNK_SIZE"] {
         command.env_remove(variable);
     }
     command.envs(env.iter().copied());
@@ -72,7 +72,8 @@ fn the_software_plugin_keeps_every_promise_when_it_is_loaded() {
 
 #[test]
 fn the_software_plugin_keeps_every_promise_with_helper_threads() {
-    selftest("soft", &[("TCPXSOFT_IO", "helper"), ("NCCL_NSOCKS_PERTHREAD", "2")], "").assert_all_pass();
+    let env = [("TCPXSOFT_IO", "helper"), ("NCCL_NSOCKS_PERTHREAD", "2"), ("NCCL_DYNAMIC_CHUNK_SIZE", "65536")];
+    selftest("soft", &env, "").assert_all_pass();
 }
 
 #[test]
