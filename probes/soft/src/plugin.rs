@@ -6,7 +6,7 @@
 
 use crate::device::{self, Device, Interface, SPEED_UNKNOWN};
 use crate::failed::{Failed, REFUSED};
-use crate::fault::{self, Side};
+use crate::fault::{self, Call, Side};
 use crate::log::{note, warning};
 use crate::pages::PagePool;
 use crate::settings::{PRODUCT, Settings};
@@ -58,8 +58,12 @@ pub fn init() -> Result<(), Failed> {
         warning!(c"softInit", "{PRODUCT} : {error}");
         REFUSED
     })?;
+    fault::arm(&settings.fault);
+    // At the door of this call the plan was not known yet.
+    if let Some(code) = fault::on_call(Call::Init) {
+        return Err(Failed(code));
+    }
     let plugin = Plugin::start(settings)?;
-    fault::arm(&plugin.settings.fault);
     let _ = PLUGIN.set(plugin);
     note!(NET | INIT, c"softInit", "{PRODUCT} plugin initialized");
     note!(NET | INIT | ENV, c"softInit", "{PRODUCT} ver. {}.", env!("CARGO_PKG_VERSION"));
