@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tcpx_abi::{v7, v8};
@@ -58,13 +59,16 @@ pub fn inspect(path: &Path) -> Result<FileFacts, LoadError> {
         return Err(not_a_plugin(if metadata.is_dir() { "is a directory" } else { "is not a regular file" }));
     }
     let mut file = File::open(path).map_err(unreadable)?;
-    let mut head = [0; 20];
+    let mut head = [0; SMALLEST_ELF as usize];
     if metadata.len() < SMALLEST_ELF {
         return Err(not_a_plugin(&format!("is {} bytes long, too short for a shared object", metadata.len())));
     }
     file.read_exact(&mut head).map_err(unreadable)?;
     if let Some(what) = wrong_elf(&head) {
         return Err(not_a_plugin(&what));
+    }
+    if last_byte(&head, &file).map_err(unreadable)? > metadata.len() {
+        return Err(not_a_plugin(&format!("is cut short at {} bytes", metadata.len())));
     }
     let mut hasher = Sha256::new();
     hasher.update(head);
@@ -84,8 +88,31 @@ pub fn inspect(path: &Path) -> Result<FileFacts, LoadError> {
     })
 }
 
+/// Where the last byte that will be mapped lies, by the program headers. Mapping
+/// a file beyond its end kills whoever reads there.
+fn last_byte(head: &[u8; SMALLEST_ELF as usize], file: &File) -> io::Result<u64> {
+    let short = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
+    let long = |bytes: &[u8], at: usize| {
+        bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
+    };
+    let (table, size, count) = (long(head, 32), short(54), short(56));
+    let mut last = table.saturating_add(size * count);
+    for index in 0..count {
+        let mut entry = [0; 56];
+        match file.read_exact_at(&mut entry, table.saturating_add(index * size)) {
+            Ok(()) if entry[..4] == [1, 0, 0, 0] => {
+                last = last.max(long(&entry, 8).saturating_add(long(&entry, 32)));
+            }
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(u64::MAX),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(last)
+}
+
 /// What is wrong with an ELF identification and header start, if anything.
-fn wrong_elf(head: &[u8; 20]) -> Option<String> {
+fn wrong_elf(head: &[u8]) -> Option<String> {
     if head[..4] != *b"\x7fELF" {
         let text = head.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~'));
         return Some(
@@ -245,6 +272,10 @@ mod tests {
         elf[16] = 3;
         elf[18] = 243;
         check(&elf, "another machine");
+        elf[18] = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+        // One program header of 56 bytes, at 64.
+        (elf[32], elf[54], elf[56]) = (64, 56, 1);
+        check(&elf, "is cut short at 100 bytes");
     }
 
     #[test]
