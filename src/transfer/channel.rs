@@ -149,7 +149,7 @@ impl Channel {
         device: Arc<dyn DeviceMemory>,
         setup: ChannelSetup,
     ) -> Result<Self, ChannelError> {
-        Self::new(net, End::Send(comm), device, setup, None)
+        Self::new(net, End::Send(comm), device, setup)
     }
 
     /// A channel that receives on `comm`. With device memory the comm must have
@@ -160,23 +160,18 @@ impl Channel {
         device: Arc<dyn DeviceMemory>,
         setup: ChannelSetup,
     ) -> Result<Self, ChannelError> {
-        let scatter = match (device.kind(), comm.device_handle()) {
-            (MemoryKind::Device, Some(handle)) => {
-                let source = ScatterSource::from_host_handle(handle)?;
-                Some((source, Box::new([LoadMeta::default(); ENTRIES])))
-            }
-            _ => None,
-        };
-        Self::new(net, End::Recv(comm), device, setup, scatter)
+        let mut channel = Self::new(net, End::Recv(comm), device, setup)?;
+        // After the registration, whose refusal says more than a missing queue.
+        if let (MemoryKind::Device, End::Recv(comm)) = (channel.device.kind(), &channel.end)
+            && let Some(handle) = comm.device_handle()
+        {
+            let source = ScatterSource::from_host_handle(handle)?;
+            channel.scatter = Some((source, Box::new([LoadMeta::default(); ENTRIES])));
+        }
+        Ok(channel)
     }
 
-    fn new(
-        net: &dyn Net,
-        end: End,
-        device: Arc<dyn DeviceMemory>,
-        setup: ChannelSetup,
-        scatter: Option<(ScatterSource, Box<[LoadMeta; ENTRIES]>)>,
-    ) -> Result<Self, ChannelError> {
+    fn new(net: &dyn Net, end: End, device: Arc<dyn DeviceMemory>, setup: ChannelSetup) -> Result<Self, ChannelError> {
         let window = Window::new(setup.window);
         let slots = setup.window.clamp(1, SLOTS_MAX);
         let stride = setup.chunk.next_multiple_of(GUARD) + GUARD;
@@ -188,7 +183,7 @@ impl Channel {
             setup,
             end,
             device,
-            scatter,
+            scatter: None,
             window,
             plan: None,
             iteration: 0,

@@ -9,7 +9,7 @@
 use super::Pace;
 use super::channel::{Channel, ChannelError, Side};
 use super::progress::{TransferError, of, turn};
-use super::window::Step;
+use super::window::{SLOTS_MAX, Step};
 use crate::plugin::{Comm, Net};
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Misbehaviour {
-    /// Tests the second-oldest request before the oldest.
+    /// Tests the second-oldest request and not the oldest. A plugin like TCPX
+    /// refuses once the oldest is on its way.
     YoungerTestedFirst,
-    /// Posts beyond the window until the plugin refuses.
+    /// Posts one more than a comm has slots, with nothing tested in between.
     SeventeenthPost,
     /// Hands a receive back before its payload was taken.
     ConsumedEarly,
@@ -77,16 +78,16 @@ impl Rogue {
             Misbehaviour::NeverConsumed => Ok(finish_only(net, channel)? || posted),
             Misbehaviour::YoungerTestedFirst => {
                 let pieces = channel.pieces();
-                if let Some(younger) = pieces.window.second_oldest() {
-                    net.test(younger.request)?;
+                match pieces.window.second_oldest() {
+                    Some(younger) => net.test(younger.request).map(|_| posted).map_err(ChannelError::from),
+                    None => Ok(channel.drain_one(net, pace)? || posted),
                 }
-                Ok(channel.drain_one(net, pace)? || posted)
             }
             Misbehaviour::SeventeenthPost => {
-                if channel.is_full() {
-                    one_too_many(net, channel)?;
+                for _ in 0..=SLOTS_MAX {
+                    one_more(net, channel)?;
                 }
-                Ok(channel.drain_one(net, pace)? || posted)
+                Ok(posted)
             }
             Misbehaviour::ConsumedEarly => {
                 let pieces = channel.pieces();
@@ -113,7 +114,8 @@ fn finish_only(net: &dyn Net, channel: &mut Channel) -> Result<bool, ChannelErro
     Ok(done)
 }
 
-fn one_too_many(net: &dyn Net, channel: &mut Channel) -> Result<(), ChannelError> {
+/// A post that the window knows nothing of.
+fn one_more(net: &dyn Net, channel: &mut Channel) -> Result<(), ChannelError> {
     let Some(span) = channel.any_span() else { return Ok(()) };
     let pieces = channel.pieces();
     match pieces.end {
