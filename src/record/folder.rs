@@ -9,7 +9,7 @@ use super::model::RunRecord;
 use crate::error::NextStep;
 use serde::Serialize;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -36,14 +36,26 @@ pub struct RunFolder {
     pub id: String,
     /// Where it is.
     pub path: PathBuf,
-    events: BufWriter<File>,
+    /// None on a disk that was full from the start.
+    events: Option<File>,
     /// The first write that failed; the rest is not tried.
     failed: Option<io::Error>,
 }
 
 impl RunFolder {
-    /// Makes `<parent>/<stamp>-<name>`, mode 0700; a second run of the same second gets a number.
+    /// Makes `<parent>/<stamp>-<name>`, mode 0700; a second run of the same
+    /// second gets a number. On a full disk there is a run and no folder.
     pub fn create(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
+        match Self::make(parent, stamp, name) {
+            Err(error) if matches!(error.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                let id = format!("{stamp}-{name}");
+                Ok(Self { path: parent.join(&id), id, events: None, failed: Some(error.source) })
+            }
+            made => made,
+        }
+    }
+
+    fn make(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
         let failed = |source| FolderError { parent: parent.to_owned(), source };
         DirBuilder::new().recursive(true).create(parent).map_err(failed)?;
         for attempt in 1..=SAME_SECOND_MAX {
@@ -51,10 +63,10 @@ impl RunFolder {
             let path = parent.join(&id);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    let events = BufWriter::new(create(&path.join("events.jsonl")).map_err(failed)?);
-                    return Ok(Self { id, path, events, failed: None });
+                    let events = create(&path.join("events.jsonl")).map_err(failed)?;
+                    return Ok(Self { id, path, events: Some(events), failed: None });
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -67,11 +79,13 @@ impl RunFolder {
         }
     }
 
-    /// Appends one event.
+    /// Appends one event, at once: readers follow the file, and a run that is
+    /// killed leaves what it saw.
     pub fn event(&mut self, event: &impl Serialize) {
         self.attempt(|folder| {
-            serde_json::to_writer(&mut folder.events, event)?;
-            folder.events.write_all(b"\n")
+            let mut line = serde_json::to_vec(event)?;
+            line.push(b'\n');
+            folder.events.as_mut().map_or(Ok(()), |events| events.write_all(&line))
         });
     }
 
@@ -80,10 +94,8 @@ impl RunFolder {
         self.attempt(|folder| write_whole(&folder.path.join("scenario.toml"), resolved.as_bytes()));
     }
 
-    /// Writes `run.json` and closes the event stream; the error is the first
-    /// that any write met.
+    /// Writes `run.json`; the error is the first that any write met.
     pub fn finish(mut self, run: &RunRecord) -> io::Result<PathBuf> {
-        self.attempt(|folder| folder.events.flush());
         self.attempt(|folder| {
             let mut text = serde_json::to_vec_pretty(run)?;
             text.push(b'\n');

@@ -197,11 +197,16 @@ impl RunRecord {
     /// Holds the run against `[expect]` and settles outcome and exit code: all
     /// gates met is 0, else the outcome's own code, or 1 where that would be 0.
     pub fn settle(&mut self) {
-        if self.outcome == Outcome::Passed && self.wrong_bytes() > 0 {
+        let expect = self.scenario.resolved.expect.clone();
+        if self.outcome == Outcome::Passed && self.wrong_bytes() > expect.max_wrong_bytes.unwrap_or(0) {
             self.outcome = Outcome::Failed;
             self.reason = Some(format!("{} wrong bytes", self.wrong_bytes()));
         }
-        let expect = self.scenario.resolved.expect.clone();
+        let own_code = self.outcome.exit_code();
+        if self.outcome == Outcome::Usage {
+            // A record has no such outcome: it says what came of the run, and nothing ran.
+            self.outcome = Outcome::NotRun;
+        }
         let mut unmet = Vec::new();
         if let Some(wanted) = expect.outcome
             && wanted != self.outcome
@@ -241,7 +246,7 @@ impl RunRecord {
         self.exit_code = match (has_gates, unmet.is_empty(), self.outcome) {
             (true, true, outcome) if expect.outcome == Some(outcome) => 0,
             (_, false, Outcome::Passed) => 1,
-            (_, _, outcome) => outcome.exit_code(),
+            _ => own_code,
         };
         self.unmet = unmet;
     }
