@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{Columns, complain, print, print_json};
-use crate::coord::message::{FromWorker, Loaded, Phase, Task, ToWorker};
+use super::output::{Columns, complain, print, print_json, refuse_scenario};
+use crate::coord::message::{FromWorker, Loaded, Phase, Task, ToWorker, how_ended};
 use crate::coord::supervise::{Heard, Worker};
 use crate::coord::{choose, environment};
 use crate::error::{NextStep, Outcome};
@@ -55,10 +55,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let scenario = match super::run::inputs(None, &[], arguments.plugin.as_deref()).and_then(|inputs| resolve(&inputs))
     {
         Ok(points) => points.into_iter().next().map(|point| point.scenario).unwrap_or_default(),
-        Err(error) => {
-            eprint!("{}", error.render(super::output::colors(common)));
-            return ExitCode::from(error.outcome().exit_code());
-        }
+        Err(error) => return refuse_scenario(common, &error),
     };
     let facts = NodeFacts::read(&Root::live());
     let (choice, asked) = match choose(&scenario) {
@@ -145,11 +142,7 @@ pub(crate) fn ask_worker<T>(
             Ok(Heard::Log(line)) if line.level == tcpx_abi::level::WARN => last_warning = Some(line.text),
             Ok(Heard::Log(_) | Heard::Output { .. }) => {}
             Ok(Heard::Exited { code, signal }) => {
-                let how = match (code, signal) {
-                    (Some(code), _) => format!("called exit({code})"),
-                    (_, Some(signal)) => format!("was killed by signal {signal}"),
-                    _ => "ended".into(),
-                };
+                let how = how_ended(code, signal);
                 let said = last_warning.map(|line| format!("; its last WARN: {line}")).unwrap_or_default();
                 let message = format!("the plugin {how} while {phase}{said}");
                 return Err(Problem { outcome: Outcome::PluginDied, message, next_step: None });

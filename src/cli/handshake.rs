@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{Columns, complain, print, print_json};
+use super::output::{Columns, complain, print, print_json, refuse_scenario};
 use super::signals::interrupted;
-use crate::coord::message::{ConnectionTimes, Work};
+use crate::coord::message::{ConnectionTimes, Held, Work};
 use crate::coord::{End, PairOutcome, PairRequest, run_pair};
 use crate::error::Outcome;
 use crate::scenario::{Scenario, resolve};
@@ -35,6 +35,20 @@ struct Document<'a> {
     reason: Option<&'a str>,
     connections: u32,
     rounds: [&'a [Vec<ConnectionTimes>]; 2],
+    held: Vec<Kept>,
+}
+
+/// What one end's process held before the first round and after the last.
+#[derive(Serialize)]
+struct Kept {
+    node: &'static str,
+    before: Held,
+    after: Held,
+}
+
+fn kept(pair: &PairOutcome) -> Vec<Kept> {
+    let of = |end: End| pair.ends[end as usize].held.map(|(before, after)| Kept { node: end.name(), before, after });
+    End::ALL.into_iter().filter_map(of).collect()
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
@@ -55,6 +69,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
             reason: pair.reason.as_deref(),
             connections: arguments.connections,
             rounds: End::ALL.map(|end| pair.ends[end as usize].handshakes.as_slice()),
+            held: kept(&pair),
         });
     } else {
         print(&text(&pair));
@@ -72,10 +87,9 @@ pub(crate) fn pair_scenario(
     own: &[String],
 ) -> Result<Scenario, ExitCode> {
     let all: Vec<String> = own.iter().chain(set).cloned().collect();
-    let points = super::run::inputs(None, &all, plugin).and_then(|inputs| resolve(&inputs)).map_err(|error| {
-        eprint!("{}", error.render(super::output::colors(common)));
-        ExitCode::from(error.outcome().exit_code())
-    })?;
+    let points = super::run::inputs(None, &all, plugin)
+        .and_then(|inputs| resolve(&inputs))
+        .map_err(|error| refuse_scenario(common, &error))?;
     let mut scenario = points.into_iter().next().map(|point| point.scenario).unwrap_or_default();
     scenario.name = name.to_owned();
     Ok(scenario)
@@ -83,14 +97,10 @@ pub(crate) fn pair_scenario(
 
 /// Runs a pair that leaves no run folder.
 pub(crate) fn pair(common: &Common, scenario: &Scenario, work: Work) -> Result<PairOutcome, ExitCode> {
-    let not_run = |message: String| {
-        complain(common, message, None);
-        ExitCode::from(Outcome::NotRun.exit_code())
-    };
-    let interrupted = interrupted().map_err(|error| not_run(format!("cannot catch signals: {error}")))?;
+    let interrupted = interrupted(common)?;
     let run_id = format!("{}-{}", crate::units::stamp_utc(), scenario.slug());
     let request = PairRequest { scenario, work, run_id: &run_id, interrupted: &interrupted };
-    run_pair(&request, &mut |_| {}).map_err(|error| not_run(error.to_string()))
+    Ok(run_pair(&request, &mut |_| {}))
 }
 
 /// Says why it did not pass, and with which code the command ends.
@@ -157,6 +167,12 @@ fn text(pair: &PairOutcome) -> String {
         }
     }
     text.push_str(&columns.render());
+    for Kept { node, before, after } in kept(pair) {
+        text.push_str(&format!(
+            "# {node:<5} held {} descriptors and {} threads before, {} and {} after\n",
+            before.descriptors, before.threads, after.descriptors, after.threads
+        ));
+    }
     text.push_str(&format!("# Outcome : {}\n", pair.outcome));
     text
 }

@@ -4,6 +4,7 @@
 
 use super::{Color, Common};
 use crate::error::{NextStep, Outcome};
+use crate::scenario::ScenarioError;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -29,8 +30,38 @@ pub(crate) fn print(text: &str) {
 pub(crate) fn print_json(document: &impl Serialize) {
     match serde_json::to_string_pretty(document) {
         Ok(text) => print(&format!("{text}\n")),
-        Err(error) => eprintln!("tcpxctl: cannot write JSON: {error}"),
+        Err(error) => say(&format!("tcpxctl: cannot write JSON: {error}\n")),
     }
+}
+
+/// Writes to stderr, which may be closed like any other pipe.
+pub(crate) fn say(text: &str) {
+    // There is nobody left to tell.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// What `--json` prints where there is no result.
+#[derive(Serialize)]
+struct Refusal<'a> {
+    schema: &'static str,
+    outcome: Outcome,
+    exit_code: u8,
+    message: &'a str,
+    next_step: Option<&'a str>,
+}
+
+fn refuse(common: &Common, outcome: Outcome, message: &str, next_step: Option<&str>) -> ExitCode {
+    let exit_code = outcome.exit_code();
+    if common.json {
+        print_json(&Refusal { schema: "tcpxctl.error/1", outcome, exit_code, message, next_step });
+    }
+    ExitCode::from(exit_code)
+}
+
+/// Shows a scenario's mistake in its place.
+pub(crate) fn refuse_scenario(common: &Common, error: &ScenarioError) -> ExitCode {
+    say(&error.render(colors(common)));
+    refuse(common, error.outcome(), &error.to_string(), error.next_step().as_deref())
 }
 
 /// Says what went wrong and what to do, on stderr.
@@ -43,10 +74,12 @@ pub(crate) fn complain(common: &Common, message: impl Display, next_step: Option
     }
 }
 
-/// As `complain`, for an error type that knows its next step.
+/// As `complain`, for an error type that knows its next step, and for a command
+/// that ends with it.
 pub(crate) fn fail(common: &Common, error: &(impl Display + NextStep), outcome: Outcome) -> ExitCode {
-    complain(common, error, error.next_step());
-    ExitCode::from(outcome.exit_code())
+    let next_step = error.next_step();
+    complain(common, error, next_step.clone());
+    refuse(common, outcome, &error.to_string(), next_step.as_deref())
 }
 
 /// Rows under a header line that starts with `#`, columns aligned: numbers to

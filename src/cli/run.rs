@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{complain, fail, print, print_json};
+use super::output::{complain, fail, print, print_json, refuse_scenario};
 use super::run_table::{Progress, header, summary, table};
 use super::signals::interrupted;
 use crate::coord::message::Work;
@@ -68,35 +68,31 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         .and_then(|inputs| resolve(&inputs));
     let points = match resolved {
         Ok(points) => points,
-        Err(error) => {
-            eprint!("{}", error.render(super::output::colors(common)));
-            return ExitCode::from(error.outcome().exit_code());
-        }
+        Err(error) => return refuse_scenario(common, &error),
     };
     if arguments.dry_run {
         return dry_run(common, &points);
     }
-    let interrupted = match interrupted() {
+    let interrupted = match interrupted(common) {
         Ok(flag) => flag,
-        Err(error) => {
-            complain(common, format!("cannot catch signals: {error}"), None);
-            return ExitCode::from(Outcome::NotRun.exit_code());
-        }
+        Err(code) => return code,
     };
     sweep_recorders();
     let mut runs = Vec::new();
     let mut code = 0;
     for point in &points {
-        let ran = one(common, arguments, point, points.len() > 1, &interrupted);
-        let (ended, run) = match ran {
-            Ok(run) => (run.exit_code, Some(run)),
-            Err(ended) => (ended, None),
+        let run = match one(common, arguments, point, points.len() > 1, &interrupted) {
+            Ok(run) => run,
+            Err(code) => return code,
         };
-        code = if code == 0 { ended } else { code };
-        runs.extend(run);
+        code = if code == 0 { run.exit_code } else { code };
+        runs.push(run);
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
+    }
+    if code == 0 && runs.len() < points.len() {
+        code = Outcome::Interrupted.exit_code();
     }
     match (common.json, runs.as_slice()) {
         (false, _) => {
@@ -130,14 +126,12 @@ fn one(
     point: &Resolved,
     is_sweep: bool,
     interrupted: &Arc<AtomicBool>,
-) -> Result<RunRecord, u8> {
+) -> Result<RunRecord, ExitCode> {
     let scenario = &point.scenario;
     let started = crate::units::now_utc();
     let stamp = crate::units::stamp_utc();
-    let mut folder = RunFolder::create(&arguments.reports, &stamp, &scenario.slug()).map_err(|error| {
-        fail(common, &error, Outcome::NotRun);
-        Outcome::NotRun.exit_code()
-    })?;
+    let mut folder = RunFolder::create(&arguments.reports, &stamp, &scenario.slug())
+        .map_err(|error| fail(common, &error, Outcome::NotRun))?;
     folder.scenario(&toml::to_string_pretty(scenario).unwrap_or_default());
     let id = folder.id.clone();
     if !common.json {
@@ -145,15 +139,11 @@ fn one(
     }
     let mut progress = Progress::new(scenario);
     let request = PairRequest { scenario, work: Work::Transfer, run_id: &id, interrupted };
-    let ran = run_pair(&request, &mut |event| {
+    let pair = run_pair(&request, &mut |event| {
         folder.event(event);
         progress.show(event);
     });
     progress.clear();
-    let pair = ran.map_err(|error| {
-        complain(common, &error, None);
-        Outcome::NotRun.exit_code()
-    })?;
     let mut run = conclude(&id, &started, scenario, &pair);
     run.settle();
     if !common.json {

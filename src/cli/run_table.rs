@@ -159,11 +159,7 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
     }
     if let Some(stall) = &pair.stall {
         let how = if stall.recovered { "moved again later" } else { "did not move again" };
-        text.push_str(&format!(
-            "# stall declared at {:.1} s by the {} end; it {how}\n",
-            stall.at_ms / 1e3,
-            stall.end.name()
-        ));
+        text.push_str(&format!("# stall declared at {:.1} s by {}; it {how}\n", stall.at_ms / 1e3, stall.seen_by()));
         for end in End::ALL {
             for channel in &pair.ends[end as usize].channels {
                 text.push_str(&format!(

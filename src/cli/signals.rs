@@ -1,13 +1,24 @@
 //! Ctrl-C and its kin: the first asks for an orderly end, the second is final.
 #![forbid(unsafe_code)]
 
+use super::Common;
+use super::output::complain;
+use crate::error::Outcome;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// The flag that the first signal sets.
-pub(crate) fn interrupted() -> io::Result<Arc<AtomicBool>> {
+pub(crate) fn interrupted(common: &Common) -> Result<Arc<AtomicBool>, ExitCode> {
+    register().map_err(|error| {
+        complain(common, format!("cannot catch signals: {error}"), None);
+        ExitCode::from(Outcome::NotRun.exit_code())
+    })
+}
+
+fn register() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // In this order: the second signal finds the flag set and ends at once;

@@ -45,7 +45,7 @@ struct Running {
     stall: StallWatch,
     looks: usize,
     kill_at: Option<Instant>,
-    asked: bool,
+    killed: bool,
 }
 
 /// Serves one coordinator over stdin and stdout.
@@ -124,7 +124,6 @@ impl Agent {
             }
             ToAgent::Stop { grace_ms } => {
                 if let Some(running) = &mut self.worker {
-                    running.asked = true;
                     running.worker.tell(&ToWorker::Stop);
                     running.kill_at = Some(Instant::now() + Duration::from_millis(grace_ms.min(60_000)));
                 }
@@ -151,7 +150,7 @@ impl Agent {
                     stall: StallWatch::new(Duration::from_millis(launch.stall_after_ms)),
                     looks: 0,
                     kill_at: None,
-                    asked: false,
+                    killed: false,
                 });
             }
             Err(error) => self.say(&FromAgent::Broken(format!("cannot start a worker: {error}"))),
@@ -177,7 +176,7 @@ impl Agent {
                 let channels = running.now();
                 let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
                 running.remove_recorder();
-                let exit = Exit { code, signal, asked: running.asked, phase: running.phase, in_call, channels };
+                let exit = Exit { code, signal, killed: running.killed, phase: running.phase, in_call, channels };
                 FromAgent::Exited(exit)
             }
         };
@@ -189,13 +188,14 @@ impl Agent {
         let Some(running) = &mut self.worker else { return };
         if running.kill_at.is_some_and(|at| now >= at) {
             running.kill_at = None;
+            running.killed = true;
             running.worker.kill();
         }
         if !matches!(running.phase, Phase::WarmUp | Phase::Measuring) {
             return;
         }
         let channels = running.now();
-        let verdict = running.stall.look(&channels);
+        let verdict = running.stall.look(&channels, now);
         if running.is_due(channels.len()) {
             self.say(&FromAgent::Sample(channels));
         }
@@ -235,11 +235,21 @@ impl Running {
     }
 }
 
-/// Declares a stall once per standstill: some channel has requests in flight
-/// and none of them changed state for `after`.
+/// Declares a stall once per standstill: for `after`, some channel has requests
+/// in flight of which none changed state, or is inside one and the same call.
 struct StallWatch {
     after: Duration,
     declared: bool,
+    inside: Vec<Inside>,
+}
+
+/// A channel that was inside a call, and when it was first seen there.
+#[derive(PartialEq)]
+struct Inside {
+    channel: (String, usize),
+    /// Posts and tests that have returned: another call, another number.
+    calls: [u64; 4],
+    since: Instant,
 }
 
 enum Verdict {
@@ -250,14 +260,16 @@ enum Verdict {
 
 impl StallWatch {
     fn new(after: Duration) -> Self {
-        Self { after, declared: false }
+        Self { after, declared: false, inside: Vec::new() }
     }
 
-    fn look(&mut self, channels: &[ChannelNow]) -> Verdict {
-        let quiet = |channel: &&ChannelNow| {
+    fn look(&mut self, channels: &[ChannelNow], now: Instant) -> Verdict {
+        self.note_calls(channels, now);
+        let quiet = |channel: &ChannelNow| {
             channel.posted > channel.consumed && u128::from(channel.quiet_ms) >= self.after.as_millis()
         };
-        let stuck = channels.iter().any(|channel| quiet(&channel));
+        let inside = |one: &Inside| now.duration_since(one.since) >= self.after;
+        let stuck = channels.iter().any(quiet) || self.inside.iter().any(inside);
         match (stuck, self.declared) {
             (true, false) => {
                 self.declared = true;
@@ -270,29 +282,53 @@ impl StallWatch {
             _ => Verdict::Quiet,
         }
     }
+
+    fn note_calls(&mut self, channels: &[ChannelNow], now: Instant) {
+        let before = std::mem::take(&mut self.inside);
+        let inside = channels.iter().filter(|channel| channel.in_call.is_some()).map(|channel| {
+            let name = (channel.side.clone(), channel.index);
+            let calls = [channel.posted, channel.tests, channel.done, channel.consumed];
+            let same = before.iter().find(|one| one.channel == name && one.calls == calls);
+            Inside { since: same.map_or(now, |one| one.since), channel: name, calls }
+        });
+        self.inside = inside.collect();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const AFTER: Duration = Duration::from_secs(3);
+
     fn channel(posted: u64, consumed: u64, quiet_ms: u64) -> ChannelNow {
         ChannelNow { posted, consumed, quiet_ms, ..ChannelNow::default() }
     }
 
+    fn letter(verdict: &Verdict) -> char {
+        match verdict {
+            Verdict::Quiet => '.',
+            Verdict::Stalled(_) => 'S',
+            Verdict::Recovered => 'R',
+        }
+    }
+
     #[test]
     fn a_standstill_is_declared_once_and_ends_once() {
-        let mut watch = StallWatch::new(Duration::from_secs(3));
-        let mut verdicts = String::new();
-        for (posted, consumed, quiet_ms) in
-            [(16, 0, 2999), (16, 0, 3000), (16, 0, 3100), (17, 1, 0), (17, 17, 9000), (20, 17, 3001)]
-        {
-            verdicts.push(match watch.look(&[channel(1, 1, 9999), channel(posted, consumed, quiet_ms)]) {
-                Verdict::Quiet => '.',
-                Verdict::Stalled(_) => 'S',
-                Verdict::Recovered => 'R',
-            });
-        }
-        assert_eq!(verdicts, ".S.R.S");
+        let (mut watch, now) = (StallWatch::new(AFTER), Instant::now());
+        let looks = [(16, 0, 2999), (16, 0, 3000), (16, 0, 3100), (17, 1, 0), (17, 17, 9000), (20, 17, 3001)];
+        let verdicts = looks.map(|(posted, consumed, quiet_ms)| {
+            letter(&watch.look(&[channel(1, 1, 9999), channel(posted, consumed, quiet_ms)], now))
+        });
+        assert_eq!(String::from_iter(verdicts), ".S.R.S");
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_is_a_standstill_with_nothing_in_flight() {
+        let (mut watch, now) = (StallWatch::new(AFTER), Instant::now());
+        let inside = |tests| ChannelNow { in_call: Some("irecv".into()), tests, ..channel(0, 0, 9000) };
+        let verdicts = [(0, 5), (1, 5), (2, 6), (4, 6), (5, 6), (6, 7)]
+            .map(|(second, tests)| letter(&watch.look(&[inside(tests)], now + Duration::from_secs(second))));
+        assert_eq!(String::from_iter(verdicts), "....SR");
     }
 }

@@ -165,7 +165,7 @@ fn findings(pair: &PairOutcome) -> Vec<Finding> {
             condition: if recovered { "stalled-and-recovered" } else { "stalled" }.into(),
             severity: if recovered { "warning" } else { "error" }.into(),
             confidence: 1.0,
-            node: Some(stall.end.name().into()),
+            node: stall.end.map(|end| end.name().into()),
             channel: None,
             because,
             cannot_see: Vec::new(),

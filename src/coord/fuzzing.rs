@@ -117,7 +117,7 @@ mod tests {
         let exit = Exit {
             code: Some(1),
             signal: None,
-            asked: false,
+            killed: false,
             phase: Phase::Measuring,
             in_call: Some("test".to_owned()),
             channels: vec![now()],

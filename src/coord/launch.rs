@@ -4,6 +4,7 @@
 use super::agent::{HEARTBEAT, SILENCE_MAX};
 use super::message::{FromAgent, PROTOCOL, ToAgent};
 use super::wire::{Received, Receiver, Sender};
+use crate::error::Outcome;
 use crate::node::NodeFacts;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -64,10 +65,12 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// It ended or kept silent before its first message.
-    #[error("the agent of the {} end did not report within {} s{}", end.name(), SILENCE_MAX.as_secs(), noise(said))]
+    #[error("the agent of the {} end {}{}", end.name(), silence(*ended), noise(said))]
     Silent {
         /// Which.
         end: End,
+        /// Whether it is gone.
+        ended: bool,
         /// What came instead.
         said: Vec<String>,
     },
@@ -79,6 +82,24 @@ pub enum LaunchError {
         /// Its version.
         theirs: u32,
     },
+}
+
+impl LaunchError {
+    /// Whose problem it is.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Start { .. } | Self::Version { .. } => Outcome::NotRun,
+            Self::Silent { .. } => Outcome::PeerLost,
+        }
+    }
+}
+
+fn silence(ended: bool) -> String {
+    if ended {
+        "is gone before it reported".into()
+    } else {
+        format!("did not report within {} s", SILENCE_MAX.as_secs())
+    }
 }
 
 fn noise(said: &[String]) -> String {
@@ -107,7 +128,7 @@ impl Agent {
         let mut child = command.spawn().map_err(start)?;
         let stdin = child.stdin.take().map(Sender::new);
         let Some(stdout) = child.stdout.take() else {
-            return Err(LaunchError::Silent { end, said: Vec::new() });
+            return Err(LaunchError::Silent { end, ended: false, said: Vec::new() });
         };
         let (first, hello) = mpsc::channel();
         let events = events.clone();
@@ -132,7 +153,10 @@ impl Agent {
                 }
                 Ok(Ok(_)) => {}
                 Ok(Err(text)) => said.push(text),
-                Err(_) => return Err(LaunchError::Silent { end: self.end, said }),
+                Err(error) => {
+                    let ended = error == mpsc::RecvTimeoutError::Disconnected;
+                    return Err(LaunchError::Silent { end: self.end, ended, said });
+                }
             }
         }
     }

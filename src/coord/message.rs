@@ -96,14 +96,44 @@ pub struct Exit {
     pub code: Option<i32>,
     /// Signal, when it was killed.
     pub signal: Option<i32>,
-    /// Whether we asked it to end.
-    pub asked: bool,
+    /// Whether its agent killed it, after asking in vain.
+    pub killed: bool,
     /// Phase it was in.
     pub phase: Phase,
     /// The plugin call it was inside of, if any, and for how long.
     pub in_call: Option<String>,
     /// Counters when it ended.
     pub channels: Vec<ChannelNow>,
+}
+
+impl Exit {
+    /// `called exit(1)`, `was killed by signal 11 (SIGSEGV)`.
+    pub fn how(&self) -> String {
+        how_ended(self.code, self.signal)
+    }
+}
+
+/// The ending of a process that nobody asked to end.
+pub fn how_ended(code: Option<i32>, signal: Option<i32>) -> String {
+    match (code, signal) {
+        (Some(code), _) => format!("called exit({code})"),
+        (None, Some(signal)) => format!("was killed by signal {signal}{}", signal_name(signal)),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGSEGV => " (SIGSEGV)",
+        libc::SIGABRT => " (SIGABRT)",
+        libc::SIGBUS => " (SIGBUS)",
+        libc::SIGILL => " (SIGILL)",
+        libc::SIGFPE => " (SIGFPE)",
+        libc::SIGPIPE => " (SIGPIPE)",
+        libc::SIGKILL => " (SIGKILL)",
+        libc::SIGTERM => " (SIGTERM)",
+        _ => "",
+    }
 }
 
 /// To a worker.
@@ -241,6 +271,14 @@ pub enum FromWorker {
     Iteration(Iteration),
     /// One handshake of all connections ended.
     Handshake(Vec<ConnectionTimes>),
+    /// What the process held before the first handshake and after the last,
+    /// complete or not.
+    Held {
+        /// With the plugin loaded and nothing connected.
+        before: Held,
+        /// With everything given back.
+        after: Held,
+    },
     /// The registration sweep.
     Mr(Vec<MrRow>),
     /// A row of the contract suite.
@@ -342,6 +380,15 @@ pub struct ConnectionTimes {
     pub retries: u64,
     /// TCP connections that belong to it: local and peer address.
     pub flows: Vec<(SocketAddr, SocketAddr)>,
+}
+
+/// What a process holds of the system's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Open descriptors.
+    pub descriptors: usize,
+    /// Threads.
+    pub threads: usize,
 }
 
 /// One row of the registration sweep.

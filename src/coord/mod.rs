@@ -8,6 +8,7 @@
 pub mod agent;
 mod assign;
 mod conclude;
+mod deadline;
 pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -15,7 +16,9 @@ mod launch;
 pub mod message;
 mod pair;
 mod spawn;
+mod standstill;
 pub mod supervise;
+mod verdict;
 mod wire;
 pub mod worker;
 

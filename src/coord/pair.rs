@@ -8,12 +8,15 @@
 #![forbid(unsafe_code)]
 
 use super::assign::{EndPlan, assign};
+use super::deadline;
 use super::event::{Event, What};
 use super::launch::{Agent, End, Event as FromEnd, LaunchError};
 use super::message::{
-    ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Launch, Loaded, MrRow, PairTask, Phase, Task, ToAgent,
+    ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Held, Launch, Loaded, MrRow, PairTask, Phase, Task, ToAgent,
     ToWorker, TransferResult, Work,
 };
+use super::standstill::Standstill;
+use super::verdict::{Verdict, cause, death_words, stall_words, stuck_words};
 use crate::bootstrap::Secret;
 use crate::error::{NextStep, Outcome};
 use crate::node::NodeFacts;
@@ -52,6 +55,8 @@ pub struct EndRecord {
     pub transfer: Option<Box<TransferResult>>,
     /// Handshakes, one list per repeat.
     pub handshakes: Vec<Vec<ConnectionTimes>>,
+    /// What its process held before and after all handshakes.
+    pub held: Option<(Held, Held)>,
     /// The registration sweep.
     pub mr: Option<Vec<MrRow>>,
     /// Why it could not go on.
@@ -66,6 +71,8 @@ pub struct EndRecord {
     pub printed: Vec<String>,
     /// Totals of the plugin's log.
     pub log: Option<LogSummary>,
+    /// When it entered its phase.
+    entered: Option<Instant>,
     finished: bool,
     gone: bool,
 }
@@ -73,11 +80,11 @@ pub struct EndRecord {
 /// Channels of both ends when a stall was declared.
 #[derive(Debug, Clone)]
 pub struct Stall {
-    /// Which end noticed first.
-    pub end: End,
+    /// Which end noticed first; `None` when only both together show it.
+    pub end: Option<End>,
     /// Milliseconds since the command started.
     pub at_ms: f64,
-    /// Counters of that end.
+    /// Counters of that end, or of both.
     pub channels: Vec<ChannelNow>,
     /// Whether it moved again.
     pub recovered: bool,
@@ -101,19 +108,48 @@ pub struct PairOutcome {
 }
 
 const KEPT_LINES: usize = 50;
+/// Events taken in between two looks at the deadlines.
+const EVENTS_MAX: usize = 1000;
 const TICK: Duration = Duration::from_millis(200);
 /// For a worker to report and end after it was told to.
 const GRACE: Duration = Duration::from_millis(1200);
 
 /// Runs the pair on this machine; `observe` sees every event in order.
-pub fn run_pair(request: &PairRequest<'_>, observe: &mut dyn FnMut(&Event)) -> Result<PairOutcome, LaunchError> {
+pub fn run_pair(request: &PairRequest<'_>, observe: &mut dyn FnMut(&Event)) -> PairOutcome {
     let (to_events, events) = mpsc::channel();
-    let agents = [Agent::start_local(End::Local, &to_events)?, Agent::start_local(End::Peer, &to_events)?];
+    let agents = match start_agents(&to_events) {
+        Ok(agents) => agents,
+        Err(error) => return PairOutcome::without_agents(&error),
+    };
     drop(to_events);
     let mut pair = Pair::new(request, agents, observe);
     pair.launch();
     pair.watch(&events);
-    Ok(pair.conclude())
+    pair.conclude()
+}
+
+fn start_agents(events: &mpsc::Sender<FromEnd>) -> Result<[Agent; 2], LaunchError> {
+    Ok([Agent::start_local(End::Local, events)?, Agent::start_local(End::Peer, events)?])
+}
+
+impl Stall {
+    /// Who saw it: `the peer end`.
+    pub fn seen_by(&self) -> String {
+        self.end.map_or("the coordinator".to_owned(), |end| format!("the {} end", end.name()))
+    }
+}
+
+impl PairOutcome {
+    fn without_agents(error: &LaunchError) -> Self {
+        Self {
+            outcome: error.outcome(),
+            reason: Some(error.to_string()),
+            next_step: None,
+            ends: Default::default(),
+            stall: None,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 struct Pair<'a> {
@@ -126,7 +162,9 @@ struct Pair<'a> {
     warnings: Vec<Finding>,
     give_up_at: Option<Instant>,
     stopping: Option<Instant>,
-    verdict: Option<(Outcome, String, Option<String>)>,
+    standstill: Standstill,
+    verdict: Option<Verdict>,
+    failures: Vec<(End, Failure)>,
 }
 
 impl<'a> Pair<'a> {
@@ -145,7 +183,9 @@ impl<'a> Pair<'a> {
             warnings: Vec::new(),
             give_up_at: None,
             stopping: None,
+            standstill: Standstill::new(request.scenario, Instant::now()),
             verdict: None,
+            failures: Vec::new(),
         }
     }
 
@@ -206,6 +246,8 @@ impl<'a> Pair<'a> {
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
+            // All that has arrived counts before any deadline does.
+            events.try_iter().take(EVENTS_MAX).for_each(|event| self.hear(event));
             let now = Instant::now();
             if now >= beat_at {
                 beat_at = now + super::agent::HEARTBEAT;
@@ -219,7 +261,8 @@ impl<'a> Pair<'a> {
 
     fn check_deadlines(&mut self, now: Instant) {
         let limits = &self.request.scenario.limits;
-        if self.request.interrupted.load(Ordering::Relaxed) {
+        // After a failure it would only hide the cause: everything stops already.
+        if self.request.interrupted.load(Ordering::Relaxed) && self.stopping.is_none() {
             self.decide(Outcome::Interrupted, "interrupted".into(), None);
         }
         for end in End::ALL {
@@ -227,16 +270,12 @@ impl<'a> Pair<'a> {
                 self.decide(Outcome::PeerLost, format!("the agent of the {} end fell silent", end.name()), None);
                 self.ends[end as usize].gone = true;
             }
-            let phase = self.ends[end as usize].phase;
-            let loading = matches!(phase, Phase::Loading | Phase::Initialising);
-            if loading && self.started.elapsed() > Duration::from(limits.connect) && self.stopping.is_none() {
-                let why = format!(
-                    "the plugin of the {} end hangs while {phase} (limits.connect is {})",
-                    end.name(),
-                    limits.connect
-                );
-                self.decide(Outcome::NotRun, why, Some("look at its log lines, or raise limits.connect".into()));
-            }
+            self.check_phase(end, now);
+        }
+        let moving = |end: &EndRecord| matches!(end.phase, Phase::WarmUp | Phase::Measuring);
+        if self.ends.iter().all(moving) && self.stopping.is_none() && self.standstill.begins(now) {
+            let channels: Vec<_> = self.ends.iter().flat_map(|end| &end.channels).cloned().collect();
+            self.stalled(None, &channels);
         }
         if self.give_up_at.is_some_and(|at| now >= at) {
             self.give_up_at = None;
@@ -260,11 +299,30 @@ impl<'a> Pair<'a> {
         }
     }
 
+    /// A worker that is inside a plugin call cannot keep its own deadlines.
+    fn check_phase(&mut self, end: End, now: Instant) {
+        let record = &self.ends[end as usize];
+        let (phase, since) = (record.phase, record.entered.unwrap_or(self.started));
+        if record.gone || self.stopping.is_some() {
+            return;
+        }
+        let variable = |name: &str| record.env.get(name).cloned().or_else(|| std::env::var(name).ok());
+        let limits = &self.request.scenario.limits;
+        let limit = deadline::of_phase(phase, limits, &self.request.work, variable);
+        if let Some((most, name, outcome)) = limit
+            && now.duration_since(since) > most
+        {
+            let spent = now.duration_since(since).as_secs_f64();
+            let why = format!("the plugin of the {} end hangs while {phase}, since {spent:.1} s ({name})", end.name());
+            self.decide(outcome, why, Some(format!("look at its log lines, or raise {name}")));
+        }
+    }
+
     /// The first decision stands; both ends are told to stop.
     fn decide(&mut self, outcome: Outcome, why: String, next_step: Option<String>) {
         if self.verdict.is_none() {
             self.note(format!("{outcome}: {why}"));
-            self.verdict = Some((outcome, why, next_step));
+            self.verdict = Some(Verdict { outcome, why, next_step });
         }
         self.stop(GRACE);
     }
@@ -310,8 +368,13 @@ impl<'a> Pair<'a> {
         let record = &mut self.ends[end as usize];
         match message {
             FromAgent::Worker(message) => self.take_worker(end, message),
-            FromAgent::Sample(channels) => record.channels.clone_from(channels),
-            FromAgent::Stall(channels) => self.stalled(end, channels),
+            FromAgent::Sample(channels) => {
+                record.channels.clone_from(channels);
+                if self.standstill.sample(end, channels, Instant::now()) {
+                    self.recovered();
+                }
+            }
+            FromAgent::Stall(channels) => self.stalled(Some(end), channels),
             FromAgent::Recovered => self.recovered(),
             FromAgent::PluginLine(line) if line.level == tcpx_abi::level::WARN => {
                 if record.warnings.len() == KEPT_LINES {
@@ -331,18 +394,26 @@ impl<'a> Pair<'a> {
     }
 
     fn take_worker(&mut self, end: End, message: &FromWorker) {
+        if self.standstill.moved(Instant::now()) {
+            self.recovered();
+        }
         let record = &mut self.ends[end as usize];
         match message {
-            FromWorker::Phase(phase) => record.phase = *phase,
+            FromWorker::Phase(phase) => {
+                record.phase = *phase;
+                record.entered = Some(Instant::now());
+            }
             FromWorker::Loaded(loaded) => record.loaded = Some(loaded.clone()),
             FromWorker::Listening(address) => {
                 self.agents[end.other() as usize].tell(&ToAgent::ToWorker(ToWorker::PeerListens(*address)));
             }
             FromWorker::Handshake(times) => record.handshakes.push(times.clone()),
+            FromWorker::Held { before, after } => record.held = Some((*before, *after)),
             FromWorker::Mr(rows) => record.mr = Some(rows.clone()),
             FromWorker::Transfer(result) => record.transfer = Some(result.clone()),
             FromWorker::Failed(failure) => {
                 record.failure = Some(failure.clone());
+                self.failures.push((end, failure.clone()));
                 // The other end has heard of it over the bootstrap, or will be stopped.
                 self.stop(GRACE);
             }
@@ -354,16 +425,20 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn stalled(&mut self, end: End, channels: &[ChannelNow]) {
+    fn stalled(&mut self, end: Option<End>, channels: &[ChannelNow]) {
         let at_ms = self.started.elapsed().as_secs_f64() * 1e3;
+        let stall = Stall { end, at_ms, channels: channels.to_vec(), recovered: false };
+        let seen_by = stall.seen_by();
         if self.stall.as_ref().is_none_or(|stall| stall.recovered) {
-            self.stall = Some(Stall { end, at_ms, channels: channels.to_vec(), recovered: false });
+            self.stall = Some(stall);
         }
         if self.give_up_at.is_none() {
             let patience = Duration::from(self.request.scenario.limits.give_up_after);
             self.give_up_at = Some(Instant::now() + patience);
-            self.note(format!("stall declared by the {} end; giving up in {patience:?} unless it moves", end.name()));
-            self.agents[end.other() as usize].tell(&ToAgent::Snapshot);
+            self.note(format!("stall declared by {seen_by}; giving up in {patience:?} unless it moves"));
+            for agent in &self.agents {
+                agent.tell(&ToAgent::Snapshot);
+            }
         }
     }
 
@@ -379,10 +454,11 @@ impl<'a> Pair<'a> {
         let record = &mut self.ends[end as usize];
         record.gone = true;
         record.exit = Some(exit.clone());
+        let explained = record.finished || exit.killed || record.failure.is_some();
         if !exit.channels.is_empty() {
             record.channels.clone_from(&exit.channels);
         }
-        if !record.finished && !exit.asked {
+        if !explained {
             let why = death_words(end, exit, record);
             self.decide(Outcome::PluginDied, why, Some("its last WARN line is usually the cause".into()));
         }
@@ -392,87 +468,20 @@ impl<'a> Pair<'a> {
         for agent in &mut self.agents {
             agent.finish();
         }
-        let worst = self
-            .ends
-            .iter()
-            .zip(End::ALL)
-            .filter_map(|(record, end)| record.failure.as_ref().map(|failure| (end, failure)))
-            .min_by_key(|(_, failure)| rank(failure.outcome));
-        let (outcome, reason, next_step) = match (self.verdict, worst) {
-            // Our own verdict stands unless a failure explains it.
-            (Some((outcome, why, next)), worst)
-                if worst.is_none_or(|(_, failure)| rank(outcome) <= rank(failure.outcome)) =>
-            {
-                (outcome, Some(why), next)
-            }
-            (_, Some((end, failure))) => {
-                (failure.outcome, Some(failure_words(end, failure)), failure.next_step.clone())
-            }
-            (_, None) => (Outcome::Passed, None, None),
+        let mut verdict = cause(self.verdict, &self.failures);
+        if let Some(verdict) = &mut verdict
+            && matches!(verdict.outcome, Outcome::Stalled | Outcome::NotRun)
+        {
+            verdict.why.push_str(&stuck_words(&self.ends));
+        }
+        if let (Some(stall), None) = (&mut self.stall, &verdict) {
+            // What passed has moved, whether or not anyone looked in between.
+            stall.recovered = true;
+        }
+        let (outcome, reason, next_step) = match verdict {
+            Some(verdict) => (verdict.outcome, Some(verdict.why), verdict.next_step),
+            None => (Outcome::Passed, None, None),
         };
         PairOutcome { outcome, reason, next_step, ends: self.ends, stall: self.stall, warnings: self.warnings }
-    }
-}
-
-/// Which of several endings is the cause: what the peer's death or our own stop
-/// brings about comes last.
-fn rank(outcome: Outcome) -> u8 {
-    match outcome {
-        Outcome::PluginDied => 0,
-        Outcome::Stalled => 1,
-        Outcome::Usage => 2,
-        Outcome::NotRun => 3,
-        Outcome::Failed => 4,
-        Outcome::PeerLost => 5,
-        Outcome::Interrupted => 6,
-        Outcome::Passed => 7,
-    }
-}
-
-fn failure_words(end: End, failure: &Failure) -> String {
-    format!("{} end, {}: {}", end.name(), failure.phase, failure.message)
-}
-
-fn stall_words(stall: Option<&Stall>) -> String {
-    let Some(stall) = stall else { return "no progress".into() };
-    let stuck: Vec<String> = stall
-        .channels
-        .iter()
-        .filter(|channel| channel.posted > channel.consumed)
-        .take(4)
-        .map(|channel| {
-            format!(
-                "{} channel {}: {} in flight, quiet for {} ms",
-                channel.side,
-                channel.index,
-                channel.posted - channel.consumed,
-                channel.quiet_ms
-            )
-        })
-        .collect();
-    format!("stalled, first seen by the {} end ({})", stall.end.name(), stuck.join("; "))
-}
-
-fn death_words(end: End, exit: &Exit, record: &EndRecord) -> String {
-    let how = match (exit.code, exit.signal) {
-        (Some(code), _) => format!("called exit({code})"),
-        (None, Some(signal)) => format!("was killed by signal {signal}{}", signal_name(signal)),
-        (None, None) => "ended".to_owned(),
-    };
-    let inside = exit.in_call.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default();
-    let said = record.warnings.last().map(|line| format!("; its last WARN: {}", line.text)).unwrap_or_default();
-    format!("the plugin of the {} end {how} while {}{inside}{said}", end.name(), exit.phase)
-}
-
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        libc::SIGSEGV => " (SIGSEGV)",
-        libc::SIGABRT => " (SIGABRT)",
-        libc::SIGBUS => " (SIGBUS)",
-        libc::SIGFPE => " (SIGFPE)",
-        libc::SIGPIPE => " (SIGPIPE)",
-        libc::SIGKILL => " (SIGKILL)",
-        libc::SIGTERM => " (SIGTERM)",
-        _ => "",
     }
 }

@@ -35,8 +35,11 @@ impl Sampler {
     pub fn in_call(&mut self) -> Option<String> {
         let snapshot = self.snapshot()?;
         let on_channel = snapshot.channels.iter().find_map(|channel| {
-            let inside = channel.in_call?;
-            Some(format!("{} on {} channel {}", inside.call.name(), side(channel), channel.channel?))
+            let call = channel.in_call?.call.name();
+            Some(match (channel.role, channel.channel) {
+                (Role::Send | Role::Recv, Some(number)) => format!("{call} on {} channel {number}", side(channel)),
+                _ => call.to_owned(),
+            })
         });
         on_channel.or_else(|| {
             let inside = snapshot.header.setup_calls_inside > 0;

@@ -6,6 +6,7 @@
 //! connect: the real plugin allows no more.
 #![forbid(unsafe_code)]
 
+use super::super::deadline;
 use super::super::message::{ConnectionTimes, FromWorker, PairTask, Phase, ToWorker, Work};
 use super::load::{Ready, load};
 use super::sockets::{self, Flow};
@@ -16,6 +17,10 @@ use crate::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// On top of the deadline for what the peer does. A peer that is stuck inside a
+/// plugin call is for the coordinator to end, which can name the call.
+const LOADING: Duration = Duration::from_secs(5);
 
 /// The comms of one pair, connected.
 pub(super) struct Connected {
@@ -45,7 +50,10 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     match &done {
         // The peer may be gone already, which is its right after the last barrier.
         Ok(()) => drop(link.close(deadline, &context.stop)),
-        Err(failure) => link.abort(failure.outcome, &failure.message),
+        Err(failure) => {
+            context.announce(failure);
+            link.abort(failure.outcome, &failure.message);
+        }
     }
     done
 }
@@ -55,7 +63,7 @@ fn meet(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Link> {
         .map_err(|_| context.failure(Outcome::Usage, "the run's secret is not 32 bytes of hex".into(), None))?;
     let config = config(task, ready);
     let patience = Duration::from(task.scenario.limits.connect);
-    let deadline = || Deadline::after("limits.connect", patience);
+    let deadline = || Deadline::after("limits.connect + 5 s", patience + LOADING);
     let met = match task.listen {
         Some(ip) => {
             let listener = Listener::bind(SocketAddr::new(ip, task.port)).map_err(|e| context.bootstrap_failure(&e))?;
@@ -63,7 +71,7 @@ fn meet(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Link> {
             listener.accept(&secret, &config, deadline(), &context.stop)
         }
         None => {
-            let message = context.receive(patience + Duration::from_secs(5), "where the peer listens")?;
+            let message = context.receive(patience + LOADING, "where the peer listens")?;
             let ToWorker::PeerListens(address) = message else {
                 return Err(context.failure(Outcome::Usage, "expected the peer's address".into(), None));
             };
@@ -114,6 +122,9 @@ pub(super) fn connect_all(
         Ok(handles) => finish_all(context, task, ready, link, &handles, &mut listeners),
         Err(failure) => Err(failure),
     };
+    if let Err(failure) = &made {
+        context.announce(failure);
+    }
     for (listener, _) in listeners {
         // The accepted comm does not depend on it.
         let _ = ready.net.close_listen(listener.state);
@@ -152,11 +163,11 @@ fn finish_all(
     handles: &[[u8; 128]],
     listeners: &mut [Listening],
 ) -> TaskResult<Connected> {
-    let patience = patience(task);
+    let patience = deadline::connecting(&task.scenario.limits, |name| std::env::var(name).ok());
     let started = Instant::now();
     let expected = if task.sends { task.scenario.transfer.connections as usize } else { 0 };
     let theirs = link
-        .exchange_handles(handles, expected, Deadline::after("limits.connect", patience), &context.stop)
+        .exchange_handles(handles, expected, Deadline::after("limits.connect + 5 s", patience + LOADING), &context.stop)
         .map_err(|error| context.bootstrap_failure(&error))?;
     let bootstrap = started.elapsed();
     let mut connecting: Vec<_> =
@@ -168,6 +179,8 @@ fn finish_all(
     let mut recvs: Vec<Option<RecvComm>> = listeners.iter().map(|_| None).collect();
     let asked = ask_until_connected(context, ready, patience, (&mut connecting, &mut sends), (listeners, &mut recvs));
     if let Err(failure) = asked {
+        context.announce(&failure);
+        end_pending(ready, &mut connecting, &sends);
         for comm in sends.into_iter().flatten() {
             let _ = ready.net.close_send(comm);
         }
@@ -217,18 +230,6 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The scenario's limit, or what the plugin's own fixed waits need: it sleeps
-/// 100 ms per socket on both ends, then waits for flow steering (5 s by default).
-fn patience(task: &PairTask) -> Duration {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(default)
-    };
-    let sockets = number("NCCL_NSOCKS_PERTHREAD", 1).saturating_mul(number("NCCL_SOCKET_NTHREADS", 1)).min(8) + 1;
-    let steering = number("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", 5_000_000).min(60_000_000);
-    let own = Duration::from_millis(200 * sockets) + Duration::from_micros(steering);
-    Duration::from(task.scenario.limits.connect).max(2 * own)
-}
-
 fn ask_until_connected(
     context: &Context,
     ready: &Ready,
@@ -272,10 +273,31 @@ fn ask_until_connected(
                 recvs.len(),
             );
             let next = "raise limits.connect, or look at the plugin's log lines of both ends".to_owned();
-            return Err(context.failure(Outcome::Failed, message, Some(next)));
+            return Err(context.failure(Outcome::Stalled, message, Some(next)));
         }
         // A handshake is a matter of round trips; the plugin does it by itself.
         std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// How long connects that are under way may take to end.
+const ENDING: Duration = Duration::from_millis(300);
+
+/// There is no call that takes a connect back: it is asked until it has a comm,
+/// which is closed, or an error, with which the plugin has given everything back.
+fn end_pending(ready: &Ready, connecting: &mut [Pending<Connecting>], sends: &[Option<SendComm>]) {
+    let until = Instant::now() + ENDING;
+    let mut pending: Vec<usize> = (0..sends.len()).filter(|index| sends[*index].is_none()).collect();
+    while !pending.is_empty() && Instant::now() < until {
+        pending.retain(|index| match ready.net.connect(ready.device_of(*index), &mut connecting[*index].state) {
+            Ok(None) => true,
+            Ok(Some(comm)) => {
+                let _ = ready.net.close_send(comm);
+                false
+            }
+            Err(_) => false,
+        });
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,13 +1,16 @@
 //! The work of `handshake`: connect every channel, say what each step took,
-//! close, and do it again.
+//! close, and do it again; then count what is still held.
 #![forbid(unsafe_code)]
 
-use super::super::message::{FromWorker, PairTask, Phase};
+use super::super::message::{FromWorker, Held, PairTask, Phase};
 use super::connect::connect_all;
 use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::bootstrap::{Deadline, Link};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A plugin's helper threads end at their own next turn.
+const SETTLING: Duration = Duration::from_millis(500);
 
 pub(super) fn run(
     context: &mut Context,
@@ -16,21 +19,42 @@ pub(super) fn run(
     link: &mut Link,
     repeat: u32,
 ) -> TaskResult<()> {
-    for round in 0..repeat.max(1) {
-        let connected = connect_all(context, task, ready, link)?;
-        context.tell(&FromWorker::Handshake(connected.times));
-        context.enter(Phase::Closing);
-        // Both have seen their comms before either closes one.
-        let last = Deadline::after("limits.connect", Duration::from(task.scenario.limits.connect));
-        let met = link.barrier("connected", u64::from(round), last, &context.stop);
-        let closed = connected
-            .sends
-            .into_iter()
-            .map(|comm| ready.net.close_send(comm))
-            .chain(connected.recvs.into_iter().map(|comm| ready.net.close_recv(comm)))
-            .fold(Ok(()), Result::and);
-        met.map_err(|error| context.bootstrap_failure(&error))?;
-        closed.map_err(|error| context.plugin_failure(&error))?;
+    let before = held();
+    let done = (0..repeat.max(1)).try_for_each(|round| one(context, task, ready, link, round));
+    context.tell(&FromWorker::Held { before, after: settled(before) });
+    done
+}
+
+fn one(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Link, round: u32) -> TaskResult<()> {
+    let connected = connect_all(context, task, ready, link)?;
+    context.tell(&FromWorker::Handshake(connected.times));
+    context.enter(Phase::Closing);
+    // Both have seen their comms before either closes one.
+    let last = Deadline::after("limits.connect", Duration::from(task.scenario.limits.connect));
+    let met = link.barrier("connected", u64::from(round), last, &context.stop);
+    let closed = connected
+        .sends
+        .into_iter()
+        .map(|comm| ready.net.close_send(comm))
+        .chain(connected.recvs.into_iter().map(|comm| ready.net.close_recv(comm)))
+        .fold(Ok(()), Result::and);
+    met.map_err(|error| context.bootstrap_failure(&error))?;
+    closed.map_err(|error| context.plugin_failure(&error))
+}
+
+fn held() -> Held {
+    let count = |folder| std::fs::read_dir(folder).map_or(0, Iterator::count);
+    Held { descriptors: count("/proc/self/fd"), threads: count("/proc/self/task") }
+}
+
+/// What is held once nothing more is given back.
+fn settled(before: Held) -> Held {
+    let until = Instant::now() + SETTLING;
+    loop {
+        let now = held();
+        if now == before || Instant::now() > until {
+            return now;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
 }

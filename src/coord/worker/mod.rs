@@ -21,6 +21,7 @@ use crate::error::{NextStep, Outcome};
 use crate::plugin::{LogLine, PluginError};
 use crate::transfer::TransferError;
 use rustix::net::SendFlags;
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ pub(super) struct Context {
     /// Set when the coordinator wants an end.
     pub(super) stop: Arc<AtomicBool>,
     phase: Phase,
+    announced: Cell<bool>,
 }
 
 /// A task's error: the failure it becomes.
@@ -60,7 +62,13 @@ pub fn main() -> ExitCode {
     let for_reader = Arc::clone(&stop);
     std::thread::spawn(move || read_control(reading, &to_inbox, &for_reader));
     pass_on_log(log);
-    let mut context = Context { to_agent: Arc::new(Sender::new(control)), inbox, stop, phase: Phase::Starting };
+    let mut context = Context {
+        to_agent: Arc::new(Sender::new(control)),
+        inbox,
+        stop,
+        phase: Phase::Starting,
+        announced: Cell::new(false),
+    };
     let code = match context.inbox.recv() {
         Ok(ToWorker::Start(task)) => context.run(*task),
         _ => Outcome::Usage.exit_code(),
@@ -114,9 +122,8 @@ impl Context {
         let code = match done {
             Ok(()) => 0,
             Err(failure) => {
-                let code = failure.outcome.exit_code();
-                self.tell(&FromWorker::Failed(*failure));
-                code
+                self.announce(&failure);
+                failure.outcome.exit_code()
             }
         };
         self.enter(Phase::Finished);
@@ -127,6 +134,14 @@ impl Context {
     /// Sends one message. A lost agent ends the process through the reader.
     pub(super) fn tell(&self, message: &FromWorker) {
         let _ = self.to_agent.send(message);
+    }
+
+    /// Says why the task ends, once, and before anything is given back: closing
+    /// makes the peer fail too, and the first to speak is taken for the cause.
+    pub(super) fn announce(&self, failure: &Failure) {
+        if !self.announced.replace(true) {
+            self.tell(&FromWorker::Failed(failure.clone()));
+        }
     }
 
     /// Says where the worker goes next, before it goes there.

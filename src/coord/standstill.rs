@@ -1,0 +1,84 @@
+//! Whether anything at all happens while bytes should move.
+//!
+//! The agents see a channel that stands still with requests in flight. This sees
+//! what they cannot: a worker that was stopped between two requests, or that
+//! waits at a barrier for one that was.
+#![forbid(unsafe_code)]
+
+use super::launch::End;
+use crate::record::ChannelNow;
+use crate::scenario::{Scenario, Transfer};
+use std::time::{Duration, Instant};
+
+/// Samples of many channels come this far apart.
+const SAMPLES_APART: Duration = Duration::from_secs(1);
+/// The slowest that a sender may write its pattern between two iterations.
+const FILL_BYTES_PER_SECOND: u64 = 256 << 20;
+
+pub(super) struct Standstill {
+    patience: Duration,
+    counted: [u64; 2],
+    moved_at: Instant,
+    declared: bool,
+}
+
+impl Standstill {
+    pub(super) fn new(scenario: &Scenario, now: Instant) -> Self {
+        let patience = Duration::from(scenario.limits.stall_after) + SAMPLES_APART + filling(&scenario.transfer);
+        Self { patience, counted: [0; 2], moved_at: now, declared: false }
+    }
+
+    /// A worker said something. `true`: it is over.
+    pub(super) fn moved(&mut self, now: Instant) -> bool {
+        self.moved_at = now;
+        std::mem::take(&mut self.declared)
+    }
+
+    /// Counters of one end. `true`: it is over.
+    pub(super) fn sample(&mut self, end: End, channels: &[ChannelNow], now: Instant) -> bool {
+        let counted = channels.iter().map(|channel| channel.posted + channel.done + channel.consumed).sum();
+        let before = std::mem::replace(&mut self.counted[end as usize], counted);
+        before != counted && self.moved(now)
+    }
+
+    /// Whether it begins now; asked while both ends should move bytes.
+    pub(super) fn begins(&mut self, now: Instant) -> bool {
+        let begins = !self.declared && now.duration_since(self.moved_at) > self.patience;
+        self.declared |= begins;
+        begins
+    }
+}
+
+fn filling(transfer: &Transfer) -> Duration {
+    let bytes = u64::from(transfer.connections) * u64::from(transfer.send_window) * transfer.chunk.0;
+    if transfer.verify { Duration::from_secs(bytes / FILL_BYTES_PER_SECOND) } else { Duration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_once_and_ends_with_the_next_change_of_either_end() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let channel = |posted| [ChannelNow { posted, ..ChannelNow::default() }];
+        // 3 s, 1 s between samples, and nothing to speak of for the pattern.
+        let mut standstill = Standstill::new(&Scenario::default(), start);
+        assert!(!standstill.sample(End::Local, &channel(5), at(1)));
+        assert!(!standstill.sample(End::Peer, &channel(5), at(2)));
+        assert!(!standstill.sample(End::Peer, &channel(5), at(6)) && !standstill.begins(at(6)));
+        assert!(standstill.begins(at(7)) && !standstill.begins(at(8)));
+        assert!(standstill.sample(End::Local, &channel(6), at(9)));
+        assert!(!standstill.moved(at(10)) && !standstill.begins(at(13)));
+    }
+
+    #[test]
+    fn a_large_pattern_takes_its_time() {
+        let mut transfer = Transfer { connections: 256, ..Transfer::default() };
+        transfer.chunk.0 = 4 << 20;
+        assert_eq!(filling(&transfer), Duration::from_secs(48));
+        transfer.verify = false;
+        assert_eq!(filling(&transfer), Duration::ZERO);
+    }
+}

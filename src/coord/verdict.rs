@@ -1,0 +1,119 @@
+//! Which of several endings is the cause, and how it is said.
+//!
+//! When one end goes wrong the other follows: it loses its peer, its plugin sees
+//! closed sockets, or it is told to stop. Here the first cause is picked from
+//! what arrived.
+#![forbid(unsafe_code)]
+
+use super::launch::End;
+use super::message::{Exit, Failure};
+use super::pair::{EndRecord, Stall};
+use crate::error::Outcome;
+
+/// An ending with its sentence and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) outcome: Outcome,
+    pub(super) why: String,
+    pub(super) next_step: Option<String>,
+}
+
+/// From the coordinator's own verdict, if it came to one, and both ends'
+/// failures in the order in which they came.
+pub(super) fn cause(own: Option<Verdict>, failures: &[(End, Failure)]) -> Option<Verdict> {
+    // Of equals the first, which `min_by_key` keeps.
+    let worst = failures.iter().min_by_key(|(_, failure)| rank(failure.outcome));
+    match (own, worst) {
+        // What a stop brings about is not why it was asked for.
+        (Some(own), _) if own.outcome == Outcome::Interrupted => Some(own),
+        (Some(own), Some((_, failure))) if rank(own.outcome) <= rank(failure.outcome) => Some(own),
+        (_, Some((end, failure))) => Some(Verdict {
+            outcome: failure.outcome,
+            why: format!("{} end, {}: {}", end.name(), failure.phase, failure.message),
+            next_step: failure.next_step.clone(),
+        }),
+        (own, None) => own,
+    }
+}
+
+/// What the peer's death or our own stop brings about comes last.
+fn rank(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::PluginDied => 0,
+        Outcome::Stalled => 1,
+        Outcome::Usage => 2,
+        Outcome::NotRun => 3,
+        Outcome::Failed => 4,
+        Outcome::PeerLost => 5,
+        Outcome::Interrupted => 6,
+        Outcome::Passed => 7,
+    }
+}
+
+/// The channels that stand still.
+pub(super) fn stall_words(stall: Option<&Stall>) -> String {
+    let Some(stall) = stall else { return "no progress".into() };
+    let stuck: Vec<String> = stall
+        .channels
+        .iter()
+        .filter(|channel| channel.posted > channel.consumed)
+        .take(4)
+        .map(|channel| {
+            let in_flight = channel.posted - channel.consumed;
+            format!(
+                "{} channel {}: {in_flight} in flight, quiet for {} ms",
+                channel.side, channel.index, channel.quiet_ms
+            )
+        })
+        .collect();
+    let stuck = if stuck.is_empty() { "nothing in flight".into() } else { stuck.join("; ") };
+    format!("stalled, first seen by {} ({stuck})", stall.seen_by())
+}
+
+/// How a worker died.
+pub(super) fn death_words(end: End, exit: &Exit, record: &EndRecord) -> String {
+    let inside = exit.in_call.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default();
+    let said = record.warnings.last().map(|line| format!("; its last WARN: {}", line.text)).unwrap_or_default();
+    format!("the plugin of the {} end {} while {}{inside}{said}", end.name(), exit.how(), exit.phase)
+}
+
+/// The calls out of which workers had to be killed.
+pub(super) fn stuck_words(ends: &[EndRecord; 2]) -> String {
+    let stuck = End::ALL.iter().zip(ends).filter_map(|(end, record)| {
+        let exit = record.exit.as_ref().filter(|exit| exit.killed)?;
+        Some(format!("; the worker of the {} end was killed inside {}", end.name(), exit.in_call.as_ref()?))
+    });
+    stuck.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::Phase;
+    use super::*;
+
+    fn check(own: Option<Outcome>, failures: &[(End, Outcome)], expected: Option<(Outcome, &str)>) {
+        let own = own.map(|outcome| Verdict { outcome, why: "own".into(), next_step: None });
+        let failure = |(end, outcome): &(End, Outcome)| {
+            let failure = Failure { outcome: *outcome, phase: Phase::Measuring, message: "x".into(), next_step: None };
+            (*end, failure)
+        };
+        let failures: Vec<_> = failures.iter().map(failure).collect();
+        let found = cause(own, &failures);
+        let found = found.as_ref().map(|verdict| (verdict.outcome, verdict.why.split(' ').next().unwrap_or_default()));
+        assert_eq!(found, expected, "{failures:?}");
+    }
+
+    #[test]
+    fn the_first_cause_is_found_among_its_consequences() {
+        use End::{Local, Peer};
+        use Outcome::{Failed, Interrupted, NotRun, PeerLost, PluginDied, Stalled};
+        check(None, &[], None);
+        check(Some(Stalled), &[], Some((Stalled, "own")));
+        check(None, &[(Peer, PeerLost), (Local, Failed)], Some((Failed, "local")));
+        check(None, &[(Peer, Failed), (Local, Failed)], Some((Failed, "peer")));
+        check(Some(PluginDied), &[(Peer, PeerLost), (Local, Failed)], Some((PluginDied, "own")));
+        check(Some(Interrupted), &[(Local, PeerLost), (Peer, Interrupted)], Some((Interrupted, "own")));
+        check(Some(PeerLost), &[(Local, Failed)], Some((Failed, "local")));
+        check(Some(NotRun), &[(Local, Interrupted)], Some((NotRun, "own")));
+    }
+}
