@@ -1,0 +1,126 @@
+//! What people get wrong, and that they are told: where, what, and the nearest
+//! valid thing.
+
+use crate::tcpxctl::Tool;
+
+/// This scenario is refused before anything runs, in these words.
+fn refused(scenario: impl AsRef<[u8]>, words: &[&str]) {
+    let tool = Tool::new(&["run", "scenario.toml"]);
+    tool.write("scenario.toml", scenario);
+    let ended = tool.ends_with(2);
+    ended.says(&["scenario.toml"]).says(words);
+    assert!(ended.out.is_empty() && ended.run_folders().is_empty(), "{ended}");
+    assert!(ended.err.len() < 4000, "{} bytes of error", ended.err.len());
+}
+
+/// So is this setting of a good one.
+fn refused_setting(setting: &str, words: &[&str]) {
+    let ended = Tool::run(&[setting]).ends_with(2);
+    ended.says(words);
+    assert!(ended.out.is_empty() && ended.run_folders().is_empty(), "{ended}");
+}
+
+#[test]
+fn what_is_no_scenario() {
+    refused("", &["empty"]);
+    refused("# only a remark\n", &["empty"]);
+    let junk: Vec<u8> = (0..4096u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    refused(&junk, &[]);
+    refused([b'x'; 100_000], &[]);
+    refused("name = \"x\"\n".repeat(1_000_000), &["larger than 1048576 bytes"]);
+    let folder = Tool::new(&["run", "."]).ends_with(2);
+    folder.says(&["directory"]);
+    let missing = Tool::new(&["run", "scenarios/4con.toml"]).ends_with(2);
+    missing.says(&["scenarios/4con.toml"]);
+    Tool::new(&["run", "/dev/zero"]).ends_with(2).says(&["/dev/zero"]);
+    Tool::new(&["run"]).ends_with(2).says(&["<SCENARIO>"]);
+}
+
+#[test]
+fn a_misspelt_key_gets_the_nearest_known_one() {
+    refused("name = \"x\"\n[transfer]\nconections = 4\n", &["conections", "connections", "scenario.toml:3"]);
+    refused("name = \"x\"\n[progres]\npolicy = \"spin\"\n", &["progres", "progress"]);
+    refused_setting("transfer.chnk=1MiB", &["--set", "chnk", "chunk"]);
+    refused_setting("transfer", &["--set", "KEY=VALUE"]);
+    Tool::new(&["run", "small.toml", "--sets", "x"]).ends_with(2).says(&["--set"]);
+    Tool::new(&["handshak"]).ends_with(2).says(&["handshake"]);
+}
+
+#[test]
+fn sizes_and_counts_out_of_range() {
+    for (key, values) in [
+        ("transfer.chunk", &["0", "-1", "99999999999999999999", "2GiB", "\"18446744073709551615KiB\"", "4MB/s"][..]),
+        ("transfer.total", &["0", "-5", "2TiB", "1.5"]),
+        ("transfer.connections", &["0", "100000", "-1", "four", "99999999999999999999"]),
+        ("transfer.recv_window", &["17", "0", "-1"]),
+        ("transfer.send_window", &["17", "0"]),
+        ("transfer.iterations", &["0", "1000001"]),
+        ("limits.stall_after", &["0s", "3", "99h", "-1s"]),
+        ("progress.idle", &["sleep:10", "sleep:10s", "lazy"]),
+        ("fault.channel", &["7"]),
+    ] {
+        for value in values {
+            let last = key.rsplit('.').next().unwrap();
+            let extra =
+                if key == "fault.channel" { "fault={by='driver',kind='not-polling',side='send'}" } else { "name=x" };
+            let ended = Tool::run(&[extra, &format!("{key}={value}")]).ends_with(2);
+            ended.says(&[last, value.trim_matches('"'), "expected"]);
+        }
+    }
+}
+
+#[test]
+fn a_chunk_above_four_mib_is_refused_for_the_tcpx_family_only() {
+    let big = ["transfer.chunk=5MiB", "transfer.total=10MiB"];
+    let ended = Tool::run(&big).ends_with(2);
+    ended.says(&["transfer.chunk", "5MiB", "4MiB", "TCPX"]);
+    assert_eq!(ended.record()["outcome"], "not-run");
+    Tool::run(&big).strict("").ends_with(0);
+}
+
+#[test]
+fn one_document_even_when_the_request_is_wrong() {
+    for tool in [
+        Tool::run(&["transfer.connections=0"]),
+        Tool::new(&["handshake", "--set", "transfer.chunk=0"]),
+        Tool::new(&["discover", "--plugin", "no such plugin"]),
+        Tool::new(&["mr", "--set", "x"]),
+    ] {
+        let json = tool.arg("--json").ends_with(2).json();
+        assert_eq!((&json["outcome"], &json["exit_code"]), (&"usage".into(), &2.into()), "{json}");
+        assert!(json["message"].as_str().is_some_and(|message| !message.is_empty()), "{json}");
+    }
+}
+
+#[test]
+fn variables_are_checked_like_flags() {
+    let ended = Tool::run(&[]).env("TCPXCTL_SET", "transfer.connections=0").ends_with(2);
+    ended.says(&["TCPXCTL_SET", "connections", "0"]);
+    let ended = Tool::run(&[]).env("TCPXCTL_PLUGIN", "/no/such.so").ends_with(3);
+    ended.says(&["/no/such.so", "no such file"]);
+}
+
+#[test]
+fn handshake_s_own_flags() {
+    for arguments in [&["-n", "0"][..], &["-n", "100000"], &["-n", "x"], &["--repeat", "0"]] {
+        Tool::new(&["handshake"].iter().chain(arguments).copied().collect::<Vec<_>>())
+            .ends_with(2)
+            .says(&arguments[1..]);
+    }
+}
+
+#[test]
+fn the_two_ends_may_not_disagree() {
+    // Receivers get another file under the same name.
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("plugin.so"), folder.path().join("other.so"));
+    std::fs::copy(crate::strict::library(), &one).unwrap();
+    let mut longer = std::fs::read(&one).unwrap();
+    longer.push(0);
+    std::fs::write(&other, longer).unwrap();
+    let redirect = crate::tcpxctl::shared_object(include_str!("redirect.c"), folder.path(), "redirect.so");
+    let preload = format!("env.recv.LD_PRELOAD={}", redirect.display());
+    let (from, to) = (format!("env.recv.FROM={}", one.display()), format!("env.recv.TO={}", other.display()));
+    let ended = Tool::run(&[&preload, &from, &to]).arg("--plugin").arg(one.to_str().unwrap()).ends_with(2);
+    ended.says(&["disagree", "sha256"]);
+}

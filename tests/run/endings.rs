@@ -1,0 +1,179 @@
+//! However a run ends, nothing of it is left: no process, no recorder file
+//! beyond what the next run sweeps, and the record says how it ended.
+
+use crate::tcpxctl::{Running, Tool, recorder_files};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// A run that goes on until it is ended, with a name that its files carry.
+fn endless() -> Tool {
+    let tool = Tool::run(&["transfer.iterations=1000000", "limits.total=50s"]);
+    let name = format!("name={}", tool.marker());
+    tool.set(&[&name])
+}
+
+/// How soon a stop must be over; the promise is 2 s, on a machine that is not
+/// busy with other tests.
+const SOON: Duration = Duration::from_secs(8);
+
+#[test]
+fn ctrl_c_and_its_kin_stop_the_run_and_keep_what_there_is() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let tool = endless();
+        let marker = tool.marker().to_owned();
+        let mut run = tool.start();
+        run.until_event("\"index\":5");
+        let at = Instant::now();
+        run.signal(signal);
+        let ended = run.ended();
+        assert_eq!(ended.status.code(), Some(130), "{ended}");
+        assert!(at.elapsed() < SOON, "{:?}\n{ended}", at.elapsed());
+        let record = ended.recorded("interrupted");
+        assert!(record["transfers"][0]["bytes"].as_u64().unwrap() > 0, "{ended}");
+        assert_eq!(recorder_files(&marker), Vec::<std::path::PathBuf>::new());
+    }
+}
+
+#[test]
+fn ctrl_c_is_heard_while_a_plugin_call_does_not_return() {
+    for fault in ["spin:call=init", "spin:call=connect", "spin:call=test", "spin:call=closeSend", "hang"] {
+        let spec = format!("fault.spec={fault}");
+        let tool = endless().set(&["fault.by=plugin", "fault.side=send", &spec, "transfer.iterations=2"]);
+        let mut run = tool.start();
+        run.until("two workers", |run| run.processes().iter().filter(|one| one.role == "worker").count() == 2);
+        std::thread::sleep(Duration::from_millis(300));
+        let at = Instant::now();
+        run.signal(Signal::INT);
+        let ended = run.ended();
+        assert!(at.elapsed() < SOON, "{fault}: {:?}\n{ended}", at.elapsed());
+        ended.recorded("interrupted");
+    }
+}
+
+#[test]
+fn a_sweep_that_is_interrupted_is_not_a_pass() {
+    let tool = Tool::run(&["transfer.connections=[1, 2, 3, 4]", "transfer.iterations=1000000"]);
+    let mut run = tool.start();
+    run.until_event("measuring");
+    run.signal(Signal::INT);
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(130), "{ended}");
+    assert_eq!(ended.run_folders().len(), 1, "{ended}");
+    ended.says(&["1 of 4 points"]);
+}
+
+/// xorshift; the seed is printed by the test.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+#[test]
+fn a_kill_of_any_process_at_any_moment_leaves_nothing() {
+    let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1;
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    for round in 0..15 {
+        let tool = endless();
+        let marker = tool.marker().to_owned();
+        let run = tool.start();
+        // From before the agents are up to well into the transfer.
+        std::thread::sleep(Duration::from_millis(random.below(400)));
+        let processes = run.processes();
+        let victim = &processes[random.below(processes.len() as u64) as usize];
+        println!("round {round}: {victim:?} of {}", processes.len());
+        victim.kill();
+        let killed_coordinator = victim.role == "run";
+        let at = Instant::now();
+        let ended = run.ended();
+        assert!(at.elapsed() < Duration::from_secs(15), "{:?}\n{ended}", at.elapsed());
+        if !killed_coordinator {
+            let code = ended.status.code();
+            assert!(matches!(code, Some(5 | 6)), "{victim:?}: {ended}");
+            ended.recorded(if code == Some(5) { "peer-lost" } else { "plugin-died" });
+        }
+        let left = recorder_files(&marker);
+        assert!(left.is_empty() || killed_coordinator, "{left:?}\n{ended}");
+    }
+}
+
+fn kill_all(run: &Running) {
+    run.processes().iter().for_each(crate::tcpxctl::Process::kill);
+}
+
+#[test]
+fn what_a_kill_of_everything_leaves_is_swept_by_the_next_run() {
+    let tool = endless();
+    let marker = tool.marker().to_owned();
+    let mut run = tool.start();
+    run.until_event("measuring");
+    assert_eq!(recorder_files(&marker).len(), 2);
+    // Stopped first, so that nobody cleans up for another.
+    run.processes().iter().for_each(|process| process.signal(Signal::STOP));
+    kill_all(&run);
+    run.ended();
+    Tool::run(&[]).ends_with(0);
+    assert_eq!(recorder_files(&marker), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_worker_or_an_agent_that_dies_is_named() {
+    for (role, code, words) in [("worker", 6, "was killed by signal 9 (SIGKILL)"), ("agent", 5, "is gone")] {
+        for which in [0, 1] {
+            let mut run = endless().start();
+            run.until_event("measuring");
+            let victims: Vec<_> = run.processes().into_iter().filter(|process| process.role == role).collect();
+            victims[which].kill();
+            let ended = run.ended();
+            assert_eq!(ended.status.code(), Some(code), "{ended}");
+            ended.says(&[words]);
+        }
+    }
+}
+
+#[test]
+fn a_silent_agent_is_lost() {
+    let mut run = endless().start();
+    run.until_event("measuring");
+    let agent = run.processes().into_iter().find(|process| process.role == "agent").unwrap();
+    agent.signal(Signal::STOP);
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(5), "{ended}");
+    ended.says(&["fell silent"]);
+}
+
+#[test]
+fn a_reader_that_leaves_is_a_quiet_end() {
+    let script = "{ \"$@\"; echo \"code $?\" >&2; } | head -n 1";
+    let ended = Tool::run(&[]).through("sh", &["-c", script, "sh"]).ends_with(0);
+    assert!(ended.out.starts_with("# tcpxctl") && ended.out.lines().count() == 1, "{ended}");
+    assert_eq!(ended.err, "code 0\n");
+}
+
+#[test]
+fn nobody_need_listen() {
+    // Each command with both streams closed or broken, in passes and refusals.
+    for (arguments, code) in [
+        (&["run", "small.toml"][..], 0),
+        (&["run", "small.toml", "--json"], 0),
+        (&["run", "small.toml", "--set", "transfer.connections=0"], 2),
+        (&["run", "small.toml", "--plugin", "/no.so"], 3),
+        (&["discover"], 0),
+        (&["discover", "--set", "x"], 2),
+        (&["handshake", "-n", "2", "--set", "x"], 2),
+        (&["--help"], 0),
+    ] {
+        for redirection in [">/dev/full 2>&1", ">&- 2>&-", "<&- >&- 2>&-"] {
+            let script = format!("exec \"$@\" {redirection}");
+            let tool = Tool::new(arguments);
+            std::fs::write(tool.folder().join("small.toml"), crate::tcpxctl::SMALL).unwrap();
+            tool.through("sh", &["-c", &script, "sh"]).ends_with(code);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Everything the software plugin and the driver can be told to do wrong, each
+//! through a scenario's `[fault]`, each ending as its `[expect]` says: exit 0.
+
+use crate::tcpxctl::{Ended, Tool};
+use serde_json::Value;
+
+/// Short patience, and connects that wait for no flow steering.
+const SHORT: [&str; 4] = [
+    "limits.stall_after=600ms",
+    "limits.give_up_after=600ms",
+    "limits.connect=3s",
+    "env.NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0",
+];
+
+fn expects(outcome: &str, fault: &[&str], more: &[&str], words: &[&str]) -> Ended {
+    let outcome_key = format!("expect.outcome={outcome}");
+    let settings = [&SHORT, fault, more, &[outcome_key.as_str()]].concat();
+    let ended = Tool::run(&settings).ends_with(0);
+    ended.says(words).recorded(outcome);
+    ended
+}
+
+/// `[fault] by = "plugin"` at one end.
+fn plugin(side: &str, spec: &str, outcome: &str, words: &[&str]) -> Ended {
+    let (side, spec) = (format!("fault.side={side}"), format!("fault.spec={spec}"));
+    expects(outcome, &["fault.by=plugin", &side, &spec], &[], words)
+}
+
+/// `[fault] by = "driver"` at one end.
+fn driver(side: &str, kind: &str, outcome: &str, more: &[&str], words: &[&str]) -> Ended {
+    let fault = format!("fault={{by='driver', side='{side}', kind='{kind}', after_chunk=4}}");
+    expects(outcome, &[&fault], more, words)
+}
+
+fn findings(ended: &Ended) -> Vec<Value> {
+    ended.record()["findings"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_plugin_that_stops_is_a_stall() {
+    for (side, spec) in [
+        ("recv", "stop:after=5"),
+        ("send", "stop:after=5,comm=1"),
+        ("send", "drop-ctrl:nth=4"),
+        ("recv", "starve:socket=0,after=3"),
+    ] {
+        let ended = plugin(side, spec, "stalled", &["stall declared", "local send 0 : posted", "peer recv 0 : posted"]);
+        assert_eq!(findings(&ended)[0]["condition"], "stalled");
+    }
+}
+
+#[test]
+fn a_plugin_that_is_late_is_not() {
+    plugin("send", "delay-ctrl:nth=3,ms=150", "passed", &[]);
+    plugin("recv", "refuse:times=2", "passed", &[]);
+    plugin("recv", "spin:call=test,nth=4,ms=100", "passed", &[]);
+}
+
+#[test]
+fn a_plugin_that_refuses_is_quoted() {
+    for (side, call) in [
+        ("recv", "listen"),
+        ("send", "connect"),
+        ("recv", "accept"),
+        ("recv", "regMr"),
+        ("send", "isend"),
+        ("recv", "irecv"),
+        ("recv", "irecvConsumed"),
+        ("send", "closeSend"),
+        ("recv", "closeRecv"),
+        ("send", "deregMr"),
+    ] {
+        plugin(side, &format!("rc:call={call},value=3"), "failed", &[&format!("{call} returned 3")]);
+    }
+    plugin("send", "rc:call=test,value=3,nth=9", "failed", &["test returned 3"]);
+    plugin("send", "rc:call=test,value=2,nth=9", "failed", &["test returned 2"]);
+    plugin("recv", "refuse", "failed", &[]);
+    for call in ["init", "devices", "getProperties"] {
+        plugin("recv", &format!("rc:call={call},value=3"), "not-run", &[&format!("{call} returned 3")]);
+    }
+}
+
+#[test]
+fn rc_2_of_a_receive_is_asked_again_before_it_counts() {
+    plugin("recv", "rc:call=test,value=2,nth=9", "passed", &[]);
+    plugin("recv", "rc:call=test,value=2,nth=9,times=0", "failed", &["the peer closed with", "test returned 2"]);
+}
+
+#[test]
+fn a_data_socket_that_closes_is_a_stall() {
+    // Its helper ends without a word, as the real plugin's does.
+    plugin("send", "close:after=200000", "stalled", &[]);
+    plugin("recv", "close:after=200000", "stalled", &[]);
+}
+
+#[test]
+fn a_plugin_that_exits_is_named_with_its_last_words() {
+    plugin("recv", "exit:chunk=3", "plugin-died", &["peer end called exit(1)", "no cmsg"]);
+}
+
+#[test]
+fn a_plugin_that_never_connects_meets_the_deadline() {
+    for side in ["send", "recv"] {
+        let ended = plugin(side, "hang", "stalled", &["still not ready"]);
+        assert!(ended.out.contains("connects") && ended.out.contains("accepts"), "{ended}");
+    }
+}
+
+#[test]
+fn a_call_that_does_not_return_is_named() {
+    for (side, call) in [("recv", "test"), ("send", "isend"), ("recv", "irecv"), ("recv", "irecvConsumed")] {
+        plugin(side, &format!("spin:call={call},nth=3"), "stalled", &[&format!("inside {call}")]);
+    }
+    for (side, call) in [("recv", "irecv"), ("send", "isend")] {
+        plugin(side, &format!("spin:call={call}"), "stalled", &[&format!("inside {call}")]);
+    }
+}
+
+#[test]
+fn a_set_up_or_a_close_that_does_not_return_is_named() {
+    plugin("recv", "spin:call=init", "not-run", &["hangs while initialising"]);
+    for (side, call) in [("recv", "listen"), ("send", "connect"), ("recv", "accept"), ("send", "regMr")] {
+        plugin(side, &format!("spin:call={call}"), "stalled", &[&format!("inside {call}")]);
+    }
+    for (side, call) in [("send", "closeSend"), ("recv", "closeRecv"), ("recv", "deregMr")] {
+        let ended = plugin(side, &format!("spin:call={call}"), "stalled", &[&format!("inside {call}")]);
+        ended.says(&["2097152 bytes verified, 0 wrong"]);
+    }
+}
+
+#[test]
+fn a_flipped_byte_is_found_and_placed() {
+    let ended = plugin("recv", "corrupt:chunk=7,byte=100", "failed", &["2 wrong"]);
+    let record = ended.record();
+    assert_eq!(record["transfers"][0]["wrong_bytes"], 1 + 1, "one per channel: {record}");
+    assert_eq!(record["transfers"][0]["mismatches"][0]["offset"], 100);
+    let one = plugin("recv", "seed=7;corrupt:chunk=2,comm=1", "failed", &["wrong : channel 1 "]);
+    assert_eq!(one.record()["transfers"][0]["wrong_bytes"], 1);
+}
+
+#[test]
+fn a_fault_that_is_none_is_refused_by_the_plugin() {
+    plugin("recv", "explode", "not-run", &["explode"]);
+}
+
+#[test]
+fn a_driver_that_never_consumes_or_never_polls_stalls() {
+    let ended = driver("recv", "never-consumed", "stalled", &[], &["recv channel 0: 8 in flight"]);
+    assert_eq!(findings(&ended)[0]["condition"], "stalled");
+    for side in ["send", "recv"] {
+        driver(side, "not-polling", "stalled", &[], &["stall declared"]);
+    }
+}
+
+#[test]
+fn a_driver_that_breaks_the_order_is_told_so_by_the_plugin() {
+    driver("recv", "younger-tested-first", "failed", &[], &["test returned 3", "test called with invalid request"]);
+    driver("recv", "seventeenth-post", "failed", &[], &["irecv returned 3", "unable to allocate requests"]);
+    driver("send", "seventeenth-post", "failed", &[], &["isend returned 3", "unable to allocate requests"]);
+}
+
+#[test]
+fn consuming_early_is_never_a_silent_pass() {
+    let device = ["transfer.memory=device", "transfer.chunk=256KiB", "transfer.total=8MiB"];
+    let ended = driver("recv", "consumed-early", "failed", &device, &[]);
+    let wrong = ended.record()["transfers"][0]["wrong_bytes"].as_u64().unwrap();
+    assert!(wrong > 0 || ended.err.contains("refused"), "{ended}");
+}
+
+#[test]
+fn an_expectation_that_is_not_met_keeps_the_outcome_s_code() {
+    let fault = ["fault.by=plugin", "fault.side=recv", "fault.spec=exit:chunk=3"];
+    let ended = Tool::run(&fault).set(&["expect.outcome=stalled"]).ends_with(6);
+    ended.says(&["expect.outcome is stalled, it was plugin-died"]);
+    let ended = Tool::run(&["expect.outcome=stalled"]).ends_with(1);
+    ended.says(&["expect.outcome is stalled, it was passed"]);
+    Tool::run(&["expect.min_gb_per_s=100000"]).ends_with(1).says(&["expect.min_gb_per_s is 100000"]);
+    Tool::run(&["expect.plugin=Strict"]).ends_with(1).says(&["expect.plugin is Strict"]);
+    Tool::run(&["expect.finding=stalled"]).ends_with(1).says(&["expect.finding is stalled"]);
+}

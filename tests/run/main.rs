@@ -1,0 +1,18 @@
+//! The tool from outside: the real binary, real processes, real sockets, and
+//! every ending that a user can meet.
+
+mod bad_input;
+mod discover;
+mod endings;
+mod faults;
+mod handshake;
+mod passes;
+mod plugin_files;
+mod record;
+mod stalls;
+mod strict_plugin;
+
+#[path = "../support/strict.rs"]
+mod strict;
+#[path = "../support/tcpxctl.rs"]
+mod tcpxctl;

@@ -1,0 +1,163 @@
+//! Runs that must pass, with every byte verified.
+
+use crate::tcpxctl::{Ended, Tool};
+use serde_json::Value;
+
+const FEW: [&str; 2] = ["transfer.iterations=2", "transfer.warmup=1"];
+
+/// One passed run: every byte of the measured iterations verified, none wrong.
+fn check(record: &Value) {
+    assert_eq!(record["outcome"], "passed", "{}", record["reason"]);
+    assert_eq!(record["exit_code"], 0);
+    assert_eq!(record["findings"], Value::Array(Vec::new()));
+    let verify = record["scenario"]["resolved"]["transfer"]["verify"] == true;
+    let transfers = record["transfers"].as_array().unwrap();
+    assert!(!transfers.is_empty());
+    for transfer in transfers {
+        let bytes = transfer["bytes"].as_u64().unwrap();
+        assert!(bytes > 0);
+        assert_eq!(transfer["verified_bytes"].as_u64(), Some(if verify { bytes } else { 0 }), "{transfer}");
+        assert_eq!(transfer["wrong_bytes"], 0);
+        assert!(transfer["gb_per_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+/// A small run with these keys passes.
+fn passes(settings: &[&str]) -> Ended {
+    passed(Tool::run(settings))
+}
+
+fn passed(tool: Tool) -> Ended {
+    let ended = tool.ends_with(0);
+    check(&ended.record());
+    ended
+}
+
+/// A shipped scenario, cut short, passes at each of its points.
+fn ships(name: &str, points: usize, settings: &[&str]) {
+    let ended = Tool::shipped(name, &[&FEW, settings].concat()).arg("--json").ends_with(0);
+    let document = ended.json();
+    if points == 1 {
+        assert_eq!(document, ended.record(), "stdout and run.json differ");
+        return check(&document);
+    }
+    assert_eq!(document["schema"], "tcpxctl.sweep/1");
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), ended.run_folders().len()), (points, points), "{ended}");
+    runs.iter().for_each(check);
+}
+
+#[test]
+fn the_main_job_passes_as_it_is_shipped() {
+    let ended = Tool::shipped("4conn.toml", &["transfer.iterations=2"]).ends_with(0);
+    check(&ended.record());
+    ended.says(&["#wrong", "134217728 bytes verified, 0 wrong", "local->peer", "# Outcome : passed", "# Record : "]);
+}
+
+#[test]
+fn the_other_shipped_scenarios_pass_cut_short() {
+    ships("1conn.toml", 1, &["transfer.total=8MiB"]);
+    ships("8conn-1nic.toml", 1, &["transfer.total=16MiB"]);
+    ships("bidirectional.toml", 1, &["transfer.total=8MiB"]);
+    ships("latency.toml", 3, &["transfer.total=32KiB"]);
+    ships("progress.toml", 3, &["transfer.total=8MiB"]);
+}
+
+#[test]
+fn a_sweep_has_a_run_for_every_combination() {
+    ships("sweep.toml", 16, &["transfer.total=1MiB"]);
+    let ended = Tool::run(&["transfer.connections=[1, 2]"]).ends_with(0);
+    ended.says(&["# Point : connections=1", "# Point : connections=2", "# Sweep, 2 of 2 points"]);
+}
+
+#[test]
+fn every_direction_policy_and_idle_strategy() {
+    for direction in ["forward", "reverse", "both"] {
+        for policy in ["opportunistic", "window-full-only", "dedicated-thread"] {
+            let ended = passes(&[&format!("transfer.direction={direction}"), &format!("progress.policy={policy}")]);
+            let record = ended.record();
+            let ways: Vec<String> = record["transfers"].as_array().unwrap().iter().map(way).collect();
+            let expected: &[&str] = match direction {
+                "forward" => &["local>peer"],
+                "reverse" => &["peer>local"],
+                _ => &["local>peer", "peer>local"],
+            };
+            assert_eq!(ways, expected);
+        }
+    }
+    for idle in ["adaptive", "spin", "yield", "sleep:20us"] {
+        passes(&[&format!("progress.idle={idle}")]);
+    }
+}
+
+fn way(transfer: &Value) -> String {
+    format!("{}>{}", transfer["from"].as_str().unwrap(), transfer["to"].as_str().unwrap())
+}
+
+#[test]
+fn sizes_that_do_not_divide() {
+    for [chunk, total, connections] in
+        [["64KiB", "1000003", "3"], ["1000", "4095", "2"], ["1", "7", "1"], ["4MiB", "5MiB", "2"], ["1MiB", "1", "4"]]
+    {
+        let keys = [("chunk", chunk), ("total", total), ("connections", connections)];
+        let settings = keys.map(|(key, value)| format!("transfer.{key}={value}"));
+        passes(&settings.each_ref().map(String::as_str));
+    }
+    passes(&["transfer.recv_window=1", "transfer.send_window=1"]);
+    passes(&["transfer.recv_window=16", "transfer.send_window=16"]);
+}
+
+#[test]
+fn two_hundred_and_fifty_six_channels() {
+    passes(&["transfer.connections=256", "transfer.chunk=4KiB", "transfer.total=4MiB"]);
+}
+
+#[test]
+fn linked_in_or_opened_moved_by_test_or_by_a_helper() {
+    for plugin in ["builtin", "soft"] {
+        for io in ["inline", "helper"] {
+            let tool = Tool::run(&["transfer.chunk=256KiB", "transfer.total=4MiB"]).env("TCPXSOFT_IO", io);
+            let ended = passed(tool.env("NCCL_NSOCKS_PERTHREAD", "4").arg("--plugin").arg(plugin));
+            let record = ended.record();
+            let used = &record["nodes"][1]["plugin"];
+            assert_eq!(used["name"], "TCPXSoft_v7");
+            assert_eq!(used["path"] == "builtin", plugin == "builtin", "{used}");
+        }
+    }
+}
+
+#[test]
+fn device_memory_is_verified_under_each_unpack_policy_that_unpacks() {
+    for unpack in ["auto", "kernel", "d2d", "host"] {
+        passes(&["transfer.memory=device", "transfer.chunk=256KiB", &format!("transfer.unpack={unpack}")]);
+    }
+    let ended = passes(&["transfer.memory=device", "transfer.unpack=none", "transfer.verify=false"]);
+    ended.says(&["payload not verified"]);
+}
+
+#[test]
+fn the_plugin_s_own_interface_may_be_the_loopback() {
+    let ended = passed(Tool::run(&[]).env("TCPXSOFT_SOCKET_IFNAME", "=lo"));
+    assert_eq!(ended.record()["transfers"][0]["channels"][0]["dev"], "lo");
+}
+
+#[test]
+fn a_dry_run_shows_origins_and_runs_nothing() {
+    let ended = Tool::shipped("sweep.toml", &["transfer.connections=3"])
+        .env("TCPXCTL_SET", "limits.total=2m")
+        .arg("--dry-run")
+        .ends_with(0);
+    ended.says(&["--set", "TCPXCTL_SET", "sweep.toml:", "default", "NCCL_DYNAMIC_CHUNK_SIZE=", "# Would start : "]);
+    assert!(ended.run_folders().is_empty(), "{ended}");
+    let json = Tool::run(&[]).arg("--dry-run").arg("--json").ends_with(0).json();
+    assert_eq!(json[0]["keys"].as_array().unwrap().iter().filter(|key| key["key"] == "transfer.chunk").count(), 1);
+}
+
+#[test]
+fn the_written_scenario_runs_again_as_it_is() {
+    let first = passes(&["transfer.chunk=96KiB", "env.recv.NCCL_X=1"]);
+    let written = first.run_folders()[0].join("scenario.toml");
+    let again = passed(Tool::new(&["run", written.to_str().unwrap()]));
+    let sha256 = |ended: &Ended| ended.record()["scenario"]["sha256"].clone();
+    assert_eq!(sha256(&first), sha256(&again));
+}

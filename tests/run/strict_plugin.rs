@@ -1,0 +1,79 @@
+//! The strict C plugin: a run passes on it, or names the cause.
+
+use crate::tcpxctl::Tool;
+
+#[test]
+fn a_run_passes_with_the_default_hazards() {
+    for sockets in ["1", "4"] {
+        let ended = Tool::run(&["transfer.chunk=256KiB", "transfer.total=4MiB"])
+            .strict("")
+            .env("NCCL_NSOCKS_PERTHREAD", sockets)
+            .ends_with(0);
+        let record = ended.recorded("passed");
+        assert_eq!(record["transfers"][0]["verified_bytes"], 8 << 20);
+        assert_eq!(record["nodes"][0]["plugin"]["name"], "Strict_v7", "{ended}");
+    }
+    for setting in ["transfer.direction=both", "progress.policy=dedicated-thread", "progress.idle=yield"] {
+        Tool::run(&[setting]).strict("").ends_with(0);
+    }
+}
+
+#[test]
+fn hazards_that_a_run_lives_through() {
+    for hazards in ["none", "stdout", "warn-flood=50"] {
+        Tool::run(&[]).strict(hazards).ends_with(0).recorded("passed");
+    }
+}
+
+#[test]
+fn a_flood_of_warnings_is_counted_and_thinned() {
+    let ended = Tool::run(&["transfer.iterations=1"]).strict("warn-flood=5000").ends_with(0);
+    let record = ended.recorded("passed");
+    let lines = record["nodes"][1]["log_lines"][1].as_u64().unwrap();
+    assert!(lines >= 100_000, "{lines} WARN lines counted");
+    assert!(record["nodes"][1]["warnings"].as_array().unwrap().len() <= 50);
+    let events = std::fs::metadata(ended.run_folders()[0].join("events.jsonl")).unwrap().len();
+    assert!(events < 1 << 20, "{events} bytes of events");
+}
+
+#[test]
+fn what_it_prints_on_stdout_is_kept_apart_from_ours() {
+    let ended = Tool::run(&[]).strict("stdout").arg("--json").ends_with(0);
+    assert_eq!(ended.json()["outcome"], "passed");
+    let events = std::fs::read_to_string(ended.run_folders()[0].join("events.jsonl")).unwrap();
+    assert!(events.contains("a line that should have gone to the logger"), "{events}");
+}
+
+#[test]
+fn a_silently_dead_data_socket_is_a_stall() {
+    let short = ["limits.stall_after=500ms", "limits.give_up_after=500ms"];
+    let ended = Tool::run(&short).strict("dead-data-socket=3").ends_with(4);
+    ended.says(&["# Outcome : stalled", "recv channel"]).recorded("stalled");
+}
+
+#[test]
+fn an_exit_or_a_crash_inside_is_named() {
+    let ended = Tool::run(&[]).strict("no-cmsg-exit=3").ends_with(6);
+    ended.says(&["exit(1)", "no cmsg"]).recorded("plugin-died");
+    let ended = Tool::run(&[]).strict("crash-in-test=20").ends_with(6);
+    ended.says(&["SIGSEGV"]).recorded("plugin-died");
+}
+
+#[test]
+fn a_close_that_blocks_is_named_and_the_results_stand() {
+    let short = ["limits.stall_after=500ms", "limits.give_up_after=500ms"];
+    let ended = Tool::run(&short).strict("close-blocks").ends_with(4);
+    ended.says(&["closeRecv", "2097152 bytes verified, 0 wrong"]).recorded("stalled");
+}
+
+#[test]
+fn a_refused_device_registration_is_in_the_plugin_s_words() {
+    let ended = Tool::run(&["transfer.memory=device"]).strict("").ends_with(1);
+    ended.says(&["regMr", "gpu_tx_reg_mr failed -5"]).recorded("failed");
+}
+
+#[test]
+fn handshake_and_mr_pass_on_it() {
+    Tool::new(&["handshake", "-n", "8"]).strict("").ends_with(0);
+    Tool::new(&["mr"]).strict("").ends_with(0).says(&["gpu_tx_reg_mr failed -5"]);
+}

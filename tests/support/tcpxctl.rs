@@ -1,0 +1,354 @@
+//! Drives the real binary as a user would: a folder of its own, a deadline, and
+//! a look at what it leaves behind.
+//!
+//! Every process of a run inherits a variable that no other run has, so the
+//! processes of a run are found in /proc whoever their parent is by then.
+
+use serde_json::Value;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A command that takes longer has hung. Far above what any takes.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long the last process of a run may outlive the command.
+const AFTERLIFE: Duration = Duration::from_secs(10);
+const MARKER: &str = "RUN_OF_TEST";
+
+/// A command line to be.
+pub struct Tool {
+    command: Command,
+    folder: Arc<TempDir>,
+    marker: String,
+}
+
+impl Tool {
+    /// `tcpxctl` with these arguments, in a fresh folder and a bare environment.
+    pub fn new(arguments: &[&str]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let marker = format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = Arc::new(TempDir::new().unwrap());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
+        command.args(arguments).current_dir(folder.path()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env(MARKER, &marker);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { command, folder, marker }
+    }
+
+    /// `tcpxctl run` of a small scenario with these keys on top.
+    pub fn run(settings: &[&str]) -> Self {
+        let tool = Self::new(&["run", "small.toml"]);
+        tool.write("small.toml", SMALL);
+        tool.set(settings)
+    }
+
+    /// `tcpxctl run` of a shipped scenario with these keys on top.
+    pub fn shipped(name: &str, settings: &[&str]) -> Self {
+        Self::new(&["run", &format!("{}/scenarios/{name}", env!("CARGO_MANIFEST_DIR"))]).set(settings)
+    }
+
+    /// More `--set KEY=VALUE`.
+    pub fn set(self, settings: &[&str]) -> Self {
+        settings.iter().fold(self, |tool, setting| tool.arg("--set").arg(setting))
+    }
+
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// The strict C plugin with these hazards in both workers.
+    pub fn strict(self, hazards: &str) -> Self {
+        self.arg("--plugin").arg(crate::strict::library().to_str().unwrap()).env("STRICT_HAZARD", hazards)
+    }
+
+    /// A file in the folder that the command runs in.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A name for the run, so that its recorder files can be told from others'.
+    pub fn marker(&self) -> &str {
+        &self.marker
+    }
+
+    /// The same command as the last arguments of another program.
+    pub fn through(mut self, program: &str, arguments: &[&str]) -> Self {
+        let inner = std::mem::replace(&mut self.command, Command::new(program));
+        self.command.args(arguments).arg(inner.get_program()).args(inner.get_args()).env_clear();
+        let kept = inner.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        self.command.envs(kept).current_dir(self.folder.path());
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self
+    }
+
+    pub fn start(mut self) -> Running {
+        let mut child = self.command.spawn().unwrap();
+        let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
+        Running { child, stdout, stderr, started: Instant::now(), folder: self.folder, marker: self.marker }
+    }
+
+    /// Runs it to its end and checks what every ending owes.
+    pub fn ended(self) -> Ended {
+        self.start().ended()
+    }
+
+    /// Runs it, and it ends with `code`.
+    pub fn ends_with(self, code: i32) -> Ended {
+        let ended = self.ended();
+        assert_eq!(ended.status.code(), Some(code), "{ended}");
+        ended
+    }
+}
+
+/// Small enough for a debug build on a busy machine.
+pub const SMALL: &str = r#"
+name = "small"
+[transfer]
+connections = 2
+chunk = "64KiB"
+total = "1MiB"
+iterations = 2
+warmup = 1
+[limits]
+total = "40s"
+"#;
+
+fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // A pipe that breaks ends the text there.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// A command that runs.
+pub struct Running {
+    pub child: Child,
+    stdout: JoinHandle<String>,
+    stderr: JoinHandle<String>,
+    started: Instant,
+    folder: Arc<TempDir>,
+    marker: String,
+}
+
+impl Running {
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The processes of the run that are alive.
+    pub fn processes(&self) -> Vec<Process> {
+        processes(&self.marker)
+    }
+
+    /// Waits until `what` is true; the run must not end before.
+    pub fn until(&mut self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
+        while !is_true(self) {
+            assert!(self.started.elapsed() < LIMIT, "waited in vain for: {what}");
+            assert!(self.child.try_wait().unwrap().is_none(), "the command ended before: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until the event stream has `text` in it.
+    pub fn until_event(&mut self, text: &str) {
+        self.until(text, |run| events_text(run.folder()).contains(text));
+    }
+
+    /// Sends a signal to the command itself.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for its end and checks what every ending owes: no panic in what it
+    /// printed, and no process left.
+    pub fn ended(mut self) -> Ended {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if self.started.elapsed() > LIMIT {
+                let left = self.processes();
+                left.iter().for_each(Process::kill);
+                let (out, err) = (self.stdout.join().unwrap(), self.stderr.join().unwrap());
+                panic!("it hung, with {left:?}\nstdout:\n{out}\nstderr:\n{err}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let took = self.started.elapsed();
+        let gone = Instant::now();
+        let mut left = processes(&self.marker);
+        while !left.is_empty() && gone.elapsed() < AFTERLIFE {
+            std::thread::sleep(Duration::from_millis(20));
+            left = processes(&self.marker);
+        }
+        left.iter().for_each(Process::kill);
+        let (out, err) = (self.stdout.join().unwrap(), self.stderr.join().unwrap());
+        let ended = Ended { status, out, err, took, folder: self.folder };
+        assert!(left.is_empty(), "left behind: {left:?}\n{ended}");
+        for text in [&ended.out, &ended.err] {
+            for word in ["panicked at", "RUST_BACKTRACE", "stack backtrace"] {
+                assert!(!text.contains(word), "a panic showed\n{ended}");
+            }
+        }
+        ended
+    }
+}
+
+/// How a command ended.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub out: String,
+    pub err: String,
+    pub took: Duration,
+    folder: Arc<TempDir>,
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (status, signal) = (self.status, self.status.signal());
+        write!(f, "{status} {signal:?} after {:?}\nstdout:\n{}\nstderr:\n{}", self.took, self.out, self.err)
+    }
+}
+
+impl Ended {
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Everything printed, for one look at both streams.
+    pub fn said(&self) -> String {
+        format!("{}\n{}", self.out, self.err)
+    }
+
+    /// Each of `words` was printed on either stream.
+    pub fn says(&self, words: &[&str]) -> &Self {
+        let said = self.said();
+        for word in words {
+            assert!(said.contains(word), "`{word}` was not said\n{self}");
+        }
+        self
+    }
+
+    /// stdout as the one JSON document it must be.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("not one JSON document: {error}\n{self}"))
+    }
+
+    /// The run folders, oldest first.
+    pub fn run_folders(&self) -> Vec<PathBuf> {
+        run_folders(self.folder())
+    }
+
+    /// `run.json` of the only run.
+    pub fn record(&self) -> Value {
+        let folders = self.run_folders();
+        assert_eq!(folders.len(), 1, "run folders: {folders:?}\n{self}");
+        let text = std::fs::read_to_string(folders[0].join("run.json"))
+            .unwrap_or_else(|error| panic!("no run.json: {error}\n{self}"));
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The record says this outcome, and the exit code that the command had.
+    pub fn recorded(&self, outcome: &str) -> Value {
+        let record = self.record();
+        assert_eq!(record["outcome"], outcome, "{}\n{self}", record["reason"]);
+        assert_eq!(record["exit_code"].as_i64(), self.status.code().map(i64::from), "{self}");
+        record
+    }
+}
+
+fn run_folders(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder.join("reports")) else { return Vec::new() };
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    folders
+}
+
+fn events_text(folder: &Path) -> String {
+    run_folders(folder).iter().filter_map(|run| std::fs::read_to_string(run.join("events.jsonl")).ok()).collect()
+}
+
+/// One process of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    pub pid: i32,
+    /// `run`, `agent`, `worker`, ...: the first argument.
+    pub role: String,
+    started: u64,
+}
+
+impl Process {
+    /// Ends it, unless it is gone and its id belongs to somebody else.
+    pub fn kill(&self) {
+        self.signal(rustix::process::Signal::KILL);
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid).unwrap();
+        let Ok(handle) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { return };
+        if started(self.pid) == Some(self.started) {
+            let _ = rustix::process::pidfd_send_signal(handle, signal);
+        }
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`; `None` for one that is gone or a zombie.
+fn started(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if state == "Z" || state == "X" { None } else { fields.nth(18)?.parse().ok() }
+}
+
+/// Every live process whose environment carries the marker.
+pub fn processes(marker: &str) -> Vec<Process> {
+    let wanted = format!("{MARKER}={marker}");
+    let pids =
+        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: i32| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        environ.split(|byte| *byte == 0).find(|entry| *entry == wanted.as_bytes())?;
+        let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let role = cmdline.split(|byte| *byte == 0).nth(1).unwrap_or_default();
+        Some(Process { pid, role: String::from_utf8_lossy(role).into_owned(), started: started(pid)? })
+    })
+    .collect()
+}
+
+/// Recorder files whose name has `marker` in it.
+pub fn recorder_files(marker: &str) -> Vec<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    let Ok(folder) = std::fs::read_dir(format!("/dev/shm/tcpxctl-{uid}")) else { return Vec::new() };
+    let paths = folder.flatten().map(|entry| entry.path());
+    paths.filter(|path| path.to_string_lossy().contains(marker)).collect()
+}
+
+/// A shared object of this C source, made with the machine's `cc`.
+pub fn shared_object(source: &str, folder: &Path, name: &str) -> PathBuf {
+    let (text, library) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&text, source).unwrap();
+    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &text]).status();
+    assert!(status.expect("a C compiler named cc").success(), "cc {name}");
+    library
+}
