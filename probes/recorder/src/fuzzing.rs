@@ -67,15 +67,17 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("a folder");
         let parent = tempfile::tempdir().expect("a folder");
         let (name, role, plugin) = ("seed", "send worker", "TCPXSoft_v7");
-        let options = Options { name, capacity: 1, role, plugin, fallback: None, keep: false };
+        let options = Options { name, capacity: 2, role, plugin, fallback: None, keep: false };
         let recorder = Recorder::create_in(parent.path(), &options).expect("a recorder");
-        let opening = Opening { role: Role::Recv, device: 1, comm: 0x1000, retires_consumed: true };
-        let key = recorder.open(&opening).expect("a slot");
-        let slot = recorder.slot(key).expect("the slot");
-        (1..=5).for_each(|number| slot.post(100, 1_000 * number));
-        slot.finish(0, None, 9_000);
-        slot.finish(1, Some(60), 9_500);
-        slot.consume(9_600);
+        for role in [Role::Recv, Role::Send] {
+            let opening = Opening { role, device: 1, comm: 0x1000, retires_consumed: role == Role::Recv };
+            let key = recorder.open(&opening).expect("a slot");
+            let slot = recorder.slot(key).expect("the slot");
+            (1..=5).for_each(|number| slot.post(100, 1_000 * number));
+            slot.finish(0, None, 9_000);
+            slot.finish(1, Some(60), 9_500);
+            slot.consume(9_600);
+        }
         let bytes = std::fs::read(recorder.path()).expect("readable");
         std::fs::write(folder.join("valid"), &bytes).expect("a file");
         std::fs::write(folder.join("header-only"), &bytes[..HEADER_BYTES]).expect("a file");
