@@ -126,6 +126,14 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_number_arrives_as_it_was_said(number in prop::num::f64::NORMAL) {
+            let mut line = Vec::new();
+            Sender::new(&mut line).send(&number).expect("memory can be written");
+            let received = Receiver::new(&line[..]).next::<f64>();
+            prop_assert!(matches!(received, Ok(Some(Received::Message(again))) if again == number));
+        }
+
+        #[test]
         fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut receiver = Receiver::new(&bytes[..]);
             let mut lines = 0;
