@@ -125,19 +125,25 @@ fn channels(transfer: &TransferRecord) -> String {
     columns.render()
 }
 
+fn rate(transfer: &TransferRecord) -> String {
+    let (from, to) = (&transfer.from, &transfer.to);
+    if transfer.iterations == 0 {
+        return format!("# {from} -> {to} : no measured iteration was completed\n");
+    }
+    let first = transfer.first_iteration_seconds.map_or("-".into(), |seconds| format!("{:.1} us", seconds * 1e6));
+    format!(
+        "# {from} -> {to} : {:.3} GB/s ({} in {:.4} s, median iteration {:.3} GB/s), first iteration {first}\n",
+        transfer.gb_per_s,
+        ByteCount(transfer.bytes),
+        transfer.seconds,
+        transfer.median_gb_per_s,
+    )
+}
+
 fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
     let mut text = String::from("#\n");
     for transfer in &run.transfers {
-        let first = transfer.first_iteration_seconds.map_or("-".into(), |seconds| format!("{:.1} us", seconds * 1e6));
-        text.push_str(&format!(
-            "# {} -> {} : {:.3} GB/s ({} in {:.4} s, median iteration {:.3} GB/s), first iteration {first}\n",
-            transfer.from,
-            transfer.to,
-            transfer.gb_per_s,
-            ByteCount(transfer.bytes),
-            transfer.seconds,
-            transfer.median_gb_per_s,
-        ));
+        text.push_str(&rate(transfer));
         if let Some(trip) = &transfer.round_trip_us {
             text.push_str(&format!(
                 "# round trip : p50 {:.1} us, p99 {:.1}, p99.9 {:.1}, max {:.1}\n",

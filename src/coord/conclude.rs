@@ -3,10 +3,13 @@
 
 use super::launch::End;
 use super::message::{ChannelResult, TransferResult};
-use super::pair::{EndRecord, PairOutcome};
+use super::pair::{EndRecord, PairOutcome, Stall};
+use super::verdict;
 use crate::error::Outcome;
+use crate::plugin::Device;
 use crate::record::{
-    ChannelRecord, Finding, Iteration, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
+    ChannelNow, ChannelRecord, Finding, Iteration, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord,
+    TransferRecord,
 };
 use crate::scenario::{Direction, Scenario};
 use crate::transfer::Side;
@@ -75,9 +78,15 @@ fn transfers(scenario: &Scenario, pair: &PairOutcome) -> Vec<TransferRecord> {
 fn transfer(scenario: &Scenario, pair: &PairOutcome, from: End, to: End) -> Option<TransferRecord> {
     let sender = pair.ends[from as usize].transfer.as_deref();
     let receiver = pair.ends[to as usize].transfer.as_deref();
+    let channels = [channels(&pair.ends[from as usize], Side::Send), channels(&pair.ends[to as usize], Side::Recv)];
+    let channels = channels.concat();
     // The receiver's clock runs until everything is checked and consumed.
-    let clock = receiver.or(sender)?;
-    let measured = measured(&clock.iterations);
+    let clock = receiver.or(sender);
+    if clock.is_none() && channels.is_empty() {
+        return None;
+    }
+    let iterations = clock.map(|clock| clock.iterations.as_slice()).unwrap_or_default();
+    let measured = measured(iterations);
     let seconds = |iteration: &&Iteration| Duration::from_nanos(iteration.nanoseconds).as_secs_f64();
     let iteration_seconds: Vec<f64> = measured.iter().map(seconds).collect();
     let total = scenario.transfer.total.0;
@@ -94,11 +103,11 @@ fn transfer(scenario: &Scenario, pair: &PairOutcome, from: End, to: End) -> Opti
         gb_per_s: Rate { bytes, elapsed }.gb_per_s(),
         median_gb_per_s: median(&iteration_seconds).map_or(0.0, |time| total as f64 / time / 1e9),
         iterations: measured.len() as u32,
-        first_iteration_seconds: clock.iterations.first().map(|iteration| seconds(&iteration)),
+        first_iteration_seconds: iterations.first().map(|iteration| seconds(&iteration)),
         iteration_seconds,
         round_trip_us: sender.and_then(|sender| sender.round_trip_us),
         mismatches: received.iter().filter_map(|channel| channel.tally.first_mismatch.clone()).collect(),
-        channels: of_side(sender, Side::Send).into_iter().chain(received).map(channel).collect(),
+        channels,
     })
 }
 
@@ -118,6 +127,36 @@ fn median(times: &[f64]) -> Option<f64> {
 
 fn of_side(result: Option<&TransferResult>, side: Side) -> Vec<&ChannelResult> {
     result.map(|result| result.channels.iter().filter(|channel| channel.side == side).collect()).unwrap_or_default()
+}
+
+/// What a worker said of its channels, or else what its recorder showed last.
+fn channels(end: &EndRecord, side: Side) -> Vec<ChannelRecord> {
+    let Some(result) = end.transfer.as_deref() else {
+        let name = if side == Side::Send { "send" } else { "recv" };
+        let devices = end.loaded.as_ref().map(|loaded| loaded.devices.as_slice()).unwrap_or_default();
+        let mine = end.channels.iter().filter(|channel| channel.side == name);
+        return mine.map(|counters| last_seen(counters, side, devices)).collect();
+    };
+    of_side(Some(result), side).into_iter().map(channel).collect()
+}
+
+fn last_seen(counters: &ChannelNow, side: Side, devices: &[Device]) -> ChannelRecord {
+    let device = usize::try_from(counters.device).ok().and_then(|index| devices.get(index));
+    ChannelRecord {
+        id: counters.index,
+        dev: device.map(|device| device.name.clone()).unwrap_or_default(),
+        side,
+        posted: counters.posted,
+        done: counters.done,
+        consumed: counters.consumed,
+        bytes: counters.bytes,
+        in_flight_high_water: counters.in_flight_high_water,
+        tests: counters.tests,
+        tests_not_done: counters.tests_not_done,
+        rc_errors: counters.rc_errors,
+        null_requests: 0,
+        latency_us: counters.latency_us,
+    }
 }
 
 fn channel(result: &ChannelResult) -> ChannelRecord {
@@ -144,34 +183,38 @@ fn findings(pair: &PairOutcome) -> Vec<Finding> {
     let mut findings = pair.warnings.clone();
     if let Some(stall) = &pair.stall {
         let recovered = stall.recovered && pair.outcome != Outcome::Stalled;
-        let because = stall
-            .channels
-            .iter()
-            .filter(|channel| channel.posted > channel.consumed)
-            .map(|channel| {
-                format!(
-                    "{} channel {}: posted {}, done {}, consumed {}, quiet for {} ms, {} tests",
-                    channel.side,
-                    channel.index,
-                    channel.posted,
-                    channel.done,
-                    channel.consumed,
-                    channel.quiet_ms,
-                    channel.tests
-                )
-            })
-            .collect();
         findings.push(Finding {
             condition: if recovered { "stalled-and-recovered" } else { "stalled" }.into(),
             severity: if recovered { "warning" } else { "error" }.into(),
             confidence: 1.0,
             node: stall.end.map(|end| end.name().into()),
             channel: None,
-            because,
+            because: because(stall, &pair.ends),
             cannot_see: Vec::new(),
             next_step: None,
             reference: None,
         });
     }
     findings
+}
+
+/// The channels that stood still, and the calls that did not return.
+fn because(stall: &Stall, ends: &[EndRecord; 2]) -> Vec<String> {
+    let in_flight = stall.channels.iter().filter(|channel| channel.posted > channel.consumed).map(|channel| {
+        format!(
+            "{} channel {}: posted {}, done {}, consumed {}, quiet for {} ms, {} tests",
+            channel.side,
+            channel.index,
+            channel.posted,
+            channel.done,
+            channel.consumed,
+            channel.quiet_ms,
+            channel.tests
+        )
+    });
+    let mut because: Vec<String> = in_flight.chain(verdict::stuck_calls(ends)).collect();
+    if because.is_empty() {
+        because.push("nothing in flight on any channel, and none changed".to_owned());
+    }
+    because
 }

@@ -16,7 +16,7 @@ use super::message::{
     ToWorker, TransferResult, Work,
 };
 use super::standstill::Standstill;
-use super::verdict::{Verdict, cause, death_words, stall_words, stuck_words};
+use super::verdict::{Verdict, cause, death_words, stall_words, stuck_calls};
 use crate::bootstrap::Secret;
 use crate::error::{NextStep, Outcome};
 use crate::node::NodeFacts;
@@ -260,42 +260,46 @@ impl<'a> Pair<'a> {
     }
 
     fn check_deadlines(&mut self, now: Instant) {
-        let limits = &self.request.scenario.limits;
-        // After a failure it would only hide the cause: everything stops already.
-        if self.request.interrupted.load(Ordering::Relaxed) && self.stopping.is_none() {
-            self.decide(Outcome::Interrupted, "interrupted".into(), None);
-        }
         for end in End::ALL {
             if !self.ends[end as usize].gone && self.agents[end as usize].is_lost() {
                 self.decide(Outcome::PeerLost, format!("the agent of the {} end fell silent", end.name()), None);
                 self.ends[end as usize].gone = true;
             }
+        }
+        match self.stopping {
+            // What a stop brings about would only hide why it was asked for.
+            None => self.check_progress(now),
+            // An agent that does not answer a stop is ended with its stream.
+            Some(at) if now.duration_since(at) > 3 * GRACE => {
+                for (end, agent) in self.ends.iter_mut().zip(&mut self.agents).filter(|(end, _)| !end.gone) {
+                    agent.finish();
+                    end.gone = true;
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn check_progress(&mut self, now: Instant) {
+        if self.request.interrupted.load(Ordering::Relaxed) {
+            self.decide(Outcome::Interrupted, "interrupted".into(), None);
+        }
+        for end in End::ALL {
             self.check_phase(end, now);
         }
         let moving = |end: &EndRecord| matches!(end.phase, Phase::WarmUp | Phase::Measuring);
-        if self.ends.iter().all(moving) && self.stopping.is_none() && self.standstill.begins(now) {
+        if self.ends.iter().all(moving) && self.standstill.begins(now) {
             let channels: Vec<_> = self.ends.iter().flat_map(|end| &end.channels).cloned().collect();
             self.stalled(None, &channels);
         }
         if self.give_up_at.is_some_and(|at| now >= at) {
             self.give_up_at = None;
-            let why = stall_words(self.stall.as_ref());
-            self.decide(
-                Outcome::Stalled,
-                why,
-                Some("see the channels of both ends below: who has posted, and who is not done".into()),
-            );
+            let next = "compare the channels of both ends: who has posted, and who is not done";
+            self.decide(Outcome::Stalled, stall_words(self.stall.as_ref()), Some(next.into()));
         }
-        if self.started.elapsed() > Duration::from(limits.total) {
-            self.decide(Outcome::Failed, format!("not finished within limits.total ({})", limits.total), None);
-        }
-        // An agent that does not answer a stop is ended with its stream.
-        if self.stopping.is_some_and(|at| now.duration_since(at) > 3 * GRACE) {
-            for end in End::ALL {
-                if !self.ends[end as usize].gone {
-                    self.agents[end as usize].finish();
-                }
-            }
+        let total = self.request.scenario.limits.total;
+        if self.started.elapsed() > Duration::from(total) {
+            self.decide(Outcome::Failed, format!("not finished within limits.total ({total})"), None);
         }
     }
 
@@ -303,7 +307,7 @@ impl<'a> Pair<'a> {
     fn check_phase(&mut self, end: End, now: Instant) {
         let record = &self.ends[end as usize];
         let (phase, since) = (record.phase, record.entered.unwrap_or(self.started));
-        if record.gone || self.stopping.is_some() {
+        if record.gone {
             return;
         }
         let variable = |name: &str| record.env.get(name).cloned().or_else(|| std::env::var(name).ok());
@@ -460,7 +464,8 @@ impl<'a> Pair<'a> {
         }
         if !explained {
             let why = death_words(end, exit, record);
-            self.decide(Outcome::PluginDied, why, Some("its last WARN line is usually the cause".into()));
+            let warned = !record.warnings.is_empty();
+            self.decide(Outcome::PluginDied, why, warned.then(|| "its last WARN line is usually the cause".into()));
         }
     }
 
@@ -472,7 +477,7 @@ impl<'a> Pair<'a> {
         if let Some(verdict) = &mut verdict
             && matches!(verdict.outcome, Outcome::Stalled | Outcome::NotRun)
         {
-            verdict.why.push_str(&stuck_words(&self.ends));
+            stuck_calls(&self.ends).for_each(|call| verdict.why.push_str(&format!("; {call}")));
         }
         if let (Some(stall), None) = (&mut self.stall, &verdict) {
             // What passed has moved, whether or not anyone looked in between.

@@ -18,36 +18,20 @@ pub(super) struct Verdict {
     pub(super) next_step: Option<String>,
 }
 
-/// From the coordinator's own verdict, if it came to one, and both ends'
-/// failures in the order in which they came.
+/// The coordinator's own verdict, if it came to one, stands: it comes to none
+/// while things stop, except that a process is gone, which is never a
+/// consequence. Else it is the first of both ends' failures, given in the order
+/// in which they came, that is not plainly one.
 pub(super) fn cause(own: Option<Verdict>, failures: &[(End, Failure)]) -> Option<Verdict> {
-    // Of equals the first, which `min_by_key` keeps.
-    let worst = failures.iter().min_by_key(|(_, failure)| rank(failure.outcome));
-    match (own, worst) {
-        // What a stop brings about is not why it was asked for.
-        (Some(own), _) if own.outcome == Outcome::Interrupted => Some(own),
-        (Some(own), Some((_, failure))) if rank(own.outcome) <= rank(failure.outcome) => Some(own),
-        (_, Some((end, failure))) => Some(Verdict {
+    let consequence = |failure: &Failure| matches!(failure.outcome, Outcome::PeerLost | Outcome::Interrupted);
+    let first = failures.iter().min_by_key(|(_, failure)| consequence(failure));
+    own.or_else(|| {
+        first.map(|(end, failure)| Verdict {
             outcome: failure.outcome,
             why: format!("{} end, {}: {}", end.name(), failure.phase, failure.message),
             next_step: failure.next_step.clone(),
-        }),
-        (own, None) => own,
-    }
-}
-
-/// What the peer's death or our own stop brings about comes last.
-fn rank(outcome: Outcome) -> u8 {
-    match outcome {
-        Outcome::PluginDied => 0,
-        Outcome::Stalled => 1,
-        Outcome::Usage => 2,
-        Outcome::NotRun => 3,
-        Outcome::Failed => 4,
-        Outcome::PeerLost => 5,
-        Outcome::Interrupted => 6,
-        Outcome::Passed => 7,
-    }
+        })
+    })
 }
 
 /// The channels that stand still.
@@ -78,12 +62,11 @@ pub(super) fn death_words(end: End, exit: &Exit, record: &EndRecord) -> String {
 }
 
 /// The calls out of which workers had to be killed.
-pub(super) fn stuck_words(ends: &[EndRecord; 2]) -> String {
-    let stuck = End::ALL.iter().zip(ends).filter_map(|(end, record)| {
+pub(super) fn stuck_calls(ends: &[EndRecord; 2]) -> impl Iterator<Item = String> {
+    End::ALL.iter().zip(ends).filter_map(|(end, record)| {
         let exit = record.exit.as_ref().filter(|exit| exit.killed)?;
-        Some(format!("; the worker of the {} end was killed inside {}", end.name(), exit.in_call.as_ref()?))
-    });
-    stuck.collect()
+        Some(format!("the worker of the {} end was killed inside {}", end.name(), exit.in_call.as_ref()?))
+    })
 }
 
 #[cfg(test)]
@@ -110,10 +93,10 @@ mod tests {
         check(None, &[], None);
         check(Some(Stalled), &[], Some((Stalled, "own")));
         check(None, &[(Peer, PeerLost), (Local, Failed)], Some((Failed, "local")));
-        check(None, &[(Peer, Failed), (Local, Failed)], Some((Failed, "peer")));
+        check(None, &[(Peer, Failed), (Local, NotRun)], Some((Failed, "peer")));
+        check(None, &[(Peer, PeerLost), (Local, Interrupted)], Some((PeerLost, "peer")));
         check(Some(PluginDied), &[(Peer, PeerLost), (Local, Failed)], Some((PluginDied, "own")));
+        check(Some(PeerLost), &[(Local, Failed)], Some((PeerLost, "own")));
         check(Some(Interrupted), &[(Local, PeerLost), (Peer, Interrupted)], Some((Interrupted, "own")));
-        check(Some(PeerLost), &[(Local, Failed)], Some((Failed, "local")));
-        check(Some(NotRun), &[(Local, Interrupted)], Some((NotRun, "own")));
     }
 }
