@@ -77,9 +77,10 @@ impl Random {
 #[test]
 fn a_kill_of_any_process_at_any_moment_leaves_nothing() {
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1;
-    println!("seed {seed}");
+    println!("seed {seed}, KILL_ROUNDS for more");
     let mut random = Random(seed);
-    for round in 0..15 {
+    let rounds = std::env::var("KILL_ROUNDS").map_or(15, |text| text.parse().unwrap());
+    for round in 0..rounds {
         let tool = endless();
         let marker = tool.marker().to_owned();
         let run = tool.start();

@@ -95,7 +95,13 @@ fn a_data_socket_that_closes_is_a_stall() {
 
 #[test]
 fn a_plugin_that_exits_is_named_with_its_last_words() {
-    plugin("recv", "exit:chunk=3", "plugin-died", &["peer end called exit(1)", "no cmsg"]);
+    let ended = plugin("recv", "exit:chunk=3", "plugin-died", &["peer end called exit(1)", "no cmsg"]);
+    // What the dead one did is read from its recorder.
+    let record = ended.record();
+    let channels = record["transfers"][0]["channels"].as_array().unwrap();
+    let received = channels.iter().filter(|channel| channel["side"] == "recv" && channel["dev"] != "");
+    let posted: u64 = received.map(|channel| channel["posted"].as_u64().unwrap()).sum();
+    assert!(channels.len() == 4 && posted > 0, "{record}");
 }
 
 #[test]
@@ -112,7 +118,8 @@ fn a_call_that_does_not_return_is_named() {
         plugin(side, &format!("spin:call={call},nth=3"), "stalled", &[&format!("inside {call}")]);
     }
     for (side, call) in [("recv", "irecv"), ("send", "isend")] {
-        plugin(side, &format!("spin:call={call}"), "stalled", &[&format!("inside {call}")]);
+        let ended = plugin(side, &format!("spin:call={call}"), "stalled", &[&format!("inside {call}")]);
+        assert!(findings(&ended)[0]["because"].to_string().contains(&format!("inside {call}")), "{ended}");
     }
 }
 

@@ -10,6 +10,7 @@ mod passes;
 mod plugin_files;
 mod record;
 mod stalls;
+mod strangers;
 mod strict_plugin;
 
 #[path = "../support/strict.rs"]

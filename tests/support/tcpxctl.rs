@@ -151,10 +151,6 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
     /// The processes of the run that are alive.
     pub fn processes(&self) -> Vec<Process> {
         processes(&self.marker)
@@ -171,7 +167,12 @@ impl Running {
 
     /// Waits until the event stream has `text` in it.
     pub fn until_event(&mut self, text: &str) {
-        self.until(text, |run| events_text(run.folder()).contains(text));
+        self.until(text, |run| run.events().contains(text));
+    }
+
+    /// The event stream so far.
+    pub fn events(&self) -> String {
+        events_text(self.folder.path())
     }
 
     /// Sends a signal to the command itself.
