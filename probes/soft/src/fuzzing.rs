@@ -165,6 +165,13 @@ mod tests {
         }
 
         #[test]
+        fn any_header_holds(kind in 0u16..3, index in 0u16..10, sizes in prop::array::uniform3(0u32..4), sockets in 0usize..9) {
+            let mut bytes = [kind.to_le_bytes(), index.to_le_bytes()].concat();
+            bytes.extend(sizes.into_iter().flat_map(u32::to_le_bytes));
+            header(&filled(&bytes), sockets);
+        }
+
+        #[test]
         fn any_fault_text_holds(text in "([a-z-]{2,10}(:(after|nth|ms|chunk|socket|call|side|comm)=[a-z0-9]{0,4},?){0,3};?){0,3}") {
             fault(text.as_bytes());
         }
