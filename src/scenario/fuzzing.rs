@@ -9,6 +9,7 @@ use super::hosts::{self, HOSTS_MAX, Host};
 use super::resolve::{Inputs, Resolved, add_settings, merge};
 use super::{Scenario, ScenarioError};
 use crate::error::Outcome;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// More than any one mistake takes to explain.
@@ -110,7 +111,10 @@ fn line(host: &Host) -> String {
     host.user.iter().for_each(|user| line += &format!(" user={user}"));
     host.port.iter().for_each(|port| line += &format!(" port={port}"));
     host.key.iter().for_each(|key| line += &format!(" key={}", key.display()));
-    assert!(is_shown(&line) && !line.starts_with('-') && !line.contains("=-"), "{line:?}");
+    assert!(is_shown(&line), "{line:?}");
+    let key = host.key.iter().map(|key| key.to_string_lossy());
+    let words = [&host.host, &host.name].into_iter().chain(&host.user).map(|word| word.as_str().into());
+    assert!(words.chain(key).all(|word: Cow<'_, str>| !word.starts_with('-')), "{line:?}");
     line
 }
 
