@@ -110,6 +110,7 @@ mod tests {
             phase: Phase::Connecting,
             message: "exit(1)".to_owned(),
             next_step: None,
+            follows: false,
         };
         let latency_us = Some(LatencyUs { p50: 1.5, p99: 2.0, p999: 3.25, max: 4.0 });
         let now = || ChannelNow { side: "send".to_owned(), posted: 5, latency_us, ..ChannelNow::default() };

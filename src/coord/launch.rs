@@ -179,18 +179,25 @@ impl Agent {
     }
 
     /// Lets it go: it ends by itself when its stdin does, taking its worker with
-    /// it; one that does not is killed.
+    /// it; one that does not is killed. One that not even that ends, because it
+    /// is stuck in the kernel, is left to it.
     pub fn finish(&mut self) {
         self.stdin = None;
-        let until = Instant::now() + HEARTBEAT;
-        while Instant::now() < until {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
+        if !self.ends_within(HEARTBEAT) {
+            let _ = self.child.kill();
+            self.ends_within(HEARTBEAT);
+        }
+    }
+
+    fn ends_within(&mut self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                return false;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        true
     }
 }
 

@@ -357,6 +357,9 @@ pub struct Failure {
     pub message: String,
     /// What to do.
     pub next_step: Option<String>,
+    /// Whether a failure of the other end would bring this one about.
+    #[serde(default)]
+    pub follows: bool,
 }
 
 /// One connection of a handshake, seen from one end, milliseconds.

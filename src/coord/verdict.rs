@@ -21,10 +21,10 @@ pub(super) struct Verdict {
 /// The coordinator's own verdict, if it came to one, stands: it comes to none
 /// while things stop, except that a process is gone, which is never a
 /// consequence. Else it is the first of both ends' failures, given in the order
-/// in which they came, that is not plainly one.
+/// in which they came, that the other does not explain.
 pub(super) fn cause(own: Option<Verdict>, failures: &[(End, Failure)]) -> Option<Verdict> {
-    let consequence = |failure: &Failure| matches!(failure.outcome, Outcome::PeerLost | Outcome::Interrupted);
-    let first = failures.iter().min_by_key(|(_, failure)| consequence(failure));
+    // Of the same kind the one that came first, which `min_by_key` keeps.
+    let first = failures.iter().min_by_key(|(_, failure)| failure.follows);
     own.or_else(|| {
         first.map(|(end, failure)| Verdict {
             outcome: failure.outcome,
@@ -72,13 +72,15 @@ pub(super) fn stuck_calls(ends: &[EndRecord; 2]) -> impl Iterator<Item = String>
 #[cfg(test)]
 mod tests {
     use super::super::message::Phase;
+    use super::Outcome::{Failed, Interrupted, NotRun, PeerLost, PluginDied, Stalled};
     use super::*;
 
     fn check(own: Option<Outcome>, failures: &[(End, Outcome)], expected: Option<(Outcome, &str)>) {
         let own = own.map(|outcome| Verdict { outcome, why: "own".into(), next_step: None });
         let failure = |(end, outcome): &(End, Outcome)| {
-            let failure = Failure { outcome: *outcome, phase: Phase::Measuring, message: "x".into(), next_step: None };
-            (*end, failure)
+            let follows = matches!(outcome, PeerLost | Interrupted);
+            let (phase, message) = (Phase::Measuring, "x".to_owned());
+            (*end, Failure { outcome: *outcome, phase, message, next_step: None, follows })
         };
         let failures: Vec<_> = failures.iter().map(failure).collect();
         let found = cause(own, &failures);
@@ -89,7 +91,6 @@ mod tests {
     #[test]
     fn the_first_cause_is_found_among_its_consequences() {
         use End::{Local, Peer};
-        use Outcome::{Failed, Interrupted, NotRun, PeerLost, PluginDied, Stalled};
         check(None, &[], None);
         check(Some(Stalled), &[], Some((Stalled, "own")));
         check(None, &[(Peer, PeerLost), (Local, Failed)], Some((Failed, "local")));

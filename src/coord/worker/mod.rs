@@ -16,10 +16,10 @@ mod transfer;
 use super::message::{Failure, FromWorker, Phase, Task, ToWorker};
 use super::spawn::{CONTROL_FD, LOG_FD, exit_now, inherited, keep_descriptor_zero};
 use super::wire::{Received, Receiver, Sender};
-use crate::bootstrap::BootstrapError;
+use crate::bootstrap::{BootstrapError, Cause};
 use crate::error::{NextStep, Outcome};
 use crate::plugin::{LogLine, PluginError};
-use crate::transfer::TransferError;
+use crate::transfer::{ChannelError, TransferError};
 use rustix::net::SendFlags;
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -169,7 +169,8 @@ impl Context {
     }
 
     pub(super) fn failure(&self, outcome: Outcome, message: String, next_step: Option<String>) -> Box<Failure> {
-        Box::new(Failure { outcome, phase: self.phase, message, next_step })
+        let follows = matches!(outcome, Outcome::PeerLost | Outcome::Interrupted);
+        Box::new(Failure { outcome, phase: self.phase, message, next_step, follows })
     }
 
     pub(super) fn stopped(&self) -> Box<Failure> {
@@ -182,15 +183,32 @@ impl Context {
             Phase::Loading | Phase::Initialising => Outcome::NotRun,
             _ => Outcome::Failed,
         };
-        self.failure(outcome, error.to_string(), error.next_step())
+        let mut failure = self.failure(outcome, error.to_string(), error.next_step());
+        failure.follows |= is_system_error(error);
+        failure
     }
 
     pub(super) fn bootstrap_failure(&self, error: &BootstrapError) -> Box<Failure> {
-        self.failure(error.outcome(), error.to_string(), error.next_step())
+        let mut failure = self.failure(error.outcome(), error.to_string(), error.next_step());
+        failure.follows |= matches!(error.cause, Cause::PeerAborted { .. });
+        failure
     }
 
     pub(super) fn transfer_failure(&self, error: &TransferError) -> Box<Failure> {
         let outcome = if matches!(error, TransferError::Stopped) { Outcome::Interrupted } else { Outcome::Failed };
-        self.failure(outcome, error.to_string(), None)
+        let mut failure = self.failure(outcome, error.to_string(), None);
+        if let TransferError::Channel { error, .. } = error {
+            failure.follows |= match &**error {
+                ChannelError::Plugin(error) => is_system_error(error),
+                ChannelError::ClosedEarly { .. } => true,
+                _ => false,
+            };
+        }
+        failure
     }
+}
+
+/// What a connection that the peer closed looks like from inside a plugin.
+fn is_system_error(error: &PluginError) -> bool {
+    error.code() == Some(tcpx_abi::result::SYSTEM_ERROR)
 }
