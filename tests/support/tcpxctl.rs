@@ -296,6 +296,8 @@ pub struct Process {
     pub pid: i32,
     /// `run`, `agent`, `worker`, ...: the first argument.
     pub role: String,
+    /// State and, in the kernel, where: for a report on what hangs.
+    doing: String,
     started: u64,
 }
 
@@ -332,7 +334,11 @@ pub fn processes(marker: &str) -> Vec<Process> {
         environ.split(|byte| *byte == 0).find(|entry| *entry == wanted.as_bytes())?;
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let role = cmdline.split(|byte| *byte == 0).nth(1).unwrap_or_default();
-        Some(Process { pid, role: String::from_utf8_lossy(role).into_owned(), started: started(pid)? })
+        let role = String::from_utf8_lossy(role).into_owned();
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let state = read("status").lines().find(|line| line.starts_with("State")).unwrap_or_default().to_owned();
+        let doing = format!("{state} {} {}", read("wchan"), read("syscall").trim());
+        Some(Process { pid, role, doing, started: started(pid)? })
     })
     .collect()
 }
