@@ -58,11 +58,7 @@ pub fn choose(scenario: &Scenario) -> Result<Choice, LoadError> {
     let wanted = match &scenario.plugin {
         PluginChoice::Name(name) => name.clone(),
         PluginChoice::Path(path) => {
-            return Ok(Choice {
-                source: Source::File(path.into()),
-                why: "named by the scenario".into(),
-                passed_over: Vec::new(),
-            });
+            return Ok(Choice { source: Source::File(path.into()), why: "asked for".into(), passed_over: Vec::new() });
         }
     };
     plugin::choose(&wanted, |name| std::env::var(name).ok(), &exe)

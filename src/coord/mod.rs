@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod launch;
 pub mod message;
 mod pair;
+mod require;
 mod spawn;
 mod standstill;
 pub mod supervise;

@@ -15,6 +15,7 @@ use super::message::{
     ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Held, Launch, Loaded, MrRow, PairTask, Phase, Task, ToAgent,
     ToWorker, TransferResult, Work,
 };
+use super::require;
 use super::standstill::Standstill;
 use super::verdict::{Verdict, cause, death_words, stall_words, stuck_calls};
 use crate::bootstrap::Secret;
@@ -204,14 +205,11 @@ impl<'a> Pair<'a> {
         let plans = assign(self.request.scenario, &facts).map_err(|error| (error.to_string(), error.next_step()));
         let (secret, plans) = match secret.and_then(|secret| Ok((secret, plans?))) {
             Ok(both) => both,
-            Err((why, next_step)) => {
-                self.decide(Outcome::NotRun, why, next_step);
-                for end in &mut self.ends {
-                    end.gone = true;
-                }
-                return;
-            }
+            Err((why, next_step)) => return self.refuse(why, next_step),
         };
+        if let Some(why) = require::missing(&self.request.scenario.requires, &facts) {
+            return self.refuse(why, None);
+        }
         for (end, plan) in End::ALL.into_iter().zip(plans) {
             let task = self.task(end, &plan, &secret);
             self.warnings.extend(plan.warnings);
@@ -220,6 +218,14 @@ impl<'a> Pair<'a> {
             let stall_after_ms = u64::try_from(stall_after.as_millis()).unwrap_or(u64::MAX);
             let launch = Launch { env: plan.env, task: Task::Pair(Box::new(task)), stall_after_ms };
             self.agents[end as usize].tell(&ToAgent::Launch(Box::new(launch)));
+        }
+    }
+
+    /// Nothing is launched.
+    fn refuse(&mut self, why: String, next_step: Option<String>) {
+        self.decide(Outcome::NotRun, why, next_step);
+        for end in &mut self.ends {
+            end.gone = true;
         }
     }
 
@@ -407,7 +413,12 @@ impl<'a> Pair<'a> {
                 record.phase = *phase;
                 record.entered = Some(Instant::now());
             }
-            FromWorker::Loaded(loaded) => record.loaded = Some(loaded.clone()),
+            FromWorker::Loaded(loaded) => {
+                record.loaded = Some(loaded.clone());
+                if let Some(why) = require::unwanted(&self.request.scenario.requires, end, loaded) {
+                    self.decide(Outcome::NotRun, why, None);
+                }
+            }
             FromWorker::Listening(address) => {
                 self.agents[end.other() as usize].tell(&ToAgent::ToWorker(ToWorker::PeerListens(*address)));
             }

@@ -1,0 +1,51 @@
+//! What a scenario cannot do without, held against both nodes.
+#![forbid(unsafe_code)]
+
+use super::launch::End;
+use super::message::Loaded;
+use crate::node::NodeFacts;
+use crate::scenario::Requirement;
+
+/// What is missing before anything is loaded, in one sentence.
+pub(super) fn missing(requires: &[Requirement], facts: &[Option<Box<NodeFacts>>; 2]) -> Option<String> {
+    let missing_at = |requirement: &Requirement| match requirement {
+        Requirement::Gpu => End::ALL.into_iter().find_map(|end| {
+            let gpus = facts[end as usize].as_ref().and_then(|facts| facts.gpus.devices.known());
+            gpus.is_none_or(Vec::is_empty).then(|| format!("the {} end has none", end.name()))
+        }),
+        // Only the plugin itself can say what it is.
+        Requirement::Tcpx => None,
+        Requirement::Peer => Some("both ends are on this machine".to_owned()),
+    };
+    requires.iter().find_map(|requirement| missing_at(requirement).map(|why| skipped(*requirement, &why)))
+}
+
+/// Whether a loaded plugin is the one that is required.
+pub(super) fn unwanted(requires: &[Requirement], end: End, loaded: &Loaded) -> Option<String> {
+    let name = &loaded.about.name;
+    let is_tcpx = loaded.about.is_tcpx_family() && !name.contains("TCPXSoft");
+    let why = || format!("the {} end loaded {name}", end.name());
+    (requires.contains(&Requirement::Tcpx) && !is_tcpx).then(|| skipped(Requirement::Tcpx, &why()))
+}
+
+fn skipped(requirement: Requirement, why: &str) -> String {
+    format!("skipped: the scenario requires {requirement}, and {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_told_nothing_has_no_gpu() {
+        let check = |requires: &[Requirement], expected: Option<&str>| {
+            assert_eq!(missing(requires, &[None, None]).as_deref(), expected);
+        };
+        check(&[], None);
+        check(&[Requirement::Tcpx], None);
+        check(
+            &[Requirement::Tcpx, Requirement::Gpu],
+            Some("skipped: the scenario requires gpu, and the local end has none"),
+        );
+    }
+}
