@@ -110,6 +110,15 @@ fn handshake_s_own_flags() {
 }
 
 #[test]
+fn what_a_scenario_requires_is_said_where_it_is_missing() {
+    for (requirement, words) in [("peer", "both ends are on this machine"), ("tcpx", "end loaded TCPXSoft_v7")] {
+        let ended = Tool::run(&[&format!("requires=['{requirement}']")]).ends_with(3);
+        let skipped = format!("skipped: the scenario requires {requirement}");
+        ended.says(&[&skipped, words]).recorded("not-run");
+    }
+}
+
+#[test]
 fn the_two_ends_may_not_disagree() {
     // Receivers get another file under the same name.
     let folder = tempfile::tempdir().unwrap();

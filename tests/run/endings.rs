@@ -51,6 +51,18 @@ fn ctrl_c_is_heard_while_a_plugin_call_does_not_return() {
 }
 
 #[test]
+fn a_second_ctrl_c_does_not_wait_for_the_first() {
+    let fault = ["fault.by=plugin", "fault.side=send", "fault.spec=spin:call=test,nth=40"];
+    let mut run = endless().set(&fault).start();
+    run.until_event("measuring");
+    run.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(100));
+    // Gone already is as good.
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&run.child), Signal::INT);
+    assert_eq!(run.ended().status.code(), Some(130));
+}
+
+#[test]
 fn a_sweep_that_is_interrupted_is_not_a_pass() {
     let tool = Tool::run(&["transfer.connections=[1, 2, 3, 4]", "transfer.iterations=1000000"]);
     let mut run = tool.start();

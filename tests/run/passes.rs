@@ -95,6 +95,13 @@ fn way(transfer: &Value) -> String {
 }
 
 #[test]
+fn ping_pong_says_how_long_a_round_trip_takes() {
+    let record = passes(&["transfer.direction=ping-pong", "transfer.connections=1"]).record();
+    let trip = |key: &str| record["transfers"][0]["round_trip_us"][key].as_f64().unwrap();
+    assert!(0.0 < trip("p50") && trip("p50") <= trip("p99") && trip("p99") <= trip("max"), "{record}");
+}
+
+#[test]
 fn sizes_that_do_not_divide() {
     for [chunk, total, connections] in
         [["64KiB", "1000003", "3"], ["1000", "4095", "2"], ["1", "7", "1"], ["4MiB", "5MiB", "2"], ["1MiB", "1", "4"]]
