@@ -4,6 +4,10 @@
 //! each end is told; `agent` is the far side, `supervise` its view of a worker;
 //! `worker` is the process that loads the plugin. `message` is what they say to
 //! each other, `wire` how.
+//!
+//! How a run ends is decided in small pieces: `require` before it starts,
+//! `deadline` for calls that do not return, `standstill` where nothing moves,
+//! `verdict` among several endings, `conclude` for the record.
 
 pub mod agent;
 mod assign;
