@@ -44,8 +44,9 @@ pub struct WallPace {
     started: Instant,
 }
 
-/// Empty sweeps at full speed: one window's worth of promotions.
-const SPINS: u32 = 24;
+/// Empty sweeps at full speed: what a plugin batches before it moves bytes. More
+/// would keep a peer on the same core from answering.
+const SPINS: u32 = 8;
 /// Then so many yields before the first sleep.
 const YIELDS: u32 = 96;
 const NAP: Duration = Duration::from_micros(50);

@@ -34,6 +34,7 @@ pub fn run(asked: &Pingpong, sends: bool) -> Outcome<String> {
     table.close_listen(listener)?;
     let way = |comm: Raw| {
         let region = HostMemory::host().allocate(asked.size as usize).map_err(|why| why.to_string())?;
+        region.span(0, region.len()).and_then(|whole| region.with_bytes(whole, |bytes| bytes.fill(0x5a)));
         Outcome::Ok(Way { comm, mhandle: table.register(comm, &region)?, region })
     };
     let (there, back) = (way(there[0])?, way(back[0])?);

@@ -99,6 +99,8 @@ impl Channel {
     fn new(table: Table, comm: Raw, asked: &Transfer, sends: bool) -> Outcome<Self> {
         let stride = (asked.chunk as usize).next_multiple_of(GUARD) + GUARD;
         let region = HostMemory::host().allocate(stride * usize::from(asked.window)).map_err(|why| why.to_string())?;
+        // As the engine does: pages never written are all one page of zeroes.
+        region.span(0, region.len()).and_then(|whole| region.with_bytes(whole, |bytes| bytes.fill(0x5a)));
         Ok(Self {
             comm,
             mhandle: table.register(comm, &region)?,
