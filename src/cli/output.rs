@@ -60,7 +60,7 @@ fn refuse(common: &Common, outcome: Outcome, message: &str, next_step: Option<&s
 
 /// Shows a scenario's mistake in its place.
 pub(crate) fn refuse_scenario(common: &Common, error: &ScenarioError) -> ExitCode {
-    say(&error.render(colors(common)));
+    say(&format!("{}\n", error.render(colors(common)).trim_end()));
     refuse(common, error.outcome(), &error.to_string(), error.next_step().as_deref())
 }
 

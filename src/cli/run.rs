@@ -21,7 +21,7 @@ use crate::record::{RunFolder, RunRecord};
 use crate::scenario::{Inputs, Resolved, resolve};
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +56,9 @@ pub(crate) fn inputs(
         inputs.set(setting);
     }
     if let Some(plugin) = plugin {
-        let key = if plugin.contains('/') || plugin.ends_with(".so") { "path" } else { "name" };
+        // A file of this folder needs no `./`.
+        let is_path = plugin.contains('/') || plugin.ends_with(".so") || Path::new(plugin).is_file();
+        let key = if is_path { "path" } else { "name" };
         let value = serde_json::Value::String(plugin.to_owned());
         inputs.flags.push(("--plugin".to_owned(), format!("plugin.{key}={value}")));
     }

@@ -458,6 +458,10 @@ impl<'a> Pair<'a> {
     }
 
     fn recovered(&mut self) {
+        // What moves once we stop it has not recovered.
+        if self.stopping.is_some() {
+            return;
+        }
         self.give_up_at = None;
         if let Some(stall) = &mut self.stall {
             stall.recovered = true;

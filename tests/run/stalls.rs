@@ -18,6 +18,7 @@ fn a_stall_shows_the_counters_of_both_sides_and_is_exit_4() {
     let because = record["findings"][0]["because"].to_string();
     assert!(because.contains("recv channel 0: posted 8, done 8, consumed 0"), "{because}");
     ended.says(&["local send 0 : posted 8 done 8", "peer recv 0 : posted 8 done 8 consumed 0 in flight 8"]);
+    ended.says(&["it did not move again"]);
 }
 
 #[test]
