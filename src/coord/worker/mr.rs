@@ -96,16 +96,15 @@ impl Bench<'_> {
         }
     }
 
+    /// Memory for a row, or the row says why there is none.
+    fn region(&self, len: usize, row: &mut MrRow) -> Option<Arc<Region>> {
+        self.memory.allocate(len).map_err(|error| row.said = error.to_string()).ok()
+    }
+
     fn one(&self, what: &str, size: u64, offset: u64) -> MrRow {
         let mut row = self.row(what, size, offset);
         let len = usize::try_from(size + offset).unwrap_or(usize::MAX);
-        let region = match self.memory.allocate(len) {
-            Ok(region) => region,
-            Err(error) => {
-                row.said = error.to_string();
-                return row;
-            }
-        };
+        let Some(region) = self.region(len, &mut row) else { return row };
         let mut samples = Samples::default();
         for _ in 0..TRIES {
             if let Err(error) = self.pair(&region, offset, size, &mut samples) {
@@ -143,13 +142,7 @@ impl Bench<'_> {
     /// How many registrations of one page the comm holds at once.
     fn count(&self) -> MrRow {
         let mut row = self.row("count", 4096, 0);
-        let region = match self.memory.allocate(4096) {
-            Ok(region) => region,
-            Err(error) => {
-                row.said = error.to_string();
-                return row;
-            }
-        };
+        let Some(region) = self.region(4096, &mut row) else { return row };
         let mut held = Vec::new();
         while row.count < COUNT_MAX {
             match self.register(&region, 0, 4096) {
@@ -174,13 +167,7 @@ impl Bench<'_> {
     /// Many pairs in a row; says what the process kept.
     fn storm(&self) -> MrRow {
         let mut row = self.row("storm", 4096, 0);
-        let region = match self.memory.allocate(4096) {
-            Ok(region) => region,
-            Err(error) => {
-                row.said = error.to_string();
-                return row;
-            }
-        };
+        let Some(region) = self.region(4096, &mut row) else { return row };
         let mut samples = Samples::default();
         // The first pairs may make the plugin's own pools.
         for _ in 0..TRIES {
