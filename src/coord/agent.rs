@@ -25,6 +25,10 @@ pub const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Between two looks at the recorder.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
+/// A turn of the loop that took this long says that this process was stopped or
+/// starved: what it did not hear or see meanwhile proves nothing.
+pub(super) const OVERSLEPT: Duration = Duration::from_secs(2);
+
 enum Input {
     Coordinator(ToAgent),
     CoordinatorGone,
@@ -87,6 +91,7 @@ impl Agent {
         let mut heard_at = Instant::now();
         let (mut beat_at, mut sample_at) = (Instant::now() + HEARTBEAT, Instant::now() + SAMPLE_EVERY);
         loop {
+            let began = Instant::now();
             let next = if self.worker.is_some() { beat_at.min(sample_at) } else { beat_at };
             match self.inputs.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Input::Coordinator(message)) => {
@@ -99,6 +104,9 @@ impl Agent {
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
             let now = Instant::now();
+            if now.duration_since(began) > OVERSLEPT {
+                heard_at = now;
+            }
             if now >= sample_at {
                 sample_at = now + SAMPLE_EVERY;
                 self.look(now);
@@ -241,6 +249,8 @@ struct StallWatch {
     after: Duration,
     declared: bool,
     inside: Vec<Inside>,
+    /// Since when it has looked without a gap, and when it looked last.
+    awake: Option<(Instant, Instant)>,
 }
 
 /// A channel that was inside a call, and when it was first seen there.
@@ -260,17 +270,22 @@ enum Verdict {
 
 impl StallWatch {
     fn new(after: Duration) -> Self {
-        Self { after, declared: false, inside: Vec::new() }
+        Self { after, declared: false, inside: Vec::new(), awake: None }
     }
 
     fn look(&mut self, channels: &[ChannelNow], now: Instant) -> Verdict {
         self.note_calls(channels, now);
+        let (since, last) = self.awake.unwrap_or((now, now));
+        let since = if now.duration_since(last) > OVERSLEPT { now } else { since };
+        self.awake = Some((since, now));
         let quiet = |channel: &ChannelNow| {
             channel.posted > channel.consumed && u128::from(channel.quiet_ms) >= self.after.as_millis()
         };
         let inside = |one: &Inside| now.duration_since(one.since) >= self.after;
         let stuck = channels.iter().any(quiet) || self.inside.iter().any(inside);
         match (stuck, self.declared) {
+            // While this process slept the whole machine may have.
+            (true, false) if now.duration_since(since) < self.after => Verdict::Quiet,
             (true, false) => {
                 self.declared = true;
                 Verdict::Stalled(channels.to_vec())
@@ -315,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_standstill_is_declared_once_and_ends_once() {
-        let (mut watch, now) = (StallWatch::new(AFTER), Instant::now());
+        let (mut watch, now) = awake();
         let looks = [(16, 0, 2999), (16, 0, 3000), (16, 0, 3100), (17, 1, 0), (17, 17, 9000), (20, 17, 3001)];
         let verdicts = looks.map(|(posted, consumed, quiet_ms)| {
             letter(&watch.look(&[channel(1, 1, 9999), channel(posted, consumed, quiet_ms)], now))
@@ -323,9 +338,25 @@ mod tests {
         assert_eq!(String::from_iter(verdicts), ".S.R.S");
     }
 
+    /// A watch that has looked for long enough to judge.
+    fn awake() -> (StallWatch, Instant) {
+        let (mut watch, start) = (StallWatch::new(AFTER), Instant::now());
+        let seconds = |second| start + Duration::from_secs(second);
+        (0..=3).for_each(|second| drop(watch.look(&[], seconds(second))));
+        (watch, seconds(3))
+    }
+
+    #[test]
+    fn a_watch_that_slept_itself_looks_again_for_as_long() {
+        let (mut watch, now) = awake();
+        let at = |second| now + Duration::from_secs(second);
+        let verdicts = [60, 61, 62, 63].map(|second| letter(&watch.look(&[channel(16, 0, 1000 * second)], at(second))));
+        assert_eq!(String::from_iter(verdicts), "...S");
+    }
+
     #[test]
     fn a_call_that_does_not_return_is_a_standstill_with_nothing_in_flight() {
-        let (mut watch, now) = (StallWatch::new(AFTER), Instant::now());
+        let (mut watch, now) = awake();
         let inside = |tests| ChannelNow { in_call: Some("irecv".into()), tests, ..channel(0, 0, 9000) };
         let verdicts = [(0, 5), (1, 5), (2, 6), (4, 6), (5, 6), (6, 7)]
             .map(|(second, tests)| letter(&watch.look(&[inside(tests)], now + Duration::from_secs(second))));

@@ -7,6 +7,7 @@
 //! workers are gone. Every step has a deadline.
 #![forbid(unsafe_code)]
 
+use super::agent::OVERSLEPT;
 use super::assign::{EndPlan, assign};
 use super::deadline;
 use super::event::{Event, What};
@@ -247,6 +248,7 @@ impl<'a> Pair<'a> {
     fn watch(&mut self, events: &mpsc::Receiver<FromEnd>) {
         let mut beat_at = Instant::now();
         while self.ends.iter().any(|end| !end.gone) {
+            let began = Instant::now();
             match events.recv_timeout(TICK) {
                 Ok(event) => self.hear(event),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -255,6 +257,9 @@ impl<'a> Pair<'a> {
             // All that has arrived counts before any deadline does.
             events.try_iter().take(EVENTS_MAX).for_each(|event| self.hear(event));
             let now = Instant::now();
+            if now.duration_since(began) > OVERSLEPT {
+                self.standstill.overslept(now);
+            }
             if now >= beat_at {
                 beat_at = now + super::agent::HEARTBEAT;
                 for agent in &self.agents {

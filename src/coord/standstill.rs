@@ -34,6 +34,11 @@ impl Standstill {
         std::mem::take(&mut self.declared)
     }
 
+    /// This process was stopped or starved, and saw nothing for a while.
+    pub(super) fn overslept(&mut self, now: Instant) {
+        self.moved_at = now;
+    }
+
     /// Counters of one end. `true`: it is over.
     pub(super) fn sample(&mut self, end: End, channels: &[ChannelNow], now: Instant) -> bool {
         let counted = channels.iter().map(|channel| channel.posted + channel.done + channel.consumed).sum();

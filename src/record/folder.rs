@@ -5,6 +5,7 @@
 //! cannot be written later is said too and never changes how the run ended.
 #![forbid(unsafe_code)]
 
+use super::lines::Lines;
 use super::model::RunRecord;
 use crate::error::NextStep;
 use serde::Serialize;
@@ -37,8 +38,8 @@ pub struct RunFolder {
     /// Where it is.
     pub path: PathBuf,
     /// None on a disk that was full from the start.
-    events: Option<File>,
-    /// The first write that failed; the rest is not tried.
+    events: Option<Lines>,
+    /// The first write that failed.
     failed: Option<io::Error>,
 }
 
@@ -64,7 +65,7 @@ impl RunFolder {
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
                     let events = create(&path.join("events.jsonl")).map_err(failed)?;
-                    return Ok(Self { id, path, events: Some(events), failed: None });
+                    return Ok(Self { id, path, events: Some(Lines::new(events)), failed: None });
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(error)),
@@ -73,34 +74,39 @@ impl RunFolder {
         Err(failed(io::Error::other("a thousand runs in one second")))
     }
 
-    fn attempt(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) {
-        if self.failed.is_none() {
-            self.failed = write(self).err();
+    fn note(&mut self, written: io::Result<()>) {
+        if let (Err(error), None) = (written, &self.failed) {
+            self.failed = Some(error);
         }
     }
 
-    /// Appends one event, at once: readers follow the file, and a run that is
-    /// killed leaves what it saw.
+    /// Appends one event, soon and without waiting: readers follow the file, and
+    /// a run that is killed leaves what it saw.
     pub fn event(&mut self, event: &impl Serialize) {
-        self.attempt(|folder| {
-            let mut line = serde_json::to_vec(event)?;
-            line.push(b'\n');
-            folder.events.as_mut().map_or(Ok(()), |events| events.write_all(&line))
-        });
+        let Some(events) = &mut self.events else { return };
+        match serde_json::to_vec(event) {
+            Ok(mut line) => {
+                line.push(b'\n');
+                events.push(line);
+            }
+            Err(error) => self.note(Err(error.into())),
+        }
     }
 
     /// Writes the scenario as resolved, to be run again as it is.
     pub fn scenario(&mut self, resolved: &str) {
-        self.attempt(|folder| write_whole(&folder.path.join("scenario.toml"), resolved.as_bytes()));
+        let written = write_whole(&self.path.join("scenario.toml"), resolved.as_bytes());
+        self.note(written);
     }
 
     /// Writes `run.json`; the error is the first that any write met.
     pub fn finish(mut self, run: &RunRecord) -> io::Result<PathBuf> {
-        self.attempt(|folder| {
-            let mut text = serde_json::to_vec_pretty(run)?;
-            text.push(b'\n');
-            write_whole(&folder.path.join("run.json"), &text)
-        });
+        let events = self.events.take().map_or(Ok(()), Lines::end);
+        self.note(events);
+        // What matters most is tried last whatever happened to the rest.
+        let text = serde_json::to_string_pretty(run).map_err(io::Error::from);
+        let written = text.and_then(|text| write_whole(&self.path.join("run.json"), format!("{text}\n").as_bytes()));
+        self.note(written);
         match self.failed {
             Some(error) => Err(error),
             None => Ok(self.path),
@@ -115,10 +121,13 @@ fn create(path: &Path) -> io::Result<File> {
 /// A reader sees the whole file or none.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let partial = path.with_extension("partial");
-    let mut file = create(&partial)?;
-    file.write_all(bytes)?;
-    file.sync_data()?;
-    std::fs::rename(&partial, path)
+    let written = create(&partial).and_then(|mut file| file.write_all(bytes));
+    let moved = written.and_then(|()| std::fs::rename(&partial, path));
+    if moved.is_err() {
+        // It would be taken for a file of the record.
+        let _ = std::fs::remove_file(&partial);
+    }
+    moved
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod counters;
 mod folder;
+mod lines;
 mod model;
 pub mod sample;
 

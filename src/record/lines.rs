@@ -1,0 +1,99 @@
+//! Lines to a file by a thread of their own.
+//!
+//! A disk can take seconds for one write while others flush to it. Whoever
+//! watches a run must not wait for that: its agents take a coordinator that is
+//! silent for too long for lost.
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Bytes that may wait to be written; lines beyond them are lost and counted.
+const WAITING_MAX: usize = 64 << 20;
+/// How long the last of them may take at the end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) struct Lines {
+    to_writer: mpsc::Sender<Vec<u8>>,
+    waiting: Arc<AtomicUsize>,
+    ended: mpsc::Receiver<io::Result<()>>,
+    lost: u64,
+}
+
+impl Lines {
+    pub(super) fn new(file: File) -> Self {
+        let (to_writer, lines) = mpsc::channel();
+        let (to_owner, ended) = mpsc::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let for_writer = Arc::clone(&waiting);
+        std::thread::spawn(move || drop(to_owner.send(write_all(file, &lines, &for_writer))));
+        Self { to_writer, waiting, ended, lost: 0 }
+    }
+
+    /// Appends a line; never waits.
+    pub(super) fn push(&mut self, line: Vec<u8>) {
+        if self.waiting.load(Ordering::Relaxed) + line.len() > WAITING_MAX {
+            self.lost += 1;
+            return;
+        }
+        self.waiting.fetch_add(line.len(), Ordering::Relaxed);
+        // A writer that is gone says why at the end.
+        let _ = self.to_writer.send(line);
+    }
+
+    /// Waits for the last line; the error is the first that the writer met.
+    pub(super) fn end(self) -> io::Result<()> {
+        drop(self.to_writer);
+        let slow = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow for the events"));
+        self.ended.recv_timeout(PATIENCE).unwrap_or_else(slow)?;
+        if self.lost == 0 {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{} events were not kept: the disk is too slow", self.lost)))
+    }
+}
+
+fn write_all(mut file: File, lines: &mpsc::Receiver<Vec<u8>>, waiting: &AtomicUsize) -> io::Result<()> {
+    for line in lines {
+        file.write_all(&line)?;
+        waiting.fetch_sub(line.len(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+
+    #[test]
+    fn lines_arrive_in_order_and_before_the_end() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut lines = Lines::new(file.reopen().expect("opened"));
+        (0..1000).for_each(|number| lines.push(format!("{number}\n").into_bytes()));
+        lines.end().expect("written");
+        let text = std::fs::read_to_string(file.path()).expect("read");
+        assert!(text.lines().map(|line| line.parse::<u32>()).eq((0..1000).map(Ok)));
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_is_an_error_at_the_end_only() {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("opened");
+        let mut lines = Lines::new(full);
+        (0..10).for_each(|_| lines.push(b"x\n".to_vec()));
+        assert_eq!(lines.end().map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+    }
+
+    #[test]
+    fn what_waits_has_a_bound() {
+        // Nobody reads: the writer stands still.
+        let (_reader, writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let mut lines = Lines::new(File::from(std::os::fd::OwnedFd::from(writer)));
+        (0..200).for_each(|_| lines.push(vec![b'x'; 1 << 20]));
+        assert!(lines.lost >= 100, "{} lost", lines.lost);
+    }
+}
