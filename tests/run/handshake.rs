@@ -65,8 +65,8 @@ fn what_a_failed_handshake_opened_it_closes_too() {
         ("recv", "hang:comm=3", 4, "still not ready"),
         ("recv", "refuse:comm=3", 1, "returned"),
         ("send", "rc:call=connect,value=3,nth=7", 1, "connect returned 3"),
-        ("recv", "rc:call=listen,value=2,nth=5", 1, "listen returned 2"),
-        ("recv", "rc:call=accept,value=2,nth=5", 1, "accept returned 2"),
+        ("recv", "rc:call=listen,value=3,nth=5", 1, "listen returned 3"),
+        ("recv", "rc:call=accept,value=3,nth=5", 1, "accept returned 3"),
     ] {
         let fault = ["fault.by=plugin".to_owned(), format!("fault.side={side}"), format!("fault.spec={spec}")];
         let ended = Tool::new(&["handshake", "-n", "8", "--json"])

@@ -51,7 +51,7 @@ fn a_delay_longer_than_the_patience_is_recovered_from() {
 
 #[test]
 fn a_run_that_is_only_slow_is_no_stall() {
-    let settings = ["limits.stall_after=1s", "fault.by=plugin", "fault.side=send", "transfer.warmup=0"];
+    let settings = ["limits.stall_after=3s", "fault.by=plugin", "fault.side=send", "transfer.warmup=0"];
     let ended = Tool::run(&settings).set(&["fault.spec=delay-ctrl:nth=5,ms=300;delay-ctrl:nth=9,ms=300"]).ends_with(0);
     assert_eq!(ended.recorded("passed")["findings"], serde_json::json!([]));
 }

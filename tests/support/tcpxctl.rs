@@ -116,7 +116,8 @@ impl Tool {
     }
 }
 
-/// Small enough for a debug build on a busy machine.
+/// Small enough for a debug build, patient enough for a machine that is busy
+/// with other things for seconds.
 pub const SMALL: &str = r#"
 name = "small"
 [transfer]
@@ -126,6 +127,7 @@ total = "1MiB"
 iterations = 2
 warmup = 1
 [limits]
+stall_after = "30s"
 total = "40s"
 "#;
 
