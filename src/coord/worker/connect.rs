@@ -48,8 +48,12 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     };
     let deadline = Deadline::after("the goodbye", Duration::from_secs(2));
     match &done {
-        // The peer may be gone already, which is its right after the last barrier.
-        Ok(()) => drop(link.close(deadline, &context.stop)),
+        Ok(()) => {
+            // Nothing is left to do in the plugin, so it is not what one waits for.
+            context.enter(Phase::Finished);
+            // The peer may be gone already, which is its right after the last barrier.
+            drop(link.close(deadline, &context.stop));
+        }
         Err(failure) => {
             context.announce(failure);
             link.abort(failure.outcome, &failure.message);
