@@ -11,7 +11,7 @@
 //! The body depends on iteration and channel only, so it is written to a slot
 //! once per iteration, outside the timed part; only the stamps (one word in 256)
 //! are written when a slot is reused for another chunk.
-#![expect(unsafe_code, reason = "calls the AVX2 build of the comparison where the CPU has AVX2")]
+#![expect(unsafe_code, reason = "calls the wide builds of the comparison where the CPU has the registers")]
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ const BLOCK: usize = 256;
 const TABLE: usize = 512;
 /// Blocks of one page.
 const PAGE_BLOCKS: usize = TABLE / BLOCK;
-/// Words compared at a time; two vector registers where there is AVX2.
+/// Words of the widest vector register; the first of a block are compared apart.
 const LANES: usize = 8;
 /// Odd, so multiplication by it can be undone.
 const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -160,18 +160,27 @@ impl Pattern {
         if self.matches(id, bytes) { None } else { Some(self.explain(id, bytes)) }
     }
 
-    /// The fast path: one pass that only collects whether anything differs.
+    /// The fast path: one pass that only collects whether anything differs. The
+    /// kernel has just written the bytes, so they are in the second-level cache,
+    /// and wider registers are what keeps up with it.
     fn matches(&self, id: StampId, bytes: &[u8]) -> bool {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the CPU has AVX-512.
+            return unsafe { self.matches_avx512(id, bytes) };
+        } else if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has AVX2.
             return unsafe { self.matches_avx2(id, bytes) };
         }
         self.matches_anywhere(id, bytes)
     }
 
-    /// The same code, built for wider registers: the bytes were just written by
-    /// the kernel, and the comparison must keep up with the cache.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    fn matches_avx512(&self, id: StampId, bytes: &[u8]) -> bool {
+        self.matches_anywhere(id, bytes)
+    }
+
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn matches_avx2(&self, id: StampId, bytes: &[u8]) -> bool {
@@ -182,22 +191,20 @@ impl Pattern {
     fn matches_anywhere(&self, id: StampId, bytes: &[u8]) -> bool {
         let key = self.body_key(id);
         let (blocks, rest) = bytes.as_chunks::<{ BLOCK * 8 }>();
-        let mut differs = [0; LANES];
+        let mut differs = 0;
         for (number, block) in blocks.iter().enumerate() {
-            let table = self.table.0[number % PAGE_BLOCKS * BLOCK..][..BLOCK].as_chunks::<LANES>().0;
+            let table = &self.table.0[number % PAGE_BLOCKS * BLOCK..][..BLOCK];
             let shift = page_shift(key, number / PAGE_BLOCKS);
-            let mut first = table[0].map(|body| body.wrapping_add(shift));
-            first[0] = self.stamp(id, number as u64);
-            let lanes = block.as_chunks::<{ LANES * 8 }>().0;
-            collect(&lanes[0], &first, 0, &mut differs);
-            for (lane, body) in lanes[1..].iter().zip(&table[1..]) {
-                collect(lane, body, shift, &mut differs);
-            }
+            let words = block.as_chunks::<8>().0;
+            // The stamp's neighbours apart, so that the rest is whole registers.
+            differs |= u64::from_le_bytes(words[0]) ^ self.stamp(id, number as u64);
+            differs |= differences(&words[1..LANES], &table[1..LANES], shift);
+            differs |= differences(&words[LANES..], &table[LANES..], shift);
         }
         let start = blocks.len() * BLOCK * 8;
         let rest_matches =
             rest.iter().enumerate().all(|(at, got)| *got == self.expected_byte(id, key, start + at, bytes.len()));
-        differs == [0; LANES] && rest_matches
+        differs == 0 && rest_matches
     }
 
     /// The word with index `at`, however it came about. A last block of fewer
@@ -267,12 +274,13 @@ impl Pattern {
     }
 }
 
-/// Adds to `differs` whatever distinguishes eight words from the shifted body.
+/// The bits in which the words differ from the shifted body.
 #[inline(always)]
-fn collect(lane: &[u8; LANES * 8], body: &[u64; LANES], shift: u64, differs: &mut [u64; LANES]) {
-    for ((differs, word), body) in differs.iter_mut().zip(lane.as_chunks::<8>().0).zip(body) {
-        *differs |= u64::from_le_bytes(*word) ^ body.wrapping_add(shift);
-    }
+fn differences(words: &[[u8; 8]], body: &[u64], shift: u64) -> u64 {
+    words
+        .iter()
+        .zip(body)
+        .fold(0, |differs, (word, body)| differs | (u64::from_le_bytes(*word) ^ body.wrapping_add(shift)))
 }
 
 fn page_shift(key: u64, page: usize) -> u64 {
@@ -365,7 +373,7 @@ mod tests {
             bytes[at] ^= 1 << bit;
             let mismatch = Pattern::new(7).verify(ID, &bytes).expect("differs");
             prop_assert_eq!((mismatch.offset, mismatch.wrong_bytes), (at as u64, 1));
-            // With AVX2 or without.
+            // With wide registers or without.
             prop_assert!(!Pattern::new(7).matches_anywhere(ID, &bytes));
         }
     }
