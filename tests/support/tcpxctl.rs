@@ -31,14 +31,19 @@ pub struct Tool {
 impl Tool {
     /// `tcpxctl` with these arguments, in a fresh folder and a bare environment.
     pub fn new(arguments: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
+        command.args(arguments).current_dir(folder.path());
+        Self::of(command, folder)
+    }
+
+    /// A command that leads to `tcpxctl`, and the folder that it will run in.
+    pub fn of(mut command: Command, folder: TempDir) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let marker = format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = Arc::new(TempDir::new().unwrap());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
-        command.args(arguments).current_dir(folder.path()).env_clear();
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env(MARKER, &marker);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env(MARKER, &marker);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self { command, folder, marker }
+        Self { command, folder: Arc::new(folder), marker }
     }
 
     /// `tcpxctl run` of a small scenario with these keys on top.
@@ -304,6 +309,17 @@ pub struct Process {
 }
 
 impl Process {
+    /// Reads it from `/proc`; `None` for one that is gone.
+    pub fn read(pid: i32) -> Option<Self> {
+        let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let role = cmdline.split(|byte| *byte == 0).nth(1).unwrap_or_default();
+        let role = String::from_utf8_lossy(role).into_owned();
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let state = read("status").lines().find(|line| line.starts_with("State")).unwrap_or_default().to_owned();
+        let doing = format!("{state} {} {}", read("wchan"), read("syscall").trim());
+        Some(Self { pid, role, doing, started: started(pid)? })
+    }
+
     /// Ends it, unless it is gone and its id belongs to somebody else.
     pub fn kill(&self) {
         self.signal(rustix::process::Signal::KILL);
@@ -334,13 +350,7 @@ pub fn processes(marker: &str) -> Vec<Process> {
     pids.filter_map(|pid: i32| {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
         environ.split(|byte| *byte == 0).find(|entry| *entry == wanted.as_bytes())?;
-        let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let role = cmdline.split(|byte| *byte == 0).nth(1).unwrap_or_default();
-        let role = String::from_utf8_lossy(role).into_owned();
-        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let state = read("status").lines().find(|line| line.starts_with("State")).unwrap_or_default().to_owned();
-        let doing = format!("{state} {} {}", read("wchan"), read("syscall").trim());
-        Some(Process { pid, role, doing, started: started(pid)? })
+        Process::read(pid)
     })
     .collect()
 }

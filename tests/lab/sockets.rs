@@ -1,0 +1,94 @@
+//! Small traffic between nodes, to see what the network between them does.
+
+use crate::lab::{Lab, address};
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// Long enough for anything that arrives at all, on a busy machine too.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long nothing must arrive before it is taken as lost.
+pub const SILENCE: Duration = Duration::from_millis(500);
+/// What one burst has: a receive buffer holds it.
+const BURST: u32 = 100;
+
+/// A datagram socket in a node, on one of its interfaces; it never fragments.
+pub fn datagrams(lab: &Lab, node: &str, interface: &str) -> UdpSocket {
+    let socket = lab.inside(node, || UdpSocket::bind((address(node, interface), 0))).unwrap();
+    set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// Two sockets that face each other over one network.
+pub fn pair(lab: &Lab, interface: &str) -> [UdpSocket; 2] {
+    let [one, other] = ["node0", "node1"].map(|node| datagrams(lab, node, interface));
+    one.connect(other.local_addr().unwrap()).unwrap();
+    other.connect(one.local_addr().unwrap()).unwrap();
+    [one, other]
+}
+
+/// Numbers sent as one burst, and as they arrived, until silence.
+pub fn burst(from: &UdpSocket, to: &UdpSocket) -> Vec<u32> {
+    for number in 0..BURST {
+        from.send(&number.to_le_bytes()).unwrap();
+    }
+    to.set_read_timeout(Some(SILENCE)).unwrap();
+    let mut arrived = Vec::new();
+    let mut number = [0; 4];
+    while let Ok(4) = to.recv(&mut number) {
+        arrived.push(u32::from_le_bytes(number));
+        if arrived.len() == BURST as usize {
+            break;
+        }
+    }
+    arrived
+}
+
+/// Everything sent arrives, in order, both ways.
+pub fn is_whole(lab: &Lab, interface: &str) {
+    let [one, other] = pair(lab, interface);
+    let all: Vec<u32> = (0..BURST).collect();
+    assert_eq!(burst(&one, &other), all, "{interface}, from node0");
+    assert_eq!(burst(&other, &one), all, "{interface}, from node1");
+}
+
+/// How many of `bursts` bursts get there.
+pub fn arrivals(from: &UdpSocket, to: &UdpSocket, bursts: u32) -> f64 {
+    let arrived: usize = (0..bursts).map(|_| burst(from, to).iter().collect::<BTreeSet<_>>().len()).sum();
+    arrived as f64 / f64::from(bursts * BURST)
+}
+
+/// Connects from one node to an address of the other, with a short patience.
+pub fn connect(lab: &Lab, from: &str, to: SocketAddr) -> io::Result<TcpStream> {
+    lab.inside(from, || TcpStream::connect_timeout(&to, SILENCE))
+}
+
+/// A stream from node0 to node1 over one network.
+pub fn stream(lab: &Lab, interface: &str) -> [TcpStream; 2] {
+    let listener = lab.inside("node1", || TcpListener::bind((address("node1", interface), 0))).unwrap();
+    let to = listener.local_addr().unwrap();
+    let one = lab.inside("node0", || TcpStream::connect_timeout(&to, PATIENCE)).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    [one, other].map(|stream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    })
+}
+
+/// The shortest of ten round trips.
+pub fn round_trip(lab: &Lab, interface: &str) -> Duration {
+    let [one, other] = pair(lab, interface);
+    let mut byte = [0];
+    let trips = (0..10).map(|_| {
+        let since = Instant::now();
+        one.send(&[1]).unwrap();
+        other.recv(&mut byte).unwrap();
+        other.send(&[2]).unwrap();
+        one.recv(&mut byte).unwrap();
+        since.elapsed()
+    });
+    trips.min().unwrap()
+}

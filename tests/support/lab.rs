@@ -1,0 +1,240 @@
+//! The laboratory of `scripts/lab`, one for each test that asks for it.
+//!
+//! A lab is tied to the test program by a pipe: whatever becomes of the program,
+//! the lab ends with it. Files of a node are read through `/proc/PID/root`, and
+//! sockets of a node are made by a thread that enters its network.
+//!
+//! Where no lab can be, tests that need one print why and pass, unless
+//! `TCPXCTL_LAB=require` says that there must be one.
+
+use crate::tcpxctl::{Ended, Process, Tool};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io::{PipeWriter, Read, Seek};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Where the scripts look for a lab's name.
+const NAME: &str = "TCPXCTL_LAB_NAME";
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/lab");
+/// The program under test.
+const TCPXCTL: &str = env!("CARGO_BIN_EXE_tcpxctl");
+/// What `scripts/lab` ends with where no lab can be.
+const NOT_POSSIBLE: i32 = 3;
+/// A script that takes longer has hung.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long what a run started may outlive the command.
+const AFTERLIFE: Duration = Duration::from_secs(10);
+
+/// The two that move bytes.
+pub const NODES: [&str; 2] = ["node0", "node1"];
+/// Their data interfaces.
+pub const RAILS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
+
+/// The address of a node on one of its interfaces.
+pub fn address(node: &str, interface: &str) -> String {
+    let host = match node {
+        "node0" => 25,
+        "node1" => 226,
+        other => panic!("{other} has no rails"),
+    };
+    match interface.trim_start_matches("eth") {
+        "0" if node == "node0" => "10.0.1.25".into(),
+        "0" => "10.0.0.226".into(),
+        rail => format!("192.168.{rail}.{host}"),
+    }
+}
+
+/// A lab that is up.
+pub struct Lab {
+    name: String,
+    /// Its end is the lab's.
+    tie: Option<PipeWriter>,
+}
+
+impl Lab {
+    /// Makes one, or prints why there is none here.
+    pub fn up() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self::named(&name)
+    }
+
+    /// Makes one, or a second handle to one that is up.
+    pub fn named(name: &str) -> Option<Self> {
+        let (reading, tie) = std::io::pipe().unwrap();
+        let ended = ended(script(name).args(["up", "--tied"]).stdin(reading));
+        let said = String::from_utf8_lossy(&ended.stderr);
+        match ended.status.code() {
+            Some(0) => Some(Self { name: name.to_owned(), tie: Some(tie) }),
+            Some(NOT_POSSIBLE) if std::env::var("TCPXCTL_LAB").as_deref() != Ok("require") => {
+                println!("skipped: {said}");
+                None
+            }
+            _ => panic!("scripts/lab up: {}\n{said}", ended.status),
+        }
+    }
+
+    /// What the scripts know it by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `scripts/lab` with these arguments.
+    pub fn script(&self, arguments: &[&str]) -> Output {
+        let mut command = script(&self.name);
+        ended(command.args(arguments).stdin(Stdio::null()))
+    }
+
+    /// The same, which must do well; what it printed.
+    pub fn done(&self, arguments: &[&str]) -> String {
+        let ended = self.script(arguments);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "scripts/lab {arguments:?}: {}\n{said}", ended.status);
+        String::from_utf8(ended.stdout).unwrap()
+    }
+
+    /// A command in a node, which must do well; what it printed.
+    pub fn exec(&self, node: &str, command: &[&str]) -> String {
+        self.done(&[&["exec", node], command].concat())
+    }
+
+    /// `tcpxctl` in a node, in a fresh folder there.
+    pub fn tool(&self, node: &str, arguments: &[&str]) -> Tool {
+        let folder = TempDir::new_in(self.path(node, "/tmp")).unwrap();
+        let inside = Path::new("/tmp").join(folder.path().file_name().unwrap());
+        let mut command = Command::new(SCRIPT);
+        command.args(["exec", node, "env", "-C"]).arg(inside).arg(TCPXCTL).args(arguments);
+        Tool::of(command, folder).env(NAME, &self.name)
+    }
+
+    /// `tcpxctl` in a node to its end.
+    pub fn run(&self, node: &str, arguments: &[&str]) -> Ended {
+        self.tool(node, arguments).ended()
+    }
+
+    /// What runs in a node, but for what makes it one.
+    pub fn ps(&self, node: &str) -> Vec<Process> {
+        let listed = self.done(&["ps", node]);
+        let pids = listed.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap());
+        // One that has ended since is no more.
+        pids.filter_map(Process::read).collect()
+    }
+
+    /// Nothing is left in either node, at once or soon.
+    pub fn is_left_clean(&self) {
+        let since = Instant::now();
+        loop {
+            let left: Vec<String> = NODES.iter().map(|node| self.done(&["ps", node])).collect();
+            if left.iter().all(String::is_empty) {
+                return;
+            }
+            assert!(since.elapsed() < AFTERLIFE, "left behind: {left:#?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Hurts an interface of a node, or `all`: `how` as in `scripts/lab help`.
+    pub fn hurt(&self, node: &str, interface: &str, how: &str) {
+        let words: Vec<&str> = how.split(' ').collect();
+        self.done(&[&["hurt", node, interface], words.as_slice()].concat());
+    }
+
+    /// Undoes every hurt.
+    pub fn heal(&self) {
+        self.done(&["heal"]);
+    }
+
+    /// What an interface has carried, as its node counts.
+    pub fn counters(&self, node: &str, interface: &str) -> Counters {
+        let folder = self.path(node, "/sys/class/net").join(interface).join("statistics");
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap().trim().parse().unwrap();
+        Counters {
+            rx_bytes: read("rx_bytes"),
+            tx_bytes: read("tx_bytes"),
+            rx_packets: read("rx_packets"),
+            tx_packets: read("tx_packets"),
+        }
+    }
+
+    /// Where a path of a node is to be found from here.
+    pub fn path(&self, node: &str, path: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{path}", self.pid(node)))
+    }
+
+    /// Does something in the network of a node: sockets made there stay there.
+    pub fn inside<T: Send>(&self, node: &str, what: impl FnOnce() -> T + Send) -> T {
+        let network = File::open(format!("/proc/{}/ns/net", self.pid(node))).unwrap();
+        let enter = move || {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            what()
+        };
+        std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
+    }
+
+    /// Lets go of it, as the end of this program would.
+    pub fn untie(mut self) {
+        drop(self.tie.take());
+        std::mem::forget(self);
+    }
+
+    /// The first process of a node.
+    pub fn pid(&self, node: &str) -> i32 {
+        self.done(&["pid", node]).trim().parse().unwrap()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // The tie would do it too, but later, and this says what went wrong.
+        let ended = self.script(&["down"]);
+        if !ended.status.success() && !std::thread::panicking() {
+            panic!("scripts/lab down: {}", String::from_utf8_lossy(&ended.stderr));
+        }
+    }
+}
+
+/// `scripts/lab` of one lab, whose nodes find the program under test.
+fn script(name: &str) -> Command {
+    let mut command = Command::new(SCRIPT);
+    command.env(NAME, name).env("TCPXCTL_LAB_BIN", Path::new(TCPXCTL).parent().unwrap());
+    command
+}
+
+/// Runs it to its end. What it prints goes to files: a pipe would be open for as
+/// long as anything that it left running.
+fn ended(command: &mut Command) -> Output {
+    let [mut out, mut err] = [(); 2].map(|()| tempfile::tempfile().unwrap());
+    let mut child = command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap()).spawn().unwrap();
+    let since = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if since.elapsed() > LIMIT {
+            child.kill().unwrap();
+            panic!("{command:?} hung");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let [stdout, stderr] = [&mut out, &mut err].map(|file| {
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    Output { status, stdout, stderr }
+}
+
+/// Counts of an interface since its node was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    pub rx_bytes: u64,
+    pub tx_bytes: u64,
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+}
