@@ -3,9 +3,9 @@
 
 use super::net::{Net, RawTable};
 use super::shim::{wrap_v7, wrap_v8};
-use nccl_net_tcpxtap::{Tap, TooManyTaps, v7, v8};
 use std::sync::Arc;
 use tcpx_recorder::Recorder;
+use tcpx_tap::{Tap, TooManyTaps, v7, v8};
 
 /// Puts the tap between us and `net`'s table.
 ///

@@ -13,13 +13,13 @@ use super::plan::Plan;
 use super::window::{Illegal, InFlight, SLOTS_MAX, Step, Window};
 use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Region, ScatterError, ScatterSource, Span, Unpack};
 use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, SendComm};
-use nccl_net_tcpxtap::Tap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tcpx_abi::result::SYSTEM_ERROR;
 use tcpx_abi::unpack::{ENTRIES, LoadMeta};
 use tcpx_recorder::Key;
+use tcpx_tap::Tap;
 
 /// Which end of a connection a channel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -7,8 +7,13 @@
 //! ```text
 //! 0         header, 4096 bytes
 //! channels  channel_capacity slots of channel_slot_bytes each
-//! rings     call events, one ring per writing thread; absent while rings_offset is 0
+//! rings     ring_count rings of ring_events events of 32 bytes each; the last is the setup ring
+//! log       log_entries lines of log_entry_bytes each
 //! ```
+//!
+//! The file is sparse: a ring takes memory once its slot was used by a send or
+//! receive comm, a line of the log once it was written. With ring_events 0 there
+//! are no rings, with log_entries 0 there is no log.
 //!
 //! A reader finds the sections by the offsets in the header and steps by the
 //! slot size in the header, never by its own constants: a later writer of the
@@ -23,7 +28,7 @@
 //! | at | width | field |
 //! |---|---|---|
 //! | 0 | 8 | magic, `TCPXREC` and a zero |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version, 2 |
 //! | 12 | 4 | header_bytes, 4096 |
 //! | 16 | 4 | pid of the writer, in its own pid namespace |
 //! | 20 | 4 | flags: bit 0 keep (a sweep leaves the file alone) |
@@ -35,11 +40,15 @@
 //! | 64 | 8 | channels_offset |
 //! | 72 | 4 | channel_slot_bytes |
 //! | 76 | 4 | channel_capacity, slots in the section |
-//! | 80 | 8 | rings_offset, 0 |
-//! | 88 | 4 | ring_bytes, 0 |
-//! | 92 | 4 | ring_count, 0 |
+//! | 80 | 8 | rings_offset |
+//! | 88 | 4 | ring_events, events of a ring: a power of two, or 0 |
+//! | 92 | 4 | ring_count, channel_capacity + 1 |
 //! | 96 | 8 | pid_namespace, inode of `/proc/self/ns/pid`, 0 where unknown |
-//! | 104 | 24 | reserved |
+//! | 104 | 8 | log_offset |
+//! | 112 | 4 | log_entry_bytes, 512 |
+//! | 116 | 4 | log_entries |
+//! | 120 | 4 | log_kept, the first lines, which are never overwritten |
+//! | 124 | 4 | reserved |
 //!
 //! Changing at any time:
 //!
@@ -58,6 +67,20 @@
 //! | 576 | 8 | setup_call, the one entered last, [`Call`] |
 //! | 584 | 8 | setup_errors, such calls that did not return 0 |
 //! | 592 | 8 | setup_last_error: code in the low half, [`Call`] in the high half |
+//! | 600 | 8 | setup_events, events that the setup ring was given so far |
+//! | 608 | 8 | log_lines, lines that the log was given so far |
+//! | 1024 | 2048 | devices, 32 entries of 64 bytes: device n at 1024 + 64 n, zero while unknown |
+//!
+//! A device is what `getProperties` said of it:
+//!
+//! | at | width | field |
+//! |---|---|---|
+//! | 0 | 32 | name, UTF-8, zero-padded |
+//! | 32 | 16 | the last part of pciPath, UTF-8, zero-padded |
+//! | 48 | 4 | speed, Mbit/s |
+//! | 52 | 4 | ptrSupport |
+//! | 56 | 4 | netDeviceType |
+//! | 60 | 4 | 1 |
 //!
 //! # Channel slot
 //!
@@ -80,7 +103,7 @@
 //! | 80 | 8 | bytes_done |
 //! | 88 | 8 | bytes_posted |
 //! | 96 | 8 | last_change: opened, posted, done, unpacked, consumed or closed; an error is none |
-//! | 104 | 8 | flushes, requests made by `iflush` |
+//! | 104 | 8 | events, that the slot's ring was given so far, in all its lives |
 //! | 112 | 8 | latency_max |
 //! | 120 | 8 | flags: bit 0 somebody writes unpacked |
 //! | 128 | 8 | comm, the plugin's pointer |
@@ -91,7 +114,8 @@
 //! | 152 | 8 | opened |
 //! | 160 | 8 | closed, 0 while open |
 //! | 168 | 8 | null_requests, posts that returned 0 and null: "call again" |
-//! | 176 | 16 | reserved |
+//! | 176 | 8 | flushes, requests made by `iflush` |
+//! | 184 | 8 | first_event, what events was when this life began |
 //! | 192 | 80 | errors, ten counts: return codes 0 to 8 at their own place (0 never counts), any other last |
 //! | 272 | 8 | last_error: code in the low half, [`Call`] in the high half |
 //! | 280 | 8 | last_error_at |
@@ -99,18 +123,77 @@
 //! | 320 | 512 | post_ns, 64 times: when request n was posted stands at n mod 64 |
 //! | 832 | 512 | post_bytes, in the same places: its bytes |
 //! | 1344 | 1936 | latency, 242 buckets: counts of posted-to-done times, see [`bucket_of`] |
-//! | 3280 | 112 | reserved |
+//! | 3280 | 32 | local, an address of this end of the comm's connections |
+//! | 3312 | 32 | peer, an address of the other end |
+//! | 3344 | 32 | ctrl, the address that the ctrl connection goes to; on a send comm the peer's, else the local one |
+//! | 3376 | 16 | reserved |
+//!
+//! An address is known where the plugin's connect handle begins with a socket
+//! address (TCPX, its stand-in and NCCL's own socket transport): that of the
+//! listener, so the port belongs to one comm.
+//!
+//! | at | width | field |
+//! |---|---|---|
+//! | 0 | 2 | family: 0 unknown, 4, 6 |
+//! | 2 | 2 | port |
+//! | 4 | 4 | IPv6 scope |
+//! | 8 | 16 | address in network order; IPv4 in the first four bytes |
+//! | 24 | 8 | reserved |
 //!
 //! `life` stands first and is written last when a slot is opened, so a copy
 //! made in ascending order that shows an open slot shows its identity too. The
 //! counters stand in the order consumed, done, posted for the same reason: such
 //! a copy never shows more done than posted.
+//!
+//! # Ring
+//!
+//! Event n of a ring, counting from 0, stands at place n mod ring_events, and
+//! nothing else tells how old it is: with `events` at e, the ring holds events
+//! e - ring_events + 1 to e - 1. The place of event e may be half rewritten at
+//! any time, by a writer that was killed there too. A slot's ring has one writer,
+//! the slot's: it writes an event first and counts it then, so a reader that
+//! takes `events`, then the ring, then `events` again may keep what both counts
+//! allow. The setup ring has many writers, which count first and write then;
+//! there the sequence number alone says which event stands in a place.
+//!
+//! | at | width | field |
+//! |---|---|---|
+//! | 0 | 8 | n + 1; on a slot's ring a second proof |
+//! | 8 | 8 | when it happened: calls that return, return then |
+//! | 16 | 4 | request: its number, lowest 32 bits; of an unpack or a consume, how many there were before |
+//! | 20 | 4 | code that the call returned |
+//! | 24 | 8 | value in bits 0..40, [`EventKind`] in 40..48, [`Call`] in 48..56, in 56..64 a tag of the thread |
+//!
+//! The value is bytes or, of a [`EventKind::Called`], nanoseconds that the call
+//! took; more than fits is the most that fits. A thread's tag tells threads apart
+//! as well as eight bits can.
+//!
+//! # Log
+//!
+//! Line n stands at place n while n < log_kept, then at place
+//! log_kept + (n - log_kept) mod (log_entries - log_kept): the first lines say
+//! what the plugin was told, the last what became of it. Many writers, as with
+//! the setup ring.
+//!
+//! | at | width | field |
+//! |---|---|---|
+//! | 0 | 8 | n + 1 |
+//! | 8 | 8 | when |
+//! | 16 | 8 | flags, as the plugin gave them |
+//! | 24 | 4 | level |
+//! | 28 | 4 | line number |
+//! | 32 | 4 | thread id |
+//! | 36 | 2 | bytes of the function that are here |
+//! | 38 | 2 | bytes of the text that are here, behind the function |
+//! | 40 | 4 | bytes that the text had |
+//! | 44 | 4 | reserved |
+//! | 48 | 464 | function, then text |
 #![forbid(unsafe_code)]
 
 /// First eight bytes of every file.
 pub const MAGIC: [u8; 8] = *b"TCPXREC\0";
 /// The version that this page describes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
 /// Bytes of a channel slot as this version writes it.
@@ -120,6 +203,22 @@ pub const CAPACITY_MAX: u32 = 16_384;
 /// Requests of one channel that can be pending at once; TCPX allows 16, NCCL
 /// asks for at most 32.
 pub const POSTS: usize = 64;
+/// Bytes of an event.
+pub const EVENT_BYTES: usize = 32;
+/// Most events of one ring.
+pub const RING_EVENTS_MAX: u32 = 1 << 20;
+/// Events of one ring, unless told otherwise: 32 KiB per channel.
+pub const RING_EVENTS: u32 = 1024;
+/// Bytes of a line of the log.
+pub const LOG_ENTRY_BYTES: usize = 512;
+/// Lines of the log, unless told otherwise: 512 KiB.
+pub const LOG_ENTRIES: u32 = 1024;
+/// Of these, first ones that stay.
+pub const LOG_KEPT: u32 = 256;
+/// Most lines of the log.
+pub const LOG_ENTRIES_MAX: u32 = 1 << 16;
+/// Devices that the header has room for; TCPX has at most 16.
+pub const DEVICES: usize = 32;
 /// Distinct counts of return codes.
 pub const ERROR_KINDS: usize = 10;
 /// `channel` of a slot that no engine numbered.
@@ -144,7 +243,13 @@ pub mod header {
     pub const CHANNEL_SLOT_BYTES: usize = 72;
     pub const CHANNEL_CAPACITY: usize = 76;
     pub const RINGS_OFFSET: usize = 80;
+    pub const RING_EVENTS: usize = 88;
+    pub const RING_COUNT: usize = 92;
     pub const PID_NAMESPACE: usize = 96;
+    pub const LOG_OFFSET: usize = 104;
+    pub const LOG_ENTRY_BYTES: usize = 112;
+    pub const LOG_ENTRIES: usize = 116;
+    pub const LOG_KEPT: usize = 120;
     pub const ROLE_LABEL: usize = 128;
     pub const PLUGIN_LABEL: usize = 192;
     pub const CHANNEL_COUNT: usize = 512;
@@ -158,6 +263,9 @@ pub mod header {
     pub const SETUP_CALL: usize = 576;
     pub const SETUP_ERRORS: usize = 584;
     pub const SETUP_LAST_ERROR: usize = 592;
+    pub const SETUP_EVENTS: usize = 600;
+    pub const LOG_LINES: usize = 608;
+    pub const DEVICES: usize = 1024;
 
     /// Bytes of the role label.
     pub const ROLE_LABEL_BYTES: usize = 64;
@@ -165,6 +273,52 @@ pub mod header {
     pub const PLUGIN_LABEL_BYTES: usize = 256;
     /// Bit of FLAGS: a sweep leaves the file alone.
     pub const KEEP: u32 = 1;
+}
+
+/// Byte offsets in a device.
+#[allow(missing_docs, reason = "the table above names each")]
+pub mod device {
+    pub const NAME: usize = 0;
+    pub const PCI: usize = 32;
+    pub const SPEED: usize = 48;
+    pub const PTR_SUPPORT: usize = 52;
+    pub const TYPE: usize = 56;
+    pub const KNOWN: usize = 60;
+
+    /// Bytes of one device.
+    pub const BYTES: usize = 64;
+    /// Bytes of the name.
+    pub const NAME_BYTES: usize = 32;
+    /// Bytes of the PCI address.
+    pub const PCI_BYTES: usize = 16;
+}
+
+/// Byte offsets in an event.
+#[allow(missing_docs, reason = "the table above names each")]
+pub mod event {
+    pub const SEQUENCE: usize = 0;
+    pub const AT_NS: usize = 8;
+    pub const REQUEST: usize = 16;
+    pub const CODE: usize = 20;
+    pub const REST: usize = 24;
+
+    /// The most that the value of an event can be.
+    pub const VALUE_MAX: u64 = (1 << 40) - 1;
+}
+
+/// Byte offsets in a line of the log.
+#[allow(missing_docs, reason = "the table above names each")]
+pub mod log {
+    pub const SEQUENCE: usize = 0;
+    pub const AT_NS: usize = 8;
+    pub const FLAGS: usize = 16;
+    pub const LEVEL: usize = 24;
+    pub const LINE: usize = 28;
+    pub const THREAD: usize = 32;
+    pub const FUNCTION_BYTES: usize = 36;
+    pub const TEXT_BYTES: usize = 38;
+    pub const TEXT_WAS: usize = 40;
+    pub const WORDS: usize = 48;
 }
 
 /// Byte offsets in a channel slot.
@@ -183,7 +337,7 @@ pub mod channel {
     pub const BYTES_DONE: usize = 80;
     pub const BYTES_POSTED: usize = 88;
     pub const LAST_CHANGE_NS: usize = 96;
-    pub const FLUSHES: usize = 104;
+    pub const EVENTS: usize = 104;
     pub const LATENCY_MAX_NS: usize = 112;
     pub const FLAGS: usize = 120;
     pub const COMM: usize = 128;
@@ -193,12 +347,20 @@ pub mod channel {
     pub const OPENED_NS: usize = 152;
     pub const CLOSED_NS: usize = 160;
     pub const NULL_REQUESTS: usize = 168;
+    pub const FLUSHES: usize = 176;
+    pub const FIRST_EVENT: usize = 184;
     pub const ERRORS: usize = 192;
     pub const LAST_ERROR: usize = 272;
     pub const LAST_ERROR_NS: usize = 280;
     pub const POST_NS: usize = 320;
     pub const POST_BYTES: usize = 832;
     pub const LATENCY: usize = 1344;
+    pub const LOCAL: usize = 3280;
+    pub const PEER: usize = 3312;
+    pub const CTRL: usize = 3344;
+
+    /// Bytes of an address.
+    pub const ADDRESS_BYTES: usize = 32;
 }
 
 /// Bits of `life`.
@@ -295,6 +457,75 @@ calls! {
     18 IrecvConsumed "irecvConsumed",
 }
 
+/// What an event says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EventKind {
+    /// The comm appeared; the value is its slot's generation.
+    Opened = 1,
+    /// A send or receive was accepted.
+    Posted = 2,
+    /// It was reported done; the value is its bytes.
+    Done = 3,
+    /// The engine moved a finished receive's payload to its place.
+    Unpacked = 4,
+    /// A finished receive was handed back.
+    Consumed = 5,
+    /// `iflush` made a request.
+    Flushed = 6,
+    /// A call did not return 0. Repetitions without anything else in between
+    /// are counted in the slot and not here.
+    Failed = 7,
+    /// A call that changes no request returned 0; the value is how long it took.
+    Called = 8,
+    /// The comm was closed.
+    Closed = 9,
+}
+
+impl EventKind {
+    /// The kind behind a number of the file.
+    pub fn from_raw(raw: u64) -> Option<Self> {
+        [
+            Self::Opened,
+            Self::Posted,
+            Self::Done,
+            Self::Unpacked,
+            Self::Consumed,
+            Self::Flushed,
+            Self::Failed,
+            Self::Called,
+            Self::Closed,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u64 == raw)
+    }
+
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Opened => "opened",
+            Self::Posted => "posted",
+            Self::Done => "done",
+            Self::Unpacked => "unpacked",
+            Self::Consumed => "consumed",
+            Self::Flushed => "flushed",
+            Self::Failed => "failed",
+            Self::Called => "called",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// Where line `n` of a log stands; `None` in a log without room.
+pub fn log_place(n: u64, entries: u32, kept: u32) -> Option<u64> {
+    let (entries, kept) = (u64::from(entries), u64::from(kept.min(entries)));
+    if n < kept {
+        return Some(n);
+    }
+    let rest = entries - kept;
+    (rest > 0).then(|| kept + (n - kept) % rest)
+}
+
 /// Where a return code is counted.
 pub fn error_kind(code: i32) -> usize {
     match code {
@@ -344,7 +575,11 @@ pub fn bucket_range(bucket: usize) -> (u64, u64) {
 }
 
 const _: () = assert!(SLOT_BYTES.is_multiple_of(64) && (SLOT_BYTES / 64) % 2 == 1);
-const _: () = assert!(channel::LATENCY + BUCKETS * 8 <= SLOT_BYTES);
+const _: () = assert!(channel::LATENCY + BUCKETS * 8 <= channel::LOCAL);
+const _: () = assert!(channel::CTRL + channel::ADDRESS_BYTES <= SLOT_BYTES);
+const _: () = assert!(header::DEVICES + DEVICES * device::BYTES <= HEADER_BYTES);
+const _: () = assert!(RING_EVENTS.is_power_of_two() && RING_EVENTS_MAX.is_power_of_two());
+const _: () = assert!(CAPACITY_MAX as u64 * RING_EVENTS_MAX as u64 * (EVENT_BYTES as u64) < 1 << 40);
 const _: () = assert!(BUCKETS == 242);
 const _: () = assert!(CAPACITY_MAX <= u16::MAX as u32);
 #[cfg(target_endian = "big")]
@@ -379,10 +614,20 @@ mod tests {
             if let Some(call) = Call::from_raw(raw) {
                 assert_eq!(call as u64, raw);
             }
+            if let Some(kind) = EventKind::from_raw(raw) {
+                assert_eq!(kind as u64, raw);
+            }
         }
         assert_eq!(Call::from_raw(13).map(Call::name), Some("test"));
         assert_eq!(Role::from_raw(Role::Recv as u32), Some(Role::Recv));
         assert_eq!(Role::from_raw(0), None);
+    }
+
+    #[test]
+    fn the_first_lines_stay_and_the_others_go_round() {
+        let places = (0..12).map(|n| log_place(n, 6, 2)).collect::<Vec<_>>();
+        assert_eq!(places, [0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 2, 3].map(Some));
+        assert_eq!((log_place(2, 2, 2), log_place(2, 2, 9), log_place(0, 0, 0)), (None, None, None));
     }
 
     #[test]

@@ -4,11 +4,18 @@
 //! Absent from a normal build.
 #![forbid(unsafe_code)]
 
-use crate::format::CAPACITY_MAX;
-use crate::read::{Snapshot, picture};
+use crate::events::{Events, read_events, read_setup_events};
+use crate::format::{CAPACITY_MAX, EVENT_BYTES, POSTS};
+use crate::log::read_log;
+use crate::read::{Header, Snapshot, picture};
 use crate::sample::ChannelSample;
 
-/// Reads a file; its picture, if it is one.
+/// Events and lines asked for, of one ring or log.
+const MAX: usize = 100;
+/// Rings looked at.
+const RINGS_MAX: usize = 50;
+
+/// Reads a file, its rings and its log; its picture, if it is one.
 pub fn file(bytes: &[u8]) -> Option<Snapshot> {
     let snapshot = match picture(bytes) {
         Ok(snapshot) => snapshot,
@@ -28,7 +35,26 @@ pub fn file(bytes: &[u8]) -> Option<Snapshot> {
         assert!(quantiles.is_sorted() && quantiles[3] <= sample.latency.max_ns());
         let _ = (sample.rc_errors(), sample.head_age_ns(0), sample.head_age_ns(u64::MAX));
     }
+    let mut buffer = Vec::new();
+    for sample in snapshot.channels.iter().take(RINGS_MAX) {
+        let events = read_events(&bytes, header, sample, MAX, &mut buffer).expect("memory can be read");
+        check_events(&events, header);
+    }
+    check_events(&read_setup_events(&bytes, header, MAX, &mut buffer).expect("memory can be read"), header);
+    assert!(buffer.capacity() <= RINGS_MAX * MAX * EVENT_BYTES);
+    for from in [0, 3, header.log_lines.saturating_sub(5), u64::MAX] {
+        let page = read_log(&bytes, header, from, MAX).expect("memory can be read");
+        assert!(page.lines.len() <= MAX && page.next <= header.log_lines);
+        assert!(page.lines.is_sorted_by_key(|line| line.number));
+        assert!(page.lines.iter().all(|line| is_shown(&line.text) && is_shown(&line.function)));
+    }
+    assert!(header.devices.iter().flatten().all(|device| is_shown(&device.name) && is_shown(&device.pci)));
     Some(snapshot)
+}
+
+fn check_events(read: &Events, header: &Header) {
+    assert!(read.events.len() <= MAX.min(header.ring_events as usize));
+    assert!(read.events.is_sorted_by_key(|event| event.number));
 }
 
 fn is_shown(text: &str) -> bool {
@@ -42,13 +68,17 @@ pub(crate) fn makes_sense(sample: &ChannelSample) -> bool {
         && sample.unpacked.is_none_or(|unpacked| sample.done >= unpacked)
         && sample.tests >= sample.tests_not_done
         && sample.in_flight() <= sample.posted
+        && sample.requests.len() <= POSTS
+        && sample.requests.is_sorted_by_key(|request| request.number)
+        && sample.events.0 <= sample.events.1
+        && sample.events_overwritten <= sample.events.1 - sample.events.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{HEADER_BYTES, Role};
-    use crate::{Opening, Options, Recorder};
+    use crate::format::{Call, EventKind, HEADER_BYTES, Role};
+    use crate::{Addresses, Device, LogLine, Note, Opening, Options, Recorder};
     use std::path::Path;
 
     #[test]
@@ -67,16 +97,29 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("a folder");
         let parent = tempfile::tempdir().expect("a folder");
         let (name, role, plugin) = ("seed", "send worker", "TCPXSoft_v7");
-        let options = Options { name, capacity: 2, role, plugin, fallback: None, keep: false };
+        let options = Options { capacity: 2, role, plugin, ring_events: 4, log_entries: 4, ..Options::new(name) };
         let recorder = Recorder::create_in(parent.path(), &options).expect("a recorder");
         for role in [Role::Recv, Role::Send] {
-            let opening = Opening { role, device: 1, comm: 0x1000, retires_consumed: role == Role::Recv };
+            let addresses = Addresses::default();
+            let opening = Opening { role, device: 1, comm: 0x1000, retires_consumed: role == Role::Recv, addresses };
             let key = recorder.open(&opening).expect("a slot");
             let slot = recorder.slot(key).expect("the slot");
-            (1..=5).for_each(|number| slot.post(100, 1_000 * number));
+            for number in 1..=5 {
+                let at_ns = slot.post(100, 1_000 * number);
+                recorder.event(key.index, slot, at_ns, &Note::request(EventKind::Posted, Call::Isend, number - 1, 100));
+            }
             slot.finish(0, None, 9_000);
             slot.finish(1, Some(60), 9_500);
             slot.consume(9_600);
+            recorder.failed(key.index, slot, Call::Test, 2, 2);
+        }
+        let init = recorder.enter_setup(Call::Init);
+        recorder.leave_setup(init, 0, true);
+        let device = Device { name: "eth1", pci: "0000:06:00.0", speed_mbit: 100_000, ptr_support: 3, device_type: 1 };
+        recorder.set_device(0, &device).expect("written");
+        for text in ["plugin initialized", "second", "third", "fourth", "fifth"] {
+            let line = LogLine { level: 3, flags: 0x10, function: b"tcpxInit", line: 7, text: text.as_bytes() };
+            recorder.log(&line);
         }
         let bytes = std::fs::read(recorder.path()).expect("readable");
         std::fs::write(folder.join("valid"), &bytes).expect("a file");

@@ -10,7 +10,12 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::monotonic_ns;
-use crate::format::{CAPACITY_MAX, Call, HEADER_BYTES, MAGIC, SLOT_BYTES, VERSION, header};
+use crate::events::{Events, read_events, read_setup_events};
+use crate::format::{
+    CAPACITY_MAX, Call, DEVICES, HEADER_BYTES, LOG_ENTRIES_MAX, LOG_ENTRY_BYTES, MAGIC, RING_EVENTS_MAX, SLOT_BYTES,
+    VERSION, device, header,
+};
+use crate::log::{LogLines, read_log};
 use crate::process::Identity;
 use crate::sample::ChannelSample;
 use crate::words::Words;
@@ -86,14 +91,41 @@ pub struct Header {
     pub setup_errors: u64,
     /// The last of them and its code.
     pub setup_last_error: Option<(Call, i32)>,
-    slots: Slots,
+    /// Events that the setup ring was given so far.
+    pub setup_events: u64,
+    /// Lines that the plugin logged so far.
+    pub log_lines: u64,
+    /// What `getProperties` said, by device; `None` for those never asked for.
+    pub devices: Vec<Option<DeviceFacts>>,
+    /// Events that a channel's ring has room for; 0 where there are no rings.
+    pub ring_events: u32,
+    /// Lines that the log has room for, and how many of the first ones stay.
+    pub log_entries: (u32, u32),
+    pub(crate) sections: Sections,
 }
 
-/// Where the slots are; checked.
+/// A device of the plugin, as `getProperties` told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Interface; control characters replaced.
+    pub name: String,
+    /// PCI address, empty where there is none; control characters replaced.
+    pub pci: String,
+    /// Mbit/s.
+    pub speed_mbit: i32,
+    /// Bits of memory types.
+    pub ptr_support: i32,
+    /// 1 where receives must be unpacked.
+    pub device_type: i32,
+}
+
+/// Where the sections are; checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slots {
-    offset: u64,
-    bytes: usize,
+pub(crate) struct Sections {
+    pub slots: u64,
+    pub slot_bytes: usize,
+    pub rings: u64,
+    pub log: u64,
 }
 
 impl Reader {
@@ -133,10 +165,38 @@ impl Reader {
     pub fn snapshot(&mut self) -> Result<Snapshot, ReadError> {
         take(&self.file, &mut self.buffer)
     }
+
+    /// A channel's newest events, at most `max`, oldest first, as far as they are
+    /// of the life that `sample` is of. Taken later than the sample, they may
+    /// know more than it does.
+    ///
+    /// # Errors
+    /// As [`Reader::snapshot`].
+    pub fn events(&mut self, sample: &ChannelSample, max: usize) -> Result<Events, ReadError> {
+        read_events(&self.file, &read_header(&self.file)?, sample, max, &mut self.buffer)
+    }
+
+    /// The newest events of calls that belong to no channel (`init`, `connect`,
+    /// ...), at most `max`, oldest first.
+    ///
+    /// # Errors
+    /// As [`Reader::snapshot`].
+    pub fn setup_events(&mut self, max: usize) -> Result<Events, ReadError> {
+        read_setup_events(&self.file, &read_header(&self.file)?, max, &mut self.buffer)
+    }
+
+    /// Lines that the plugin logged, from line `from` on, at most `max`; go on
+    /// with [`LogLines::next`].
+    ///
+    /// # Errors
+    /// As [`Reader::snapshot`].
+    pub fn log(&mut self, from: u64, max: usize) -> Result<LogLines, ReadError> {
+        read_log(&self.file, &read_header(&self.file)?, from, max)
+    }
 }
 
 /// What can be read at an offset: a file, or in tests a slice.
-trait Source {
+pub(crate) trait Source {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -157,7 +217,7 @@ impl Source for &[u8] {
 }
 
 /// Reads until the buffer is full or the source ends, and says how much there was.
-fn read_full(source: &impl Source, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_full(source: &impl Source, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match source.read_at(&mut buffer[filled..], offset.saturating_add(filled as u64)) {
@@ -170,7 +230,7 @@ fn read_full(source: &impl Source, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(filled)
 }
 
-fn take(source: &impl Source, buffer: &mut Vec<u8>) -> Result<Snapshot, ReadError> {
+pub(crate) fn take(source: &impl Source, buffer: &mut Vec<u8>) -> Result<Snapshot, ReadError> {
     let mut attempt = 1;
     loop {
         let before = read_header(source)?;
@@ -184,7 +244,7 @@ fn take(source: &impl Source, buffer: &mut Vec<u8>) -> Result<Snapshot, ReadErro
     }
 }
 
-fn read_header(source: &impl Source) -> Result<Header, ReadError> {
+pub(crate) fn read_header(source: &impl Source) -> Result<Header, ReadError> {
     let mut page = [0; HEADER_BYTES];
     let there = read_full(source, &mut page, 0)?;
     if page[..8] == [0; 8] || (there < HEADER_BYTES && page[..8] == MAGIC) {
@@ -205,7 +265,7 @@ fn read_channels(
     header: &Header,
     buffer: &mut Vec<u8>,
 ) -> Result<(Vec<ChannelSample>, bool), ReadError> {
-    let Slots { offset, bytes } = header.slots;
+    let Sections { slots: offset, slot_bytes: bytes, .. } = header.sections;
     let count = header.channel_count as usize;
     let mut channels = Vec::new();
     let mut slot = 0;
@@ -215,7 +275,9 @@ fn read_channels(
         let there = read_full(source, buffer, offset.saturating_add((slot * bytes) as u64))?;
         let whole = there / bytes;
         let slots = buffer.chunks_exact(bytes).take(whole).zip(slot..);
-        channels.extend(slots.filter_map(|(slot, index)| ChannelSample::decode(Words(slot), index as u16)));
+        channels.extend(
+            slots.filter_map(|(slot, index)| ChannelSample::decode(Words(slot), index as u16, header.ring_events)),
+        );
         if whole < batch {
             return Ok((channels, true));
         }
@@ -234,19 +296,39 @@ impl Header {
     fn decode(page: Words<'_>) -> Result<Self, ReadError> {
         let header_bytes = u64::from(page.u32(header::HEADER_BYTES));
         let capacity = page.u32(header::CHANNEL_CAPACITY);
-        let slots =
-            Slots { offset: page.u64(header::CHANNELS_OFFSET), bytes: page.u32(header::CHANNEL_SLOT_BYTES) as usize };
+        let sections = Sections {
+            slots: page.u64(header::CHANNELS_OFFSET),
+            slot_bytes: page.u32(header::CHANNEL_SLOT_BYTES) as usize,
+            rings: page.u64(header::RINGS_OFFSET),
+            log: page.u64(header::LOG_OFFSET),
+        };
+        let ring_events = page.u32(header::RING_EVENTS);
+        let log_entries = page.u32(header::LOG_ENTRIES);
         if header_bytes < HEADER_BYTES as u64 {
             return Err(ReadError::Damaged("header_bytes", header_bytes));
         }
         if !(1..=CAPACITY_MAX).contains(&capacity) {
             return Err(ReadError::Damaged("channel_capacity", capacity.into()));
         }
-        if !(SLOT_BYTES..=SLOT_BYTES_MAX).contains(&slots.bytes) || !slots.bytes.is_multiple_of(8) {
-            return Err(ReadError::Damaged("channel_slot_bytes", slots.bytes as u64));
+        if !(SLOT_BYTES..=SLOT_BYTES_MAX).contains(&sections.slot_bytes) || !sections.slot_bytes.is_multiple_of(8) {
+            return Err(ReadError::Damaged("channel_slot_bytes", sections.slot_bytes as u64));
         }
-        if slots.offset < header_bytes || slots.offset > i64::MAX as u64 / 2 {
-            return Err(ReadError::Damaged("channels_offset", slots.offset));
+        if ring_events > RING_EVENTS_MAX || !(ring_events == 0 || ring_events.is_power_of_two()) {
+            return Err(ReadError::Damaged("ring_events", ring_events.into()));
+        }
+        if log_entries > LOG_ENTRIES_MAX {
+            return Err(ReadError::Damaged("log_entries", log_entries.into()));
+        }
+        let log_entry_bytes = page.u32(header::LOG_ENTRY_BYTES);
+        if log_entry_bytes as usize != LOG_ENTRY_BYTES {
+            return Err(ReadError::Damaged("log_entry_bytes", log_entry_bytes.into()));
+        }
+        let offsets =
+            [("channels_offset", sections.slots), ("rings_offset", sections.rings), ("log_offset", sections.log)];
+        for (field, offset) in offsets {
+            if offset < header_bytes || offset > i64::MAX as u64 / 2 {
+                return Err(ReadError::Damaged(field, offset));
+            }
         }
         // Read in this order, a call in progress may be missed but not invented.
         let left = page.u64(header::SETUP_CALLS_LEFT);
@@ -273,9 +355,31 @@ impl Header {
             setup_calls_inside: page.u64(header::SETUP_CALLS_ENTERED).saturating_sub(left),
             setup_errors: page.u64(header::SETUP_ERRORS),
             setup_last_error: page.failed_call(header::SETUP_LAST_ERROR),
-            slots,
+            setup_events: page.u64(header::SETUP_EVENTS),
+            log_lines: page.u64(header::LOG_LINES),
+            devices: devices(page),
+            ring_events,
+            log_entries: (log_entries, page.u32(header::LOG_KEPT).min(log_entries)),
+            sections,
         })
     }
+}
+
+/// Up to the last one known.
+fn devices(page: Words<'_>) -> Vec<Option<DeviceFacts>> {
+    let one = |index: usize| {
+        let at = header::DEVICES + index * device::BYTES;
+        (page.u32(at + device::KNOWN) == 1).then(|| DeviceFacts {
+            name: page.text(at + device::NAME, device::NAME_BYTES),
+            pci: page.text(at + device::PCI, device::PCI_BYTES),
+            speed_mbit: page.u32(at + device::SPEED) as i32,
+            ptr_support: page.u32(at + device::PTR_SUPPORT) as i32,
+            device_type: page.u32(at + device::TYPE) as i32,
+        })
+    };
+    let mut all: Vec<_> = (0..DEVICES).map(one).collect();
+    all.truncate(all.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
+    all
 }
 
 /// Why there is no picture.
@@ -327,7 +431,7 @@ mod tests {
     use super::*;
     use crate::format::{Role, channel};
     use crate::fuzzing::makes_sense;
-    use crate::{Opening, Options, Recorder};
+    use crate::{Addresses, Opening, Options, Recorder};
     use proptest::prelude::*;
     use std::cell::Cell;
 
@@ -346,16 +450,22 @@ mod tests {
     fn valid() -> Vec<u8> {
         let parent = tempfile::tempdir().unwrap();
         let options = Options {
-            name: "read",
             capacity: 3,
             role: "send worker",
             plugin: "a\u{1b}[31mplugin",
-            fallback: None,
-            keep: false,
+            ring_events: 4,
+            log_entries: 4,
+            ..Options::new("read")
         };
         let recorder = Recorder::create_in(parent.path(), &options).unwrap();
         for role in [Role::Send, Role::Recv] {
-            let opening = Opening { role, device: 1, comm: 0x1000, retires_consumed: role == Role::Recv };
+            let opening = Opening {
+                role,
+                device: 1,
+                comm: 0x1000,
+                retires_consumed: role == Role::Recv,
+                addresses: Addresses::default(),
+            };
             let key = recorder.open(&opening).unwrap();
             let slot = recorder.slot(key).unwrap();
             for number in 0..5 {
@@ -403,7 +513,7 @@ mod tests {
         assert!(matches!(picture(&bytes[..4095]), Err(ReadError::Unfinished)));
         assert!(matches!(picture(&with(&bytes, 0, &[0; 8])), Err(ReadError::Unfinished)));
         assert!(matches!(picture(b"# a text file, not a recorder"), Err(ReadError::NotARecorder)));
-        assert!(matches!(picture(&with(&bytes, 8, &[2, 0, 0, 0])), Err(ReadError::OtherVersion(2))));
+        assert!(matches!(picture(&with(&bytes, 8, &[1, 0, 0, 0])), Err(ReadError::OtherVersion(1))));
     }
 
     #[test]
@@ -418,6 +528,11 @@ mod tests {
             ("channel_capacity", header::CHANNEL_CAPACITY, u32::MAX),
             ("channels_offset", header::CHANNELS_OFFSET, 8),
             ("channels_offset", header::CHANNELS_OFFSET + 4, u32::MAX),
+            ("ring_events", header::RING_EVENTS, 3),
+            ("ring_events", header::RING_EVENTS, 1 << 31),
+            ("rings_offset", header::RINGS_OFFSET, 0),
+            ("log_entries", header::LOG_ENTRIES, u32::MAX),
+            ("log_entry_bytes", header::LOG_ENTRY_BYTES, 0),
         ] {
             match picture(&with(&bytes, at, &value.to_le_bytes())) {
                 Err(ReadError::Damaged(named, _)) => assert_eq!(named, field),
@@ -461,24 +576,21 @@ mod tests {
         fn random_bytes_are_survived(tail in prop::collection::vec(any::<u8>(), 0..6000), ours in any::<bool>()) {
             let mut bytes = if ours { MAGIC.to_vec() } else { vec![] };
             bytes.extend(tail);
-            let _ = picture(&bytes);
+            crate::fuzzing::file(&bytes);
         }
 
         #[test]
         fn damage_anywhere_is_survived_and_samples_make_sense(
-            places in prop::collection::vec((0usize..HEADER_BYTES + 3 * SLOT_BYTES, any::<[u8; 8]>()), 1..20),
-            keep in 0usize..=HEADER_BYTES + 3 * SLOT_BYTES,
+            places in prop::collection::vec((0usize..16 * 1024, any::<[u8; 8]>()), 1..20),
+            keep in 0usize..=24 * 1024,
         ) {
             thread_local!(static VALID: Vec<u8> = valid());
             let mut bytes = VALID.with(Clone::clone);
             for (at, value) in places {
-                let end = (at + 8).min(bytes.len());
-                bytes[at..end].copy_from_slice(&value[..end - at]);
+                bytes[at..at + 8].copy_from_slice(&value);
             }
             bytes.truncate(keep);
-            if let Ok(snapshot) = picture(&bytes) {
-                prop_assert!(snapshot.channels.iter().all(makes_sense));
-            }
+            crate::fuzzing::file(&bytes);
         }
 
         #[test]

@@ -1,8 +1,10 @@
 //! One channel of a picture: what its slot says, made to make sense.
 #![forbid(unsafe_code)]
 
+use crate::address::Address;
 use crate::format::{self, BUCKETS, Call, ERROR_KINDS, POSTS, Role, channel, life};
 use crate::histogram::Histogram;
+use crate::slot::Addresses;
 use crate::words::Words;
 
 /// Whether a sample's comm is still there.
@@ -80,8 +82,53 @@ pub struct ChannelSample {
     pub call_sequence: u64,
     /// Posted-to-done times.
     pub latency: Histogram,
+    /// The requests in flight, oldest first; at most [`POSTS`], the youngest.
+    pub requests: Vec<RequestNow>,
+    /// What is known of its connections.
+    pub addresses: Addresses,
+    /// Numbers of the ring's events that belong to this life of the slot: the
+    /// first, and the one that comes next. [`crate::Reader::events`] reads them.
+    pub events: (u64, u64),
+    /// Of these events, overwritten by younger ones; all, where there is no ring.
+    pub events_overwritten: u64,
     /// The writer was half-way, and counters were clamped to make sense.
     pub torn: bool,
+}
+
+/// A request in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestNow {
+    /// Counted from 0 over the life of the comm.
+    pub number: u64,
+    /// How far it has come.
+    pub stage: Stage,
+    /// As posted.
+    pub bytes: u64,
+    /// When it was posted, nanoseconds of `CLOCK_MONOTONIC`.
+    pub posted_ns: u64,
+}
+
+/// How far a request in flight has come. Which ones are unpacked is exact for
+/// engines that unpack in posting order, which TCPX asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Accepted, and not done.
+    Posted,
+    /// Done, and not unpacked as far as is known.
+    Done,
+    /// Unpacked, and not consumed.
+    Unpacked,
+}
+
+impl Stage {
+    /// `p`, `d` or `u`, for a row of sixteen.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Posted => 'p',
+            Self::Done => 'd',
+            Self::Unpacked => 'u',
+        }
+    }
 }
 
 /// A plugin call that has not returned.
@@ -127,8 +174,9 @@ impl ChannelSample {
 }
 
 impl ChannelSample {
-    /// `None` for a slot that is not in use, or is just being given out.
-    pub(crate) fn decode(slot: Words<'_>, index: u16) -> Option<Self> {
+    /// `None` for a slot that is not in use, or is just being given out. Its
+    /// file has rings of `ring_events`.
+    pub(crate) fn decode(slot: Words<'_>, index: u16, ring_events: u32) -> Option<Self> {
         let life = slot.u64(channel::LIFE);
         let state = match life & life::STATE {
             life::OPEN => State::Open,
@@ -160,8 +208,27 @@ impl ChannelSample {
             known.then(|| post_ns[number as usize % POSTS])
         };
         let pending = slot.u64(channel::PENDING);
-        let oldest_pending =
-            (posted.saturating_sub(POSTS as u64)..posted).find(|number| pending >> (number % POSTS as u64) & 1 == 1);
+        let is_pending = |number: u64| pending >> (number % POSTS as u64) & 1 == 1;
+        let oldest_pending = (posted.saturating_sub(POSTS as u64)..posted).find(|number| is_pending(*number));
+        let post_bytes = slot.array::<POSTS>(channel::POST_BYTES);
+        let unpacks = slot.u64(channel::FLAGS) & format::UNPACKED_KNOWN != 0;
+        // Where receives are consumed they finish in order, and the counters say
+        // more than the bits, which were copied a moment before them.
+        let stage = |number: u64| match number {
+            _ if !retires_consumed || number >= done => Stage::Posted,
+            _ if unpacks && number < unpacked => Stage::Unpacked,
+            _ => Stage::Done,
+        };
+        let in_flight = |number: &u64| if retires_consumed { *number >= consumed } else { is_pending(*number) };
+        let requests = (posted.saturating_sub(POSTS as u64)..posted).filter(in_flight).map(|number| RequestNow {
+            number,
+            stage: stage(number),
+            bytes: post_bytes[number as usize % POSTS],
+            posted_ns: post_ns[number as usize % POSTS],
+        });
+        let next_event = slot.u64(channel::EVENTS);
+        let first_event = slot.u64(channel::FIRST_EVENT).min(next_event);
+        let address = |at: usize| Address::from_words(slot.array(at));
         Some(Self {
             slot: index,
             generation: (life >> life::GENERATION_SHIFT) as u32,
@@ -174,7 +241,7 @@ impl ChannelSample {
             closed_ns: (state == State::Closed).then(|| slot.u64(channel::CLOSED_NS)),
             posted,
             done,
-            unpacked: (slot.u64(channel::FLAGS) & format::UNPACKED_KNOWN != 0).then_some(unpacked),
+            unpacked: unpacks.then_some(unpacked),
             consumed,
             retires_consumed,
             in_flight_high_water: slot.u64(channel::IN_FLIGHT_HIGH_WATER),
@@ -196,8 +263,26 @@ impl ChannelSample {
             in_call: last_call.filter(|_| inside).map(|call| InCall { call, sequence: call_sequence }),
             last_call,
             call_sequence,
+            requests: requests.collect(),
+            addresses: Addresses {
+                local: address(channel::LOCAL),
+                peer: address(channel::PEER),
+                ctrl: address(channel::CTRL),
+            },
+            events: (first_event, next_event),
+            events_overwritten: oldest_event(next_event, ring_events).max(first_event) - first_event,
             latency: Histogram::new(slot.array::<BUCKETS>(channel::LATENCY), slot.u64(channel::LATENCY_MAX_NS)),
             torn,
         })
+    }
+}
+
+/// The oldest event that is whole in a ring whose next event is `next`.
+pub(crate) fn oldest_event(next: u64, ring_events: u32) -> u64 {
+    match u64::from(ring_events) {
+        0 => next,
+        // The place of the next event may be half rewritten.
+        places if next >= places => next - places + 1,
+        _ => 0,
     }
 }

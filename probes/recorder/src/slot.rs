@@ -11,15 +11,19 @@
 //! at all for a `test` that is not done.
 #![forbid(unsafe_code)]
 
-use crate::format::{self, BUCKETS, Call, ERROR_KINDS, POSTS, bucket_of, channel, error_kind, life};
+// By way of `super`, so that `model.rs` can put atomics in place that tell what
+// was stored in which order.
+use super::address::{ADDRESS_WORDS, Address};
+use super::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*, fence};
+use super::format::{self, BUCKETS, Call, ERROR_KINDS, NO_CHANNEL, POSTS, Role, bucket_of, channel, error_kind, life};
+use super::ring::{Note, Place};
 use std::mem::{offset_of, size_of};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// The counters of one comm, in the file. Laid out as [`crate::format`] says.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Slot {
-    pub(crate) life: AtomicU64,
+    life: AtomicU64,
     in_call: AtomicU64,
     tests: AtomicU64,
     tests_not_done: AtomicU64,
@@ -33,19 +37,20 @@ pub struct Slot {
     bytes_done: AtomicU64,
     bytes_posted: AtomicU64,
     last_change_ns: AtomicU64,
-    flushes: AtomicU64,
+    events: AtomicU64,
     latency_max_ns: AtomicU64,
     flags: AtomicU64,
 
-    pub(crate) comm: AtomicU64,
-    pub(crate) device: AtomicI32,
-    pub(crate) role: AtomicU32,
-    pub(crate) channel: AtomicU32,
+    comm: AtomicU64,
+    device: AtomicI32,
+    role: AtomicU32,
+    channel: AtomicU32,
     reserved_identity: AtomicU32,
-    pub(crate) opened_ns: AtomicU64,
-    pub(crate) closed_ns: AtomicU64,
+    opened_ns: AtomicU64,
+    closed_ns: AtomicU64,
     null_requests: AtomicU64,
-    reserved_line: [AtomicU64; 2],
+    flushes: AtomicU64,
+    first_event: AtomicU64,
 
     errors: [AtomicU64; ERROR_KINDS],
     last_error: AtomicU64,
@@ -55,7 +60,36 @@ pub struct Slot {
     post_ns: [AtomicU64; POSTS],
     post_bytes: [AtomicU64; POSTS],
     latency: [AtomicU64; BUCKETS],
-    reserved_end: [AtomicU64; 14],
+    local: [AtomicU64; ADDRESS_WORDS],
+    peer: [AtomicU64; ADDRESS_WORDS],
+    ctrl: [AtomicU64; ADDRESS_WORDS],
+    reserved_end: [AtomicU64; 2],
+}
+
+/// What is known of a comm's connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// One of this end.
+    pub local: Option<Address>,
+    /// One of the other end.
+    pub peer: Option<Address>,
+    /// Where the ctrl connection goes to.
+    pub ctrl: Option<Address>,
+}
+
+/// A comm that wants a slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening {
+    /// What the comm is for.
+    pub role: Role,
+    /// Plugin device; -1 where unknown.
+    pub device: i32,
+    /// The plugin's pointer.
+    pub comm: usize,
+    /// A receive stays in flight until consumed (device type UNPACK).
+    pub retires_consumed: bool,
+    /// What is known of its connections.
+    pub addresses: Addresses,
 }
 
 /// Proof that a call was entered; give it to [`Slot::leave`].
@@ -109,12 +143,14 @@ impl Slot {
     }
 
     /// A send or receive of `bytes` was accepted at `now_ns`; its number is what
-    /// [`Slot::next_request`] said.
+    /// [`Slot::next_request`] said. As every change, it gives the time that was
+    /// written down: never before the last one.
     #[inline]
-    pub fn post(&self, bytes: u64, now_ns: u64) {
+    pub fn post(&self, bytes: u64, now_ns: u64) -> u64 {
         let number = self.posted.load(Relaxed);
         let place = number as usize % POSTS;
-        self.post_ns[place].store(self.changed(now_ns), Relaxed);
+        let now_ns = self.changed(now_ns);
+        self.post_ns[place].store(now_ns, Relaxed);
         self.post_bytes[place].store(bytes, Relaxed);
         self.pending.store(self.pending.load(Relaxed) | bit(number), Relaxed);
         self.posted.store(number.wrapping_add(1), Release);
@@ -123,20 +159,24 @@ impl Slot {
         if in_flight > self.in_flight_high_water.load(Relaxed) {
             self.in_flight_high_water.store(in_flight, Relaxed);
         }
+        now_ns
     }
 
     /// A request that [`Slot::is_pending`] was reported done at `now_ns`; of its
     /// number only the lowest bits matter. `received` is what the plugin wrote
     /// into `sizes`: believed if it is more than zero and not more than was posted.
+    /// Gives the time and the bytes.
     #[inline]
-    pub fn finish(&self, number: u64, received: Option<u64>, now_ns: u64) {
+    pub fn finish(&self, number: u64, received: Option<u64>, now_ns: u64) -> (u64, u64) {
         let now_ns = self.changed(now_ns);
         let place = number as usize % POSTS;
         let posted = self.post_bytes[place].load(Relaxed);
-        add(&self.bytes_done, received.filter(|bytes| (1..=posted).contains(bytes)).unwrap_or(posted));
+        let bytes = received.filter(|bytes| (1..=posted).contains(bytes)).unwrap_or(posted);
+        add(&self.bytes_done, bytes);
         self.took(now_ns.saturating_sub(self.post_ns[place].load(Relaxed)));
         self.pending.store(self.pending.load(Relaxed) & !bit(number), Relaxed);
         self.done.store(self.done.load(Relaxed).wrapping_add(1), Release);
+        (now_ns, bytes)
     }
 
     #[inline]
@@ -150,27 +190,31 @@ impl Slot {
     }
 
     /// A finished receive was handed back to the plugin. From the first of them
-    /// on, receives of this channel count as in flight until consumed.
+    /// on, receives of this channel count as in flight until consumed. Gives the
+    /// time and how many there were before; `None` when none was finished.
     #[inline]
-    pub fn consume(&self, now_ns: u64) {
+    pub fn consume(&self, now_ns: u64) -> Option<(u64, u64)> {
         let consumed = self.consumed.load(Relaxed);
         if consumed >= self.done.load(Relaxed) {
-            return;
+            return None;
         }
-        self.changed(now_ns);
+        let now_ns = self.changed(now_ns);
         self.consumed.store(consumed.wrapping_add(1), Release);
         let life = self.life.load(Relaxed);
         if life & life::RETIRES_CONSUMED == 0 {
             self.life.store(life | life::RETIRES_CONSUMED, Release);
         }
+        Some((now_ns, consumed))
     }
 
-    /// The engine has moved a finished receive's payload to its place.
+    /// The engine has moved a finished receive's payload to its place. Gives the
+    /// time and how many there were before.
     #[inline]
-    pub fn unpack(&self, now_ns: u64) {
-        self.changed(now_ns);
+    pub fn unpack(&self, now_ns: u64) -> (u64, u64) {
+        let (now_ns, unpacked) = (self.changed(now_ns), self.unpacked.load(Relaxed));
         self.flags.store(self.flags.load(Relaxed) | format::UNPACKED_KNOWN, Relaxed);
-        self.unpacked.store(self.unpacked.load(Relaxed).wrapping_add(1), Release);
+        self.unpacked.store(unpacked.wrapping_add(1), Release);
+        (now_ns, unpacked)
     }
 
     /// A call returned 0 with nothing: "call again".
@@ -179,11 +223,11 @@ impl Slot {
         add(&self.null_requests, 1);
     }
 
-    /// `iflush` made a request.
+    /// `iflush` made a request. Gives the time.
     #[inline]
-    pub fn flush(&self, now_ns: u64) {
-        self.changed(now_ns);
+    pub fn flush(&self, now_ns: u64) -> u64 {
         add(&self.flushes, 1);
+        self.changed(now_ns)
     }
 
     /// A call returned `code`, not 0. Not a state change: a comm that only
@@ -195,6 +239,38 @@ impl Slot {
         }
         self.last_error_ns.store(now_ns, Relaxed);
         self.last_error.store(pack_error(call, code), Relaxed);
+    }
+
+    /// The number of the ring's next event.
+    #[inline]
+    pub(crate) fn next_event(&self) -> u64 {
+        self.events.load(Relaxed)
+    }
+
+    /// Writes the ring's next event into its place, then counts it.
+    #[inline]
+    pub(crate) fn record(&self, place: &Place, at_ns: u64, note: &Note) {
+        let number = self.events.load(Relaxed);
+        // Not before the last event was counted: this place may be its neighbour's guard.
+        fence(Release);
+        place.write(number, at_ns, note);
+        self.events.store(number.wrapping_add(1), Release);
+    }
+
+    /// What is known of the comm's connections.
+    pub fn addresses(&self) -> Addresses {
+        let read =
+            |words: &[AtomicU64; ADDRESS_WORDS]| Address::from_words(words.each_ref().map(|word| word.load(Relaxed)));
+        Addresses { local: read(&self.local), peer: read(&self.peer), ctrl: read(&self.ctrl) }
+    }
+
+    fn set_addresses(&self, addresses: &Addresses) {
+        let pairs = [(&self.local, addresses.local), (&self.peer, addresses.peer), (&self.ctrl, addresses.ctrl)];
+        for (words, address) in pairs {
+            for (word, value) in words.iter().zip(address.map_or([0; ADDRESS_WORDS], Address::to_words)) {
+                word.store(value, Relaxed);
+            }
+        }
     }
 
     /// Whether the comm that got this slot as its `generation`th (low 16 bits)
@@ -214,7 +290,7 @@ impl Slot {
     /// Whether this is a receive comm.
     #[inline]
     pub fn is_recv(&self) -> bool {
-        self.role.load(Relaxed) == format::Role::Recv as u32
+        self.role.load(Relaxed) == Role::Recv as u32
     }
 
     /// Whether receives stay in flight until consumed.
@@ -236,18 +312,51 @@ impl Slot {
         now_ns
     }
 
-    pub(crate) fn open_at(&self, now_ns: u64) {
+    /// A life begins: the slot is free, or being rewritten and empty.
+    pub(crate) fn begin(&self, opening: &Opening, generation: u32, now_ns: u64) {
+        self.comm.store(opening.comm as u64, Relaxed);
+        self.device.store(opening.device, Relaxed);
+        self.role.store(opening.role as u32, Relaxed);
+        self.channel.store(NO_CHANNEL, Relaxed);
+        self.set_addresses(&opening.addresses);
+        self.first_event.store(self.events.load(Relaxed), Relaxed);
         self.last_change_ns.store(now_ns, Relaxed);
         self.opened_ns.store(now_ns, Relaxed);
+        let retires = if opening.retires_consumed { life::RETIRES_CONSUMED } else { 0 };
+        self.life.store(u64::from(generation) << life::GENERATION_SHIFT | retires | life::OPEN, Release);
     }
 
-    pub(crate) fn close_at(&self, now_ns: u64) {
+    /// The life ends: `event` is written with the time, then the slot is closed.
+    pub(crate) fn end(&self, now_ns: u64, event: impl FnOnce(u64)) {
         let now_ns = self.changed(now_ns);
         self.closed_ns.store(now_ns, Relaxed);
+        event(now_ns);
+        let life = self.life.load(Relaxed);
+        self.life.store(life & !life::STATE | life::CLOSED, Release);
     }
 
-    /// Zeroes everything but `life`, for a second life.
-    pub(crate) fn clear(&self) {
+    /// Whether the comm that had the slot is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.life.load(Acquire) & life::STATE == life::CLOSED
+    }
+
+    /// Empties a closed slot for another life; its generation.
+    pub(crate) fn rewrite(&self) -> u32 {
+        let before = self.life.load(Acquire);
+        self.life.store(before & !life::STATE | life::REWRITTEN, Release);
+        // What a copy shows of the emptied slot must not be taken for the old life.
+        fence(Release);
+        self.clear();
+        ((before >> life::GENERATION_SHIFT) as u32).wrapping_add(1)
+    }
+
+    /// The engine's own number for the channel.
+    pub(crate) fn set_channel(&self, channel: u32) {
+        self.channel.store(channel, Relaxed);
+    }
+
+    /// Zeroes everything but `life` and `events`, for a second life.
+    fn clear(&self) {
         let words = [
             &self.in_call,
             &self.tests,
@@ -271,7 +380,8 @@ impl Slot {
             &self.last_error,
             &self.last_error_ns,
         ];
-        let arrays = [&self.errors[..], &self.post_ns, &self.post_bytes, &self.latency];
+        let arrays =
+            [&self.errors[..], &self.post_ns, &self.post_bytes, &self.latency, &self.local, &self.peer, &self.ctrl];
         for word in words.into_iter().chain(arrays.into_iter().flatten()) {
             word.store(0, Relaxed);
         }
@@ -298,33 +408,47 @@ pub(crate) fn pack_error(call: Call, code: i32) -> u64 {
     (call as u64) << 32 | u64::from(code as u32)
 }
 
+macro_rules! stands_at {
+    ($($field:ident $at:ident,)*) => {
+        $(const _: () = assert!(offset_of!(Slot, $field) == channel::$at);)*
+    };
+}
+
 const _: () = assert!(size_of::<Slot>() == format::SLOT_BYTES);
-const _: () = assert!(offset_of!(Slot, life) == channel::LIFE);
-const _: () = assert!(offset_of!(Slot, in_call) == channel::IN_CALL);
-const _: () = assert!(offset_of!(Slot, tests) == channel::TESTS);
-const _: () = assert!(offset_of!(Slot, tests_not_done) == channel::TESTS_NOT_DONE);
-const _: () = assert!(offset_of!(Slot, last_change_ns) == channel::LAST_CHANGE_NS);
-const _: () = assert!(offset_of!(Slot, pending) == channel::PENDING);
-const _: () = assert!(offset_of!(Slot, consumed) == channel::CONSUMED);
-const _: () = assert!(offset_of!(Slot, done) == channel::DONE);
-const _: () = assert!(offset_of!(Slot, posted) == channel::POSTED);
-const _: () = assert!(offset_of!(Slot, unpacked) == channel::UNPACKED);
-const _: () = assert!(offset_of!(Slot, in_flight_high_water) == channel::IN_FLIGHT_HIGH_WATER);
-const _: () = assert!(offset_of!(Slot, bytes_done) == channel::BYTES_DONE);
-const _: () = assert!(offset_of!(Slot, bytes_posted) == channel::BYTES_POSTED);
-const _: () = assert!(offset_of!(Slot, null_requests) == channel::NULL_REQUESTS);
-const _: () = assert!(offset_of!(Slot, flushes) == channel::FLUSHES);
-const _: () = assert!(offset_of!(Slot, latency_max_ns) == channel::LATENCY_MAX_NS);
-const _: () = assert!(offset_of!(Slot, flags) == channel::FLAGS);
-const _: () = assert!(offset_of!(Slot, comm) == channel::COMM);
-const _: () = assert!(offset_of!(Slot, device) == channel::DEVICE);
-const _: () = assert!(offset_of!(Slot, role) == channel::ROLE);
-const _: () = assert!(offset_of!(Slot, channel) == channel::CHANNEL);
-const _: () = assert!(offset_of!(Slot, opened_ns) == channel::OPENED_NS);
-const _: () = assert!(offset_of!(Slot, closed_ns) == channel::CLOSED_NS);
-const _: () = assert!(offset_of!(Slot, errors) == channel::ERRORS);
-const _: () = assert!(offset_of!(Slot, last_error) == channel::LAST_ERROR);
-const _: () = assert!(offset_of!(Slot, last_error_ns) == channel::LAST_ERROR_NS);
-const _: () = assert!(offset_of!(Slot, post_ns) == channel::POST_NS);
-const _: () = assert!(offset_of!(Slot, post_bytes) == channel::POST_BYTES);
-const _: () = assert!(offset_of!(Slot, latency) == channel::LATENCY);
+
+stands_at! {
+    life LIFE,
+    in_call IN_CALL,
+    tests TESTS,
+    tests_not_done TESTS_NOT_DONE,
+    pending PENDING,
+    consumed CONSUMED,
+    done DONE,
+    posted POSTED,
+    unpacked UNPACKED,
+    in_flight_high_water IN_FLIGHT_HIGH_WATER,
+    bytes_done BYTES_DONE,
+    bytes_posted BYTES_POSTED,
+    last_change_ns LAST_CHANGE_NS,
+    events EVENTS,
+    latency_max_ns LATENCY_MAX_NS,
+    flags FLAGS,
+    comm COMM,
+    device DEVICE,
+    role ROLE,
+    channel CHANNEL,
+    opened_ns OPENED_NS,
+    closed_ns CLOSED_NS,
+    null_requests NULL_REQUESTS,
+    flushes FLUSHES,
+    first_event FIRST_EVENT,
+    errors ERRORS,
+    last_error LAST_ERROR,
+    last_error_ns LAST_ERROR_NS,
+    post_ns POST_NS,
+    post_bytes POST_BYTES,
+    latency LATENCY,
+    local LOCAL,
+    peer PEER,
+    ctrl CTRL,
+}

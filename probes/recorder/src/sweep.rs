@@ -8,14 +8,12 @@
 
 use crate::folder::{Folder, c_string};
 use crate::format::FILE_SUFFIX;
+use crate::list::ENTRIES_MAX;
 use crate::process::{Identity, Liveness};
 use crate::read::{ReadError, Reader};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Most names that one sweep looks at.
-const ENTRIES_MAX: usize = 10_000;
 
 /// What a sweep did.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -79,8 +77,7 @@ mod tests {
     use std::fs::{self, OpenOptions};
     use std::os::unix::fs::FileExt;
 
-    const OPTIONS: Options<'_> =
-        Options { name: "worker", capacity: 4, role: "", plugin: "", fallback: None, keep: false };
+    const OPTIONS: Options<'_> = Options { capacity: 4, ..Options::new("worker") };
 
     #[test]
     fn a_live_writers_file_stays_and_a_dead_ones_goes() {
@@ -99,7 +96,7 @@ mod tests {
     fn a_file_that_is_to_be_kept_stays_whoever_wrote_it() {
         let parent = tempfile::tempdir().unwrap();
         let kept = Recorder::create_in(parent.path(), &Options { keep: true, ..OPTIONS }).unwrap();
-        let path = kept.path().to_owned();
+        let path = kept.path();
         drop(kept);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&1u64.to_le_bytes(), header::START_TICKS as u64).unwrap();

@@ -17,6 +17,10 @@ impl<'a> Words<'a> {
         self.bytes(at, 8).try_into().map_or(0, u64::from_le_bytes)
     }
 
+    pub fn u16(self, at: usize) -> u16 {
+        self.bytes(at, 2).try_into().map_or(0, u16::from_le_bytes)
+    }
+
     pub fn u32(self, at: usize) -> u32 {
         self.bytes(at, 4).try_into().map_or(0, u32::from_le_bytes)
     }

@@ -8,39 +8,55 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tcpx_recorder::format::{Call, Role};
-use tcpx_recorder::{Opening, Options, Reader, Recorder, sweep};
+use tcpx_recorder::format::{Call, EventKind, Role};
+use tcpx_recorder::{Addresses, ChannelSample, Events, LogLine, Note, Opening, Options, Reader, Recorder, sweep};
 
 const CHILD: &str = "TCPX_RECORDER_TEST_FOLDER";
-const ROUNDS: u64 = 50;
+
+/// Writers killed; as many as `TCPX_RECORDER_TEST_KILLS` says, to be sure.
+fn rounds() -> u64 {
+    std::env::var("TCPX_RECORDER_TEST_KILLS").map_or(50, |kills| kills.parse().expect("a number of kills"))
+}
 
 /// Writes as fast as it can until killed, over ever new lives of few slots.
 #[test]
 fn child_writes_until_killed() {
     let Some(parent) = std::env::var_os(CHILD) else { return };
-    let options = Options { name: "killed", capacity: 4, role: "child", plugin: "none", fallback: None, keep: false };
+    let options = Options { capacity: 4, role: "child", ring_events: 64, ..Options::new("killed") };
     let recorder = Recorder::create_in(Path::new(&parent), &options).unwrap_or_else(|error| panic!("ERROR {error}"));
     println!("FILE {}", recorder.path().display());
     let started = Instant::now();
     let mut round = 0;
     // Bounded, should the parent die first.
     while started.elapsed() < Duration::from_secs(10) {
-        let opening = Opening { role: Role::Recv, device: 0, comm: 0x1000, retires_consumed: true };
+        let opening = Opening {
+            role: Role::Recv,
+            device: 0,
+            comm: 0x1000,
+            retires_consumed: true,
+            addresses: Addresses::default(),
+        };
         let key = recorder.open(&opening).unwrap();
         let slot = recorder.slot(key).unwrap();
+        let event = |kind, call, at_ns, number| {
+            recorder.event(key.index, slot, at_ns, &Note::request(kind, call, number, 4096))
+        };
         for _ in 0..round % 200 {
             let number = slot.next_request().unwrap();
             let token = slot.enter(Call::Irecv);
-            slot.post(4096, recorder.now_ns());
+            event(EventKind::Posted, Call::Irecv, slot.post(4096, recorder.now_ns()), number);
             slot.leave(token);
             let token = slot.enter(Call::Test);
             slot.tested();
             slot.leave(token);
-            slot.finish(number, None, recorder.now_ns());
+            let (at_ns, _) = slot.finish(number, None, recorder.now_ns());
+            event(EventKind::Done, Call::Test, at_ns, number);
             recorder.unpacked(key);
-            slot.consume(recorder.now_ns());
+            let (at_ns, _) = slot.consume(recorder.now_ns()).unwrap();
+            event(EventKind::Consumed, Call::IrecvConsumed, at_ns, number);
         }
-        recorder.close(key);
+        recorder.log(&LogLine { level: 3, flags: 0, function: b"child", line: 1, text: b"once more" });
+        recorder.close(key, Call::CloseRecv);
         round += 1;
     }
 }
@@ -49,11 +65,19 @@ fn child_writes_until_killed() {
 #[test]
 fn child_opens_until_refused() {
     let Some(parent) = std::env::var_os(CHILD) else { return };
-    let options = Options { name: "full", capacity: 100, role: "child", plugin: "none", fallback: None, keep: false };
+    let options = Options { capacity: 100, role: "child", ..Options::new("full") };
     let recorder = Recorder::create_in(Path::new(&parent), &options).unwrap_or_else(|error| panic!("ERROR {error}"));
-    let open = || recorder.open(&Opening { role: Role::Send, device: 0, comm: 0x1000, retires_consumed: false });
+    let open = || {
+        recorder.open(&Opening {
+            role: Role::Send,
+            device: 0,
+            comm: 0x1000,
+            retires_consumed: false,
+            addresses: Addresses::default(),
+        })
+    };
     let keys: Vec<_> = std::iter::from_fn(open).collect();
-    recorder.close(keys[0]);
+    recorder.close(keys[0], Call::CloseRecv);
     assert_eq!(open().unwrap().index, 0);
     assert!(open().is_none());
     println!("OPENED {}", keys.len());
@@ -84,15 +108,40 @@ fn spawn(parent: &Path) -> (Writer, PathBuf) {
     (writer, path.expect("the child ended early"))
 }
 
+/// Each event is whole, and they follow each other as the child made them.
+fn check_events(sample: &ChannelSample, read: &Events) {
+    assert_eq!(read.damaged, 0, "{read:?}");
+    assert_eq!(read.overwritten, sample.events_overwritten);
+    let next = |kind| match kind {
+        EventKind::Opened | EventKind::Consumed => vec![EventKind::Posted, EventKind::Closed],
+        EventKind::Posted => vec![EventKind::Done],
+        EventKind::Done => vec![EventKind::Unpacked],
+        EventKind::Unpacked => vec![EventKind::Consumed],
+        _ => vec![],
+    };
+    for pair in read.events.windows(2) {
+        assert!(next(pair[0].kind).contains(&pair[1].kind) && pair[0].at_ns <= pair[1].at_ns, "{pair:?}");
+        let same = !matches!(pair[1].kind, EventKind::Posted | EventKind::Closed);
+        assert!(!same || pair[0].request == pair[1].request, "{pair:?}");
+    }
+    if let Some(event) = read.events.last() {
+        assert!(u64::from(event.request) < sample.posted.max(1) + 1, "{event:?} {sample:?}");
+    }
+}
+
 fn check(path: &Path) -> u64 {
-    let snapshot = Reader::open(path).unwrap().snapshot().unwrap();
+    let mut reader = Reader::open(path).unwrap();
+    let snapshot = reader.snapshot().unwrap();
     assert_eq!(snapshot.header.role, "child");
+    let log = reader.log(0, 10_000).unwrap();
+    assert!(log.lines.iter().all(|line| line.text == "once more"), "{log:?}");
     for sample in &snapshot.channels {
         assert!(sample.posted >= sample.done && sample.done >= sample.consumed, "{sample:?}");
         assert!(sample.in_flight() <= 1, "{sample:?}");
         assert!(sample.latency.count() <= sample.posted, "{sample:?}");
         assert_eq!(sample.bytes_posted % 4096, 0, "{sample:?}");
         assert!(!sample.torn, "{sample:?}");
+        check_events(sample, &reader.events(sample, 1000).unwrap());
     }
     snapshot.channels.iter().map(|sample| sample.posted).sum()
 }
@@ -104,7 +153,7 @@ fn a_killed_writer_leaves_a_readable_file() {
     let mut random = seed;
     let parent = tempfile::tempdir().unwrap();
     let mut seen = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let (mut writer, path) = spawn(parent.path());
         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         std::thread::sleep(Duration::from_micros((random >> 33) % 15_000));

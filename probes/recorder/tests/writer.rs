@@ -2,12 +2,14 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use tcpx_recorder::format::{CAPACITY_MAX, Call, Role};
-use tcpx_recorder::{CreateError, Key, Liveness, Opening, Options, Reader, Recorder, Snapshot, State};
+use tcpx_recorder::format::{CAPACITY_MAX, Call, EventKind, Role};
+use tcpx_recorder::{
+    Address, Addresses, CreateError, Device, Events, Key, Liveness, LogLine, LogLines, Note, Opening, Options, Reader,
+    Recorder, Snapshot, State, list,
+};
 use tempfile::TempDir;
 
-const OPTIONS: Options<'_> =
-    Options { name: "writer", capacity: 2, role: "recv worker", plugin: "", fallback: None, keep: false };
+const OPTIONS: Options<'_> = Options { capacity: 2, role: "recv worker", ..Options::new("writer") };
 
 fn recorder() -> (TempDir, Recorder) {
     let parent = tempfile::tempdir().unwrap();
@@ -16,11 +18,17 @@ fn recorder() -> (TempDir, Recorder) {
 }
 
 fn open(recorder: &Recorder, comm: usize) -> Option<Key> {
-    recorder.open(&Opening { role: Role::Recv, device: 3, comm, retires_consumed: false })
+    recorder.open(&Opening {
+        role: Role::Recv,
+        device: 3,
+        comm,
+        retires_consumed: false,
+        addresses: Addresses::default(),
+    })
 }
 
 fn read(recorder: &Recorder) -> Snapshot {
-    Reader::open(recorder.path()).unwrap().snapshot().unwrap()
+    Reader::open(&recorder.path()).unwrap().snapshot().unwrap()
 }
 
 #[test]
@@ -52,7 +60,7 @@ fn the_file_is_private_small_and_gone_when_dropped() {
     let meta = std::fs::metadata(recorder.path()).unwrap();
     assert_eq!(meta.mode() & 0o777, 0o600);
     assert!(meta.blocks() * 512 < 64 * 1024, "{} blocks for a header", meta.blocks());
-    let path = recorder.path().to_owned();
+    let path = recorder.path();
     drop(recorder);
     assert!(!path.exists());
 }
@@ -62,7 +70,7 @@ fn a_closed_channels_counters_stay_until_its_slot_is_needed() {
     let (_parent, recorder) = recorder();
     let first = open(&recorder, 1).unwrap();
     recorder.slot(first).unwrap().post(10, 5);
-    recorder.close(first);
+    recorder.close(first, Call::CloseRecv);
     let second = open(&recorder, 2).unwrap();
     let snapshot = read(&recorder);
     assert_eq!(
@@ -78,20 +86,20 @@ fn a_closed_channels_counters_stay_until_its_slot_is_needed() {
     assert_eq!((snapshot.channels[0].comm, snapshot.channels[0].posted, snapshot.header.channels_reused), (3, 0, 1));
     assert!(open(&recorder, 4).is_none());
     assert_eq!(read(&recorder).header.channels_refused, 1);
-    recorder.close(second);
+    recorder.close(second, Call::CloseRecv);
 }
 
 #[test]
 fn a_key_of_a_closed_comm_reaches_nothing() {
     let (_parent, recorder) = recorder();
     let old = open(&recorder, 1).unwrap();
-    recorder.close(old);
+    recorder.close(old, Call::CloseRecv);
     assert!(recorder.slot(old).is_none());
     open(&recorder, 2).unwrap();
     let new = open(&recorder, 3).unwrap();
     assert_eq!(new.index, old.index);
     recorder.unpacked(old);
-    recorder.close(old);
+    recorder.close(old, Call::CloseRecv);
     assert!(recorder.slot(new).is_some());
     assert_eq!(read(&recorder).channels[0].unpacked, None);
 }
@@ -124,10 +132,10 @@ fn the_call_inside_is_seen_from_outside() {
     assert_eq!((after.in_call, after.last_call), (None, Some(Call::CloseRecv)));
     assert!(after.call_sequence > inside.sequence);
 
-    recorder.enter_setup(Call::Init);
+    let init = recorder.enter_setup(Call::Init);
     let header = read(&recorder).header;
     assert_eq!((header.setup_call, header.setup_calls_inside), (Some(Call::Init), 1));
-    recorder.leave_setup(Call::Init, 3);
+    recorder.leave_setup(init, 3, true);
     let header = read(&recorder).header;
     assert_eq!((header.setup_calls_inside, header.setup_last_error), (0, Some((Call::Init, 3))));
 }
@@ -238,7 +246,7 @@ fn many_threads_open_and_close_and_every_slot_has_one_owner() {
                         slot.finish(number, None, 1);
                     }
                     assert_eq!(slot.next_request(), Some(20));
-                    recorder.close(key);
+                    recorder.close(key, Call::CloseRecv);
                 }
             });
         }
@@ -248,4 +256,185 @@ fn many_threads_open_and_close_and_every_slot_has_one_owner() {
     assert!(snapshot.channels.iter().all(|sample| sample.posted == 20 && sample.done == 20));
     let lives: u64 = snapshot.channels.iter().map(|sample| u64::from(sample.generation)).sum();
     assert_eq!(lives, 2_000);
+}
+
+fn small_rings(parent: &Path) -> Recorder {
+    let options = Options { ring_events: 4, log_entries: 6, ..OPTIONS };
+    Recorder::create_in(parent, &options).unwrap()
+}
+
+fn events(recorder: &Recorder, max: usize) -> Events {
+    let mut reader = Reader::open(&recorder.path()).unwrap();
+    let sample = reader.snapshot().unwrap().channels.remove(0);
+    reader.events(&sample, max).unwrap()
+}
+
+#[test]
+fn a_channels_events_tell_what_happened_in_order() {
+    let (_parent, recorder) = recorder();
+    let key = open(&recorder, 1).unwrap();
+    let slot = recorder.slot(key).unwrap();
+    let at_ns = slot.post(4096, recorder.now_ns());
+    recorder.event(key.index, slot, at_ns, &Note::request(EventKind::Posted, Call::Irecv, 0, 4096));
+    let (at_ns, bytes) = slot.finish(0, Some(100), recorder.now_ns());
+    recorder.event(key.index, slot, at_ns, &Note::request(EventKind::Done, Call::Test, 0, bytes));
+    recorder.unpacked(key);
+    let (at_ns, number) = slot.consume(recorder.now_ns()).unwrap();
+    recorder.event(key.index, slot, at_ns, &Note::request(EventKind::Consumed, Call::IrecvConsumed, number, 0));
+    recorder.close(key, Call::CloseRecv);
+
+    let read = events(&recorder, 100);
+    assert_eq!((read.overwritten, read.damaged), (0, 0));
+    let told: Vec<_> = read.events.iter().map(|event| (event.kind, event.request, event.value)).collect();
+    let expected = [
+        (EventKind::Opened, 0, 1),
+        (EventKind::Posted, 0, 4096),
+        (EventKind::Done, 0, 100),
+        (EventKind::Unpacked, 0, 0),
+        (EventKind::Consumed, 0, 0),
+        (EventKind::Closed, 0, 0),
+    ];
+    assert_eq!(told, expected);
+    assert!(read.events.is_sorted_by_key(|event| event.at_ns));
+    assert!(read.events.iter().all(|event| event.thread == read.events[0].thread));
+    assert_eq!(events(&recorder, 2).events, read.events[4..]);
+}
+
+#[test]
+fn a_ring_overwrites_its_oldest_and_says_how_many() {
+    let parent = tempfile::tempdir().unwrap();
+    let recorder = small_rings(parent.path());
+    let key = open(&recorder, 1).unwrap();
+    let slot = recorder.slot(key).unwrap();
+    for number in 0..10 {
+        recorder.event(key.index, slot, number, &Note::request(EventKind::Posted, Call::Irecv, number, 0));
+    }
+    let read = events(&recorder, 100);
+    // Eleven with the opening; of four places one may be half rewritten.
+    assert_eq!((read.overwritten, read.damaged), (8, 0));
+    assert_eq!(read.events.iter().map(|event| event.request).collect::<Vec<_>>(), [7, 8, 9]);
+
+    // Another comm in the same slot: nothing of the first one is its own.
+    recorder.close(key, Call::CloseRecv);
+    open(&recorder, 2).unwrap();
+    open(&recorder, 3).unwrap();
+    let read = events(&recorder, 100);
+    assert_eq!(read.events.iter().map(|event| (event.kind, event.value)).collect::<Vec<_>>(), [(EventKind::Opened, 2)]);
+    assert_eq!(read.overwritten, 0);
+}
+
+#[test]
+fn a_failure_that_repeats_is_one_event_and_many_counts() {
+    let (_parent, recorder) = recorder();
+    let key = open(&recorder, 1).unwrap();
+    let slot = recorder.slot(key).unwrap();
+    for code in [2, 2, 2, 3, 3, 2] {
+        recorder.failed(key.index, slot, Call::Test, code, 7);
+    }
+    let failures: Vec<_> = events(&recorder, 100).events[1..].iter().map(|event| (event.code, event.request)).collect();
+    assert_eq!(failures, [(2, 7), (3, 7), (2, 7)]);
+    assert_eq!(read(&recorder).channels[0].rc_errors(), 6);
+}
+
+#[test]
+fn a_listener_and_a_file_without_rings_have_counters_only() {
+    let (_parent, recorder) = recorder();
+    let listen =
+        Opening { role: Role::Listen, device: 0, comm: 9, retires_consumed: false, addresses: Addresses::default() };
+    recorder.open(&listen).unwrap();
+    assert_eq!(events(&recorder, 100), Events::default());
+
+    let parent = tempfile::tempdir().unwrap();
+    let recorder = Recorder::create_in(parent.path(), &Options { ring_events: 0, log_entries: 0, ..OPTIONS }).unwrap();
+    let key = open(&recorder, 1).unwrap();
+    recorder.failed(key.index, recorder.slot(key).unwrap(), Call::Test, 2, 0);
+    recorder.log(&LogLine { level: 2, flags: 0, function: b"", line: 0, text: b"" });
+    let call = recorder.enter_setup(Call::Init);
+    recorder.leave_setup(call, 0, true);
+    assert_eq!(events(&recorder, 100), Events::default());
+    let mut reader = Reader::open(&recorder.path()).unwrap();
+    assert_eq!(reader.setup_events(100).unwrap(), Events::default());
+    assert_eq!(reader.log(0, 100).unwrap().missing, 1);
+    assert_eq!(read(&recorder).channels[0].rc_errors(), 1);
+}
+
+#[test]
+fn setup_calls_become_events_when_they_are_worth_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let recorder = small_rings(parent.path());
+    for (call, code, worth) in
+        [(Call::Init, 0, true), (Call::Connect, 0, false), (Call::Connect, 2, false), (Call::Connect, 2, true)]
+    {
+        let token = recorder.enter_setup(call);
+        recorder.leave_setup(token, code, worth);
+    }
+    let mut reader = Reader::open(&recorder.path()).unwrap();
+    let told: Vec<_> = reader.setup_events(9).unwrap().events.iter().map(|e| (e.kind, e.call, e.code)).collect();
+    assert_eq!(told, [(EventKind::Called, Call::Init, 0), (EventKind::Failed, Call::Connect, 2)]);
+    assert_eq!(reader.snapshot().unwrap().header.setup_errors, 2);
+}
+
+#[test]
+fn the_first_and_the_last_log_lines_are_kept() {
+    let parent = tempfile::tempdir().unwrap();
+    let recorder = small_rings(parent.path());
+    let long = "x".repeat(1000);
+    for number in 0..10 {
+        let text = format!("\u{1b}[1mline {number} {long}");
+        recorder.log(&LogLine { level: 3, flags: 0x10, function: b"tcpxInit", line: 7, text: text.as_bytes() });
+    }
+    let mut reader = Reader::open(&recorder.path()).unwrap();
+    let page = reader.log(0, 100).unwrap();
+    // Six places, of which three stay.
+    assert_eq!(page.lines.iter().map(|line| line.number).collect::<Vec<_>>(), [0, 1, 2, 7, 8, 9]);
+    assert_eq!((page.missing, page.next), (4, 10));
+    let line = &page.lines[3];
+    assert_eq!((line.level, line.line, line.function.as_str()), (3, 7, "tcpxInit"));
+    assert!(line.text.starts_with("\u{fffd}[1mline 7 xxx") && line.text_bytes == 1011, "{line:?}");
+    assert_eq!(reader.log(8, 1).unwrap().lines[0].number, 8);
+    assert_eq!(reader.log(99, 9).unwrap(), LogLines { next: 10, ..LogLines::default() });
+}
+
+#[test]
+fn devices_and_addresses_are_read_as_they_were_said() {
+    let (_parent, recorder) = recorder();
+    let said = Device { name: "eth1", pci: "0000:06:00.0", speed_mbit: 100_000, ptr_support: 3, device_type: 1 };
+    recorder.set_device(2, &said).unwrap();
+    recorder.set_device(999, &said).unwrap();
+    let devices = read(&recorder).header.devices;
+    assert_eq!(devices.len(), 3);
+    let eth1 = devices[2].as_ref().unwrap();
+    assert_eq!((eth1.name.as_str(), eth1.pci.as_str(), eth1.speed_mbit), ("eth1", "0000:06:00.0", 100_000));
+    assert_eq!(devices[0], None);
+
+    let at = |port| Some(Address { ip: [10, 0, 0, 226].into(), port, scope: 0 });
+    let addresses = Addresses { local: None, peer: at(4000), ctrl: at(4001) };
+    recorder.open(&Opening { role: Role::Send, device: 2, comm: 1, retires_consumed: false, addresses }).unwrap();
+    assert_eq!(read(&recorder).channels[0].addresses, addresses);
+}
+
+#[test]
+fn requests_in_flight_are_told_one_by_one() {
+    let (_parent, recorder) = recorder();
+    let key = open(&recorder, 1).unwrap();
+    let slot = recorder.slot(key).unwrap();
+    (0..6).map(|number| slot.post(10 + number, 0)).for_each(|_| ());
+    (0..4).map(|number| slot.finish(number, None, 0)).for_each(|_| ());
+    (0..2).map(|_| slot.unpack(0)).for_each(|_| ());
+    slot.consume(0);
+    let requests = read(&recorder).channels.remove(0).requests;
+    assert_eq!(requests.iter().map(|one| one.stage.letter()).collect::<String>(), "uddpp");
+    assert_eq!((requests[0].number, requests[0].bytes), (1, 11));
+}
+
+#[test]
+fn files_are_found_with_their_writers() {
+    let parent = tempfile::tempdir().unwrap();
+    assert!(list(parent.path()).unwrap().is_empty());
+    let one = Recorder::create_in(parent.path(), &OPTIONS).unwrap();
+    std::fs::write(one.path().with_file_name("broken.tcpxrec"), "x").unwrap();
+    let found = list(parent.path()).unwrap();
+    assert_eq!(found.len(), 2);
+    assert!(found[0].header.is_err() && found[0].writer == Liveness::Unknown);
+    assert_eq!((&found[1].path, found[1].writer), (&one.path(), Liveness::Alive));
 }

@@ -6,7 +6,6 @@
 //! ```
 #![expect(unsafe_code, clippy::undocumented_unsafe_blocks, reason = "calls the table of a fake")]
 
-use nccl_net_tcpxtap::v7;
 use std::error::Error;
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
@@ -16,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tcpx_abi::v7::{DeviceHandle, Net};
 use tcpx_recorder::{Options, Recorder};
+use tcpx_tap::v7;
 
 const ROUNDS: usize = 201;
 const CALLS: usize = 50_000;
@@ -169,14 +169,8 @@ fn clock_cost(recorder: &Recorder) -> f64 {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options {
-        name: "tap-cost",
-        capacity: 512,
-        role: "benchmark",
-        plugin: "Null",
-        fallback: Some(&std::env::temp_dir()),
-        keep: false,
-    };
+    let fallback = std::env::temp_dir();
+    let options = Options { capacity: 512, role: "benchmark", fallback: Some(&fallback), ..Options::new("tap-cost") };
     let recorder = Arc::new(Recorder::create(&options)?);
     let (net, _) = v7::wrap(&NULL_PLUGIN, recorder.clone())?;
     println!("# ns per call, {ROUNDS} interleaved rounds of {CALLS} calls: medians, and the least of each");

@@ -5,11 +5,12 @@
 #![expect(unsafe_code, reason = "reads the caller's out-parameters")]
 
 use crate::pointers::{Found, Kind, Meaning, Pointers};
-use std::ffi::{c_int, c_void};
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 use tcpx_abi::ResultCode;
-use tcpx_recorder::format::{Call, POSTS, Role};
-use tcpx_recorder::{Key, Opening, Recorder, Slot};
+use tcpx_recorder::format::{Call, EventKind, POSTS, Role};
+use tcpx_recorder::{Address, Addresses, Device, Key, Note, Opening, Recorder, SOCKADDR_BYTES, Settled, Slot};
 
 /// The tap's own knowledge, for an engine that lives in the same process.
 #[derive(Debug, Clone, Copy)]
@@ -68,52 +69,114 @@ impl Book {
 
     /// A call that belongs to no comm.
     pub fn setup(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        self.recorder.enter_setup(call);
+        self.settle();
+        let token = self.recorder.enter_setup(call);
         let code = inner();
-        self.recorder.leave_setup(call, code);
+        self.recorder.leave_setup(token, code, true);
         code
+    }
+
+    /// A call about a comm or a request that nothing is known of. These may be
+    /// many, so that they worked is no event.
+    fn unknown(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
+        let token = self.recorder.enter_setup(call);
+        let code = inner();
+        self.recorder.leave_setup(token, code, false);
+        code
+    }
+
+    /// In a forked child, nothing that was known before is true any more.
+    fn settle(&self) {
+        if self.recorder.settle() == Settled::Moved {
+            self.comms.clear();
+            self.requests.clear();
+        }
     }
 
     /// A call on a comm that changes nothing in its channel.
     pub fn on_comm(&self, comm: *mut c_void, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        match self.comm(comm) {
-            Some(found) => self.inside(found.slot, call, inner),
-            None => self.setup(call, inner),
+        let Some(found) = self.comm(comm) else { return self.unknown(call, inner) };
+        let entered_ns = self.recorder.now_ns();
+        let code = self.inside(&found, call, inner);
+        if code == 0 {
+            let now_ns = self.recorder.now_ns();
+            self.event(&found, now_ns, &Note::called(call, now_ns.saturating_sub(entered_ns)));
         }
+        code
     }
 
     #[inline]
-    fn inside(&self, slot: &Slot, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        let token = slot.enter(call);
+    fn inside(&self, found: &Found<'_>, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
+        let token = found.slot.enter(call);
         let code = inner();
-        slot.leave(token);
+        found.slot.leave(token);
         if code != 0 {
-            self.failed(slot, call, code);
+            self.failed(found, call, code);
         }
         code
     }
 
     #[cold]
-    fn failed(&self, slot: &Slot, call: Call, code: ResultCode) {
-        slot.error(call, code, self.recorder.now_ns());
+    fn failed(&self, found: &Found<'_>, call: Call, code: ResultCode) {
+        self.recorder.failed(found.meaning.key().index, found.slot, call, code, found.meaning.number());
+    }
+
+    #[inline]
+    fn event(&self, found: &Found<'_>, at_ns: u64, note: &Note) {
+        self.recorder.event(found.meaning.key().index, found.slot, at_ns, note);
+    }
+
+    /// What `getProperties` said of a device.
+    ///
+    /// # Safety
+    /// Each string is null or ends in a zero.
+    pub unsafe fn device(&self, index: c_int, raw: &RawDevice) {
+        // SAFETY: as promised to this function.
+        let name = unsafe { text(raw.name) };
+        // SAFETY: as promised to this function.
+        let path = unsafe { text(raw.pci_path) };
+        let device = Device {
+            name: &name,
+            pci: path.rsplit('/').next().unwrap_or_default(),
+            speed_mbit: raw.speed_mbit,
+            ptr_support: raw.ptr_support,
+            device_type: raw.device_type,
+        };
+        if let Ok(index) = usize::try_from(index) {
+            // A full disk costs the name.
+            let _ = self.recorder.set_device(index, &device);
+        }
     }
 
     /// `listen` and `connect`: a comm may appear in `*comm`.
     ///
     /// # Safety
-    /// `comm` is what the caller of the plugin gave to be written.
+    /// `comm` is what the caller of the plugin gave to be written, `handle` the
+    /// connect handle: null, or as many bytes as the ABI says.
     pub unsafe fn appears(
         &self,
         call: Call,
-        role: Role,
         device: c_int,
+        handle: *const c_void,
         comm: *mut *mut c_void,
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
-        let code = self.setup(call, inner);
+        self.settle();
+        let token = self.recorder.enter_setup(call);
+        let code = inner();
         // SAFETY: as promised to this function.
-        if let Some(comm) = unsafe { delivered(code, comm) } {
-            self.opened(Opening { role, device, comm: comm.addr(), retires_consumed: false });
+        let comm = unsafe { delivered(code, comm) };
+        self.recorder.leave_setup(token, code, comm.is_some());
+        if let Some(comm) = comm {
+            // SAFETY: as promised to this function.
+            let listener = unsafe { address(handle, 0) };
+            // SAFETY: as promised to this function.
+            let ctrl = unsafe { address(handle, CTRL_AT) };
+            let (role, addresses) = match call {
+                Call::Listen => (Role::Listen, Addresses { local: listener, peer: None, ctrl }),
+                _ => (Role::Send, Addresses { local: None, peer: listener, ctrl }),
+            };
+            self.opened(Opening { role, device, comm: comm.addr(), retires_consumed: false, addresses });
         }
         code
     }
@@ -130,19 +193,28 @@ impl Book {
         unpacks: impl FnOnce() -> bool,
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
-        let Some(Found { slot, .. }) = self.comm(listener) else {
-            // SAFETY: as promised to this function.
-            return unsafe { self.appears(Call::Accept, Role::Recv, -1, comm, inner) };
+        let found = self.comm(listener);
+        let code = match &found {
+            Some(found) => {
+                found.slot.tested();
+                self.inside(found, Call::Accept, inner)
+            }
+            None => self.unknown(Call::Accept, inner),
         };
-        let device = slot.device();
-        slot.tested();
-        let code = self.inside(slot, Call::Accept, inner);
         // SAFETY: as promised to this function.
-        if let Some(comm) = unsafe { delivered(code, comm) } {
-            let retires_consumed = unpacks();
-            self.opened(Opening { role: Role::Recv, device, comm: comm.addr(), retires_consumed });
-        } else if code == 0 {
-            slot.not_done();
+        match (unsafe { delivered(code, comm) }, found) {
+            (Some(comm), found) => {
+                self.settle();
+                self.opened(Opening {
+                    role: Role::Recv,
+                    device: found.map_or(-1, |found| found.slot.device()),
+                    comm: comm.addr(),
+                    retires_consumed: unpacks(),
+                    addresses: found.map(|found| found.slot.addresses()).unwrap_or_default(),
+                });
+            }
+            (None, Some(found)) if code == 0 => found.slot.not_done(),
+            _ => {}
         }
         code
     }
@@ -150,12 +222,12 @@ impl Book {
     fn opened(&self, opening: Opening) {
         if let Some(old) = self.comms.find(opening.comm, &self.recorder) {
             // The plugin gives the pointer out again, so that comm is gone.
-            self.recorder.close(old.meaning.key());
+            self.recorder.close(old.meaning.key(), Call::CloseRecv);
         }
         if let Some(key) = self.recorder.open(&opening) {
             match self.comms.reserve(opening.comm, key, &self.recorder) {
                 Some(place) => place.publish(Meaning::of_comm(key, Kind::Comm)),
-                None => self.recorder.close(key),
+                None => self.recorder.close(key, Call::CloseRecv),
             }
         }
     }
@@ -163,10 +235,10 @@ impl Book {
     /// Any of the three closes. The pointer is forgotten before the plugin can
     /// give it out again; the slot stays marked as inside the call until it returns.
     pub fn close(&self, comm: *mut c_void, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        let Some(found) = self.comm(comm) else { return self.setup(call, inner) };
+        let Some(found) = self.comm(comm) else { return self.unknown(call, inner) };
         found.forget();
-        let code = self.inside(found.slot, call, inner);
-        self.recorder.close(found.meaning.key());
+        let code = self.inside(&found, call, inner);
+        self.recorder.close(found.meaning.key(), call);
         code
     }
 
@@ -184,13 +256,13 @@ impl Book {
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
         let found = self.comm(comm);
-        let code = match found {
-            Some(Found { slot, .. }) => self.inside(slot, post.call(), inner),
-            None => self.setup(post.call(), inner),
+        let code = match &found {
+            Some(found) => self.inside(found, post.call(), inner),
+            None => self.unknown(post.call(), inner),
         };
         // SAFETY: as promised to this function.
         match (found, unsafe { delivered(code, request) }) {
-            (Some(channel), Some(request)) if self.follow(channel, post, request) => {}
+            (Some(channel), Some(request)) if self.follow(&channel, post, request) => {}
             (_, Some(request)) => self.untracked(request),
             (Some(Found { slot, .. }), None) if code == 0 => slot.null_request(),
             _ => {}
@@ -199,12 +271,14 @@ impl Book {
     }
 
     #[inline(always)]
-    fn follow(&self, Found { meaning: comm, slot, .. }: Found<'_>, post: Post, request: *mut c_void) -> bool {
+    fn follow(&self, found: &Found<'_>, post: Post, request: *mut c_void) -> bool {
+        let (key, slot) = (found.meaning.key(), found.slot);
         let Some(number) = slot.next_request() else { return false };
-        let Some(place) = self.requests.reserve(request.addr(), comm.key(), &self.recorder) else { return false };
-        self.requests.keep(&place, comm.key(), number);
-        slot.post(post.bytes, self.recorder.now_ns());
-        place.publish(Meaning::request(comm.key(), post.kind, number, post.grouped));
+        let Some(place) = self.requests.reserve(request.addr(), key, &self.recorder) else { return false };
+        self.requests.keep(&place, key, number);
+        let at_ns = slot.post(post.bytes, self.recorder.now_ns());
+        place.publish(Meaning::request(key, post.kind, number, post.grouped));
+        self.event(found, at_ns, &Note::request(EventKind::Posted, post.call(), number, post.bytes));
         true
     }
 
@@ -234,16 +308,16 @@ impl Book {
         request: *mut *mut c_void,
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
-        let Some(Found { meaning: channel, slot, .. }) = self.comm(comm) else {
-            return self.setup(Call::Iflush, inner);
-        };
-        let code = self.inside(slot, Call::Iflush, inner);
+        let Some(found) = self.comm(comm) else { return self.unknown(Call::Iflush, inner) };
+        let code = self.inside(&found, Call::Iflush, inner);
         // SAFETY: as promised to this function.
-        if let (Some(request), false) = (unsafe { delivered(code, request) }, slot.retires_consumed()) {
-            match self.requests.reserve(request.addr(), channel.key(), &self.recorder) {
+        if let (Some(request), false) = (unsafe { delivered(code, request) }, found.slot.retires_consumed()) {
+            let key = found.meaning.key();
+            match self.requests.reserve(request.addr(), key, &self.recorder) {
                 Some(place) => {
-                    slot.flush(self.recorder.now_ns());
-                    place.publish(Meaning::of_comm(channel.key(), Kind::Flush));
+                    let at_ns = found.slot.flush(self.recorder.now_ns());
+                    place.publish(Meaning::of_comm(key, Kind::Flush));
+                    self.event(&found, at_ns, &Note::request(EventKind::Flushed, Call::Iflush, 0, 0));
                 }
                 None => self.untracked(request),
             }
@@ -263,19 +337,19 @@ impl Book {
         sizes: *mut c_int,
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
-        let Some(Found { meaning, slot, .. }) = self.requests.find(request.addr(), &self.recorder) else {
+        let Some(found) = self.requests.find(request.addr(), &self.recorder) else {
             self.recorder.unknown_request();
             return inner();
         };
-        slot.tested();
-        let code = self.inside(slot, Call::Test, inner);
+        found.slot.tested();
+        let code = self.inside(&found, Call::Test, inner);
         if code == 0 {
             // SAFETY: as promised to this function.
             match unsafe { read(done) } {
-                None | Some(0) => slot.not_done(),
-                Some(_) if meaning.kind() == Kind::Flush => self.forget(request),
+                None | Some(0) => found.slot.not_done(),
+                Some(_) if found.meaning.kind() == Kind::Flush => self.forget(request),
                 // SAFETY: as promised to this function.
-                Some(_) => unsafe { self.finished(meaning, slot, sizes) },
+                Some(_) => unsafe { self.finished(found.meaning, found.slot, sizes) },
             }
         }
         code
@@ -290,18 +364,60 @@ impl Book {
             Kind::Recv if !sizes.is_null() => Some(unsafe { sum(sizes, meaning.grouped()) }),
             _ => None,
         };
-        slot.finish(meaning.number(), received, self.recorder.now_ns());
+        let (at_ns, bytes) = slot.finish(meaning.number(), received, self.recorder.now_ns());
+        let note = Note::request(EventKind::Done, Call::Test, meaning.number(), bytes);
+        self.recorder.event(meaning.key().index, slot, at_ns, &note);
     }
 
     /// `irecvConsumed`.
     pub fn consumed(&self, comm: *mut c_void, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        let Some(Found { slot, .. }) = self.comm(comm) else { return self.setup(Call::IrecvConsumed, inner) };
-        let code = self.inside(slot, Call::IrecvConsumed, inner);
-        if code == 0 && (slot.retires_consumed() || slot.is_recv()) {
-            slot.consume(self.recorder.now_ns());
+        let Some(found) = self.comm(comm) else { return self.unknown(Call::IrecvConsumed, inner) };
+        let code = self.inside(&found, Call::IrecvConsumed, inner);
+        if code == 0
+            && (found.slot.retires_consumed() || found.slot.is_recv())
+            && let Some((at_ns, number)) = found.slot.consume(self.recorder.now_ns())
+        {
+            self.event(&found, at_ns, &Note::request(EventKind::Consumed, Call::IrecvConsumed, number, 0));
         }
         code
     }
+}
+
+/// The properties of a device that are the same in every version.
+#[derive(Debug)]
+pub struct RawDevice {
+    pub name: *const c_char,
+    pub pci_path: *const c_char,
+    pub speed_mbit: c_int,
+    pub ptr_support: c_int,
+    pub device_type: c_int,
+}
+
+/// # Safety
+/// The string is null or ends in a zero.
+unsafe fn text<'a>(string: *const c_char) -> Cow<'a, str> {
+    if string.is_null() {
+        return Cow::Borrowed("");
+    }
+    // SAFETY: as promised to this function.
+    unsafe { CStr::from_ptr(string) }.to_string_lossy()
+}
+
+/// Where TCPX's connect handle has the address of the ctrl socket.
+const CTRL_AT: usize = 48;
+
+/// A socket address in a connect handle, if there is one.
+///
+/// # Safety
+/// `handle` is null or has that many bytes behind `at`.
+unsafe fn address(handle: *const c_void, at: usize) -> Option<Address> {
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: as promised to this function.
+    let place = unsafe { handle.cast::<u8>().add(at) };
+    // SAFETY: as above; bytes have no alignment.
+    Address::from_sockaddr(unsafe { &*place.cast::<[u8; SOCKADDR_BYTES]>() })
 }
 
 /// One `isend` or `irecv`, as asked for.

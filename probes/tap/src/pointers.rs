@@ -211,6 +211,11 @@ impl Pointers {
         }
     }
 
+    /// Forgets everything. Nobody may be looking for something that is still true.
+    pub fn clear(&self) {
+        self.places.iter().for_each(|place| place.word.store(EMPTY, Release));
+    }
+
     /// Fibonacci hashing: plugins hand out pointers that are a power of two apart.
     #[inline]
     fn home(&self, pointer: usize) -> usize {
@@ -291,19 +296,20 @@ impl Pointers {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
-    use tcpx_recorder::format::Role;
-    use tcpx_recorder::{Opening, Options};
+    use tcpx_recorder::format::{Call, Role};
+    use tcpx_recorder::{Addresses, Opening, Options};
     use tempfile::TempDir;
 
     fn recorder(capacity: u32) -> (TempDir, Recorder) {
         let parent = tempfile::tempdir().unwrap();
-        let options = Options { name: "pointers", capacity, role: "", plugin: "", fallback: None, keep: false };
+        let options = Options { capacity, ..Options::new("pointers") };
         let recorder = Recorder::create_in(parent.path(), &options).unwrap();
         (parent, recorder)
     }
 
     fn open(recorder: &Recorder) -> Key {
-        recorder.open(&Opening { role: Role::Send, device: 0, comm: 0, retires_consumed: false }).unwrap()
+        let addresses = Addresses::default();
+        recorder.open(&Opening { role: Role::Send, device: 0, comm: 0, retires_consumed: false, addresses }).unwrap()
     }
 
     /// Says what a pointer means; false when there was no place.
@@ -401,7 +407,7 @@ mod tests {
         let refused = (1..=1000).map(|n| n * 128).find(|pointer| pointers.find(*pointer, &recorder).is_none()).unwrap();
         let newer = Meaning::of_comm(two, Kind::Comm);
         assert!(!insert(&pointers, refused, newer, &recorder));
-        recorder.close(one);
+        recorder.close(one, Call::CloseSend);
         assert!(insert(&pointers, refused, newer, &recorder));
         assert_eq!(pointers.find(refused, &recorder).unwrap().meaning, newer);
     }

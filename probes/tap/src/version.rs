@@ -10,9 +10,9 @@ macro_rules! tap_version {
         use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
         use tcpx_abi::{LoggerArg, NET_DEVICE_UNPACK, ResultCode, result::INTERNAL_ERROR};
         use tcpx_recorder::Recorder;
-        use tcpx_recorder::format::{Call, Role};
+        use tcpx_recorder::format::Call;
         use $abi as abi;
-        use $crate::book::{Book, Post, Tap};
+        use $crate::book::{Book, Post, RawDevice, Tap};
         use $crate::{TAPS_MAX, TooManyTaps};
 
         /// What the functions with constant `I` record for.
@@ -99,7 +99,20 @@ macro_rules! tap_version {
         unsafe extern "C" fn get_properties<const I: usize>(dev: c_int, props: *mut abi::Properties) -> ResultCode {
             let Some((get_properties, book)) = inner::<I, _>(|net| net.get_properties) else { return INTERNAL_ERROR };
             // SAFETY: the caller's arguments, as they came.
-            book.setup(Call::GetProperties, || unsafe { get_properties(dev, props) })
+            let code = book.setup(Call::GetProperties, || unsafe { get_properties(dev, props) });
+            // SAFETY: null, or the caller's, and just filled in.
+            if let (0, Some(props)) = (code, unsafe { props.as_ref() }) {
+                let raw = RawDevice {
+                    name: props.name,
+                    pci_path: props.pci_path,
+                    speed_mbit: props.speed,
+                    ptr_support: props.ptr_support,
+                    device_type: props.net_device_type,
+                };
+                // SAFETY: the strings are the plugin's and stay.
+                unsafe { book.device(dev, &raw) };
+            }
+            code
         }
 
         unsafe extern "C" fn listen<const I: usize>(
@@ -110,8 +123,8 @@ macro_rules! tap_version {
             let Some((listen, book)) = inner::<I, _>(|net| net.listen) else { return INTERNAL_ERROR };
             // SAFETY: the caller's arguments, as they came.
             let call = || unsafe { listen(dev, handle, comm) };
-            // SAFETY: `comm` is the caller's to be written.
-            unsafe { book.appears(Call::Listen, Role::Listen, dev, comm, call) }
+            // SAFETY: `comm` is the caller's to be written, `handle` the caller's connect handle.
+            unsafe { book.appears(Call::Listen, dev, handle, comm, call) }
         }
 
         unsafe extern "C" fn connect<const I: usize>(
@@ -123,8 +136,8 @@ macro_rules! tap_version {
             let Some((connect, book)) = inner::<I, _>(|net| net.connect) else { return INTERNAL_ERROR };
             // SAFETY: the caller's arguments, as they came.
             let call = || unsafe { connect(dev, handle, comm, device_handle) };
-            // SAFETY: `comm` is the caller's to be written.
-            unsafe { book.appears(Call::Connect, Role::Send, dev, comm, call) }
+            // SAFETY: `comm` is the caller's to be written, `handle` the caller's connect handle.
+            unsafe { book.appears(Call::Connect, dev, handle, comm, call) }
         }
 
         unsafe extern "C" fn accept<const I: usize>(

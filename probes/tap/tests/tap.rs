@@ -14,10 +14,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, OnceLock};
 use tcpx_abi::v7::{DeviceHandle, Net, Properties};
-use tcpx_recorder::format::{Call, Role};
-use tcpx_recorder::{ChannelSample, Options, Reader, Recorder, Snapshot, State};
+use tcpx_recorder::format::{Call, EventKind, Role};
+use tcpx_recorder::{Address, ChannelSample, Options, Reader, Recorder, Snapshot, State};
 
-use nccl_net_tcpxtap::{TAPS_MAX, Tap, TooManyTaps, v7, v8};
+use tcpx_tap::{TAPS_MAX, Tap, TooManyTaps, v7, v8};
 
 /// A wrapped fake and where it writes.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ impl Tapped {
     }
 
     fn picture(&self) -> Snapshot {
-        Reader::open(self.tap.recorder().path()).unwrap().snapshot().unwrap()
+        Reader::open(&self.tap.recorder().path()).unwrap().snapshot().unwrap()
     }
 
     /// The youngest slot of a comm.
@@ -46,7 +46,7 @@ impl Tapped {
 fn recorder(name: &str, capacity: u32) -> Arc<Recorder> {
     static PARENT: OnceLock<tempfile::TempDir> = OnceLock::new();
     let parent = PARENT.get_or_init(|| tempfile::tempdir().unwrap());
-    let options = Options { name, capacity, role: "", plugin: "", fallback: None, keep: false };
+    let options = Options { capacity, ..Options::new(name) };
     Arc::new(Recorder::create_in(parent.path(), &options).unwrap())
 }
 
@@ -70,12 +70,28 @@ fn at(address: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(address)
 }
 
-// What a driver does, on a fake that dereferences nothing.
+/// A connect handle as TCPX fills it: the listener's address, then much that is
+/// nobody's business, and the ctrl socket's address.
+fn handle() -> *mut c_void {
+    static HANDLE: [u8; 128] = {
+        let mut bytes = [0xee; 128];
+        let (data, ctrl) = ([2, 0, 0x0f, 0xa0, 10, 0, 0, 226], [2, 0, 0x0f, 0xa1, 10, 0, 1, 25]);
+        let mut at = 0;
+        while at < data.len() {
+            (bytes[at], bytes[48 + at]) = (data[at], ctrl[at]);
+            at += 1;
+        }
+        bytes
+    };
+    HANDLE.as_ptr().cast_mut().cast()
+}
+
+// What a driver does, on a fake that dereferences nothing but what is recorded.
 
 fn connect(tapped: Tapped, dev: c_int, comm: usize) -> c_int {
     echo::will_return(0, comm);
     let mut made = null_mut();
-    let code = unsafe { tapped.net.connect.unwrap()(dev, at(0xa), &mut made, null_mut()) };
+    let code = unsafe { tapped.net.connect.unwrap()(dev, handle(), &mut made, null_mut()) };
     assert_eq!(made.addr(), comm);
     code
 }
@@ -97,7 +113,7 @@ fn accept(tapped: Tapped, listener: usize, comm: usize, device_type: c_int) {
 fn listen(tapped: Tapped, dev: c_int, comm: usize) {
     echo::will_return(0, comm);
     let mut made = null_mut();
-    assert_eq!(unsafe { tapped.net.listen.unwrap()(dev, at(0xa), &mut made) }, 0);
+    assert_eq!(unsafe { tapped.net.listen.unwrap()(dev, handle(), &mut made) }, 0);
 }
 
 fn isend(tapped: Tapped, comm: usize, size: c_int, code: c_int, request: usize) -> c_int {
@@ -140,7 +156,8 @@ fn every_argument_code_and_out_parameter_passes_through() {
     let out = &raw mut pointer;
     let (list, sizes, tags) = (pointers.as_mut_ptr(), sizes.as_mut_ptr(), tags.as_mut_ptr());
     let (number, props, device_handle) = (&raw mut number, &raw mut props, &raw mut device_handle);
-    let [comm, mhandle, data, handle, request] = [0x11, 0x22, 0x33, 0x44, 0x55].map(at);
+    let [comm, mhandle, data, request] = [0x11, 0x22, 0x33, 0x55].map(at);
+    let handle = handle();
     for code in [0, 1, 2, 3, 7, 8, -5, 77, c_int::MIN] {
         for made in [0x6000, 0] {
             type Call<'a> = (&'static str, &'a dyn Fn() -> c_int, Vec<usize>);
@@ -153,11 +170,11 @@ fn every_argument_code_and_out_parameter_passes_through() {
                         &move || net.get_properties.unwrap()(-3, props),
                         vec![-3isize as usize, props.addr()],
                     ),
-                    ("listen", &move || net.listen.unwrap()(7, handle, out), vec![7, 0x44, out.addr()]),
+                    ("listen", &move || net.listen.unwrap()(7, handle, out), vec![7, handle.addr(), out.addr()]),
                     (
                         "connect",
                         &move || net.connect.unwrap()(7, handle, out, device_handle),
-                        vec![7, 0x44, out.addr(), device_handle.addr()],
+                        vec![7, handle.addr(), out.addr(), device_handle.addr()],
                     ),
                     (
                         "accept",
@@ -272,7 +289,7 @@ fn v8_is_recorded_too_and_keeps_its_wide_registration() {
         assert_eq!(net.reg_mr.unwrap()(at(0x2_0000), null_mut(), wide, 1, &mut made), 0);
     }
     assert_eq!(echo::was_asked()[1].1[2], wide);
-    let snapshot = Reader::open(tap.recorder().path()).unwrap().snapshot().unwrap();
+    let snapshot = Reader::open(&tap.recorder().path()).unwrap().snapshot().unwrap();
     assert_eq!((snapshot.channels[0].comm, snapshot.channels[0].role), (0x2_0000, Role::Send));
     assert_eq!(snapshot.channels[0].last_call, Some(Call::RegMr));
 }
@@ -307,6 +324,45 @@ fn a_comm_has_a_slot_from_its_delivery_to_its_close() {
     assert_eq!(tapped.tap.key(at(0x3_1000)), None);
     let closed = tapped.sample(0x3_1000);
     assert_eq!((closed.state, closed.last_call), (State::Closed, Some(Call::CloseRecv)));
+}
+
+#[test]
+fn a_comm_has_the_addresses_of_its_handle_and_its_events() {
+    let tapped = echo();
+    listen(tapped, 3, 0xd_0000);
+    accept(tapped, 0xd_0000, 0xd_1000, 1);
+    connect(tapped, 5, 0xd_2000);
+    let text = |address: Option<Address>| address.map(|address| address.to_string()).unwrap_or_default();
+    let [listener, recv, send] = [0xd_0000, 0xd_1000, 0xd_2000].map(|comm| tapped.sample(comm).addresses);
+    assert_eq!(listener, recv);
+    assert_eq!((text(recv.local), text(recv.peer)), ("10.0.0.226:4000".into(), String::new()));
+    assert_eq!((text(send.peer), text(send.ctrl)), ("10.0.0.226:4000".into(), "10.0.1.25:4001".into()));
+
+    let key = tapped.tap.key(at(0xd_1000)).unwrap();
+    irecv(tapped, 0xd_1000, &mut [1000], 0xd_3000);
+    irecv(tapped, 0xd_1000, &mut [2000], 0xd_3080);
+    test(tapped, 0xd_3000, 0, 0);
+    test(tapped, 0xd_3000, 0, 1);
+    tapped.tap.unpacked(key);
+    consumed(tapped, 0xd_1000, 0xd_3000);
+    for _ in 0..3 {
+        test(tapped, 0xd_3080, 2, 0);
+    }
+    close(tapped, 0xd_1000);
+    let mut reader = Reader::open(&tapped.tap.recorder().path()).unwrap();
+    let events = reader.events(&tapped.sample(0xd_1000), 100).unwrap();
+    let told = events.events.iter().map(|event| (event.kind, event.call, event.code, event.request, event.value));
+    let expected = [
+        (EventKind::Opened, Call::Accept, 0, 0, 1),
+        (EventKind::Posted, Call::Irecv, 0, 0, 1000),
+        (EventKind::Posted, Call::Irecv, 0, 1, 2000),
+        (EventKind::Done, Call::Test, 0, 0, 1000),
+        (EventKind::Unpacked, Call::Test, 0, 0, 0),
+        (EventKind::Consumed, Call::IrecvConsumed, 0, 0, 0),
+        (EventKind::Failed, Call::Test, 2, 1, 0),
+        (EventKind::Closed, Call::CloseRecv, 0, 0, 0),
+    ];
+    assert!(told.eq(expected), "{events:?}");
 }
 
 #[test]

@@ -8,11 +8,11 @@ use crate::node::environment::captured;
 use crate::plugin::{Choice, Device, Net, Plugin, Source, inspect, tapped};
 use crate::record::{ChannelNow, sample};
 use crate::scenario::Scenario;
-use nccl_net_tcpxtap::Tap;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
+use tcpx_tap::Tap;
 
 /// What every task starts with.
 pub(super) struct Ready {
@@ -46,7 +46,7 @@ impl Recording {
     /// Counters of every channel now.
     pub(super) fn now(&self) -> Vec<ChannelNow> {
         let Some(recorder) = &self.0 else { return Vec::new() };
-        let snapshot = Reader::open(recorder.path()).and_then(|mut reader| reader.snapshot());
+        let snapshot = Reader::open(&recorder.path()).and_then(|mut reader| reader.snapshot());
         snapshot.map(|snapshot| sample::channels(&snapshot, monotonic_ns())).unwrap_or_default()
     }
 }
@@ -104,12 +104,11 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
     // A listener and a comm per connection.
     let capacity = u32::try_from(2 * channels + 8).unwrap_or(u32::MAX).min(tcpx_recorder::format::CAPACITY_MAX);
     let fallback = std::env::temp_dir();
-    let options =
-        Options { name: &name, capacity, role: "tcpxctl worker", plugin: "", fallback: Some(&fallback), keep: false };
+    let options = Options { capacity, role: "tcpxctl worker", fallback: Some(&fallback), ..Options::new(&name) };
     match Recorder::create(&options) {
         Ok(recorder) => {
-            *RECORDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder.path().to_owned());
-            context.tell(&FromWorker::Recorder(recorder.path().to_owned()));
+            *RECORDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder.path());
+            context.tell(&FromWorker::Recorder(recorder.path()));
             Recording(Some(Arc::new(recorder)))
         }
         Err(error) => {

@@ -1,0 +1,153 @@
+//! Rings as they are read: events of one channel, or of the set-up calls, in
+//! order, with the number of those that are gone.
+//!
+//! A copy of a ring that is being written shows places half rewritten. The
+//! ring's counter, taken before and after the copy, says which: see
+//! [`crate::format`]. Not here: trust. A count that cannot be, a place that says
+//! it holds another event, an unknown kind: such events are left out and counted
+//! as damaged. What is read is bounded by the caller and by the ring.
+#![forbid(unsafe_code)]
+
+use crate::format::{Call, EVENT_BYTES, EventKind, SLOT_BYTES, event};
+use crate::read::{Header, ReadError, Source, read_full, read_header};
+use crate::sample::{ChannelSample, oldest_event};
+use crate::words::Words;
+
+/// Events of one ring, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Events {
+    /// In order of their numbers, which may have gaps where some were damaged.
+    pub events: Vec<Event>,
+    /// Older ones of the same life that were overwritten.
+    pub overwritten: u64,
+    /// Ones that should be here and make no sense.
+    pub damaged: u64,
+}
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Of its ring, counted from 0.
+    pub number: u64,
+    /// When it happened, nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// What happened.
+    pub kind: EventKind,
+    /// In which call.
+    pub call: Call,
+    /// What the call returned.
+    pub code: i32,
+    /// Which request, lowest 32 bits; see [`crate::format`].
+    pub request: u32,
+    /// Bytes, or for [`EventKind::Called`] nanoseconds that the call took.
+    pub value: u64,
+    /// Tells threads apart, mostly.
+    pub thread: u8,
+}
+
+impl Event {
+    fn decode(words: Words<'_>, number: u64) -> Option<Self> {
+        let rest = words.u64(event::REST);
+        Some(Self {
+            number: (words.u64(event::SEQUENCE) == number.wrapping_add(1)).then_some(number)?,
+            at_ns: words.u64(event::AT_NS),
+            kind: EventKind::from_raw(rest >> 40 & 0xff)?,
+            call: Call::from_raw(rest >> 48 & 0xff)?,
+            code: words.u32(event::CODE) as i32,
+            request: words.u32(event::REQUEST),
+            value: rest & event::VALUE_MAX,
+            thread: (rest >> 56) as u8,
+        })
+    }
+}
+
+pub(crate) fn read_events(
+    source: &impl Source,
+    header: &Header,
+    sample: &ChannelSample,
+    max: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<Events, ReadError> {
+    if header.ring_events == 0 || u32::from(sample.slot) >= header.capacity {
+        return Ok(Events::default());
+    }
+    let now = || channel_now(source, header, sample.slot);
+    let Some(before) = now()? else { return Ok(Events::default()) };
+    if before.generation != sample.generation {
+        return Ok(Events::default());
+    }
+    let (first, next) = before.events;
+    let ring = Ring { header, index: sample.slot.into(), first, next };
+    let copied = ring.copy(source, max, buffer)?;
+    // What was written meanwhile may have overwritten the oldest of the copy.
+    let after = now()?.filter(|after| after.generation == sample.generation);
+    let Some(after) = after else { return Ok(Events::default()) };
+    let oldest = oldest_event(after.events.1.max(next), header.ring_events);
+    Ok(ring.decode(copied, oldest, buffer))
+}
+
+fn channel_now(source: &impl Source, header: &Header, slot: u16) -> Result<Option<ChannelSample>, ReadError> {
+    let mut bytes = [0; SLOT_BYTES];
+    let offset = header.sections.slots.saturating_add(u64::from(slot) * header.sections.slot_bytes as u64);
+    let there = read_full(source, &mut bytes, offset)?;
+    Ok(if there < SLOT_BYTES { None } else { ChannelSample::decode(Words(&bytes), slot, header.ring_events) })
+}
+
+pub(crate) fn read_setup_events(
+    source: &impl Source,
+    header: &Header,
+    max: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<Events, ReadError> {
+    if header.ring_events == 0 {
+        return Ok(Events::default());
+    }
+    let ring = Ring { header, index: header.capacity.into(), first: 0, next: header.setup_events };
+    let copied = ring.copy(source, max, buffer)?;
+    let after = read_header(source)?;
+    let oldest = oldest_event(after.setup_events.max(header.setup_events), header.ring_events);
+    Ok(ring.decode(copied, oldest, buffer))
+}
+
+/// One ring, and the numbers of its events that are wanted.
+struct Ring<'a> {
+    header: &'a Header,
+    index: u64,
+    first: u64,
+    next: u64,
+}
+
+impl Ring<'_> {
+    /// Copies the newest events, at most `max`, into the buffer; the number of
+    /// the first. What the file does not have is zero.
+    fn copy(&self, source: &impl Source, max: usize, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
+        let places = u64::from(self.header.ring_events);
+        let from =
+            oldest_event(self.next, self.header.ring_events).max(self.first).max(self.next.saturating_sub(max as u64));
+        let ring = self.header.sections.rings.saturating_add(self.index * places * EVENT_BYTES as u64);
+        buffer.clear();
+        buffer.resize((self.next - from) as usize * EVENT_BYTES, 0);
+        let mut number = from;
+        while number < self.next {
+            // Up to the ring's end, where it begins again.
+            let place = number % places;
+            let count = (places - place).min(self.next - number);
+            let start = (number - from) as usize * EVENT_BYTES;
+            let part = &mut buffer[start..start + count as usize * EVENT_BYTES];
+            read_full(source, part, ring.saturating_add(place * EVENT_BYTES as u64))?;
+            number += count;
+        }
+        Ok(from)
+    }
+
+    fn decode(&self, copied: u64, oldest: u64, buffer: &[u8]) -> Events {
+        let from = copied.max(oldest).min(self.next);
+        let wanted = buffer.chunks_exact(EVENT_BYTES).zip(copied..).skip((from - copied) as usize);
+        let events: Vec<Event> = wanted.filter_map(|(bytes, number)| Event::decode(Words(bytes), number)).collect();
+        Events {
+            overwritten: oldest.max(self.first) - self.first,
+            damaged: self.next - from - events.len() as u64,
+            events,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Events as they are written: what one says, and the four words it takes.
+//!
+//! A slot's ring is written by the slot's one writer through the mapping, with
+//! plain stores; the setup ring by whichever thread made the call, one `pwrite`
+//! per event. Both have the layout of [`super::format`].
+//!
+//! Not here: where a ring lies and whether its memory is there; `map.rs` knows.
+#![forbid(unsafe_code)]
+
+use super::atomic::{AtomicU64, Ordering::*};
+use super::format::{Call, EVENT_BYTES, EventKind, event};
+use std::mem::{offset_of, size_of};
+
+/// What happened, but for when and as which event of its ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Note {
+    /// In one word.
+    pub kind: EventKind,
+    /// In which call.
+    pub call: Call,
+    /// What the call returned.
+    pub code: i32,
+    /// Which request; the lowest 32 bits count.
+    pub request: u64,
+    /// Bytes, or nanoseconds that the call took.
+    pub value: u64,
+}
+
+impl Note {
+    /// A request went on: `value` is its bytes.
+    #[inline]
+    pub fn request(kind: EventKind, call: Call, request: u64, value: u64) -> Self {
+        Self { kind, call, code: 0, request, value }
+    }
+
+    /// A call did not return 0.
+    pub fn failed(call: Call, code: i32, request: u64) -> Self {
+        Self { kind: EventKind::Failed, call, code, request, value: 0 }
+    }
+
+    /// A call returned 0 after this many nanoseconds.
+    pub fn called(call: Call, took_ns: u64) -> Self {
+        Self { kind: EventKind::Called, call, code: 0, request: 0, value: took_ns }
+    }
+
+    #[inline]
+    fn words(&self) -> [u64; 2] {
+        let value = self.value.min(event::VALUE_MAX);
+        [
+            self.request & u64::from(u32::MAX) | u64::from(self.code as u32) << 32,
+            value | (self.kind as u64) << 40 | (self.call as u64) << 48 | u64::from(thread_tag()) << 56,
+        ]
+    }
+
+    /// The event as bytes of the file.
+    pub(crate) fn to_bytes(self, number: u64, at_ns: u64) -> [u8; EVENT_BYTES] {
+        let [middle, rest] = self.words();
+        let mut bytes = [0; EVENT_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([number.wrapping_add(1), at_ns, middle, rest]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// One place of a ring.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Place {
+    sequence: AtomicU64,
+    at_ns: AtomicU64,
+    request_and_code: AtomicU64,
+    rest: AtomicU64,
+}
+
+impl Place {
+    /// Overwrites the place with event `number`.
+    #[inline]
+    pub fn write(&self, number: u64, at_ns: u64, note: &Note) {
+        let [middle, rest] = note.words();
+        self.sequence.store(number.wrapping_add(1), Relaxed);
+        self.at_ns.store(at_ns, Relaxed);
+        self.request_and_code.store(middle, Relaxed);
+        self.rest.store(rest, Relaxed);
+    }
+
+    /// Whether the place holds this failure already; who repeats it is not told.
+    pub fn holds_failure(&self, note: &Note) -> bool {
+        let without_thread = (1 << 56) - 1;
+        let [middle, rest] = note.words();
+        let code = self.request_and_code.load(Relaxed) >> 32;
+        code == middle >> 32 && self.rest.load(Relaxed) & without_thread == rest & without_thread
+    }
+}
+
+const _: () = assert!(size_of::<Place>() == EVENT_BYTES);
+const _: () = assert!(offset_of!(Place, sequence) == event::SEQUENCE);
+const _: () = assert!(offset_of!(Place, at_ns) == event::AT_NS);
+const _: () = assert!(offset_of!(Place, request_and_code) == event::REQUEST);
+const _: () = assert!(offset_of!(Place, rest) == event::REST);
+
+/// Eight bits that differ between two threads, as a rule: the thread pointer,
+/// which lies a page or more from any other thread's, hashed.
+#[inline]
+fn thread_tag() -> u8 {
+    let pointer = super::thread::pointer() as u64;
+    ((pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
