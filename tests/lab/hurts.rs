@@ -2,7 +2,9 @@
 //! undone by healing.
 
 use crate::lab::{Lab, address};
-use crate::sockets::{PATIENCE, SILENCE, arrivals, burst, connect, datagrams, is_whole, pair, round_trip, stream};
+use crate::sockets::{
+    PATIENCE, SILENCE, burst, connect, datagrams, is_whole, pair, round_trip, share_that_arrives, stream,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -32,7 +34,7 @@ fn loss_drops_its_share_of_packets_each_way() {
     lab.hurt("node1", "eth1", "loss 30");
     for (from, to) in [(&one, &other), (&other, &one)] {
         // 1000 packets: the share is within 0.06 of 0.7 but for once in 30000 times.
-        let share = arrivals(from, to, 10);
+        let share = share_that_arrives(from, to, 10);
         assert!((0.64..0.76).contains(&share), "{share}");
     }
     is_whole(&lab, "eth2");
