@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod discover;
+mod gpu;
 mod handshake;
 mod mr;
 mod output;
@@ -52,6 +53,8 @@ enum Color {
 enum Command {
     /// Show this node: its NICs, its GPUs, and every device of the plugin.
     Discover(discover::Arguments),
+    /// Measure how received fragments are put into place on a GPU.
+    Gpu(gpu::Arguments),
     /// Connect and close, and say what each step took.
     Handshake(handshake::Arguments),
     /// Register memory of many sizes and alignments, and say what is refused.
@@ -82,6 +85,7 @@ pub fn main() -> ExitCode {
     let common = cli.common;
     match cli.command {
         Command::Discover(arguments) => discover::main(&common, &arguments),
+        Command::Gpu(arguments) => gpu::main(&common, &arguments),
         Command::Handshake(arguments) => handshake::main(&common, &arguments),
         Command::Mr(arguments) => mr::main(&common, &arguments),
         Command::Run(arguments) => run::main(&common, &arguments),

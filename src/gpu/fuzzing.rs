@@ -65,7 +65,9 @@ fn check(published: &mut Published, finished: usize, posted: usize, count: u32, 
             list.copy_into(&mut buffer);
             assert_eq!(buffer, copied(entries, &published.pool));
         }
-        Err(ScatterError::NoQueue { .. } | ScatterError::NoBounceBuffer) => panic!("there are both"),
+        Err(ScatterError::NoQueue { .. } | ScatterError::NoBounceBuffer | ScatterError::Unusable { .. }) => {
+            panic!("there are both")
+        }
         Err(refused) => assert!(!describes(entries, count, posted) && !refused.to_string().is_empty()),
     }
 }
@@ -73,7 +75,17 @@ fn check(published: &mut Published, finished: usize, posted: usize, count: u32, 
 fn describes(entries: &[LoadMeta], count: u32, posted: usize) -> bool {
     let fits = |one: &LoadMeta| u128::from(one.dst_off) + u128::from(one.len) <= posted as u128;
     let sum: u128 = entries.iter().map(|one| u128::from(one.len)).sum();
-    (1..=ENTRIES as u32).contains(&count) && entries.iter().all(fits) && sum == posted as u128
+    (1..=ENTRIES as u32).contains(&count)
+        && entries.iter().all(fits)
+        && sum == posted as u128
+        && covers(entries, posted)
+}
+
+/// Whether every byte is somebody's; with as many as there are, each is one's only.
+fn covers(entries: &[LoadMeta], posted: usize) -> bool {
+    let mut covered = vec![false; posted];
+    entries.iter().for_each(|one| covered[one.dst_off as usize..][..one.len as usize].fill(true));
+    covered.into_iter().all(|byte| byte)
 }
 
 /// Byte by byte.

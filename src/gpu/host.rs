@@ -77,6 +77,10 @@ impl DeviceMemory for HostMemory {
         });
         gathered.is_some()
     }
+
+    fn describe(&self) -> String {
+        if self.kind == MemoryKind::Host { "host" } else { "device stand-in" }.to_owned()
+    }
 }
 
 #[cfg(test)]

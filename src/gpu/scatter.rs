@@ -4,7 +4,8 @@
 //! memory and one bounce buffer; the k-th finished receive uses slot k mod 16
 //! (NCCL's own way to find it, which needs no private field). Everything read
 //! here is a claim: a count within 2048, lengths that sum to what was posted,
-//! destinations inside the buffer. Anything else is refused, never copied.
+//! destinations inside the buffer and beside each other, sources inside the
+//! pool where its size is known. Anything else is refused, never copied.
 #![expect(unsafe_code, reason = "reads memory that the plugin publishes")]
 
 use std::mem::offset_of;
@@ -28,6 +29,34 @@ pub enum ScatterError {
     /// The page pool was not imported.
     #[error("the plugin has no bounce buffer for this comm")]
     NoBounceBuffer,
+    /// The driver was asked where the queue or the pool is.
+    #[error("the plugin's unpack queue cannot be used: {why}")]
+    Unusable {
+        /// What the driver said, or what is wrong with its answer.
+        why: String,
+    },
+    /// Two fragments claim the same bytes, so others are claimed by none.
+    #[error("fragment {entry} of slot {slot} begins at byte {at}, where another has been")]
+    Overlap {
+        /// Entry index.
+        entry: usize,
+        /// Slot index.
+        slot: usize,
+        /// Its first byte.
+        at: u64,
+    },
+    /// A fragment would be read from outside the pool.
+    #[error("fragment {entry} of slot {slot} ends at byte {end} of a pool of {pool} bytes")]
+    OutsidePool {
+        /// Entry index.
+        entry: usize,
+        /// Slot index.
+        slot: usize,
+        /// First byte after it.
+        end: u64,
+        /// Bytes of the pool.
+        pool: u64,
+    },
     /// More fragments than a slot holds, or none.
     #[error("{count} fragments in slot {slot}, expected 1 to {ENTRIES}")]
     Count {
@@ -65,6 +94,8 @@ pub enum ScatterError {
 pub struct ScatterSource {
     meta: NonNull<UnpackMeta>,
     bounce: NonNull<u8>,
+    /// Bytes of the pool, where somebody knows.
+    pool: Option<u64>,
 }
 
 // SAFETY: only addresses; read while the comm is driven by its one owner.
@@ -74,25 +105,24 @@ impl ScatterSource {
     /// From the handle that `accept` filled, when its 24 bytes can be read by
     /// this process (a device stand-in; on a GPU they are copied out first).
     pub fn from_host_handle(handle: &DeviceHandle) -> Result<Self, ScatterError> {
-        let queue = handle.handle.cast::<UnpackHandle>();
-        let known = handle.net_device_type == tcpx_abi::NET_DEVICE_UNPACK
-            && handle.net_device_version == tcpx_abi::NET_DEVICE_UNPACK_VERSION
-            && handle.size == size_of::<UnpackHandle>()
-            && queue.is_aligned();
-        let no_queue = || ScatterError::NoQueue {
-            kind: handle.net_device_type,
-            version: handle.net_device_version,
-            size: handle.size,
-        };
-        if !known || queue.is_null() {
-            return Err(no_queue());
-        }
+        let queue = queue_of(handle)?;
         // SAFETY: a plugin that announces type UNPACK, version 7 and 24 bytes
         // promises this struct, valid as long as the comm.
         let queue = unsafe { queue.read() };
-        let meta = NonNull::new(queue.meta).filter(|meta| meta.is_aligned()).ok_or_else(no_queue)?;
-        let bounce = NonNull::new(queue.bounce_buf.cast::<u8>()).ok_or(ScatterError::NoBounceBuffer)?;
-        Ok(Self { meta, bounce })
+        Self::of_queue(handle, queue.meta, queue.bounce_buf.cast(), None)
+    }
+
+    /// From what the handle's 24 bytes say: where this process reads the lists,
+    /// and the pool by its address, with its size if that is known.
+    pub(super) fn of_queue(
+        handle: &DeviceHandle,
+        meta: *mut UnpackMeta,
+        bounce: *mut u8,
+        pool: Option<u64>,
+    ) -> Result<Self, ScatterError> {
+        let meta = NonNull::new(meta).filter(|meta| meta.is_aligned()).ok_or_else(|| no_queue(handle))?;
+        let bounce = NonNull::new(bounce).ok_or(ScatterError::NoBounceBuffer)?;
+        Ok(Self { meta, bounce, pool })
     }
 
     /// Copies the list of the `finished`-th receive (counted from 0) into
@@ -115,27 +145,77 @@ impl ScatterSource {
         // SAFETY: slot and entries lie inside the published struct; `scratch` is ours.
         unsafe { std::ptr::copy_nonoverlapping(list, scratch.as_mut_ptr(), entries) };
         let list = &scratch[..entries];
-        check(list, slot, expected)?;
+        check(list, slot, expected, self.pool)?;
         Ok(Scatter { list, bounce: self.bounce })
     }
 }
 
-fn check(list: &[LoadMeta], slot: usize, expected: u64) -> Result<(), ScatterError> {
-    let mut sum = 0u64;
+/// The unpack queue that a device handle leads to, if it is of the one known layout.
+pub(super) fn queue_of(handle: &DeviceHandle) -> Result<*const UnpackHandle, ScatterError> {
+    let queue = handle.handle.cast::<UnpackHandle>();
+    let known = handle.net_device_type == tcpx_abi::NET_DEVICE_UNPACK
+        && handle.net_device_version == tcpx_abi::NET_DEVICE_UNPACK_VERSION
+        && handle.size == size_of::<UnpackHandle>()
+        && queue.is_aligned();
+    if known && !queue.is_null() { Ok(queue.cast_const()) } else { Err(no_queue(handle)) }
+}
+
+fn no_queue(handle: &DeviceHandle) -> ScatterError {
+    ScatterError::NoQueue { kind: handle.net_device_type, version: handle.net_device_version, size: handle.size }
+}
+
+fn check(list: &[LoadMeta], slot: usize, expected: u64, pool: Option<u64>) -> Result<(), ScatterError> {
+    let (mut sum, mut in_order) = (0u64, true);
     for (entry, one) in list.iter().enumerate() {
         let end = one.dst_off.saturating_add(u64::from(one.len));
         if end > expected {
             return Err(ScatterError::Outside { entry, slot, end, expected });
         }
+        let source_end = u64::from(one.src_off) + u64::from(one.len);
+        if let Some(pool) = pool.filter(|pool| source_end > *pool) {
+            return Err(ScatterError::OutsidePool { entry, slot, end: source_end, pool });
+        }
+        in_order &= one.dst_off == sum;
         sum += u64::from(one.len);
     }
-    if sum == expected { Ok(()) } else { Err(ScatterError::Sum { sum, expected, slot }) }
+    if sum != expected {
+        return Err(ScatterError::Sum { sum, expected, slot });
+    }
+    if in_order { Ok(()) } else { check_beside(list, slot) }
+}
+
+/// With several sockets the entries come in the order in which task chunks
+/// ended, so they are put in order of place first.
+fn check_beside(list: &[LoadMeta], slot: usize) -> Result<(), ScatterError> {
+    let mut order = [0u16; ENTRIES];
+    let order = &mut order[..list.len()];
+    order.iter_mut().zip(0..).for_each(|(place, entry)| *place = entry);
+    order.sort_unstable_by_key(|entry| {
+        let one = list[usize::from(*entry)];
+        (one.dst_off, one.len)
+    });
+    let mut end = 0;
+    for entry in order.iter().map(|entry| usize::from(*entry)) {
+        let one = list[entry];
+        if one.dst_off < end {
+            return Err(ScatterError::Overlap { entry, slot, at: one.dst_off });
+        }
+        end = one.dst_off + u64::from(one.len);
+    }
+    Ok(())
 }
 
 /// A checked list: every destination lies inside the message.
 pub struct Scatter<'a> {
     list: &'a [LoadMeta],
     bounce: NonNull<u8>,
+}
+
+impl<'a> Scatter<'a> {
+    /// A list of our own over a pool of our own.
+    pub(super) fn of_pool(list: &'a [LoadMeta], bounce: NonNull<u8>) -> Self {
+        Self { list, bounce }
+    }
 }
 
 impl Scatter<'_> {
@@ -147,6 +227,16 @@ impl Scatter<'_> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Its entries.
+    pub fn entries(&self) -> &[LoadMeta] {
+        self.list
+    }
+
+    /// Where `src_off` counts from.
+    pub fn bounce(&self) -> u64 {
+        self.bounce.as_ptr().addr() as u64
     }
 
     /// Copies every fragment to its place; a message shorter than the list was
@@ -174,14 +264,21 @@ mod tests {
 
     #[test]
     fn lists_that_do_not_describe_the_message_are_refused() {
-        assert_eq!(check(&list(&[(4096, 4096), (4096, 0)]), 3, 8192), Ok(()));
-        assert_eq!(check(&list(&[(4096, 0)]), 3, 8192), Err(ScatterError::Sum { sum: 4096, expected: 8192, slot: 3 }));
+        let check = |parts: &[(u32, u64)]| check(&list(parts), 3, 8192, Some(4096));
+        assert_eq!(check(&[(4096, 4096), (4096, 0)]), Ok(()));
+        assert_eq!(check(&[(4096, 4096), (0, 4096), (4096, 0)]), Ok(()));
+        assert_eq!(check(&[(4096, 0)]), Err(ScatterError::Sum { sum: 4096, expected: 8192, slot: 3 }));
         assert_eq!(
-            check(&list(&[(4096, 8000)]), 3, 8192),
+            check(&[(4096, 8000)]),
             Err(ScatterError::Outside { entry: 0, slot: 3, end: 12_096, expected: 8192 })
         );
-        let wrap = list(&[(1, u64::MAX)]);
-        assert!(matches!(check(&wrap, 0, 8192), Err(ScatterError::Outside { .. })));
+        assert!(matches!(check(&[(1, u64::MAX)]), Err(ScatterError::Outside { .. })));
+        assert_eq!(
+            check(&[(4096, 4000), (4096, 0)]),
+            Err(ScatterError::Overlap { entry: 0, slot: 3, at: 4000 }),
+            "a hole at the end"
+        );
+        assert_eq!(check(&[(8192, 0)]), Err(ScatterError::OutsidePool { entry: 0, slot: 3, end: 8192, pool: 4096 }));
     }
 
     #[test]

@@ -1,0 +1,177 @@
+//! `tcpxctl gpu`: what it costs to put received fragments into place on a GPU,
+//! by each policy, beside a plain copy of the same bytes in the same run.
+//!
+//! ```text
+//! $ tcpxctl gpu
+//! # GPU 0 : NVIDIA H200, 0000:04:00.0, CUDA 13.0
+//! #    chunk  fragment  count  batch  policy  time(us)     GB/s  of copy  verified
+//!    524288      4096    128     16  kernel    140.10  1915.98     0.90  yes
+//! ```
+//!
+//! It needs a GPU and no plugin. Every row's result is verified on the GPU.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{Columns, complain, print, print_json};
+use crate::error::{NextStep, Outcome};
+use crate::gpu::bench::{self, Latency, Payload, Row, Setup};
+use crate::gpu::{CudaDevice, CudaMemory, MemoryError, Unpack, Wanted, cuda_node};
+use crate::units::ByteCount;
+use clap::Args;
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Which GPU: CUDA's number, or its PCI address.
+    #[arg(long, value_name = "GPU", default_value = "0")]
+    gpu: Wanted,
+    /// Bytes of a chunk; may be repeated.
+    #[arg(long, value_name = "SIZE", default_values = ["64KiB", "512KiB", "4MiB"])]
+    chunk: Vec<ByteCount>,
+    /// Bytes of a fragment; may be repeated.
+    #[arg(long, value_name = "SIZE", default_values = ["4KiB", "8KiB", "1448B"])]
+    fragment: Vec<ByteCount>,
+    /// Chunks per launch; may be repeated.
+    #[arg(long, value_name = "COUNT", default_values_t = [1, 4, 16, 128])]
+    batch: Vec<usize>,
+    /// Bytes of one round.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    total: ByteCount,
+    /// Rounds; medians are printed.
+    #[arg(long, value_name = "COUNT", default_value_t = 9)]
+    rounds: usize,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    cuda: &'a str,
+    gpu: &'a CudaDevice,
+    dma_buf_export: Option<String>,
+    rows: Vec<Measured<'a>>,
+    payload: &'a Payload,
+    latency: &'a [Latency],
+}
+
+#[derive(Serialize)]
+struct Measured<'a> {
+    #[serde(flatten)]
+    row: &'a Row,
+    gb_per_s: f64,
+    of_copy: f64,
+}
+
+/// What a shape of this bench is about.
+const CHUNK: usize = 512 << 10;
+const FRAGMENT: usize = 4096;
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    match measure(common, arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            complain(common, "a policy left wrong bytes behind", None);
+            ExitCode::from(Outcome::Failed.exit_code())
+        }
+        Err(error) => {
+            complain(common, error.to_string(), error.next_step());
+            ExitCode::from(Outcome::NotRun.exit_code())
+        }
+    }
+}
+
+fn measure(common: &Common, arguments: &Arguments) -> Result<bool, MemoryError> {
+    let cuda = cuda_node()?.cuda;
+    let memory = CudaMemory::open(&arguments.gpu)?;
+    let export = memory.dma_buf_export();
+    if !common.json {
+        print(&heading(memory.device(), &cuda, export.as_ref().err().map(ToString::to_string)));
+    }
+    let sizes = |counts: &[ByteCount]| counts.iter().map(|count| count.as_usize().max(1)).collect();
+    let setup = Setup {
+        chunks: sizes(&arguments.chunk),
+        fragments: sizes(&arguments.fragment),
+        batches: arguments.batch.iter().map(|batch| (*batch).max(1)).collect(),
+        total: arguments.total.as_usize(),
+        rounds: arguments.rounds.max(1),
+    };
+    let rows = bench::rows(&memory, &setup)?;
+    let payload = bench::payload(&memory, CHUNK, setup.total, setup.rounds)?;
+    let latency = [Unpack::Kernel, Unpack::D2d, Unpack::Host].map(|how| bench::latency(&memory, how, CHUNK, FRAGMENT));
+    let latency = latency.into_iter().collect::<Result<Vec<_>, _>>()?;
+    if common.json {
+        let measured = rows.iter().map(|row| Measured { row, gb_per_s: row.gb_per_s(), of_copy: row.of_copy() });
+        print_json(&Document {
+            schema: "tcpxctl.gpu/1",
+            cuda: &cuda,
+            gpu: memory.device(),
+            dma_buf_export: export.err().map(|error| error.to_string()),
+            rows: measured.collect(),
+            payload: &payload,
+            latency: &latency,
+        });
+    } else {
+        print(&format!("{}{}", table(&rows), closing(&payload, &latency)));
+    }
+    Ok(rows.iter().all(|row| row.verified))
+}
+
+fn heading(gpu: &CudaDevice, cuda: &str, no_export: Option<String>) -> String {
+    let export = no_export.unwrap_or_else(|| "works".into());
+    format!(
+        "# GPU {} : {}, {}, CUDA {cuda}, {} multiprocessors\n# dma-buf export : {export}\n#\n",
+        gpu.ordinal, gpu.name, gpu.pci_address, gpu.multiprocessors
+    )
+}
+
+fn table(rows: &[Row]) -> String {
+    let names = ["chunk", "fragment", "count", "batch", "policy", "time(us)", "GB/s", "of copy", "verified"];
+    let mut columns = Columns::new(&names);
+    for row in rows {
+        columns.row([
+            ByteCount(row.chunk as u64).to_string(),
+            ByteCount(row.fragment as u64).to_string(),
+            row.fragments.to_string(),
+            row.batch.to_string(),
+            word(row.policy).to_owned(),
+            format!("{:.1}", row.nanoseconds as f64 / 1e3),
+            format!("{:.1}", row.gb_per_s()),
+            format!("{:.3}", row.of_copy()),
+            if row.verified { "yes" } else { "WRONG" }.to_owned(),
+        ]);
+    }
+    columns.render()
+}
+
+fn word(policy: Unpack) -> &'static str {
+    match policy {
+        Unpack::Kernel => "kernel",
+        Unpack::D2d => "d2d",
+        Unpack::Host => "host",
+        Unpack::None => "none",
+    }
+}
+
+fn closing(payload: &Payload, latency: &[Latency]) -> String {
+    let rate = |nanoseconds: u64| payload.bytes as f64 / nanoseconds as f64;
+    let mut text = format!(
+        "#\n# Payload : fill {:.0} GB/s, verify {:.0} GB/s, copy {:.0} GB/s; both {:.3} of the copy\n",
+        rate(payload.fill_nanoseconds),
+        rate(payload.verify_nanoseconds),
+        rate(payload.copy_nanoseconds),
+        payload.of_copy()
+    );
+    text.push_str("# One chunk of 512 KiB in 128 fragments, microseconds on the host's clock\n");
+    let mut columns = Columns::new(&["policy", "queue p50", "launch p50", "seen p50", "seen p99"]);
+    for row in latency {
+        let us = |time: f64| format!("{time:.1}");
+        columns.row([
+            word(row.policy).to_owned(),
+            us(row.queue_us_p50),
+            us(row.launch_us_p50),
+            us(row.seen_us_p50),
+            us(row.seen_us_p99),
+        ]);
+    }
+    text + &columns.render()
+}

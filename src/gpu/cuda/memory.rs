@@ -1,0 +1,201 @@
+//! `DeviceMemory` of one GPU.
+#![expect(unsafe_code, reason = "copies between the host and checked spans of the GPU")]
+
+use super::context::Context;
+use super::devices::{CudaDevice, Wanted};
+use super::driver::Cuda;
+use super::error::CudaError;
+use super::kernels::Kernels;
+use super::lane::{CudaLane, Table};
+use super::objects::{Allocation, Pinned, Stream};
+use crate::gpu::scatter::queue_of;
+use crate::gpu::{
+    DeviceMemory, Lane, LaneSetup, MemoryError, MemoryKind, PatternKey, Region, Scatter, ScatterError, ScatterSource,
+    Span, TABLE_WORDS, Unpack,
+};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use tcpx_abi::unpack::UnpackHandle;
+use tcpx_abi::v7::DeviceHandle;
+
+/// Bytes of one copy between the host and the GPU.
+const STAGE: usize = 1 << 20;
+/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`
+const DMA_BUF: i32 = 1;
+
+/// Memory of one GPU, registered as `NCCL_PTR_CUDA`.
+pub struct CudaMemory {
+    context: Arc<Context>,
+    kernels: Arc<Kernels>,
+    /// Of the run's pattern; a run has one.
+    table: Mutex<Option<Arc<Table>>>,
+    /// For copies that nothing waits for but the caller.
+    stage: Mutex<Stage>,
+}
+
+struct Stage {
+    stream: Stream,
+    bytes: Pinned<u8>,
+}
+
+impl CudaMemory {
+    /// Takes a GPU: its primary context, and the kernels on it.
+    pub fn open(wanted: &Wanted) -> Result<Self, CudaError> {
+        let context = Context::open(wanted)?;
+        let kernels = Kernels::load(&context)?;
+        let stage = Mutex::new(Stage { stream: Stream::new(&context)?, bytes: Pinned::new(&context, STAGE)? });
+        Ok(Self { context, kernels, table: Mutex::new(None), stage })
+    }
+
+    /// Which GPU it is.
+    pub fn device(&self) -> &CudaDevice {
+        &self.context.device
+    }
+
+    /// Free and total bytes.
+    pub fn free_and_total(&self) -> Result<(usize, usize), CudaError> {
+        self.context.memory()
+    }
+
+    /// Whether a page of this GPU's memory can be exported as a dma-buf, which is
+    /// how TCPX registers it; the driver's own words where it cannot.
+    pub fn dma_buf_export(&self) -> Result<(), CudaError> {
+        let driver = self.context.driver;
+        let Some(entry) = driver.mem_get_handle else {
+            return Err(CudaError::Lacks { missing: vec!["cuMemGetHandleForAddressRange"] });
+        };
+        let page = Allocation::new(&self.context, 1)?;
+        let mut descriptor = -1;
+        // SAFETY: an int is ours to write; whole pages of an allocation of ours.
+        let code = unsafe { entry((&raw mut descriptor).cast(), page.at, page.bytes, DMA_BUF, 0) };
+        driver.check("cuMemGetHandleForAddressRange", code)?;
+        if descriptor >= 0 {
+            // SAFETY: made for us just now.
+            drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
+        Ok(())
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(super) fn kernels(&self) -> &Arc<Kernels> {
+        &self.kernels
+    }
+
+    /// The pattern's table on the GPU, uploaded once.
+    pub(super) fn table(&self, pattern: &PatternKey) -> Result<Arc<Table>, MemoryError> {
+        let mut held = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = held.as_ref().filter(|table| table.key == pattern.key) {
+            return Ok(Arc::clone(table));
+        }
+        let allocation = Allocation::new(&self.context, TABLE_WORDS * 8)?;
+        let bytes: Vec<u8> = pattern.table.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.copy_in(allocation.at, &bytes)?;
+        let table = Arc::new(Table { allocation, key: pattern.key });
+        *held = Some(Arc::clone(&table));
+        Ok(table)
+    }
+
+    fn copy_in(&self, mut at: u64, bytes: &[u8]) -> Cuda<()> {
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        self.context.make_current()?;
+        for part in bytes.chunks(STAGE) {
+            // SAFETY: the stage holds `STAGE` bytes and the last copy is done.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), stage.bytes.as_ptr(), part.len()) };
+            // SAFETY: callers name memory of this GPU; waited for below.
+            unsafe { stage.stream.copy_in(at, stage.bytes.as_ptr(), part.len()) }?;
+            stage.stream.finish()?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn copy_out(&self, mut at: u64, bytes: &mut [u8]) -> Cuda<()> {
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        self.context.make_current()?;
+        for part in bytes.chunks_mut(STAGE) {
+            // SAFETY: callers name memory of this GPU; waited for below.
+            unsafe { stage.stream.copy_out(stage.bytes.as_ptr(), at, part.len()) }?;
+            stage.stream.finish()?;
+            // SAFETY: the stage holds `STAGE` bytes and the copy is done.
+            unsafe { std::ptr::copy_nonoverlapping(stage.bytes.as_ptr(), part.as_mut_ptr(), part.len()) };
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The 24 bytes that a device handle leads to, copied out of the GPU once.
+    fn queue(&self, handle: &DeviceHandle) -> Result<UnpackHandle, ScatterError> {
+        let at = queue_of(handle)?.addr() as u64;
+        let unusable = |error: CudaError| ScatterError::Unusable { why: error.to_string() };
+        self.context.check_owner("the device handle", at).map_err(unusable)?;
+        let mut bytes = [0; size_of::<UnpackHandle>()];
+        self.copy_out(at, &mut bytes).map_err(unusable)?;
+        // SAFETY: two pointers, which are only numbers until checked, and a number.
+        Ok(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+    }
+}
+
+impl DeviceMemory for CudaMemory {
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Device
+    }
+
+    fn allocate(&self, len: usize) -> Result<Arc<Region>, MemoryError> {
+        let allocation = Allocation::new(&self.context, len)?;
+        Ok(Region::of_gpu(allocation.at as usize, len, Box::new(allocation)))
+    }
+
+    fn gather(&self, _how: Unpack, _list: &Scatter<'_>, _region: &Region, _span: Span) -> bool {
+        false
+    }
+
+    fn make_current(&self) -> Result<(), MemoryError> {
+        Ok(self.context.make_current_for_plugin()?)
+    }
+
+    fn scatter_source(&self, handle: &DeviceHandle) -> Result<ScatterSource, ScatterError> {
+        let queue = self.queue(handle)?;
+        let unusable = |error: CudaError| ScatterError::Unusable { why: error.to_string() };
+        let meta = queue.meta.addr() as u64;
+        let meta = self.context.host_address("the scatter lists", meta).map_err(unusable)?;
+        let bounce = queue.bounce_buf.addr() as u64;
+        if bounce == 0 {
+            return Err(ScatterError::NoBounceBuffer);
+        }
+        self.context.check_owner("the bounce buffer", bounce).map_err(unusable)?;
+        // A pool that was imported from another process may not be known as one range.
+        let pool = self.context.allocation_of(bounce).ok();
+        let pool = pool.map(|(start, len)| (start + len as u64).saturating_sub(bounce));
+        let (meta, bounce) = (
+            std::ptr::with_exposed_provenance_mut(meta as usize),
+            std::ptr::with_exposed_provenance_mut(bounce as usize),
+        );
+        ScatterSource::of_queue(handle, meta, bounce, pool)
+    }
+
+    fn lane(&self, setup: &LaneSetup<'_>) -> Result<Option<Box<dyn Lane>>, MemoryError> {
+        let table = setup.pattern.map(|pattern| self.table(pattern)).transpose()?;
+        Ok(Some(Box::new(CudaLane::new(&self.kernels, table, setup)?)))
+    }
+
+    fn read(&self, region: &Region, span: Span, into: &mut [u8]) -> Result<(), MemoryError> {
+        if !region.holds(span) || into.len() > span.len() {
+            return Err(MemoryError::Outside);
+        }
+        Ok(self.copy_out(span.address(), into)?)
+    }
+
+    fn write(&self, region: &Region, span: Span, from: &[u8]) -> Result<(), MemoryError> {
+        if !region.holds(span) || from.len() > span.len() {
+            return Err(MemoryError::Outside);
+        }
+        Ok(self.copy_in(span.address(), from)?)
+    }
+
+    fn describe(&self) -> String {
+        format!("GPU {} ({})", self.context.device.ordinal, self.context.device.pci_address)
+    }
+}
