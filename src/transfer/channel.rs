@@ -1,23 +1,25 @@
 //! One comm, its registration, its memory and its window.
 //!
-//! Memory is cut into as many slots as the window is deep, each on a page of its
-//! own: a whole chunk, then a canary. The most recently freed
-//! slot is used next, because its lines are still in the cache.
+//! The most recently freed slot is used next, because its lines are still in the
+//! cache. Where bytes are written or taken by a GPU, a send is posted once its
+//! pattern is there, and a receive is handed back once its job has passed; the
+//! requests that are done in between are taken together, by one launch.
 //!
 //! Posting and draining never allocate, lock or make a system call of their own.
 #![forbid(unsafe_code)]
 
 use super::Pace;
-use super::payload::{Mismatch, MismatchKind, Pattern, StampId};
+use super::payload::{Mismatch, Pattern, StampId};
 use super::plan::Plan;
-use super::window::{Illegal, InFlight, SLOTS_MAX, Step, Window};
-use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Region, ScatterError, ScatterSource, Span, Unpack};
+use super::slots::{self, Slots};
+use super::window::{Illegal, InFlight, Step, Window};
+use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Passed, ScatterError, Span, Unpack};
 use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, SendComm};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tcpx_abi::result::SYSTEM_ERROR;
-use tcpx_abi::unpack::{ENTRIES, LoadMeta};
 use tcpx_recorder::Key;
 use tcpx_tap::Tap;
 
@@ -77,16 +79,6 @@ pub struct ChannelSetup {
     pub close_grace: Duration,
 }
 
-/// Where a channel's bytes live: region and registration.
-pub struct Memory {
-    region: Arc<Region>,
-    mhandle: MHandle,
-    stride: usize,
-}
-
-const GUARD: usize = 4096;
-const CANARY: [u8; 64] = [0xc5; 64];
-
 enum End {
     Send(SendComm),
     Recv(RecvComm),
@@ -126,12 +118,17 @@ pub struct Tally {
 /// One comm, its mhandle and its window.
 pub struct Channel {
     setup: ChannelSetup,
+    // Before the comm: its memory may still be worked on.
+    slots: Slots,
     end: End,
-    memory: Memory,
-    device: Arc<dyn DeviceMemory>,
-    scatter: Option<(ScatterSource, Box<[LoadMeta; ENTRIES]>)>,
     window: Window,
     free: Vec<u8>,
+    /// Slots whose pattern a GPU writes now, for which turn, oldest first; those
+    /// in front are written.
+    filling: VecDeque<(u8, u64)>,
+    written: usize,
+    /// The turn that is filled next.
+    fill_turn: u64,
     plan: Option<Plan>,
     iteration: u64,
     turn: u64,
@@ -160,31 +157,27 @@ impl Channel {
         device: Arc<dyn DeviceMemory>,
         setup: ChannelSetup,
     ) -> Result<Self, ChannelError> {
+        let unpacks = device.kind() == MemoryKind::Device;
         let mut channel = Self::new(net, End::Recv(comm), device, setup)?;
         // After the registration, whose refusal says more than a missing queue.
-        if let (MemoryKind::Device, End::Recv(comm)) = (channel.device.kind(), &channel.end)
-            && let Some(handle) = comm.device_handle()
-        {
-            let source = ScatterSource::from_host_handle(handle)?;
-            channel.scatter = Some((source, Box::new([LoadMeta::default(); ENTRIES])));
+        if let (true, End::Recv(comm)) = (unpacks, &channel.end) {
+            channel.slots.receive_from(comm)?;
         }
         Ok(channel)
     }
 
     fn new(net: &dyn Net, end: End, device: Arc<dyn DeviceMemory>, setup: ChannelSetup) -> Result<Self, ChannelError> {
-        let window = Window::new(setup.window);
-        let slots = setup.window.clamp(1, SLOTS_MAX);
-        let stride = setup.chunk.next_multiple_of(GUARD) + GUARD;
-        let region = device.allocate(stride * slots)?;
-        let mhandle = net.reg_mr(end.comm(), &region, 0, region.len())?;
-        let mut channel = Self {
-            free: (0..slots as u8).rev().collect(),
-            memory: Memory { region, mhandle, stride },
+        let slots = Slots::new(net, end.comm(), device, &setup)?;
+        let count = slots::count(&setup);
+        Ok(Self {
+            window: Window::new(setup.window),
+            free: (0..count as u8).rev().collect(),
+            filling: VecDeque::with_capacity(count),
+            written: 0,
+            fill_turn: 0,
             setup,
+            slots,
             end,
-            device,
-            scatter: None,
-            window,
             plan: None,
             iteration: 0,
             turn: 0,
@@ -192,9 +185,7 @@ impl Channel {
             refused_since: None,
             recorded: None,
             tally: Tally::default(),
-        };
-        channel.touch()?;
-        Ok(channel)
+        })
     }
 
     /// Numbers the channel in the flight recorder, which sees every call but
@@ -232,7 +223,7 @@ impl Channel {
 
     /// Bytes registered with the plugin.
     pub fn registered_bytes(&self) -> usize {
-        self.memory.region.len()
+        self.slots.registered_bytes()
     }
 
     /// The window, for those who report on it.
@@ -247,12 +238,36 @@ impl Channel {
         self.iteration = iteration;
         self.turn = 0;
         self.turns = plan.chunks_of(self.setup.index);
-        if let (Side::Send, Some(pattern)) = (self.side(), self.setup.verify.clone()) {
-            let id = self.id(0);
-            for slot in 0..self.setup.window.clamp(1, SLOTS_MAX) as u8 {
-                let span = self.slot_span(slot, self.setup.chunk)?;
-                self.memory.region.with_bytes(span, |bytes| pattern.fill(id, bytes)).ok_or(ChannelError::Slot(slot))?;
-            }
+        self.fill_turn = 0;
+        if self.side() == Side::Recv {
+            return Ok(());
+        }
+        if self.slots.fills_later() {
+            self.fill_free()?;
+            self.slots.settle()?;
+            return self.see_filled();
+        }
+        let id = self.id(0);
+        (0..slots::count(&self.setup) as u8).try_for_each(|slot| self.slots.fill(slot, id))
+    }
+
+    /// Has a GPU write the coming messages into whatever slots are free.
+    fn fill_free(&mut self) -> Result<(), ChannelError> {
+        let Some(plan) = self.plan else { return Ok(()) };
+        while self.fill_turn < self.turns
+            && let Some(slot) = self.free.pop()
+        {
+            let chunk = plan.chunk(self.setup.index, self.fill_turn);
+            self.slots.queue_fill(slot, chunk.len as usize, self.id(chunk.index))?;
+            self.filling.push_back((slot, self.fill_turn));
+            self.fill_turn += 1;
+        }
+        self.slots.launch()
+    }
+
+    fn see_filled(&mut self) -> Result<(), ChannelError> {
+        while self.written < self.filling.len() && self.slots.passed()?.is_some() {
+            self.written += 1;
         }
         Ok(())
     }
@@ -285,53 +300,145 @@ impl Channel {
     /// nothing to post.
     pub fn post(&mut self, net: &dyn Net) -> Result<bool, ChannelError> {
         let (Some(plan), true) = (self.plan, self.can_post()) else { return Ok(false) };
-        let Some(slot) = self.free.last().copied() else { return Ok(false) };
+        let Some(slot) = self.next_slot()? else { return Ok(false) };
         let chunk = plan.chunk(self.setup.index, self.turn);
-        let span = self.slot_span(slot, chunk.len as usize)?;
+        let span = self.slots.span(slot, chunk.len as usize)?;
         let request = match &self.end {
             End::Send(comm) => {
-                if let Some(pattern) = &self.setup.verify {
-                    let id = self.id(chunk.index);
-                    let stamped = self.memory.region.with_bytes(span, |bytes| pattern.stamp_blocks(id, bytes));
-                    stamped.ok_or(ChannelError::Slot(slot))?;
+                if !self.slots.fills_later() {
+                    self.slots.stamp(slot, chunk.len as usize, self.id(chunk.index))?;
                 }
-                net.isend(comm, span, &self.memory.mhandle)?
+                net.isend(comm, span, self.slots.mhandle())?
             }
-            End::Recv(comm) => net.irecv(comm, span, &self.memory.mhandle)?,
+            End::Recv(comm) => net.irecv(comm, span, self.slots.mhandle())?,
         };
         let Some(request) = request else {
             self.tally.null_requests += 1;
             return Ok(false);
         };
-        self.free.pop();
+        self.use_slot();
         let posted = self.window.post(InFlight { request, turn: self.turn, slot, len: chunk.len });
         debug_assert!(posted.is_ok(), "room was checked above");
         self.turn += 1;
         Ok(true)
     }
 
-    /// Tests the oldest request until one is not done; takes, checks and hands
-    /// back what is. Returns how many requests finished.
-    pub fn drain(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<u32, ChannelError> {
-        let mut finished = 0;
-        while self.drain_one(net, pace)? {
-            finished += 1;
+    /// The slot of the next post, if its message is ready to go.
+    fn next_slot(&mut self) -> Result<Option<u8>, ChannelError> {
+        if self.side() == Side::Recv || !self.slots.fills_later() {
+            return Ok(self.free.last().copied());
         }
-        Ok(finished)
+        if self.written == 0 {
+            self.see_filled()?;
+        }
+        let front = self.filling.front().filter(|(_, turn)| self.written > 0 && *turn == self.turn);
+        Ok(front.map(|(slot, _)| *slot))
     }
 
-    /// As `drain`, for at most one request.
+    fn use_slot(&mut self) {
+        if self.side() == Side::Send && self.slots.fills_later() {
+            self.filling.pop_front();
+            self.written -= 1;
+        } else {
+            self.free.pop();
+        }
+    }
+
+    /// Tests the oldest request until one is not done; takes, checks and hands
+    /// back what is. Returns how many requests went on.
+    pub fn drain(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<u32, ChannelError> {
+        let mut moved = self.retire(net)?;
+        while self.finish_one(net, pace)? {
+            moved += 1;
+        }
+        self.launch()?;
+        Ok(moved)
+    }
+
+    /// As `drain`, for at most one request that is done.
     pub fn drain_one(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<bool, ChannelError> {
+        let retired = self.retire(net)? > 0;
+        let finished = self.finish_one(net, pace)?;
+        self.launch()?;
+        Ok(finished || retired)
+    }
+
+    fn finish_one(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<bool, ChannelError> {
         let Some(head) = self.window.to_test() else { return Ok(false) };
         match net.test(head.request) {
             Ok(tested) if !tested.done => return Ok(false),
             Ok(_) => self.refused_since = None,
             Err(error) => return self.maybe_closed(error, pace),
         }
+        self.finish(head)?;
+        if !self.takes_later() {
+            self.take(net)?;
+        }
+        Ok(true)
+    }
+
+    /// Books a request that is done; where it is taken later, its job is queued.
+    fn finish(&mut self, head: InFlight) -> Result<(), ChannelError> {
         self.window.step(Step::Finish)?;
         self.tally.bytes += u64::from(head.len);
-        self.take(net)?;
-        Ok(true)
+        if self.takes_later() {
+            let number = self.window.totals()[1] - 1;
+            self.slots.queue_take(head.slot, head.len as usize, number, self.id_of(head))?;
+        }
+        Ok(())
+    }
+
+    fn takes_later(&self) -> bool {
+        self.side() == Side::Recv && self.slots.takes_later()
+    }
+
+    /// Launches the jobs of all requests that were done, or fills all slots that
+    /// became free.
+    fn launch(&mut self) -> Result<(), ChannelError> {
+        match self.side() {
+            Side::Recv => self.slots.launch(),
+            Side::Send if self.slots.fills_later() => self.fill_free(),
+            Side::Send => Ok(()),
+        }
+    }
+
+    /// Hands back every receive whose job has passed, and none before.
+    fn retire(&mut self, net: &dyn Net) -> Result<u32, ChannelError> {
+        let mut retired = 0;
+        while self.takes_later()
+            && let Some(one) = self.window.to_unpack()
+            && let Some(passed) = self.slots.passed()?
+        {
+            self.judge(one, passed)?;
+            self.hand_back(net, one)?;
+            retired += 1;
+        }
+        Ok(retired)
+    }
+
+    /// Books what a job found out.
+    fn judge(&mut self, one: InFlight, passed: Passed) -> Result<(), ChannelError> {
+        if self.setup.verify.is_none() {
+            return Ok(());
+        }
+        let found = match passed {
+            Passed::Right => None,
+            Passed::Wrong | Passed::Overrun => Some(self.slots.explain(one.slot, one.len as usize, self.id_of(one))?),
+        };
+        self.book(one, found);
+        Ok(())
+    }
+
+    fn book(&mut self, one: InFlight, mismatch: Option<Mismatch>) {
+        self.tally.verified_bytes += u64::from(one.len);
+        if let Some(mismatch) = mismatch {
+            self.tally.wrong_bytes += mismatch.wrong_bytes;
+            self.tally.first_mismatch.get_or_insert(mismatch);
+        }
+    }
+
+    fn id_of(&self, one: InFlight) -> StampId {
+        self.id(self.plan.map_or(0, |plan| plan.chunk(self.setup.index, one.turn).index))
     }
 
     /// Which turn is posted next.
@@ -341,35 +448,61 @@ impl Channel {
 
     /// Some bytes of the channel, for a post that must be refused.
     pub(super) fn any_span(&self) -> Option<Span> {
-        self.slot_span(0, self.setup.chunk).ok()
+        self.slots.span(0, self.setup.chunk).ok()
+    }
+
+    /// Hands back every receive that is done; waits for jobs that are under way.
+    pub(super) fn catch_up(&mut self, net: &dyn Net) -> Result<(), ChannelError> {
+        while self.takes_later() && self.window.to_unpack().is_some() {
+            self.slots.settle()?;
+            if self.retire(net)? == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Takes a payload whose pages were handed back already.
     pub(super) fn take_too_late(&mut self) -> Result<(), ChannelError> {
-        self.window.step(Step::Finish)?;
-        let Some(one) = self.window.to_unpack() else { return Ok(()) };
-        self.tally.bytes += u64::from(one.len);
-        self.unpack(one)?;
-        self.check(one)?;
+        let Some(one) = self.window.to_test() else { return Ok(()) };
+        self.finish(one)?;
+        if self.takes_later() {
+            self.slots.settle()?;
+            if let Some(passed) = self.slots.passed()? {
+                self.judge(one, passed)?;
+            }
+        } else {
+            self.unpack_and_check(one)?;
+        }
         self.window.step(Step::Unpack)?;
-        self.window.step(Step::Consume)?;
-        self.free.push(one.slot);
-        Ok(())
+        self.free_slot(one)
     }
 
     /// What `rogue` may reach: the pieces whose order it breaks on purpose.
     pub(super) fn pieces(&mut self) -> Pieces<'_> {
-        Pieces { end: self.end.comm(), mhandle: &self.memory.mhandle, window: &mut self.window }
+        Pieces { end: self.end.comm(), mhandle: self.slots.mhandle(), window: &mut self.window }
     }
 
     /// Payload of the oldest done request into place, checked, handed back.
     fn take(&mut self, net: &dyn Net) -> Result<(), ChannelError> {
         let Some(one) = self.window.to_unpack() else { return Ok(()) };
-        let receives = matches!(self.end, End::Recv(_));
-        if receives {
-            self.unpack(one)?;
-            self.check(one)?;
+        if self.side() == Side::Recv {
+            self.unpack_and_check(one)?;
         }
+        self.hand_back(net, one)
+    }
+
+    fn unpack_and_check(&mut self, one: InFlight) -> Result<(), ChannelError> {
+        let (slot, len) = (one.slot, one.len as usize);
+        self.slots.unpack(slot, len, self.window.totals()[1] - 1)?;
+        if let Some(found) = self.slots.check(slot, len, self.id_of(one))? {
+            self.book(one, found);
+        }
+        Ok(())
+    }
+
+    /// Consumes a request whose payload was taken, or ends a send.
+    fn hand_back(&mut self, net: &dyn Net, one: InFlight) -> Result<(), ChannelError> {
         self.window.step(Step::Unpack)?;
         if let End::Recv(comm) = &self.end {
             if let Some((tap, key)) = self.recorded {
@@ -377,79 +510,13 @@ impl Channel {
             }
             net.irecv_consumed(comm, one.request)?;
         }
+        self.free_slot(one)
+    }
+
+    fn free_slot(&mut self, one: InFlight) -> Result<(), ChannelError> {
         self.window.step(Step::Consume)?;
         self.free.push(one.slot);
         Ok(())
-    }
-
-    fn unpack(&mut self, one: InFlight) -> Result<(), ChannelError> {
-        let span = self.slot_span(one.slot, one.len as usize)?;
-        let finished = self.window.totals()[2];
-        let Some((source, scratch)) = &mut self.scatter else { return Ok(()) };
-        let list = source.read(finished, u64::from(one.len), scratch)?;
-        let gathered = self.device.gather(self.setup.unpack, &list, &self.memory.region, span);
-        if gathered { Ok(()) } else { Err(ChannelError::Slot(one.slot)) }
-    }
-
-    fn check(&mut self, one: InFlight) -> Result<(), ChannelError> {
-        let Some(pattern) = &self.setup.verify else { return Ok(()) };
-        if self.scatter.is_some() && self.setup.unpack == Unpack::None {
-            return Ok(());
-        }
-        let Some(plan) = self.plan else { return Ok(()) };
-        let id = self.id(plan.chunk(self.setup.index, one.turn).index);
-        let span = self.slot_span(one.slot, one.len as usize)?;
-        let found = self.memory.region.with_bytes(span, |bytes| pattern.verify(id, bytes));
-        let mut mismatch = found.ok_or(ChannelError::Slot(one.slot))?;
-        self.tally.verified_bytes += u64::from(one.len);
-        if mismatch.is_none() {
-            mismatch = self.overrun(one.slot, id)?;
-        }
-        if let Some(mismatch) = mismatch {
-            self.tally.wrong_bytes += mismatch.wrong_bytes;
-            self.tally.first_mismatch.get_or_insert(mismatch);
-        }
-        Ok(())
-    }
-
-    /// Whether the bytes after a slot's chunk are still the canary.
-    fn overrun(&self, slot: u8, id: StampId) -> Result<Option<Mismatch>, ChannelError> {
-        let span = self.guard_span(slot)?;
-        let wrong = self.memory.region.with_bytes(span, |bytes| bytes.iter().zip(&CANARY).position(|(a, b)| a != b));
-        Ok(wrong.ok_or(ChannelError::Slot(slot))?.map(|at| Mismatch {
-            id,
-            offset: (self.setup.chunk + at) as u64,
-            wrong_bytes: 1,
-            expected: CANARY[0],
-            got: 0,
-            kind: MismatchKind::Overrun,
-            from: None,
-        }))
-    }
-
-    /// Makes every slot memory of its own: pages that were never written all
-    /// read as one page of zeroes, and sending that page over and over would be
-    /// faster than anything real. Behind each slot goes its canary.
-    fn touch(&mut self) -> Result<(), ChannelError> {
-        for slot in 0..self.free.len() as u8 {
-            let whole = self.slot_span(slot, self.setup.chunk)?;
-            let written = self.memory.region.with_bytes(whole, |bytes| bytes.fill(slot | 0x80));
-            written.ok_or(ChannelError::Slot(slot))?;
-            let span = self.guard_span(slot)?;
-            let written = self.memory.region.with_bytes(span, |bytes| bytes.copy_from_slice(&CANARY));
-            written.ok_or(ChannelError::Slot(slot))?;
-        }
-        Ok(())
-    }
-
-    fn slot_span(&self, slot: u8, len: usize) -> Result<Span, ChannelError> {
-        let span = self.memory.region.span(usize::from(slot) * self.memory.stride, len);
-        span.ok_or(ChannelError::Slot(slot))
-    }
-
-    fn guard_span(&self, slot: u8) -> Result<Span, ChannelError> {
-        let start = usize::from(slot) * self.memory.stride + self.setup.chunk;
-        self.memory.region.span(start, CANARY.len()).ok_or(ChannelError::Slot(slot))
     }
 
     /// rc 2 from the head of a receive may only say that the peer closed after
@@ -471,7 +538,7 @@ impl Channel {
     /// Deregisters and closes; for after the barrier that ends the run, or to
     /// give everything back after an error.
     pub fn close(self, net: &dyn Net) -> Result<(), PluginError> {
-        let deregistered = net.dereg_mr(self.end.comm(), self.memory.mhandle);
+        let deregistered = self.slots.end(net, self.end.comm());
         let closed = match self.end {
             End::Send(comm) => net.close_send(comm),
             End::Recv(comm) => net.close_recv(comm),

@@ -4,8 +4,8 @@
 //! the way from post to consumed allocates, locks, formats or logs.
 //!
 //! `plan` says which bytes each chunk of each channel carries, `window` which
-//! request may be tested or consumed next, `channel` ties one comm to its
-//! window and memory, `progress` decides whose turn it is, `payload` what the
+//! request may be tested or consumed next, `slots` holds the memory of one
+//! channel, `channel` ties one comm to its window and slots, `progress` decides whose turn it is, `payload` what the
 //! bytes must be. `rogue` misbehaves on purpose; nothing else can.
 
 mod channel;
@@ -15,9 +15,10 @@ mod ping_pong;
 mod plan;
 mod progress;
 mod rogue;
+mod slots;
 mod window;
 
-pub use channel::{Channel, ChannelError, ChannelSetup, Memory, Side, Tally};
+pub use channel::{Channel, ChannelError, ChannelSetup, Side, Tally};
 pub use pace::{Idle, Pace, WallPace};
 pub use payload::{Mismatch, MismatchKind, Pattern, StampId};
 pub use ping_pong::{RoundTrips, ping_pong};

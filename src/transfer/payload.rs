@@ -13,12 +13,13 @@
 //! are written when a slot is reused for another chunk.
 #![expect(unsafe_code, reason = "calls the wide builds of the comparison where the CPU has the registers")]
 
+use crate::gpu::{PatternKey, Stamp, TABLE_WORDS};
 use serde::{Deserialize, Serialize};
 
 /// Words of one block, the stamp included.
 const BLOCK: usize = 256;
 /// Words after which the body table repeats, shifted: a page.
-const TABLE: usize = 512;
+const TABLE: usize = TABLE_WORDS;
 /// Blocks of one page.
 const PAGE_BLOCKS: usize = TABLE / BLOCK;
 /// Words of the widest vector register; the first of a block are compared apart.
@@ -108,10 +109,17 @@ impl Pattern {
     }
 
     fn stamp(&self, id: StampId, block: u64) -> u64 {
-        let packed = (((id.iteration % ITERATIONS) * CHANNELS + id.channel % CHANNELS) * CHUNKS + id.chunk % CHUNKS)
-            * BLOCKS
-            + block % BLOCKS;
-        (packed ^ self.key).wrapping_mul(SCRAMBLE)
+        ((packed(id) + block % BLOCKS) ^ self.key).wrapping_mul(SCRAMBLE)
+    }
+
+    /// What a GPU needs to write and compare the same bytes.
+    pub fn key(&self) -> PatternKey {
+        PatternKey { table: Box::new(self.table.0), key: self.key }
+    }
+
+    /// What it needs for one message.
+    pub fn stamp_of(&self, id: StampId) -> Stamp {
+        Stamp { body: self.body_key(id), first: packed(id) }
     }
 
     fn read_stamp(&self, stamp: u64) -> (StampId, u64) {
@@ -281,6 +289,11 @@ fn differences(words: &[[u8; 8]], body: &[u64], shift: u64) -> u64 {
         .iter()
         .zip(body)
         .fold(0, |differs, (word, body)| differs | (u64::from_le_bytes(*word) ^ body.wrapping_add(shift)))
+}
+
+/// A message in one number, with room for the blocks.
+fn packed(id: StampId) -> u64 {
+    (((id.iteration % ITERATIONS) * CHANNELS + id.channel % CHANNELS) * CHUNKS + id.chunk % CHUNKS) * BLOCKS
 }
 
 fn page_shift(key: u64, page: usize) -> u64 {

@@ -90,6 +90,8 @@ impl Rogue {
                 Ok(posted)
             }
             Misbehaviour::ConsumedEarly => {
+                // One after the other, or the order would be what is refused.
+                channel.catch_up(net)?;
                 let pieces = channel.pieces();
                 if let (Comm::Recv(comm), Some(head)) = (pieces.end, pieces.window.to_test())
                     && net.test(head.request)?.done
