@@ -12,9 +12,11 @@ use crate::coord::message::{FromWorker, Loaded, Phase, Task, ToWorker, how_ended
 use crate::coord::supervise::{Heard, Worker};
 use crate::coord::{choose, environment};
 use crate::error::{NextStep, Outcome};
+use crate::gpu::{CudaError, CudaNode, cuda_node};
 use crate::node::{Fact, Gpu, Nic, NodeFacts, Root, Speed};
 use crate::plugin::{Choice, Device};
 use crate::scenario::{Scenario, Side, resolve};
+use crate::units::printable;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -35,6 +37,8 @@ pub(crate) struct Arguments {
 struct Document<'a> {
     schema: &'static str,
     node: &'a NodeFacts,
+    cuda: Option<&'a CudaNode>,
+    cuda_error: Option<String>,
     plugin: Option<&'a Choice>,
     loaded: Option<&'a Loaded>,
     error: Option<&'a Problem>,
@@ -58,6 +62,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Err(error) => return refuse_scenario(common, &error),
     };
     let facts = NodeFacts::read(&Root::live());
+    let cuda = cuda_node();
     let (choice, asked) = match choose(&scenario) {
         Ok(choice) => {
             let asked = ask(&scenario, &facts, &choice, Duration::from_secs(arguments.timeout));
@@ -74,6 +79,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         print_json(&Document {
             schema: "tcpxctl.discover/1",
             node: &facts,
+            cuda: cuda.as_ref().ok(),
+            cuda_error: cuda.as_ref().err().map(ToString::to_string),
             plugin: choice.as_ref(),
             loaded: asked.as_ref().ok(),
             error: asked.as_ref().err(),
@@ -81,6 +88,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         return ExitCode::from(code);
     }
     print(&node_text(&facts));
+    print(&cuda_text(&cuda, &facts));
     if let Some(choice) = &choice {
         print(&format!("#\n# Plugin : {} ({})\n", choice.source, choice.why));
         for other in &choice.passed_over {
@@ -205,6 +213,36 @@ fn gpu_table(gpus: &[Gpu]) -> String {
         columns.row([gpu.pci_address.to_string(), or_dash(&gpu.model), or_dash(&gpu.numa_node)]);
     }
     columns.render()
+}
+
+/// What CUDA makes of them, which may be less, and in another order.
+fn cuda_text(cuda: &Result<CudaNode, CudaError>, facts: &NodeFacts) -> String {
+    let cuda = match cuda {
+        Ok(cuda) => cuda,
+        Err(error) => return format!("#\n# GPUs, from CUDA\n#   none: {}\n", printable(&error.to_string())),
+    };
+    let visible = cuda
+        .visible_devices
+        .as_ref()
+        .map_or_else(String::new, |value| format!(", CUDA_VISIBLE_DEVICES is `{}`", printable(value)));
+    let mut columns = Columns::new(&["cuda", "pci", "gpu", "numa", "name", "memory", "cc", "dma-buf", "usable"]);
+    for gpu in &cuda.devices {
+        let known =
+            facts.gpus.devices.known().and_then(|all| all.iter().find(|one| one.pci_address == gpu.pci_address));
+        let (major, minor) = gpu.compute_capability;
+        columns.row([
+            gpu.ordinal.to_string(),
+            gpu.pci_address.to_string(),
+            known.map_or("-".into(), |one| one.index.to_string()),
+            known.map_or("-".into(), |one| or_dash(&one.numa_node)),
+            printable(&gpu.name),
+            format!("{} MiB", gpu.memory >> 20),
+            format!("{major}.{minor}"),
+            if gpu.dma_buf { "yes" } else { "no" }.to_owned(),
+            if gpu.mig { "no, a MIG instance" } else { "yes" }.to_owned(),
+        ]);
+    }
+    format!("#\n# GPUs, from CUDA {}{visible}\n{}", cuda.cuda, columns.render())
 }
 
 fn plugin_text(loaded: &Loaded, facts: &NodeFacts) -> String {

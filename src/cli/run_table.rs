@@ -63,6 +63,9 @@ fn nodes(run: &RunRecord, pair: &PairOutcome) -> String {
                 loaded.devices.iter().map(|device| format!("[{}] {}", device.index, device.name)).collect();
             text.push_str(&format!("#       devices : {}\n", devices.join("  ")));
         }
+        if let Some(transfer) = &pair.ends[end as usize].transfer {
+            text.push_str(&format!("#       memory : {}\n", transfer.memory));
+        }
     }
     text
 }

@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::launch::End;
+use super::worker::memory::SOFT_CUDA;
 use crate::node::{Nic, NodeFacts};
 use crate::plugin::{self, Choice, LoadError, Source};
 use crate::record::Finding;
-use crate::scenario::{Direction, Memory, Nics, PluginChoice, Scenario, Side};
+use crate::scenario::{Direction, Gpus, Memory, Nics, PluginChoice, Scenario, Side};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -85,13 +86,17 @@ pub fn environment(
     {
         derived.insert("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME".to_owned(), format!("={}", nics.join(",")));
     }
-    // Device memory without a device: only the software plugin takes it.
+    // Which device memory the software plugin takes: a GPU's where there is one,
+    // and ordinary memory in its place where there is none.
     let soft = match &plugin.source {
         Source::Builtin => true,
         Source::File(path) => path.to_string_lossy().contains("tcpxsoft"),
     };
-    if scenario.transfer.memory == Memory::Device && soft && !set("TCPXSOFT_CUDA") {
-        derived.insert("TCPXSOFT_CUDA".to_owned(), "standin".to_owned());
+    if scenario.transfer.memory == Memory::Device && soft && !set(SOFT_CUDA) {
+        let has_gpu = facts.and_then(|facts| facts.gpus.devices.known()).is_some_and(|gpus| !gpus.is_empty());
+        let stand_in = !has_gpu || matches!(scenario.topology.gpus, Gpus::StandIns(_));
+        let memory = if stand_in { "standin" } else { "device" };
+        derived.insert(SOFT_CUDA.to_owned(), memory.to_owned());
     }
     env.extend(derived);
     env

@@ -323,6 +323,9 @@ pub struct TransferResult {
     pub channels: Vec<ChannelResult>,
     /// Round trips of the end that leads a ping-pong.
     pub round_trip_us: Option<LatencyUs>,
+    /// Where its messages lie: `host`, `device stand-in`, `GPU 0 (…)`.
+    #[serde(default)]
+    pub memory: String,
     /// Bytes registered.
     pub registered_bytes: u64,
     /// Resident memory at the end, from /proc.

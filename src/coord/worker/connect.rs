@@ -10,7 +10,7 @@ use super::super::deadline;
 use super::super::message::{ConnectionTimes, FromWorker, PairTask, Phase, ToWorker, Work};
 use super::load::{Ready, load};
 use super::sockets::{self, Flow};
-use super::{Context, TaskResult, handshake, mr, transfer};
+use super::{Context, TaskResult, handshake, memory, mr, transfer};
 use crate::bootstrap::{self, Config, Deadline, Link, Listener, Secret};
 use crate::error::Outcome;
 use crate::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
@@ -35,10 +35,11 @@ pub(super) struct Connected {
 pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     let channels = task.scenario.transfer.connections as usize;
     let ends = usize::from(task.sends) + usize::from(task.receives);
-    let ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
+    let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
     if let Err(reason) = task.scenario.check_against_plugin(ready.net.about().is_tcpx_family()) {
         return Err(context.failure(Outcome::Usage, reason.to_string(), None));
     }
+    ready.memory = memory::open(context, task, &ready)?;
     context.enter(Phase::Bootstrapping);
     let mut link = meet(context, task, &ready)?;
     let done = match &task.work {
@@ -151,12 +152,18 @@ fn listen_all(
     (0..count)
         .map(|index| {
             let started = Instant::now();
+            make_current(context, ready)?;
             let (listener, handle) =
                 ready.net.listen(ready.device_of(index)).map_err(|error| context.plugin_failure(&error))?;
             listeners.push((Pending::new(listener), started.elapsed()));
             Ok(handle.0)
         })
         .collect()
+}
+
+/// The plugin binds to whichever GPU is current, at every one of these calls.
+fn make_current(context: &Context, ready: &Ready) -> TaskResult<()> {
+    ready.memory.make_current().map_err(|error| memory::memory_failure(context, &error))
 }
 
 fn finish_all(
@@ -246,6 +253,7 @@ fn ask_until_connected(
         let mut waiting = 0;
         for (index, (one, comm)) in connecting.iter_mut().zip(sends.iter_mut()).enumerate() {
             if comm.is_none() {
+                make_current(context, ready)?;
                 *comm = ready
                     .net
                     .connect(ready.device_of(index), &mut one.state)
@@ -255,6 +263,7 @@ fn ask_until_connected(
         }
         for ((one, _), comm) in listeners.iter_mut().zip(recvs.iter_mut()) {
             if comm.is_none() {
+                make_current(context, ready)?;
                 *comm = ready.net.accept(&mut one.state).map_err(|error| context.plugin_failure(&error))?;
                 waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
             }

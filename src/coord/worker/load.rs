@@ -4,6 +4,7 @@
 use super::super::message::{FromWorker, Loaded, Phase};
 use super::{Context, RECORDER, TaskResult, VERSION};
 use crate::error::{NextStep, Outcome};
+use crate::gpu::{DeviceMemory, HostMemory};
 use crate::node::environment::captured;
 use crate::plugin::{Choice, Device, Net, Plugin, Source, inspect, tapped};
 use crate::record::{ChannelNow, sample};
@@ -24,6 +25,8 @@ pub(super) struct Ready {
     pub(super) loaded: Loaded,
     /// Counters of every comm.
     pub(super) recorder: Recording,
+    /// Where messages lie.
+    pub(super) memory: Arc<dyn DeviceMemory>,
 }
 
 impl Ready {
@@ -86,7 +89,7 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         init_ms,
     };
     context.tell(&FromWorker::Loaded(Box::new(loaded.clone())));
-    Ok(Ready { net, tap, loaded, recorder })
+    Ok(Ready { net, tap, loaded, recorder, memory: Arc::new(HostMemory::host()) })
 }
 
 fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {

@@ -9,6 +9,7 @@
 mod connect;
 mod handshake;
 mod load;
+pub(super) mod memory;
 mod mr;
 mod sockets;
 mod transfer;

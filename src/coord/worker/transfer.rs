@@ -8,10 +8,11 @@
 use super::super::message::{ChannelResult, FromWorker, PairTask, Phase, TransferResult};
 use super::connect::connect_all;
 use super::load::Ready;
+use super::memory::memory_failure;
 use super::{Context, TaskResult};
 use crate::bootstrap::{Deadline, Link};
 use crate::error::Outcome;
-use crate::gpu::{DeviceMemory, HostMemory, Unpack};
+use crate::gpu::{DeviceMemory, Unpack};
 use crate::record::{Iteration, LatencyUs};
 use crate::scenario::{self, Fault};
 use crate::transfer::{
@@ -50,8 +51,10 @@ pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &
 }
 
 fn channel_failure(context: &Context, error: &ChannelError) -> Box<super::Failure> {
-    let outcome = if matches!(error, ChannelError::Memory(_)) { Outcome::NotRun } else { Outcome::Failed };
-    context.failure(outcome, error.to_string(), None)
+    match error {
+        ChannelError::Memory(error) => memory_failure(context, error),
+        other => context.failure(Outcome::Failed, other.to_string(), None),
+    }
 }
 
 /// One end of a ping-pong.
@@ -77,7 +80,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn new(context: &Context, task: &PairTask, _ready: &Ready) -> TaskResult<Self> {
+    fn new(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Self> {
         let wanted = &task.scenario.transfer;
         let plan = Plan::new(wanted.total.0, wanted.chunk.0, wanted.connections as usize).ok_or_else(|| {
             context.failure(
@@ -86,12 +89,9 @@ impl Transfer {
                 None,
             )
         })?;
-        let device = wanted.memory == scenario::Memory::Device;
-        let memory: Arc<dyn DeviceMemory> =
-            if device { Arc::new(HostMemory::device_stand_in()) } else { Arc::new(HostMemory::host()) };
         Ok(Self {
             channels: Vec::new(),
-            memory,
+            memory: Arc::clone(&ready.memory),
             plan,
             pattern: wanted.verify.then(|| Arc::new(Pattern::new(seed(&task.run_id)))),
             unpack: match wanted.unpack {
@@ -197,6 +197,7 @@ impl Transfer {
                 let [p50, p99, p999, max] = one.times.quantiles_us()?;
                 Some(LatencyUs { p50, p99, p999, max })
             }),
+            memory: self.memory.describe(),
             registered_bytes: self.channels.iter().map(|channel| channel.registered_bytes() as u64).sum(),
             resident_bytes: resident_bytes(),
         }

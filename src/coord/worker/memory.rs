@@ -1,0 +1,75 @@
+//! Which memory a worker's messages lie in.
+//!
+//! A GPU's, the host's, or the host's as a stand-in for a GPU's, which only the
+//! software plugin takes as such. The GPU is opened after the plugin is loaded,
+//! so that a CUDA runtime it brought along is there to be told of it, and before
+//! any of its calls that bind to whichever GPU is current.
+#![forbid(unsafe_code)]
+
+use super::super::message::PairTask;
+use super::load::Ready;
+use super::{Context, TaskResult};
+use crate::error::{NextStep, Outcome};
+use crate::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes};
+use crate::scenario::{Gpus, Memory};
+use std::sync::Arc;
+
+/// Which GPU a worker takes, when it is not the scenario's first: set by whoever
+/// starts a worker for one GPU only, and by people.
+pub(in crate::coord) const GPU: &str = "TCPXCTL_GPU";
+/// Whether the software plugin takes device memory, and which.
+pub(in crate::coord) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
+
+/// The memory that the scenario means, on this node.
+pub(super) fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Arc<dyn DeviceMemory>> {
+    let is_tcpx = ready.net.about().is_tcpx_family() && !is_soft(ready);
+    let soft_cuda = std::env::var(SOFT_CUDA).unwrap_or_default();
+    let gpu = match task.scenario.transfer.memory {
+        Memory::Host => return Ok(Arc::new(HostMemory::host())),
+        // Device memory is what TCPX is for; without a GPU it does not even load.
+        Memory::Auto => is_tcpx && cuda_node().is_ok(),
+        Memory::Device => is_tcpx || (is_soft(ready) && soft_cuda == "device"),
+    };
+    if gpu {
+        return Ok(open_gpu(context, task, is_tcpx)?);
+    }
+    Ok(match task.scenario.transfer.memory {
+        Memory::Device => Arc::new(HostMemory::device_stand_in()),
+        Memory::Auto | Memory::Host => Arc::new(HostMemory::host()),
+    })
+}
+
+fn is_soft(ready: &Ready) -> bool {
+    ready.net.about().name.contains("TCPXSoft")
+}
+
+fn open_gpu(context: &Context, task: &PairTask, is_tcpx: bool) -> TaskResult<Arc<CudaMemory>> {
+    let wanted = wanted(context, task)?;
+    let memory = CudaMemory::open(&wanted).map_err(|error| memory_failure(context, &error.into()))?;
+    let ordinal = memory.device().ordinal;
+    if is_tcpx && ordinal != 0 && loaded_runtimes().is_empty() {
+        // Its runtime is linked in, so nobody outside can make a GPU current in it.
+        let message =
+            format!("the plugin brought no shared CUDA runtime, so it would take GPU 0 and not GPU {ordinal}");
+        let next = format!(
+            "set CUDA_VISIBLE_DEVICES={ordinal} and {GPU}=0; TCPX 3.1.9 then takes GPUs 4 to 7 for NUMA node 0"
+        );
+        return Err(context.failure(Outcome::NotRun, message, Some(next)));
+    }
+    Ok(Arc::new(memory))
+}
+
+fn wanted(context: &Context, task: &PairTask) -> TaskResult<Wanted> {
+    if let Ok(text) = std::env::var(GPU) {
+        return text.parse().map_err(|error| context.failure(Outcome::Usage, format!("{GPU}: {error}"), None));
+    }
+    Ok(match &task.scenario.topology.gpus {
+        Gpus::List(list) => Wanted::Ordinal(list.first().copied().unwrap_or(0) as usize),
+        Gpus::Auto | Gpus::StandIns(_) => Wanted::Ordinal(0),
+    })
+}
+
+/// Memory that cannot be had is nobody's failure but this node's.
+pub(super) fn memory_failure(context: &Context, error: &MemoryError) -> Box<super::Failure> {
+    context.failure(Outcome::NotRun, error.to_string(), error.next_step())
+}
