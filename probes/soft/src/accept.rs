@@ -12,6 +12,7 @@
 
 use crate::comm::{Parts, flow};
 use crate::connect::{SOCKET_WAIT, STATE_FAILED, STATE_OK, STATE_PENDING, flow_id, system, through};
+use crate::cuda::Gpu;
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::fault::{CommFaults, Side};
 use crate::log::{note, warning};
@@ -43,6 +44,7 @@ pub struct Listener {
     sockets: usize,
     strangers: Vec<Stranger>,
     faults: Option<Box<CommFaults>>,
+    gpu: Option<&'static Gpu>,
     /// Delivered or failed; good for nothing more.
     used: bool,
     started: bool,
@@ -83,6 +85,7 @@ impl Listener {
             warning!(function, "{PRODUCT} : listen on device {device}, there are {}", plugin.devices.len());
             return Err(REFUSED);
         };
+        let gpu = plugin.gpu()?;
         let settings = &plugin.settings;
         let sockets = sockets(settings.threads, settings.sockets_per_thread);
         let address = found.interface.address;
@@ -113,6 +116,7 @@ impl Listener {
             sockets,
             strangers: Vec::new(),
             faults: settings.fault.of_comm(Side::Recv, plugin.begin(Side::Recv)),
+            gpu,
             used: false,
             started: false,
             index: Some(sockets),
@@ -161,7 +165,15 @@ impl Listener {
         let mut data = std::mem::take(&mut self.data);
         data.reverse();
         let faults = self.faults.take();
-        Ok(Some(Parts { plugin: self.plugin, side: Side::Recv, device: self.device, ctrl, data, faults }))
+        Ok(Some(Parts {
+            plugin: self.plugin,
+            side: Side::Recv,
+            device: self.device,
+            ctrl,
+            data,
+            faults,
+            gpu: self.gpu,
+        }))
     }
 
     /// Takes in whoever has connected to the listener that is wanted now, and

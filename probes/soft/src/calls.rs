@@ -7,14 +7,14 @@
 
 use crate::accept::Listener;
 use crate::block;
-use crate::comm::{Comm, Parts};
+use crate::comm::{Comm, DeviceSide, Parts};
 use crate::connect;
 use crate::failed::{Failed, REFUSED};
 use crate::fault::Side;
 use crate::log::{note, warning};
 use crate::mr::{self, Region};
 use crate::plugin::Plugin;
-use crate::settings::PRODUCT;
+use crate::settings::{Cuda, PRODUCT};
 use crate::wire::{HANDLE_BYTES, TOKEN};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -70,7 +70,7 @@ pub unsafe fn connect_from(plugin: &'static Plugin, device: c_int, handle: *mut 
         unsafe { place.cast::<[u8; 8]>().write(token.to_ne_bytes()) };
     }
     let Some(parts) = call.outcome? else { return Ok(ptr::null_mut()) };
-    let comm = settle(parts);
+    let comm = settle(parts)?;
     note!(NET, c"softConnect", "sendComm {comm:p}");
     Ok(comm)
 }
@@ -87,7 +87,7 @@ pub unsafe fn accept_on(listener: *mut c_void, handle: *mut *mut DeviceHandle) -
     };
     let accepted = found.lock().unwrap_or_else(PoisonError::into_inner).accept()?;
     let Some(parts) = accepted else { return Ok(ptr::null_mut()) };
-    let comm = settle(parts);
+    let comm = settle(parts)?;
     // SAFETY: by the contract above.
     let handle = unsafe { handle.as_mut() }.and_then(|handle| {
         // SAFETY: by the contract above.
@@ -118,8 +118,9 @@ fn describe(handle: &mut DeviceHandle, comm: &Comm, pointer: *mut c_void) {
     note!(INIT, c"softGetDeviceHandle", "comm {pointer:p}, GetDeviceHandle {:p}", handle.handle);
 }
 
-fn settle(parts: Parts) -> *mut c_void {
-    block::publish(|address, requests| Comm::new(parts, address, requests))
+fn settle(parts: Parts) -> Result<*mut c_void, Failed> {
+    let memory = DeviceSide::of(&parts)?;
+    Ok(block::publish(|address, requests| Comm::new(parts, memory, address, requests)))
 }
 
 /// `regMr`. `data` is only looked at as a number.
@@ -152,8 +153,11 @@ fn check_device_memory(comm: *mut c_void, data: *mut c_void, size: c_int) -> Res
         return Err(REFUSED);
     }
     // SAFETY: live, as the caller has asked the registry.
-    let stand_in = unsafe { block::comm(comm) }.is_some_and(|comm| comm.plugin.settings.stand_in);
-    if !stand_in || data.is_null() || size <= 0 {
+    let known = unsafe { block::comm(comm) }.is_some_and(|comm| match comm.gpu {
+        Some(gpu) => gpu.owns(data as u64, usize::try_from(size).unwrap_or(0)),
+        None => comm.plugin.settings.cuda == Cuda::StandIn,
+    });
+    if !known || data.is_null() || size <= 0 {
         // What the real plugin says when the driver does not know the pointer.
         warning!(function, "gpu_tx_reg_mr failed -5");
         return Err(REFUSED);

@@ -14,6 +14,7 @@
 #![expect(unsafe_code, reason = "requests live where the caller can read them")]
 
 use crate::ctrl::Ctrl;
+use crate::cuda::Gpu;
 use crate::device::Device;
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::fault::{CommFaults, Side};
@@ -22,9 +23,11 @@ use crate::io::pump;
 use crate::lane::{Lane, Lanes};
 use crate::log::{note, warning};
 use crate::mr::Region;
+use crate::pages::PagePool;
 use crate::plugin::Plugin;
 use crate::queue::{Queue, SLOTS, State, Step};
 use crate::settings::{Io, PRODUCT};
+use crate::stage::Stage;
 use crate::stall::Stall;
 use crate::unpack::Unpack;
 use std::ffi::{c_int, c_void};
@@ -72,6 +75,10 @@ pub struct Comm {
     pub(crate) delayed: Option<Instant>,
     /// Receive comms only.
     pub(crate) unpack: Option<Unpack>,
+    /// Send comms with a GPU only.
+    pub(crate) stage: Option<Stage>,
+    /// The GPU that was current when it began.
+    pub(crate) gpu: Option<&'static Gpu>,
     /// A receive waits for a header.
     pub(crate) stall: Stall,
     pub(crate) faults: Option<Box<CommFaults>>,
@@ -96,14 +103,40 @@ pub struct Parts {
     pub data: Vec<TcpStream>,
     /// What goes wrong on purpose.
     pub faults: Option<Box<CommFaults>>,
+    /// The GPU that was current when it began.
+    pub gpu: Option<&'static Gpu>,
+}
+
+/// What a comm needs for device memory.
+pub struct DeviceSide {
+    pool: Option<&'static PagePool>,
+    unpack: Option<Unpack>,
+    stage: Option<Stage>,
+}
+
+impl DeviceSide {
+    /// Pages and slots of a receiver, buffers of a sender.
+    pub fn of(parts: &Parts) -> Result<Self, Failed> {
+        Ok(match (parts.side, parts.gpu) {
+            (Side::Send, gpu) => Self { pool: None, unpack: None, stage: gpu.map(Stage::new) },
+            (Side::Recv, Some(gpu)) => {
+                let pool = parts.plugin.pool_on(gpu)?;
+                Self { pool: Some(pool), unpack: Some(Unpack::on_gpu(pool)?), stage: None }
+            }
+            (Side::Recv, None) => {
+                let pool = parts.plugin.pool();
+                Self { pool, unpack: Some(Unpack::new(pool)), stage: None }
+            }
+        })
+    }
 }
 
 impl Comm {
     /// A comm over connected sockets, living at `address` with `requests` in it.
-    pub fn new(parts: Parts, address: usize, requests: *mut Request) -> Self {
-        let Parts { plugin, side, device, ctrl, data, faults } = parts;
+    pub fn new(parts: Parts, memory: DeviceSide, address: usize, requests: *mut Request) -> Self {
+        let Parts { plugin, side, device, ctrl, data, faults, gpu } = parts;
         let settings = &plugin.settings;
-        let pool = plugin.pool().filter(|_| side == Side::Recv);
+        let DeviceSide { pool, unpack, stage } = memory;
         let lanes: Vec<Lane> = data
             .into_iter()
             .enumerate()
@@ -140,7 +173,9 @@ impl Comm {
             inline: None,
             held_bytes: 0,
             delayed: None,
-            unpack: (side == Side::Recv).then(|| Unpack::new(pool)),
+            unpack,
+            stage,
+            gpu,
             stall: Stall::default(),
             faults,
         }
@@ -202,6 +237,11 @@ impl Comm {
         request.gpu_mem_fd = -1;
         request.gpu_mem_off = (data as usize).wrapping_sub(region.base) as c_int;
         request.slot.active = 0;
+        if region.kind != tcpx_abi::PTR_HOST
+            && let Some(stage) = &mut self.stage
+        {
+            stage.fetch(slot, data as u64, length)?;
+        }
         Ok(self.pointer(slot))
     }
 

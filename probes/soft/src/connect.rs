@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 use crate::comm::{Parts, flow};
+use crate::cuda::Gpu;
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::fault::{CommFaults, Side, scatter};
 use crate::log::{note, warning};
@@ -122,6 +123,7 @@ struct Connector {
     handle: Handle,
     session: Session,
     faults: Option<Box<CommFaults>>,
+    gpu: Option<&'static Gpu>,
     /// The socket in hand; `None` when all stand.
     index: Option<usize>,
     stage: Stage,
@@ -152,6 +154,7 @@ impl Connector {
             warning!(function, "{PRODUCT} : connect with a bad handle: {error}");
             REFUSED
         })?;
+        let gpu = plugin.gpu()?;
         let now = Instant::now();
         let faults = plugin.settings.fault.of_comm(Side::Send, plugin.begin(Side::Send));
         let mut connector = Self {
@@ -160,6 +163,7 @@ impl Connector {
             handle,
             session,
             faults,
+            gpu,
             index: Some(handle.sockets),
             stage: Stage::Wait,
             socket: None,
@@ -329,8 +333,8 @@ impl Connector {
         note!(INIT, c"softAsyncConnect", "{PRODUCT}: Connected {} socks", self.data.len());
         self.data.reverse();
         let ctrl = self.ctrl.take().ok_or(REFUSED)?;
-        let (plugin, device, data, faults) = (self.plugin, self.device, self.data, self.faults);
-        Ok(Parts { plugin, side: Side::Send, device, ctrl, data, faults })
+        let (plugin, device, data, faults, gpu) = (self.plugin, self.device, self.data, self.faults, self.gpu);
+        Ok(Parts { plugin, side: Side::Send, device, ctrl, data, faults, gpu })
     }
 
     fn is_abandoned(&self, now: Instant) -> bool {

@@ -27,6 +27,7 @@
 //! * `ctrl` its control socket, `lane` its data sockets with their tasks
 //! * `io` moves their bytes, in `test` or in a `helper` thread
 //! * `unpack` scatter lists and counts, `pages` where device receives land
+//! * `cuda` a real GPU's memory, `stage` what is sent out of it
 //! * `wire` everything that travels, `log` and `stall` what is said about it
 
 mod accept;
@@ -35,6 +36,7 @@ mod calls;
 mod comm;
 mod connect;
 mod ctrl;
+mod cuda;
 mod device;
 mod export;
 mod failed;
@@ -54,6 +56,7 @@ mod recv;
 mod send;
 mod settings;
 mod socket;
+mod stage;
 mod stall;
 mod unpack;
 mod wire;

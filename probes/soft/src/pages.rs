@@ -7,11 +7,17 @@
 //! before it goes back, so whoever consumes before unpacking reads data that is
 //! provably wrong.
 //!
+//! With a GPU the pool lies in its memory. Sockets write to pinned memory of the
+//! host, page for page the same, and the GPU fetches what arrived; behind it is
+//! one page of poison, which the GPU fetches for pages that go back.
+//!
 //! The free list is a lock-free stack of page numbers: comms of several threads
 //! share one pool, and neither posting nor testing may wait for a lock. The
 //! memory is touched only when used.
 #![expect(unsafe_code, reason = "maps memory and hands out raw pages of it")]
 
+use crate::cuda::Gpu;
+use crate::failed::Failed;
 use crate::fault::scatter;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -28,6 +34,8 @@ const NONE: u32 = u32::MAX;
 /// The pool.
 pub struct PagePool {
     base: NonNull<u8>,
+    /// The GPU that the pool lies on, and where there.
+    device: Option<(&'static Gpu, u64)>,
     /// `next[page]` is the page below it on the stack.
     next: Box<[AtomicU32]>,
     /// Page on top in the low half; a count of changes in the high half, so
@@ -53,17 +61,50 @@ impl PagePool {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self::over(base, None, pages, seed))
+    }
+
+    /// As `new`, in the memory of a GPU.
+    pub fn on_gpu(gpu: &'static Gpu, bytes: usize, seed: u64) -> Result<Self, Failed> {
+        // One less, so that the poison can be named by 32 bits, too.
+        let pages = (bytes / PAGE).clamp(1, u32::MAX as usize / PAGE - 1);
+        let base = gpu.pinned((pages + 1) * PAGE)?;
+        // SAFETY: the last page of the allocation.
+        let last = unsafe { base.add(pages * PAGE) };
+        // SAFETY: as above.
+        unsafe { last.write_bytes(POISON, PAGE) };
+        let at = gpu.allocate(pages * PAGE)?;
+        Ok(Self::over(base, Some((gpu, at)), pages, seed))
+    }
+
+    fn over(base: NonNull<u8>, device: Option<(&'static Gpu, u64)>, pages: usize, seed: u64) -> Self {
         let next = (0..pages).map(|_| AtomicU32::new(NONE)).collect();
-        let pool = Self { base, next, top: AtomicU64::new(u64::from(NONE)), free: AtomicU32::new(0) };
+        let pool = Self { base, device, next, top: AtomicU64::new(u64::from(NONE)), free: AtomicU32::new(0) };
         for page in shuffled(pages as u32, seed) {
             pool.push(page);
         }
-        Ok(pool)
+        pool
     }
 
-    /// Where `src_off` of a scatter entry counts from.
+    /// Where `src_off` of a scatter entry counts from: an address of the host, or
+    /// of the GPU.
+    pub fn published(&self) -> *mut u8 {
+        self.device.map_or(self.base.as_ptr(), |(_, at)| at as *mut u8)
+    }
+
+    /// Where sockets write.
     pub fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// The GPU that the pool lies on, and where there.
+    pub fn device(&self) -> Option<(&'static Gpu, u64)> {
+        self.device
+    }
+
+    /// Bytes from `base` to the page of poison that a pool on a GPU has.
+    pub fn poison(&self) -> u32 {
+        (self.next.len() * PAGE) as u32
     }
 
     /// Pages that nobody has.
@@ -103,7 +144,8 @@ impl PagePool {
         }
     }
 
-    fn push(&self, page: u32) {
+    /// Takes back a page that was taken and is poisoned already.
+    pub fn push(&self, page: u32) {
         let Some(below) = self.next.get(page as usize) else { return };
         self.free.fetch_add(1, Relaxed);
         let mut top = self.top.load(Relaxed);
@@ -119,6 +161,10 @@ impl PagePool {
 
 impl Drop for PagePool {
     fn drop(&mut self) {
+        if let Some((gpu, at)) = self.device {
+            gpu.free_pinned(self.base);
+            return gpu.free(at);
+        }
         // SAFETY: the mapping made in `new`, with its length; pages die with it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.next.len() * PAGE) };
     }

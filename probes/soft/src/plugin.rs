@@ -4,17 +4,19 @@
 //! The table's calls use the process's instance. Tests make instances of their
 //! own, with other settings, in one process.
 
+use crate::cuda::{self, Gpu};
 use crate::device::{self, Device, Interface, SPEED_UNKNOWN};
 use crate::failed::{Failed, REFUSED};
 use crate::fault::{self, Call, Side};
 use crate::log::{note, warning};
 use crate::pages::PagePool;
-use crate::settings::{PRODUCT, Settings};
+use crate::settings::{Cuda, PRODUCT, Settings};
 use crate::socket;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use tcpx_abi::subsystem::{ENV, INIT, NET};
 use tcpx_abi::v7::Properties;
 use tcpx_abi::{NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_CUDA, PTR_HOST};
@@ -31,6 +33,8 @@ pub struct Plugin {
     /// Where control sockets go, when it is named.
     pub ctrl: Option<Interface>,
     pool: OnceLock<Option<PagePool>>,
+    /// Pools in the memory of GPUs, by CUDA's handle.
+    pools: Mutex<BTreeMap<c_int, &'static PagePool>>,
     /// Comms begun on each side, for `comm=K` in faults.
     begun: [AtomicU64; 2],
 }
@@ -96,9 +100,13 @@ impl Plugin {
             warning!(function, "{PRODUCT} : no interface found, wanted {given}, up are {}", names(&all));
             return Err(REFUSED);
         }
+        if settings.cuda == Cuda::Device && !cuda::is_there() {
+            return Err(REFUSED);
+        }
         let ctrl = ctrl_interface(&settings, &all)?;
         congestion(&settings)?;
-        let plugin = Self { settings, devices, ctrl, pool: OnceLock::new(), begun: Default::default() };
+        let plugin =
+            Self { settings, devices, ctrl, pool: OnceLock::new(), pools: Mutex::default(), begun: Default::default() };
         plugin.introduce();
         Ok(plugin)
     }
@@ -120,10 +128,30 @@ impl Plugin {
         self.begun[side as usize].fetch_add(1, Relaxed)
     }
 
+    /// The calling thread's GPU, where device memory is a GPU's.
+    pub fn gpu(&self) -> Result<Option<&'static Gpu>, Failed> {
+        match self.settings.cuda {
+            Cuda::Device => Gpu::current().map(Some),
+            Cuda::Off | Cuda::StandIn => Ok(None),
+        }
+    }
+
+    /// The page pool of a GPU, made at first use and kept.
+    pub fn pool_on(&self, gpu: &'static Gpu) -> Result<&'static PagePool, Failed> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(&gpu.device) {
+            return Ok(*pool);
+        }
+        let made: &'static PagePool =
+            Box::leak(Box::new(PagePool::on_gpu(gpu, self.settings.pool_bytes, self.settings.seed)?));
+        pools.insert(gpu.device, made);
+        Ok(made)
+    }
+
     /// The page pool, when the device stand-in is on; made at first use.
     pub fn pool(&'static self) -> Option<&'static PagePool> {
         let make = || {
-            if !self.settings.stand_in {
+            if self.settings.cuda != Cuda::StandIn {
                 return None;
             }
             let pool = PagePool::new(self.settings.pool_bytes, self.settings.seed);
@@ -155,7 +183,7 @@ impl Plugin {
             name: device.name.as_ptr().cast_mut(),
             pci_path: device.pci_path.as_ref().map_or(ptr::null_mut(), |path| path.as_ptr().cast_mut()),
             guid: index as u64,
-            ptr_support: if self.settings.stand_in { PTR_HOST | PTR_CUDA } else { PTR_HOST },
+            ptr_support: if self.settings.cuda == Cuda::Off { PTR_HOST } else { PTR_HOST | PTR_CUDA },
             speed,
             port: 0,
             latency: 0.0,

@@ -271,7 +271,10 @@ impl Comm {
     /// The front receive has all its bytes: its scatter list becomes visible.
     pub(crate) fn finish_recv(&mut self, slot: usize) -> Result<bool, Failed> {
         let request = *self.request(slot);
-        if let Some(unpack) = &self.unpack {
+        if let Some(unpack) = &mut self.unpack {
+            if !unpack.is_fetched(&request.slot)? {
+                return Ok(false);
+            }
             unpack.publish(&request.slot);
         }
         self.queue.take(Step::Finish);

@@ -70,6 +70,7 @@ impl Comm {
             && settings.chunk > 0
             && !settings.recv_sync
             && self.faults.is_none()
+            && self.stage.is_none()
     }
 
     fn assign(&mut self, slot: usize) -> Result<(), Failed> {
@@ -79,6 +80,13 @@ impl Comm {
         if total == 0 || (request.mem_type == PTR_HOST && total <= threshold) {
             return self.assign_inline(slot, total);
         }
+        let staged = self.stage.as_ref().filter(|_| request.mem_type != PTR_HOST);
+        if let Some(stage) = staged
+            && !stage.is_here(slot)?
+        {
+            return Ok(());
+        }
+        let start = staged.map_or(request.data.cast(), |stage| stage.message(slot));
         let chunk = self.plugin.settings.chunk;
         let count = self.lanes.all.len();
         let mut offset = request.offset as usize;
@@ -91,7 +99,7 @@ impl Comm {
                 continue;
             }
             let length = chunk.min(total - offset);
-            self.assign_chunk(slot, index, Piece { offset, length, total })?;
+            self.assign_chunk(slot, index, Piece { start, offset, length, total })?;
             offset += length;
         }
         if offset == total {
@@ -101,7 +109,7 @@ impl Comm {
     }
 
     fn assign_chunk(&mut self, slot: usize, index: usize, piece: Piece) -> Result<(), Failed> {
-        let Piece { offset, length, total } = piece;
+        let Piece { start, offset, length, total } = piece;
         self.chunks += 1;
         self.queue_header(
             slot,
@@ -115,8 +123,8 @@ impl Comm {
         request.next_sock_id = next;
         request.next_size = length as c_int;
         request.offset = (offset + length) as c_int;
-        // SAFETY: `offset` is inside the message, which the caller's buffer holds.
-        let start = unsafe { request.data.cast::<u8>().add(offset) };
+        // SAFETY: `offset` is inside the message, which this buffer holds.
+        let start = unsafe { start.add(offset) };
         self.lanes.all[index].assign(Task { memory: Memory::Flat(start), length, offset, total, slot, number });
         self.alert()
     }
@@ -189,6 +197,8 @@ impl Comm {
 
 /// One chunk of a message.
 struct Piece {
+    /// Of the message: the caller's buffer, or its copy out of a GPU.
+    start: *mut u8,
     offset: usize,
     length: usize,
     total: usize,

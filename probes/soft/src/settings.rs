@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `TCPXSOFT_IO` | `inline`, `helper`: who moves bytes |
 //! | `TCPXSOFT_WAITS` | `none`, `real`: 100 ms per socket and the flow-steering wait |
-//! | `TCPXSOFT_CUDA` | `off`, `standin`: device pointers over ordinary memory |
+//! | `TCPXSOFT_CUDA` | `off`, `standin`: device pointers over ordinary memory, `device`: a GPU's |
 //! | `TCPXSOFT_POOL_BYTES` | 67108864: the page pool of device receives |
 //! | `TCPXSOFT_SEED` | 0: shuffles the pool |
 //! | `TCPXSOFT_CONGESTION` | the system's: TCP congestion control |
@@ -53,6 +53,17 @@ pub enum Family {
     V6,
 }
 
+/// What `NCCL_PTR_CUDA` means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cuda {
+    /// It is refused.
+    Off,
+    /// Ordinary memory.
+    StandIn,
+    /// The memory of a GPU, by the driver of this machine.
+    Device,
+}
+
 /// Everything that can be set.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -90,8 +101,8 @@ pub struct Settings {
     pub congestion: Option<String>,
     /// Inline or helper.
     pub io: Io,
-    /// `NCCL_PTR_CUDA` is accepted over ordinary memory.
-    pub stand_in: bool,
+    /// What `NCCL_PTR_CUDA` means.
+    pub cuda: Cuda,
     /// Bytes of the page pool.
     pub pool_bytes: usize,
     /// Shuffles the pages.
@@ -194,7 +205,7 @@ impl Reader<'_> {
             ctrl_interface: self.text("CTRL_DEV"),
             congestion: self.own("CONGESTION"),
             io: self.choice("IO", &[("inline", Io::Inline), ("helper", Io::Helper)])?,
-            stand_in: self.choice("CUDA", &[("off", false), ("standin", true)])?,
+            cuda: self.choice("CUDA", &[("off", Cuda::Off), ("standin", Cuda::StandIn), ("device", Cuda::Device)])?,
             pool_bytes: self.pool()?,
             seed: self.number("SEED", 0)?,
             fault: self.fault()?,
@@ -335,7 +346,7 @@ mod tests {
         let settings = settings.unwrap();
         assert_eq!((settings.chunk, settings.sockets_per_thread, settings.threads), (0, 1, 1));
         assert_eq!((settings.recv_sync, settings.attempts, settings.inline_threshold), (false, 3, 0));
-        assert_eq!((settings.io, settings.stand_in, settings.real_waits), (Io::Inline, false, false));
+        assert_eq!((settings.io, settings.cuda, settings.real_waits), (Io::Inline, Cuda::Off, false));
         assert_eq!(settings.patience.first, Duration::from_secs(10));
         assert!(notes.contains(&"NET/TCPXSoft : dynamic chunk size: 0".to_owned()));
         assert!(notes.contains(&"NET/TCPXSoft : nsocks per thread -2 invalid, restore to default.".to_owned()));

@@ -6,11 +6,17 @@
 //! of the k-th receive is k mod 16. Entries are appended as task chunks finish,
 //! which with several sockets is not their order in the message.
 //!
+//! With the pool on a GPU, lists and counts lie in pinned memory and the handle
+//! in the GPU's, as the real plugin's do. A receive is published once the GPU has
+//! fetched all its pages, and consumed once it has poisoned them.
+//!
 //! A slot can never be missing here: a receive keeps its request for at least
 //! as long as its slot, and there are sixteen of each. TCPX's line about it
 //! (`no more socket direct task queue slot`) therefore never appears.
 #![expect(unsafe_code, reason = "scatter lists are read by the caller while we hold them")]
 
+use crate::cuda::{Event, Gpu, Piece};
+use crate::failed::Failed;
 use crate::lane::{Memory, Task};
 use crate::pages::{PAGE, PagePool};
 use crate::queue::SLOTS;
@@ -26,6 +32,7 @@ const NO_PAGE: u32 = u32::MAX;
 pub struct Unpack {
     meta: NonNull<UnpackMeta>,
     handle: NonNull<UnpackHandle>,
+    gpu: Option<OnGpu>,
     /// Page numbers, `ENTRIES` per slot.
     pages: NonNull<u32>,
     /// How many of them are reserved, per slot.
@@ -38,6 +45,20 @@ pub struct Unpack {
 // SAFETY: owns its memory; readers outside are told when by `cnt`.
 unsafe impl Send for Unpack {}
 
+/// What a comm has on a GPU.
+struct OnGpu {
+    gpu: &'static Gpu,
+    /// Of the pool.
+    pool: u64,
+    /// The unpack handle.
+    handle: u64,
+    /// `ENTRIES` per slot, pinned: what is to be fetched, and later poisoned.
+    lists: NonNull<Piece>,
+    event: Event,
+    /// Whether the pages of the front receive are being fetched.
+    fetching: bool,
+}
+
 impl Unpack {
     /// Empty slots over `pool`. The large tables are touched only when used.
     pub fn new(pool: Option<&'static PagePool>) -> Self {
@@ -46,15 +67,34 @@ impl Unpack {
         // SAFETY: as above.
         let pages = unsafe { Box::<[u32; SLOTS * ENTRIES]>::new_zeroed().assume_init() };
         let meta = NonNull::from(Box::leak(meta));
-        let bounce_buf = pool.map_or(ptr::null_mut(), |pool| pool.base().as_ptr().cast());
+        let bounce_buf = pool.map_or(ptr::null_mut(), |pool| pool.published().cast());
         let handle = Box::new(UnpackHandle { meta: meta.as_ptr(), bounce_buf, head: !0 });
         let (handle, pages) = (NonNull::from(Box::leak(handle)), NonNull::from(Box::leak(pages)).cast());
-        Self { meta, handle, pages, reserved: [0; SLOTS], pool, head: 0, tail: 0 }
+        Self { meta, handle, gpu: None, pages, reserved: [0; SLOTS], pool, head: 0, tail: 0 }
+    }
+
+    /// Empty slots over a pool that lies on a GPU.
+    pub fn on_gpu(pool: &'static PagePool) -> Result<Self, Failed> {
+        let mut made = Self::new(Some(pool));
+        let Some((gpu, at)) = pool.device() else { return Ok(made) };
+        let event = Event::new(gpu)?;
+        let lists = gpu.pinned(SLOTS * ENTRIES * size_of::<Piece>())?.cast();
+        let handle = gpu.allocate(size_of::<UnpackHandle>())?;
+        let meta = gpu.pinned(size_of::<UnpackMeta>())?.cast();
+        // SAFETY: made by `Box::leak` in `new`, and nobody knows of it yet.
+        drop(unsafe { Box::from_raw(made.meta.as_ptr()) });
+        made.meta = meta;
+        // SAFETY: ours; see above.
+        unsafe { made.handle.as_mut() }.meta = meta.as_ptr();
+        made.gpu = Some(OnGpu { gpu, pool: at, handle, lists, event, fetching: false });
+        // SAFETY: 24 bytes there and here.
+        unsafe { gpu.copy_in(handle, made.handle.as_ptr().cast(), size_of::<UnpackHandle>()) }?;
+        Ok(made)
     }
 
     /// What the caller's device handle points to.
     pub fn handle(&self) -> *mut c_void {
-        self.handle.as_ptr().cast()
+        self.gpu.as_ref().map_or(self.handle.as_ptr().cast(), |on| on.handle as *mut c_void)
     }
 
     /// Consumed and allocated slots so far.
@@ -131,6 +171,31 @@ impl Unpack {
         Some(unsafe { start.add(offset % PAGE) })
     }
 
+    /// Whether the pages of the oldest finished receive are where its scatter list
+    /// says; has the GPU fetch them when they are not.
+    pub fn is_fetched(&mut self, slot: &Slot) -> Result<bool, Failed> {
+        let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else { return Ok(true) };
+        if slot.cnt_cache == 0 {
+            return Ok(true);
+        }
+        if on.fetching {
+            // Asked until it says yes, and only for the one in front.
+            on.fetching = !on.event.has_passed()?;
+            return Ok(!on.fetching);
+        }
+        let index = slot.idx as usize % SLOTS;
+        for entry in 0..slot.cnt_cache as usize {
+            // SAFETY: an entry of the slot that was written.
+            let entry_at = unsafe { slot.mem.add(entry) };
+            // SAFETY: as above.
+            let piece = unsafe { entry_at.read() };
+            on.put(index, entry, Piece { from: piece.src_off, len: piece.len, to: on.pool + u64::from(piece.src_off) });
+        }
+        on.start(pool, index, slot.cnt_cache as usize)?;
+        on.fetching = true;
+        Ok(false)
+    }
+
     /// Lets readers see a finished receive's scatter list.
     pub fn publish(&self, slot: &Slot) {
         self.store_count(slot.idx as usize % SLOTS, slot.cnt_cache);
@@ -152,15 +217,50 @@ impl Unpack {
 
     fn return_pages(&mut self, index: usize) {
         let Some(pool) = self.pool else { return };
+        if let Some(on) = &self.gpu {
+            let mut count = 0;
+            for offset in 0..self.reserved[index] {
+                // SAFETY: inside the table, as in `reserve`.
+                let entry = unsafe { self.pages.add(index * ENTRIES + offset) };
+                // SAFETY: as above; written by `reserve` or by the mover.
+                let page = unsafe { entry.read() };
+                if page != NO_PAGE {
+                    let to = on.pool + u64::from(page) * PAGE as u64;
+                    on.put(index, count, Piece { from: pool.poison(), len: PAGE as u32, to });
+                    count += 1;
+                }
+            }
+            // A driver that fails here fails everywhere from now on, and says so.
+            let _ = on.start(pool, index, count).and_then(|()| on.event.wait());
+        }
         for offset in 0..std::mem::take(&mut self.reserved[index]) {
             // SAFETY: inside the table, as in `reserve`.
             let entry = unsafe { self.pages.add(index * ENTRIES + offset) };
             // SAFETY: as above; written by `reserve` or by the mover.
             let page = unsafe { entry.read() };
-            if page != NO_PAGE {
-                pool.give_back(page);
+            match &self.gpu {
+                _ if page == NO_PAGE => {}
+                Some(_) => pool.push(page),
+                None => pool.give_back(page),
             }
         }
+    }
+}
+
+impl OnGpu {
+    fn put(&self, slot: usize, entry: usize, piece: Piece) {
+        // SAFETY: `ENTRIES` per slot, and no slot has more pages than that.
+        let place = unsafe { self.lists.add(slot * ENTRIES + entry) };
+        // SAFETY: as above; what was launched with this part of the list is done.
+        unsafe { place.write(piece) };
+    }
+
+    fn start(&self, pool: &PagePool, slot: usize, count: usize) -> Result<(), Failed> {
+        let base = pool.base().as_ptr();
+        // SAFETY: a part of the lists.
+        let list = unsafe { self.lists.add(slot * ENTRIES) };
+        // SAFETY: the list is pinned; the pages are the slot's until consumed.
+        unsafe { self.gpu.gather(base, list.as_ptr(), count as u32, &self.event) }
     }
 }
 
@@ -169,8 +269,14 @@ impl Drop for Unpack {
         for index in 0..SLOTS {
             self.return_pages(index);
         }
-        // SAFETY: made by `Box::leak` in `new`, freed once.
-        drop(unsafe { Box::from_raw(self.meta.as_ptr()) });
+        if let Some(on) = self.gpu.take() {
+            on.gpu.free_pinned(self.meta.cast());
+            on.gpu.free_pinned(on.lists.cast());
+            on.gpu.free(on.handle);
+        } else {
+            // SAFETY: made by `Box::leak` in `new`, freed once.
+            drop(unsafe { Box::from_raw(self.meta.as_ptr()) });
+        }
         // SAFETY: as above.
         drop(unsafe { Box::from_raw(self.handle.as_ptr()) });
         // SAFETY: as above, with the type it was made with.

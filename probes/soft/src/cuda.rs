@@ -1,0 +1,364 @@
+//! A real GPU's memory for `TCPXSOFT_CUDA=device`: the driver, by `dlopen`.
+//!
+//! As in the real plugin, the GPU of a comm is whichever is current in the thread
+//! that calls `listen` or `connect`; its primary context is retained for good.
+//! The thread's own current context is left as it was by every call. There is
+//! one stream per GPU: uploads, poison and copies out happen in order. Uploads
+//! use the gather kernel of this project, one launch for a whole scatter list.
+//!
+//! Not here: which bytes go where; `pages`, `unpack` and `stage` say.
+#![expect(unsafe_code, reason = "looks up and calls entries of the driver library")]
+
+use crate::failed::{BROKEN, Failed, REFUSED};
+use crate::log::warning;
+use crate::settings::PRODUCT;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The gather kernel; see `src/gpu/kernels` of the workspace.
+const PTX: &str = include_str!("../../../src/gpu/kernels/kernels.ptx");
+/// `CUDA_ERROR_NOT_READY`
+const NOT_READY: c_int = 600;
+/// `CU_STREAM_NON_BLOCKING`
+const NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_DISABLE_TIMING`
+const NO_TIMING: c_uint = 2;
+/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
+const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and `CU_MEMORYTYPE_DEVICE`
+const MEMORY_TYPE: c_int = 2;
+const ON_DEVICE: c_int = 2;
+/// Threads of a block: eight warps, a piece each.
+const THREADS: u32 = 256;
+const WARP: u32 = 32;
+
+type Handle = *mut c_void;
+
+macro_rules! entries {
+    ($($name:ident = $symbol:literal ($($type:ty),*);)*) => {
+        struct Driver { $($name: unsafe extern "C" fn($($type),*) -> c_int,)* }
+
+        impl Driver {
+            fn look_up(library: Handle) -> Option<Self> {
+                $(
+                    // SAFETY: an open library and a terminated name.
+                    let found = unsafe { libc::dlsym(library, $symbol.as_ptr()) };
+                    if found.is_null() {
+                        warning!(c"softCuda", "{PRODUCT} : libcuda.so.1 has no {}", $symbol.to_string_lossy());
+                        return None;
+                    }
+                    // SAFETY: the type is that of cuda.h for this entry.
+                    let $name = unsafe { std::mem::transmute::<Handle, unsafe extern "C" fn($($type),*) -> c_int>(found) };
+                )*
+                Some(Self { $($name,)* })
+            }
+        }
+    };
+}
+
+entries! {
+    init = c"cuInit"(c_uint);
+    error_name = c"cuGetErrorName"(c_int, *mut *const c_char);
+    count = c"cuDeviceGetCount"(*mut c_int);
+    current_device = c"cuCtxGetDevice"(*mut c_int);
+    retain = c"cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
+    current = c"cuCtxGetCurrent"(*mut Handle);
+    set_current = c"cuCtxSetCurrent"(Handle);
+    allocate = c"cuMemAlloc_v2"(*mut u64, usize);
+    free = c"cuMemFree_v2"(u64);
+    allocate_host = c"cuMemHostAlloc"(*mut Handle, usize, c_uint);
+    free_host = c"cuMemFreeHost"(Handle);
+    address_range = c"cuMemGetAddressRange_v2"(*mut u64, *mut usize, u64);
+    attribute = c"cuPointerGetAttribute"(Handle, c_int, u64);
+    copy_in = c"cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, Handle);
+    copy_out = c"cuMemcpyDtoHAsync_v2"(Handle, u64, usize, Handle);
+    make_stream = c"cuStreamCreate"(*mut Handle, c_uint);
+    finish = c"cuStreamSynchronize"(Handle);
+    make_event = c"cuEventCreate"(*mut Handle, c_uint);
+    end_event = c"cuEventDestroy_v2"(Handle);
+    record = c"cuEventRecord"(Handle, Handle);
+    query = c"cuEventQuery"(Handle);
+    load = c"cuModuleLoadData"(*mut Handle, *const c_void);
+    function = c"cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
+    launch = c"cuLaunchKernel"(
+        Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut Handle, *mut Handle
+    );
+}
+
+impl Driver {
+    /// The driver of this process, or a line that says what is wrong with it.
+    fn get() -> Option<&'static Self> {
+        static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
+        DRIVER.get_or_init(Self::open).as_ref()
+    }
+
+    fn open() -> Option<Self> {
+        // SAFETY: loads the vendor's library, or the one already loaded.
+        let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if library.is_null() {
+            warning!(c"softCuda", "{PRODUCT} : TCPXSOFT_CUDA is `device`, and libcuda.so.1 does not load");
+            return None;
+        }
+        let driver = Self::look_up(library)?;
+        let mut count = 0;
+        // SAFETY: the flags must be 0.
+        driver.check("cuInit", unsafe { (driver.init)(0) }).ok()?;
+        // SAFETY: ours to write.
+        driver.check("cuDeviceGetCount", unsafe { (driver.count)(&mut count) }).ok()?;
+        if count == 0 {
+            warning!(c"softCuda", "{PRODUCT} : the driver lists no GPU");
+        }
+        (count > 0).then_some(driver)
+    }
+
+    fn check(&self, call: &str, code: c_int) -> Result<(), Failed> {
+        if code == 0 {
+            return Ok(());
+        }
+        let mut name = ptr::null();
+        // SAFETY: ours to write.
+        let known = unsafe { (self.error_name)(code, &mut name) } == 0 && !name.is_null();
+        // SAFETY: the driver gives a static, terminated string.
+        let name = if known { unsafe { CStr::from_ptr(name) }.to_string_lossy() } else { "no name".into() };
+        warning!(c"softCuda", "CU failure {name} ({code}) in {call}");
+        Err(BROKEN)
+    }
+}
+
+/// Whether `init` may go on: the driver is there and lists a GPU.
+pub fn is_there() -> bool {
+    Driver::get().is_some()
+}
+
+/// One piece of a gather.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+pub struct Piece {
+    /// Bytes from the base.
+    pub from: u32,
+    /// At most a page.
+    pub len: u32,
+    /// Address.
+    pub to: u64,
+}
+
+/// A GPU that some comm uses.
+pub struct Gpu {
+    driver: &'static Driver,
+    /// CUDA's handle.
+    pub device: c_int,
+    context: Handle,
+    stream: Handle,
+    gather: Handle,
+}
+
+// SAFETY: the driver's objects may be used from any thread.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+/// A place on a GPU's stream.
+pub struct Event {
+    raw: Handle,
+    gpu: &'static Gpu,
+}
+
+// SAFETY: as for `Gpu`.
+unsafe impl Send for Event {}
+
+/// Puts the thread's context back.
+struct Entered<'a>(&'a Driver, Handle);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        // SAFETY: what was current before.
+        let _ = unsafe { (self.0.set_current)(self.1) };
+    }
+}
+
+impl Gpu {
+    /// The calling thread's GPU.
+    pub fn current() -> Result<&'static Self, Failed> {
+        static KNOWN: Mutex<BTreeMap<c_int, &'static Gpu>> = Mutex::new(BTreeMap::new());
+        let driver = Driver::get().ok_or(REFUSED)?;
+        let mut device = -1;
+        // SAFETY: ours to write.
+        if unsafe { (driver.current_device)(&mut device) } != 0 {
+            warning!(c"softCuda", "{PRODUCT} : no GPU is current in this thread");
+            return Err(REFUSED);
+        }
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gpu) = known.get(&device) {
+            return Ok(*gpu);
+        }
+        let gpu: &'static Gpu = Box::leak(Box::new(Self::open(driver, device)?));
+        known.insert(device, gpu);
+        Ok(gpu)
+    }
+
+    fn open(driver: &'static Driver, device: c_int) -> Result<Self, Failed> {
+        let none = ptr::null_mut();
+        let mut gpu = Self { driver, device, context: none, stream: none, gather: none };
+        // SAFETY: ours to write; kept for the life of the process.
+        driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.retain)(&mut gpu.context, device) })?;
+        let (mut stream, mut module, mut gather) = (none, none, none);
+        {
+            let _entered = gpu.enter()?;
+            // SAFETY: ours to write.
+            driver.check("cuStreamCreate", unsafe { (driver.make_stream)(&mut stream, NON_BLOCKING) })?;
+            let text = CString::new(PTX).unwrap_or_default();
+            // SAFETY: terminated text; ours to write.
+            let code = unsafe { (driver.load)(&mut module, text.as_ptr().cast()) };
+            driver.check("cuModuleLoadData", code)?;
+            // SAFETY: a loaded module; ours to write.
+            let code = unsafe { (driver.function)(&mut gather, module, c"unpack".as_ptr()) };
+            driver.check("cuModuleGetFunction", code)?;
+        }
+        (gpu.stream, gpu.gather) = (stream, gather);
+        Ok(gpu)
+    }
+
+    fn enter(&self) -> Result<Entered<'_>, Failed> {
+        let mut before = ptr::null_mut();
+        // SAFETY: ours to write.
+        self.driver.check("cuCtxGetCurrent", unsafe { (self.driver.current)(&mut before) })?;
+        // SAFETY: retained for the life of the process.
+        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.set_current)(self.context) })?;
+        Ok(Entered(self.driver, before))
+    }
+
+    /// Device memory.
+    pub fn allocate(&self, bytes: usize) -> Result<u64, Failed> {
+        let _entered = self.enter()?;
+        let mut at = 0;
+        // SAFETY: ours to write.
+        self.driver.check("cuMemAlloc", unsafe { (self.driver.allocate)(&mut at, bytes) })?;
+        Ok(at)
+    }
+
+    /// Gives back what `allocate` gave.
+    pub fn free(&self, at: u64) {
+        let Ok(_entered) = self.enter() else { return };
+        // SAFETY: the caller gives it up; a wrong address is refused.
+        let _ = unsafe { (self.driver.free)(at) };
+    }
+
+    /// Page-locked memory of the host that the GPU reads by the same address, zeroed.
+    pub fn pinned(&self, bytes: usize) -> Result<NonNull<u8>, Failed> {
+        let _entered = self.enter()?;
+        let mut at = ptr::null_mut();
+        // SAFETY: ours to write.
+        let code = unsafe { (self.driver.allocate_host)(&mut at, bytes, PORTABLE_AND_MAPPED) };
+        self.driver.check("cuMemHostAlloc", code)?;
+        let at = NonNull::new(at.cast::<u8>()).ok_or(BROKEN)?;
+        // SAFETY: just allocated, this long.
+        unsafe { at.write_bytes(0, bytes) };
+        Ok(at)
+    }
+
+    /// Gives back what `pinned` gave, once nothing uses it.
+    pub fn free_pinned(&self, at: NonNull<u8>) {
+        let Ok(_entered) = self.enter() else { return };
+        // SAFETY: as above, that no work is under way on it.
+        let _ = unsafe { (self.driver.finish)(self.stream) };
+        // SAFETY: the caller gives it up.
+        let _ = unsafe { (self.driver.free_host)(at.as_ptr().cast()) };
+    }
+
+    /// Whether `length` bytes at `start` are one allocation's, in GPU memory.
+    pub fn owns(&self, start: u64, length: usize) -> bool {
+        let Ok(_entered) = self.enter() else { return false };
+        let mut kind: c_int = 0;
+        // SAFETY: this attribute is an int; any address may be asked about.
+        let known = unsafe { (self.driver.attribute)((&raw mut kind).cast(), MEMORY_TYPE, start) } == 0;
+        let (mut base, mut bytes) = (0, 0);
+        // SAFETY: ours to write; any address may be asked about.
+        let found = unsafe { (self.driver.address_range)(&mut base, &mut bytes, start) } == 0;
+        known && kind == ON_DEVICE && found && start + length as u64 <= base + bytes as u64
+    }
+
+    /// Copies into device memory and waits.
+    ///
+    /// # Safety
+    /// `length` bytes can be read at `from`; those at `to` are an allocation's.
+    pub unsafe fn copy_in(&self, to: u64, from: *const u8, length: usize) -> Result<(), Failed> {
+        let _entered = self.enter()?;
+        // SAFETY: by the contract above.
+        let code = unsafe { (self.driver.copy_in)(to, from.cast(), length, self.stream) };
+        self.driver.check("cuMemcpyHtoDAsync", code)?;
+        // SAFETY: our stream.
+        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.finish)(self.stream) })
+    }
+
+    /// Starts to copy out of device memory; `event` passes when that is done.
+    ///
+    /// # Safety
+    /// `to` is pinned memory of `length` bytes and nobody else's until then.
+    pub unsafe fn copy_out(&self, to: *mut u8, from: u64, length: usize, event: &Event) -> Result<(), Failed> {
+        let _entered = self.enter()?;
+        // SAFETY: by the contract above; what the caller posted is its own promise.
+        let code = unsafe { (self.driver.copy_out)(to.cast(), from, length, self.stream) };
+        self.driver.check("cuMemcpyDtoHAsync", code)?;
+        // SAFETY: both are alive.
+        self.driver.check("cuEventRecord", unsafe { (self.driver.record)(event.raw, self.stream) })
+    }
+
+    /// Starts to copy pieces from pinned memory at `base`; `event` passes when
+    /// that is done.
+    ///
+    /// # Safety
+    /// The list is pinned, and stays with sources and destinations until then.
+    pub unsafe fn gather(&self, base: *const u8, list: *const Piece, count: u32, event: &Event) -> Result<(), Failed> {
+        let _entered = self.enter()?;
+        let mut arguments: [Handle; 3] = [
+            (&raw const base).cast_mut().cast(),
+            (&raw const list).cast_mut().cast(),
+            (&raw const count).cast_mut().cast(),
+        ];
+        let (blocks, stream) = ((count * WARP).div_ceil(THREADS).max(1), self.stream);
+        let (first, none) = (arguments.as_mut_ptr(), ptr::null_mut());
+        // SAFETY: the kernel takes two pointers and a count; the driver copies them.
+        let code = unsafe { (self.driver.launch)(self.gather, blocks, 1, 1, THREADS, 1, 1, 0, stream, first, none) };
+        self.driver.check("cuLaunchKernel", code)?;
+        // SAFETY: both are alive.
+        self.driver.check("cuEventRecord", unsafe { (self.driver.record)(event.raw, self.stream) })
+    }
+}
+
+impl Event {
+    /// One that has passed.
+    pub fn new(gpu: &'static Gpu) -> Result<Self, Failed> {
+        let _entered = gpu.enter()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: ours to write.
+        gpu.driver.check("cuEventCreate", unsafe { (gpu.driver.make_event)(&mut raw, NO_TIMING) })?;
+        Ok(Self { raw, gpu })
+    }
+
+    /// Whether everything before it is done.
+    pub fn has_passed(&self) -> Result<bool, Failed> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: alive.
+        match unsafe { (self.gpu.driver.query)(self.raw) } {
+            NOT_READY => Ok(false),
+            code => self.gpu.driver.check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    /// Waits for everything on the stream, which includes what is before it.
+    pub fn wait(&self) -> Result<(), Failed> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: our stream.
+        self.gpu.driver.check("cuStreamSynchronize", unsafe { (self.gpu.driver.finish)(self.gpu.stream) })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let Ok(_entered) = self.gpu.enter() else { return };
+        // SAFETY: made in `new`, ended once.
+        let _ = unsafe { (self.gpu.driver.end_event)(self.raw) };
+    }
+}
