@@ -385,7 +385,7 @@ mod tests {
             assert_eq!(error.to_string(), format!("{variable} is `{value}`, expected {expected}"));
         };
         check("TCPXSOFT_IO", "threads", "inline or helper");
-        check("TCPXSOFT_CUDA", "yes", "off or standin");
+        check("TCPXSOFT_CUDA", "yes", "off or standin or device");
         check("TCPXSOFT_WAITS", "1", "none or real");
         check("TCPXSOFT_POOL_BYTES", "100", "4096 to 4294963200");
         check("TCPXSOFT_SEED", "abc", "a whole number");
