@@ -1,0 +1,81 @@
+//! A GPU for every machine: the driver stand-in of `fake_cuda.c`, or a real one.
+//!
+//! The driver is looked for once per process, so whatever a test says about it is
+//! said in a child of its own: this test program again, or the tool. With
+//! `TCPXCTL_TEST_GPU=1` those that ask for no particular driver use the machine's.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+use tempfile::TempDir;
+
+const CHILD: &str = "TCPXCTL_TEST_CHILD";
+
+/// The folder that holds the stand-in as `libcuda.so` and `libcuda.so.1`.
+pub fn fake_driver() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let made = TempDir::new_in(scratch).unwrap();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/fake_cuda.c");
+        let flags = "-shared -fPIC -O2 -Wall -Wextra -Werror -Wno-unknown-pragmas -fvisibility=hidden -pthread";
+        let status = Command::new("cc")
+            .args(flags.split(' '))
+            .args(["-Wl,-soname,libcuda.so.1", source, "-o"])
+            .arg(made.path().join("libcuda.so.1"))
+            .status()
+            .expect("a C compiler named cc");
+        assert!(status.success(), "cc {source}: {status}");
+        std::os::unix::fs::symlink("libcuda.so.1", made.path().join("libcuda.so")).unwrap();
+        let folder = scratch.join("fake-cuda");
+        // Another test program may have been here first; its folder is as good.
+        let _ = std::fs::rename(made.path(), &folder);
+        folder
+    });
+    &FOLDER
+}
+
+/// Whether this machine's own driver is to be used.
+pub fn on_a_real_gpu() -> bool {
+    std::env::var_os("TCPXCTL_TEST_GPU").is_some_and(|value| value == "1")
+}
+
+/// Runs `body` in a child with a driver: the real one if there is to be one, else
+/// the stand-in. `name` is the test's own.
+pub fn with_driver(name: &str, body: impl FnOnce()) {
+    let environment: &[(&str, &str)] = &[];
+    with(name, environment, !on_a_real_gpu(), body);
+}
+
+/// As `with_driver`, always with the stand-in, and with these settings of it.
+pub fn with_fake(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+    with(name, environment, true, body);
+}
+
+fn with(name: &str, environment: &[(&str, &str)], fake: bool, body: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return body();
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, name);
+    child.envs(environment.iter().copied());
+    if fake {
+        child.env("LD_LIBRARY_PATH", fake_driver());
+    }
+    let output = child.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {}\n{text}", output.status);
+    // A name that matches no test would pass, too.
+    assert!(text.contains("1 passed"), "{name} did not run:\n{text}");
+}
+
+/// `tcpxctl ARGUMENTS` over the stand-in with these settings of it.
+pub fn tool(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
+    command.args(arguments).env_remove("CUDA_VISIBLE_DEVICES").env("LD_LIBRARY_PATH", fake_driver());
+    command.envs(environment.iter().copied()).output().unwrap()
+}
+
+/// What a command printed.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
