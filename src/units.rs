@@ -209,6 +209,11 @@ pub fn now_utc() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
+/// Now, in microseconds since 1970; 0 on a clock before that.
+pub fn now_us() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0)
+}
+
 /// Foreign text made safe for a terminal: control and escape characters go,
 /// line breaks and tabs become single blanks.
 pub fn printable(text: &str) -> String {

@@ -21,6 +21,7 @@ use sha2::Sha256;
 use std::fmt;
 
 const PROOF_LABEL: &[u8] = b"tcpxctl bootstrap proof";
+const OTHER_LABEL: &[u8] = b"tcpxctl proof over given parts";
 const HIDDEN_LABEL: &[u8] = b"tcpxctl bootstrap hidden value";
 
 /// What both workers of a run know and nobody else does. Never printed;
@@ -67,6 +68,26 @@ impl Secret {
     /// In clear, for a channel that only the other worker's parent can read.
     pub fn to_hex(&self) -> String {
         hex(&self.0)
+    }
+
+    /// Fresh bytes for a challenge.
+    pub fn nonce() -> std::io::Result<[u8; 32]> {
+        random()
+    }
+
+    /// Shows knowledge of the secret for these parts.
+    pub fn proof_of(&self, parts: &[&[u8]]) -> [u8; 32] {
+        self.other_mac(parts).finalize().into_bytes().into()
+    }
+
+    /// Whether `proof` is that, compared in constant time.
+    pub fn admits_proof(&self, proof: &[u8; 32], parts: &[&[u8]]) -> bool {
+        self.other_mac(parts).verify_slice(proof).is_ok()
+    }
+
+    fn other_mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let labelled: Vec<&[u8]> = std::iter::once(OTHER_LABEL).chain(parts.iter().copied()).collect();
+        self.mac(&labelled)
     }
 
     /// What `prover` must show. `config_sha256` is the prover's own.

@@ -7,21 +7,19 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::nodes::Nodes;
 use super::output::{Columns, complain, print, print_json, refuse_scenario};
-use crate::coord::message::{FromWorker, Loaded, Phase, Task, ToWorker, how_ended};
-use crate::coord::supervise::{Heard, Worker};
-use crate::coord::{choose, environment};
-use crate::error::{NextStep, Outcome};
+use crate::coord::message::{FromWorker, Loaded, Task};
+use crate::coord::{Node, Problem, environment};
 use crate::gpu::{CudaError, CudaNode, cuda_node};
-use crate::node::{Fact, Gpu, Nic, NodeFacts, Root, Speed};
+use crate::node::{Fact, Gpu, Nic, NodeFacts, Speed};
 use crate::plugin::{Choice, Device};
 use crate::scenario::{Scenario, Side, resolve};
 use crate::units::printable;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -31,6 +29,14 @@ pub(crate) struct Arguments {
     /// Longest the plugin may take to load and initialise, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     timeout: u64,
+    #[command(flatten)]
+    nodes: Nodes,
+}
+
+#[derive(Serialize)]
+struct Pair<'a> {
+    schema: &'static str,
+    nodes: Vec<Document<'a>>,
 }
 
 #[derive(Serialize)]
@@ -44,121 +50,92 @@ struct Document<'a> {
     error: Option<&'a Problem>,
 }
 
-/// Why a plugin could not be asked.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Problem {
-    /// Whose problem it is.
-    pub(crate) outcome: Outcome,
-    /// What happened.
-    pub(crate) message: String,
-    /// What to do.
-    pub(crate) next_step: Option<String>,
-}
-
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let scenario = match super::run::inputs(None, &[], arguments.plugin.as_deref()).and_then(|inputs| resolve(&inputs))
     {
         Ok(points) => points.into_iter().next().map(|point| point.scenario).unwrap_or_default(),
         Err(error) => return refuse_scenario(common, &error),
     };
-    let facts = NodeFacts::read(&Root::live());
-    let cuda = cuda_node();
-    let (choice, asked) = match choose(&scenario) {
-        Ok(choice) => {
-            let asked = ask(&scenario, &facts, &choice, Duration::from_secs(arguments.timeout));
-            (Some(choice), asked)
-        }
-        Err(error) => {
-            let problem =
-                Problem { outcome: Outcome::NotRun, message: error.to_string(), next_step: error.next_step() };
-            (None, Err(problem))
-        }
+    let nodes = match arguments.nodes.all(common, &scenario.plugin) {
+        Ok(nodes) => nodes,
+        Err(code) => return code,
     };
-    let code = asked.as_ref().err().map_or(0, |problem| problem.outcome.exit_code());
+    let patience = Duration::from_secs(arguments.timeout);
+    let found: Vec<Found> = nodes.iter().map(|(_, node)| Found::of(node, &scenario, patience)).collect();
+    let code = found.iter().filter_map(|found| found.loaded.as_ref().err()).map(|problem| problem.outcome.exit_code());
+    let code = code.max().unwrap_or(0);
     if common.json {
-        print_json(&Document {
-            schema: "tcpxctl.discover/1",
-            node: &facts,
-            cuda: cuda.as_ref().ok(),
-            cuda_error: cuda.as_ref().err().map(ToString::to_string),
-            plugin: choice.as_ref(),
-            loaded: asked.as_ref().ok(),
-            error: asked.as_ref().err(),
-        });
+        match found.as_slice() {
+            [one] => print_json(&one.document()),
+            all => print_json(&Pair {
+                schema: "tcpxctl.discover-pair/1",
+                nodes: all.iter().map(Found::document).collect(),
+            }),
+        }
         return ExitCode::from(code);
     }
-    print(&node_text(&facts));
-    print(&cuda_text(&cuda, &facts));
-    if let Some(choice) = &choice {
-        print(&format!("#\n# Plugin : {} ({})\n", choice.source, choice.why));
-        for other in &choice.passed_over {
-            print(&format!("#   passed over : {} ({})\n", other.candidate, other.why));
+    for (at, ((name, _), found)) in nodes.iter().zip(&found).enumerate() {
+        if nodes.len() > 1 {
+            print(&format!("{}# Node : {name}\n", if at > 0 { "\n" } else { "" }));
         }
-    }
-    match &asked {
-        Ok(loaded) => print(&plugin_text(loaded, &facts)),
-        Err(problem) => complain(common, &problem.message, problem.next_step.clone()),
+        found.show(common);
     }
     ExitCode::from(code)
 }
 
-/// Loads `choice` in a worker and lists its devices. The plugin's own choice of
-/// interfaces is left alone: this shows what it would take.
-fn ask(scenario: &Scenario, facts: &NodeFacts, choice: &Choice, patience: Duration) -> Result<Loaded, Problem> {
-    let mut env = environment(scenario, Some(facts), Side::Send, choice);
-    env.retain(|name, _| !name.ends_with("SOCKET_IFNAME"));
-    ask_worker(Task::Probe { plugin: choice.clone() }, &env, patience, |message| match message {
-        FromWorker::Loaded(loaded) => Some(*loaded),
-        _ => None,
-    })
+/// What one node told.
+struct Found<'a> {
+    facts: &'a NodeFacts,
+    /// What CUDA says, where this process can ask it.
+    cuda: Option<Result<CudaNode, CudaError>>,
+    choice: Option<&'a Choice>,
+    loaded: Result<Loaded, Problem>,
 }
 
-/// Runs one task in a worker of its own and returns what `pick` makes of its
-/// messages; a worker that fails, dies or hangs is a problem in words.
-pub(crate) fn ask_worker<T>(
-    task: Task,
-    env: &std::collections::BTreeMap<String, String>,
-    patience: Duration,
-    pick: impl Fn(FromWorker) -> Option<T>,
-) -> Result<T, Problem> {
-    let (to_heard, heard) = mpsc::channel();
-    let not_run = |message: String| Problem { outcome: Outcome::NotRun, message, next_step: None };
-    let program = std::env::current_exe().map_err(|error| not_run(format!("cannot find this program: {error}")))?;
-    let worker = Worker::start(&program, env, move |one| drop(to_heard.send(one)))
-        .map_err(|error| not_run(format!("cannot start a worker: {error}")))?;
-    worker.tell(&ToWorker::Start(Box::new(task)));
-    let until = Instant::now() + patience;
-    let (mut phase, mut last_warning, mut answer, mut failure) = (Phase::Starting, None, None, None);
-    loop {
-        match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Heard::Message(FromWorker::Phase(next))) => phase = next,
-            Ok(Heard::Message(FromWorker::Failed(failed))) => {
-                failure = Some(Problem {
-                    outcome: failed.outcome,
-                    message: format!("{}: {}", failed.phase, failed.message),
-                    next_step: failed.next_step,
-                });
+impl<'a> Found<'a> {
+    /// The plugin's own choice of interfaces is left alone: this shows what it would take.
+    fn of(node: &'a Node, scenario: &Scenario, patience: Duration) -> Self {
+        let choice = node.plugin.as_ref();
+        let loaded = match choice {
+            Err(no) => Err(no.clone().into()),
+            Ok(choice) => {
+                let mut env = environment(scenario, &node.facts, Side::Send, choice, None);
+                env.retain(|name, _| !name.ends_with("SOCKET_IFNAME"));
+                node.ask(Task::Probe { plugin: choice.clone() }, &env, patience, |message| match message {
+                    FromWorker::Loaded(loaded) => Some(*loaded),
+                    _ => None,
+                })
             }
-            Ok(Heard::Message(FromWorker::Finished(_))) => {
-                return match (answer, failure) {
-                    (Some(answer), None) => Ok(answer),
-                    (_, Some(failure)) => Err(failure),
-                    (None, None) => Err(not_run("the worker ended without an answer".into())),
-                };
+        };
+        Self { facts: &node.facts, cuda: node.is_here().then(cuda_node), choice: choice.ok(), loaded }
+    }
+
+    fn document(&self) -> Document<'_> {
+        Document {
+            schema: "tcpxctl.discover/1",
+            node: self.facts,
+            cuda: self.cuda.as_ref().and_then(|cuda| cuda.as_ref().ok()),
+            cuda_error: self.cuda.as_ref().and_then(|cuda| cuda.as_ref().err()).map(ToString::to_string),
+            plugin: self.choice,
+            loaded: self.loaded.as_ref().ok(),
+            error: self.loaded.as_ref().err(),
+        }
+    }
+
+    fn show(&self, common: &Common) {
+        print(&node_text(self.facts));
+        if let Some(cuda) = &self.cuda {
+            print(&cuda_text(cuda, self.facts));
+        }
+        if let Some(choice) = self.choice {
+            print(&format!("#\n# Plugin : {} ({})\n", choice.source, choice.why));
+            for other in &choice.passed_over {
+                print(&format!("#   passed over : {} ({})\n", other.candidate, other.why));
             }
-            Ok(Heard::Message(message)) => answer = answer.or_else(|| pick(message)),
-            Ok(Heard::Log(line)) if line.level == tcpx_abi::level::WARN => last_warning = Some(line.text),
-            Ok(Heard::Log(_) | Heard::Output { .. }) => {}
-            Ok(Heard::Exited { code, signal }) => {
-                let how = how_ended(code, signal);
-                let said = last_warning.map(|line| format!("; its last WARN: {line}")).unwrap_or_default();
-                let message = format!("the plugin {how} while {phase}{said}");
-                return Err(Problem { outcome: Outcome::PluginDied, message, next_step: None });
-            }
-            Err(_) => {
-                let message = format!("the plugin hangs while {phase}; it was ended after {} s", patience.as_secs());
-                return Err(not_run(message));
-            }
+        }
+        match &self.loaded {
+            Ok(loaded) => print(&plugin_text(loaded, self.facts)),
+            Err(problem) => complain(common, &problem.message, problem.next_step.clone()),
         }
     }
 }

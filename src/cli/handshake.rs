@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::nodes::{Nodes, upload};
 use super::output::{Columns, complain, print, print_json, refuse_scenario};
 use super::signals::interrupted;
+use crate::coord::event::What;
 use crate::coord::message::{ConnectionTimes, Held, Work};
 use crate::coord::{End, PairOutcome, PairRequest, run_pair};
 use crate::error::Outcome;
@@ -26,6 +28,8 @@ pub(crate) struct Arguments {
     /// Override a scenario key, such as limits.connect=60s; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    nodes: Nodes,
 }
 
 #[derive(Serialize)]
@@ -58,7 +62,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
-    let pair = match pair(common, &scenario, Work::Handshake { repeat: arguments.repeat }) {
+    let pair = match pair(common, &arguments.nodes, &scenario, Work::Handshake { repeat: arguments.repeat }) {
         Ok(pair) => pair,
         Err(code) => return code,
     };
@@ -96,11 +100,23 @@ pub(crate) fn pair_scenario(
 }
 
 /// Runs a pair that leaves no run folder.
-pub(crate) fn pair(common: &Common, scenario: &Scenario, work: Work) -> Result<PairOutcome, ExitCode> {
+pub(crate) fn pair(common: &Common, nodes: &Nodes, scenario: &Scenario, work: Work) -> Result<PairOutcome, ExitCode> {
+    let ways = nodes.ways(common)?;
     let interrupted = interrupted(common)?;
     let run_id = format!("{}-{}", crate::units::stamp_utc(), scenario.slug());
-    let request = PairRequest { scenario, work, run_id: &run_id, interrupted: &interrupted };
-    Ok(run_pair(&request, &mut |_| {}))
+    let request = PairRequest {
+        scenario,
+        work,
+        run_id: &run_id,
+        interrupted: &interrupted,
+        ways: &ways,
+        bootstrap_port: nodes.bootstrap_port(),
+    };
+    Ok(run_pair(&request, &mut |event| {
+        if let What::Upload { to, sent, all } = &event.what {
+            upload(to, *sent, *all);
+        }
+    }))
 }
 
 /// Says why it did not pass, and with which code the command ends.

@@ -8,10 +8,12 @@ mod discover;
 mod gpu;
 mod handshake;
 mod mr;
+mod nodes;
 mod output;
 mod run;
 mod run_table;
 mod selftest;
+mod serve;
 mod signals;
 
 use crate::coord::{agent, worker};
@@ -63,6 +65,8 @@ enum Command {
     Run(Box<run::Arguments>),
     /// Hold a plugin against what every plugin owes, row by row.
     Selftest(selftest::Arguments),
+    /// Wait for a coordinator that joins without ssh.
+    Serve(serve::Arguments),
     /// One per node, started by the coordinator.
     #[command(hide = true)]
     Agent,
@@ -90,6 +94,7 @@ pub fn main() -> ExitCode {
         Command::Mr(arguments) => mr::main(&common, &arguments),
         Command::Run(arguments) => run::main(&common, &arguments),
         Command::Selftest(arguments) => selftest::main(&common, &arguments),
+        Command::Serve(arguments) => serve::main(&common, &arguments),
         Command::Agent => agent::main(),
         Command::Worker => worker::main(),
     }

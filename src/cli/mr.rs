@@ -4,6 +4,7 @@
 
 use super::Common;
 use super::handshake::{conclude, pair, pair_scenario, plugin_lines};
+use super::nodes::Nodes;
 use super::output::{Columns, print, print_json};
 use crate::coord::message::{MrRow, Work};
 use crate::coord::{End, PairOutcome};
@@ -22,6 +23,8 @@ pub(crate) struct Arguments {
     /// Override a scenario key; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    nodes: Nodes,
 }
 
 #[derive(Serialize)]
@@ -40,7 +43,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
-    let pair = match pair(common, &scenario, Work::Mr) {
+    let pair = match pair(common, &arguments.nodes, &scenario, Work::Mr) {
         Ok(pair) => pair,
         Err(code) => return code,
     };

@@ -4,17 +4,21 @@
 //! $ tcpxctl run scenarios/4conn.toml
 //! ```
 //!
-//! Both ends run on this machine, each an agent and a worker of its own. The
+//! Both ends run on this machine, each an agent and a worker of its own, or on
+//! two: `--peer 10.0.0.226`, with the program sent there when it is not. The
 //! table on stdout follows nccl-tests; the run folder under `reports/` has
 //! everything else. A sweep runs its points one after the other and ends with
 //! the first ending that is not a pass.
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::nodes::{Nodes, upload};
 use super::output::{complain, fail, print, print_json, refuse_scenario};
 use super::run_table::{Progress, header, summary, table};
 use super::signals::interrupted;
+use crate::coord::event::What;
 use crate::coord::message::Work;
+use crate::coord::reach::Transport;
 use crate::coord::{self, PairRequest, conclude, run_pair};
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
@@ -42,6 +46,8 @@ pub(crate) struct Arguments {
     /// Print what would run, with the origin of every value, and run nothing.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    nodes: Nodes,
 }
 
 /// The scenario inputs that a command's flags and environment give.
@@ -73,8 +79,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Err(error) => return refuse_scenario(common, &error),
     };
     if arguments.dry_run {
-        return dry_run(common, &points);
+        return dry_run(common, arguments, &points);
     }
+    let ways = match arguments.nodes.ways(common) {
+        Ok(ways) => ways,
+        Err(code) => return code,
+    };
     let interrupted = match interrupted(common) {
         Ok(flag) => flag,
         Err(code) => return code,
@@ -83,7 +93,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let mut runs = Vec::new();
     let mut code = 0;
     for point in &points {
-        let run = match one(common, arguments, point, points.len() > 1, &interrupted) {
+        let run = match one(common, arguments, &ways, point, points.len() > 1, &interrupted) {
             Ok(run) => run,
             Err(code) => return code,
         };
@@ -125,6 +135,7 @@ fn sweep_recorders() {
 fn one(
     common: &Common,
     arguments: &Arguments,
+    ways: &[Box<dyn Transport>; 2],
     point: &Resolved,
     is_sweep: bool,
     interrupted: &Arc<AtomicBool>,
@@ -140,8 +151,12 @@ fn one(
         print(&header(&id, point, is_sweep));
     }
     let mut progress = Progress::new(scenario);
-    let request = PairRequest { scenario, work: Work::Transfer, run_id: &id, interrupted };
+    let bootstrap_port = arguments.nodes.bootstrap_port();
+    let request = PairRequest { scenario, work: Work::Transfer, run_id: &id, interrupted, ways, bootstrap_port };
     let pair = run_pair(&request, &mut |event| {
+        if let What::Upload { to, sent, all } = &event.what {
+            return upload(to, *sent, *all);
+        }
         folder.event(event);
         progress.show(event);
     });
@@ -169,8 +184,12 @@ fn one(
     Ok(run)
 }
 
-fn dry_run(common: &Common, points: &[Resolved]) -> ExitCode {
-    let plans: Vec<DryRun> = match points.iter().map(DryRun::new).collect() {
+fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> ExitCode {
+    let ways = match arguments.nodes.ways(common) {
+        Ok(ways) => ways,
+        Err(code) => return code,
+    };
+    let plans: Vec<DryRun> = match points.iter().map(|point| DryRun::new(point, &ways)).collect() {
         Ok(plans) => plans,
         Err(error) => return fail(common, &error, Outcome::NotRun),
     };
@@ -203,11 +222,11 @@ struct Key {
 }
 
 impl DryRun {
-    fn new(point: &Resolved) -> Result<Self, crate::plugin::LoadError> {
+    fn new(point: &Resolved, ways: &[Box<dyn Transport>; 2]) -> Result<Self, crate::plugin::LoadError> {
         let facts = crate::node::NodeFacts::read(&crate::node::Root::live());
-        let plugin = coord::choose(&point.scenario)?;
+        let plugin = coord::choose(&point.scenario.plugin)?;
         let env = [crate::scenario::Side::Send, crate::scenario::Side::Recv]
-            .map(|side| (side.to_string(), coord::environment(&point.scenario, Some(&facts), side, &plugin)));
+            .map(|side| (side.to_string(), coord::environment(&point.scenario, &facts, side, &plugin, None)));
         let key = |(key, value, origin): (String, String, crate::scenario::Origin)| Key {
             key,
             value,
@@ -219,10 +238,12 @@ impl DryRun {
             keys: point.listing().map(key).collect(),
             plugin,
             env: env.into(),
-            commands: vec![
-                "tcpxctl agent (local), which starts: tcpxctl worker".into(),
-                "tcpxctl agent (peer, on this machine), which starts: tcpxctl worker".into(),
-            ],
+            commands: coord::End::ALL
+                .map(|end| {
+                    let node = ways[end as usize].node();
+                    format!("tcpxctl agent ({}, on {node}), which starts: tcpxctl worker", end.name())
+                })
+                .into(),
         })
     }
 

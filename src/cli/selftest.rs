@@ -3,13 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::discover::{Problem, ask_worker};
-use super::output::{Columns, complain, fail, print, print_json};
+use super::nodes::Nodes;
+use super::output::{Columns, complain, print, print_json};
 use crate::contract;
 use crate::coord::message::{FromWorker, Task};
-use crate::coord::{choose, environment};
+use crate::coord::{Node, Problem, environment};
 use crate::error::Outcome;
-use crate::node::{NodeFacts, Root};
 use crate::plugin::Choice;
 use crate::scenario::Side;
 use clap::Args;
@@ -32,6 +31,8 @@ pub(crate) struct Arguments {
     /// Longest that one row may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     timeout: u64,
+    #[command(flatten)]
+    nodes: Nodes,
 }
 
 #[derive(Serialize)]
@@ -93,27 +94,37 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
-    let choice = match choose(&scenario) {
-        Ok(choice) => choice,
-        Err(error) => return fail(common, &error, Outcome::NotRun),
+    let node = match arguments.nodes.last(common, &scenario.plugin) {
+        Ok(node) => node,
+        Err(code) => return code,
     };
-    let facts = NodeFacts::read(&Root::live());
-    let env = environment(&scenario, Some(&facts), Side::Send, &choice);
+    let choice = match &node.plugin {
+        Ok(choice) => choice.clone(),
+        Err(no) => {
+            complain(common, &no.why, no.next_step.clone());
+            return ExitCode::from(Outcome::NotRun.exit_code());
+        }
+    };
+    let env = environment(&scenario, &node.facts, Side::Send, &choice, None);
     // A plugin that does not load at all is one error, not one per row.
-    if let Err(problem) = load(&choice, &env, Duration::from_secs(arguments.timeout)) {
+    if let Err(problem) = load(&node, &choice, &env, Duration::from_secs(arguments.timeout)) {
         complain(common, &problem.message, problem.next_step);
         return ExitCode::from(problem.outcome.exit_code());
     }
     let mut results = Vec::new();
     for row in rows {
         let task = Task::Contract { plugin: choice.clone(), row: row.id.into() };
-        let asked = ask_worker(task, &env, Duration::from_secs(arguments.timeout), |message| match message {
+        let asked = node.ask(task, &env, Duration::from_secs(arguments.timeout), |message| match message {
             FromWorker::Contract(row) => Some(row),
             _ => None,
         });
         let (verdict, detail) = match asked {
             Ok(answer) => (answer.verdict, answer.detail),
             Err(problem) if problem.outcome == Outcome::PluginDied => ("CRASHED".into(), problem.message),
+            Err(problem) if problem.outcome == Outcome::PeerLost => {
+                complain(common, &problem.message, problem.next_step);
+                return ExitCode::from(problem.outcome.exit_code());
+            }
             Err(problem) => ("FAIL".into(), problem.message),
         };
         results.push(Row { id: row.id, verdict, detail });
@@ -127,8 +138,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     ExitCode::from(if failed { Outcome::Failed.exit_code() } else { 0 })
 }
 
-fn load(choice: &Choice, env: &BTreeMap<String, String>, patience: Duration) -> Result<(), Problem> {
-    ask_worker(Task::Probe { plugin: choice.clone() }, env, patience, |message| match message {
+fn load(node: &Node, choice: &Choice, env: &BTreeMap<String, String>, patience: Duration) -> Result<(), Problem> {
+    node.ask(Task::Probe { plugin: choice.clone() }, env, patience, |message| match message {
         FromWorker::Loaded(_) => Some(()),
         _ => None,
     })

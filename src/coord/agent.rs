@@ -7,13 +7,17 @@
 //! recorder removed.
 #![forbid(unsafe_code)]
 
-use super::message::{Exit, FromAgent, FromWorker, Launch, PROTOCOL, Phase, ToAgent, ToWorker};
+use super::assign::choose;
+use super::message::{Exit, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, Phase, ToAgent, ToWorker};
+use super::spawn::inherited;
 use super::supervise::{Heard, Worker};
 use super::wire::{Received, Receiver, Sender};
+use crate::error::NextStep;
 use crate::node::{NodeFacts, Root};
 use crate::record::ChannelNow;
 use crate::record::sample::Sampler;
 use std::io::{self, Stdin, Stdout};
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -54,6 +58,10 @@ struct Running {
 
 /// Serves one coordinator over stdin and stdout.
 pub fn main() -> ExitCode {
+    if std::env::var_os(BOOT_VARIABLE).is_some() {
+        // The shell line that started us from it left it open.
+        drop(inherited(BOOT_FD));
+    }
     let (to_inputs, inputs) = mpsc::channel();
     let for_reader = to_inputs.clone();
     std::thread::spawn(move || read_coordinator(io::stdin(), &for_reader));
@@ -63,10 +71,20 @@ pub fn main() -> ExitCode {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         facts: Box::new(NodeFacts::read(&Root::live())),
+        reached_at: reached_at(std::env::var("SSH_CONNECTION").ok().as_deref()),
     };
     agent.say(&hello);
     agent.serve();
     ExitCode::SUCCESS
+}
+
+/// Set by the shell line of `reach::install`, which runs us from a descriptor.
+const BOOT_VARIABLE: &str = "TCPXCTL_BOOT";
+const BOOT_FD: i32 = 3;
+
+/// `CLIENT PORT SERVER PORT`, as sshd sets it.
+fn reached_at(connection: Option<&str>) -> Option<IpAddr> {
+    connection?.split(' ').nth(2)?.parse().ok()
 }
 
 fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<Input>) {
@@ -84,7 +102,7 @@ fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<Input>) {
 impl Agent {
     fn say(&self, message: &FromAgent) {
         // A coordinator that is gone shows as the end of stdin.
-        let _ = self.to_coordinator.send(message);
+        let _ = self.to_coordinator.send(&(crate::units::now_us(), message));
     }
 
     fn serve(&mut self) {
@@ -140,7 +158,12 @@ impl Agent {
                 let channels = self.worker.as_mut().map(Running::now).unwrap_or_default();
                 self.say(&FromAgent::Sample(channels));
             }
-            ToAgent::Heartbeat => {}
+            ToAgent::Choose(wanted) => {
+                let chosen =
+                    choose(&wanted).map_err(|error| NoPlugin { why: error.to_string(), next_step: error.next_step() });
+                self.say(&FromAgent::Chosen(chosen));
+            }
+            ToAgent::Heartbeat { us } => self.say(&FromAgent::Echo { us }),
         }
     }
 
@@ -326,6 +349,13 @@ mod tests {
             Verdict::Stalled(_) => 'S',
             Verdict::Recovered => 'R',
         }
+    }
+
+    #[test]
+    fn the_address_of_the_login_is_the_servers() {
+        assert_eq!(reached_at(Some("10.0.1.25 50022 10.0.0.226 22")), "10.0.0.226".parse().ok());
+        assert_eq!(reached_at(Some("junk")), None);
+        assert_eq!(reached_at(None), None);
     }
 
     #[test]

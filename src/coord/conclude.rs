@@ -47,6 +47,8 @@ fn node(end: End, scenario: &Scenario, record: &EndRecord) -> NodeRecord {
     NodeRecord {
         name: end.name().into(),
         role: role.into(),
+        address: record.address.clone(),
+        clock: record.clock,
         host: host.unwrap_or_else(|| "unknown".into()),
         plugin: record.loaded.as_ref().map(|loaded| PluginRecord {
             path: loaded.file.as_ref().map_or("builtin".into(), |file| file.realpath.display().to_string()),

@@ -16,6 +16,10 @@ pub struct Event {
     pub ms: f64,
     /// `local`, `peer`, or `coordinator`.
     pub node: String,
+    /// The node's own clock when it said so, microseconds since 1970; `clock` of
+    /// the node in run.json has the offset to the coordinator's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_us: Option<u64>,
     /// What happened.
     #[serde(flatten)]
     pub what: What,
@@ -29,4 +33,13 @@ pub enum What {
     Said(Box<FromAgent>),
     /// The coordinator decided or noticed something.
     Note(String),
+    /// The program travels to a node.
+    Upload {
+        /// As its user calls it.
+        to: String,
+        /// Bytes so far.
+        sent: u64,
+        /// Bytes in all.
+        all: u64,
+    },
 }

@@ -4,7 +4,7 @@
 //! Absent from a normal build.
 #![forbid(unsafe_code)]
 
-use super::message::{FromAgent, FromWorker, ToAgent, ToWorker};
+use super::message::{FromWorker, Stamped, ToAgent, ToWorker};
 use super::wire::{Received, Receiver, Sender, TEXT_MAX};
 use crate::plugin::LogLine;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 /// A stream of lines, heard as each of those who read one, and a log packet.
 pub fn lines(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').count();
-    for heard in [heard::<FromAgent>, heard::<ToAgent>, heard::<FromWorker>, heard::<ToWorker>] {
+    for heard in [heard::<Stamped>, heard::<ToAgent>, heard::<FromWorker>, heard::<ToWorker>] {
         assert!(heard(data) <= lines);
     }
     if let Ok(line) = serde_json::from_slice::<LogLine>(data) {
@@ -81,7 +81,7 @@ mod tests {
                 }
             }
         }
-        all::<FromAgent>("valid-from-agent");
+        all::<Stamped>("valid-from-agent");
         all::<ToAgent>("valid-to-agent");
         all::<FromWorker>("valid-from-worker");
         all::<ToWorker>("valid-to-worker");
@@ -104,7 +104,8 @@ mod tests {
         };
         let empty = tempfile::tempdir().expect("a folder");
         let facts = Box::new(NodeFacts::read(&Root::captured(empty.path()).expect("a root")));
-        let hello = FromAgent::Hello { protocol: PROTOCOL, version: "0.1.0".to_owned(), pid: 7, facts };
+        let hello =
+            FromAgent::Hello { protocol: PROTOCOL, version: "0.1.0".to_owned(), pid: 7, facts, reached_at: None };
         let failure = Failure {
             outcome: Outcome::PluginDied,
             phase: Phase::Connecting,
@@ -139,15 +140,16 @@ mod tests {
         };
         let launch = |task| ToAgent::Launch(Box::new(Launch { env: BTreeMap::new(), task, stall_after_ms: 3000 }));
         let address = "10.0.1.25:4000".parse().expect("an address");
-        write("valid-from-agent-hello", &[&|| said(&hello)]);
+        let stamped = |message: FromAgent| said(&(1_700_000_000_000_000_u64, message));
+        write("valid-from-agent-hello", &[&|| stamped(hello.clone())]);
         write(
             "valid-from-agent",
             &[
-                &|| said(&FromAgent::Heartbeat),
-                &|| said(&FromAgent::Sample(vec![now()])),
-                &|| said(&FromAgent::PluginLine(line.clone())),
-                &|| said(&FromAgent::Exited(exit.clone())),
-                &|| said(&FromAgent::Worker(FromWorker::Failed(failure.clone()))),
+                &|| stamped(FromAgent::Heartbeat),
+                &|| stamped(FromAgent::Sample(vec![now()])),
+                &|| stamped(FromAgent::PluginLine(line.clone())),
+                &|| stamped(FromAgent::Exited(exit.clone())),
+                &|| stamped(FromAgent::Worker(FromWorker::Failed(failure.clone()))),
             ],
         );
         write("valid-to-agent", &[&|| said(&launch(probe())), &|| said(&ToAgent::Stop { grace_ms: 500 })]);

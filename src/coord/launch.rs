@@ -2,15 +2,19 @@
 #![forbid(unsafe_code)]
 
 use super::agent::{HEARTBEAT, SILENCE_MAX};
-use super::message::{FromAgent, PROTOCOL, ToAgent};
+use super::message::{FromAgent, NoPlugin, PROTOCOL, Stamped, ToAgent};
+use super::reach::{Addresses, Hold, Link, ReachError, Transport};
 use super::wire::{Received, Receiver, Sender};
-use crate::error::Outcome;
+use crate::error::{NextStep, Outcome};
 use crate::node::NodeFacts;
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use crate::plugin::Choice;
+use crate::record::Clock;
+use crate::scenario::PluginChoice;
+use crate::units::now_us;
+use std::io::{self, Write};
+use std::net::IpAddr;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Which of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,8 +49,8 @@ impl End {
 /// What the coordinator waits for.
 #[derive(Debug)]
 pub enum Event {
-    /// A message of an agent.
-    From(End, FromAgent),
+    /// A message of an agent, and its node's clock.
+    From(End, u64, FromAgent),
     /// Text before the first message, or a line that is none.
     Noise(End, String),
     /// The agent's stream ended.
@@ -56,30 +60,27 @@ pub enum Event {
 /// Why an agent could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The process could not be started.
-    #[error("cannot start the agent of the {} end: {source}", end.name())]
-    Start {
-        /// Which.
-        end: End,
-        /// The system's words.
-        source: io::Error,
-    },
+    /// Its node could not be reached, or it could not be started there.
+    #[error(transparent)]
+    Reach(#[from] ReachError),
     /// It ended or kept silent before its first message.
-    #[error("the agent of the {} end {}{}", end.name(), silence(*ended), noise(said))]
+    #[error("{node}: the agent {}{}", silence(*ended), noise(said))]
     Silent {
-        /// Which.
-        end: End,
+        /// Where.
+        node: String,
         /// Whether it is gone.
         ended: bool,
         /// What came instead.
         said: Vec<String>,
     },
     /// It speaks another version of our protocol.
-    #[error("the agent of the {} end speaks protocol {theirs}, this program {PROTOCOL}", end.name())]
+    #[error("{node}: its tcpxctl {version} speaks protocol {theirs}, this one {PROTOCOL}")]
     Version {
-        /// Which.
-        end: End,
+        /// Where.
+        node: String,
         /// Its version.
+        version: String,
+        /// Its protocol.
         theirs: u32,
     },
 }
@@ -88,8 +89,21 @@ impl LaunchError {
     /// Whose problem it is.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Start { .. } | Self::Version { .. } => Outcome::NotRun,
+            Self::Reach(error) => error.outcome,
+            Self::Version { .. } => Outcome::NotRun,
             Self::Silent { .. } => Outcome::PeerLost,
+        }
+    }
+}
+
+impl NextStep for LaunchError {
+    fn next_step(&self) -> Option<String> {
+        match self {
+            Self::Reach(error) => error.next_step(),
+            Self::Version { .. } => Some("install the same version there, or leave --remote-bin away".into()),
+            Self::Silent { .. } => {
+                Some("does `tcpxctl --version` work there, in a shell that is no login shell?".into())
+            }
         }
     }
 }
@@ -108,69 +122,81 @@ fn noise(said: &[String]) -> String {
 
 /// A running agent.
 pub struct Agent {
-    end: End,
-    child: Child,
-    stdin: Option<Sender<ChildStdin>>,
-    /// What its node is; there once it has reported.
-    pub facts: Option<Box<NodeFacts>>,
+    to_agent: Option<Sender<Box<dyn Write + Send>>>,
+    hold: Box<dyn Hold>,
     heard_at: Instant,
+    /// What it said of itself and its node.
+    pub greeting: Greeting,
+    /// The best measurement so far.
+    pub clock: Option<Clock>,
+}
+
+/// What is known of a node before anything is decided.
+#[derive(Debug)]
+pub struct Greeting {
+    /// What the node is.
+    pub facts: Box<NodeFacts>,
+    /// The plugin that the scenario means there.
+    pub plugin: Result<Choice, NoPlugin>,
+    /// How this machine and the node reached each other.
+    pub addresses: Addresses,
+    /// The node's own word on that.
+    pub reached_at: Option<IpAddr>,
 }
 
 impl Agent {
-    /// Starts the agent of this machine as a child and waits for its first
-    /// message; everything after goes to `events`.
-    pub fn start_local(end: End, events: &mpsc::Sender<Event>) -> Result<Self, LaunchError> {
-        let start = |source| LaunchError::Start { end, source };
-        let program = std::env::current_exe().map_err(start)?;
-        let mut command = Command::new(program);
-        // A group of its own: Ctrl-C is for the coordinator, which ends the rest in order.
-        command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0);
-        let mut child = command.spawn().map_err(start)?;
-        let stdin = child.stdin.take().map(Sender::new);
-        let Some(stdout) = child.stdout.take() else {
-            return Err(LaunchError::Silent { end, ended: false, said: Vec::new() });
-        };
+    /// Starts an agent and waits until it has said what its node is and which
+    /// plugin `wanted` means there; everything after goes to `events`.
+    ///
+    /// # Errors
+    /// In words that name the node.
+    pub fn start(
+        end: End,
+        way: &dyn Transport,
+        wanted: &PluginChoice,
+        events: &mpsc::Sender<Event>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, LaunchError> {
+        let Link { to_agent, from_agent, beside, hold, addresses } = way.open(progress)?;
+        let to_agent = Sender::new(to_agent);
         let (first, hello) = mpsc::channel();
+        for_each_line(end, beside, events, &first);
         let events = events.clone();
-        std::thread::spawn(move || read_agent(end, stdout, &first, &events));
-        let mut agent = Self { end, child, stdin, facts: None, heard_at: Instant::now() };
-        agent.await_hello(&hello)?;
+        std::thread::spawn(move || read_agent(end, from_agent, &first, &events));
+        // An agent that is gone shows through its stream.
+        let _ = to_agent.send(&ToAgent::Choose(wanted.clone()));
+        let greeting = greeting(way.node(), &hello, addresses)?;
+        let agent = Self { to_agent: Some(to_agent), hold, heard_at: Instant::now(), greeting, clock: None };
+        agent.beat();
         Ok(agent)
-    }
-
-    fn await_hello(&mut self, hello: &mpsc::Receiver<Result<FromAgent, String>>) -> Result<(), LaunchError> {
-        let mut said = Vec::new();
-        let until = Instant::now() + SILENCE_MAX;
-        loop {
-            match hello.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Ok(FromAgent::Hello { protocol: PROTOCOL, facts, .. })) => {
-                    self.facts = Some(facts);
-                    self.heard();
-                    return Ok(());
-                }
-                Ok(Ok(FromAgent::Hello { protocol, .. })) => {
-                    return Err(LaunchError::Version { end: self.end, theirs: protocol });
-                }
-                Ok(Ok(_)) => {}
-                Ok(Err(text)) => said.push(text),
-                Err(error) => {
-                    let ended = error == mpsc::RecvTimeoutError::Disconnected;
-                    return Err(LaunchError::Silent { end: self.end, ended, said });
-                }
-            }
-        }
     }
 
     /// Sends one message; an agent that is gone shows through its stream.
     pub fn tell(&self, message: &ToAgent) {
-        if let Some(stdin) = &self.stdin {
-            let _ = stdin.send(message);
+        if let Some(to_agent) = &self.to_agent {
+            let _ = to_agent.send(message);
         }
+    }
+
+    /// Says that the coordinator is there, and asks for the node's clock.
+    pub fn beat(&self) {
+        self.tell(&ToAgent::Heartbeat { us: now_us() });
     }
 
     /// Notes that something came from it.
     pub fn heard(&mut self) {
         self.heard_at = Instant::now();
+    }
+
+    /// Takes the answer to a heartbeat: the quickest one tells the clock best.
+    pub fn echoed(&mut self, sent_us: u64, node_us: u64) {
+        let now = now_us();
+        let Some(round_trip_us) = now.checked_sub(sent_us) else { return };
+        if self.clock.is_none_or(|clock| round_trip_us < clock.round_trip_us) {
+            let middle = sent_us + round_trip_us / 2;
+            let offset_us = node_us.cast_signed().saturating_sub(middle.cast_signed());
+            self.clock = Some(Clock { offset_us, round_trip_us });
+        }
     }
 
     /// Whether it has been silent for too long.
@@ -179,25 +205,10 @@ impl Agent {
     }
 
     /// Lets it go: it ends by itself when its stdin does, taking its worker with
-    /// it; one that does not is killed. One that not even that ends, because it
-    /// is stuck in the kernel, is left to it.
+    /// it.
     pub fn finish(&mut self) {
-        self.stdin = None;
-        if !self.ends_within(HEARTBEAT) {
-            let _ = self.child.kill();
-            self.ends_within(HEARTBEAT);
-        }
-    }
-
-    fn ends_within(&mut self, time: Duration) -> bool {
-        let until = Instant::now() + time;
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() > until {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        true
+        self.to_agent = None;
+        self.hold.finish(HEARTBEAT);
     }
 }
 
@@ -207,19 +218,62 @@ impl Drop for Agent {
     }
 }
 
-fn read_agent(
+/// Before the first message, or a line that is none.
+type First = Result<FromAgent, String>;
+
+fn greeting(node: &str, hello: &mpsc::Receiver<First>, addresses: Addresses) -> Result<Greeting, LaunchError> {
+    let (mut said, mut known) = (Vec::new(), None);
+    let until = Instant::now() + SILENCE_MAX;
+    loop {
+        match (hello.recv_timeout(until.saturating_duration_since(Instant::now())), &mut known) {
+            (Ok(Ok(FromAgent::Hello { protocol: PROTOCOL, facts, reached_at, .. })), _) => {
+                known = Some((facts, reached_at));
+            }
+            (Ok(Ok(FromAgent::Hello { protocol, version, .. })), _) => {
+                return Err(LaunchError::Version { node: node.into(), version, theirs: protocol });
+            }
+            (Ok(Ok(FromAgent::Chosen(plugin))), Some(_)) => {
+                if let Some((facts, reached_at)) = known {
+                    return Ok(Greeting { facts, plugin, addresses, reached_at });
+                }
+            }
+            (Ok(Ok(_)), _) => {}
+            (Ok(Err(text)), _) => said.push(text),
+            (Err(error), _) => {
+                let ended = error == mpsc::RecvTimeoutError::Disconnected;
+                return Err(LaunchError::Silent { node: node.into(), ended, said });
+            }
+        }
+    }
+}
+
+/// Lines beside the stream are noise; the first ones may be the reason why
+/// nothing else comes.
+fn for_each_line(
     end: End,
-    stdout: impl io::Read,
-    first: &mpsc::Sender<Result<FromAgent, String>>,
+    beside: Option<mpsc::Receiver<String>>,
     events: &mpsc::Sender<Event>,
+    first: &mpsc::Sender<First>,
 ) {
+    let Some(beside) = beside else { return };
+    let (events, first) = (events.clone(), first.clone());
+    std::thread::spawn(move || {
+        for line in beside {
+            // Whoever has gone does not want it.
+            let _ = first.send(Err(line.clone()));
+            let _ = events.send(Event::Noise(end, line));
+        }
+    });
+}
+
+fn read_agent(end: End, stdout: impl io::Read, first: &mpsc::Sender<First>, events: &mpsc::Sender<Event>) {
     let mut receiver = Receiver::new(stdout);
     let mut greeted = false;
-    while let Ok(Some(received)) = receiver.next() {
+    while let Ok(Some(received)) = receiver.next::<Stamped>() {
         match received {
-            Received::Message(message) if greeted => drop(events.send(Event::From(end, message))),
-            Received::Message(message) => {
-                greeted = matches!(message, FromAgent::Hello { .. });
+            Received::Message((at, message)) if greeted => drop(events.send(Event::From(end, at, message))),
+            Received::Message((_, message)) => {
+                greeted = matches!(message, FromAgent::Chosen { .. });
                 drop(first.send(Ok(message)));
             }
             Received::Text(text) if greeted => drop(events.send(Event::Noise(end, text))),
@@ -227,4 +281,35 @@ fn read_agent(
         }
     }
     drop(events.send(Event::Gone(end)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_quickest_echo_tells_the_clock() {
+        struct Nothing;
+        impl Hold for Nothing {
+            fn finish(&mut self, _patience: Duration) {}
+        }
+        let greeting = Greeting {
+            facts: Box::new(NodeFacts::read(&crate::node::Root::live())),
+            plugin: Err(NoPlugin { why: String::new(), next_step: None }),
+            addresses: Addresses::default(),
+            reached_at: None,
+        };
+        let mut agent =
+            Agent { to_agent: None, hold: Box::new(Nothing), heard_at: Instant::now(), greeting, clock: None };
+        let now = now_us();
+        agent.echoed(now - 9_000_000, now + 5_000_000);
+        let slow = agent.clock.expect("measured");
+        assert!(slow.round_trip_us >= 9_000_000);
+        agent.echoed(now - 1000, now + 7_000_000);
+        let quick = agent.clock.expect("measured");
+        assert!(quick.round_trip_us < slow.round_trip_us && (6_000_000..=7_001_000).contains(&quick.offset_us));
+        agent.echoed(now - 9_000_000, 0);
+        assert_eq!(agent.clock, Some(quick));
+    }
 }

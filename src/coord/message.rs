@@ -10,19 +10,21 @@ use crate::error::Outcome;
 use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LogLine, LogSummary};
 use crate::record::{ChannelNow, Iteration, LatencyUs};
-use crate::scenario::Scenario;
+use crate::scenario::{PluginChoice, Scenario};
 use crate::transfer::{Side, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 /// Version of everything in this file.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// To an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToAgent {
+    /// Say which plugin this means on your node, and where else you looked.
+    Choose(PluginChoice),
     /// Start a worker; one per agent at a time.
     Launch(Box<Launch>),
     /// Pass on to the worker.
@@ -34,8 +36,11 @@ pub enum ToAgent {
     },
     /// Answer with a `Sample` of every channel now.
     Snapshot,
-    /// Once a second, so that silence means something.
-    Heartbeat,
+    /// Once a second, so that silence means something; it is echoed.
+    Heartbeat {
+        /// The coordinator's clock, microseconds since 1970.
+        us: u64,
+    },
 }
 
 /// A worker to start.
@@ -63,6 +68,16 @@ pub enum FromAgent {
         pid: u32,
         /// What the node is.
         facts: Box<NodeFacts>,
+        /// The node's own address of the ssh connection that brought us here,
+        /// as its sshd tells.
+        reached_at: Option<IpAddr>,
+    },
+    /// Answer to `Choose`.
+    Chosen(Result<Choice, NoPlugin>),
+    /// Answer to `Heartbeat`.
+    Echo {
+        /// As it was sent.
+        us: u64,
     },
     /// From the worker.
     Worker(FromWorker),
@@ -87,6 +102,18 @@ pub enum FromAgent {
     Broken(String),
     /// Once a second.
     Heartbeat,
+}
+
+/// A message with the clock of the agent's node, microseconds since 1970.
+pub type Stamped = (u64, FromAgent);
+
+/// No plugin of that name on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoPlugin {
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub next_step: Option<String>,
 }
 
 /// How a worker ended.

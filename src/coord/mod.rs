@@ -3,13 +3,14 @@
 //! `pair` is the coordinator's loop, `launch` its view of an agent, `assign` what
 //! each end is told; `agent` is the far side, `supervise` its view of a worker;
 //! `worker` is the process that loads the plugin. `message` is what they say to
-//! each other, `wire` how.
+//! each other, `wire` how; `reach` is the ways to a node, `ask` what needs no pair.
 //!
 //! How a run ends is decided in small pieces: `require` before it starts,
 //! `deadline` for calls that do not return, `standstill` where nothing moves,
 //! `verdict` among several endings, `conclude` for the record.
 
 pub mod agent;
+mod ask;
 mod assign;
 mod conclude;
 mod deadline;
@@ -19,6 +20,7 @@ pub mod fuzzing;
 mod launch;
 pub mod message;
 mod pair;
+pub mod reach;
 mod require;
 mod spawn;
 mod standstill;
@@ -27,6 +29,7 @@ mod verdict;
 mod wire;
 pub mod worker;
 
+pub use ask::{Node, Problem};
 pub use assign::{choose, environment};
 pub use conclude::conclude;
 pub use launch::{End, LaunchError};

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::agent::OVERSLEPT;
-use super::assign::{EndPlan, assign};
+use super::assign::{EndPlan, Refusal, assign};
 use super::deadline;
 use super::event::{Event, What};
 use super::launch::{Agent, End, Event as FromEnd, LaunchError};
@@ -16,6 +16,7 @@ use super::message::{
     ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Held, Launch, Loaded, MrRow, PairTask, Phase, Task, ToAgent,
     ToWorker, TransferResult, Work,
 };
+use super::reach::Transport;
 use super::require;
 use super::standstill::Standstill;
 use super::verdict::{Verdict, cause, death_words, stall_words, stuck_calls};
@@ -23,7 +24,7 @@ use crate::bootstrap::Secret;
 use crate::error::{NextStep, Outcome};
 use crate::node::NodeFacts;
 use crate::plugin::{LogLine, LogSummary};
-use crate::record::{ChannelNow, Finding};
+use crate::record::{ChannelNow, Clock, Finding};
 use crate::scenario::Scenario;
 use crate::units::now_utc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +41,10 @@ pub struct PairRequest<'a> {
     pub run_id: &'a str,
     /// Set by a signal.
     pub interrupted: &'a Arc<AtomicBool>,
+    /// How to reach the nodes, local and peer.
+    pub ways: &'a [Box<dyn Transport>; 2],
+    /// Where the end that listens does; 0 is any.
+    pub bootstrap_port: u16,
 }
 
 /// What one end came to.
@@ -47,6 +52,10 @@ pub struct PairRequest<'a> {
 pub struct EndRecord {
     /// Its node.
     pub facts: Option<Box<NodeFacts>>,
+    /// What the user calls it.
+    pub address: String,
+    /// Its clock.
+    pub clock: Option<Clock>,
     /// Environment its worker was given on top of the node's.
     pub env: std::collections::BTreeMap<String, String>,
     /// The plugin, once ready.
@@ -116,10 +125,10 @@ const TICK: Duration = Duration::from_millis(200);
 /// For a worker to report and end after it was told to.
 const GRACE: Duration = Duration::from_millis(1200);
 
-/// Runs the pair on this machine; `observe` sees every event in order.
+/// Runs the pair; `observe` sees every event in order.
 pub fn run_pair(request: &PairRequest<'_>, observe: &mut dyn FnMut(&Event)) -> PairOutcome {
     let (to_events, events) = mpsc::channel();
-    let agents = match start_agents(&to_events) {
+    let agents = match start_agents(request, &to_events, observe) {
         Ok(agents) => agents,
         Err(error) => return PairOutcome::without_agents(&error),
     };
@@ -130,8 +139,38 @@ pub fn run_pair(request: &PairRequest<'_>, observe: &mut dyn FnMut(&Event)) -> P
     pair.conclude()
 }
 
-fn start_agents(events: &mpsc::Sender<FromEnd>) -> Result<[Agent; 2], LaunchError> {
-    Ok([Agent::start_local(End::Local, events)?, Agent::start_local(End::Peer, events)?])
+/// Both at once; what uploads take is told as it goes.
+fn start_agents(
+    request: &PairRequest<'_>,
+    events: &mpsc::Sender<FromEnd>,
+    observe: &mut dyn FnMut(&Event),
+) -> Result<[Agent; 2], LaunchError> {
+    let (to_progress, progress) = mpsc::channel();
+    let wanted = &request.scenario.plugin;
+    let start = |end: End, to_progress: mpsc::Sender<What>| {
+        let way = &*request.ways[end as usize];
+        let mut tell = |sent, all| {
+            // Somebody listens until both have started.
+            let _ = to_progress.send(What::Upload { to: way.node().to_owned(), sent, all });
+        };
+        Agent::start(end, way, wanted, events, &mut tell)
+    };
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let [local, peer] = End::ALL.map(|end| {
+            let to_progress = to_progress.clone();
+            let start = &start;
+            scope.spawn(move || start(end, to_progress))
+        });
+        drop(to_progress);
+        for what in progress {
+            let ms = started.elapsed().as_secs_f64() * 1e3;
+            observe(&Event { at: now_utc(), ms, node: "coordinator".into(), node_us: None, what });
+        }
+        let [local, peer] =
+            [local, peer].map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok([local?, peer?])
+    })
 }
 
 impl Stall {
@@ -146,7 +185,7 @@ impl PairOutcome {
         Self {
             outcome: error.outcome(),
             reason: Some(error.to_string()),
-            next_step: None,
+            next_step: error.next_step(),
             ends: Default::default(),
             stall: None,
             warnings: Vec::new(),
@@ -172,8 +211,11 @@ struct Pair<'a> {
 impl<'a> Pair<'a> {
     fn new(request: &'a PairRequest<'a>, agents: [Agent; 2], observe: &'a mut dyn FnMut(&Event)) -> Self {
         let mut ends: [EndRecord; 2] = Default::default();
+        for end in End::ALL {
+            request.ways[end as usize].node().clone_into(&mut ends[end as usize].address);
+        }
         for (end, agent) in ends.iter_mut().zip(&agents) {
-            end.facts.clone_from(&agent.facts);
+            end.facts = Some(agent.greeting.facts.clone());
         }
         Self {
             request,
@@ -192,25 +234,25 @@ impl<'a> Pair<'a> {
     }
 
     fn note(&mut self, text: String) {
-        self.emit("coordinator", What::Note(text));
+        self.emit("coordinator", None, What::Note(text));
     }
 
-    fn emit(&mut self, node: &str, what: What) {
+    fn emit(&mut self, node: &str, node_us: Option<u64>, what: What) {
         let ms = self.started.elapsed().as_secs_f64() * 1e3;
-        (self.observe)(&Event { at: now_utc(), ms, node: node.to_owned(), what });
+        (self.observe)(&Event { at: now_utc(), ms, node: node.to_owned(), node_us, what });
     }
 
     fn launch(&mut self) {
         let facts = [0, 1].map(|at| self.ends[at].facts.clone());
-        let secret = Secret::generate().map_err(|error| (format!("no random numbers: {error}"), None));
-        let plans = assign(self.request.scenario, &facts).map_err(|error| (error.to_string(), error.next_step()));
-        let (secret, plans) = match secret.and_then(|secret| Ok((secret, plans?))) {
-            Ok(both) => both,
-            Err((why, next_step)) => return self.refuse(why, next_step),
-        };
         if let Some(why) = require::missing(&self.request.scenario.requires, &facts) {
-            return self.refuse(why, None);
+            return self.refuse(Refusal { why, next_step: None });
         }
+        let no_numbers = |error| Refusal { why: format!("no random numbers: {error}"), next_step: None };
+        let plans = assign(self.request.scenario, [&self.agents[0].greeting, &self.agents[1].greeting]);
+        let (secret, plans) = match Secret::generate().map_err(no_numbers).and_then(|secret| Ok((secret, plans?))) {
+            Ok(both) => both,
+            Err(refusal) => return self.refuse(refusal),
+        };
         for (end, plan) in End::ALL.into_iter().zip(plans) {
             let task = self.task(end, &plan, &secret);
             self.warnings.extend(plan.warnings);
@@ -223,8 +265,8 @@ impl<'a> Pair<'a> {
     }
 
     /// Nothing is launched.
-    fn refuse(&mut self, why: String, next_step: Option<String>) {
-        self.decide(Outcome::NotRun, why, next_step);
+    fn refuse(&mut self, refusal: Refusal) {
+        self.decide(Outcome::NotRun, refusal.why, refusal.next_step);
         for end in &mut self.ends {
             end.gone = true;
         }
@@ -239,7 +281,7 @@ impl<'a> Pair<'a> {
             receives: plan.receives,
             node: end.name().to_owned(),
             listen: plan.listen,
-            port: 0,
+            port: self.request.bootstrap_port,
             secret: secret.to_hex(),
             work: self.request.work.clone(),
         }
@@ -262,9 +304,7 @@ impl<'a> Pair<'a> {
             }
             if now >= beat_at {
                 beat_at = now + super::agent::HEARTBEAT;
-                for agent in &self.agents {
-                    agent.tell(&ToAgent::Heartbeat);
-                }
+                self.agents.iter().for_each(Agent::beat);
             }
             self.check_deadlines(now);
         }
@@ -321,7 +361,8 @@ impl<'a> Pair<'a> {
         if record.gone {
             return;
         }
-        let variable = |name: &str| record.env.get(name).cloned().or_else(|| std::env::var(name).ok());
+        let of_node = |name: &str| record.facts.as_ref()?.environment.get(name);
+        let variable = |name: &str| record.env.get(name).or_else(|| of_node(name)).cloned();
         let limits = &self.request.scenario.limits;
         let limit = deadline::of_phase(phase, limits, &self.request.work, variable);
         if let Some((most, name, outcome)) = limit
@@ -354,11 +395,17 @@ impl<'a> Pair<'a> {
 
     fn hear(&mut self, event: FromEnd) {
         match event {
-            FromEnd::From(end, message) => {
-                self.agents[end as usize].heard();
+            FromEnd::From(end, at, message) => {
+                let agent = &mut self.agents[end as usize];
+                agent.heard();
+                if let FromAgent::Echo { us } = message {
+                    agent.echoed(us, at);
+                    self.ends[end as usize].clock = agent.clock;
+                    return;
+                }
                 self.take(end, &message);
                 if !matches!(message, FromAgent::Heartbeat) {
-                    self.emit(end.name(), What::Said(Box::new(message)));
+                    self.emit(end.name(), Some(at), What::Said(Box::new(message)));
                 }
             }
             FromEnd::Noise(end, text) => self.keep_text(end, text),
@@ -404,7 +451,11 @@ impl<'a> Pair<'a> {
                 let why = format!("the agent of the {} end: {why}", end.name());
                 self.decide(Outcome::NotRun, why, None);
             }
-            FromAgent::PluginLine(_) | FromAgent::Hello { .. } | FromAgent::Heartbeat => {}
+            FromAgent::PluginLine(_)
+            | FromAgent::Hello { .. }
+            | FromAgent::Chosen(_)
+            | FromAgent::Echo { .. }
+            | FromAgent::Heartbeat => {}
         }
     }
 

@@ -12,4 +12,6 @@ pub mod sample;
 
 pub use counters::{ChannelNow, Iteration, LatencyUs};
 pub use folder::{FolderError, RunFolder};
-pub use model::{ChannelRecord, Finding, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord};
+pub use model::{
+    ChannelRecord, Clock, Finding, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
+};

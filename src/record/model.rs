@@ -56,6 +56,15 @@ pub struct ScenarioRecord {
     pub resolved: Scenario,
 }
 
+/// A node's clock, seen from the coordinator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// What to add to the coordinator's time to get the node's, microseconds.
+    pub offset_us: i64,
+    /// Time of the round trip it was measured with; half of it is the error.
+    pub round_trip_us: u64,
+}
+
 /// One node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NodeRecord {
@@ -63,8 +72,14 @@ pub struct NodeRecord {
     pub name: String,
     /// `send`, `recv` or `both`.
     pub role: String,
+    /// What the command line called it.
+    #[serde(default)]
+    pub address: String,
     /// Host name.
     pub host: String,
+    /// Its clock against the coordinator's.
+    #[serde(default)]
+    pub clock: Option<Clock>,
     /// The plugin it used, once it was ready.
     pub plugin: Option<PluginRecord>,
     /// Environment the worker was given on top of the node's.

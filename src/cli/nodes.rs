@@ -1,0 +1,246 @@
+//! The flags that say where the two ends are, and what becomes of them.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::fail;
+use crate::coord::Node;
+use crate::coord::reach::install::Boot;
+use crate::coord::reach::join::{Join, read_secret};
+use crate::coord::reach::rsh::Rsh;
+use crate::coord::reach::ssh::{Ssh, Target};
+use crate::coord::reach::{ReachError, Transport, child::Local};
+use crate::error::{NextStep, Outcome};
+use crate::scenario::PluginChoice;
+use crate::scenario::hosts::{self, Host};
+use crate::units::ByteCount;
+use clap::Args;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Where the two ends are.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Nodes")]
+pub(crate) struct Nodes {
+    /// The other node: [user@]host[:port], or a name from node_ips/*.txt.
+    #[arg(long, value_name = "HOST", conflicts_with = "join")]
+    peer: Option<String>,
+    /// Run this end on another node too, so that two nodes are driven from here.
+    #[arg(long, value_name = "HOST")]
+    from: Option<String>,
+    /// Reach nodes with a command instead of libssh2, such as 'ssh -J bastion' or 'kubectl exec -i {} --'.
+    #[arg(long, value_name = "CMD")]
+    rsh: Option<String>,
+    /// Join a node where `tcpxctl serve` waits.
+    #[arg(long, value_name = "HOST:PORT", requires = "secret_file")]
+    join: Option<String>,
+    /// The secret that `tcpxctl serve` uses.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// tcpxctl as it lies on the nodes, instead of a copy of this one.
+    #[arg(long, value_name = "PATH")]
+    remote_bin: Option<String>,
+    /// Trust the host key of a node that is not in known_hosts, and add it.
+    #[arg(long)]
+    accept_new_host_key: bool,
+    /// ssh configuration instead of ~/.ssh/config.
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<PathBuf>,
+    /// Private key to log in with.
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Port on which the end that receives waits for the other; any free one otherwise.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    bootstrap_port: u16,
+}
+
+const LISTS: &str = "node_ips";
+
+impl Nodes {
+    /// Port of the bootstrap; 0 is any.
+    pub(crate) fn bootstrap_port(&self) -> u16 {
+        self.bootstrap_port
+    }
+
+    /// How to reach local and peer.
+    pub(crate) fn ways(&self, common: &Common) -> Result<[Box<dyn Transport>; 2], ExitCode> {
+        self.try_ways().map_err(|error| fail(common, &error, error.outcome))
+    }
+
+    /// How to reach the peer, for commands that can do with one node.
+    pub(crate) fn peer(&self, common: &Common) -> Result<Option<Box<dyn Transport>>, ExitCode> {
+        if self.peer.is_none() && self.join.is_none() {
+            return Ok(None);
+        }
+        let [_, peer] = self.ways(common)?;
+        Ok(Some(peer))
+    }
+
+    /// Every node of the command, by the name its user gave it: this machine (or
+    /// `--from`), and the peer where there is one.
+    pub(crate) fn all(&self, common: &Common, plugin: &PluginChoice) -> Result<Vec<(String, Node)>, ExitCode> {
+        let [local, peer] = self.ways(common)?;
+        let at = |way: &dyn Transport| -> Result<(String, Node), ExitCode> {
+            let node = Node::at(way, plugin, &mut |sent, all| upload(way.node(), sent, all))
+                .map_err(|error| fail(common, &error, error.outcome()))?;
+            Ok((way.node().to_owned(), node))
+        };
+        let first = if self.from.is_some() { at(&*local)? } else { (local.node().to_owned(), Node::here(plugin)) };
+        let mut all = vec![first];
+        if self.peer.is_some() || self.join.is_some() {
+            all.push(at(&*peer)?);
+        }
+        Ok(all)
+    }
+
+    /// The peer where there is one, else this machine: for what takes one node.
+    pub(crate) fn last(&self, common: &Common, plugin: &PluginChoice) -> Result<Node, ExitCode> {
+        let Some(way) = self.peer(common)? else { return Ok(Node::here(plugin)) };
+        Node::at(&*way, plugin, &mut |sent, all| upload(way.node(), sent, all))
+            .map_err(|error| fail(common, &error, error.outcome()))
+    }
+
+    fn try_ways(&self) -> Result<[Box<dyn Transport>; 2], ReachError> {
+        if let (Some(from), Some(peer)) = (&self.from, &self.peer)
+            && from == peer
+        {
+            return Err(ReachError::new(peer, Outcome::Usage, "both ends are the same node")
+                .next("name two nodes, or leave both away to run on this machine"));
+        }
+        let local = match &self.from {
+            Some(_) if self.peer.is_none() && self.join.is_none() => {
+                return Err(ReachError::new("--from", Outcome::Usage, "there is no other end")
+                    .next("name it with --peer or --join"));
+            }
+            Some(host) => self.way_to(host)?,
+            None => Box::new(Local),
+        };
+        let peer = match (&self.peer, &self.join, &self.secret_file) {
+            (Some(host), ..) => self.way_to(host)?,
+            (None, Some(address), Some(file)) => {
+                let secret = read_secret(file).map_err(|why| ReachError::new(address, Outcome::Usage, why))?;
+                Box::new(Join::new(address, secret))
+            }
+            _ => Box::new(Local),
+        };
+        Ok([local, peer])
+    }
+
+    fn way_to(&self, typed: &str) -> Result<Box<dyn Transport>, ReachError> {
+        let boot = match &self.remote_bin {
+            Some(path) => Boot::at_path(path),
+            None => Boot::copy().map_err(|error| {
+                ReachError::new(typed, Outcome::NotRun, format!("cannot read this program: {error}"))
+            })?,
+        };
+        if let Some(command) = &self.rsh {
+            let host = listed(typed)?.map_or_else(|| typed.to_owned(), |host| login(&host));
+            return Ok(Box::new(Rsh::new(&host, command, boot)?));
+        }
+        let mut target = match listed(typed)? {
+            Some(host) => Target {
+                name: host.name.clone(),
+                host: host.host.clone(),
+                user: host.user,
+                port: host.port,
+                key: host.key,
+                ..Target::default()
+            },
+            None => parse(typed)?,
+        };
+        target.key = self.identity.clone().or(target.key);
+        target.config.clone_from(&self.ssh_config);
+        target.accept_new_host_key = self.accept_new_host_key;
+        Ok(Box::new(Ssh::new(target, boot)?))
+    }
+}
+
+/// One line that grows, on a terminal.
+pub(crate) fn upload(node: &str, sent: u64, all: u64) {
+    if std::io::stderr().is_terminal() {
+        let end = if sent == all { "\r\x1b[K" } else { "" };
+        let done = sent * 100 / all.max(1);
+        // A terminal that is gone hears nothing.
+        let _ = write!(std::io::stderr(), "\r# sending tcpxctl to {node}: {done:3} % of {}{end}", ByteCount(all));
+    }
+}
+
+fn login(host: &Host) -> String {
+    host.user.as_ref().map_or_else(|| host.host.clone(), |user| format!("{user}@{}", host.host))
+}
+
+/// `[user@]host[:port]`; an IPv6 address with a port stands in brackets.
+fn parse(typed: &str) -> Result<Target, ReachError> {
+    let wrong = |what: &str| {
+        ReachError::new(typed, Outcome::Usage, what.to_owned()).next("give [user@]host[:port], such as 10.0.0.226")
+    };
+    let (user, rest) = match typed.rsplit_once('@') {
+        Some(("", _)) => return Err(wrong("the user is empty")),
+        Some((user, rest)) => (Some(user.to_owned()), rest),
+        None => (None, typed),
+    };
+    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, port)) => (host, port.strip_prefix(':')),
+        None => match rest.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') => (host, Some(port)),
+            _ => (rest, None),
+        },
+    };
+    let port = match port.map(str::parse::<u16>) {
+        Some(Ok(0) | Err(_)) => return Err(wrong("the port is not between 1 and 65535")),
+        Some(Ok(port)) => Some(port),
+        None => None,
+    };
+    if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
+        return Err(wrong("that is no host"));
+    }
+    Ok(Target { name: typed.to_owned(), host: host.to_owned(), user, port, ..Target::default() })
+}
+
+/// The node of that name or address in a list of this folder.
+fn listed(typed: &str) -> Result<Option<Host>, ReachError> {
+    let Ok(folder) = std::fs::read_dir(LISTS) else { return Ok(None) };
+    let is_list = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "txt");
+    let mut lists: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).filter(is_list).collect();
+    lists.sort();
+    let mut found: Option<(PathBuf, Host)> = None;
+    for list in lists {
+        let hosts = read(&list, typed)?;
+        let Some(host) = hosts.into_iter().find(|host| host.name == typed || host.host == typed) else { continue };
+        match &found {
+            Some((first, other)) if *other != host => {
+                let what = format!("{} and {} disagree about it", first.display(), list.display());
+                return Err(ReachError::new(typed, Outcome::Usage, what).next("keep one of the two lines"));
+            }
+            _ => found = Some((list, host)),
+        }
+    }
+    Ok(found.map(|(_, host)| host))
+}
+
+fn read(list: &Path, typed: &str) -> Result<Vec<Host>, ReachError> {
+    hosts::read(list).map_err(|error| {
+        let explained = ReachError::new(typed, error.outcome(), error.to_string());
+        match error.next_step() {
+            Some(next) => explained.next(next),
+            None => explained,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_read_as_ssh_reads_it() {
+        let read = |typed: &str| parse(typed).map(|target| (target.user, target.host, target.port)).ok();
+        assert_eq!(read("10.0.0.226"), Some((None, "10.0.0.226".into(), None)));
+        assert_eq!(read("me@node1:2222"), Some((Some("me".into()), "node1".into(), Some(2222))));
+        assert_eq!(read("fd00::1"), Some((None, "fd00::1".into(), None)));
+        assert_eq!(read("[fd00::1]:22"), Some((None, "fd00::1".into(), Some(22))));
+        for wrong in ["", "@node1", "node1:0", "node1:ssh", "-oProxyCommand=x", "a b"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One task in one worker, on this machine or on another, and its answer.
+//!
+//! For what needs no pair: which devices a plugin has, one row of the contract
+//! suite. A worker that fails, dies or hangs is a [`Problem`] in words.
+#![forbid(unsafe_code)]
+
+use super::agent::HEARTBEAT;
+use super::assign::choose;
+use super::launch::{Agent, End, Event, LaunchError};
+use super::message::{FromAgent, FromWorker, Launch, NoPlugin, Phase, Task, ToAgent, ToWorker, how_ended};
+use super::reach::Transport;
+use super::supervise::{Heard, Worker};
+use crate::error::{NextStep, Outcome};
+use crate::node::{NodeFacts, Root};
+use crate::plugin::Choice;
+use crate::scenario::PluginChoice;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Problem {
+    /// Whose problem it is.
+    pub outcome: Outcome,
+    /// What happened.
+    pub message: String,
+    /// What to do.
+    pub next_step: Option<String>,
+}
+
+impl Problem {
+    fn not_run(message: String) -> Self {
+        Self { outcome: Outcome::NotRun, message, next_step: None }
+    }
+}
+
+impl From<NoPlugin> for Problem {
+    fn from(no: NoPlugin) -> Self {
+        Self { outcome: Outcome::NotRun, message: no.why, next_step: no.next_step }
+    }
+}
+
+/// A node that can be asked.
+pub struct Node {
+    /// What it is.
+    pub facts: Box<NodeFacts>,
+    /// What the wanted plugin means there.
+    pub plugin: Result<Choice, NoPlugin>,
+    agent: Option<(Agent, mpsc::Receiver<Event>)>,
+}
+
+impl Node {
+    /// This machine; workers are children of this process.
+    pub fn here(wanted: &PluginChoice) -> Self {
+        let plugin = choose(wanted).map_err(|error| NoPlugin { why: error.to_string(), next_step: error.next_step() });
+        Self { facts: Box::new(NodeFacts::read(&Root::live())), plugin, agent: None }
+    }
+
+    /// Another one, over an agent.
+    ///
+    /// # Errors
+    /// It cannot be reached, or no agent can be had there.
+    pub fn at(
+        way: &dyn Transport,
+        wanted: &PluginChoice,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, LaunchError> {
+        let (to_events, events) = mpsc::channel();
+        let agent = Agent::start(End::Peer, way, wanted, &to_events, progress)?;
+        let Agent { greeting, .. } = &agent;
+        let (facts, plugin) = (greeting.facts.clone(), greeting.plugin.clone());
+        // A program that was only just sent there has the software plugin in it, and no library beside it.
+        let plugin = match plugin {
+            Err(_) if *wanted == PluginChoice::Name("soft".into()) => {
+                Ok(super::assign::builtin("no library of it there"))
+            }
+            other => other,
+        };
+        Ok(Self { facts, plugin, agent: Some((agent, events)) })
+    }
+
+    /// Whether it is this machine, asked without an agent.
+    pub fn is_here(&self) -> bool {
+        self.agent.is_none()
+    }
+
+    /// Runs one task in a worker of its own and returns what `pick` makes of its
+    /// messages.
+    ///
+    /// # Errors
+    /// A worker that fails, dies, or has not finished after `patience`.
+    pub fn ask<T>(
+        &self,
+        task: Task,
+        env: &BTreeMap<String, String>,
+        patience: Duration,
+        pick: impl Fn(FromWorker) -> Option<T>,
+    ) -> Result<T, Problem> {
+        let answer = Answer { phase: Phase::Starting, last_warning: None, answer: None, failure: None, pick };
+        let until = Instant::now() + patience;
+        match &self.agent {
+            None => ask_child(answer, task, env, until),
+            Some((agent, events)) => {
+                let launch = Launch { env: env.clone(), task, stall_after_ms: u64::MAX };
+                agent.tell(&ToAgent::Launch(Box::new(launch)));
+                let answer = ask_agent(answer, agent, events, until);
+                leave(agent, events);
+                answer
+            }
+        }
+    }
+}
+
+fn ask_child<T, P: Fn(FromWorker) -> Option<T>>(
+    mut answer: Answer<T, P>,
+    task: Task,
+    env: &BTreeMap<String, String>,
+    until: Instant,
+) -> Result<T, Problem> {
+    let (to_heard, heard) = mpsc::channel();
+    let program =
+        std::env::current_exe().map_err(|error| Problem::not_run(format!("cannot find this program: {error}")))?;
+    let worker = Worker::start(&program, env, move |one| drop(to_heard.send(one)))
+        .map_err(|error| Problem::not_run(format!("cannot start a worker: {error}")))?;
+    worker.tell(&ToWorker::Start(Box::new(task)));
+    loop {
+        match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(heard) => {
+                if let Some(done) = answer.hear(heard) {
+                    return done;
+                }
+            }
+            Err(_) => return Err(answer.hangs()),
+        }
+    }
+}
+
+fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
+    mut answer: Answer<T, P>,
+    agent: &Agent,
+    events: &mpsc::Receiver<Event>,
+    until: Instant,
+) -> Result<T, Problem> {
+    let lost = |what: String| Problem { outcome: Outcome::PeerLost, message: what, next_step: None };
+    loop {
+        let now = Instant::now();
+        if now >= until {
+            return Err(answer.hangs());
+        }
+        let heard = match events.recv_timeout(until.duration_since(now).min(HEARTBEAT)) {
+            Ok(Event::From(_, _, FromAgent::Worker(message))) => Heard::Message(message),
+            Ok(Event::From(_, _, FromAgent::PluginLine(line))) => Heard::Log(line),
+            Ok(Event::From(_, _, FromAgent::Exited(exit))) => Heard::Exited { code: exit.code, signal: exit.signal },
+            Ok(Event::From(_, _, FromAgent::Broken(why))) => return Err(Problem::not_run(why)),
+            Ok(Event::Gone(_)) | Err(RecvTimeoutError::Disconnected) => {
+                return Err(lost("the agent is gone".into()));
+            }
+            Ok(Event::From(..) | Event::Noise(..)) | Err(RecvTimeoutError::Timeout) => {
+                agent.beat();
+                continue;
+            }
+        };
+        if let Some(done) = answer.hear(heard) {
+            return done;
+        }
+    }
+}
+
+/// One worker at a time: the next task waits until this one's is gone.
+fn leave(agent: &Agent, events: &mpsc::Receiver<Event>) {
+    agent.tell(&ToAgent::Stop { grace_ms: 100 });
+    let until = Instant::now() + 2 * HEARTBEAT;
+    while let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        if matches!(event, Event::From(_, _, FromAgent::Exited(_)) | Event::Gone(_)) {
+            return;
+        }
+    }
+}
+
+/// What has been heard of a worker so far.
+struct Answer<T, P> {
+    phase: Phase,
+    last_warning: Option<String>,
+    answer: Option<T>,
+    failure: Option<Problem>,
+    pick: P,
+}
+
+impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
+    /// The end of the story, when this is it.
+    fn hear(&mut self, heard: Heard) -> Option<Result<T, Problem>> {
+        match heard {
+            Heard::Message(FromWorker::Phase(next)) => self.phase = next,
+            Heard::Message(FromWorker::Failed(failed)) => {
+                self.failure = Some(Problem {
+                    outcome: failed.outcome,
+                    message: format!("{}: {}", failed.phase, failed.message),
+                    next_step: failed.next_step,
+                });
+            }
+            Heard::Message(FromWorker::Finished(_)) => {
+                return Some(match (self.answer.take(), self.failure.take()) {
+                    (Some(answer), None) => Ok(answer),
+                    (_, Some(failure)) => Err(failure),
+                    (None, None) => Err(Problem::not_run("the worker ended without an answer".into())),
+                });
+            }
+            Heard::Message(message) => self.answer = self.answer.take().or_else(|| (self.pick)(message)),
+            Heard::Log(line) if line.level == tcpx_abi::level::WARN => self.last_warning = Some(line.text),
+            Heard::Log(_) | Heard::Output { .. } => {}
+            Heard::Exited { code, signal } => {
+                let how = how_ended(code, signal);
+                let said = self.last_warning.take().map(|line| format!("; its last WARN: {line}")).unwrap_or_default();
+                let message = format!("the plugin {how} while {}{said}", self.phase);
+                return Some(Err(Problem { outcome: Outcome::PluginDied, message, next_step: None }));
+            }
+        }
+        None
+    }
+
+    fn hangs(&self) -> Problem {
+        Problem::not_run(format!("the plugin hangs while {}; it was ended", self.phase))
+    }
+}

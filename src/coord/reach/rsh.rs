@@ -1,0 +1,114 @@
+//! Any program that runs a command on a node and carries its stdin and stdout,
+//! as rsync's `-e`: `--rsh 'ssh -J bastion'`, `--rsh 'kubectl exec -i {} --'`.
+//!
+//! `{}` stands for the node; where it is missing the node comes last. What
+//! follows is the agent's shell line: as one argument, because ssh and its kin
+//! hand it to a shell there, or as `sh -c LINE` where the program starts what it
+//! is given without one, which a CMD that ends in `--` says.
+#![forbid(unsafe_code)]
+
+use super::install::{Boot, bring};
+use super::{Addresses, Link, ReachError, Transport, child};
+use crate::error::Outcome;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::process::{Command, Stdio};
+
+/// One node behind one command.
+pub struct Rsh {
+    node: String,
+    words: Vec<String>,
+    boot: Boot,
+}
+
+impl Rsh {
+    /// `command` as typed.
+    ///
+    /// # Errors
+    /// A command with nothing in it, an open quote, or a node that would be
+    /// taken for an option.
+    pub fn new(node: &str, command: &str, boot: Boot) -> Result<Self, ReachError> {
+        let wrong = |what: &str| ReachError::new(node, Outcome::Usage, what);
+        let words = shlex::split(command).ok_or_else(|| wrong("--rsh: a quote is not closed"))?;
+        if words.is_empty() {
+            return Err(wrong("--rsh: no command").next("give one, such as --rsh ssh"));
+        }
+        if node.starts_with('-') {
+            return Err(wrong("a node cannot begin with `-`"));
+        }
+        Ok(Self { node: node.to_owned(), words, boot })
+    }
+
+    /// The command that is started, for `line` on the node.
+    fn arguments(&self, line: &str) -> Vec<String> {
+        let mut arguments: Vec<String> = self.words.iter().map(|word| word.replace("{}", &self.node)).collect();
+        if arguments == self.words {
+            arguments.push(self.node.clone());
+        }
+        if self.words.last().is_some_and(|word| word == "--") {
+            arguments.extend(["sh".to_owned(), "-c".to_owned()]);
+            arguments.push(line.to_owned());
+        } else {
+            arguments.push(format!("sh -c {}", super::quoted(line)));
+        }
+        arguments
+    }
+}
+
+impl Transport for Rsh {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
+        let arguments = self.arguments(&self.boot.line());
+        let mut command = Command::new(&arguments[0]);
+        command.args(&arguments[1..]).stderr(Stdio::piped());
+        let mut link = child::started(command).map_err(|error| {
+            ReachError::new(&self.node, Outcome::NotRun, format!("cannot start `{}`: {error}", arguments[0]))
+        })?;
+        link.addresses = addresses(&self.node);
+        bring(&self.node, link, &self.boot, progress)
+    }
+}
+
+/// Where the node's name points and the address used to get there, when it is
+/// more than a label of the command's.
+fn addresses(node: &str) -> Addresses {
+    let host = node.rsplit('@').next().unwrap_or(node);
+    let there = (host, 22).to_socket_addrs().ok().and_then(|mut all| all.next()).map(|address| address.ip());
+    Addresses { here: there.and_then(source_towards), there }
+}
+
+/// The address this machine would send from; a connected UDP socket sends nothing.
+pub(super) fn source_towards(there: IpAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if there.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect((there, 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(command: &str) -> Vec<String> {
+        Rsh::new("node1", command, Boot::at_path("/opt/tcpxctl")).expect("a command").arguments("exec it's")
+    }
+
+    #[test]
+    fn the_node_takes_its_place_and_the_line_arrives_whole() {
+        let ssh = ["ssh", "-J", "a b", "node1", r"sh -c 'exec it'\''s'"];
+        assert_eq!(arguments("ssh  -J 'a b'"), ssh);
+        assert_eq!(arguments("srun -w {} --"), ["srun", "-w", "node1", "--", "sh", "-c", "exec it's"]);
+        let kubectl = ["kubectl", "exec", "-i", "pod-node1", "--", "sh", "-c", "exec it's"];
+        assert_eq!(arguments("kubectl exec -i pod-{} --"), kubectl);
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused() {
+        for command in ["", "  ", "ssh 'a"] {
+            assert!(Rsh::new("node1", command, Boot::at_path("/x")).is_err(), "{command:?}");
+        }
+        assert!(Rsh::new("-oProxyCommand=x", "ssh", Boot::at_path("/x")).is_err());
+    }
+}

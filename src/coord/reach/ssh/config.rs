@@ -1,0 +1,189 @@
+//! What the user's ssh configuration says of a host, as `ssh -G` resolves it.
+#![forbid(unsafe_code)]
+
+use super::super::ReachError;
+use super::Target;
+use crate::error::Outcome;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Resolved: defaults, configuration, and what was asked for on top.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Address or name to connect to.
+    pub host: String,
+    /// Of its sshd.
+    pub port: u16,
+    /// Who logs in.
+    pub user: String,
+    /// Private keys, in order; some are not there.
+    pub keys: Vec<PathBuf>,
+    /// Whether only those are offered, and not the agent's.
+    pub only_keys: bool,
+    /// Where known host keys are; the first is where new ones go.
+    pub known_hosts: Vec<PathBuf>,
+    /// Under which name the host's key is looked up.
+    pub key_alias: Option<String>,
+    jump: Option<String>,
+    proxy: Option<String>,
+}
+
+impl Settings {
+    /// The command that carries the connection, if it is not direct.
+    pub fn proxy(&self, target: &Target) -> Option<String> {
+        if let Some(jump) = &self.jump {
+            // Several hops are one for us: the last, reached over the others.
+            let (others, last) = match jump.rsplit_once(',') {
+                Some((others, last)) => (Some(others), last),
+                None => (None, jump.as_str()),
+            };
+            let mut words = vec!["ssh".to_owned()];
+            if let Some(config) = &target.config {
+                words.extend(["-F".into(), config.to_string_lossy().into_owned()]);
+            }
+            if let Some(others) = others {
+                words.extend(["-J".into(), others.to_owned()]);
+            }
+            let (last, port) = match last.rsplit_once(':') {
+                Some((host, port)) if port.parse::<u16>().is_ok() => (host, Some(port.to_owned())),
+                _ => (last, None),
+            };
+            words.extend(port.into_iter().flat_map(|port| ["-p".to_owned(), port]));
+            words.extend(["-W".into(), format!("[{}]:{}", self.host, self.port), "--".into(), last.to_owned()]);
+            return Some(words.iter().map(|word| super::super::quoted(word)).collect::<Vec<_>>().join(" "));
+        }
+        let command = self.proxy.as_ref()?;
+        let filled = command
+            .replace("%h", &self.host)
+            .replace("%p", &self.port.to_string())
+            .replace("%r", &self.user)
+            .replace("%n", &target.host)
+            .replace("%%", "%");
+        Some(filled)
+    }
+}
+
+/// Asks `ssh -G`; without that program, what was typed and the usual places.
+pub fn ask(target: &Target) -> Result<Settings, ReachError> {
+    let mut command = Command::new("ssh");
+    command.arg("-G").stdin(Stdio::null());
+    if let Some(config) = &target.config {
+        command.arg("-F").arg(config);
+    }
+    if let Some(user) = &target.user {
+        command.args(["-l", user]);
+    }
+    if let Some(port) = target.port {
+        command.args(["-p", &port.to_string()]);
+    }
+    command.args(["--", &target.host]);
+    let mut settings = match command.output() {
+        Ok(output) if output.status.success() => parse(&String::from_utf8_lossy(&output.stdout)),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = crate::units::printable(said.lines().last().unwrap_or("no reason given"));
+            return Err(ReachError::new(&target.name, Outcome::Usage, format!("the ssh configuration: {said}")));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => without_ssh(target),
+        Err(error) => {
+            return Err(ReachError::new(&target.name, Outcome::NotRun, format!("cannot ask `ssh -G`: {error}")));
+        }
+    };
+    if let Some(key) = &target.key {
+        settings.keys.insert(0, key.clone());
+    }
+    Ok(settings)
+}
+
+fn without_ssh(target: &Target) -> Settings {
+    let keys = ["id_ed25519", "id_ecdsa", "id_rsa"].map(|name| home().join(".ssh").join(name));
+    Settings {
+        host: target.host.clone(),
+        port: target.port.unwrap_or(22),
+        user: target.user.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "root".into()),
+        keys: keys.into(),
+        known_hosts: vec![home().join(".ssh/known_hosts"), "/etc/ssh/ssh_known_hosts".into()],
+        ..Settings::default()
+    }
+}
+
+fn home() -> PathBuf {
+    std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default()
+}
+
+/// `keyword value` per line.
+fn parse(text: &str) -> Settings {
+    let mut settings = Settings { port: 22, ..Settings::default() };
+    for (keyword, value) in text.lines().filter_map(|line| line.split_once(' ')) {
+        let is_set = value != "none";
+        match keyword {
+            "hostname" => value.clone_into(&mut settings.host),
+            "port" => settings.port = value.parse().unwrap_or(22),
+            "user" => value.clone_into(&mut settings.user),
+            "identityfile" if is_set => settings.keys.push(path(value)),
+            "identitiesonly" => settings.only_keys = value == "yes",
+            "userknownhostsfile" | "globalknownhostsfile" if is_set => {
+                settings.known_hosts.extend(value.split(' ').map(path));
+            }
+            "hostkeyalias" => settings.key_alias = Some(value.to_owned()),
+            "proxyjump" if is_set => settings.jump = Some(value.to_owned()),
+            "proxycommand" if is_set => settings.proxy = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    // The user's come before the system's, whatever the order of the lines.
+    settings.known_hosts.sort_by_key(|path| path.starts_with("/etc"));
+    settings
+}
+
+fn path(text: &str) -> PathBuf {
+    match text.strip_prefix("~/") {
+        Some(rest) => home().join(rest),
+        None => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESOLVED: &str = "\
+user maint
+hostname 10.0.0.226
+port 2222
+identitiesonly yes
+identityfile ~/.ssh/lab
+identityfile /keys/other
+globalknownhostsfile /etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2
+userknownhostsfile /tmp/known
+proxyjump none
+hostkeyalias node1
+";
+
+    #[test]
+    fn what_ssh_resolves_is_taken_over() {
+        let settings = parse(RESOLVED);
+        assert_eq!((settings.host.as_str(), settings.port, settings.user.as_str()), ("10.0.0.226", 2222, "maint"));
+        assert_eq!(settings.keys, [home().join(".ssh/lab"), "/keys/other".into()]);
+        assert_eq!(settings.known_hosts[0], PathBuf::from("/tmp/known"));
+        assert!(settings.only_keys && settings.key_alias.as_deref() == Some("node1"));
+        assert_eq!(settings.proxy(&Target::default()), None);
+    }
+
+    #[test]
+    fn a_jump_is_one_command_however_many_hops() {
+        let jump = |jump: &str| Settings { jump: Some(jump.to_owned()), ..parse(RESOLVED) }.proxy(&Target::default());
+        let plain = "'ssh' '-W' '[10.0.0.226]:2222' '--' 'me@bastion'";
+        assert_eq!(jump("me@bastion").as_deref(), Some(plain));
+        let two = "'ssh' '-J' 'first' '-p' '2200' '-W' '[10.0.0.226]:2222' '--' 'second'";
+        assert_eq!(jump("first,second:2200").as_deref(), Some(two));
+    }
+
+    #[test]
+    fn a_proxy_command_gets_its_words() {
+        let settings = Settings { proxy: Some("nc -x %n %h %p".into()), ..parse(RESOLVED) };
+        let target = Target { host: "node1".into(), ..Target::default() };
+        assert_eq!(settings.proxy(&target).as_deref(), Some("nc -x node1 10.0.0.226 2222"));
+    }
+}

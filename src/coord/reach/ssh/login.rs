@@ -1,0 +1,88 @@
+//! Who logs in: keys of the agent, then key files, a passphrase asked for where
+//! there is somebody to ask. No passwords: a coordinator that types them belongs
+//! behind `--rsh`.
+#![forbid(unsafe_code)]
+
+use super::super::ReachError;
+use super::Target;
+use super::config::Settings;
+use crate::error::Outcome;
+use ssh2::{ErrorCode, Session};
+use std::io::IsTerminal;
+use std::path::Path;
+
+const FILE_ERROR: ErrorCode = ErrorCode::Session(-16);
+const ATTEMPTS: usize = 3;
+
+/// Tries each key in the order that ssh would.
+pub fn log_in(session: &Session, settings: &Settings, target: &Target) -> Result<(), ReachError> {
+    let mut tried = Vec::new();
+    if !settings.only_keys && target.key.is_none() {
+        agent(session, &settings.user, &mut tried);
+    }
+    for key in settings.keys.iter().filter(|key| key.exists()) {
+        if session.authenticated() {
+            break;
+        }
+        file(session, &settings.user, key, &mut tried);
+    }
+    if session.authenticated() {
+        return Ok(());
+    }
+    let ways = if tried.is_empty() { "there is no key to show".to_owned() } else { tried.join("; ") };
+    let what = format!("cannot log in as {}: {ways}", settings.user);
+    let locked = tried.iter().any(|one| one.contains("passphrase"));
+    Err(ReachError::new(&target.name, Outcome::NotRun, what).next(if locked {
+        "unlock the key with ssh-add first, or run from a terminal"
+    } else {
+        "see that `ssh` gets in with the same user and key, or carry the run over it with --rsh ssh"
+    }))
+}
+
+fn agent(session: &Session, user: &str, tried: &mut Vec<String>) {
+    let Ok(mut agent) = session.agent() else { return };
+    if agent.connect().and_then(|()| agent.list_identities()).is_err() {
+        // No agent is no error: most machines have none.
+        return;
+    }
+    for key in agent.identities().unwrap_or_default() {
+        match agent.userauth(user, &key) {
+            Ok(()) => return,
+            Err(_) => tried.push(format!("the agent's key {} was refused", key.comment())),
+        }
+    }
+}
+
+fn file(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
+    let shown = key.display();
+    match session.userauth_pubkey_file(user, None, key, None) {
+        Ok(()) => {}
+        Err(error) if error.code() == FILE_ERROR && is_encrypted(key) => {
+            if !std::io::stdin().is_terminal() {
+                tried.push(format!("{shown} needs its passphrase, and there is no terminal to ask at"));
+                return;
+            }
+            unlock(session, user, key, tried);
+        }
+        Err(error) if error.code() == FILE_ERROR => tried.push(format!("{shown} is not a usable key")),
+        Err(error) => tried.push(format!("{shown} was refused: {}", error.message())),
+    }
+}
+
+fn unlock(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
+    for _ in 0..ATTEMPTS {
+        let Ok(passphrase) = rpassword::prompt_password(format!("Passphrase of {}: ", key.display())) else { break };
+        if session.userauth_pubkey_file(user, None, key, Some(&passphrase)).is_ok() {
+            return;
+        }
+    }
+    tried.push(format!("the passphrase of {} was wrong", key.display()));
+}
+
+/// As far as its own words tell: PEM says so, and OpenSSH's format names a cipher.
+fn is_encrypted(key: &Path) -> bool {
+    let Ok(text) = std::fs::read_to_string(key) else { return false };
+    let body: String = text.lines().filter(|line| !line.starts_with("-----")).collect();
+    // `openssh-key-v1`, then `none` as the cipher, in base64.
+    text.contains("ENCRYPTED") || text.contains("OPENSSH") && !body.starts_with("b3BlbnNzaC1rZXktdjEAAAAABG5vbmU")
+}

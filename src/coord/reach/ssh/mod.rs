@@ -1,0 +1,173 @@
+//! A node over libssh2: one session, one channel, one thread that owns both.
+//!
+//! What the user's own configuration says about the host is asked of `ssh -G`,
+//! which knows Match, Include and the rest; without that program the address is
+//! used as typed. A ProxyJump or ProxyCommand is a child process whose streams
+//! carry the session.
+#![forbid(unsafe_code)]
+
+mod config;
+mod hostkey;
+mod login;
+mod pump;
+
+use super::install::{Boot, bring};
+use super::{Addresses, Link, REACH_MAX, ReachError, Transport, Until};
+use crate::error::Outcome;
+use config::Settings;
+use ssh2::Session;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// Where to go and as whom; what is `None` is left to the user's configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// As the user calls the node.
+    pub name: String,
+    /// Address, host name or an alias of the configuration.
+    pub host: String,
+    /// The user to log in as.
+    pub user: Option<String>,
+    /// Of its sshd.
+    pub port: Option<u16>,
+    /// Private key.
+    pub key: Option<PathBuf>,
+    /// Instead of `~/.ssh/config`.
+    pub config: Option<PathBuf>,
+    /// Whether a host that nobody has seen before is taken at its word, once.
+    pub accept_new_host_key: bool,
+}
+
+/// A node behind an sshd.
+pub struct Ssh {
+    target: Target,
+    boot: Boot,
+}
+
+impl Ssh {
+    /// Nothing is opened yet.
+    ///
+    /// # Errors
+    /// A host that would be taken for an option.
+    pub fn new(target: Target, boot: Boot) -> Result<Self, ReachError> {
+        if target.host.starts_with('-') || target.host.is_empty() {
+            return Err(ReachError::new(&target.name, Outcome::Usage, "not a host name"));
+        }
+        Ok(Self { target, boot })
+    }
+
+    fn error(&self, outcome: Outcome, what: impl Into<String>) -> ReachError {
+        ReachError::new(&self.target.name, outcome, what)
+    }
+
+    /// The session, its host's key checked, somebody logged in.
+    fn session(&self) -> Result<(Session, OwnedFd, Addresses, Option<Child>), ReachError> {
+        let until = Until::after(REACH_MAX);
+        let settings = config::ask(&self.target)?;
+        let (stream, addresses, proxy) = self.stream(&settings, until)?;
+        let broken = |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
+        let mut session = Session::new().map_err(broken)?;
+        let socket = stream
+            .give_to(&mut session)
+            .map_err(|error| self.error(Outcome::NotRun, format!("cannot duplicate a socket: {error}")))?;
+        session.set_timeout(u32::try_from(until.left().as_millis().max(1)).unwrap_or(u32::MAX));
+        let known = hostkey::Known::read(&self.target.name, &settings)?;
+        known.prefer(&session);
+        session.handshake().map_err(|error| known.explain(&error, &self.target))?;
+        known.check(&session, &self.target)?;
+        login::log_in(&session, &settings, &self.target)?;
+        Ok((session, socket, addresses, proxy))
+    }
+
+    fn stream(&self, settings: &Settings, until: Until) -> Result<(Stream, Addresses, Option<Child>), ReachError> {
+        if let Some(command) = settings.proxy(&self.target) {
+            return self.through(&command, settings);
+        }
+        let (host, port) = (settings.host.as_str(), settings.port);
+        let unknown = |why: String| {
+            self.error(Outcome::Usage, format!("no such host: {host} ({why})"))
+                .next("give an address, a name from node_ips/*.txt, or one that ~/.ssh/config knows")
+        };
+        let addresses = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+        let mut last = unknown("it has no address".into());
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, until.left().max(std::time::Duration::from_millis(1))) {
+                Ok(stream) => {
+                    // Requests are lines of a few bytes.
+                    let _ = stream.set_nodelay(true);
+                    let here = stream.local_addr().ok().map(|local| local.ip());
+                    let addresses = Addresses { here, there: Some(address.ip()) };
+                    return Ok((Stream::Tcp(stream), addresses, None));
+                }
+                Err(error) => {
+                    let what = format!("cannot reach {address}: {error}");
+                    last = self.error(Outcome::PeerLost, what).next(match error.kind() {
+                        io::ErrorKind::ConnectionRefused => "is an sshd running there, and on that port?",
+                        _ => "is the address right, and does a firewall let this port through?",
+                    });
+                }
+            }
+        }
+        Err(last)
+    }
+
+    fn through(&self, command: &str, settings: &Settings) -> Result<(Stream, Addresses, Option<Child>), ReachError> {
+        let failed =
+            |error: io::Error| self.error(Outcome::PeerLost, format!("cannot start the proxy `{command}`: {error}"));
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let stdin = OwnedFd::from(theirs.try_clone().map_err(failed)?);
+        let child = Command::new("sh")
+            .args(["-c", &format!("exec {command}")])
+            .stdin(Stdio::from(stdin))
+            .stdout(Stdio::from(OwnedFd::from(theirs)))
+            .stderr(Stdio::inherit())
+            .spawn()
+            .map_err(failed)?;
+        let there = settings.host.parse().ok();
+        let here = there.and_then(super::rsh::source_towards);
+        Ok((Stream::Pair(ours), Addresses { here, there }, Some(child)))
+    }
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Pair(UnixStream),
+}
+
+impl Stream {
+    /// The session's from now on; returns another handle, to wait for it.
+    fn give_to(self, session: &mut Session) -> io::Result<OwnedFd> {
+        Ok(match self {
+            Self::Tcp(stream) => {
+                let socket = stream.try_clone()?;
+                session.set_tcp_stream(stream);
+                socket.into()
+            }
+            Self::Pair(stream) => {
+                let socket = stream.try_clone()?;
+                session.set_tcp_stream(stream);
+                socket.into()
+            }
+        })
+    }
+}
+
+impl Transport for Ssh {
+    fn node(&self) -> &str {
+        &self.target.name
+    }
+
+    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
+        let (session, socket, addresses, proxy) = self.session()?;
+        let broken = |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
+        let mut channel = session.channel_session().map_err(broken)?;
+        channel.exec(&format!("sh -c {}", super::quoted(&self.boot.line()))).map_err(broken)?;
+        let link = pump::start(session, channel, socket, proxy, addresses)
+            .map_err(|error| self.error(Outcome::NotRun, format!("cannot carry its streams: {error}")))?;
+        bring(&self.target.name, link, &self.boot, progress)
+    }
+}
