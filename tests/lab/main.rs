@@ -7,8 +7,10 @@
 
 mod hurts;
 mod life;
+mod losses;
 mod nodes;
 mod one_node;
+mod peer;
 mod sockets;
 
 #[path = "../support/lab.rs"]

@@ -125,6 +125,26 @@ impl Lab {
         pids.filter_map(Process::read).collect()
     }
 
+    /// What sshd has running in a node for the connections it serves.
+    pub fn sessions(&self, node: &str) -> Vec<Process> {
+        let space = std::fs::read_link(format!("/proc/{}/ns/pid", self.pid(node))).unwrap();
+        let listener = std::fs::read_to_string(self.path(node, "/run/sshd.pid")).unwrap();
+        let is_session = |pid: &i32| {
+            let proc = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+            let exe = std::fs::read_link(proc("exe")).unwrap_or_default();
+            let is_sshd = exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sshd"));
+            let status = std::fs::read_to_string(proc("status")).unwrap_or_default();
+            let inside =
+                status.lines().find(|line| line.starts_with("NSpid")).and_then(|line| line.split('\t').next_back());
+            is_sshd
+                && inside != Some(listener.trim())
+                && std::fs::read_link(proc("ns/pid")).is_ok_and(|its| its == space)
+        };
+        let pids = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(is_session).filter_map(Process::read).collect()
+    }
+
     /// Nothing is left in either node, at once or soon.
     pub fn is_left_clean(&self) {
         let since = Instant::now();

@@ -1,0 +1,157 @@
+//! A run that loses something between the nodes ends soon, says what was lost, keeps
+//! what it had learned, and leaves nothing on either node.
+
+use crate::lab::{Lab, NODES};
+use crate::peer::small;
+use crate::tcpxctl::{Ended, Process, Running};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// From the loss to the end: 10 s promised, the rest for a busy machine.
+const SOON: Duration = Duration::from_secs(15);
+
+/// The process of a node with this role.
+fn process(lab: &Lab, node: &str, role: &str) -> Process {
+    let all = lab.ps(node);
+    all.iter().find(|process| process.role == role).cloned().unwrap_or_else(|| panic!("no {role} in {all:?}"))
+}
+
+/// A run that would go on, well under way.
+fn under_way(lab: &Lab, node: &str, more: &[&str]) -> Running {
+    let endless = ["transfer.iterations=1000000", "limits.total=50s"];
+    let mut run = small(lab, node, more).set(&endless).start();
+    measures(&mut run);
+    run
+}
+
+/// Waits until both ends have measured something.
+fn measures(run: &mut Running) {
+    let ended = "\"iteration\":{\"index\":3";
+    run.until("a fourth iteration on both ends", |run| run.events().matches(ended).count() >= 2);
+}
+
+/// Loses something in the middle of a run, which then ends soon with `code`.
+fn loses(what: impl FnOnce(&Lab), code: i32, outcome: &str) {
+    let Some(lab) = Lab::up() else { return };
+    let run = under_way(&lab, "node0", &[]);
+    let at = Instant::now();
+    what(&lab);
+    let ended = run.ended();
+    is_over(&lab, &ended, at);
+    assert_eq!(ended.status.code(), Some(code), "{ended}");
+    let record = ended.recorded(outcome);
+    assert!(record["transfers"][0]["bytes"].as_u64().unwrap() > 0, "nothing was kept: {record}");
+}
+
+fn is_over(lab: &Lab, ended: &Ended, at: Instant) {
+    assert!(at.elapsed() < SOON, "{:?}\n{ended}", at.elapsed());
+    lab.is_left_clean();
+    assert!(at.elapsed() < SOON, "the last process went after {:?}\n{ended}", at.elapsed());
+}
+
+#[test]
+fn the_agent_of_the_peer() {
+    loses(|lab| process(lab, "node1", "agent").kill(), 5, "peer-lost");
+}
+
+#[test]
+fn the_agent_of_this_end() {
+    loses(|lab| process(lab, "node0", "agent").kill(), 5, "peer-lost");
+}
+
+#[test]
+fn the_worker_of_the_peer() {
+    loses(|lab| process(lab, "node1", "worker").kill(), 6, "plugin-died");
+}
+
+#[test]
+fn the_worker_of_this_end() {
+    loses(|lab| process(lab, "node0", "worker").kill(), 6, "plugin-died");
+}
+
+#[test]
+fn the_ssh_connection() {
+    loses(|lab| lab.sessions("node1").iter().for_each(Process::kill), 5, "peer-lost");
+}
+
+#[test]
+fn the_control_network() {
+    loses(|lab| lab.hurt("node1", "eth0", "blackhole"), 5, "peer-lost");
+}
+
+#[test]
+fn one_direction_of_the_control_network() {
+    loses(|lab| lab.hurt("node1", "eth0", "oneway in"), 5, "peer-lost");
+}
+
+#[test]
+fn the_whole_peer_without_a_word() {
+    loses(|lab| lab.hurt("node1", "all", "blackhole"), 5, "peer-lost");
+}
+
+#[test]
+fn the_peer_that_is_stopped() {
+    let stop = |lab: &Lab| lab.ps("node1").iter().for_each(|process| process.signal(Signal::STOP));
+    let Some(lab) = Lab::up() else { return };
+    let run = under_way(&lab, "node0", &[]);
+    let at = Instant::now();
+    stop(&lab);
+    let ended = run.ended();
+    assert!(at.elapsed() < SOON, "{:?}\n{ended}", at.elapsed());
+    assert_eq!(ended.status.code(), Some(5), "{ended}");
+    ended.recorded("peer-lost");
+    // Who cannot run cannot end; once it can, it does.
+    lab.ps("node1").iter().for_each(|process| process.signal(Signal::CONT));
+    lab.is_left_clean();
+}
+
+#[test]
+fn the_coordinator() {
+    for (from, node, more) in [("node0", "node0", &[][..]), ("laptop", "laptop", &["--from", "10.0.1.25"])] {
+        let Some(lab) = Lab::up() else { return };
+        let run = under_way(&lab, from, more);
+        let at = Instant::now();
+        process(&lab, node, "run").kill();
+        let ended = run.ended();
+        is_over(&lab, &ended, at);
+    }
+}
+
+#[test]
+fn patience_with_ctrl_c() {
+    let Some(lab) = Lab::up() else { return };
+    let run = under_way(&lab, "node0", &[]);
+    let at = Instant::now();
+    process(&lab, "node0", "run").signal(Signal::INT);
+    let ended = run.ended();
+    is_over(&lab, &ended, at);
+    assert_eq!(ended.status.code(), Some(130), "{ended}");
+    ended.recorded("interrupted");
+}
+
+#[test]
+fn a_rail_is_a_stall_and_not_a_lost_peer() {
+    let Some(lab) = Lab::up() else { return };
+    let limits = ["limits.stall_after=2s", "limits.give_up_after=1s", "topology.nics=[\"eth1\", \"eth2\"]"];
+    let endless = ["transfer.iterations=1000000", "limits.total=50s"];
+    let mut run = small(&lab, "node0", &[]).set(&limits).set(&endless).start();
+    measures(&mut run);
+    lab.hurt("node1", "eth2", "blackhole");
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(4), "{ended}");
+    ended.recorded("stalled");
+    lab.is_left_clean();
+}
+
+#[test]
+fn nothing_when_a_rail_is_only_bad() {
+    let Some(lab) = Lab::up() else { return };
+    for how in ["loss 1", "delay 5", "rate 200"] {
+        lab.hurt("node1", "eth1", how);
+        let ended = small(&lab, "node0", &[]).ends_with(0);
+        println!("{how}: {:?}", ended.took);
+        assert_eq!(ended.recorded("passed")["transfers"][0]["wrong_bytes"], 0);
+        lab.heal();
+    }
+    assert_eq!(NODES.map(|node| lab.done(&["ps", node])), ["", ""]);
+}
