@@ -89,7 +89,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         &[],
         arguments.plugin.as_deref(),
         "selftest",
-        &["transfer.memory=\"device\"".into()],
+        &["transfer.memory=\"device\"".into(), "topology.gpus={ stand_ins = 1 }".into()],
     ) {
         Ok(scenario) => scenario,
         Err(code) => return code,

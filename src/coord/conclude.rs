@@ -65,6 +65,7 @@ fn node(end: End, scenario: &Scenario, record: &EndRecord) -> NodeRecord {
         log_lines: record.log.map(|log| (log.lines, log.warnings)),
         worker_resident_bytes: record.transfer.as_ref().and_then(|transfer| transfer.resident_bytes),
         registered_bytes: record.transfer.as_ref().map(|transfer| transfer.registered_bytes),
+        memory: record.transfer.as_ref().map(|transfer| transfer.memory.clone()),
     }
 }
 

@@ -94,6 +94,9 @@ pub struct NodeRecord {
     pub worker_resident_bytes: Option<u64>,
     /// Memory it had registered.
     pub registered_bytes: Option<u64>,
+    /// Where its messages lay: `host`, `device stand-in`, `GPU 0 (…)`.
+    #[serde(default)]
+    pub memory: Option<String>,
 }
 
 /// Which plugin.

@@ -1,9 +1,15 @@
 //! Whole runs over the software plugin with the pages in a GPU's memory.
 
-use crate::support::{on_a_real_gpu, said, tool};
+use crate::support::{fake_driver, on_a_real_gpu, said, tool};
 use std::process::Output;
 
-fn run(settings: &[&str], environment: &[(&str, &str)]) -> Output {
+/// A run on whatever GPU there is to be.
+fn run(settings: &[&str]) -> Output {
+    let real = if on_a_real_gpu() { vec![("LD_LIBRARY_PATH", "")] } else { Vec::new() };
+    run_with(settings, &real)
+}
+
+fn run_with(settings: &[&str], environment: &[(&str, &str)]) -> Output {
     let folder = tempfile::TempDir::new().unwrap();
     let reports = folder.path().to_str().unwrap();
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/1conn.toml");
@@ -13,14 +19,11 @@ fn run(settings: &[&str], environment: &[(&str, &str)]) -> Output {
     small.iter().chain(&patient).chain(settings).for_each(|setting| arguments.extend(["--set", setting]));
     let mut environment = environment.to_vec();
     environment.push(("TCPXSOFT_CUDA", "device"));
-    if on_a_real_gpu() {
-        environment.push(("LD_LIBRARY_PATH", ""));
-    }
     tool(&arguments, &environment)
 }
 
 fn passes(settings: &[&str]) {
-    let output = run(settings, &[]);
+    let output = run(settings);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(0), "{settings:?}: {said}");
     assert!(said.contains("memory : GPU 0 (") && said.contains("# Outcome : passed"), "{settings:?}: {said}");
@@ -48,7 +51,7 @@ fn every_shape_of_a_run_passes() {
 #[test]
 fn pages_handed_back_too_early_are_found_wrong_on_the_gpu() {
     let fault = "fault={by=\"driver\",side=\"recv\",kind=\"consumed-early\",channel=0,after_chunk=2}";
-    let output = run(&[fault], &[]);
+    let output = run(&[fault]);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     for words in ["is 0xdb, expected", "wrong bytes", "# wrong : channel 0 chunk"] {
@@ -59,7 +62,7 @@ fn pages_handed_back_too_early_are_found_wrong_on_the_gpu() {
 #[test]
 fn one_corrupt_byte_is_named_by_chunk_and_offset() {
     let fault = "env.recv.TCPXSOFT_FAULT=\"corrupt:chunk=2,byte=12345\"";
-    let output = run(&[fault, "transfer.warmup=0", "transfer.iterations=1"], &[]);
+    let output = run(&[fault, "transfer.warmup=0", "transfer.iterations=1"]);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("chunk 1 byte 12345 is 0x"), "{said}");
@@ -69,7 +72,7 @@ fn one_corrupt_byte_is_named_by_chunk_and_offset() {
 #[test]
 fn a_gpu_that_cannot_be_used_is_not_replaced_by_anything() {
     let refused = |environment: &[(&str, &str)], words: &str| {
-        let output = run(&[], environment);
+        let output = run_with(&[], environment);
         let said = said(&output);
         assert_eq!(output.status.code(), Some(3), "{environment:?}: {said}");
         assert!(said.contains(words), "{environment:?}: no `{words}` in {said}");
@@ -94,4 +97,46 @@ fn the_shipped_scenarios_pass_on_a_gpu_and_are_skipped_with_the_reason_elsewhere
         assert_eq!(output.status.code(), Some(expected), "{name}: {said}");
         assert!(on_a_real_gpu() || said.contains("skipped: the scenario requires gpu, and the"), "{name}: {said}");
     }
+}
+
+#[test]
+fn registration_is_tried_with_a_gpu_s_memory() {
+    let small = [("TCPXSOFT_CUDA", "device"), ("FAKE_CUDA_MEMORY", "100000000")];
+    let output = tool(&["mr", "--plugin", "builtin", "--json"], &small);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one document");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let rows = document["rows"].as_array().unwrap();
+    let of = |what: &str, size: u64, offset: u64| {
+        let fits = |row: &&serde_json::Value| row["what"] == what && row["size"] == size && row["offset"] == offset;
+        let gpu = |row: &&serde_json::Value| row["memory"] == "GPU 0 (0000:04:00.0)" && row["side"] == "recv";
+        rows.iter().find(|row| fits(row) && gpu(row)).unwrap_or_else(|| panic!("no {what} row of {size} at {offset}"))
+    };
+    assert_eq!(of("size", 4096, 0)["accepted"], true);
+    assert_eq!(of("offset", 4096, 4096)["accepted"], true);
+    for offset in [1, 512, 4095] {
+        let row = of("offset", 4096, offset);
+        assert!(row["said"].as_str().unwrap().contains("data not aligned"), "{row}");
+    }
+    // More than this GPU has is the driver's to refuse, and costs the row only.
+    let row = of("size", 1 << 30, 0);
+    assert!(row["said"].as_str().unwrap().contains("bytes free"), "{row}");
+    assert_eq!(of("storm", 4096, 0)["accepted"], true, "{}", of("storm", 4096, 0));
+}
+
+#[test]
+fn a_cuda_runtime_in_the_process_is_told_of_the_gpu_before_every_control_call() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let log = folder.path().join("log");
+    let runtime = fake_driver().join("libcudart.so.12");
+    let preloaded = [("LD_PRELOAD", runtime.to_str().unwrap()), ("FAKE_CUDART_LOG", log.to_str().unwrap())];
+    let on_one = [&preloaded[..], &[("TCPXCTL_GPU", "1")]].concat();
+    let output = run_with(&["transfer.connections=2"], &on_one);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let told = std::fs::read_to_string(&log).unwrap();
+    assert!(told.lines().all(|line| line == "1"), "{told}");
+    // Two listens, accepts, connects and two registrations on each end.
+    assert!(told.lines().count() >= 10, "{told}");
+    let output = run_with(&[], &[&preloaded[..], &[("FAKE_CUDART_CODE", "101")]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("cudaSetDevice(0) of "), "{}", said(&output));
 }

@@ -16,22 +16,31 @@ pub fn fake_driver() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let made = TempDir::new_in(scratch).unwrap();
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/fake_cuda.c");
-        let flags = "-shared -fPIC -O2 -Wall -Wextra -Werror -Wno-unknown-pragmas -fvisibility=hidden -pthread";
-        let status = Command::new("cc")
-            .args(flags.split(' '))
-            .args(["-Wl,-soname,libcuda.so.1", source, "-o"])
-            .arg(made.path().join("libcuda.so.1"))
-            .status()
-            .expect("a C compiler named cc");
-        assert!(status.success(), "cc {source}: {status}");
+        build("fake_cuda.c", "libcuda.so.1", made.path());
         std::os::unix::fs::symlink("libcuda.so.1", made.path().join("libcuda.so")).unwrap();
+        build("fake_cudart.c", "libcudart.so.12", made.path());
+        // One by one, so that programs that run at the same time see whole files.
         let folder = scratch.join("fake-cuda");
-        // Another test program may have been here first; its folder is as good.
-        let _ = std::fs::rename(made.path(), &folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in std::fs::read_dir(made.path()).unwrap() {
+            let file = file.unwrap();
+            std::fs::rename(file.path(), folder.join(file.file_name())).unwrap();
+        }
         folder
     });
     &FOLDER
+}
+
+fn build(source: &str, name: &str, folder: &Path) {
+    let source = format!("{}/tests/cuda/{source}", env!("CARGO_MANIFEST_DIR"));
+    let flags = "-shared -fPIC -O2 -Wall -Wextra -Werror -Wno-unknown-pragmas -fvisibility=hidden -pthread";
+    let status = Command::new("cc")
+        .args(flags.split(' '))
+        .args([&format!("-Wl,-soname,{name}"), &source, "-o"])
+        .arg(folder.join(name))
+        .status()
+        .expect("a C compiler named cc");
+    assert!(status.success(), "cc {source}: {status}");
 }
 
 /// Whether this machine's own driver is to be used.

@@ -14,7 +14,7 @@ const KEYS: &str = "
     nodes[].clock.offset_us nodes[].clock.round_trip_us nodes[].env nodes[].facts nodes[].host nodes[].log_lines
     nodes[].name nodes[].plugin nodes[].plugin.abi nodes[].plugin.name nodes[].plugin.passed_over
     nodes[].plugin.path nodes[].plugin.sha256 nodes[].plugin.version nodes[].plugin.why
-    nodes[].registered_bytes nodes[].role nodes[].warnings nodes[].worker_resident_bytes outcome reason
+    nodes[].memory nodes[].registered_bytes nodes[].role nodes[].warnings nodes[].worker_resident_bytes outcome reason
     scenario scenario.name scenario.resolved scenario.sha256 schema started tcpxctl_version transfers
     transfers[].bytes transfers[].channels transfers[].channels[].bytes transfers[].channels[].consumed
     transfers[].channels[].dev transfers[].channels[].done transfers[].channels[].id

@@ -51,7 +51,7 @@ fn sweep(context: &Context, ready: &Ready, connected: &Connected) -> TaskResult<
         .chain(connected.recvs.first().map(|comm| (Side::Recv, Comm::Recv(comm))));
     let mut rows = Vec::new();
     for (side, comm) in comms {
-        for memory in [HostMemory::host(), HostMemory::device_stand_in()] {
+        for memory in memories(ready) {
             let bench = Bench { net: &*ready.net, comm, side, memory };
             for size in SIZES {
                 rows.push(bench.one("size", size, 0));
@@ -68,6 +68,15 @@ fn sweep(context: &Context, ready: &Ready, connected: &Connected) -> TaskResult<
     Ok(rows)
 }
 
+/// Ordinary memory, and a GPU's or what stands in for it.
+fn memories(ready: &Ready) -> [Arc<dyn DeviceMemory>; 2] {
+    let device = match ready.memory.kind() {
+        MemoryKind::Device => Arc::clone(&ready.memory),
+        MemoryKind::Host => Arc::new(HostMemory::device_stand_in()),
+    };
+    [Arc::new(HostMemory::host()), device]
+}
+
 fn stop_here(context: &Context) -> TaskResult<()> {
     if context.stop.load(Ordering::Relaxed) { Err(context.stopped()) } else { Ok(()) }
 }
@@ -76,15 +85,14 @@ struct Bench<'a> {
     net: &'a dyn Net,
     comm: Comm<'a>,
     side: Side,
-    memory: HostMemory,
+    memory: Arc<dyn DeviceMemory>,
 }
 
 impl Bench<'_> {
     fn row(&self, what: &str, size: u64, offset: u64) -> MrRow {
-        let memory = if self.memory.kind() == MemoryKind::Host { "host" } else { "device stand-in" };
         MrRow {
             side: self.side,
-            memory: memory.to_owned(),
+            memory: self.memory.describe(),
             what: what.to_owned(),
             size,
             offset,
@@ -96,9 +104,11 @@ impl Bench<'_> {
         }
     }
 
-    /// Memory for a row, or the row says why there is none.
+    /// Memory for a row, or the row says why there is none. Its GPU is current
+    /// from then on, which is what a registration binds to.
     fn region(&self, len: usize, row: &mut MrRow) -> Option<Arc<Region>> {
-        self.memory.allocate(len).map_err(|error| row.said = error.to_string()).ok()
+        let region = self.memory.allocate(len).and_then(|region| self.memory.make_current().map(|()| region));
+        region.map_err(|error| row.said = error.to_string()).ok()
     }
 
     fn one(&self, what: &str, size: u64, offset: u64) -> MrRow {

@@ -70,7 +70,8 @@ impl CudaLane {
     pub(super) fn new(kernels: &Arc<Kernels>, table: Option<Arc<Table>>, setup: &LaneSetup<'_>) -> Cuda<Self> {
         let context = &kernels.context;
         let jobs = setup.jobs.max(1);
-        let copies = if setup.unpack == Unpack::Kernel { 0 } else { jobs * ENTRIES };
+        // One more of each, back from the host.
+        let copies = if setup.unpack == Unpack::Kernel { 0 } else { jobs * (ENTRIES + 1) };
         let pieces = if setup.unpack == Unpack::Kernel { jobs * (ENTRIES + setup.chunk.div_ceil(PIECE)) } else { 0 };
         let batch = || -> Cuda<Batch> {
             let staging = setup.unpack == Unpack::Host;
