@@ -41,6 +41,16 @@ impl ByteCount {
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
+
+    /// To one decimal of the largest unit that fits: `79.1 GiB`; for reading only.
+    pub fn about(self) -> String {
+        let unit =
+            [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)].into_iter().find(|(_, unit)| self.0 >= *unit);
+        match unit {
+            Some((suffix, unit)) => format!("{:.1} {suffix}", self.0 as f64 / unit as f64),
+            None => format!("{} B", self.0),
+        }
+    }
 }
 
 impl FromStr for ByteCount {

@@ -42,6 +42,20 @@ impl CpuList {
     }
 }
 
+/// Neighbours become one range.
+impl FromIterator<u32> for CpuList {
+    fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
+        let mut ranges: Vec<RangeInclusive<u32>> = Vec::new();
+        for cpu in cpus.into_iter().collect::<std::collections::BTreeSet<_>>() {
+            match ranges.last_mut() {
+                Some(last) if last.end().checked_add(1) == Some(cpu) => *last = *last.start()..=cpu,
+                _ => ranges.push(cpu..=cpu),
+            }
+        }
+        Self(ranges)
+    }
+}
+
 impl FromStr for CpuList {
     type Err = BadCpuList;
     fn from_str(text: &str) -> Result<Self, BadCpuList> {

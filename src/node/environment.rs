@@ -2,7 +2,7 @@
 //! rest may hold secrets and never enters a run folder.
 #![forbid(unsafe_code)]
 
-use crate::node::root::printable;
+use crate::node::printable;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 

@@ -57,7 +57,7 @@ pub struct NodeFacts {
     pub gpus: Gpus,
     /// Limits of the reading process.
     pub limits: Limits,
-    /// Allow-listed variables of the reading process; none of a captured tree.
+    /// Allow-listed variables of the reading process.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -70,7 +70,11 @@ impl NodeFacts {
             nics: Nic::read_all(root),
             gpus: Gpus::read(root),
             limits: Limits::read(root),
-            environment: if root.is_live() { environment::captured(std::env::vars_os()) } else { BTreeMap::new() },
+            environment: root
+                .ask("environment", || Fact::Known(environment::captured(std::env::vars_os())))
+                .known()
+                .cloned()
+                .unwrap_or_default(),
         }
     }
 }

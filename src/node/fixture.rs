@@ -9,11 +9,14 @@ use crate::node::Root;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// A tree on disk for as long as this lives.
 pub(crate) struct Tree {
     pub(crate) root: Root,
+    /// The folder that stands for `/`.
+    pub(crate) path: PathBuf,
     _folder: TempDir,
 }
 
@@ -43,5 +46,6 @@ pub(crate) fn tree(text: &str) -> Tree {
             writeln!(file, "{value}").unwrap();
         }
     }
-    Tree { root: Root::captured(folder.path()).unwrap(), _folder: folder }
+    let path = folder.path().to_owned();
+    Tree { root: Root::captured(&path).unwrap(), path, _folder: folder }
 }

@@ -7,24 +7,40 @@
 //! Not here: asking a plugin for its devices, or judging a fact good or bad.
 
 mod addresses;
+mod ask;
 pub mod cpu;
+pub mod elf;
 pub mod environment;
+pub mod ethtool;
+mod ethtool_netlink;
 mod fact;
 mod facts;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod gpu;
+pub mod interrupts;
+pub mod libraries;
 pub mod limits;
+pub mod manager;
 mod nearest;
 pub mod nic;
+pub mod nvml;
 pub mod pci;
+pub mod processes;
+pub mod recording;
 mod root;
+pub mod sockets;
+pub mod system;
 
 pub use addresses::{InterfaceAddress, Route, addresses, route_to};
+pub use ask::ASKED;
+pub(crate) use ask::cleaned;
 pub use fact::Fact;
 pub use facts::{Host, NodeFacts};
 pub use gpu::{Gpu, Gpus};
 pub use nearest::{Closeness, closeness, nearest};
 pub use nic::{Nic, Speed};
 pub use pci::PciAddress;
+pub use recording::Recording;
 pub use root::Root;
+pub(crate) use root::printable;

@@ -97,12 +97,9 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Every interface, by name; addresses only of the running machine.
+    /// Every interface, by name.
     pub fn read_all(root: &Root) -> Fact<Vec<Self>> {
-        let held = match root.is_live() {
-            true => addresses().map_err(|error| format!("getifaddrs: {error}")).into(),
-            false => Fact::unknown("only the running kernel knows addresses"),
-        };
+        let held = root.ask("addresses", || addresses().map_err(|error| format!("getifaddrs: {error}")).into());
         // `bonding_masters` is a file among the links.
         let is_interface = |name: &String| root.names(&format!("{CLASS}/{name}")).known().is_some();
         root.names(CLASS)

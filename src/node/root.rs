@@ -7,13 +7,14 @@
 #![forbid(unsafe_code)]
 
 use crate::node::Fact;
+use crate::node::recording::Recording;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Most bytes read of one file; `/proc/cpuinfo` of 208 CPUs is a third of this.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most characters kept of a fact that is one line: a sysfs file is one page.
 const LINE_CHARS_MAX: usize = 4096;
 /// Most characters of an unexpected line that its reason repeats.
@@ -26,18 +27,24 @@ const ENTRIES_MAX: usize = 4096;
 pub struct Root {
     path: PathBuf,
     live: bool,
+    recording: Option<Recording>,
 }
 
 impl Root {
     /// This machine.
     pub fn live() -> Self {
-        Self { path: PathBuf::from("/"), live: true }
+        Self { path: PathBuf::from("/"), live: true, recording: None }
+    }
+
+    /// This machine, keeping what is read of it.
+    pub fn recorded(recording: Recording) -> Self {
+        Self { recording: Some(recording), ..Self::live() }
     }
 
     /// A captured tree, by the folder that stands for `/`. Fails when the folder
     /// cannot be resolved.
     pub fn captured(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { path: path.canonicalize()?, live: false })
+        Ok(Self { path: path.canonicalize()?, live: false, recording: None })
     }
 
     /// Whether this is the running machine, so that asking the kernel makes sense.
@@ -45,8 +52,19 @@ impl Root {
         self.live
     }
 
+    /// What is being kept, if anything is.
+    pub(super) fn recording(&self) -> Option<&Recording> {
+        self.recording.as_ref()
+    }
+
     /// A whole file, as text; bytes that are no UTF-8 are replaced.
     pub fn text(&self, path: &str) -> Fact<String> {
+        self.text_within(path, FILE_BYTES_MAX)
+    }
+
+    /// As [`Root::text`], for the few files that grow with the machine; at most
+    /// `bytes_max` of it.
+    pub fn text_within(&self, path: &str, bytes_max: u64) -> Fact<String> {
         let read = || {
             let inside = self.inside(path)?;
             let file = File::open(&inside).map_err(|error| error.to_string())?;
@@ -54,8 +72,10 @@ impl Root {
                 return Err("not a regular file".to_owned());
             }
             let mut bytes = Vec::new();
-            file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
+            file.take(bytes_max).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            self.note(|recording| recording.read(Path::new(path), &text));
+            Ok(text)
         };
         read().map_err(|why: String| format!("{path}: {why}")).into()
     }
@@ -81,6 +101,7 @@ impl Root {
             let names = entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
             let mut names: Vec<String> = names.filter(|name| printable(name) == *name).collect();
             names.sort_unstable();
+            self.note(|recording| recording.listed(Path::new(path), &names));
             Ok(names)
         };
         read().map_err(|why: String| format!("{path}: {why}")).into()
@@ -92,6 +113,7 @@ impl Root {
             let inside = self.inside(path)?;
             let below = inside.strip_prefix(&self.path).map_err(|error| error.to_string())?;
             let text = below.to_str().filter(|text| printable(text) == *text).ok_or("not printable")?;
+            self.note(|recording| recording.seen(Path::new(path)));
             Ok(format!("/{text}"))
         };
         resolve().map_err(|why: String| format!("{path}: {why}")).into()
@@ -99,13 +121,25 @@ impl Root {
 
     /// Where a link points, as written; for links into nowhere (`/proc/self/ns`).
     pub fn link(&self, path: &str) -> Fact<String> {
-        let target = fs::read_link(self.path.join(path.trim_start_matches('/')));
-        target.map(|target| printable(&target.to_string_lossy())).map_err(|error| format!("{path}: {error}")).into()
+        let read = || {
+            let (parent, name) = path.rsplit_once('/').ok_or("not an absolute path")?;
+            let target = fs::read_link(self.inside(parent)?.join(name)).map_err(|error| error.to_string())?;
+            let target = printable(&target.to_string_lossy());
+            self.note(|recording| recording.link(Path::new(path), &target));
+            Ok(target)
+        };
+        read().map_err(|why: String| format!("{path}: {why}")).into()
     }
 
     /// The last part of a resolved path: how sysfs names a driver or a device.
     pub fn real_name(&self, path: &str) -> Fact<String> {
         self.real_path(path).map(|real| real.rsplit('/').next().map(printable).unwrap_or_default())
+    }
+
+    fn note(&self, keep: impl FnOnce(&Recording)) {
+        if let Some(recording) = &self.recording {
+            keep(recording);
+        }
     }
 
     fn inside(&self, path: &str) -> Result<PathBuf, String> {
@@ -128,7 +162,7 @@ pub(super) fn unexpected<T>(path: &str, text: &str) -> Fact<T> {
 }
 
 /// Foreign text, fit for a terminal: trimmed, bounded, no control characters.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.trim().chars().filter(|letter| !letter.is_control()).take(LINE_CHARS_MAX).collect()
 }
 

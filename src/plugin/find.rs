@@ -48,8 +48,27 @@ pub struct Choice {
     pub passed_over: Vec<PassedOver>,
 }
 
+impl Choice {
+    /// A file that was asked for.
+    pub fn of_file(path: PathBuf) -> Self {
+        Self { source: Source::File(path), why: "asked for".to_owned(), passed_over: Vec::new() }
+    }
+
+    /// Whether it is taken for Google's plugin, by its path: before a library is
+    /// loaded only its name can say.
+    pub fn is_tcpx(&self) -> bool {
+        match &self.source {
+            Source::Builtin => false,
+            Source::File(path) => {
+                let path = path.to_string_lossy();
+                path.contains("tcpx") && !path.contains("tcpxsoft")
+            }
+        }
+    }
+}
+
 /// The two names under which installers leave TCPX, and the two roots.
-const TCPX_PLACES: [&str; 4] = [
+pub(super) const TCPX_PLACES: [&str; 4] = [
     "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
     "/var/lib/tcpx/lib64/libnccl-net-tcpx.so",
     "/usr/local/tcpx/lib64/libnccl-net.so",
@@ -57,7 +76,7 @@ const TCPX_PLACES: [&str; 4] = [
 ];
 
 /// Variables by which the users' programs name the plugin, in our order.
-const TCPX_VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
+pub(super) const TCPX_VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
 
 const SOFT_LIBRARY: &str = "libnccl_net_tcpxsoft.so";
 

@@ -4,6 +4,7 @@
 //! table a [`Net`], `tapped.rs` records every call, `log.rs` takes what it prints. Loading and calling happen in
 //! a worker process only: a plugin may exit, crash or spin inside any call.
 
+mod candidates;
 mod error;
 mod find;
 mod load;
@@ -12,6 +13,7 @@ mod net;
 mod shim;
 mod tapped;
 
+pub use candidates::{PluginFile, plugin_files};
 pub use error::{LoadError, PluginError};
 pub use find::{Choice, PassedOver, Source, choose, soft_library};
 pub use load::{FileFacts, Plugin, inspect};

@@ -66,6 +66,7 @@ mod words;
 mod tests;
 
 pub use export::ncclNetPlugin_v7;
+pub use integers::strtoll;
 
 /// The table, for a program that links the plugin instead of loading it.
 pub fn table() -> &'static tcpx_abi::v7::Net {

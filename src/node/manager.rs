@@ -1,0 +1,151 @@
+//! The receive-datapath-manager (RxDM), as a node shows it: its unix sockets,
+//! and its process where that is in sight.
+//!
+//! The plugin asks it for each GPU's receive memory and for a steering rule per
+//! data socket. A socket file that nobody listens on is what a manager leaves
+//! behind when it dies, so each one is connected to; nothing is written, and the
+//! manager sees a caller that hung up.
+#![forbid(unsafe_code)]
+
+use crate::node::{Fact, PciAddress, Root};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The variable that names the folder of its sockets.
+pub const PREFIX: &str = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX";
+/// Where the plugin looks when that is not set; 3.1.9 `flags.cc`.
+pub const DEFAULT_PREFIX: &str = "/tmp";
+/// `sockaddr_un` holds 108 bytes, and the plugin does not check.
+pub const PATH_BYTES_MAX: usize = 107;
+const NAMES: [&str; 2] = ["rx_rule_manager", "rx_rule_uninstall"];
+/// First letters of the command names under which it runs.
+const PROCESS: &str = "tcpgpudmarxd";
+
+/// What became of connecting to one socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Somebody listens.
+    Accepts,
+    /// There is no such file.
+    Missing,
+    /// A file without a listener, or no socket.
+    Refused,
+    /// Not for this user.
+    Forbidden,
+    /// Something else.
+    Failed,
+}
+
+/// The manager of one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manager {
+    /// The folder it was looked for in.
+    pub prefix: String,
+    /// Whether that folder exists.
+    pub folder: Fact<bool>,
+    /// By the name of the socket in that folder.
+    pub sockets: Fact<BTreeMap<String, Answer>>,
+    /// Its command lines in this process namespace; a container shows its own only.
+    pub processes: Fact<Vec<String>>,
+}
+
+impl Manager {
+    /// Looks under `prefix`, for the sockets that `gpus` need, and for its
+    /// process where that is wanted.
+    pub fn read(root: &Root, prefix: &str, gpus: &[PciAddress], with_processes: bool) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            folder: root.ask("manager-folder", || Fact::Known(std::path::Path::new(prefix).is_dir())),
+            sockets: root.ask("manager-sockets", || {
+                let ask = |name: String| {
+                    let answer = try_to_connect(&format!("{prefix}/{name}"));
+                    (name, answer)
+                };
+                Fact::Known(names(gpus).into_iter().map(ask).collect())
+            }),
+            processes: match with_processes {
+                true => root.ask("manager-processes", || Fact::Known(processes())),
+                false => Fact::unknown("not looked at before a run"),
+            },
+        }
+    }
+
+    /// What the socket `name` answered.
+    pub fn socket(&self, name: &str) -> Fact<Answer> {
+        self.sockets
+            .as_ref()
+            .and_then(|all| all.get(name).copied().ok_or_else(|| format!("{name} was not asked")).into())
+    }
+}
+
+/// The sockets that the plugin opens, by the GPUs that it uses.
+pub fn names(gpus: &[PciAddress]) -> Vec<String> {
+    let of_gpu = |gpu: &PciAddress| [format!("get_gpu_fd_{gpu}"), format!("get_gpu_metadata_{gpu}")];
+    NAMES.map(str::to_owned).into_iter().chain(gpus.iter().flat_map(of_gpu)).collect()
+}
+
+fn try_to_connect(path: &str) -> Answer {
+    let attempt = || {
+        let address = SocketAddrUnix::new(path)?;
+        // Without waiting: a full backlog is a listener too.
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address)
+    };
+    match attempt() {
+        Ok(()) | Err(Errno::AGAIN) => Answer::Accepts,
+        Err(Errno::NOENT | Errno::NOTDIR) => Answer::Missing,
+        Err(Errno::CONNREFUSED | Errno::PROTOTYPE) => Answer::Refused,
+        Err(Errno::ACCESS | Errno::PERM) => Answer::Forbidden,
+        Err(_) => Answer::Failed,
+    }
+}
+
+fn processes() -> Vec<String> {
+    let mut found = Vec::new();
+    for pid in crate::node::processes::pids() {
+        // The kernel keeps fifteen letters of a command's name.
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if name.trim_end().starts_with(PROCESS) {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            found.push(crate::node::printable(&String::from_utf8_lossy(&line).replace('\0', " ")));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_listener_a_dead_file_and_nothing_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let _alive = UnixListener::bind(path("alive")).unwrap();
+        drop(UnixListener::bind(path("dead")).unwrap());
+        std::fs::write(path("file"), "").unwrap();
+        for (name, expected) in [
+            ("alive", Answer::Accepts),
+            ("dead", Answer::Refused),
+            ("file", Answer::Refused),
+            ("none", Answer::Missing),
+            ("file/below", Answer::Missing),
+        ] {
+            assert_eq!(try_to_connect(&path(name)), expected, "{name}");
+        }
+        assert_eq!(try_to_connect(&"x".repeat(200)), Answer::Failed);
+    }
+
+    #[test]
+    fn each_gpu_has_two_sockets_beside_the_two_of_rules() {
+        let gpus: [PciAddress; 1] = ["0000:04:00.0".parse().unwrap()];
+        let expected =
+            ["rx_rule_manager", "rx_rule_uninstall", "get_gpu_fd_0000:04:00.0", "get_gpu_metadata_0000:04:00.0"];
+        assert_eq!(names(&gpus), expected);
+    }
+}

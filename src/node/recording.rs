@@ -1,0 +1,175 @@
+//! What was read of a machine, kept so that it can be laid out again.
+//!
+//! A recording root notes each file, folder and link that a reader touched and
+//! each answer it was given, in the shape of a tree: links as links, relative
+//! ones, so that the tree stands anywhere. Whoever reads that tree in the same
+//! way finds the same facts, because nothing else was looked at.
+//!
+//! Only text is kept: a folder's other entries become empty files, and what is
+//! no regular file leaves no trace but the answer about it.
+#![forbid(unsafe_code)]
+
+use crate::node::Fact;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Links followed in one path; the kernel's own bound.
+const LINKS_MAX: usize = 40;
+/// Entries kept of one machine; a full reading of an A3-high has about 1500.
+const ENTRIES_MAX: usize = 20_000;
+
+/// One thing of the tree, under its absolute path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A regular file with its text.
+    File(String),
+    /// A link, as it is to be written.
+    Link(PathBuf),
+    /// A folder that was listed or looked into.
+    Folder,
+}
+
+/// The tree so far, shared by the clones of one root.
+#[derive(Debug, Clone, Default)]
+pub struct Recording(Arc<Mutex<BTreeMap<PathBuf, Entry>>>);
+
+impl Recording {
+    /// Everything noted, by path; folders before what is in them.
+    pub fn entries(&self) -> BTreeMap<PathBuf, Entry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A file's text. A second reading does not replace the first: what was
+    /// judged is what is kept.
+    pub(super) fn read(&self, path: &Path, text: &str) {
+        let real = self.walk(path);
+        self.keep(real, Entry::File(text.to_owned()));
+    }
+
+    /// A folder and the names in it.
+    pub(super) fn listed(&self, path: &Path, names: &[String]) {
+        let real = self.walk(path);
+        for name in names {
+            self.name(&real.join(name));
+        }
+        self.keep(real, Entry::Folder);
+    }
+
+    /// A path that was resolved, whatever it is.
+    pub(super) fn seen(&self, path: &Path) {
+        let real = self.walk(path);
+        self.name(&real);
+    }
+
+    /// A link that was read and not followed.
+    pub(super) fn link(&self, path: &Path, target: &str) {
+        let (parent, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+        let real = self.walk(parent).join(name);
+        self.keep(real, Entry::Link(PathBuf::from(target)));
+    }
+
+    /// An answer, as the document a captured tree holds.
+    pub(super) fn answered<T: Serialize>(&self, path: &str, answer: &Fact<T>) {
+        if let Ok(text) = serde_json::to_string(answer) {
+            self.keep(PathBuf::from(path), Entry::File(format!("{text}\n")));
+        }
+    }
+
+    /// Something that must be there under its name, and no more is known of it.
+    fn name(&self, path: &Path) {
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.is_symlink() => {
+                if let Ok(target) = fs::read_link(path) {
+                    self.keep(path.to_owned(), Entry::Link(relative(path, &target)));
+                }
+            }
+            Ok(found) if found.is_dir() => self.keep(path.to_owned(), Entry::Folder),
+            _ => self.keep(path.to_owned(), Entry::File(String::new())),
+        }
+    }
+
+    fn keep(&self, path: PathBuf, entry: Entry) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let placeholder = |kept: &Entry| matches!(kept, Entry::File(text) if text.is_empty());
+        if entries.get(&path).is_none_or(placeholder) && entries.len() < ENTRIES_MAX {
+            entries.insert(path, entry);
+        }
+    }
+
+    /// Notes every link on the way and returns where the way ends.
+    fn walk(&self, path: &Path) -> PathBuf {
+        let mut real = PathBuf::from("/");
+        let mut ahead: Vec<PathBuf> = parts(path);
+        let mut links = 0;
+        while let Some(part) = ahead.pop() {
+            if part == Path::new("..") {
+                real.pop();
+                continue;
+            }
+            let next = real.join(&part);
+            match fs::read_link(&next) {
+                Ok(target) if links < LINKS_MAX => {
+                    links += 1;
+                    self.keep(next.clone(), Entry::Link(relative(&next, &target)));
+                    if target.is_absolute() {
+                        real = PathBuf::from("/");
+                    }
+                    ahead.extend(parts(&target));
+                }
+                _ => real = next,
+            }
+        }
+        real
+    }
+}
+
+/// The parts of a path, the first one last.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let kept = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(PathBuf::from(name)),
+        Component::ParentDir => Some(PathBuf::from("..")),
+        _ => None,
+    };
+    path.components().rev().filter_map(kept).collect()
+}
+
+/// An absolute target would lead out of a tree that stands elsewhere.
+fn relative(link: &Path, target: &Path) -> PathBuf {
+    let Ok(below) = target.strip_prefix("/") else { return target.to_owned() };
+    let depth = link.parent().map_or(0, |parent| parent.components().count().saturating_sub(1));
+    std::iter::repeat_n("..", depth).collect::<PathBuf>().join(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absolute_link_becomes_a_relative_one() {
+        for (link, target, expected) in [
+            ("/usr/local/tcpx", "/var/lib/tcpx", "../../var/lib/tcpx"),
+            ("/a", "/b", "b"),
+            ("/sys/class/net/eth0", "../../devices/x", "../../devices/x"),
+        ] {
+            assert_eq!(relative(Path::new(link), Path::new(target)), Path::new(expected), "{link}");
+        }
+    }
+
+    #[test]
+    fn the_way_to_a_file_is_kept_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().canonicalize().unwrap();
+        fs::create_dir(here.join("real")).unwrap();
+        fs::write(here.join("real/file"), "text").unwrap();
+        std::os::unix::fs::symlink(here.join("real"), here.join("alias")).unwrap();
+        let recording = Recording::default();
+        recording.read(&here.join("alias/file"), "text");
+        let entries = recording.entries();
+        assert_eq!(entries.get(&here.join("real/file")), Some(&Entry::File("text".to_owned())));
+        let Some(Entry::Link(target)) = entries.get(&here.join("alias")) else { panic!("{entries:#?}") };
+        assert!(target.starts_with("..") && target.ends_with("real"), "{target:?}");
+    }
+}
