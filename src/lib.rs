@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cli                                              talks to people
-//! coord  contract                                  talk about runs
+//! coord  contract  doctor                          talk about runs and nodes
 //! transfer  bootstrap  scenario  record            make a run and its record
 //! plugin  gpu  node                                touch a plugin, a GPU, a machine
 //! units  error                                     words everyone shares
@@ -16,6 +16,7 @@ pub mod bootstrap;
 pub mod cli;
 pub mod contract;
 pub mod coord;
+pub mod doctor;
 pub mod error;
 pub mod gpu;
 pub mod node;

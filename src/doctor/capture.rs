@@ -1,0 +1,98 @@
+//! `--capture`: the files and answers that a full examination of this node
+//! reads, as a tree in one archive, so that somebody else can examine it.
+//!
+//! Only what was read goes in, never a whole environment or a whole log, and
+//! redacted unless told otherwise. The archive holds regular files, folders and
+//! relative links under plain names; unpacked, it is what `--sysroot` takes.
+#![forbid(unsafe_code)]
+
+use super::facts::{Facts, Scope};
+use super::redact::Redactor;
+use crate::error::{NextStep, Outcome};
+use crate::node::recording::Entry;
+use crate::node::{Recording, Root};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tar::{Builder, EntryType, Header};
+
+/// Why there is no archive.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the capture {}: {source}", path.display())]
+pub struct CaptureError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl CaptureError {
+    /// Whose problem it is.
+    pub fn outcome(&self) -> Outcome {
+        Outcome::NotRun
+    }
+}
+
+impl NextStep for CaptureError {
+    fn next_step(&self) -> Option<String> {
+        match self.source.kind() {
+            io::ErrorKind::AlreadyExists => Some("name a file that is not there yet".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Reads this node as `scope` says and writes what was read to `path`, which must
+/// not exist. Returns the facts and how many entries there are.
+///
+/// # Errors
+/// The archive cannot be created or written.
+pub fn capture(path: &Path, scope: Scope<'_>, redactor: Option<&mut Redactor>) -> Result<(Facts, usize), CaptureError> {
+    let recording = Recording::default();
+    let facts = Facts::read(&Root::recorded(recording.clone()), scope);
+    let entries = recording.entries();
+    let failed = |source| CaptureError { path: path.to_owned(), source };
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    let written = write(file, &entries, redactor);
+    if written.is_err() {
+        // Half an archive is none.
+        let _ = std::fs::remove_file(path);
+    }
+    written.map_err(failed)?;
+    Ok((facts, entries.len()))
+}
+
+fn write(out: impl Write, entries: &BTreeMap<PathBuf, Entry>, mut redactor: Option<&mut Redactor>) -> io::Result<()> {
+    let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
+    // Names of folders name people, too.
+    let mut told =
+        |text: &str| redactor.as_deref_mut().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text));
+    for (path, entry) in entries {
+        let Some(name) = path.to_str().and_then(|path| path.strip_prefix('/')).filter(|name| !name.is_empty()) else {
+            continue;
+        };
+        let name = told(name);
+        let mut header = Header::new_gnu();
+        header.set_mode(if matches!(entry, Entry::Folder) { 0o755 } else { 0o644 });
+        header.set_size(0);
+        match entry {
+            Entry::Folder => {
+                header.set_entry_type(EntryType::Directory);
+                archive.append_data(&mut header, name, io::empty())?;
+            }
+            Entry::Link(target) => {
+                header.set_entry_type(EntryType::Symlink);
+                archive.append_link(&mut header, name, told(&target.to_string_lossy()))?;
+            }
+            Entry::File(text) => {
+                let text = told(text);
+                header.set_size(text.len() as u64);
+                archive.append_data(&mut header, name, text.as_bytes())?;
+            }
+        }
+    }
+    archive.into_inner()?.finish()?.flush()
+}

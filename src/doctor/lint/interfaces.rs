@@ -1,0 +1,131 @@
+//! Interface names in NCCL's syntax: a list of prefixes, `=` before exact
+//! names, `^` before names to leave out.
+#![forbid(unsafe_code)]
+
+use super::{Environment, Findings, Fix, Kind, Machine, NicPlace, pair};
+use std::collections::BTreeMap;
+
+const DATA: &str = "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME";
+const CONTROL: &str = "NCCL_GPUDIRECTTCPX_CTRL_DEV";
+
+pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut Findings) {
+    let Some(nics) = &machine.nics else {
+        return findings
+            .open([Kind::Interfaces, Kind::Control, Kind::ControlAmongData], "the interfaces are not known");
+    };
+    if let Some(list) = environment.get(DATA) {
+        data(environment, list, machine, nics, findings);
+    }
+    if let Some(name) = environment.get(CONTROL) {
+        control(environment, name, machine, nics, findings);
+    }
+}
+
+fn data(
+    environment: &Environment,
+    list: &str,
+    machine: &Machine,
+    nics: &BTreeMap<String, NicPlace>,
+    findings: &mut Findings,
+) {
+    let mend = || rails(machine).map(|names| Fix::Set(DATA.to_owned(), format!("={names}")));
+    let (excludes, _, _) = syntax(list);
+    // One character is ignored, as if nothing were set.
+    if list.len() < 2 || !nics.keys().any(|nic| matches(list, nic)) {
+        findings.add(Kind::Interfaces, format!("{} matches no interface", pair(environment, DATA)), mend());
+        return;
+    }
+    let without: Vec<&str> =
+        entries(list).filter(|entry| !nics.keys().any(|nic| one_matches(list, entry, nic))).collect();
+    if !without.is_empty() && !excludes {
+        let text = format!("{}: there is no {}", pair(environment, DATA), without.join(", "));
+        findings.add(Kind::Interfaces, text, mend());
+    }
+}
+
+fn control(
+    environment: &Environment,
+    name: &str,
+    machine: &Machine,
+    nics: &BTreeMap<String, NicPlace>,
+    findings: &mut Findings,
+) {
+    let other = machine.default_interface.clone().filter(|other| other != name && nics.contains_key(other));
+    let mend = || other.map(|other| Fix::Set(CONTROL.to_owned(), other));
+    match nics.iter().find(|(nic, _)| nic.starts_with(name) && !name.is_empty()) {
+        None => {
+            findings.add(Kind::Control, format!("{}: there is no such interface", pair(environment, CONTROL)), mend())
+        }
+        Some((_, place)) if place.has_ipv4 == Some(false) => {
+            let text = format!("{} holds no IPv4 address", pair(environment, CONTROL));
+            findings.add(Kind::Control, text, mend());
+        }
+        Some((nic, _)) => {
+            if environment.get(DATA).is_some_and(|list| list.len() >= 2 && matches(list, nic)) {
+                let names: Vec<&String> = nics
+                    .keys()
+                    .filter(|other| other != &nic)
+                    .filter(|other| environment.get(DATA).is_some_and(|list| matches(list, other)))
+                    .collect();
+                let kept = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(",");
+                let fix = (!kept.is_empty()).then(|| Fix::Set(DATA.to_owned(), format!("={kept}")));
+                let text =
+                    format!("{} is among the data interfaces, {}", pair(environment, CONTROL), pair(environment, DATA));
+                findings.add(Kind::ControlAmongData, text, fix);
+            }
+        }
+    }
+}
+
+/// The data interfaces as the machine itself has them.
+pub(super) fn rails(machine: &Machine) -> Option<String> {
+    (!machine.rails.is_empty()).then(|| machine.rails.join(","))
+}
+
+/// Whether `list` takes the interface `name`.
+pub fn matches(list: &str, name: &str) -> bool {
+    let (excludes, _, _) = syntax(list);
+    entries(list).any(|entry| one_matches(list, entry, name)) != excludes
+}
+
+fn one_matches(list: &str, entry: &str, name: &str) -> bool {
+    let (_, exact, _) = syntax(list);
+    // A port may follow, as in `mlx5_0:1`.
+    let entry = entry.split(':').next().unwrap_or_default();
+    !entry.is_empty() && if exact { name == entry } else { name.starts_with(entry) }
+}
+
+/// Whether it leaves out, whether names are exact, and the names.
+fn syntax(list: &str) -> (bool, bool, &str) {
+    let rest = list.strip_prefix('^');
+    let excludes = rest.is_some();
+    let rest = rest.unwrap_or(list);
+    let names = rest.strip_prefix('=');
+    (excludes, names.is_some(), names.unwrap_or(rest))
+}
+
+fn entries(list: &str) -> impl Iterator<Item = &str> {
+    syntax(list).2.split(',').filter(|entry| !entry.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_takes_what_nccl_would_take() {
+        for (list, name, expected) in [
+            ("eth1,eth2", "eth1", true),
+            ("eth1", "eth10", true),
+            ("=eth1", "eth10", false),
+            ("^eth0", "eth1", true),
+            ("^eth0", "eth0", false),
+            ("^=eth1", "eth10", true),
+            ("eth1:1", "eth1", true),
+            ("", "eth1", false),
+            ("enp", "eth1", false),
+        ] {
+            assert_eq!(matches(list, name), expected, "{list} {name}");
+        }
+    }
+}

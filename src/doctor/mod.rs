@@ -1,0 +1,42 @@
+//! What is wrong with a node before anything runs on it.
+//!
+//! Facts go in, rows come out: [`Facts`] is everything that was read of a node,
+//! a document that travels; [`Examination`] is what the checks make of one node,
+//! or of two. The checks are data under `probes/node`: which fact, what must
+//! hold of it, why it matters, what to do. Rules that are more than one
+//! comparison (which NIC serves which GPU, what a variable means) are computed
+//! first, as facts of their own, by `view` and `lint`.
+//!
+//! A fact that is not known makes a row UNKNOWN, never PASS.
+//!
+//! Not here: printing, and reaching another node.
+
+mod capture;
+mod catalogue;
+mod check;
+mod evaluate;
+mod facts;
+pub mod lint;
+mod pair;
+mod path;
+mod predicate;
+pub mod probe;
+mod redact;
+mod row;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use capture::{CaptureError, capture};
+pub use catalogue::{Catalogue, CatalogueError};
+pub use check::{Check, Layer, Severity};
+pub use evaluate::{Examination, Subject, examine, examine_pair};
+pub use facts::{Depth, Facts, Scope};
+pub use pair::{Tried, TriedRail};
+pub use redact::Redactor;
+pub use row::{Row, Verdict};
+
+/// The shell lines that make the environment of a node right.
+pub fn exports(table: &lint::Table, facts: &Facts, subject: Subject) -> Vec<String> {
+    lint::exports(table, &facts.node.environment, &view::machine(facts, subject))
+}

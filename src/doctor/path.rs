@@ -1,0 +1,159 @@
+//! Where a fact stands in a document: names with dots between, `*` for each
+//! element of a list or table.
+//!
+//! `view.rails.*.mtu` is the MTU of every rail; each comes with the name of what
+//! it belongs to. A document's `{ "unknown": why }` (see `node::Fact`) ends the
+//! way wherever it stands, and everything behind it is unknown for that reason.
+#![forbid(unsafe_code)]
+
+use serde_json::Value;
+use std::str::FromStr;
+
+/// More names than any document is deep.
+const PARTS_MAX: usize = 16;
+/// More elements than any node has of anything.
+const FOUND_MAX: usize = 4096;
+
+/// A way through a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FactPath(Vec<String>);
+
+/// What stands at the end of one way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen<'a> {
+    /// The elements that were passed, `eth1` or `eth1 rx`; empty without a `*`.
+    pub of: String,
+    /// The value, or why there is none.
+    pub value: Result<&'a Value, String>,
+}
+
+/// The text is no path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a path to a fact such as view.rails.*.mtu")]
+pub struct BadPath(String);
+
+impl FromStr for FactPath {
+    type Err = BadPath;
+    fn from_str(text: &str) -> Result<Self, BadPath> {
+        let is_name = |part: &str| {
+            let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+            part == "*" || (!part.is_empty() && part.chars().all(plain))
+        };
+        let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
+        let valid = parts.len() <= PARTS_MAX && parts.iter().all(|part| is_name(part));
+        if valid { Ok(Self(parts)) } else { Err(BadPath(text.chars().take(80).collect())) }
+    }
+}
+
+impl FactPath {
+    /// Everything the path leads to in `document`, in the document's order.
+    pub fn find<'a>(&self, document: &'a Value) -> Vec<Seen<'a>> {
+        let mut found = Vec::new();
+        follow(document, &self.0, String::new(), &mut found);
+        found
+    }
+}
+
+impl FactPath {
+    /// Whether its name says that a number is one of bytes.
+    pub fn is_in_bytes(&self) -> bool {
+        self.0.iter().any(|part| part.ends_with("_bytes"))
+    }
+}
+
+impl std::fmt::Display for FactPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}
+
+fn follow<'a>(value: &'a Value, parts: &[String], of: String, found: &mut Vec<Seen<'a>>) {
+    if found.len() >= FOUND_MAX {
+        return;
+    }
+    if let Some(why) = unknown(value) {
+        return found.push(Seen { of, value: Err(why) });
+    }
+    let Some((part, rest)) = parts.split_first() else {
+        return found.push(Seen { of, value: Ok(value) });
+    };
+    match (part.as_str(), value) {
+        ("*", Value::Array(all)) => {
+            for (index, element) in all.iter().enumerate() {
+                let name = element.get("name").and_then(Value::as_str).map_or(index.to_string(), str::to_owned);
+                follow(element, rest, join(&of, &name), found);
+            }
+        }
+        ("*", Value::Object(all)) => {
+            for (name, element) in all {
+                follow(element, rest, join(&of, name), found);
+            }
+        }
+        (name, Value::Object(all)) if all.contains_key(name) => follow(&all[name], rest, of, found),
+        (name, _) => found.push(Seen { of, value: Err(format!("no fact `{name}`")) }),
+    }
+}
+
+/// The reason of an unknown, with its text.
+fn unknown(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some("not known".to_owned()),
+        Value::Object(all) if all.len() == 1 => Some(all.get("unknown")?.as_str()?.to_owned()),
+        _ => None,
+    }
+}
+
+fn join(of: &str, name: &str) -> String {
+    if of.is_empty() { name.to_owned() } else { format!("{of} {name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn check(document: &Value, path: &str, expected: &[(&str, Result<Value, &str>)]) {
+        let path: FactPath = path.parse().unwrap();
+        let found = path.find(document);
+        let found: Vec<_> = found
+            .iter()
+            .map(|seen| (seen.of.as_str(), seen.value.as_ref().map(|value| (*value).clone()).map_err(String::as_str)))
+            .collect();
+        assert_eq!(found, expected, "{path}");
+    }
+
+    #[test]
+    fn a_path_leads_to_each_element_by_its_name() {
+        let document = json!({
+            "mtu": 9000,
+            "rails": [{ "name": "eth1", "mtu": 8244 }, { "name": "eth2", "mtu": { "unknown": "no file" } }, { "mtu": 1 }],
+            "none": { "unknown": "not asked" },
+            "empty": [],
+        });
+        check(&document, "mtu", &[("", Ok(json!(9000)))]);
+        check(&document, "rails.*.mtu", &[("eth1", Ok(json!(8244))), ("eth2", Err("no file")), ("2", Ok(json!(1)))]);
+        check(&document, "none.*.mtu", &[("", Err("not asked"))]);
+        check(&document, "empty.*.mtu", &[]);
+        check(&document, "mtu.x", &[("", Err("no fact `x`"))]);
+        check(&document, "nothing", &[("", Err("no fact `nothing`"))]);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for text in ["", ".", "a.", "a b", "a.*x", "ä", &"a.".repeat(40)] {
+            assert!(text.parse::<FactPath>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_document_is_followed(text in "[a-z*.]{1,24}", json in "\\PC{0,60}") {
+            let document = serde_json::from_str(&json).unwrap_or(Value::String(json));
+            if let Ok(path) = text.parse::<FactPath>() {
+                prop_assert!(path.find(&document).len() <= FOUND_MAX);
+                prop_assert_eq!(path.to_string(), text);
+            }
+        }
+    }
+}

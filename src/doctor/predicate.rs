@@ -1,0 +1,175 @@
+//! What must hold of a fact: the whole vocabulary of `must` in `probes/node`.
+//!
+//! Anything that needs more words is computed as a fact first, in Rust, where it
+//! has a name and a test.
+#![forbid(unsafe_code)]
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::cmp::Ordering;
+use std::fmt;
+
+/// One condition.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Must {
+    /// Equal to this.
+    Equals(Value),
+    /// Equal to one of these.
+    OneOf(Vec<Value>),
+    /// A number of at least this, or the word `unlimited`.
+    AtLeast(f64),
+    /// A number of at most this.
+    AtMost(f64),
+    /// A list of at least so many.
+    CountAtLeast(usize),
+    /// A list of at most so many.
+    CountAtMost(usize),
+    /// A dotted version of at least this; what follows the numbers is left out.
+    VersionAtLeast(String),
+    /// A list with this element, or a text with this part.
+    Contains(String),
+    /// Known at all: what is unknown breaks it, with its reason as the value.
+    Known(bool),
+    /// A list or a text without (true) or with (false) anything in it.
+    Empty(bool),
+    /// The same on both nodes (true), or not the same (false).
+    Same(bool),
+}
+
+impl Must {
+    /// Whether it holds of a known value; `there` is the other node's.
+    pub fn holds(&self, value: &Value, there: Option<&Value>) -> bool {
+        match self {
+            Self::Equals(wanted) => value == wanted,
+            Self::OneOf(all) => all.contains(value),
+            Self::AtLeast(least) => value == "unlimited" || value.as_f64().is_some_and(|number| number >= *least),
+            Self::AtMost(most) => value.as_f64().is_some_and(|number| number <= *most),
+            Self::CountAtLeast(least) => value.as_array().is_some_and(|all| all.len() >= *least),
+            Self::CountAtMost(most) => value.as_array().is_some_and(|all| all.len() <= *most),
+            Self::VersionAtLeast(least) => {
+                let order = value.as_str().and_then(|version| compare_versions(version, least));
+                order.is_some_and(Ordering::is_ge)
+            }
+            Self::Contains(part) => match value {
+                Value::Array(all) => all.iter().any(|element| element == part),
+                Value::String(text) => text.contains(part),
+                _ => false,
+            },
+            Self::Known(_) => true,
+            Self::Empty(wanted) => is_empty(value) == Some(*wanted),
+            Self::Same(wanted) => there.is_some_and(|there| (value == there) == *wanted),
+        }
+    }
+
+    /// Whether it speaks of two nodes.
+    pub fn is_about_both(&self) -> bool {
+        matches!(self, Self::Same(_))
+    }
+
+    /// Whether an unknown fact breaks it, and does not merely leave it open.
+    pub fn fails_unknown(&self) -> bool {
+        matches!(self, Self::Known(_))
+    }
+}
+
+fn is_empty(value: &Value) -> Option<bool> {
+    match value {
+        Value::Array(all) => Some(all.is_empty()),
+        Value::String(text) => Some(text.is_empty()),
+        Value::Object(all) => Some(all.is_empty()),
+        _ => None,
+    }
+}
+
+/// Number by number; `6.6.93+` has three of them.
+pub fn compare_versions(one: &str, other: &str) -> Option<Ordering> {
+    let numbers = |text: &str| -> Option<Vec<u64>> {
+        let dotted: String = text.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '.').collect();
+        dotted.trim_end_matches('.').split('.').map(|part| part.parse().ok()).collect()
+    };
+    Some(numbers(one)?.cmp(&numbers(other)?))
+}
+
+impl fmt::Display for Must {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Equals(Value::Bool(true)) => f.write_str("yes"),
+            Self::Equals(Value::Bool(false)) => f.write_str("no"),
+            Self::Equals(wanted) => f.write_str(&plain(wanted)),
+            Self::OneOf(all) => write!(f, "one of {}", all.iter().map(plain).collect::<Vec<_>>().join(", ")),
+            Self::AtLeast(least) => write!(f, "at least {least}"),
+            Self::AtMost(most) => write!(f, "at most {most}"),
+            Self::CountAtLeast(least) => write!(f, "at least {least}"),
+            Self::CountAtMost(most) => write!(f, "at most {most}"),
+            Self::VersionAtLeast(least) => write!(f, "{least} or newer"),
+            Self::Contains(part) => f.write_str(part),
+            Self::Known(_) => f.write_str("there"),
+            Self::Empty(true) => f.write_str("none"),
+            Self::Empty(false) => f.write_str("some"),
+            Self::Same(true) => f.write_str("the same on both nodes"),
+            Self::Same(false) => f.write_str("not the same on both nodes"),
+        }
+    }
+}
+
+/// A value as a person writes it.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.is_empty() => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Array(all) if all.is_empty() => "none".to_owned(),
+        Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
+        // Of a thing with a name, the name says which.
+        Value::Object(all) if all.get("name").is_some_and(Value::is_string) => plain(&all["name"]),
+        Value::Object(all) => {
+            let pairs = all.iter().map(|(name, value)| format!("{name} {}", plain(value)));
+            pairs.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(must: &str, value: Value, expected: bool) {
+        let must: Must = toml::from_str::<toml::Table>(&format!("must = {{ {must} }}"))
+            .map(|mut table| table.remove("must").unwrap().try_into().unwrap())
+            .unwrap();
+        assert_eq!(must.holds(&value, None), expected, "{must:?} of {value}");
+    }
+
+    #[test]
+    fn each_word_means_one_thing() {
+        check("equals = true", json!(true), true);
+        check("equals = 1", json!(true), false);
+        check("one-of = ['gve', 'x']", json!("gve"), true);
+        check("at-least = 8244", json!(8244), true);
+        check("at-least = 8244", json!(8243), false);
+        check("at-least = 1", json!("unlimited"), true);
+        check("at-least = 1", json!("9"), false);
+        check("at-most = 4", json!(4), true);
+        check("version-at-least = '5.15'", json!("6.6.93+"), true);
+        check("version-at-least = '5.15'", json!("5.4.0-1097-gcp"), false);
+        check("version-at-least = '535'", json!("535.129.03"), true);
+        check("version-at-least = '535'", json!("unknown"), false);
+        check("contains = 'v7'", json!(["v6", "v7"]), true);
+        check("contains = 'v7'", json!(["v70"]), false);
+        check("known = true", json!(0), true);
+        check("empty = true", json!([]), true);
+        check("empty = false", json!([]), false);
+        check("empty = true", json!(0), false);
+    }
+
+    #[test]
+    fn same_needs_the_other_node() {
+        assert!(Must::Same(true).holds(&json!(1), Some(&json!(1))));
+        assert!(!Must::Same(true).holds(&json!(1), None));
+        assert!(Must::Same(false).holds(&json!(1), Some(&json!(2))));
+    }
+}
