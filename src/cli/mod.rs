@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod discover;
+mod doctor;
+mod doctor_table;
 mod gpu;
 mod handshake;
 mod mr;
@@ -57,6 +59,8 @@ enum Command {
     Discover(discover::Arguments),
     /// Measure how received fragments are put into place on a GPU.
     Gpu(gpu::Arguments),
+    /// Say what is wrong with this node before anything runs on it.
+    Doctor(Box<doctor::Arguments>),
     /// Connect and close, and say what each step took.
     Handshake(handshake::Arguments),
     /// Register memory of many sizes and alignments, and say what is refused.
@@ -90,6 +94,7 @@ pub fn main() -> ExitCode {
     match cli.command {
         Command::Discover(arguments) => discover::main(&common, &arguments),
         Command::Gpu(arguments) => gpu::main(&common, &arguments),
+        Command::Doctor(arguments) => doctor::main(&common, &arguments),
         Command::Handshake(arguments) => handshake::main(&common, &arguments),
         Command::Mr(arguments) => mr::main(&common, &arguments),
         Command::Run(arguments) => run::main(&common, &arguments),

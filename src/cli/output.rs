@@ -12,10 +12,19 @@ use std::process::ExitCode;
 
 /// Whether stderr takes colour.
 pub(crate) fn colors(common: &Common) -> bool {
+    takes_color(common, &io::stderr())
+}
+
+/// Whether stdout does.
+pub(crate) fn stdout_colors(common: &Common) -> bool {
+    takes_color(common, &io::stdout())
+}
+
+fn takes_color(common: &Common, stream: &impl IsTerminal) -> bool {
     match common.color {
         Color::Always => true,
         Color::Never => false,
-        Color::Auto => io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        Color::Auto => stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     }
 }
 
@@ -80,6 +89,12 @@ pub(crate) fn fail(common: &Common, error: &(impl Display + NextStep), outcome: 
     let next_step = error.next_step();
     complain(common, error, next_step.clone());
     refuse(common, outcome, &error.to_string(), next_step.as_deref())
+}
+
+/// As `fail`, for a message with its next step.
+pub(crate) fn fail_with(common: &Common, outcome: Outcome, message: &str, next_step: Option<&str>) -> ExitCode {
+    complain(common, message, next_step.map(str::to_owned));
+    refuse(common, outcome, message, next_step)
 }
 
 /// Rows under a header line that starts with `#`, columns aligned: numbers to

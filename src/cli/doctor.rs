@@ -1,0 +1,240 @@
+//! `tcpxctl doctor`: what is wrong with this node before anything runs on it.
+//!
+//! ```console
+//! $ tcpxctl doctor
+//! $ eval "$(tcpxctl doctor --fix-env)"
+//! $ tcpxctl doctor --capture node.tar.gz          # on the node
+//! $ tar xzf node.tar.gz -C tree && tcpxctl doctor --sysroot tree    # anywhere
+//! ```
+//!
+//! Nothing is loaded, started or changed, and no program but this one is needed.
+//! The node is judged for GPUDirect-TCPX; `--plugin soft` asks for less. Exit
+//! code 1 when a check fails, 3 when none does and one that could is open.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::doctor_table::{Paint, rows, summary};
+use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario, say, stdout_colors};
+use crate::coord::environment;
+use crate::doctor::lint::Table;
+use crate::doctor::{
+    Catalogue, Depth, Examination, Facts, Redactor, Row, Scope, Subject, capture, examine, examine_pair,
+};
+use crate::error::Outcome;
+use crate::node::{NodeFacts, Root};
+use crate::plugin::Choice;
+use crate::scenario::{Side, resolve};
+use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Facts of a node are some hundred kilobytes.
+const FACTS_BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// For which plugin: tcpx, soft, builtin, or a file.
+    #[arg(long, value_name = "PLUGIN", default_value = "tcpx")]
+    plugin: String,
+    /// Judge the environment that this scenario gives.
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Read a captured tree instead of this machine.
+    #[arg(long, value_name = "DIR", conflicts_with = "capture")]
+    sysroot: Option<PathBuf>,
+    /// Write what is read of this machine, redacted, as a tree for --sysroot.
+    #[arg(long, value_name = "FILE.tar.gz")]
+    capture: Option<PathBuf>,
+    /// Capture names and addresses as they are.
+    #[arg(long, requires = "capture")]
+    no_redact: bool,
+    /// Print the lines that make the environment right, and nothing else.
+    #[arg(long, conflicts_with_all = ["capture", "facts"])]
+    fix_env: bool,
+    /// Compare with the facts of another node, as `doctor --facts` prints them there.
+    #[arg(long, value_name = "FILE")]
+    peer_facts: Option<PathBuf>,
+    /// Print the facts themselves, as JSON, and judge nothing.
+    #[arg(long, conflicts_with = "peer_facts")]
+    facts: bool,
+}
+
+impl Arguments {
+    /// The plugin, where it is a file.
+    fn file(&self) -> Option<PathBuf> {
+        let is_path = self.plugin.contains('/') || self.plugin.ends_with(".so");
+        is_path.then(|| PathBuf::from(&self.plugin))
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    node: String,
+    plugin: &'static str,
+    exit_code: u8,
+    checks: &'a [Row],
+}
+
+#[derive(Serialize)]
+struct Fixes<'a> {
+    schema: &'static str,
+    lines: &'a [String],
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    examined(common, arguments).unwrap_or_else(|code| code)
+}
+
+fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
+    let broken = |problem: String| fail_with(common, Outcome::NotRun, &problem, None);
+    let catalogue = Catalogue::embedded().map_err(|error| broken(error.to_string()))?;
+    let root = root(common, arguments)?;
+    let (subject, extra) = subject(common, arguments, &root)?;
+    let plugin = arguments.file();
+    let scope = Scope { environment: &extra, depth: Depth::All, plugin: plugin.as_deref() };
+    let facts = match &arguments.capture {
+        Some(path) => captured(common, path, scope, arguments.no_redact)?,
+        None => Facts::read(&root, scope),
+    };
+    if arguments.facts {
+        print_json(&facts);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.fix_env {
+        let table = Table::embedded().map_err(broken)?;
+        return Ok(fix_env(common, &crate::doctor::exports(&table, &facts, subject)));
+    }
+    let mut found = examine(&catalogue, &facts, subject);
+    let mut name = node_name(&facts);
+    if let Some(path) = &arguments.peer_facts {
+        let there = peer_facts(path).map_err(|problem| {
+            fail_with(common, Outcome::Usage, &problem, Some("make it there with `tcpxctl doctor --facts`"))
+        })?;
+        found.rows.extend(examine_pair(&catalogue, &facts, &there, None, subject).rows);
+        name = format!("{name} with {}", node_name(&there));
+    }
+    show(common, &catalogue, &found, name, subject);
+    Ok(ExitCode::from(found.exit_code()))
+}
+
+fn root(common: &Common, arguments: &Arguments) -> Result<Root, ExitCode> {
+    let Some(path) = &arguments.sysroot else { return Ok(Root::live()) };
+    let not_a_folder = |why: &str| {
+        let message = format!("--sysroot {}: {why}", path.display());
+        fail_with(common, Outcome::Usage, &message, Some("name the folder that holds the captured /proc and /sys"))
+    };
+    if !path.is_dir() {
+        return Err(not_a_folder("there is no such folder"));
+    }
+    Root::captured(path).map_err(|error| not_a_folder(&error.to_string()))
+}
+
+/// For what the node is judged, and what a scenario lays over its environment.
+fn subject(
+    common: &Common,
+    arguments: &Arguments,
+    root: &Root,
+) -> Result<(Subject, BTreeMap<String, String>), ExitCode> {
+    let tcpx = match (arguments.plugin.as_str(), arguments.file()) {
+        (_, Some(file)) => Choice::of_file(file).is_tcpx(),
+        ("soft" | "builtin", None) => false,
+        ("tcpx" | "auto", None) => true,
+        (other, None) => {
+            let message = format!("--plugin {other}: a node is judged for tcpx, soft, builtin or a file");
+            return Err(fail_with(common, Outcome::Usage, &message, None));
+        }
+    };
+    // The software plugin is ours to run, so its environment is what a run gives;
+    // Google's is also loaded by programs that get the shell's as it is.
+    if tcpx && arguments.scenario.is_none() {
+        return Ok((Subject { tcpx, chunk: None }, BTreeMap::new()));
+    }
+    let points = super::run::inputs(arguments.scenario.clone(), &[], None)
+        .and_then(|inputs| resolve(&inputs))
+        .map_err(|error| refuse_scenario(common, &error))?;
+    let scenario = points.into_iter().next().map(|point| point.scenario).unwrap_or_default();
+    // Only the plugin's kind decides what is derived, so none has to be there.
+    let choice = Choice::of_file(if tcpx { "libnccl-net-tcpx.so" } else { "libnccl_net_tcpxsoft.so" }.into());
+    let env = environment(&scenario, &NodeFacts::read(root), Side::Send, &choice, None);
+    Ok((Subject { tcpx, chunk: Some(scenario.transfer.chunk.0) }, env))
+}
+
+fn node_name(facts: &Facts) -> String {
+    facts.node.host.name.known().cloned().unwrap_or_else(|| "this node".to_owned())
+}
+
+fn fix_env(common: &Common, lines: &[String]) -> ExitCode {
+    if common.json {
+        print_json(&Fixes { schema: "tcpxctl.doctor-fix-env/1", lines });
+    } else if lines.is_empty() {
+        say("# nothing to mend in this environment\n");
+    } else {
+        print(&format!("{}\n", lines.join("\n")));
+    }
+    ExitCode::SUCCESS
+}
+
+fn show(common: &Common, catalogue: &Catalogue, found: &Examination, node: String, subject: Subject) {
+    let plugin = if subject.tcpx { "tcpx" } else { "soft" };
+    if common.json {
+        let exit_code = found.exit_code();
+        return print_json(&Document { schema: "tcpxctl.doctor/1", node, plugin, exit_code, checks: &found.rows });
+    }
+    let paint = Paint(stdout_colors(common));
+    let what = if subject.tcpx { "GPUDirect-TCPX" } else { "the software plugin" };
+    let head = format!("# tcpxctl {}  doctor  {node}, for {what}\n", env!("CARGO_PKG_VERSION"));
+    print(&(head + &rows(catalogue, found, paint) + &summary(found, paint)));
+}
+
+/// Facts that came from another node: a document to be read with bounds.
+fn peer_facts(path: &Path) -> Result<Facts, String> {
+    let says = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let metadata = std::fs::metadata(path).map_err(|error| says(&error))?;
+    if !metadata.is_file() || metadata.len() > FACTS_BYTES_MAX {
+        return Err(says(&format!("no regular file of at most {} MiB", FACTS_BYTES_MAX >> 20)));
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| says(&error))?;
+    file.take(FACTS_BYTES_MAX).read_to_string(&mut text).map_err(|error| says(&error))?;
+    Facts::from_json(&text).map_err(|error| says(&format!("not the facts of a node: {error}")))
+}
+
+fn captured(common: &Common, path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<Facts, ExitCode> {
+    let mut redactor = (!as_it_is).then(own_redactor);
+    let (facts, entries) =
+        capture(path, scope, redactor.as_mut()).map_err(|error| fail(common, &error, Outcome::NotRun))?;
+    let mut said = format!("# Capture : {} ({entries} entries", path.display());
+    match &redactor {
+        None => said.push_str(", with names and addresses as they are)\n"),
+        Some(redactor) => {
+            let map = path.with_extension("map.json");
+            match write_map(&map, redactor) {
+                Ok(()) => said.push_str(&format!(", redacted; what was replaced is in {}, for you)\n", map.display())),
+                Err(error) => {
+                    said.push_str(", redacted)\n");
+                    complain(common, format!("cannot write {}: {error}", map.display()), None);
+                }
+            }
+        }
+    }
+    say(&said);
+    Ok(facts)
+}
+
+fn own_redactor() -> Redactor {
+    let host = Root::live().line("/proc/sys/kernel/hostname").known().cloned();
+    let users: Vec<String> =
+        ["USER", "LOGNAME", "SUDO_USER"].iter().filter_map(|name| std::env::var(name).ok()).collect();
+    Redactor::new(host.as_deref(), users.iter().map(String::as_str))
+}
+
+/// Beside the archive and not in it: whoever gets the archive has no use for it.
+fn write_map(path: &Path, redactor: &Redactor) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    serde_json::to_writer_pretty(file, redactor.map()).map_err(std::io::Error::from)
+}

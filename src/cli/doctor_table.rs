@@ -1,0 +1,135 @@
+//! An examination on a terminal, for somebody who was woken up: layers from the
+//! machine up, one line per check, only what is not right in full, and at the
+//! end what to do first.
+#![forbid(unsafe_code)]
+
+use crate::doctor::{Catalogue, Examination, Row, Verdict};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Characters of a value where all is well; the whole one is in `--json`.
+const VALUE_CHARS_MAX: usize = 90;
+/// Characters of a line of words.
+const LINE_CHARS: usize = 112;
+/// Steps named again at the end.
+const STEPS_MAX: usize = 5;
+/// Where the words of a row that is not right begin.
+const INDENT: usize = 22;
+
+/// Colours or none.
+#[derive(Clone, Copy)]
+pub(crate) struct Paint(pub(crate) bool);
+
+impl Paint {
+    fn verdict(self, verdict: Verdict) -> String {
+        let word = format!("{verdict:<7}");
+        let code = match verdict {
+            Verdict::Pass => "32",
+            Verdict::Fail => "1;31",
+            Verdict::Warn => "33",
+            Verdict::Unknown => "35",
+        };
+        if self.0 { format!("\x1b[{code}m{word}\x1b[0m") } else { word }
+    }
+}
+
+/// The rows under their layers' headings.
+pub(crate) fn rows(catalogue: &Catalogue, found: &Examination, paint: Paint) -> String {
+    let width = found.rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for layer in &catalogue.layers {
+        let own: Vec<&Row> = found.rows.iter().filter(|row| row.layer == layer.layer).collect();
+        if !own.is_empty() {
+            let _ = writeln!(text, "#\n# {}", layer.title);
+            text.push_str(&section(&own, width, paint));
+        }
+    }
+    text
+}
+
+/// What found nothing wrong is named together at the end, and so is what was not
+/// looked at because of one and the same check.
+fn section(rows: &[&Row], width: usize, paint: Paint) -> String {
+    let mut text = String::new();
+    let mut clean: Vec<&str> = Vec::new();
+    let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for row in rows {
+        match (row.verdict, row.value.strip_prefix("not looked at: ")) {
+            (Verdict::Pass, _) if row.value == "none" => clean.push(&row.id),
+            (Verdict::Unknown, Some(why)) => skipped.entry(why).or_default().push(&row.id),
+            _ => text.push_str(&one(row, width, paint)),
+        }
+    }
+    let mut together = |verdict, what: &str, ids: &[&str]| {
+        let head = format!("  {}  {} {what}: ", paint.verdict(verdict), ids.len());
+        text.push_str(&wrapped(&head, 11, &ids.join(" ")));
+    };
+    if !clean.is_empty() {
+        together(Verdict::Pass, "found nothing wrong", &clean);
+    }
+    for (why, ids) in skipped {
+        together(Verdict::Unknown, &format!("not looked at ({why})"), &ids);
+    }
+    text
+}
+
+fn one(row: &Row, width: usize, paint: Paint) -> String {
+    let verdict = paint.verdict(row.verdict);
+    if row.verdict == Verdict::Pass {
+        return format!("  {verdict}  {:<width$}  {}\n", row.id, short(&row.value));
+    }
+    let mut text = format!("  {verdict}  {:<width$}  {}", row.id, row.value);
+    // Of a list of mistakes, none is wanted; nobody needs to be told.
+    if row.verdict != Verdict::Unknown && row.expected != "none" {
+        let _ = write!(text, " (must be: {})", row.expected);
+    }
+    text.push('\n');
+    let next = row.next_step.as_deref().unwrap_or_default();
+    for (word, what) in [("why", row.why.as_str()), ("do", next), ("else", &row.prevents)] {
+        text.push_str(&wrapped(&format!("             {word:<7}  "), INDENT, what));
+    }
+    text
+}
+
+/// `words` behind `head`, broken between words, later lines indented.
+fn wrapped(head: &str, indent: usize, words: &str) -> String {
+    let mut text = head.to_owned();
+    // Colour takes no room.
+    let mut column = head.chars().count() - if head.contains('\x1b') { 9 } else { 0 };
+    for (index, word) in words.split(' ').enumerate() {
+        let length = word.chars().count();
+        if index > 0 && column + length >= LINE_CHARS {
+            let _ = write!(text, "\n{}", " ".repeat(indent));
+            column = indent;
+        } else if index > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text + "\n"
+}
+
+fn short(value: &str) -> String {
+    match value.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((at, _)) => format!("{} …", &value[..at]),
+        None => value.to_owned(),
+    }
+}
+
+/// How many of each, and where to begin.
+pub(crate) fn summary(found: &Examination, paint: Paint) -> String {
+    let count = |verdict| format!("{} {}", found.count(verdict), paint.verdict(verdict).trim_end());
+    let all = [Verdict::Fail, Verdict::Warn, Verdict::Unknown, Verdict::Pass].map(count).join(", ");
+    let mut text = format!("#\n# Found : {all}\n");
+    let failed: Vec<&Row> = found.rows.iter().filter(|row| row.verdict == Verdict::Fail).collect();
+    for (number, row) in failed.iter().take(STEPS_MAX).enumerate() {
+        let head = format!("# {} : {}: ", if number == 0 { "First" } else { "Then " }, row.id);
+        text.push_str(&wrapped(&head, 10, row.next_step.as_deref().unwrap_or_default()).replace("\n ", "\n#"));
+    }
+    if failed.len() > STEPS_MAX {
+        let _ = writeln!(text, "# ... and {} more", failed.len() - STEPS_MAX);
+    }
+    text
+}
