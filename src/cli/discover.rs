@@ -11,13 +11,14 @@ use super::nodes::Nodes;
 use super::output::{Columns, complain, print, print_json, refuse_scenario};
 use crate::coord::message::{FromWorker, Loaded, Task};
 use crate::coord::{Node, Problem, environment};
-use crate::gpu::{CudaError, CudaNode, cuda_node};
+use crate::gpu::CudaNode;
 use crate::node::{Fact, Gpu, Nic, NodeFacts, Speed};
 use crate::plugin::{Choice, Device};
 use crate::scenario::{Scenario, Side, resolve};
 use crate::units::printable;
 use clap::Args;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ struct Document<'a> {
     schema: &'static str,
     node: &'a NodeFacts,
     cuda: Option<&'a CudaNode>,
-    cuda_error: Option<String>,
+    cuda_error: Option<&'a str>,
     plugin: Option<&'a Choice>,
     loaded: Option<&'a Loaded>,
     error: Option<&'a Problem>,
@@ -86,8 +87,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 /// What one node told.
 struct Found<'a> {
     facts: &'a NodeFacts,
-    /// What CUDA says, where this process can ask it.
-    cuda: Option<Result<CudaNode, CudaError>>,
+    /// What CUDA says, in a worker of its own: a driver may take its process along.
+    cuda: Result<CudaNode, String>,
     choice: Option<&'a Choice>,
     loaded: Result<Loaded, Problem>,
 }
@@ -107,15 +108,20 @@ impl<'a> Found<'a> {
                 })
             }
         };
-        Self { facts: &node.facts, cuda: node.is_here().then(cuda_node), choice: choice.ok(), loaded }
+        let gpus = node.ask(Task::Gpus, &BTreeMap::new(), patience, |message| match message {
+            FromWorker::Gpus(gpus) => Some(gpus),
+            _ => None,
+        });
+        let cuda = gpus.unwrap_or_else(|problem| Err(problem.message));
+        Self { facts: &node.facts, cuda, choice: choice.ok(), loaded }
     }
 
     fn document(&self) -> Document<'_> {
         Document {
             schema: "tcpxctl.discover/1",
             node: self.facts,
-            cuda: self.cuda.as_ref().and_then(|cuda| cuda.as_ref().ok()),
-            cuda_error: self.cuda.as_ref().and_then(|cuda| cuda.as_ref().err()).map(ToString::to_string),
+            cuda: self.cuda.as_ref().ok(),
+            cuda_error: self.cuda.as_ref().err().map(String::as_str),
             plugin: self.choice,
             loaded: self.loaded.as_ref().ok(),
             error: self.loaded.as_ref().err(),
@@ -124,9 +130,7 @@ impl<'a> Found<'a> {
 
     fn show(&self, common: &Common) {
         print(&node_text(self.facts));
-        if let Some(cuda) = &self.cuda {
-            print(&cuda_text(cuda, self.facts));
-        }
+        print(&cuda_text(&self.cuda, self.facts));
         if let Some(choice) = self.choice {
             print(&format!("#\n# Plugin : {} ({})\n", choice.source, choice.why));
             for other in &choice.passed_over {
@@ -193,10 +197,10 @@ fn gpu_table(gpus: &[Gpu]) -> String {
 }
 
 /// What CUDA makes of them, which may be less, and in another order.
-fn cuda_text(cuda: &Result<CudaNode, CudaError>, facts: &NodeFacts) -> String {
+fn cuda_text(cuda: &Result<CudaNode, String>, facts: &NodeFacts) -> String {
     let cuda = match cuda {
         Ok(cuda) => cuda,
-        Err(error) => return format!("#\n# GPUs, from CUDA\n#   none: {}\n", printable(&error.to_string())),
+        Err(error) => return format!("#\n# GPUs, from CUDA\n#   none: {}\n", printable(error)),
     };
     let visible = cuda
         .visible_devices

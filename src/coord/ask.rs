@@ -81,11 +81,6 @@ impl Node {
         Ok(Self { facts, plugin, agent: Some((agent, events)) })
     }
 
-    /// Whether it is this machine, asked without an agent.
-    pub fn is_here(&self) -> bool {
-        self.agent.is_none()
-    }
-
     /// Runs one task in a worker of its own and returns what `pick` makes of its
     /// messages.
     ///

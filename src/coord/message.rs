@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::Outcome;
+use crate::gpu::CudaNode;
 use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LogLine, LogSummary};
 use crate::record::{ChannelNow, Iteration, LatencyUs};
@@ -184,6 +185,8 @@ pub enum Task {
         /// Which plugin.
         plugin: Choice,
     },
+    /// List the GPUs as CUDA does; loads no plugin.
+    Gpus,
     /// One row of the contract suite.
     Contract {
         /// Which plugin.
@@ -308,6 +311,8 @@ pub enum FromWorker {
     },
     /// The registration sweep.
     Mr(Vec<MrRow>),
+    /// The GPUs as CUDA lists them, or why it lists none.
+    Gpus(Result<CudaNode, String>),
     /// A row of the contract suite.
     Contract(ContractRow),
     /// A transfer ended, complete or not.

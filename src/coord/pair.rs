@@ -492,7 +492,7 @@ impl<'a> Pair<'a> {
                 record.finished = true;
                 record.log = Some(*log);
             }
-            FromWorker::Recorder(_) | FromWorker::Iteration(_) | FromWorker::Contract(_) => {}
+            FromWorker::Recorder(_) | FromWorker::Iteration(_) | FromWorker::Contract(_) | FromWorker::Gpus(_) => {}
         }
     }
 

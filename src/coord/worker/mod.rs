@@ -117,6 +117,11 @@ impl Context {
     fn run(&mut self, task: Task) -> u8 {
         let done = match task {
             Task::Probe { plugin } => load::load(self, &plugin, 0, "probe").map(drop),
+            Task::Gpus => {
+                let gpus = crate::gpu::cuda_node().map_err(|error| error.to_string());
+                self.tell(&FromWorker::Gpus(gpus));
+                Ok(())
+            }
             Task::Contract { plugin, row } => load::contract_row(self, &plugin, &row),
             Task::Pair(pair) => connect::run(self, &pair),
         };

@@ -25,7 +25,7 @@ type Result<T> = std::result::Result<T, MemoryError>;
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Bytes of a chunk.
+    /// Bytes of a chunk, below 2 GiB.
     pub chunks: Vec<usize>,
     /// Bytes of a fragment.
     pub fragments: Vec<usize>,
@@ -233,11 +233,14 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn new(memory: &'a CudaMemory, chunk: usize, fragment: usize, total: usize) -> Result<Self> {
         let context = memory.context();
-        let count = (total / chunk).max(1);
         let per_chunk = chunk.div_ceil(fragment);
         let room = fragment.next_multiple_of(4096);
+        // Lists name the pool's bytes by 32 bits.
+        let most = u32::MAX as usize / (per_chunk * room);
+        let count = (total / chunk).clamp(1, most.max(1));
+        let stride = chunk.next_multiple_of(4096);
         let pool = Allocation::new(context, count * per_chunk * room)?;
-        let target = Allocation::new(context, count * chunk)?;
+        let target = Allocation::new(context, count * stride)?;
         let order = shuffled(count * per_chunk);
         let mut entries = Vec::with_capacity(order.len());
         for (number, place) in order.into_iter().enumerate() {
@@ -249,7 +252,7 @@ impl<'a> Bench<'a> {
         let mut pieces = Pinned::new(context, count * pieces_per_chunk)?;
         let mut place = 0;
         for (number, one) in entries.iter().enumerate() {
-            let start = target.at + (number / per_chunk * chunk) as u64 + one.dst_off;
+            let start = target.at + (number / per_chunk * stride) as u64 + one.dst_off;
             for done in (0..one.len).step_by(4096) {
                 let len = (one.len - done).min(4096);
                 pieces.put(place, Piece { src_off: one.src_off + done, len, dst: start + u64::from(done) });
@@ -257,7 +260,7 @@ impl<'a> Bench<'a> {
             }
         }
         let chunks = (0..count as u64).map(|number| Chunk {
-            at: target.at + number * chunk as u64,
+            at: target.at + number * stride as u64,
             body: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             first: number << 22,
             len: chunk as u32,
@@ -296,7 +299,7 @@ impl<'a> Bench<'a> {
     fn fill_pool(&self) -> Result<()> {
         self.fill()?;
         for (number, one) in self.entries.iter().enumerate() {
-            let from = self.target.at + (number / self.per_chunk * self.chunk) as u64 + one.dst_off;
+            let from = self.chunks[number / self.per_chunk].at + one.dst_off;
             // SAFETY: both allocations are ours.
             unsafe { self.stream.copy(self.pool.at + u64::from(one.src_off), from, one.len as usize) }?;
         }
@@ -371,7 +374,7 @@ impl<'a> Bench<'a> {
     }
 
     fn unpack_by_copies(&self, number: usize, by_host: bool) -> Result<()> {
-        let target = self.target.at + (number * self.chunk) as u64;
+        let target = self.chunks[number].at;
         for one in &self.entries[number * self.per_chunk..][..self.per_chunk] {
             let (from, bytes) = (self.pool.at + u64::from(one.src_off), one.len as usize);
             if by_host {
@@ -393,7 +396,7 @@ impl<'a> Bench<'a> {
     /// Unpacks once more into blanked memory and looks at every byte.
     fn is_right(&self, policy: Unpack, batch: usize, count: usize) -> Result<bool> {
         // SAFETY: our own allocation.
-        unsafe { self.stream.set(self.target.at, 0xc5, self.bytes()) }?;
+        unsafe { self.stream.set(self.target.at, 0xc5, self.target.bytes) }?;
         self.unpack(policy, batch, count)?;
         self.stream.finish()?;
         // SAFETY: as many flags as chunks, and nothing is under way.
