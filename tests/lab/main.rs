@@ -6,11 +6,13 @@
 //! belongs in `tests/run`.
 
 mod hurts;
+mod join;
 mod life;
 mod losses;
 mod nodes;
 mod one_node;
 mod peer;
+mod reach;
 mod sockets;
 
 #[path = "../support/lab.rs"]
