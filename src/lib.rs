@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cli                                              talks to people
-//! coord  contract  doctor                          talk about runs and nodes
+//! coord  contract  doctor  interpose               talk about runs, nodes and other people's programs
 //! transfer  bootstrap  scenario  record            make a run and its record
 //! plugin  gpu  node                                touch a plugin, a GPU, a machine
 //! units  error                                     words everyone shares
@@ -19,6 +19,7 @@ pub mod coord;
 pub mod doctor;
 pub mod error;
 pub mod gpu;
+pub mod interpose;
 pub mod node;
 pub mod plugin;
 pub mod record;

@@ -17,6 +17,7 @@ mod run_table;
 mod selftest;
 mod serve;
 mod signals;
+mod tap;
 
 use crate::coord::{agent, worker};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -71,6 +72,8 @@ enum Command {
     Selftest(selftest::Arguments),
     /// Wait for a coordinator that joins without ssh.
     Serve(serve::Arguments),
+    /// Run a program of your own with every plugin call recorded.
+    Tap(tap::Arguments),
     /// One per node, started by the coordinator.
     #[command(hide = true)]
     Agent,
@@ -100,6 +103,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::main(&common, &arguments),
         Command::Selftest(arguments) => selftest::main(&common, &arguments),
         Command::Serve(arguments) => serve::main(&common, &arguments),
+        Command::Tap(arguments) => tap::main(&common, &arguments),
         Command::Agent => agent::main(),
         Command::Worker => worker::main(),
     }

@@ -91,7 +91,8 @@ fn look((path, named_by): &(String, String), folders: &[String], whole: bool) ->
     })
 }
 
-fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
+/// The dynamic section of a file, or why it has none.
+pub fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
     let says = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     // Asked before opening: opening a FIFO would wait for its writer.
     if !std::fs::metadata(path).map_err(|error| says(&error))?.is_file() {

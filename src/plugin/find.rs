@@ -68,7 +68,7 @@ impl Choice {
 }
 
 /// The two names under which installers leave TCPX, and the two roots.
-pub(super) const TCPX_PLACES: [&str; 4] = [
+pub const TCPX_PLACES: [&str; 4] = [
     "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
     "/var/lib/tcpx/lib64/libnccl-net-tcpx.so",
     "/usr/local/tcpx/lib64/libnccl-net.so",
@@ -76,7 +76,7 @@ pub(super) const TCPX_PLACES: [&str; 4] = [
 ];
 
 /// Variables by which the users' programs name the plugin, in our order.
-pub(super) const TCPX_VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
+pub const TCPX_VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
 
 const SOFT_LIBRARY: &str = "libnccl_net_tcpxsoft.so";
 
@@ -127,16 +127,7 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
 
 fn by_name(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Choice, LoadError> {
     let file = format!("libnccl-net-{name}.so");
-    let search = variable("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = search
-        .split(':')
-        .filter(|folder| !folder.is_empty())
-        .map(PathBuf::from)
-        .chain(
-            ["/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/lib", "/usr/lib64", "/usr/lib"]
-                .map(PathBuf::from),
-        )
-        .chain([format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH).into()]);
+    let folders = search_folders(variable("LD_LIBRARY_PATH").as_deref());
     let mut passed_over = Vec::new();
     for folder in folders {
         let path = folder.join(&file);
@@ -149,20 +140,30 @@ fn by_name(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Choi
     Err(LoadError::NoSuchName { name: name.to_owned(), looked })
 }
 
-/// The software plugin's own file: `deps/` first, which is the copy that cargo
-/// keeps current, then beside the program, then where `scripts/install` puts it.
+/// Where the loader looks for a name, with the places of TCPX behind what
+/// `LD_LIBRARY_PATH` holds.
+pub fn search_folders(library_path: Option<&str>) -> Vec<PathBuf> {
+    let usual = ["/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/lib", "/usr/lib64", "/usr/lib"];
+    let own = library_path.unwrap_or_default().split(':').filter(|folder| !folder.is_empty());
+    let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    own.chain(usual).map(PathBuf::from).chain([machine.into()]).collect()
+}
+
+/// The software plugin's own file.
 pub fn soft_library(exe: &Path) -> Result<PathBuf, LoadError> {
-    let folder = exe.parent().unwrap_or(Path::new("/"));
-    // A test program lives in `deps/` itself.
-    let places = [
-        folder.join("deps").join(SOFT_LIBRARY),
-        folder.join(SOFT_LIBRARY),
-        folder.join("../lib/tcpxctl").join(SOFT_LIBRARY),
-    ];
+    let places = library_places(exe, SOFT_LIBRARY);
     places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| LoadError::NoSuchName {
         name: "soft".into(),
         looked: places.map(|path| path.display().to_string()).join(", "),
     })
+}
+
+/// Where a library of ours may be: `deps/` first, which is the copy that cargo
+/// keeps current, then beside the program, then where `scripts/install` puts it.
+pub fn library_places(exe: &Path, name: &str) -> [PathBuf; 3] {
+    let folder = exe.parent().unwrap_or(Path::new("/"));
+    // A test program lives in `deps/` itself.
+    [folder.join("deps").join(name), folder.join(name), folder.join("../lib/tcpxctl").join(name)]
 }
 
 #[cfg(test)]

@@ -13,9 +13,11 @@ mod net;
 mod shim;
 mod tapped;
 
-pub use candidates::{PluginFile, plugin_files};
+pub use candidates::{PluginFile, dynamic_of, plugin_files};
 pub use error::{LoadError, PluginError};
-pub use find::{Choice, PassedOver, Source, choose, soft_library};
+pub use find::{
+    Choice, PassedOver, Source, TCPX_PLACES, TCPX_VARIABLES, choose, library_places, search_folders, soft_library,
+};
 pub use load::{FileFacts, Plugin, inspect};
 pub use log::{Line as LogLine, LogSummary, capture, summary as log_summary};
 pub(crate) use log::{forget_said, take_said};

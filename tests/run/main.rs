@@ -12,6 +12,7 @@ mod record;
 mod stalls;
 mod strangers;
 mod strict_plugin;
+mod tap;
 
 #[path = "../support/strict.rs"]
 mod strict;

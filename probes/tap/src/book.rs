@@ -5,12 +5,13 @@
 #![expect(unsafe_code, reason = "reads the caller's out-parameters")]
 
 use crate::pointers::{Found, Kind, Meaning, Pointers};
+use crate::settings::report;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 use tcpx_abi::ResultCode;
 use tcpx_recorder::format::{Call, EventKind, POSTS, Role};
-use tcpx_recorder::{Address, Addresses, Device, Key, Note, Opening, Recorder, SOCKADDR_BYTES, Settled, Slot};
+use tcpx_recorder::{Address, Addresses, Device, Key, LogLine, Note, Opening, Recorder, SOCKADDR_BYTES, Settled, Slot};
 
 /// The tap's own knowledge, for an engine that lives in the same process.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +68,11 @@ impl Book {
         self.comms.find(comm.addr(), &self.recorder)
     }
 
+    /// A line that the plugin logged.
+    pub fn log(&self, line: &LogLine<'_>) {
+        self.recorder.log(line);
+    }
+
     /// A call that belongs to no comm.
     pub fn setup(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
         self.settle();
@@ -90,6 +96,7 @@ impl Book {
         if self.recorder.settle() == Settled::Moved {
             self.comms.clear();
             self.requests.clear();
+            report(&format!("recording {}", self.recorder.path().display()));
         }
     }
 

@@ -17,18 +17,31 @@
 //! breaks them loses counts. Times are those at which calls *return*; a `test`
 //! that is not done reads no clock. What it costs: `examples/tap_cost.rs`.
 //!
-//! Not here: anything that could panic, wait, print, or refuse a call; the
-//! logger, the rings of call events and the exported symbols.
+//! Every call of the data path that changes something becomes an event in the
+//! channel's ring, every line of the plugin's log an entry of the recorder's; the
+//! program's own logger gets it too, formatted.
+//!
+//! [`object`] makes a shared object of all this; `v7/`, `v8/` and `v7_v8/` are
+//! three, one for each set of versions that a plugin may export.
+//!
+//! Not here: anything that could panic, wait, print, or refuse a call.
 
 mod book;
+mod logger;
+pub mod object;
+mod pointers;
+mod refuse;
+mod search;
+mod settings;
 #[macro_use]
 mod version;
-mod pointers;
 pub mod v7;
 pub mod v8;
 
 pub use book::Tap;
 use std::fmt;
+#[doc(hidden)]
+pub use tcpx_abi as abi;
 
 /// Tables of one version that one process may wrap.
 pub const TAPS_MAX: usize = 4;

@@ -1,9 +1,10 @@
 //! The functions of a recorded table, written once for every version whose
 //! calls differ in types only.
 
-/// `$abi` is the module of `tcpx_abi`, `$size` the type of `regMr`'s size.
+/// `$abi` is the module of `tcpx_abi`, `$size` the type of `regMr`'s size,
+/// `$loggers` the first logger of this version's tables.
 macro_rules! tap_version {
-    ($abi:path, $size:ty) => {
+    ($abi:path, $size:ty, $loggers:literal) => {
         use std::ffi::{c_int, c_void};
         use std::ptr;
         use std::sync::Arc;
@@ -74,6 +75,34 @@ macro_rules! tap_version {
             }
         }
 
+        /// The table of a tap that has no plugin: `init` says why to the logger it
+        /// is given, and every call is refused.
+        pub const fn without_plugin() -> abi::Net {
+            abi::Net {
+                name: c"tcpxtap-without-plugin".as_ptr(),
+                init: Some($crate::refuse::init),
+                devices: Some(refused::devices),
+                get_properties: Some(refused::get_properties),
+                listen: Some(refused::listen),
+                connect: Some(refused::connect),
+                accept: Some(refused::accept),
+                reg_mr: Some(refused::reg_mr),
+                reg_mr_dma_buf: None,
+                dereg_mr: Some(refused::dereg_mr),
+                isend: Some(refused::isend),
+                irecv: Some(refused::irecv),
+                iflush: Some(refused::iflush),
+                test: Some(refused::test),
+                close_send: Some(refused::close),
+                close_recv: Some(refused::close),
+                close_listen: Some(refused::close),
+                get_device_mr: None,
+                irecv_consumed: None,
+            }
+        }
+
+        $crate::refuse::calls! { abi, $size }
+
         /// The inner function and the book to write in. `None` cannot happen: a
         /// table with constant `I` exists only once its state is there, and has
         /// only the members that the inner one has.
@@ -86,7 +115,8 @@ macro_rules! tap_version {
 
         unsafe extern "C" fn init<const I: usize>(logger: LoggerArg) -> ResultCode {
             let Some((init, book)) = inner::<I, _>(|net| net.init) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
+            let logger = $crate::logger::interpose($loggers + I, book, logger);
+            // SAFETY: a logger as the caller's, whose lines go there too.
             book.setup(Call::Init, || unsafe { init(logger) })
         }
 

@@ -1,0 +1,188 @@
+//! The tap as a shared object: what happens while a program loads it.
+//!
+//! The table is the exported symbol itself, so it must be whole when `dlopen`
+//! returns: a constructor finds the real plugin, loads it, and fills the table
+//! with what [`crate::v7::wrap`] makes of it. It finds it by `TCPXTAP_PLUGIN`,
+//! else by the rules the program would have used. Where recording is not
+//! possible the table is the plugin's own, and the program runs on; where there
+//! is no plugin, `init` fails and says why.
+//!
+//! Neither this object nor the plugin is ever unloaded, as the plugin's threads
+//! outlive any `dlclose`. A program that closes and loads it again so meets the
+//! plugin as it left it.
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `TCPXTAP_PLUGIN` | the real plugin: a path, or a name for the loader |
+//! | `TCPXTAP_NAME` | first part of the recorder file's name, `tap` |
+//! | `TCPXTAP_FOLDER` | where the recorder file goes, `/dev/shm` |
+//! | `TCPXTAP_CHANNELS` | most comms open at once, 1024 |
+//! | `TCPXTAP_RING_EVENTS` | events kept per channel, 1024 |
+//! | `TCPXTAP_LOG_LINES` | log lines kept, 1024 |
+//! | `TCPXTAP_REPORT` | a file: one line is added to say what was recorded where, or why not |
+#![expect(unsafe_code, reason = "loads the plugin, and fills an exported table")]
+
+use crate::refuse;
+use crate::search::{self, Found};
+use crate::settings::{Settings, report};
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use tcpx_abi as abi;
+use tcpx_recorder::Recorder;
+
+/// An exported table, filled once before anyone can know of it.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Exported<T>(UnsafeCell<T>);
+
+// SAFETY: written by the constructor only, before `dlopen` returns.
+unsafe impl<T> Sync for Exported<T> {}
+
+impl<T> Exported<T> {
+    /// A table until the constructor has run.
+    pub const fn new(table: T) -> Self {
+        Self(UnsafeCell::new(table))
+    }
+}
+
+/// A table of any version that this object exports.
+#[derive(Debug, Clone, Copy)]
+pub enum Table {
+    /// `ncclNetPlugin_v7`
+    V7(&'static Exported<abi::v7::Net>),
+    /// `ncclNetPlugin_v8`
+    V8(&'static Exported<abi::v8::Net>),
+}
+
+impl Table {
+    fn symbol(self) -> &'static CStr {
+        match self {
+            Self::V7(_) => c"ncclNetPlugin_v7",
+            Self::V8(_) => c"ncclNetPlugin_v8",
+        }
+    }
+
+    fn address(self) -> *mut c_void {
+        match self {
+            Self::V7(table) => table.0.get().cast(),
+            Self::V8(table) => table.0.get().cast(),
+        }
+    }
+
+    /// Fills it with what records `plugin`, the plugin's table of this version,
+    /// or without a recorder with that table itself; the plugin's name.
+    ///
+    /// # Safety
+    /// `plugin` is such a table and stays; nobody reads the exported one yet.
+    unsafe fn fill(self, plugin: *const c_void, recorder: Option<&Arc<Recorder>>) -> *const c_char {
+        macro_rules! fill {
+            ($version:ident, $table:expr) => {{
+                // SAFETY: as promised to this function.
+                let plugin: &'static abi::$version::Net = unsafe { &*plugin.cast() };
+                let wrapped = recorder.and_then(|recorder| crate::$version::wrap(plugin, Arc::clone(recorder)).ok());
+                let table = wrapped.map_or(*plugin, |(table, _)| *table);
+                // SAFETY: as promised to this function.
+                unsafe { $table.0.get().write(table) };
+                plugin.name
+            }};
+        }
+        match self {
+            Self::V7(table) => fill!(v7, table),
+            Self::V8(table) => fill!(v8, table),
+        }
+    }
+}
+
+/// The constructor: fills the tables, or leaves them refusing.
+pub fn start(tables: &[Table]) {
+    // No panic may leave a constructor; the tables then refuse without a reason.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        if let Err(why) = try_start(tables) {
+            report(&format!("not-recorded {why}"));
+            refuse::because(&why);
+        }
+    }));
+}
+
+fn try_start(tables: &[Table]) -> Result<(), String> {
+    let own = tables.iter().map(|table| (table.symbol(), table.address())).collect::<Vec<_>>();
+    stay_loaded(own.first().map(|(_, address)| *address));
+    let Found { path, symbols } = search::plugin(&own)?;
+    let missing = own.iter().zip(&symbols).find(|(_, symbol)| symbol.is_null()).map(|((name, _), _)| name);
+    if let Some(name) = missing {
+        return Err(format!(
+            "{path} does not export {}, which this object of the tap stands for",
+            name.to_string_lossy()
+        ));
+    }
+    let recorder = match Settings::from_env().recorder() {
+        Ok(recorder) => Some(Arc::new(recorder)),
+        Err(error) => {
+            report(&format!("not-recorded {error}"));
+            None
+        }
+    };
+    let mut names = Vec::new();
+    for (table, symbol) in tables.iter().zip(symbols) {
+        // SAFETY: the symbol's address is the table, of the version that its name
+        // says; plugins are never unloaded; this is the constructor.
+        let name = unsafe { table.fill(symbol, recorder.as_ref()) };
+        // SAFETY: null, or the plugin's own string.
+        names.push(unsafe { search::text(name) });
+    }
+    if let Some(recorder) = recorder {
+        // A full disk costs the label.
+        let _ = recorder.set_plugin(&format!("{} {path}", names.join(" ")));
+        report(&format!("recording {}", recorder.path().display()));
+    }
+    Ok(())
+}
+
+/// Pins the object that holds this address.
+fn stay_loaded(address: Option<*mut c_void>) {
+    let Some(address) = address else { return };
+    // SAFETY: zeroes are a valid `Dl_info`.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `info` is ours to write.
+    if unsafe { libc::dladdr(address, &raw mut info) } != 0 && !info.dli_fname.is_null() {
+        let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: the loader's own name of an object that is loaded.
+        unsafe { libc::dlopen(info.dli_fname, flags) };
+    }
+}
+
+/// Exports tables: `shared_object!(v7 ncclNetPlugin_v7)`.
+#[macro_export]
+macro_rules! shared_object {
+    ($($version:ident $symbol:ident),+) => {
+        $(
+            /// What NCCL and every program that loads a plugin looks for.
+            #[unsafe(no_mangle)]
+            #[expect(non_upper_case_globals, reason = "the name is the ABI's")]
+            pub static $symbol: $crate::object::Exported<$crate::abi::$version::Net> =
+                $crate::object::Exported::new($crate::$version::without_plugin());
+        )+
+
+        extern "C" fn start() {
+            $crate::object::start(&[$($crate::table!($version $symbol)),+]);
+        }
+
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static START: extern "C" fn() = start;
+    };
+}
+
+/// The variant for a version.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! table {
+    (v7 $symbol:ident) => {
+        $crate::object::Table::V7(&$symbol)
+    };
+    (v8 $symbol:ident) => {
+        $crate::object::Table::V8(&$symbol)
+    };
+}

@@ -1,0 +1,258 @@
+//! `tcpxctl tap`: a program of your own, every plugin call of it recorded.
+//!
+//! ```console
+//! $ tcpxctl tap -- ./my_transfer server 0
+//! # tap : TCPX v7 of /usr/local/tcpx/lib64/libnccl-net-tcpx.so (in a usual place of TCPX)
+//! ...what the program prints...
+//! # recording : pid 4242 in /dev/shm/tcpxctl-1000/tap-4240-4242-1423497.tcpxrec
+//! ```
+//!
+//! The program finds the tap where it looks for its plugin: by
+//! `UCCL_TCPX_PLUGIN_PATH`, `NCCL_GPUDIRECTTCPX_PLUGIN_PATH`, `NCCL_NET_PLUGIN` or
+//! `libnccl-net.so` on the loader's path. The tap presents the versions that the
+//! plugin exports. The program's exit code is ours, its signal too; recorder
+//! files stay until they are removed. A program that opens a path of its own
+//! cannot be redirected, and is told.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{complain, fail, print_json, say};
+use crate::error::Outcome;
+use crate::interpose::{
+    Ending, Exports, Given, InterposeError, PrivateFolder, Program, RealPlugin, Recording, TapLibrary, exports,
+    fixed_paths, real_plugin, tap_library,
+};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The real plugin: soft, a path, or a name X for libnccl-net-X.so; without it, what the program would load.
+    #[arg(long, value_name = "PLUGIN")]
+    plugin: Option<String>,
+    /// Where the recorder files go.
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Most comms of one process at once, listeners included [default: 1024].
+    #[arg(long, value_name = "N")]
+    channels: Option<u32>,
+    /// Call events kept per channel, 32 bytes each [default: 1024].
+    #[arg(long, value_name = "N")]
+    ring_events: Option<u32>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    plugin: PathBuf,
+    why: String,
+    tap: PathBuf,
+    versions: Vec<u32>,
+    notes: Vec<String>,
+    recordings: Vec<Process>,
+    not_recorded: Vec<Process>,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+}
+
+#[derive(Serialize, Clone)]
+struct Process {
+    pid: u32,
+    /// The file, or why there is none.
+    what: String,
+}
+
+/// What is known before the program starts.
+struct Tapping {
+    real: RealPlugin,
+    tap: TapLibrary,
+    folder: PrivateFolder,
+    given: Given,
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let started = prepare(arguments).and_then(|tapping| {
+        announce(&tapping);
+        let program = Program::start(&arguments.command, &tapping.given, common.json)?;
+        Ok((tapping, program))
+    });
+    let (mut tapping, program) = match started {
+        Ok(started) => started,
+        Err(error) => return fail(common, &error, error.outcome()),
+    };
+    let watched = Watched::until_the_end(program, &tapping);
+    let (ending, watched) = match watched {
+        Ok(ended) => ended,
+        Err(error) => {
+            complain(common, format!("cannot wait for the program: {error}"), None);
+            return ExitCode::from(Outcome::NotRun.exit_code());
+        }
+    };
+    if watched.recordings.is_empty() && watched.not_recorded.is_empty() {
+        complain(common, NOT_LOADED, next_step(arguments, &tapping.real));
+    }
+    if watched.recordings.iter().any(|one| PathBuf::from(format!("/proc/{}", one.pid)).exists()) {
+        // A process that outlives the program may load the plugin again.
+        tapping.folder.keep();
+        say(&format!("# note : a process of the program still runs; {} stays\n", tapping.folder.path().display()));
+    }
+    if common.json {
+        print_json(&watched.document(&tapping, ending));
+    }
+    drop(tapping);
+    leave(ending)
+}
+
+fn prepare(arguments: &Arguments) -> Result<Tapping, InterposeError> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let exe = std::env::current_exe().unwrap_or_default();
+    let real = real_plugin(arguments.plugin.as_deref(), variable, &exe)?;
+    let exports: Exports = exports(&real.path)?;
+    let tap = tap_library(&real.path, &exports, &exe)?;
+    let net_plugin = variable("NCCL_NET_PLUGIN");
+    let folder = PrivateFolder::create(&std::env::temp_dir(), &tap.path, net_plugin.as_deref())?;
+    let recording = Recording {
+        name: format!("tap-{}", std::process::id()),
+        folder: arguments.folder.clone(),
+        channels: arguments.channels,
+        ring_events: arguments.ring_events,
+    };
+    let mut given = folder.environment(&real.path, &recording, variable);
+    if !tap.hidden.is_empty() {
+        let hidden = tap.hidden.iter().map(|version| format!("v{version}")).collect::<Vec<_>>().join(", ");
+        given
+            .notes
+            .push(format!("the plugin exports {hidden} too, which the program will not see: the tap knows v7 and v8"));
+    }
+    if !exports.other.is_empty() {
+        given
+            .notes
+            .push(format!("the plugin exports {} too, which the program will not see", exports.other.join(", ")));
+    }
+    given
+        .notes
+        .extend(real.also.iter().map(|(name, value)| format!("{name} names {value}; the tap stands for it too")));
+    Ok(Tapping { real, tap, folder, given })
+}
+
+fn announce(tapping: &Tapping) {
+    let versions = tapping.tap.versions.iter().map(|version| format!("v{version}")).collect::<Vec<_>>().join(" and ");
+    say(&format!("# tap : {versions} of {} ({})\n", tapping.real.path.display(), tapping.real.why));
+    tapping.given.notes.iter().for_each(|note| say(&format!("# note : {note}\n")));
+}
+
+/// Between two looks at what the tap says.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The first look for processes that went past the tap; each next one comes after twice the time.
+const FIRST_SEARCH: Duration = Duration::from_secs(1);
+
+const NOT_LOADED: &str = "the program has not loaded the tap, so nothing was recorded";
+
+/// What was seen of the program's processes.
+#[derive(Default)]
+struct Watched {
+    recordings: Vec<Process>,
+    not_recorded: Vec<Process>,
+    lines: usize,
+}
+
+impl Watched {
+    fn until_the_end(mut program: Program, tapping: &Tapping) -> std::io::Result<(Ending, Self)> {
+        let mut watched = Self::default();
+        let (mut search_after, mut searched) = (FIRST_SEARCH, Instant::now());
+        loop {
+            let ending = program.wait(LOOK_EVERY)?;
+            watched.look(tapping);
+            if let Some(ending) = ending {
+                return Ok((ending, watched));
+            }
+            if searched.elapsed() >= search_after {
+                let past = program.past_the_tap(tapping.folder.path(), &tapping.real.path, &tapping.tap.path);
+                past.into_iter().for_each(|pid| watched.went_past(pid, tapping));
+                (search_after, searched) = (2 * search_after, Instant::now());
+            }
+        }
+    }
+
+    /// Passes on what taps have said since the last look.
+    fn look(&mut self, tapping: &Tapping) {
+        let said = tapping.folder.said();
+        for (pid, said) in said.iter().skip(self.lines) {
+            match said.split_once(' ') {
+                Some(("recording", file)) => {
+                    say(&format!("# recording : pid {pid} in {file}\n"));
+                    self.recordings.push(Process { pid: *pid, what: file.to_owned() });
+                }
+                Some(("not-recorded", why)) => {
+                    say(&format!("# not recorded : pid {pid}: {why}\n"));
+                    self.not_recorded.push(Process { pid: *pid, what: why.to_owned() });
+                }
+                _ => {}
+            }
+        }
+        self.lines = said.len();
+    }
+
+    fn went_past(&mut self, pid: u32, tapping: &Tapping) {
+        let known = self.not_recorded.iter().chain(&self.recordings).any(|one| one.pid == pid);
+        if !known {
+            let why = format!("it opened {} by a fixed path, which no variable redirects", tapping.real.path.display());
+            say(&format!("# not recorded : pid {pid}: {why}\n"));
+            self.not_recorded.push(Process { pid, what: why });
+        }
+    }
+
+    fn document(&self, tapping: &Tapping, ending: Ending) -> Document {
+        let (exit_code, signal) = match ending {
+            Ending::Exited(code) => (Some(code), None),
+            Ending::Killed(signal) => (None, Some(signal)),
+        };
+        Document {
+            schema: "tcpxctl.tap/1",
+            plugin: tapping.real.path.clone(),
+            why: tapping.real.why.clone(),
+            tap: tapping.tap.path.clone(),
+            versions: tapping.tap.versions.clone(),
+            notes: tapping.given.notes.clone(),
+            recordings: self.recordings.clone(),
+            not_recorded: self.not_recorded.clone(),
+            exit_code,
+            signal,
+        }
+    }
+}
+
+/// What may have kept the program from the tap.
+fn next_step(arguments: &Arguments, real: &RealPlugin) -> Option<String> {
+    let program = arguments.command.first().map_or("", String::as_str);
+    let fixed = fixed_paths(program, std::env::var("PATH").ok().as_deref());
+    if fixed.is_empty() {
+        return Some(format!(
+            "does it use a plugin at all? Run it with NCCL_DEBUG=INFO, or look for {} in /proc/PID/maps",
+            real.path.display()
+        ));
+    }
+    Some(format!(
+        "it has {} written into it, and no variable redirects a fixed path: make the program read \
+         UCCL_TCPX_PLUGIN_PATH, or mount the tap over that path in a mount namespace of its own",
+        fixed.join(" and ")
+    ))
+}
+
+/// Ends as the program did.
+fn leave(ending: Ending) -> ExitCode {
+    match ending {
+        Ending::Exited(code) => ExitCode::from(code as u8),
+        Ending::Killed(signal) => {
+            // No core of ours beside the program's; should the signal not end us, the shell's code says it.
+            crate::interpose::end_by(signal);
+            ExitCode::from(128u8.wrapping_add(signal as u8))
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What the program is told: a folder of links under every name by which it may
+//! look for its plugin, and the variables that lead there.
+//!
+//! The names of the links are NCCL's: it looks for `libnccl-net-NAME.so` or
+//! `libnccl-net.so` on the loader's path. Nothing else is in the folder but the
+//! file in which the tap says what it records where.
+#![forbid(unsafe_code)]
+
+use super::error::InterposeError;
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Folders of one process, more than which nobody makes.
+const ATTEMPTS: u32 = 100;
+/// Bytes of the report that are read.
+const REPORT_MAX: usize = 1 << 20;
+
+/// A folder of links, gone with this value.
+#[derive(Debug)]
+pub struct PrivateFolder {
+    path: PathBuf,
+    keep: bool,
+}
+
+/// How the recorder is to be.
+#[derive(Debug, Clone, Default)]
+pub struct Recording {
+    /// First part of the files' names.
+    pub name: String,
+    /// Where they go, instead of `/dev/shm`.
+    pub folder: Option<PathBuf>,
+    /// Most comms open at once.
+    pub channels: Option<u32>,
+    /// Events kept per channel.
+    pub ring_events: Option<u32>,
+}
+
+/// What the program is given on top of its environment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Name and value.
+    pub variables: BTreeMap<String, String>,
+    /// What was left alone, and why that matters.
+    pub notes: Vec<String>,
+}
+
+impl PrivateFolder {
+    /// Makes it below `parent` with links to `tap`, also under the names that
+    /// `NCCL_NET_PLUGIN` holds.
+    ///
+    /// # Errors
+    /// The folder cannot be made or filled.
+    pub fn create(parent: &Path, tap: &Path, net_plugin: Option<&str>) -> Result<Self, InterposeError> {
+        let failed = |source| InterposeError::Folder { parent: parent.to_owned(), source };
+        let tap = tap.canonicalize().map_err(failed)?;
+        let folder = Self { path: make(parent).map_err(failed)?, keep: false };
+        let mut names = vec!["tcpx".to_owned(), LINK.to_owned()];
+        names.extend(plain_names(net_plugin.unwrap_or_default()));
+        names.sort();
+        names.dedup();
+        let links = names.iter().map(|name| format!("libnccl-net-{name}.so"));
+        for link in links.chain(["libnccl-net.so".to_owned()]) {
+            symlink(&tap, folder.path.join(link)).map_err(failed)?;
+        }
+        let report = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.report());
+        report.map_err(failed)?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves it behind: a process that outlives the program may still look here.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    fn report(&self) -> PathBuf {
+        self.path.join("report")
+    }
+
+    /// The lines that taps have added: the process, and what it says.
+    pub fn said(&self) -> Vec<(u32, String)> {
+        let bytes = std::fs::read(self.report()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(REPORT_MAX)]).into_owned();
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.filter_map(|(pid, said)| Some((pid.parse().ok()?, crate::units::printable(said)))).collect()
+    }
+
+    /// The environment that leads a program here. `real` is the plugin behind the
+    /// tap, `variable` reads the environment as it is.
+    pub fn environment(&self, real: &Path, recording: &Recording, variable: impl Fn(&str) -> Option<String>) -> Given {
+        let mut given = Given::default();
+        let link = self.path.join("libnccl-net-tcpx.so").display().to_string();
+        let mut set = |name: &str, value: String| drop(given.variables.insert(name.to_owned(), value));
+        set("TCPXTAP_PLUGIN", real.display().to_string());
+        set("TCPXTAP_NAME", recording.name.clone());
+        set("TCPXTAP_REPORT", self.report().display().to_string());
+        set("UCCL_TCPX_PLUGIN_PATH", link.clone());
+        set("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", link);
+        let before = variable("LD_LIBRARY_PATH").filter(|path| !path.is_empty()).map(|path| format!(":{path}"));
+        set("LD_LIBRARY_PATH", format!("{}{}", self.path.display(), before.unwrap_or_default()));
+        if let Some(folder) = &recording.folder {
+            set("TCPXTAP_FOLDER", folder.display().to_string());
+        }
+        if let Some(channels) = recording.channels {
+            set("TCPXTAP_CHANNELS", channels.to_string());
+        }
+        if let Some(events) = recording.ring_events {
+            set("TCPXTAP_RING_EVENTS", events.to_string());
+        }
+        match variable("NCCL_NET_PLUGIN").as_deref().map(str::trim) {
+            Some("none") => given.notes.push(
+                "NCCL_NET_PLUGIN=none is left as it is: NCCL 2.28 and newer will load no plugin, and so no tap".into(),
+            ),
+            _ => set("NCCL_NET_PLUGIN", LINK.to_owned()),
+        }
+        given
+    }
+}
+
+/// X of the `libnccl-net-X.so` that `NCCL_NET_PLUGIN` is set to.
+const LINK: &str = "tcpxtap";
+
+/// Names, not paths: only these are looked for by a name of NCCL's.
+fn plain_names(list: &str) -> impl Iterator<Item = String> {
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.contains('/'));
+    names.map(str::to_owned)
+}
+
+fn make(parent: &Path) -> io::Result<PathBuf> {
+    for attempt in 0..ATTEMPTS {
+        let path = parent.join(format!("tcpxctl-tap-{}-{attempt}", std::process::id()));
+        // One that is there already, a link of somebody else's too, is an error here.
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists))
+}
+
+impl Drop for PrivateFolder {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Ours alone; what cannot be removed is a few links.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &PrivateFolder) -> Vec<String> {
+        let entries = std::fs::read_dir(folder.path()).expect("listed");
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_folder_has_every_name_that_is_looked_for_and_goes_when_dropped() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let tap = parent.path().join("tap.so");
+        std::fs::write(&tap, b"x").expect("written");
+        let folder = PrivateFolder::create(parent.path(), &tap, Some("aws, /abs/x.so,tcpx")).expect("made");
+        let expected =
+            ["libnccl-net-aws.so", "libnccl-net-tcpx.so", "libnccl-net-tcpxtap.so", "libnccl-net.so", "report"];
+        assert_eq!(names(&folder), expected);
+        std::fs::write(folder.path().join("report"), "12 recording /dev/shm/x\nnonsense\n13 a\x1b[1m b\n")
+            .expect("written");
+        assert_eq!(folder.said(), [(12, "recording /dev/shm/x".to_owned()), (13, "a[1m b".to_owned())]);
+        let path = folder.path().to_owned();
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_environment_leads_every_kind_of_program_to_the_tap() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let tap = parent.path().join("tap.so");
+        std::fs::write(&tap, b"x").expect("written");
+        let folder = PrivateFolder::create(parent.path(), &tap, None).expect("made");
+        let recording = Recording { name: "tap-1".into(), ring_events: Some(64), ..Recording::default() };
+        let variable = |name: &str| (name == "LD_LIBRARY_PATH").then(|| "/a:/b".to_owned());
+        let given = folder.environment(Path::new("/real.so"), &recording, variable).variables;
+        let inside = folder.path().display().to_string();
+        for (name, value) in [
+            ("TCPXTAP_PLUGIN", "/real.so".to_owned()),
+            ("TCPXTAP_NAME", "tap-1".to_owned()),
+            ("TCPXTAP_RING_EVENTS", "64".to_owned()),
+            ("UCCL_TCPX_PLUGIN_PATH", format!("{inside}/libnccl-net-tcpx.so")),
+            ("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", format!("{inside}/libnccl-net-tcpx.so")),
+            ("NCCL_NET_PLUGIN", "tcpxtap".to_owned()),
+            ("LD_LIBRARY_PATH", format!("{inside}:/a:/b")),
+        ] {
+            assert_eq!(given.get(name), Some(&value), "{name}");
+        }
+        assert!(!given.contains_key("TCPXTAP_FOLDER"));
+
+        let none = |name: &str| (name == "NCCL_NET_PLUGIN").then(|| "none".to_owned());
+        let given = folder.environment(Path::new("/real.so"), &recording, none);
+        assert!(!given.variables.contains_key("NCCL_NET_PLUGIN") && given.notes.len() == 1);
+    }
+}

@@ -1,0 +1,166 @@
+//! The program while it runs, and how it ended.
+//!
+//! It has our terminal, our standard streams and our process group, so Ctrl-C
+//! reaches it directly; this process then waits for its end. What is sent to
+//! this process alone is passed on.
+#![forbid(unsafe_code)]
+
+use super::environment::Given;
+use super::error::InterposeError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A program that was given the tap.
+pub struct Program {
+    child: Child,
+    pidfd: OwnedFd,
+    /// Set by a signal that is to be passed on.
+    passed_on: [(Signal, Arc<AtomicBool>); 2],
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+impl Program {
+    /// Starts it. `stdout_to_stderr`: where our stdout is for a document of ours.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(command: &[String], given: &Given, stdout_to_stderr: bool) -> Result<Self, InterposeError> {
+        let (program, arguments) = command.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let failed = |source| InterposeError::Start { program: program.to_owned(), source };
+        // Handlers, which the program does not inherit, unlike signals that are ignored.
+        let flag = |signal| -> io::Result<Arc<AtomicBool>> {
+            let flag = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+            Ok(flag)
+        };
+        for signal in [SIGINT, SIGQUIT] {
+            flag(signal).map_err(failed)?;
+        }
+        let passed_on = [(Signal::TERM, flag(SIGTERM).map_err(failed)?), (Signal::HUP, flag(SIGHUP).map_err(failed)?)];
+        let mut command = Command::new(program);
+        command.args(arguments).envs(&given.variables);
+        if stdout_to_stderr {
+            command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned().map_err(failed)?));
+        }
+        let child = command.spawn().map_err(failed)?;
+        let pidfd =
+            pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from).map_err(failed)?;
+        Ok(Self { child, pidfd, passed_on })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end, at most this long.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn wait(&mut self, at_most: Duration) -> io::Result<Option<Ending>> {
+        let most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+        // A signal of ours interrupts it, and is passed on here.
+        let _ = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&most));
+        for (signal, came) in &self.passed_on {
+            if came.swap(false, Ordering::Relaxed) {
+                // One that has ended needs no telling.
+                let _ = pidfd_send_signal(&self.pidfd, *signal);
+            }
+        }
+        let status = self.child.try_wait()?;
+        Ok(status.map(|status| match status.code() {
+            Some(code) => Ending::Exited(code),
+            None => Ending::Killed(status.signal().unwrap_or(0)),
+        }))
+    }
+
+    /// Processes of the program that have the plugin's file mapped and no tap:
+    /// they opened it by a path that no variable redirects.
+    pub fn past_the_tap(&self, folder: &Path, real: &Path, tap: &Path) -> Vec<u32> {
+        let marker = folder.as_os_str().as_encoded_bytes();
+        let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter(|pid| {
+            let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            if memchr(&environ, marker).is_none() {
+                return false;
+            }
+            let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+            let has = |path: &Path| memchr(&maps, path.as_os_str().as_encoded_bytes()).is_some();
+            has(real) && !has(tap)
+        })
+        .collect()
+    }
+}
+
+/// Ends this process as the program was ended, without a core of its own.
+pub fn end_by(signal: i32) {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    // Of no consequence if it fails: a core too many.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    // One that ends nobody, or is unknown, leaves the exit code to say it.
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+}
+
+fn memchr(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len().max(1)).position(|window| window == wanted)
+}
+
+/// Largest program that is searched for paths.
+const PROGRAM_BYTES_MAX: u64 = 256 << 20;
+
+/// Absolute paths of plugins that are written into a program: what it may open
+/// whatever the environment says. Found on `PATH` as the shell would.
+pub fn fixed_paths(program: &str, path: Option<&str>) -> Vec<String> {
+    let file = if program.contains('/') {
+        Some(PathBuf::from(program))
+    } else {
+        path.unwrap_or_default().split(':').map(|folder| Path::new(folder).join(program)).find(|file| file.is_file())
+    };
+    let small = |file: &PathBuf| std::fs::metadata(file).is_ok_and(|meta| meta.len() <= PROGRAM_BYTES_MAX);
+    let bytes = file.filter(small).and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+    paths_in(&bytes)
+}
+
+fn paths_in(bytes: &[u8]) -> Vec<String> {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'<>:;,".contains(byte);
+    let mut found = Vec::new();
+    for word in bytes.split(|byte| !plain(byte)).filter(|word| word.first() == Some(&b'/')) {
+        if word.len() < 4096 && memchr(word, b"/libnccl-net").is_some() {
+            found.push(String::from_utf8_lossy(word).into_owned());
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_plugins_are_found_in_a_program() {
+        let bytes =
+            b"\x7fELF\0/usr/local/tcpx/lib64/libnccl-net-tcpx.so\0/lib/libc.so\0libnccl-net.so\0'/x/libnccl-net.so'";
+        assert_eq!(paths_in(bytes), ["/usr/local/tcpx/lib64/libnccl-net-tcpx.so", "/x/libnccl-net.so"]);
+        assert!(fixed_paths("/nowhere", None).is_empty() && fixed_paths("nosuch", Some("/bin:/usr/bin")).is_empty());
+    }
+}

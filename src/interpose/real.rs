@@ -1,0 +1,128 @@
+//! The plugin that the program would load by itself.
+//!
+//! The users' programs look at two variables, NCCL at a third and then for
+//! `libnccl-net.so`; the last resort are the places where installers leave TCPX.
+//! The software plugin stands in for nothing here: it must be asked for.
+#![forbid(unsafe_code)]
+
+use super::error::InterposeError;
+use crate::plugin::{Source, TCPX_PLACES, TCPX_VARIABLES, choose, search_folders};
+use std::path::{Path, PathBuf};
+
+/// The plugin, and how it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RealPlugin {
+    /// With links followed.
+    pub path: PathBuf,
+    /// In a few words.
+    pub why: String,
+    /// What else the environment names, which the tap stands for too: variable and value.
+    pub also: Vec<(String, String)>,
+}
+
+/// Resolves `--plugin`, or without it what `variable` says. `exe` is this program.
+///
+/// # Errors
+/// There is no such plugin, with every place that was looked at.
+pub fn real_plugin(
+    wanted: Option<&str>,
+    variable: impl Fn(&str) -> Option<String>,
+    exe: &Path,
+) -> Result<RealPlugin, InterposeError> {
+    let named: Vec<(String, String)> =
+        TCPX_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect();
+    let (path, why) = match wanted {
+        Some(wanted) => match choose(wanted, &variable, exe)?.source {
+            Source::Builtin => return Err(InterposeError::Builtin),
+            Source::File(path) => (path, "asked for".to_owned()),
+        },
+        None => found(&named, &variable)?,
+    };
+    let path = path.canonicalize().map_err(|_| crate::plugin::LoadError::NotFound { path: path.clone() })?;
+    let another = |value: &str| Path::new(value).canonicalize().map_or(true, |real| real != path);
+    let also = named.into_iter().filter(|(_, value)| another(value)).collect();
+    Ok(RealPlugin { path, why, also })
+}
+
+fn found(
+    named: &[(String, String)],
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<(PathBuf, String), InterposeError> {
+    let mut looked = Vec::new();
+    let mut first = |candidates: Vec<PathBuf>, why: &str| {
+        let there = candidates.iter().find(|path| path.exists()).map(|path| (path.clone(), why.to_owned()));
+        looked.extend(candidates.into_iter().map(|path| path.display().to_string()));
+        there
+    };
+    for (name, value) in named {
+        if let Some(there) = first(vec![value.into()], &format!("named by {name}")) {
+            return Ok(there);
+        }
+    }
+    let list = variable("NCCL_NET_PLUGIN").unwrap_or_default();
+    let folders = search_folders(variable("LD_LIBRARY_PATH").as_deref());
+    let in_folders = |file: &str| folders.iter().map(|folder| folder.join(file)).collect::<Vec<_>>();
+    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none") {
+        let mut candidates = if name.contains('/') { vec![PathBuf::from(name)] } else { in_folders(name) };
+        if !name.contains('/') {
+            candidates.extend(in_folders(&format!("libnccl-net-{name}.so")));
+        }
+        if let Some(there) = first(candidates, "named by NCCL_NET_PLUGIN") {
+            return Ok(there);
+        }
+    }
+    first(in_folders("libnccl-net.so"), "libnccl-net.so, as NCCL looks for it")
+        .or_else(|| first(TCPX_PLACES.map(PathBuf::from).to_vec(), "in a usual place of TCPX"))
+        .ok_or_else(|| InterposeError::NoPlugin { looked: looked.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(variables: &[(&str, &Path)], wanted: Option<&str>) -> Result<RealPlugin, InterposeError> {
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.display().to_string())
+        };
+        real_plugin(wanted, variable, Path::new("/nowhere/tcpxctl"))
+    }
+
+    #[test]
+    fn the_plugin_is_the_one_that_the_program_would_load() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, b"x").expect("written");
+            path.canonicalize().expect("a path")
+        };
+        let [tcpx, net, other] = ["libnccl-net-tcpx.so", "libnccl-net.so", "other.so"].map(place);
+        let search = folder.path();
+        let by_name = find(&[("LD_LIBRARY_PATH", search), ("NCCL_NET_PLUGIN", Path::new("tcpx"))], None);
+        assert_eq!(by_name.expect("found").path, tcpx);
+        let by_default = find(&[("LD_LIBRARY_PATH", search)], None).expect("found");
+        assert_eq!((by_default.path, by_default.why.as_str()), (net.clone(), "libnccl-net.so, as NCCL looks for it"));
+        let listed =
+            find(&[("LD_LIBRARY_PATH", search), ("NCCL_NET_PLUGIN", Path::new("none, nosuch,other.so"))], None);
+        assert_eq!(listed.expect("found").path, other);
+        let by_variable = find(&[("UCCL_TCPX_PLUGIN_PATH", &other), ("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", &net)], None);
+        let by_variable = by_variable.expect("found");
+        assert_eq!(by_variable.path, other);
+        assert_eq!(by_variable.also, [("NCCL_GPUDIRECTTCPX_PLUGIN_PATH".to_owned(), net.display().to_string())]);
+        let asked = find(&[("UCCL_TCPX_PLUGIN_PATH", &other)], net.to_str()).expect("found");
+        assert_eq!((asked.path, asked.why.as_str()), (net, "asked for"));
+    }
+
+    #[test]
+    fn without_a_plugin_every_place_is_named() {
+        if TCPX_PLACES.iter().any(|place| Path::new(place).exists()) {
+            return;
+        }
+        let error =
+            find(&[("LD_LIBRARY_PATH", Path::new("/nowhere")), ("UCCL_TCPX_PLUGIN_PATH", Path::new("/no.so"))], None);
+        let said = error.map(|found| found.why).expect_err("refused").to_string();
+        for place in ["/no.so", "/nowhere/libnccl-net.so", "/usr/local/tcpx/lib64/libnccl-net-tcpx.so"] {
+            assert!(said.contains(place), "{place} in {said}");
+        }
+        assert!(matches!(find(&[], Some("builtin")), Err(InterposeError::Builtin)));
+    }
+}
