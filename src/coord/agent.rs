@@ -9,6 +9,7 @@
 
 use super::assign::choose;
 use super::message::{Exit, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, Phase, ToAgent, ToWorker};
+use super::one_gpu;
 use super::spawn::inherited;
 use super::supervise::{Heard, Worker};
 use super::wire::{Received, Receiver, Sender};
@@ -171,7 +172,11 @@ impl Agent {
         let inputs = self.to_inputs.clone();
         let heard = move |heard| drop(inputs.send(Input::Worker(heard)));
         let program = std::env::current_exe();
-        match program.and_then(|program| Worker::start(&program, &launch.env, heard)) {
+        let (env, said) = one_gpu::environment(&launch, |name| std::env::var_os(name).is_some());
+        if let Some(text) = said {
+            self.say(&FromAgent::Output { stream: "stderr".into(), text });
+        }
+        match program.and_then(|program| Worker::start(&program, &env, heard)) {
             Ok(worker) => {
                 worker.tell(&ToWorker::Start(Box::new(launch.task)));
                 self.worker = Some(Running {

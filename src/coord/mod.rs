@@ -5,6 +5,8 @@
 //! `worker` is the process that loads the plugin. `message` is what they say to
 //! each other, `wire` how; `reach` is the ways to a node, `ask` what needs no pair.
 //!
+//! `one_gpu` narrows what a worker sees where its plugin cannot be told.
+//!
 //! How a run ends is decided in small pieces: `require` before it starts,
 //! `deadline` for calls that do not return, `standstill` where nothing moves,
 //! `verdict` among several endings, `conclude` for the record.
@@ -19,6 +21,7 @@ pub mod event;
 pub mod fuzzing;
 mod launch;
 pub mod message;
+mod one_gpu;
 mod pair;
 pub mod reach;
 mod require;

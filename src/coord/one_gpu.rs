@@ -1,0 +1,104 @@
+//! One GPU per worker, where the plugin cannot be told of any other.
+//!
+//! A plugin asks its CUDA runtime which GPU is current. One that brings a shared
+//! runtime can be told through it. One with the runtime linked in cannot, so its
+//! worker is started with that GPU as the only one it sees, which is then number 0.
+//! TCPX 3.1.9 takes GPUs 4 to 7 for the other NUMA node by their number, and this
+//! makes every GPU number 0: that is said.
+#![forbid(unsafe_code)]
+
+use super::message::{Launch, Task};
+use super::worker::memory::GPU;
+use crate::plugin::Source;
+use crate::scenario::{Gpus, Memory};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// What a plugin with a shared runtime names among the libraries it needs.
+const SHARED: &[u8] = b"libcudart.so";
+
+/// The worker's environment, and what there is to say about it. `has` tells which
+/// variables the node has set already; they win.
+pub(super) fn environment(launch: &Launch, has: impl Fn(&str) -> bool) -> (BTreeMap<String, String>, Option<String>) {
+    let mut env = launch.env.clone();
+    let set = |name: &str| env.contains_key(name) || has(name);
+    let Some(gpu) = only_one(launch).filter(|_| !set(VISIBLE) && !set(GPU)) else { return (env, None) };
+    env.insert(VISIBLE.to_owned(), gpu.to_string());
+    env.insert(GPU.to_owned(), "0".to_owned());
+    let said = format!(
+        "the plugin's CUDA runtime is linked in: this worker sees GPU {gpu} only, as number 0 ({VISIBLE}={gpu}); \
+         TCPX 3.1.9 goes by the number and takes GPUs 4 to 7 for NUMA node 0"
+    );
+    (env, Some(said))
+}
+
+/// The GPU that must be the only one, if there is one.
+fn only_one(launch: &Launch) -> Option<u32> {
+    let Task::Pair(task) = &launch.task else { return None };
+    let Gpus::List(gpus) = &task.scenario.topology.gpus else { return None };
+    let Source::File(path) = &task.plugin.source else { return None };
+    let gpu = gpus.first().copied().filter(|gpu| *gpu != 0)?;
+    let elsewhere = task.scenario.transfer.memory == Memory::Host || path.to_string_lossy().contains("tcpxsoft");
+    (!elsewhere && !has_shared_runtime(path)).then_some(gpu)
+}
+
+/// A file that cannot be read is for the worker to complain about.
+fn has_shared_runtime(plugin: &Path) -> bool {
+    std::fs::read(plugin).map_or(true, |bytes| bytes.windows(SHARED.len()).any(|window| window == SHARED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coord::message::{PairTask, Work};
+    use crate::plugin::Choice;
+    use crate::scenario::Scenario;
+
+    fn launch(plugin: Source, gpus: Gpus, memory: Memory) -> Launch {
+        let mut scenario = Scenario::default();
+        scenario.topology.gpus = gpus;
+        scenario.transfer.memory = memory;
+        let task = PairTask {
+            plugin: Choice { source: plugin, why: String::new(), passed_over: Vec::new() },
+            run_id: "x".into(),
+            scenario,
+            sends: true,
+            receives: false,
+            node: "node0".into(),
+            listen: None,
+            port: 0,
+            secret: String::new(),
+            work: Work::Transfer,
+        };
+        Launch { env: BTreeMap::new(), task: Task::Pair(Box::new(task)), stall_after_ms: 3000 }
+    }
+
+    #[test]
+    fn a_runtime_that_is_linked_in_gets_one_gpu_and_a_shared_one_gets_all() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = |name: &str, text: &[u8]| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            Source::File(folder.path().join(name))
+        };
+        let linked_in = || file("libnccl-net-tcpx.so", b"\x7fELF cudaGetDevice");
+        let check = |plugin, gpus, memory, has: &str, expected: Option<&str>| {
+            let (env, said) = environment(&launch(plugin, gpus, memory), |name| name == has);
+            assert_eq!(env.get(VISIBLE).map(String::as_str), expected);
+            assert_eq!(env.get(GPU).map(String::as_str), expected.map(|_| "0"));
+            assert_eq!(said.is_some(), expected.is_some());
+        };
+        let five = || Gpus::List(vec![5]);
+        check(linked_in(), five(), Memory::Device, "", Some("5"));
+        check(linked_in(), five(), Memory::Auto, "", Some("5"));
+        check(linked_in(), five(), Memory::Host, "", None);
+        check(linked_in(), five(), Memory::Device, VISIBLE, None);
+        check(linked_in(), five(), Memory::Device, GPU, None);
+        check(linked_in(), Gpus::List(vec![0]), Memory::Device, "", None);
+        check(linked_in(), Gpus::Auto, Memory::Device, "", None);
+        check(file("shared.so", b"\x7fELF libcudart.so.12 "), five(), Memory::Device, "", None);
+        check(file("libnccl_net_tcpxsoft.so", b"\x7fELF"), five(), Memory::Device, "", None);
+        check(Source::Builtin, five(), Memory::Device, "", None);
+        check(Source::File("/nonexistent".into()), five(), Memory::Device, "", None);
+    }
+}
