@@ -103,6 +103,24 @@ fn flows_between_nodes_carry_the_addresses_of_the_rails() {
 }
 
 #[test]
+fn what_looks_at_a_node_looks_at_the_other_one() {
+    let Some(lab) = Lab::up() else { return };
+    let json = lab.tool("node0", &["discover", "--peer", PEER, "--json"]).ends_with(0).json();
+    let names = [0, 1].map(|end| json["nodes"][end]["node"]["host"]["name"].as_str().unwrap_or_default().to_owned());
+    assert_eq!(names, NODES);
+    // A plugin that only the peer has.
+    let plugin = "/tmp/libnccl-net-only-here.so";
+    let library = format!("{}/deps/libnccl_net_tcpxsoft.so", env!("CARGO_BIN_EXE_tcpxctl").rsplit_once('/').unwrap().0);
+    lab.exec("node1", &["cp", &library, plugin]);
+    let selftest = |more: &[&str]| lab.tool("node0", &[&["selftest", "--plugin", plugin, "--json"], more].concat());
+    selftest(&["--peer", PEER]).ends_with(0);
+    selftest(&[]).ends_with(3).says(&[plugin]);
+    // Registration has two sides, one on each node.
+    lab.run("node0", &["mr", "--peer", PEER, "--plugin", "builtin"]).says(&["# Outcome : passed"]);
+    lab.is_left_clean();
+}
+
+#[test]
 fn many_runs_in_a_row_leave_nothing_on_either_node() {
     let Some(lab) = Lab::up() else { return };
     let rounds = std::env::var("LAB_ROUNDS").map_or(10, |text| text.parse().unwrap());
