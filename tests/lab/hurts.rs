@@ -39,7 +39,7 @@ fn loss_drops_its_share_of_packets_each_way() {
     }
     is_whole(&lab, "eth2");
     lab.hurt("node1", "eth1", "loss 100");
-    assert!(burst(&one, &other).is_empty());
+    assert!(burst(&one, &other, SILENCE).is_empty());
     lab.heal();
     is_whole(&lab, "eth1");
 }
@@ -112,7 +112,7 @@ fn reordering_loses_nothing_and_keeps_no_order() {
     let Some(lab) = Lab::up() else { return };
     let [one, other] = pair(&lab, "eth4");
     lab.hurt("node1", "eth4", "reorder 30");
-    let mut arrived = burst(&one, &other);
+    let mut arrived = burst(&one, &other, PATIENCE);
     assert!(!arrived.is_sorted(), "{arrived:?}");
     arrived.sort_unstable();
     assert!(arrived.iter().copied().eq(0..arrived.len() as u32) && arrived.len() == 100, "{arrived:?}");

@@ -116,7 +116,12 @@ fn a_node_that_talks_before_it_listens_is_still_a_node() {
     let Some(lab) = Lab::up() else { return };
     sh(&lab, "node1", "printf 'echo Welcome to node1; echo and more >&2\\n' >/root/.bashrc");
     sh(&lab, "node1", "yes banner | head -n 200 >/run/banner; echo Banner /run/banner >>/run/sshd_config");
-    sh(&lab, "node1", "kill -HUP $(cat /run/sshd.pid)");
+    sh(
+        &lab,
+        "node1",
+        "pid=$(cat /run/sshd.pid); touch -d yesterday /run/sshd.pid; kill -HUP $pid; \
+        until [ /run/sshd.pid -nt /run/sshd_config ]; do sleep 0.05; done",
+    );
     passes(&to(&lab, PEER, &[]));
     passes(&to(&lab, PEER, &[]));
     sh(
