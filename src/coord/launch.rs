@@ -14,7 +14,7 @@ use crate::units::now_us;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Which of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -205,10 +205,10 @@ impl Agent {
     }
 
     /// Lets it go: it ends by itself when its stdin does, taking its worker with
-    /// it.
+    /// it. One that has been silent is not waited for.
     pub fn finish(&mut self) {
         self.to_agent = None;
-        self.hold.finish(HEARTBEAT);
+        self.hold.finish(if self.is_lost() { Duration::ZERO } else { HEARTBEAT });
     }
 }
 
@@ -286,7 +286,6 @@ fn read_agent(end: End, stdout: impl io::Read, first: &mpsc::Sender<First>, even
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn the_quickest_echo_tells_the_clock() {
