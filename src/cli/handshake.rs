@@ -7,7 +7,7 @@ use super::output::{Columns, complain, print, print_json, refuse_scenario};
 use super::signals::interrupted;
 use crate::coord::event::What;
 use crate::coord::message::{ConnectionTimes, Held, Work};
-use crate::coord::{End, PairOutcome, PairRequest, run_pair};
+use crate::coord::{End, PairOutcome, RunRequest, run};
 use crate::error::Outcome;
 use crate::scenario::{Scenario, resolve};
 use clap::Args;
@@ -104,7 +104,7 @@ pub(crate) fn pair(common: &Common, nodes: &Nodes, scenario: &Scenario, work: Wo
     let ways = nodes.ways(common)?;
     let interrupted = interrupted(common)?;
     let run_id = format!("{}-{}", crate::units::stamp_utc(), scenario.slug());
-    let request = PairRequest {
+    let request = RunRequest {
         scenario,
         work,
         run_id: &run_id,
@@ -112,11 +112,13 @@ pub(crate) fn pair(common: &Common, nodes: &Nodes, scenario: &Scenario, work: Wo
         ways: &ways,
         bootstrap_port: nodes.bootstrap_port(),
     };
-    Ok(run_pair(&request, &mut |event| {
+    let mut pairs = run(&request, &mut |event| {
         if let What::Upload { to, sent, all } = &event.what {
             upload(to, *sent, *all);
         }
-    }))
+    });
+    // Only transfers come in several pairs.
+    Ok(pairs.swap_remove(0))
 }
 
 /// Says why it did not pass, and with which code the command ends.

@@ -19,7 +19,7 @@ use super::signals::interrupted;
 use crate::coord::event::What;
 use crate::coord::message::Work;
 use crate::coord::reach::Transport;
-use crate::coord::{self, PairRequest, conclude, run_pair};
+use crate::coord::{self, RunRequest, conclude};
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
 use crate::scenario::{Inputs, Resolved, resolve};
@@ -152,8 +152,8 @@ fn one(
     }
     let mut progress = Progress::new(scenario);
     let bootstrap_port = arguments.nodes.bootstrap_port();
-    let request = PairRequest { scenario, work: Work::Transfer, run_id: &id, interrupted, ways, bootstrap_port };
-    let pair = run_pair(&request, &mut |event| {
+    let request = RunRequest { scenario, work: Work::Transfer, run_id: &id, interrupted, ways, bootstrap_port };
+    let pairs = coord::run(&request, &mut |event| {
         if let What::Upload { to, sent, all } = &event.what {
             return upload(to, *sent, *all);
         }
@@ -161,10 +161,10 @@ fn one(
         progress.show(event);
     });
     progress.clear();
-    let mut run = conclude(&id, &started, scenario, &pair);
+    let mut run = conclude(&id, &started, scenario, &pairs);
     run.settle();
     if !common.json {
-        print(&table(&run, &pair));
+        print(&table(&run, &pairs));
     }
     match &run.reason {
         Some(reason) if run.exit_code == 0 && !common.json => print(&format!("# As expected : {reason}\n")),

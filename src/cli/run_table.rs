@@ -5,7 +5,7 @@
 use super::output::Columns;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker, Phase};
-use crate::coord::{End, PairOutcome};
+use crate::coord::{End, PairOutcome, decisive};
 use crate::record::{RunRecord, TransferRecord};
 use crate::scenario::{Resolved, Scenario};
 use crate::transfer::Side;
@@ -35,8 +35,10 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
 }
 
 /// Results, as far as there are any.
-pub(crate) fn table(run: &RunRecord, pair: &PairOutcome) -> String {
+pub(crate) fn table(run: &RunRecord, pairs: &[PairOutcome]) -> String {
+    let pair = decisive(pairs);
     let mut text = nodes(run, pair);
+    text.push_str(&rails(pairs));
     if !run.transfers.is_empty() {
         text.push_str(&performance(run));
         for transfer in &run.transfers {
@@ -70,6 +72,23 @@ fn nodes(run: &RunRecord, pair: &PairOutcome) -> String {
     text
 }
 
+/// Which GPU's worker has which rails, where there are several.
+fn rails(pairs: &[PairOutcome]) -> String {
+    if pairs.len() < 2 {
+        return String::new();
+    }
+    let of = |pair: &PairOutcome, end: End| {
+        let loaded = pair.ends[end as usize].loaded.as_ref();
+        let names = loaded.map(|loaded| loaded.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>());
+        names.map_or("-".to_owned(), |names| names.join(" "))
+    };
+    let line = |pair: &PairOutcome| {
+        let gpu = pair.gpus.first().copied().flatten().map_or("-".into(), |gpu| gpu.to_string());
+        format!("# GPU {gpu:<3} local {}, peer {}\n", of(pair, End::Local), of(pair, End::Peer))
+    };
+    pairs.iter().map(line).collect()
+}
+
 fn performance(run: &RunRecord) -> String {
     let mut columns =
         Columns::new(&["size", "count", "type", "dir", "conns", "time(us)", "min", "max", "algbw", "busbw", "#wrong"]);
@@ -84,7 +103,7 @@ fn performance(run: &RunRecord) -> String {
             scenario.transfer.total.0.to_string(),
             scenario.transfer.total.0.div_ceil(scenario.transfer.chunk.0).to_string(),
             "uint8".into(),
-            format!("{}->{}", transfer.from, transfer.to),
+            transfer.direction(),
             scenario.transfer.connections.to_string(),
             at(times.len() / 2),
             at(0),
@@ -130,12 +149,13 @@ fn channels(transfer: &TransferRecord) -> String {
 
 fn rate(transfer: &TransferRecord) -> String {
     let (from, to) = (&transfer.from, &transfer.to);
+    let gpu = transfer.gpu.map(|gpu| format!(", GPU {gpu}")).unwrap_or_default();
     if transfer.iterations == 0 {
-        return format!("# {from} -> {to} : no measured iteration was completed\n");
+        return format!("# {from} -> {to}{gpu} : no measured iteration was completed\n");
     }
     let first = transfer.first_iteration_seconds.map_or("-".into(), |seconds| format!("{:.1} us", seconds * 1e6));
     format!(
-        "# {from} -> {to} : {:.3} GB/s ({} in {:.4} s, median iteration {:.3} GB/s), first iteration {first}\n",
+        "# {from} -> {to}{gpu} : {:.3} GB/s ({} in {:.4} s, median iteration {:.3} GB/s), first iteration {first}\n",
         transfer.gb_per_s,
         ByteCount(transfer.bytes),
         transfer.seconds,
@@ -165,6 +185,9 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
                 mismatch.wrong_bytes
             ));
         }
+    }
+    if let Some(overlap) = run.overlap() {
+        text.push_str(&format!("# overlap : all GPUs measured together for {:.0} % of the time\n", overlap * 100.0));
     }
     if let Some(stall) = &pair.stall {
         let how = if stall.recovered { "moved again later" } else { "did not move again" };
@@ -208,7 +231,7 @@ pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
         for transfer in &run.transfers {
             columns.row([
                 point.point.clone(),
-                format!("{}->{}", transfer.from, transfer.to),
+                transfer.direction(),
                 format!("{:.3}", transfer.gb_per_s),
                 format!("{:.3}", transfer.median_gb_per_s),
                 transfer.wrong_bytes.to_string(),

@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 use super::assign::choose;
-use super::message::{Exit, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, Phase, ToAgent, ToWorker};
+use super::message::{
+    Addressed, Exit, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, Phase, ToAgent, ToWorker, WORKERS_MAX,
+};
 use super::one_gpu;
 use super::spawn::inherited;
 use super::supervise::{Heard, Worker};
@@ -17,6 +19,7 @@ use crate::error::NextStep;
 use crate::node::{NodeFacts, Root};
 use crate::record::ChannelNow;
 use crate::record::sample::Sampler;
+use std::collections::BTreeMap;
 use std::io::{self, Stdin, Stdout};
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -35,16 +38,16 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 pub(super) const OVERSLEPT: Duration = Duration::from_secs(2);
 
 enum Input {
-    Coordinator(ToAgent),
+    Coordinator(Addressed),
     CoordinatorGone,
-    Worker(Heard),
+    Worker(u32, Heard),
 }
 
 struct Agent {
     to_coordinator: Sender<Stdout>,
     inputs: mpsc::Receiver<Input>,
     to_inputs: mpsc::Sender<Input>,
-    worker: Option<Running>,
+    workers: BTreeMap<u32, Running>,
 }
 
 struct Running {
@@ -66,7 +69,7 @@ pub fn main() -> ExitCode {
     let (to_inputs, inputs) = mpsc::channel();
     let for_reader = to_inputs.clone();
     std::thread::spawn(move || read_coordinator(io::stdin(), &for_reader));
-    let mut agent = Agent { to_coordinator: Sender::new(io::stdout()), inputs, to_inputs, worker: None };
+    let mut agent = Agent { to_coordinator: Sender::new(io::stdout()), inputs, to_inputs, workers: BTreeMap::new() };
     let hello = FromAgent::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -74,7 +77,7 @@ pub fn main() -> ExitCode {
         facts: Box::new(NodeFacts::read(&Root::live())),
         reached_at: reached_at(std::env::var("SSH_CONNECTION").ok().as_deref()),
     };
-    agent.say(&hello);
+    agent.say(0, &hello);
     agent.serve();
     ExitCode::SUCCESS
 }
@@ -101,9 +104,9 @@ fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<Input>) {
 }
 
 impl Agent {
-    fn say(&self, message: &FromAgent) {
+    fn say(&self, number: u32, message: &FromAgent) {
         // A coordinator that is gone shows as the end of stdin.
-        let _ = self.to_coordinator.send(&(crate::units::now_us(), message));
+        let _ = self.to_coordinator.send(&(crate::units::now_us(), number, message));
     }
 
     fn serve(&mut self) {
@@ -111,14 +114,14 @@ impl Agent {
         let (mut beat_at, mut sample_at) = (Instant::now() + HEARTBEAT, Instant::now() + SAMPLE_EVERY);
         loop {
             let began = Instant::now();
-            let next = if self.worker.is_some() { beat_at.min(sample_at) } else { beat_at };
+            let next = if !self.workers.is_empty() { beat_at.min(sample_at) } else { beat_at };
             match self.inputs.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(Input::Coordinator(message)) => {
+                Ok(Input::Coordinator((number, message))) => {
                     heard_at = Instant::now();
-                    self.obey(message);
+                    self.obey(number, message);
                 }
                 Ok(Input::CoordinatorGone) => break,
-                Ok(Input::Worker(heard)) => self.relay(heard),
+                Ok(Input::Worker(number, heard)) => self.relay(number, heard),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
@@ -128,58 +131,62 @@ impl Agent {
             }
             if now >= sample_at {
                 sample_at = now + SAMPLE_EVERY;
-                self.look(now);
+                let numbers: Vec<u32> = self.workers.keys().copied().collect();
+                numbers.into_iter().for_each(|number| self.look(number, now));
             }
             if now >= beat_at {
                 beat_at = now + HEARTBEAT;
-                self.say(&FromAgent::Heartbeat);
+                self.say(0, &FromAgent::Heartbeat);
             }
             if now.duration_since(heard_at) > SILENCE_MAX {
                 break;
             }
         }
-        self.end_worker();
+        self.end_workers();
     }
 
-    fn obey(&mut self, message: ToAgent) {
+    fn obey(&mut self, number: u32, message: ToAgent) {
         match message {
-            ToAgent::Launch(launch) => self.launch(*launch),
+            ToAgent::Launch(launch) => self.launch(number, *launch),
             ToAgent::ToWorker(message) => {
-                if let Some(running) = &self.worker {
+                if let Some(running) = self.workers.get(&number) {
                     running.worker.tell(&message);
                 }
             }
             ToAgent::Stop { grace_ms } => {
-                if let Some(running) = &mut self.worker {
+                if let Some(running) = self.workers.get_mut(&number) {
                     running.worker.tell(&ToWorker::Stop);
                     running.kill_at = Some(Instant::now() + Duration::from_millis(grace_ms.min(60_000)));
                 }
             }
             ToAgent::Snapshot => {
-                let channels = self.worker.as_mut().map(Running::now).unwrap_or_default();
-                self.say(&FromAgent::Sample(channels));
+                let channels = self.workers.get_mut(&number).map(Running::now).unwrap_or_default();
+                self.say(number, &FromAgent::Sample(channels));
             }
             ToAgent::Choose(wanted) => {
                 let chosen =
                     choose(&wanted).map_err(|error| NoPlugin { why: error.to_string(), next_step: error.next_step() });
-                self.say(&FromAgent::Chosen(chosen));
+                self.say(number, &FromAgent::Chosen(chosen));
             }
-            ToAgent::Heartbeat { us } => self.say(&FromAgent::Echo { us }),
+            ToAgent::Heartbeat { us } => self.say(number, &FromAgent::Echo { us }),
         }
     }
 
-    fn launch(&mut self, launch: Launch) {
+    fn launch(&mut self, number: u32, launch: Launch) {
+        if number >= WORKERS_MAX || self.workers.contains_key(&number) {
+            return self.say(number, &FromAgent::Broken(format!("there can be no worker {number}, or there is one")));
+        }
         let inputs = self.to_inputs.clone();
-        let heard = move |heard| drop(inputs.send(Input::Worker(heard)));
+        let heard = move |heard| drop(inputs.send(Input::Worker(number, heard)));
         let program = std::env::current_exe();
         let (env, said) = one_gpu::environment(&launch, |name| std::env::var_os(name).is_some());
         if let Some(text) = said {
-            self.say(&FromAgent::Output { stream: "stderr".into(), text });
+            self.say(number, &FromAgent::Output { stream: "stderr".into(), text });
         }
         match program.and_then(|program| Worker::start(&program, &env, heard)) {
             Ok(worker) => {
                 worker.tell(&ToWorker::Start(Box::new(launch.task)));
-                self.worker = Some(Running {
+                let running = Running {
                     worker,
                     phase: Phase::Starting,
                     sampler: None,
@@ -187,16 +194,17 @@ impl Agent {
                     looks: 0,
                     kill_at: None,
                     killed: false,
-                });
+                };
+                self.workers.insert(number, running);
             }
-            Err(error) => self.say(&FromAgent::Broken(format!("cannot start a worker: {error}"))),
+            Err(error) => self.say(number, &FromAgent::Broken(format!("cannot start a worker: {error}"))),
         }
     }
 
-    fn relay(&mut self, heard: Heard) {
+    fn relay(&mut self, number: u32, heard: Heard) {
         let message = match heard {
             Heard::Message(message) => {
-                if let Some(running) = &mut self.worker {
+                if let Some(running) = self.workers.get_mut(&number) {
                     match &message {
                         FromWorker::Phase(phase) => running.phase = *phase,
                         FromWorker::Recorder(path) => running.sampler = Some(Sampler::new(path.clone())),
@@ -208,7 +216,7 @@ impl Agent {
             Heard::Log(line) => FromAgent::PluginLine(line),
             Heard::Output { stream, text } => FromAgent::Output { stream: stream.to_owned(), text },
             Heard::Exited { code, signal } => {
-                let Some(mut running) = self.worker.take() else { return };
+                let Some(mut running) = self.workers.remove(&number) else { return };
                 let channels = running.now();
                 let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
                 running.remove_recorder();
@@ -216,12 +224,12 @@ impl Agent {
                 FromAgent::Exited(exit)
             }
         };
-        self.say(&message);
+        self.say(number, &message);
     }
 
     /// One look at the recorder: a sample, and perhaps a verdict.
-    fn look(&mut self, now: Instant) {
-        let Some(running) = &mut self.worker else { return };
+    fn look(&mut self, number: u32, now: Instant) {
+        let Some(running) = self.workers.get_mut(&number) else { return };
         if running.kill_at.is_some_and(|at| now >= at) {
             running.kill_at = None;
             running.killed = true;
@@ -233,19 +241,20 @@ impl Agent {
         let channels = running.now();
         let verdict = running.stall.look(&channels, now);
         if running.is_due(channels.len()) {
-            self.say(&FromAgent::Sample(channels));
+            self.say(number, &FromAgent::Sample(channels));
         }
         match verdict {
             Verdict::Quiet => {}
-            Verdict::Stalled(channels) => self.say(&FromAgent::Stall(channels)),
-            Verdict::Recovered => self.say(&FromAgent::Recovered),
+            Verdict::Stalled(channels) => self.say(number, &FromAgent::Stall(channels)),
+            Verdict::Recovered => self.say(number, &FromAgent::Recovered),
         }
     }
 
-    fn end_worker(&mut self) {
-        let Some(mut running) = self.worker.take() else { return };
-        running.worker.kill();
-        running.remove_recorder();
+    fn end_workers(&mut self) {
+        for running in self.workers.values_mut() {
+            running.worker.kill();
+            running.remove_recorder();
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::agent::HEARTBEAT;
 use super::assign::choose;
-use super::launch::{Agent, End, Event, LaunchError};
+use super::launch::{Agent, End, Event, LaunchError, Said};
 use super::message::{FromAgent, FromWorker, Launch, NoPlugin, Phase, Task, ToAgent, ToWorker, how_ended};
 use super::reach::Transport;
 use super::supervise::{Heard, Worker};
@@ -99,7 +99,7 @@ impl Node {
             None => ask_child(answer, task, env, until),
             Some((agent, events)) => {
                 let launch = Launch { env: env.clone(), task, stall_after_ms: u64::MAX };
-                agent.tell(&ToAgent::Launch(Box::new(launch)));
+                agent.tell(0, &ToAgent::Launch(Box::new(launch)));
                 let answer = ask_agent(answer, agent, events, until);
                 leave(agent, events);
                 answer
@@ -145,14 +145,18 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
             return Err(answer.hangs());
         }
         let heard = match events.recv_timeout(until.duration_since(now).min(HEARTBEAT)) {
-            Ok(Event::From(_, _, FromAgent::Worker(message))) => Heard::Message(message),
-            Ok(Event::From(_, _, FromAgent::PluginLine(line))) => Heard::Log(line),
-            Ok(Event::From(_, _, FromAgent::Exited(exit))) => Heard::Exited { code: exit.code, signal: exit.signal },
-            Ok(Event::From(_, _, FromAgent::Broken(why))) => return Err(Problem::not_run(why)),
+            Ok(Event::From(Said { message, .. })) => match message {
+                FromAgent::Worker(message) => Heard::Message(message),
+                FromAgent::PluginLine(line) => Heard::Log(line),
+                FromAgent::Exited(exit) => Heard::Exited { code: exit.code, signal: exit.signal },
+                FromAgent::Broken(why) => return Err(Problem::not_run(why)),
+                _ => continue,
+            },
             Ok(Event::Gone(_)) | Err(RecvTimeoutError::Disconnected) => {
                 return Err(lost("the agent is gone".into()));
             }
-            Ok(Event::From(..) | Event::Noise(..)) | Err(RecvTimeoutError::Timeout) => {
+            Ok(Event::Noise(..)) => continue,
+            Err(RecvTimeoutError::Timeout) => {
                 agent.beat();
                 continue;
             }
@@ -165,10 +169,10 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
 
 /// One worker at a time: the next task waits until this one's is gone.
 fn leave(agent: &Agent, events: &mpsc::Receiver<Event>) {
-    agent.tell(&ToAgent::Stop { grace_ms: 100 });
+    agent.tell(0, &ToAgent::Stop { grace_ms: 100 });
     let until = Instant::now() + 2 * HEARTBEAT;
     while let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        if matches!(event, Event::From(_, _, FromAgent::Exited(_)) | Event::Gone(_)) {
+        if matches!(event, Event::From(Said { message: FromAgent::Exited(_), .. }) | Event::Gone(_)) {
             return;
         }
     }

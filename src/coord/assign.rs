@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 use super::launch::{End, Greeting};
+use super::message::{WORKERS_MAX, Work};
 use super::reach::Addresses;
 use super::worker::memory::SOFT_CUDA;
+use crate::node::pci::shared_bridges;
 use crate::node::{Nic, NodeFacts};
 use crate::plugin::{self, Choice, LoadError, Source};
 use crate::record::Finding;
-use crate::scenario::{Direction, Gpus, Memory, Nics, PluginChoice, Scenario, Side};
+use crate::scenario::{CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, Processes, Scenario, Side};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -24,6 +26,10 @@ pub struct EndPlan {
     pub receives: bool,
     /// Where it listens; `None` for the end that connects.
     pub listen: Option<IpAddr>,
+    /// Port to listen on; 0 is any.
+    pub port: u16,
+    /// CPUs of the worker; none named is all.
+    pub cpus: Option<CpuSet>,
     /// What is legal and will hurt.
     pub warnings: Vec<Finding>,
 }
@@ -37,9 +43,18 @@ pub struct Refusal {
     pub next_step: Option<String>,
 }
 
-/// The local end's part, then the peer's. The end that receives listens, with
-/// both directions the peer.
-pub fn assign(scenario: &Scenario, nodes: [&Greeting; 2]) -> Result<[EndPlan; 2], Refusal> {
+/// A pair of workers: the GPUs whose messages it moves, and what the local end
+/// and the peer are told.
+pub(super) type PairPlan = (Vec<Option<u32>>, [EndPlan; 2]);
+
+/// Every pair of the run. The end that receives listens, with both directions
+/// the peer; the first of them on `port`, the next above it, 0 is any.
+pub(super) fn assign(
+    scenario: &Scenario,
+    work: &Work,
+    nodes: [&Greeting; 2],
+    port: u16,
+) -> Result<Vec<PairPlan>, Refusal> {
     let (sends, listener) = match scenario.transfer.direction {
         Direction::Forward => ([true, false], End::Peer),
         Direction::Reverse => ([false, true], End::Local),
@@ -49,23 +64,118 @@ pub fn assign(scenario: &Scenario, nodes: [&Greeting; 2]) -> Result<[EndPlan; 2]
     let place = Place::of(nodes);
     let listen = place.address_of(listener, nodes)?;
     let plugins = plugins(scenario, nodes, place)?;
-    let end = |end: End, plugin: Choice| {
-        let at = end as usize;
+    let gpus = if *work == Work::Transfer { gpus(scenario, nodes, &plugins)? } else { vec![None] };
+    let pairs = match scenario.topology.processes {
+        Processes::PerGpu => gpus.iter().map(|gpu| vec![*gpu]).collect(),
+        Processes::Single => vec![gpus.clone()],
+    };
+    let end = |end: End, number: usize, pair: &[Option<u32>]| {
+        let (at, plugin) = (end as usize, plugins[end as usize].clone());
         // With both directions the roles of `[env.send]` and `[env.recv]` go to local and peer.
         let side = if end == listener { Side::Recv } else { Side::Send };
         let control = (place == Place::Apart).then(|| place.address_of(end, nodes).ok()).flatten();
-        let env = environment(scenario, &nodes[at].facts, side, &plugin, control);
+        let facts = &nodes[at].facts;
+        let rails = data_nics(scenario, facts, control);
+        let rails = match (pair, rails) {
+            ([Some(gpu)], Some(rails)) => Some(rail_of(scenario, facts, *gpu, number, gpus.len(), rails)),
+            (_, rails) => rails,
+        };
+        let env = environment_on(scenario, facts, side, &plugin, rails.as_deref());
         EndPlan {
-            warnings: task_chunk_warning(scenario, &env, &nodes[at].facts, end).into_iter().collect(),
+            warnings: task_chunk_warning(scenario, &env, facts, end).into_iter().collect(),
+            cpus: cpus(scenario, facts, side, rails.as_deref()),
             env,
             plugin,
             sends: sends[at],
             receives: both || !sends[at],
             listen: (end == listener).then_some(listen),
+            port: if port == 0 { 0 } else { port.saturating_add(number as u16) },
         }
     };
-    let [local, peer] = plugins;
-    Ok([end(End::Local, local), end(End::Peer, peer)])
+    let plan = |(number, pair): (usize, Vec<Option<u32>>)| {
+        let plans = End::ALL.map(|one| end(one, number, &pair));
+        (pair, plans)
+    };
+    Ok(pairs.into_iter().enumerate().map(plan).collect())
+}
+
+/// Whether both ends are on one machine, as far as is known.
+pub(super) fn is_one_machine(nodes: [&Greeting; 2]) -> bool {
+    Place::of(nodes) != Place::Apart
+}
+
+/// The GPUs that take part on both nodes; one pair of hosts where none does.
+fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[Choice; 2]) -> Result<Vec<Option<u32>>, Refusal> {
+    let there = |node: &&Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
+    let on_both = nodes.iter().map(there).min().unwrap_or(0);
+    let takes_gpus = match scenario.transfer.memory {
+        Memory::Host => false,
+        Memory::Device => true,
+        Memory::Auto => !plugins.iter().any(is_soft),
+    };
+    let all = |count: usize| (0..count).map(|gpu| Some(gpu as u32)).collect::<Vec<_>>();
+    let gpus = match &scenario.topology.gpus {
+        Gpus::StandIns(count) => all(*count as usize),
+        Gpus::OrStandIns(count) => all(if on_both > 0 { on_both } else { *count as usize }),
+        Gpus::List(list) => list.iter().map(|gpu| Some(*gpu)).collect(),
+        Gpus::Auto if takes_gpus => all(on_both),
+        Gpus::Auto => Vec::new(),
+    };
+    if gpus.len() > WORKERS_MAX as usize {
+        let why = format!("topology.gpus names {} GPUs, and a node has {WORKERS_MAX} workers at most", gpus.len());
+        return Err(Refusal { why, next_step: Some("name fewer".into()) });
+    }
+    Ok(if gpus.is_empty() { vec![None] } else { gpus })
+}
+
+/// The rail of one GPU that has a worker to itself: by hand, in turn, or the one
+/// that is nearest on the PCI tree. GPUs that are none share the rails out evenly,
+/// neighbours on one rail, as the boards have it.
+fn rail_of(
+    scenario: &Scenario,
+    facts: &NodeFacts,
+    gpu: u32,
+    number: usize,
+    count: usize,
+    rails: Vec<String>,
+) -> Vec<String> {
+    let shared_out = || rails[number * rails.len() / count.max(1)].clone();
+    if rails.is_empty() {
+        return rails;
+    }
+    let rail = match &scenario.topology.map {
+        NicMap::Fixed(map) => map.get(&gpu.to_string()).cloned().unwrap_or_else(shared_out),
+        NicMap::RoundRobin => rails[number % rails.len()].clone(),
+        NicMap::Nearest => nearest(facts, gpu, &rails).unwrap_or_else(shared_out),
+    };
+    vec![rail]
+}
+
+/// The rail that shares most bridges with a GPU; none when that is not known.
+fn nearest(facts: &NodeFacts, gpu: u32, rails: &[String]) -> Option<String> {
+    let gpu = facts.gpus.devices.known()?.get(gpu as usize)?.pci_path.known()?;
+    let shared = |rail: &&String| {
+        let nic = facts.nics.known()?.iter().find(|nic| nic.name == **rail)?;
+        Some(shared_bridges(gpu, nic.pci_path.known()?))
+    };
+    // Of several as near, the first.
+    let best = rails.iter().rev().max_by_key(|rail| shared(rail).unwrap_or(0))?;
+    shared(&best).filter(|bridges| *bridges > 0).map(|_| best.clone())
+}
+
+/// `[bindings]`, the most specific one.
+fn cpus(scenario: &Scenario, facts: &NodeFacts, side: Side, rails: Option<&[String]>) -> Option<CpuSet> {
+    let bindings = &scenario.bindings;
+    let of_rail = || match rails {
+        Some([rail]) => bindings.nic.get(rail),
+        _ => None,
+    };
+    let of_node = || bindings.node.get(facts.host.name.known()?);
+    let of_side = || match side {
+        Side::Send => bindings.send.as_ref(),
+        Side::Recv => bindings.recv.as_ref(),
+    };
+    of_rail().or_else(of_node).or_else(of_side).cloned()
 }
 
 /// Whether the two ends are two machines.
@@ -168,14 +278,25 @@ pub fn choose(wanted: &PluginChoice) -> Result<Choice, LoadError> {
     }
 }
 
-/// What the worker gets on top of the node's own environment. The user's values
-/// win over what is derived here.
+/// What a worker gets on top of the node's own environment, when it has all rails.
+/// `control` is the node's address towards the peer.
 pub fn environment(
     scenario: &Scenario,
     facts: &NodeFacts,
     side: Side,
     plugin: &Choice,
     control: Option<IpAddr>,
+) -> BTreeMap<String, String> {
+    environment_on(scenario, facts, side, plugin, data_nics(scenario, facts, control).as_deref())
+}
+
+/// The user's values win over what is derived here.
+fn environment_on(
+    scenario: &Scenario,
+    facts: &NodeFacts,
+    side: Side,
+    plugin: &Choice,
+    rails: Option<&[String]>,
 ) -> BTreeMap<String, String> {
     let node = facts.host.name.known().cloned().unwrap_or_default();
     let mut env = scenario.worker_env(side, &node);
@@ -186,9 +307,9 @@ pub fn environment(
     }
     if !set("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME")
         && !set("TCPXSOFT_SOCKET_IFNAME")
-        && let Some(nics) = data_nics(scenario, facts, control)
+        && let Some(rails) = rails
     {
-        derived.insert("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME".to_owned(), format!("={}", nics.join(",")));
+        derived.insert("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME".to_owned(), format!("={}", rails.join(",")));
     }
     // Which device memory the software plugin takes: a GPU's where there is one,
     // and ordinary memory in its place where there is none.

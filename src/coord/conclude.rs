@@ -1,6 +1,7 @@
 //! What a pair came to, as `run.json` says it.
 #![forbid(unsafe_code)]
 
+use super::drive::decisive;
 use super::launch::End;
 use super::message::{ChannelResult, TransferResult};
 use super::pair::{EndRecord, PairOutcome, Stall};
@@ -18,7 +19,8 @@ use std::time::Duration;
 
 /// The record of what a pair came to. `exit_code` and `unmet` are the gates' to
 /// set.
-pub fn conclude(id: &str, started: &str, scenario: &Scenario, pair: &PairOutcome) -> RunRecord {
+pub fn conclude(id: &str, started: &str, scenario: &Scenario, pairs: &[PairOutcome]) -> RunRecord {
+    let pair = decisive(pairs);
     RunRecord {
         schema: SCHEMA.into(),
         id: id.into(),
@@ -31,8 +33,8 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, pair: &PairOutcome
         next_step: pair.next_step.clone(),
         scenario: ScenarioRecord { name: scenario.name.clone(), sha256: scenario.hash(), resolved: scenario.clone() },
         nodes: End::ALL.map(|end| node(end, scenario, &pair.ends[end as usize])).into(),
-        transfers: transfers(scenario, pair),
-        findings: findings(pair),
+        transfers: pairs.iter().flat_map(|pair| transfers(scenario, pair)).collect(),
+        findings: findings(pairs),
         unmet: Vec::new(),
     }
 }
@@ -75,14 +77,20 @@ fn transfers(scenario: &Scenario, pair: &PairOutcome) -> Vec<TransferRecord> {
         Direction::Reverse => &[(End::Peer, End::Local)],
         Direction::Both | Direction::PingPong => &[(End::Local, End::Peer), (End::Peer, End::Local)],
     };
-    directions.iter().filter_map(|(from, to)| transfer(scenario, pair, *from, *to)).collect()
+    let groups = 0..pair.gpus.len();
+    groups
+        .flat_map(|group| directions.iter().filter_map(move |(from, to)| transfer(scenario, pair, group, *from, *to)))
+        .collect()
 }
 
-fn transfer(scenario: &Scenario, pair: &PairOutcome, from: End, to: End) -> Option<TransferRecord> {
+/// What moved for one GPU of the pair, in one direction.
+fn transfer(scenario: &Scenario, pair: &PairOutcome, group: usize, from: End, to: End) -> Option<TransferRecord> {
+    let connections = scenario.transfer.connections as usize;
+    let of_group = |index: usize| index / connections.max(1) == group;
     let sender = pair.ends[from as usize].transfer.as_deref();
     let receiver = pair.ends[to as usize].transfer.as_deref();
     let channels = [channels(&pair.ends[from as usize], Side::Send), channels(&pair.ends[to as usize], Side::Recv)];
-    let channels = channels.concat();
+    let channels: Vec<ChannelRecord> = channels.concat().into_iter().filter(|channel| of_group(channel.id)).collect();
     // The receiver's clock runs until everything is checked and consumed.
     let clock = receiver.or(sender);
     if clock.is_none() && channels.is_empty() {
@@ -95,10 +103,13 @@ fn transfer(scenario: &Scenario, pair: &PairOutcome, from: End, to: End) -> Opti
     let total = scenario.transfer.total.0;
     let bytes = total * measured.len() as u64;
     let elapsed = Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
-    let received: Vec<&ChannelResult> = of_side(receiver, Side::Recv);
+    let received: Vec<&ChannelResult> =
+        of_side(receiver, Side::Recv).into_iter().filter(|channel| of_group(channel.index)).collect();
     Some(TransferRecord {
         from: from.name().into(),
         to: to.name().into(),
+        gpu: pair.gpus.get(group).copied().flatten(),
+        measured_ms: pair.ends[to as usize].measured_ms,
         bytes,
         verified_bytes: received.iter().map(|channel| channel.tally.verified_bytes).sum(),
         wrong_bytes: received.iter().map(|channel| channel.tally.wrong_bytes).sum(),
@@ -182,7 +193,18 @@ fn channel(result: &ChannelResult) -> ChannelRecord {
 }
 
 /// What the engine itself can tell; the rules are an issue of their own.
-fn findings(pair: &PairOutcome) -> Vec<Finding> {
+fn findings(pairs: &[PairOutcome]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for finding in pairs.iter().flat_map(findings_of) {
+        // What holds of every GPU is said once.
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
+    }
+    findings
+}
+
+fn findings_of(pair: &PairOutcome) -> Vec<Finding> {
     let mut findings = pair.warnings.clone();
     if let Some(stall) = &pair.stall {
         let recovered = stall.recovered && pair.outcome != Outcome::Stalled;

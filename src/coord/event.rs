@@ -16,6 +16,9 @@ pub struct Event {
     pub ms: f64,
     /// `local`, `peer`, or `coordinator`.
     pub node: String,
+    /// Which pair of the run, when there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<u32>,
     /// The node's own clock when it said so, microseconds since 1970; `clock` of
     /// the node in run.json has the offset to the coordinator's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

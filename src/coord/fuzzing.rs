@@ -4,7 +4,7 @@
 //! Absent from a normal build.
 #![forbid(unsafe_code)]
 
-use super::message::{FromWorker, Stamped, ToAgent, ToWorker};
+use super::message::{Addressed, FromWorker, Stamped, ToWorker};
 use super::wire::{Received, Receiver, Sender, TEXT_MAX};
 use crate::plugin::LogLine;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 /// A stream of lines, heard as each of those who read one, and a log packet.
 pub fn lines(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').count();
-    for heard in [heard::<Stamped>, heard::<ToAgent>, heard::<FromWorker>, heard::<ToWorker>] {
+    for heard in [heard::<Stamped>, heard::<Addressed>, heard::<FromWorker>, heard::<ToWorker>] {
         assert!(heard(data) <= lines);
     }
     if let Ok(line) = serde_json::from_slice::<LogLine>(data) {
@@ -82,7 +82,7 @@ mod tests {
             }
         }
         all::<Stamped>("valid-from-agent");
-        all::<ToAgent>("valid-to-agent");
+        all::<Addressed>("valid-to-agent");
         all::<FromWorker>("valid-from-worker");
         all::<ToWorker>("valid-to-worker");
     }
@@ -128,6 +128,8 @@ mod tests {
         let probe = || Task::Probe { plugin: plugin() };
         let pair = PairTask {
             plugin: plugin(),
+            gpus: vec![None],
+            cpus: None,
             run_id: "20250101-4conn".to_owned(),
             scenario: Scenario::default(),
             sends: true,
@@ -140,7 +142,7 @@ mod tests {
         };
         let launch = |task| ToAgent::Launch(Box::new(Launch { env: BTreeMap::new(), task, stall_after_ms: 3000 }));
         let address = "10.0.1.25:4000".parse().expect("an address");
-        let stamped = |message: FromAgent| said(&(1_700_000_000_000_000_u64, message));
+        let stamped = |message: FromAgent| said(&(1_700_000_000_000_000_u64, 0_u32, message));
         write("valid-from-agent-hello", &[&|| stamped(hello.clone())]);
         write(
             "valid-from-agent",
@@ -152,7 +154,7 @@ mod tests {
                 &|| stamped(FromAgent::Worker(FromWorker::Failed(failure.clone()))),
             ],
         );
-        write("valid-to-agent", &[&|| said(&launch(probe())), &|| said(&ToAgent::Stop { grace_ms: 500 })]);
+        write("valid-to-agent", &[&|| said(&(0, launch(probe()))), &|| said(&(7, ToAgent::Stop { grace_ms: 500 }))]);
         write("valid-to-worker", &[&|| said(&ToWorker::Start(Box::new(Task::Pair(Box::new(pair.clone())))))]);
         let iteration = Iteration { index: 0, warmup: true, nanoseconds: 9, bytes: 64 };
         write(

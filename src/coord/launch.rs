@@ -49,12 +49,25 @@ impl End {
 /// What the coordinator waits for.
 #[derive(Debug)]
 pub enum Event {
-    /// A message of an agent, and its node's clock.
-    From(End, u64, FromAgent),
+    /// A message of an agent.
+    From(Said),
     /// Text before the first message, or a line that is none.
     Noise(End, String),
     /// The agent's stream ended.
     Gone(End),
+}
+
+/// A message of an agent.
+#[derive(Debug)]
+pub struct Said {
+    /// Which agent's.
+    pub end: End,
+    /// Its node's clock, microseconds since 1970.
+    pub node_us: u64,
+    /// The worker that it is about.
+    pub worker: u32,
+    /// What it is.
+    pub message: FromAgent,
 }
 
 /// Why an agent could not be had.
@@ -164,23 +177,24 @@ impl Agent {
         let events = events.clone();
         std::thread::spawn(move || read_agent(end, from_agent, &first, &events));
         // An agent that is gone shows through its stream.
-        let _ = to_agent.send(&ToAgent::Choose(wanted.clone()));
+        let _ = to_agent.send(&(0, ToAgent::Choose(wanted.clone())));
         let greeting = greeting(way.node(), &hello, addresses)?;
         let agent = Self { to_agent: Some(to_agent), hold, heard_at: Instant::now(), greeting, clock: None };
         agent.beat();
         Ok(agent)
     }
 
-    /// Sends one message; an agent that is gone shows through its stream.
-    pub fn tell(&self, message: &ToAgent) {
+    /// Sends one message for one worker; an agent that is gone shows through its
+    /// stream.
+    pub fn tell(&self, worker: u32, message: &ToAgent) {
         if let Some(to_agent) = &self.to_agent {
-            let _ = to_agent.send(message);
+            let _ = to_agent.send(&(worker, message));
         }
     }
 
     /// Says that the coordinator is there, and asks for the node's clock.
     pub fn beat(&self) {
-        self.tell(&ToAgent::Heartbeat { us: now_us() });
+        self.tell(0, &ToAgent::Heartbeat { us: now_us() });
     }
 
     /// Notes that something came from it.
@@ -271,8 +285,10 @@ fn read_agent(end: End, stdout: impl io::Read, first: &mpsc::Sender<First>, even
     let mut greeted = false;
     while let Ok(Some(received)) = receiver.next::<Stamped>() {
         match received {
-            Received::Message((at, message)) if greeted => drop(events.send(Event::From(end, at, message))),
-            Received::Message((_, message)) => {
+            Received::Message((node_us, worker, message)) if greeted => {
+                drop(events.send(Event::From(Said { end, node_us, worker, message })));
+            }
+            Received::Message((_, _, message)) => {
                 greeted = matches!(message, FromAgent::Chosen { .. });
                 drop(first.send(Ok(message)));
             }

@@ -11,14 +11,14 @@ use crate::gpu::CudaNode;
 use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LogLine, LogSummary};
 use crate::record::{ChannelNow, Iteration, LatencyUs};
-use crate::scenario::{PluginChoice, Scenario};
+use crate::scenario::{CpuSet, PluginChoice, Scenario};
 use crate::transfer::{Side, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 /// Version of everything in this file.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// To an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub const PROTOCOL: u32 = 2;
 pub enum ToAgent {
     /// Say which plugin this means on your node, and where else you looked.
     Choose(PluginChoice),
-    /// Start a worker; one per agent at a time.
+    /// Start a worker; one per number at a time.
     Launch(Box<Launch>),
     /// Pass on to the worker.
     ToWorker(ToWorker),
@@ -105,8 +105,16 @@ pub enum FromAgent {
     Heartbeat,
 }
 
-/// A message with the clock of the agent's node, microseconds since 1970.
-pub type Stamped = (u64, FromAgent);
+/// A message with the clock of the agent's node, microseconds since 1970, and
+/// the number of the worker that it is about.
+pub type Stamped = (u64, u32, FromAgent);
+
+/// A message with the number of the worker that it is for; what is for the agent
+/// itself has any.
+pub type Addressed = (u32, ToAgent);
+
+/// Workers of one agent: GPUs of one node, with room.
+pub const WORKERS_MAX: u32 = 64;
 
 /// No plugin of that name on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,6 +211,11 @@ pub enum Task {
 pub struct PairTask {
     /// Which plugin.
     pub plugin: Choice,
+    /// The GPUs whose messages it moves, in the scenario's order; `None` alone is
+    /// a pair of hosts. Each has a bootstrap connection and channels of its own.
+    pub gpus: Vec<Option<u32>>,
+    /// CPUs that it runs on; none named is all.
+    pub cpus: Option<CpuSet>,
     /// Of this run; in the recorder's label and the payload's seed.
     pub run_id: String,
     /// Resolved by the coordinator, the same on both ends.

@@ -16,6 +16,7 @@ mod ask;
 mod assign;
 mod conclude;
 mod deadline;
+mod drive;
 pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -35,5 +36,6 @@ pub mod worker;
 pub use ask::{Node, Problem};
 pub use assign::{choose, environment};
 pub use conclude::conclude;
+pub use drive::{RunRequest, decisive, run};
 pub use launch::{End, LaunchError};
-pub use pair::{EndRecord, PairOutcome, PairRequest, Stall, run_pair};
+pub use pair::{EndRecord, PairOutcome, Stall};

@@ -10,7 +10,7 @@
 use super::message::{Launch, Task};
 use super::worker::memory::GPU;
 use crate::plugin::Source;
-use crate::scenario::{Gpus, Memory};
+use crate::scenario::Memory;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -36,11 +36,10 @@ pub(super) fn environment(launch: &Launch, has: impl Fn(&str) -> bool) -> (BTree
 /// The GPU that must be the only one, if there is one.
 fn only_one(launch: &Launch) -> Option<u32> {
     let Task::Pair(task) = &launch.task else { return None };
-    let Gpus::List(gpus) = &task.scenario.topology.gpus else { return None };
+    let [Some(gpu)] = task.gpus[..] else { return None };
     let Source::File(path) = &task.plugin.source else { return None };
-    let gpu = gpus.first().copied().filter(|gpu| *gpu != 0)?;
     let elsewhere = task.scenario.transfer.memory == Memory::Host || path.to_string_lossy().contains("tcpxsoft");
-    (!elsewhere && !has_shared_runtime(path)).then_some(gpu)
+    (gpu != 0 && !elsewhere && !has_shared_runtime(path)).then_some(gpu)
 }
 
 /// A file that cannot be read is for the worker to complain about.
@@ -53,14 +52,19 @@ mod tests {
     use super::*;
     use crate::coord::message::{PairTask, Work};
     use crate::plugin::Choice;
-    use crate::scenario::Scenario;
+    use crate::scenario::{Gpus, Scenario};
 
     fn launch(plugin: Source, gpus: Gpus, memory: Memory) -> Launch {
         let mut scenario = Scenario::default();
-        scenario.topology.gpus = gpus;
+        let gpus = match gpus {
+            Gpus::List(list) => list.into_iter().map(Some).collect(),
+            _ => vec![None],
+        };
         scenario.transfer.memory = memory;
         let task = PairTask {
             plugin: Choice { source: plugin, why: String::new(), passed_over: Vec::new() },
+            gpus,
+            cpus: None,
             run_id: "x".into(),
             scenario,
             sends: true,

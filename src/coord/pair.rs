@@ -1,51 +1,28 @@
-//! Two agents, two workers, one piece of work: from start to the last exit.
+//! One pair of workers, from start to the last exit, as a state machine.
 //!
-//! Everything that happens is one stream of events in arrival order. The end
-//! that listens is told first, its address goes to the other, and from then on
-//! this loop only watches: a failure, a death, a stall, a lost agent or an
-//! interrupt on one side stops the other side too, and the loop ends when both
-//! workers are gone. Every step has a deadline.
+//! It hears what both agents say of its two workers and gives orders for them;
+//! `drive` carries both. The end that listens is told first, its address goes to
+//! the other, and from then on this only watches: a failure, a death, a stall, a
+//! lost agent on one side stops the other side too. Every step has a deadline.
 #![forbid(unsafe_code)]
 
-use super::agent::OVERSLEPT;
-use super::assign::{EndPlan, Refusal, assign};
+use super::assign::{EndPlan, Refusal};
 use super::deadline;
-use super::event::{Event, What};
-use super::launch::{Agent, End, Event as FromEnd, LaunchError};
+use super::launch::End;
 use super::message::{
     ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Held, Launch, Loaded, MrRow, PairTask, Phase, Task, ToAgent,
     ToWorker, TransferResult, Work,
 };
-use super::reach::Transport;
 use super::require;
 use super::standstill::Standstill;
 use super::verdict::{Verdict, cause, death_words, stall_words, stuck_calls};
 use crate::bootstrap::Secret;
-use crate::error::{NextStep, Outcome};
+use crate::error::Outcome;
 use crate::node::NodeFacts;
 use crate::plugin::{LogLine, LogSummary};
 use crate::record::{ChannelNow, Clock, Finding};
 use crate::scenario::Scenario;
-use crate::units::now_utc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-
-/// What to do, and for whom.
-pub struct PairRequest<'a> {
-    /// Resolved.
-    pub scenario: &'a Scenario,
-    /// What the two do once connected.
-    pub work: Work,
-    /// Of this run.
-    pub run_id: &'a str,
-    /// Set by a signal.
-    pub interrupted: &'a Arc<AtomicBool>,
-    /// How to reach the nodes, local and peer.
-    pub ways: &'a [Box<dyn Transport>; 2],
-    /// Where the end that listens does; 0 is any.
-    pub bootstrap_port: u16,
-}
 
 /// What one end came to.
 #[derive(Debug, Default)]
@@ -82,10 +59,12 @@ pub struct EndRecord {
     pub printed: Vec<String>,
     /// Totals of the plugin's log.
     pub log: Option<LogSummary>,
+    /// Between which times it measured, milliseconds since the command started.
+    pub measured_ms: Option<(f64, f64)>,
     /// When it entered its phase.
-    entered: Option<Instant>,
-    finished: bool,
-    gone: bool,
+    pub(super) entered: Option<Instant>,
+    pub(super) finished: bool,
+    pub(super) gone: bool,
 }
 
 /// Channels of both ends when a stall was declared.
@@ -104,6 +83,10 @@ pub struct Stall {
 /// What the pair came to.
 #[derive(Debug)]
 pub struct PairOutcome {
+    /// The GPUs whose bytes it moved; `None` alone is a pair of hosts.
+    pub gpus: Vec<Option<u32>>,
+    /// When it went wrong, if it did.
+    pub bad_since: Option<Instant>,
     /// How it ended.
     pub outcome: Outcome,
     /// In one sentence, unless it passed.
@@ -119,59 +102,8 @@ pub struct PairOutcome {
 }
 
 const KEPT_LINES: usize = 50;
-/// Events taken in between two looks at the deadlines.
-const EVENTS_MAX: usize = 1000;
-const TICK: Duration = Duration::from_millis(200);
 /// For a worker to report and end after it was told to.
 const GRACE: Duration = Duration::from_millis(1200);
-
-/// Runs the pair; `observe` sees every event in order.
-pub fn run_pair(request: &PairRequest<'_>, observe: &mut dyn FnMut(&Event)) -> PairOutcome {
-    let (to_events, events) = mpsc::channel();
-    let agents = match start_agents(request, &to_events, observe) {
-        Ok(agents) => agents,
-        Err(error) => return PairOutcome::without_agents(&error),
-    };
-    drop(to_events);
-    let mut pair = Pair::new(request, agents, observe);
-    pair.launch();
-    pair.watch(&events);
-    pair.conclude()
-}
-
-/// Both at once; what uploads take is told as it goes.
-fn start_agents(
-    request: &PairRequest<'_>,
-    events: &mpsc::Sender<FromEnd>,
-    observe: &mut dyn FnMut(&Event),
-) -> Result<[Agent; 2], LaunchError> {
-    let (to_progress, progress) = mpsc::channel();
-    let wanted = &request.scenario.plugin;
-    let start = |end: End, to_progress: mpsc::Sender<What>| {
-        let way = &*request.ways[end as usize];
-        let mut tell = |sent, all| {
-            // Somebody listens until both have started.
-            let _ = to_progress.send(What::Upload { to: way.node().to_owned(), sent, all });
-        };
-        Agent::start(end, way, wanted, events, &mut tell)
-    };
-    let started = Instant::now();
-    std::thread::scope(|scope| {
-        let [local, peer] = End::ALL.map(|end| {
-            let to_progress = to_progress.clone();
-            let start = &start;
-            scope.spawn(move || start(end, to_progress))
-        });
-        drop(to_progress);
-        for what in progress {
-            let ms = started.elapsed().as_secs_f64() * 1e3;
-            observe(&Event { at: now_utc(), ms, node: "coordinator".into(), node_us: None, what });
-        }
-        let [local, peer] =
-            [local, peer].map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        Ok([local?, peer?])
-    })
-}
 
 impl Stall {
     /// Who saw it: `the peer end`.
@@ -180,23 +112,12 @@ impl Stall {
     }
 }
 
-impl PairOutcome {
-    fn without_agents(error: &LaunchError) -> Self {
-        Self {
-            outcome: error.outcome(),
-            reason: Some(error.to_string()),
-            next_step: error.next_step(),
-            ends: Default::default(),
-            stall: None,
-            warnings: Vec::new(),
-        }
-    }
-}
-
-struct Pair<'a> {
-    request: &'a PairRequest<'a>,
-    observe: &'a mut dyn FnMut(&Event),
-    agents: [Agent; 2],
+/// One pair, as the coordinator sees it.
+pub(super) struct Pair<'a> {
+    scenario: &'a Scenario,
+    work: &'a Work,
+    run_id: &'a str,
+    gpus: Vec<Option<u32>>,
     ends: [EndRecord; 2],
     started: Instant,
     stall: Option<Stall>,
@@ -206,66 +127,85 @@ struct Pair<'a> {
     standstill: Standstill,
     verdict: Option<Verdict>,
     failures: Vec<(End, Failure)>,
+    bad_since: Option<Instant>,
+    orders: Vec<(End, ToAgent)>,
+    notes: Vec<String>,
 }
 
 impl<'a> Pair<'a> {
-    fn new(request: &'a PairRequest<'a>, agents: [Agent; 2], observe: &'a mut dyn FnMut(&Event)) -> Self {
-        let mut ends: [EndRecord; 2] = Default::default();
-        for end in End::ALL {
-            request.ways[end as usize].node().clone_into(&mut ends[end as usize].address);
-        }
-        for (end, agent) in ends.iter_mut().zip(&agents) {
-            end.facts = Some(agent.greeting.facts.clone());
-        }
+    /// Nothing is launched yet.
+    pub(super) fn new(
+        scenario: &'a Scenario,
+        work: &'a Work,
+        run_id: &'a str,
+        gpus: Vec<Option<u32>>,
+        ends: [EndRecord; 2],
+        started: Instant,
+    ) -> Self {
         Self {
-            request,
-            observe,
-            agents,
+            scenario,
+            work,
+            run_id,
+            gpus,
             ends,
-            started: Instant::now(),
+            started,
             stall: None,
             warnings: Vec::new(),
             give_up_at: None,
             stopping: None,
-            standstill: Standstill::new(request.scenario, Instant::now()),
+            standstill: Standstill::new(scenario, started),
             verdict: None,
             failures: Vec::new(),
+            bad_since: None,
+            orders: Vec::new(),
+            notes: Vec::new(),
         }
+    }
+
+    /// What both agents are to be told about their workers of this pair.
+    pub(super) fn orders(&mut self) -> Vec<(End, ToAgent)> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// What was decided or noticed.
+    pub(super) fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Whether both workers are gone.
+    pub(super) fn is_over(&self) -> bool {
+        self.ends.iter().all(|end| end.gone)
+    }
+
+    /// Whether the worker of one end is gone.
+    pub(super) fn is_gone(&self, end: End) -> bool {
+        self.ends[end as usize].gone
+    }
+
+    /// Since when it stops, if it does.
+    pub(super) fn stopping_since(&self) -> Option<Instant> {
+        self.stopping
     }
 
     fn note(&mut self, text: String) {
-        self.emit("coordinator", None, What::Note(text));
+        self.notes.push(text);
     }
 
-    fn emit(&mut self, node: &str, node_us: Option<u64>, what: What) {
-        let ms = self.started.elapsed().as_secs_f64() * 1e3;
-        (self.observe)(&Event { at: now_utc(), ms, node: node.to_owned(), node_us, what });
-    }
-
-    fn launch(&mut self) {
-        let facts = [0, 1].map(|at| self.ends[at].facts.clone());
-        if let Some(why) = require::missing(&self.request.scenario.requires, &facts) {
-            return self.refuse(Refusal { why, next_step: None });
-        }
-        let no_numbers = |error| Refusal { why: format!("no random numbers: {error}"), next_step: None };
-        let plans = assign(self.request.scenario, [&self.agents[0].greeting, &self.agents[1].greeting]);
-        let (secret, plans) = match Secret::generate().map_err(no_numbers).and_then(|secret| Ok((secret, plans?))) {
-            Ok(both) => both,
-            Err(refusal) => return self.refuse(refusal),
-        };
+    /// Starts both workers.
+    pub(super) fn launch(&mut self, plans: [EndPlan; 2], secret: &Secret) {
         for (end, plan) in End::ALL.into_iter().zip(plans) {
-            let task = self.task(end, &plan, &secret);
+            let task = self.task(end, &plan, secret);
             self.warnings.extend(plan.warnings);
             self.ends[end as usize].env.clone_from(&plan.env);
-            let stall_after = Duration::from(self.request.scenario.limits.stall_after);
+            let stall_after = Duration::from(self.scenario.limits.stall_after);
             let stall_after_ms = u64::try_from(stall_after.as_millis()).unwrap_or(u64::MAX);
             let launch = Launch { env: plan.env, task: Task::Pair(Box::new(task)), stall_after_ms };
-            self.agents[end as usize].tell(&ToAgent::Launch(Box::new(launch)));
+            self.orders.push((end, ToAgent::Launch(Box::new(launch))));
         }
     }
 
     /// Nothing is launched.
-    fn refuse(&mut self, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
         self.decide(Outcome::NotRun, refusal.why, refusal.next_step);
         for end in &mut self.ends {
             end.gone = true;
@@ -275,64 +215,50 @@ impl<'a> Pair<'a> {
     fn task(&self, end: End, plan: &EndPlan, secret: &Secret) -> PairTask {
         PairTask {
             plugin: plan.plugin.clone(),
-            run_id: self.request.run_id.to_owned(),
-            scenario: self.request.scenario.clone(),
+            gpus: self.gpus.clone(),
+            cpus: plan.cpus.clone(),
+            run_id: self.run_id.to_owned(),
+            scenario: self.scenario.clone(),
             sends: plan.sends,
             receives: plan.receives,
             node: end.name().to_owned(),
             listen: plan.listen,
-            port: self.request.bootstrap_port,
+            port: plan.port,
             secret: secret.to_hex(),
-            work: self.request.work.clone(),
+            work: self.work.clone(),
         }
     }
 
-    fn watch(&mut self, events: &mpsc::Receiver<FromEnd>) {
-        let mut beat_at = Instant::now();
-        while self.ends.iter().any(|end| !end.gone) {
-            let began = Instant::now();
-            match events.recv_timeout(TICK) {
-                Ok(event) => self.hear(event),
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => return,
-            }
-            // All that has arrived counts before any deadline does.
-            events.try_iter().take(EVENTS_MAX).for_each(|event| self.hear(event));
-            let now = Instant::now();
-            if now.duration_since(began) > OVERSLEPT {
-                self.standstill.overslept(now);
-            }
-            if now >= beat_at {
-                beat_at = now + super::agent::HEARTBEAT;
-                self.agents.iter().for_each(Agent::beat);
-            }
-            self.check_deadlines(now);
+    /// The coordinator was stopped or starved, and saw nothing for a while.
+    pub(super) fn overslept(&mut self, now: Instant) {
+        self.standstill.overslept(now);
+    }
+
+    /// Holds it against its deadlines; what a stop brings about would only hide
+    /// why it was asked for.
+    pub(super) fn check(&mut self, now: Instant, interrupted: bool) {
+        if self.stopping.is_none() {
+            self.check_progress(now, interrupted);
         }
     }
 
-    fn check_deadlines(&mut self, now: Instant) {
-        for end in End::ALL {
-            if !self.ends[end as usize].gone && self.agents[end as usize].is_lost() {
-                self.decide(Outcome::PeerLost, format!("the agent of the {} end fell silent", end.name()), None);
-                self.ends[end as usize].gone = true;
-            }
-        }
-        match self.stopping {
-            // What a stop brings about would only hide why it was asked for.
-            None => self.check_progress(now),
-            // An agent that does not answer a stop is ended with its stream.
-            Some(at) if now.duration_since(at) > 3 * GRACE => {
-                for (end, agent) in self.ends.iter_mut().zip(&mut self.agents).filter(|(end, _)| !end.gone) {
-                    agent.finish();
-                    end.gone = true;
-                }
-            }
-            Some(_) => {}
+    /// The agent of one end is lost, and the worker with it.
+    pub(super) fn lost(&mut self, end: End, how: &str) {
+        if !self.ends[end as usize].gone {
+            self.ends[end as usize].gone = true;
+            let address = &self.ends[end as usize].address;
+            let why = format!("the agent of the {} end ({address}) {how}", end.name());
+            self.decide(Outcome::PeerLost, why, None);
         }
     }
 
-    fn check_progress(&mut self, now: Instant) {
-        if self.request.interrupted.load(Ordering::Relaxed) {
+    /// Nobody waits for the worker of this end any longer.
+    pub(super) fn give_up_on(&mut self, end: End) {
+        self.ends[end as usize].gone = true;
+    }
+
+    fn check_progress(&mut self, now: Instant, interrupted: bool) {
+        if interrupted {
             self.decide(Outcome::Interrupted, "interrupted".into(), None);
         }
         for end in End::ALL {
@@ -348,7 +274,7 @@ impl<'a> Pair<'a> {
             let next = "compare the channels of both ends: who has posted, and who is not done";
             self.decide(Outcome::Stalled, stall_words(self.stall.as_ref()), Some(next.into()));
         }
-        let total = self.request.scenario.limits.total;
+        let total = self.scenario.limits.total;
         if self.started.elapsed() > Duration::from(total) {
             self.decide(Outcome::Failed, format!("not finished within limits.total ({total})"), None);
         }
@@ -363,8 +289,8 @@ impl<'a> Pair<'a> {
         }
         let of_node = |name: &str| record.facts.as_ref()?.environment.get(name);
         let variable = |name: &str| record.env.get(name).or_else(|| of_node(name)).cloned();
-        let limits = &self.request.scenario.limits;
-        let limit = deadline::of_phase(phase, limits, &self.request.work, variable);
+        let limits = &self.scenario.limits;
+        let limit = deadline::of_phase(phase, limits, self.work, variable);
         if let Some((most, name, outcome)) = limit
             && now.duration_since(since) > most
         {
@@ -376,49 +302,29 @@ impl<'a> Pair<'a> {
 
     /// The first decision stands; both ends are told to stop.
     fn decide(&mut self, outcome: Outcome, why: String, next_step: Option<String>) {
+        self.bad_since.get_or_insert_with(Instant::now);
         if self.verdict.is_none() {
             self.note(format!("{outcome}: {why}"));
             self.verdict = Some(Verdict { outcome, why, next_step });
         }
-        self.stop(GRACE);
+        self.stop();
     }
 
-    fn stop(&mut self, grace: Duration) {
+    /// Another pair of the run went wrong: this one ends with it.
+    pub(super) fn end_with_the_run(&mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
         if self.stopping.is_none() {
             self.stopping = Some(Instant::now());
-            let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-            for agent in &self.agents {
-                agent.tell(&ToAgent::Stop { grace_ms });
-            }
+            let grace_ms = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
+            self.orders.extend(End::ALL.map(|end| (end, ToAgent::Stop { grace_ms })));
         }
     }
 
-    fn hear(&mut self, event: FromEnd) {
-        match event {
-            FromEnd::From(end, at, message) => {
-                let agent = &mut self.agents[end as usize];
-                agent.heard();
-                if let FromAgent::Echo { us } = message {
-                    agent.echoed(us, at);
-                    self.ends[end as usize].clock = agent.clock;
-                    return;
-                }
-                self.take(end, &message);
-                if !matches!(message, FromAgent::Heartbeat) {
-                    self.emit(end.name(), Some(at), What::Said(Box::new(message)));
-                }
-            }
-            FromEnd::Noise(end, text) => self.keep_text(end, text),
-            FromEnd::Gone(end) => {
-                if !self.ends[end as usize].gone {
-                    self.ends[end as usize].gone = true;
-                    self.decide(Outcome::PeerLost, format!("the agent of the {} end is gone", end.name()), None);
-                }
-            }
-        }
-    }
-
-    fn keep_text(&mut self, end: End, text: String) {
+    /// Something was printed at one end.
+    pub(super) fn keep_text(&mut self, end: End, text: String) {
         let printed = &mut self.ends[end as usize].printed;
         if printed.len() == KEPT_LINES {
             printed.remove(0);
@@ -426,7 +332,8 @@ impl<'a> Pair<'a> {
         printed.push(text);
     }
 
-    fn take(&mut self, end: End, message: &FromAgent) {
+    /// What an agent says of its worker.
+    pub(super) fn take(&mut self, end: End, message: &FromAgent) {
         let record = &mut self.ends[end as usize];
         match message {
             FromAgent::Worker(message) => self.take_worker(end, message),
@@ -467,16 +374,22 @@ impl<'a> Pair<'a> {
         match message {
             FromWorker::Phase(phase) => {
                 record.phase = *phase;
+                let now = self.started.elapsed().as_secs_f64() * 1e3;
+                match (phase, &mut record.measured_ms) {
+                    (Phase::Measuring, None) => record.measured_ms = Some((now, now)),
+                    (Phase::Closing, Some((_, ended))) => *ended = now,
+                    _ => {}
+                }
                 record.entered = Some(Instant::now());
             }
             FromWorker::Loaded(loaded) => {
                 record.loaded = Some(loaded.clone());
-                if let Some(why) = require::unwanted(&self.request.scenario.requires, end, loaded) {
+                if let Some(why) = require::unwanted(&self.scenario.requires, end, loaded) {
                     self.decide(Outcome::NotRun, why, None);
                 }
             }
             FromWorker::Listening(address) => {
-                self.agents[end.other() as usize].tell(&ToAgent::ToWorker(ToWorker::PeerListens(*address)));
+                self.orders.push((end.other(), ToAgent::ToWorker(ToWorker::PeerListens(*address))));
             }
             FromWorker::Handshake(times) => record.handshakes.push(times.clone()),
             FromWorker::Held { before, after } => record.held = Some((*before, *after)),
@@ -485,8 +398,9 @@ impl<'a> Pair<'a> {
             FromWorker::Failed(failure) => {
                 record.failure = Some(failure.clone());
                 self.failures.push((end, failure.clone()));
+                self.bad_since.get_or_insert_with(Instant::now);
                 // The other end has heard of it over the bootstrap, or will be stopped.
-                self.stop(GRACE);
+                self.stop();
             }
             FromWorker::Finished(log) => {
                 record.finished = true;
@@ -504,12 +418,10 @@ impl<'a> Pair<'a> {
             self.stall = Some(stall);
         }
         if self.give_up_at.is_none() {
-            let patience = Duration::from(self.request.scenario.limits.give_up_after);
+            let patience = Duration::from(self.scenario.limits.give_up_after);
             self.give_up_at = Some(Instant::now() + patience);
             self.note(format!("stall declared by {seen_by}; giving up in {patience:?} unless it moves"));
-            for agent in &self.agents {
-                agent.tell(&ToAgent::Snapshot);
-            }
+            self.orders.extend(End::ALL.map(|end| (end, ToAgent::Snapshot)));
         }
     }
 
@@ -540,9 +452,10 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn conclude(mut self) -> PairOutcome {
-        for agent in &mut self.agents {
-            agent.finish();
+    /// What it came to; `clocks` are the nodes'.
+    pub(super) fn conclude(mut self, clocks: [Option<Clock>; 2]) -> PairOutcome {
+        for (end, clock) in self.ends.iter_mut().zip(clocks) {
+            end.clock = clock;
         }
         let mut verdict = cause(self.verdict, &self.failures);
         if let Some(verdict) = &mut verdict
@@ -558,6 +471,15 @@ impl<'a> Pair<'a> {
             Some(verdict) => (verdict.outcome, Some(verdict.why), verdict.next_step),
             None => (Outcome::Passed, None, None),
         };
-        PairOutcome { outcome, reason, next_step, ends: self.ends, stall: self.stall, warnings: self.warnings }
+        PairOutcome {
+            gpus: self.gpus,
+            bad_since: self.bad_since,
+            outcome,
+            reason,
+            next_step,
+            ends: self.ends,
+            stall: self.stall,
+            warnings: self.warnings,
+        }
     }
 }

@@ -7,15 +7,15 @@ use crate::node::NodeFacts;
 use crate::scenario::Requirement;
 
 /// What is missing before anything is loaded, in one sentence.
-pub(super) fn missing(requires: &[Requirement], facts: &[Option<Box<NodeFacts>>; 2]) -> Option<String> {
+pub(super) fn missing(requires: &[Requirement], facts: [&NodeFacts; 2], is_one_machine: bool) -> Option<String> {
     let missing_at = |requirement: &Requirement| match requirement {
         Requirement::Gpu => End::ALL.into_iter().find_map(|end| {
-            let gpus = facts[end as usize].as_ref().and_then(|facts| facts.gpus.devices.known());
+            let gpus = facts[end as usize].gpus.devices.known();
             gpus.is_none_or(Vec::is_empty).then(|| format!("the {} end has none", end.name()))
         }),
         // Only the plugin itself can say what it is.
         Requirement::Tcpx => None,
-        Requirement::Peer => Some("both ends are on this machine".to_owned()),
+        Requirement::Peer => is_one_machine.then(|| "both ends are on one machine".to_owned()),
     };
     requires.iter().find_map(|requirement| missing_at(requirement).map(|why| skipped(*requirement, &why)))
 }
@@ -39,7 +39,8 @@ mod tests {
     #[test]
     fn a_node_that_told_nothing_has_no_gpu() {
         let check = |requires: &[Requirement], expected: Option<&str>| {
-            assert_eq!(missing(requires, &[None, None]).as_deref(), expected);
+            let nothing = NodeFacts::read(&crate::node::fixture::tree("").root);
+            assert_eq!(missing(requires, [&nothing, &nothing], true).as_deref(), expected);
         };
         check(&[], None);
         check(&[Requirement::Tcpx], None);
@@ -47,5 +48,6 @@ mod tests {
             &[Requirement::Tcpx, Requirement::Gpu],
             Some("skipped: the scenario requires gpu, and the local end has none"),
         );
+        check(&[Requirement::Peer], Some("skipped: the scenario requires peer, and both ends are on one machine"));
     }
 }

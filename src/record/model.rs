@@ -125,6 +125,13 @@ pub struct TransferRecord {
     pub from: String,
     /// Receiving node.
     pub to: String,
+    /// The GPU, where the run has more than one pair of workers or names them.
+    #[serde(default)]
+    pub gpu: Option<u32>,
+    /// Between which times the receiving end measured, milliseconds since the
+    /// command started; several GPUs are compared by it.
+    #[serde(default)]
+    pub measured_ms: Option<(f64, f64)>,
     /// Of the measured iterations.
     pub bytes: u64,
     /// Compared with the pattern since measuring began; more than `bytes` when
@@ -206,10 +213,31 @@ pub struct Finding {
     pub reference: Option<String>,
 }
 
+impl TransferRecord {
+    /// `local->peer`, and `local->peer@gpu3` where there are several.
+    pub fn direction(&self) -> String {
+        let gpu = self.gpu.map(|gpu| format!("@gpu{gpu}")).unwrap_or_default();
+        format!("{}->{}{gpu}", self.from, self.to)
+    }
+}
+
 impl RunRecord {
     /// Wrong bytes of all directions.
     pub fn wrong_bytes(&self) -> u64 {
         self.transfers.iter().map(|transfer| transfer.wrong_bytes).sum()
+    }
+
+    /// Which share of the time in which any GPU measured, all did; `None` where
+    /// there are no several.
+    pub fn overlap(&self) -> Option<f64> {
+        let times: Vec<(f64, f64)> = self.transfers.iter().filter_map(|transfer| transfer.measured_ms).collect();
+        let first = |pick: fn(f64, f64) -> f64| {
+            let started = times.iter().map(|time| time.0).reduce(pick)?;
+            Some((started, times.iter().map(|time| time.1).reduce(pick)?))
+        };
+        let ((began, first_ended), (last_began, ended)) = (first(f64::min)?, first(f64::max)?);
+        let all = ended - began;
+        (times.len() > 1 && all > 0.0).then(|| ((first_ended - last_began) / all).max(0.0))
     }
 
     /// Holds the run against `[expect]` and settles outcome and exit code: all

@@ -194,7 +194,7 @@ fn idle(scenario: &Scenario) -> bool {
 fn gpus(scenario: &Scenario) -> bool {
     match &scenario.topology.gpus {
         Gpus::Auto => true,
-        Gpus::StandIns(count) => (1..=64).contains(count),
+        Gpus::StandIns(count) | Gpus::OrStandIns(count) => (1..=64).contains(count),
         Gpus::List(gpus) => are_different(gpus),
     }
 }

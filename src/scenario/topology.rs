@@ -46,6 +46,8 @@ words! {
 pub enum Gpus {
     /// All there are; a host pair where there is none.
     Auto,
+    /// All there are; so many stand-ins over host memory where there is none.
+    OrStandIns(u32),
     /// So many stand-ins over host memory.
     StandIns(u32),
     /// These CUDA devices.

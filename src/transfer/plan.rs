@@ -1,7 +1,8 @@
 //! Bytes to chunks to channels: which chunk carries which bytes.
 //!
 //! Chunks go round the channels in order, so both ends agree without a word:
-//! the k-th request of channel c is chunk `k * channels + c`.
+//! the k-th request of channel c is chunk `k * channels + c`. Several GPUs in one
+//! process are groups of channels, each with a plan like every other's.
 #![forbid(unsafe_code)]
 
 /// One iteration of one direction, cut into chunks.
@@ -10,14 +11,15 @@ pub struct Plan {
     total: u64,
     chunk: u32,
     channels: u32,
+    groups: u32,
 }
 
 /// The part of an iteration that one request carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
-    /// Counted over all channels.
+    /// Counted over all channels of all groups.
     pub index: u64,
-    /// Bytes before it.
+    /// Bytes of its group before it.
     pub offset: u64,
     /// Bytes; only the last chunk is short.
     pub len: u32,
@@ -26,25 +28,41 @@ pub struct Chunk {
 impl Plan {
     /// `None` when a part is zero, or the chunk is larger than a C int.
     pub fn new(total: u64, chunk: u64, channels: usize) -> Option<Self> {
+        Self::of_groups(total, chunk, channels, 1)
+    }
+
+    /// The same for so many groups, each of so many bytes over so many channels.
+    pub fn of_groups(total: u64, chunk: u64, channels: usize, groups: usize) -> Option<Self> {
+        let groups = u32::try_from(groups).ok().filter(|groups| *groups > 0)?;
         let chunk = u32::try_from(chunk).ok().filter(|chunk| (1..=i32::MAX as u32).contains(chunk))?;
         let channels = u32::try_from(channels).ok().filter(|channels| *channels > 0)?;
-        (total > 0).then_some(Self { total, chunk, channels })
+        (total > 0).then_some(Self { total, chunk, channels, groups })
     }
 
     /// Bytes of one iteration.
     pub fn total(self) -> u64 {
-        self.total
+        self.total * u64::from(self.groups)
     }
 
     /// Chunks of one iteration over all channels.
     pub fn chunks(self) -> u64 {
+        self.chunks_of_group() * u64::from(self.groups)
+    }
+
+    fn chunks_of_group(self) -> u64 {
         self.total.div_ceil(u64::from(self.chunk))
+    }
+
+    /// A channel's group, and its place there.
+    fn place(self, channel: usize) -> (u64, u64) {
+        let (channel, channels) = (channel as u64, u64::from(self.channels));
+        (channel / channels, channel % channels)
     }
 
     /// Chunks that fall to one channel.
     pub fn chunks_of(self, channel: usize) -> u64 {
-        let (channel, channels) = (channel as u64, u64::from(self.channels));
-        if channel >= channels { 0 } else { (self.chunks() + channels - 1 - channel) / channels }
+        let ((group, place), channels) = (self.place(channel), u64::from(self.channels));
+        if group >= u64::from(self.groups) { 0 } else { (self.chunks_of_group() + channels - 1 - place) / channels }
     }
 
     /// Bytes that fall to one channel.
@@ -58,10 +76,15 @@ impl Plan {
 
     /// The `turn`-th chunk of a channel; only meaningful below `chunks_of`.
     pub fn chunk(self, channel: usize, turn: u64) -> Chunk {
-        let index = turn * u64::from(self.channels) + channel as u64;
+        let (group, place) = self.place(channel);
+        let index = turn * u64::from(self.channels) + place;
         let offset = index * u64::from(self.chunk);
         let left = self.total.saturating_sub(offset);
-        Chunk { index, offset, len: u32::try_from(left).unwrap_or(u32::MAX).min(self.chunk) }
+        Chunk {
+            index: group * self.chunks_of_group() + index,
+            offset,
+            len: u32::try_from(left).unwrap_or(u32::MAX).min(self.chunk),
+        }
     }
 }
 
@@ -84,6 +107,17 @@ mod tests {
         assert_eq!(Plan::new(1, 0, 1), None);
         assert_eq!(Plan::new(1, 1, 0), None);
         assert_eq!(Plan::new(1, 1 << 31, 1), None);
+    }
+
+    #[test]
+    fn every_group_moves_the_same_in_chunks_of_its_own() {
+        let (one, two) =
+            (Plan::new(9_001, 1000, 2).expect("a plan"), Plan::of_groups(9_001, 1000, 2, 2).expect("a plan"));
+        assert_eq!((two.total(), two.chunks()), (18_002, 20));
+        assert_eq!([0, 1, 2, 3, 4].map(|channel| two.chunks_of(channel)), [5, 5, 5, 5, 0]);
+        assert_eq!(two.chunk(1, 4), one.chunk(1, 4));
+        assert_eq!(two.chunk(3, 4), Chunk { index: 19, ..one.chunk(1, 4) });
+        assert_eq!(two.bytes_of(2) + two.bytes_of(3), 9_001);
     }
 
     proptest! {

@@ -25,7 +25,7 @@ const KEYS: &str = "
     transfers[].channels[].side transfers[].channels[].tests transfers[].channels[].tests_not_done
     transfers[].first_iteration_seconds transfers[].from transfers[].gb_per_s transfers[].iteration_seconds
     transfers[].iterations transfers[].median_gb_per_s transfers[].mismatches transfers[].round_trip_us
-    transfers[].seconds
+    transfers[].gpu transfers[].measured_ms transfers[].seconds
     transfers[].to transfers[].verified_bytes transfers[].wrong_bytes unmet";
 
 fn keys(value: &Value, path: &str, into: &mut BTreeSet<String>) {

@@ -8,6 +8,7 @@
 
 use super::super::deadline;
 use super::super::message::{ConnectionTimes, FromWorker, PairTask, Phase, ToWorker, Work};
+use super::links::Links;
 use super::load::{Ready, load};
 use super::sockets::{self, Flow};
 use super::{Context, TaskResult, handshake, memory, mr, transfer};
@@ -33,15 +34,19 @@ pub(super) struct Connected {
 }
 
 pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
-    let channels = task.scenario.transfer.connections as usize;
+    bind(context, task)?;
+    let connections = task.scenario.transfer.connections as usize;
+    let channels = connections * task.gpus.len();
     let ends = usize::from(task.sends) + usize::from(task.receives);
     let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
     if let Err(reason) = task.scenario.check_against_plugin(ready.net.about().is_tcpx_family()) {
         return Err(context.failure(Outcome::Usage, reason.to_string(), None));
     }
-    ready.memory = memory::open(context, task, &ready)?;
+    ready.connections = connections;
+    let memory: TaskResult<_> = task.gpus.iter().map(|gpu| memory::open(context, task, &ready, *gpu)).collect();
+    ready.memory = memory?;
     context.enter(Phase::Bootstrapping);
-    let mut link = meet(context, task, &ready)?;
+    let mut link = Links(task.gpus.iter().map(|gpu| meet(context, task, &ready, *gpu)).collect::<TaskResult<_>>()?);
     let done = match &task.work {
         Work::Transfer => transfer::run(context, task, &ready, &mut link),
         Work::Handshake { repeat } => handshake::run(context, task, &ready, &mut link, *repeat),
@@ -52,8 +57,7 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
         Ok(()) => {
             // Nothing is left to do in the plugin, so it is not what one waits for.
             context.enter(Phase::Finished);
-            // The peer may be gone already, which is its right after the last barrier.
-            drop(link.close(deadline, &context.stop));
+            link.close(deadline, &context.stop);
         }
         Err(failure) => {
             context.announce(failure);
@@ -63,10 +67,23 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     done
 }
 
-fn meet(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Link> {
+/// Threads that the plugin starts later inherit it.
+fn bind(context: &Context, task: &PairTask) -> TaskResult<()> {
+    let Some(cpus) = &task.cpus else { return Ok(()) };
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus.cpus().filter(|cpu| (*cpu as usize) < rustix::thread::CpuSet::MAX_CPU) {
+        set.set(cpu as usize);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
+        let next = "see `[bindings]` of the scenario, and which CPUs this node and its cgroup have".to_owned();
+        context.failure(Outcome::NotRun, format!("cannot run on CPUs {cpus}: {error}"), Some(next))
+    })
+}
+
+fn meet(context: &Context, task: &PairTask, ready: &Ready, gpu: Option<u32>) -> TaskResult<Link> {
     let secret = Secret::from_hex(&task.secret)
         .map_err(|_| context.failure(Outcome::Usage, "the run's secret is not 32 bytes of hex".into(), None))?;
-    let config = config(task, ready);
+    let config = config(task, ready, gpu);
     let patience = Duration::from(task.scenario.limits.connect);
     let deadline = || Deadline::after("limits.connect + 5 s", patience + LOADING);
     let met = match task.listen {
@@ -87,9 +104,9 @@ fn meet(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Link> {
 }
 
 /// What both ends must share; what rightly differs between nodes is left out.
-fn config(task: &PairTask, ready: &Ready) -> Config {
+fn config(task: &PairTask, ready: &Ready, gpu: Option<u32>) -> Config {
     Config {
-        pair: "hosts".to_owned(),
+        pair: gpu.map_or("hosts".to_owned(), |gpu| format!("GPU {gpu}")),
         tcpxctl_version: env!("CARGO_PKG_VERSION").to_owned(),
         scenario_sha256: task.scenario.hash(),
         scenario: task.scenario.leaves(),
@@ -118,10 +135,10 @@ pub(super) fn connect_all(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Link,
+    link: &mut Links,
 ) -> TaskResult<Connected> {
     context.enter(Phase::Connecting);
-    let count = task.scenario.transfer.connections as usize;
+    let count = task.gpus.len() * ready.connections;
     let mut listeners = Vec::new();
     let made = match listen_all(context, task, ready, count, &mut listeners) {
         Ok(handles) => finish_all(context, task, ready, link, &handles, &mut listeners),
@@ -152,7 +169,7 @@ fn listen_all(
     (0..count)
         .map(|index| {
             let started = Instant::now();
-            make_current(context, ready)?;
+            make_current(context, ready, index)?;
             let (listener, handle) =
                 ready.net.listen(ready.device_of(index)).map_err(|error| context.plugin_failure(&error))?;
             listeners.push((Pending::new(listener), started.elapsed()));
@@ -162,15 +179,15 @@ fn listen_all(
 }
 
 /// The plugin binds to whichever GPU is current, at every one of these calls.
-fn make_current(context: &Context, ready: &Ready) -> TaskResult<()> {
-    ready.memory.make_current().map_err(|error| memory::memory_failure(context, &error))
+fn make_current(context: &Context, ready: &Ready, connection: usize) -> TaskResult<()> {
+    ready.memory_of(connection).make_current().map_err(|error| memory::memory_failure(context, &error))
 }
 
 fn finish_all(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Link,
+    link: &mut Links,
     handles: &[[u8; 128]],
     listeners: &mut [Listening],
 ) -> TaskResult<Connected> {
@@ -253,7 +270,7 @@ fn ask_until_connected(
         let mut waiting = 0;
         for (index, (one, comm)) in connecting.iter_mut().zip(sends.iter_mut()).enumerate() {
             if comm.is_none() {
-                make_current(context, ready)?;
+                make_current(context, ready, index)?;
                 *comm = ready
                     .net
                     .connect(ready.device_of(index), &mut one.state)
@@ -261,9 +278,9 @@ fn ask_until_connected(
                 waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
             }
         }
-        for ((one, _), comm) in listeners.iter_mut().zip(recvs.iter_mut()) {
+        for (index, ((one, _), comm)) in listeners.iter_mut().zip(recvs.iter_mut()).enumerate() {
             if comm.is_none() {
-                make_current(context, ready)?;
+                make_current(context, ready, index)?;
                 *comm = ready.net.accept(&mut one.state).map_err(|error| context.plugin_failure(&error))?;
                 waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
             }

@@ -4,9 +4,10 @@
 
 use super::super::message::{FromWorker, Held, PairTask, Phase};
 use super::connect::connect_all;
+use super::links::Links;
 use super::load::Ready;
 use super::{Context, TaskResult};
-use crate::bootstrap::{Deadline, Link};
+use crate::bootstrap::Deadline;
 use std::time::{Duration, Instant};
 
 /// A plugin's helper threads end at their own next turn.
@@ -16,7 +17,7 @@ pub(super) fn run(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Link,
+    link: &mut Links,
     repeat: u32,
 ) -> TaskResult<()> {
     let before = held();
@@ -25,7 +26,7 @@ pub(super) fn run(
     done
 }
 
-fn one(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Link, round: u32) -> TaskResult<()> {
+fn one(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links, round: u32) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.tell(&FromWorker::Handshake(connected.times));
     context.enter(Phase::Closing);

@@ -25,11 +25,18 @@ pub(super) struct Ready {
     pub(super) loaded: Loaded,
     /// Counters of every comm.
     pub(super) recorder: Recording,
-    /// Where messages lie.
-    pub(super) memory: Arc<dyn DeviceMemory>,
+    /// Where messages lie, by GPU of the task.
+    pub(super) memory: Vec<Arc<dyn DeviceMemory>>,
+    /// Connections of each GPU.
+    pub(super) connections: usize,
 }
 
 impl Ready {
+    /// The memory of a connection's GPU.
+    pub(super) fn memory_of(&self, connection: usize) -> &Arc<dyn DeviceMemory> {
+        &self.memory[(connection / self.connections.max(1)).min(self.memory.len() - 1)]
+    }
+
     /// Connections go round the devices.
     pub(super) fn device_of(&self, connection: usize) -> usize {
         connection % self.loaded.devices.len().max(1)
@@ -89,7 +96,7 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         init_ms,
     };
     context.tell(&FromWorker::Loaded(Box::new(loaded.clone())));
-    Ok(Ready { net, tap, loaded, recorder, memory: Arc::new(HostMemory::host()) })
+    Ok(Ready { net, tap, loaded, recorder, memory: vec![Arc::new(HostMemory::host())], connections: 1 })
 }
 
 fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {

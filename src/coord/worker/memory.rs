@@ -11,7 +11,7 @@ use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::error::{NextStep, Outcome};
 use crate::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes};
-use crate::scenario::{Gpus, Memory};
+use crate::scenario::Memory;
 use std::sync::Arc;
 
 /// Which GPU a worker takes, when it is not the scenario's first: set by whoever
@@ -21,17 +21,22 @@ pub(in crate::coord) const GPU: &str = "TCPXCTL_GPU";
 pub(in crate::coord) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
 
 /// The memory that the scenario means, on this node.
-pub(super) fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Arc<dyn DeviceMemory>> {
+pub(super) fn open(
+    context: &Context,
+    task: &PairTask,
+    ready: &Ready,
+    gpu: Option<u32>,
+) -> TaskResult<Arc<dyn DeviceMemory>> {
     let is_tcpx = ready.net.about().is_tcpx_family() && !is_soft(ready);
     let soft_cuda = std::env::var(SOFT_CUDA).unwrap_or_default();
-    let gpu = match task.scenario.transfer.memory {
+    let on_gpu = match task.scenario.transfer.memory {
         Memory::Host => return Ok(Arc::new(HostMemory::host())),
         // Device memory is what TCPX is for; without a GPU it does not even load.
         Memory::Auto => is_tcpx && cuda_node().is_ok(),
         Memory::Device => is_tcpx || (is_soft(ready) && soft_cuda == "device"),
     };
-    if gpu {
-        return Ok(open_gpu(context, task, is_tcpx)?);
+    if on_gpu {
+        return Ok(open_gpu(context, gpu, is_tcpx)?);
     }
     Ok(match task.scenario.transfer.memory {
         Memory::Device => Arc::new(HostMemory::device_stand_in()),
@@ -43,8 +48,8 @@ fn is_soft(ready: &Ready) -> bool {
     ready.net.about().name.contains("TCPXSoft")
 }
 
-fn open_gpu(context: &Context, task: &PairTask, is_tcpx: bool) -> TaskResult<Arc<CudaMemory>> {
-    let wanted = wanted(context, task)?;
+fn open_gpu(context: &Context, gpu: Option<u32>, is_tcpx: bool) -> TaskResult<Arc<CudaMemory>> {
+    let wanted = wanted(context, gpu)?;
     let memory = CudaMemory::open(&wanted).map_err(|error| memory_failure(context, &error.into()))?;
     let ordinal = memory.device().ordinal;
     if is_tcpx && ordinal != 0 && loaded_runtimes().is_empty() {
@@ -59,14 +64,11 @@ fn open_gpu(context: &Context, task: &PairTask, is_tcpx: bool) -> TaskResult<Arc
     Ok(Arc::new(memory))
 }
 
-fn wanted(context: &Context, task: &PairTask) -> TaskResult<Wanted> {
+fn wanted(context: &Context, gpu: Option<u32>) -> TaskResult<Wanted> {
     if let Ok(text) = std::env::var(GPU) {
         return text.parse().map_err(|error| context.failure(Outcome::Usage, format!("{GPU}: {error}"), None));
     }
-    Ok(match &task.scenario.topology.gpus {
-        Gpus::List(list) => Wanted::Ordinal(list.first().copied().unwrap_or(0) as usize),
-        Gpus::Auto | Gpus::StandIns(_) => Wanted::Ordinal(0),
-    })
+    Ok(Wanted::Ordinal(gpu.unwrap_or(0) as usize))
 }
 
 /// Memory that cannot be had is nobody's failure but this node's.

@@ -8,6 +8,7 @@
 
 mod connect;
 mod handshake;
+mod links;
 mod load;
 pub(super) mod memory;
 mod mr;

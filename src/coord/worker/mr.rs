@@ -4,9 +4,10 @@
 
 use super::super::message::{FromWorker, MrRow, PairTask, Phase};
 use super::connect::{Connected, connect_all};
+use super::links::Links;
 use super::load::Ready;
 use super::{Context, TaskResult};
-use crate::bootstrap::{Deadline, Link};
+use crate::bootstrap::Deadline;
 use crate::gpu::{DeviceMemory, HostMemory, MemoryKind, Region};
 use crate::plugin::{Comm, MHandle, Net, PluginError};
 use crate::transfer::Side;
@@ -25,7 +26,7 @@ const STORM: u64 = 2000;
 /// Samples for the latencies of one row.
 const TRIES: u64 = 32;
 
-pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Link) -> TaskResult<()> {
+pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.enter(Phase::Registering);
     let rows = sweep(context, ready, &connected);
@@ -70,8 +71,8 @@ fn sweep(context: &Context, ready: &Ready, connected: &Connected) -> TaskResult<
 
 /// Ordinary memory, and a GPU's or what stands in for it.
 fn memories(ready: &Ready) -> [Arc<dyn DeviceMemory>; 2] {
-    let device = match ready.memory.kind() {
-        MemoryKind::Device => Arc::clone(&ready.memory),
+    let device = match ready.memory[0].kind() {
+        MemoryKind::Device => Arc::clone(&ready.memory[0]),
         MemoryKind::Host => Arc::new(HostMemory::device_stand_in()),
     };
     [Arc::new(HostMemory::host()), device]

@@ -7,12 +7,13 @@
 
 use super::super::message::{ChannelResult, FromWorker, PairTask, Phase, TransferResult};
 use super::connect::connect_all;
+use super::links::Links;
 use super::load::Ready;
 use super::memory::memory_failure;
 use super::{Context, TaskResult};
-use crate::bootstrap::{Deadline, Link};
+use crate::bootstrap::Deadline;
 use crate::error::Outcome;
-use crate::gpu::{DeviceMemory, Unpack};
+use crate::gpu::Unpack;
 use crate::record::{Iteration, LatencyUs};
 use crate::scenario::{self, Fault};
 use crate::transfer::{
@@ -22,15 +23,15 @@ use crate::transfer::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Link) -> TaskResult<()> {
+pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.enter(Phase::Registering);
-    let mut transfer = Transfer::new(context, task, ready)?;
+    let mut transfer = Transfer::new(context, task)?;
     let sends = connected.sends.into_iter().enumerate().map(|(index, comm)| {
-        Channel::sender(&*ready.net, comm, Arc::clone(&transfer.memory), transfer.setup(index, Side::Send))
+        Channel::sender(&*ready.net, comm, Arc::clone(ready.memory_of(index)), transfer.setup(index, Side::Send))
     });
     let recvs = connected.recvs.into_iter().enumerate().map(|(index, comm)| {
-        Channel::receiver(&*ready.net, comm, Arc::clone(&transfer.memory), transfer.setup(index, Side::Recv))
+        Channel::receiver(&*ready.net, comm, Arc::clone(ready.memory_of(index)), transfer.setup(index, Side::Recv))
     });
     let channels: Result<Vec<Channel>, ChannelError> = sends.chain(recvs).collect();
     transfer.channels = channels.map_err(|error| channel_failure(context, &error))?;
@@ -65,7 +66,6 @@ struct PingPong {
 
 struct Transfer {
     channels: Vec<Channel>,
-    memory: Arc<dyn DeviceMemory>,
     plan: Plan,
     pattern: Option<Arc<Pattern>>,
     unpack: Unpack,
@@ -80,9 +80,10 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn new(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Self> {
+    fn new(context: &Context, task: &PairTask) -> TaskResult<Self> {
         let wanted = &task.scenario.transfer;
-        let plan = Plan::new(wanted.total.0, wanted.chunk.0, wanted.connections as usize).ok_or_else(|| {
+        let plan = Plan::of_groups(wanted.total.0, wanted.chunk.0, wanted.connections as usize, task.gpus.len());
+        let plan = plan.ok_or_else(|| {
             context.failure(
                 Outcome::Usage,
                 format!("cannot cut {} into chunks of {}", wanted.total, wanted.chunk),
@@ -91,7 +92,6 @@ impl Transfer {
         })?;
         Ok(Self {
             channels: Vec::new(),
-            memory: Arc::clone(&ready.memory),
             plan,
             pattern: wanted.verify.then(|| Arc::new(Pattern::new(seed(&task.run_id)))),
             unpack: match wanted.unpack {
@@ -130,7 +130,7 @@ impl Transfer {
         }
     }
 
-    fn iterate(&mut self, context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Link) -> TaskResult<()> {
+    fn iterate(&mut self, context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links) -> TaskResult<()> {
         let wanted = &task.scenario.transfer;
         let directions = u64::from(task.sends) + u64::from(task.receives);
         let until = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
@@ -197,7 +197,7 @@ impl Transfer {
                 let [p50, p99, p999, max] = one.times.quantiles_us()?;
                 Some(LatencyUs { p50, p99, p999, max })
             }),
-            memory: self.memory.describe(),
+            memory: ready.memory[0].describe(),
             registered_bytes: self.channels.iter().map(|channel| channel.registered_bytes() as u64).sum(),
             resident_bytes: resident_bytes(),
         }

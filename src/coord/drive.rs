@@ -1,0 +1,263 @@
+//! A run: two agents, a pair of workers for each GPU (or one for all, or one of
+//! hosts), from start to the last exit.
+//!
+//! Everything that happens is one stream of events in arrival order. What agents
+//! say goes to the pair it is about, the orders of pairs go to agents, and when
+//! one pair goes wrong the others end with it.
+#![forbid(unsafe_code)]
+
+use super::agent::{HEARTBEAT, OVERSLEPT};
+use super::assign::{self, Refusal};
+use super::event::{Event, What};
+use super::launch::{Agent, End, Event as FromEnd, LaunchError, Said};
+use super::message::{FromAgent, Work};
+use super::pair::{EndRecord, Pair, PairOutcome};
+use super::reach::Transport;
+use super::require;
+use crate::bootstrap::Secret;
+use crate::error::NextStep;
+use crate::scenario::Scenario;
+use crate::units::now_utc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// What to do, and for whom.
+pub struct RunRequest<'a> {
+    /// Resolved.
+    pub scenario: &'a Scenario,
+    /// What each pair does once connected.
+    pub work: Work,
+    /// Of this run.
+    pub run_id: &'a str,
+    /// Set by a signal.
+    pub interrupted: &'a Arc<AtomicBool>,
+    /// How to reach the nodes, local and peer.
+    pub ways: &'a [Box<dyn Transport>; 2],
+    /// Where the first end that listens does, the next one above; 0 is any.
+    pub bootstrap_port: u16,
+}
+
+/// Events taken in between two looks at the deadlines.
+const EVENTS_MAX: usize = 1000;
+const TICK: Duration = Duration::from_millis(200);
+/// An agent whose worker has not ended so long after it was told to is ended
+/// with its stream.
+const STOPPING_MAX: Duration = Duration::from_millis(3600);
+
+/// Runs all pairs; `observe` sees every event in order. At least one comes back.
+pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event)) -> Vec<PairOutcome> {
+    let (to_events, events) = mpsc::channel();
+    let agents = match start_agents(request, &to_events, observe) {
+        Ok(agents) => agents,
+        Err(error) => return vec![PairOutcome::without_agents(&error)],
+    };
+    drop(to_events);
+    let mut drive = Drive { request, observe, agents, pairs: Vec::new(), started: Instant::now() };
+    drive.launch();
+    drive.watch(&events);
+    drive.conclude()
+}
+
+/// Both at once; what uploads take is told as it goes.
+fn start_agents(
+    request: &RunRequest<'_>,
+    events: &mpsc::Sender<FromEnd>,
+    observe: &mut dyn FnMut(&Event),
+) -> Result<[Agent; 2], LaunchError> {
+    let (to_progress, progress) = mpsc::channel();
+    let start = |end: End, to_progress: mpsc::Sender<What>| {
+        let way = &*request.ways[end as usize];
+        let mut tell = |sent, all| {
+            // Somebody listens until both have started.
+            let _ = to_progress.send(What::Upload { to: way.node().to_owned(), sent, all });
+        };
+        Agent::start(end, way, &request.scenario.plugin, events, &mut tell)
+    };
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let threads = End::ALL.map(|end| {
+            let (to_progress, start) = (to_progress.clone(), &start);
+            scope.spawn(move || start(end, to_progress))
+        });
+        drop(to_progress);
+        for what in progress {
+            let ms = started.elapsed().as_secs_f64() * 1e3;
+            observe(&Event { at: now_utc(), ms, node: "coordinator".into(), gpu: None, node_us: None, what });
+        }
+        let [local, peer] =
+            threads.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok([local?, peer?])
+    })
+}
+
+struct Drive<'a> {
+    request: &'a RunRequest<'a>,
+    observe: &'a mut dyn FnMut(&Event),
+    agents: [Agent; 2],
+    pairs: Vec<Pair<'a>>,
+    started: Instant,
+}
+
+impl<'a> Drive<'a> {
+    fn ends(&self) -> [EndRecord; 2] {
+        End::ALL.map(|end| EndRecord {
+            facts: Some(self.agents[end as usize].greeting.facts.clone()),
+            address: self.request.ways[end as usize].node().to_owned(),
+            ..EndRecord::default()
+        })
+    }
+
+    fn pair(&self, gpus: Vec<Option<u32>>) -> Pair<'a> {
+        let request = self.request;
+        Pair::new(request.scenario, &request.work, request.run_id, gpus, self.ends(), self.started)
+    }
+
+    fn launch(&mut self) {
+        let greetings = [&self.agents[0].greeting, &self.agents[1].greeting];
+        let facts = greetings.map(|greeting| &*greeting.facts);
+        let no_numbers = |error| Refusal { why: format!("no random numbers: {error}"), next_step: None };
+        let plans = match require::missing(&self.request.scenario.requires, facts, assign::is_one_machine(greetings)) {
+            Some(why) => Err(Refusal { why, next_step: None }),
+            None => assign::assign(self.request.scenario, &self.request.work, greetings, self.request.bootstrap_port),
+        };
+        match Secret::generate().map_err(no_numbers).and_then(|secret| Ok((secret, plans?))) {
+            Ok((secret, plans)) => {
+                for (gpus, plans) in plans {
+                    let mut pair = self.pair(gpus);
+                    pair.launch(plans, &secret);
+                    self.pairs.push(pair);
+                }
+            }
+            Err(refusal) => {
+                let mut pair = self.pair(vec![None]);
+                pair.refuse(refusal);
+                self.pairs.push(pair);
+            }
+        }
+        self.deliver();
+    }
+
+    /// Orders to agents, notes to the stream.
+    fn deliver(&mut self) {
+        for number in 0..self.pairs.len() {
+            let pair = &mut self.pairs[number];
+            for (end, order) in pair.orders() {
+                self.agents[end as usize].tell(number as u32, &order);
+            }
+            for note in pair.notes() {
+                self.emit("coordinator", number, None, What::Note(note));
+            }
+        }
+    }
+
+    fn emit(&mut self, node: &str, pair: usize, node_us: Option<u64>, what: What) {
+        let ms = self.started.elapsed().as_secs_f64() * 1e3;
+        let gpu = (self.pairs.len() > 1).then_some(pair as u32);
+        (self.observe)(&Event { at: now_utc(), ms, node: node.to_owned(), gpu, node_us, what });
+    }
+
+    fn watch(&mut self, events: &mpsc::Receiver<FromEnd>) {
+        let mut beat_at = Instant::now();
+        while self.pairs.iter().any(|pair| !pair.is_over()) {
+            let began = Instant::now();
+            match events.recv_timeout(TICK) {
+                Ok(event) => self.hear(event),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+            // All that has arrived counts before any deadline does.
+            events.try_iter().take(EVENTS_MAX).for_each(|event| self.hear(event));
+            let now = Instant::now();
+            if now.duration_since(began) > OVERSLEPT {
+                self.pairs.iter_mut().for_each(|pair| pair.overslept(now));
+            }
+            if now >= beat_at {
+                beat_at = now + HEARTBEAT;
+                self.agents.iter().for_each(Agent::beat);
+            }
+            self.check(now);
+            self.deliver();
+        }
+    }
+
+    fn hear(&mut self, event: FromEnd) {
+        match event {
+            FromEnd::From(said) => self.said(said),
+            // Whoever printed it, it is nobody's in particular.
+            FromEnd::Noise(end, text) => self.pairs[0].keep_text(end, text),
+            FromEnd::Gone(end) => self.pairs.iter_mut().for_each(|pair| pair.lost(end, "is gone")),
+        }
+        self.deliver();
+    }
+
+    fn said(&mut self, said: Said) {
+        let Said { end, node_us, worker, message } = said;
+        let agent = &mut self.agents[end as usize];
+        agent.heard();
+        match message {
+            FromAgent::Echo { us } => agent.echoed(us, node_us),
+            FromAgent::Heartbeat => {}
+            message => {
+                // A number that nobody gave out is nobody's.
+                let Some(pair) = self.pairs.get_mut(worker as usize) else { return };
+                pair.take(end, &message);
+                self.deliver();
+                self.emit(end.name(), worker as usize, Some(node_us), What::Said(Box::new(message)));
+            }
+        }
+    }
+
+    fn check(&mut self, now: Instant) {
+        for end in End::ALL {
+            let is_awaited = self.pairs.iter().any(|pair| !pair.is_gone(end));
+            if is_awaited && self.agents[end as usize].is_lost() {
+                self.pairs.iter_mut().for_each(|pair| pair.lost(end, "fell silent"));
+            }
+        }
+        let interrupted = self.request.interrupted.load(Ordering::Relaxed);
+        self.pairs.iter_mut().for_each(|pair| pair.check(now, interrupted));
+        if self.pairs.iter().any(|pair| pair.stopping_since().is_some()) {
+            self.pairs.iter_mut().for_each(Pair::end_with_the_run);
+        }
+        let overdue = |pair: &Pair<'_>| pair.stopping_since().is_some_and(|at| now.duration_since(at) > STOPPING_MAX);
+        if self.pairs.iter().any(|pair| overdue(pair) && !pair.is_over()) {
+            for end in End::ALL {
+                if self.pairs.iter().any(|pair| !pair.is_gone(end)) {
+                    self.agents[end as usize].finish();
+                    self.pairs.iter_mut().for_each(|pair| pair.give_up_on(end));
+                }
+            }
+        }
+    }
+
+    fn conclude(mut self) -> Vec<PairOutcome> {
+        self.agents.iter_mut().for_each(Agent::finish);
+        let clocks = [self.agents[0].clock, self.agents[1].clock];
+        self.pairs.into_iter().map(|pair| pair.conclude(clocks)).collect()
+    }
+}
+
+impl PairOutcome {
+    fn without_agents(error: &LaunchError) -> Self {
+        Self {
+            gpus: vec![None],
+            bad_since: None,
+            outcome: error.outcome(),
+            reason: Some(error.to_string()),
+            next_step: error.next_step(),
+            ends: Default::default(),
+            stall: None,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// The pair by which a run is judged: the one that went wrong first.
+///
+/// # Panics
+/// Never for what [`run`] returns.
+pub fn decisive(pairs: &[PairOutcome]) -> &PairOutcome {
+    let bad = pairs.iter().filter(|pair| pair.outcome != crate::error::Outcome::Passed);
+    bad.min_by_key(|pair| pair.bad_since).unwrap_or(&pairs[0])
+}

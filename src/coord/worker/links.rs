@@ -1,0 +1,49 @@
+//! The bootstrap connections of one worker: one per GPU, of one pair of hosts one.
+#![forbid(unsafe_code)]
+
+use crate::bootstrap::{BootstrapError, Deadline, Handle, Link};
+use crate::error::Outcome;
+use std::sync::atomic::AtomicBool;
+
+/// In the order of the task's GPUs.
+pub(super) struct Links(pub(super) Vec<Link>);
+
+impl Links {
+    /// Returns when both ends have come here, on every connection.
+    pub(super) fn barrier(
+        &mut self,
+        name: &str,
+        payload: u64,
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<(), BootstrapError> {
+        self.0.iter_mut().try_for_each(|link| link.barrier(name, payload, deadline, stop).map(drop))
+    }
+
+    /// Each GPU's connect handles over its own connection; `expected` come back on
+    /// each.
+    pub(super) fn exchange_handles(
+        &mut self,
+        mine: &[Handle],
+        expected: usize,
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Handle>, BootstrapError> {
+        let each = mine.len() / self.0.len().max(1);
+        let mut theirs = Vec::new();
+        for (at, link) in self.0.iter_mut().enumerate() {
+            theirs.extend(link.exchange_handles(&mine[at * each..][..each], expected, deadline, stop)?);
+        }
+        Ok(theirs)
+    }
+
+    /// Tells the peer why this end gives up.
+    pub(super) fn abort(self, outcome: Outcome, reason: &str) {
+        self.0.into_iter().for_each(|link| link.abort(outcome, reason));
+    }
+
+    /// Takes leave on each; a peer that is gone already has a right to be.
+    pub(super) fn close(self, deadline: Deadline, stop: &AtomicBool) {
+        self.0.into_iter().for_each(|link| drop(link.close(deadline, stop)));
+    }
+}
