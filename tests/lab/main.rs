@@ -14,6 +14,7 @@ mod one_node;
 mod peer;
 mod reach;
 mod sockets;
+mod topologies;
 
 #[path = "../support/lab.rs"]
 mod lab;

@@ -1,0 +1,89 @@
+//! Eight GPUs between the two nodes, as stand-ins: a process each, and one for all.
+
+use crate::lab::{Lab, RAILS};
+use crate::peer::PEER;
+use serde_json::Value;
+
+/// Bytes of one iteration of one GPU.
+const TOTAL: u64 = 2 << 20;
+const SHORT: [&str; 5] =
+    ["transfer.total=2MiB", "transfer.chunk=64KiB", "transfer.iterations=4", "transfer.warmup=1", "limits.total=2m"];
+
+/// The shipped scenario, but shorter; what it moved, and what each rail carried.
+fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>) {
+    let before = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
+    let path = format!("{}/scenarios/{scenario}.toml", env!("CARGO_MANIFEST_DIR"));
+    let record = lab.tool("node0", &["run", &path, "--peer", PEER]).set(&SHORT).ends_with(0).recorded("passed");
+    let carried = RAILS.iter().zip(before).map(|(rail, before)| lab.counters("node0", rail).tx_bytes - before);
+    (record, carried.collect())
+}
+
+/// One result for each GPU, each its own bytes, and nothing of any other's.
+fn each_is_apart(record: &Value, connections: usize) {
+    let transfers = record["transfers"].as_array().unwrap();
+    let gpus: Vec<u64> = transfers.iter().map(|transfer| transfer["gpu"].as_u64().unwrap()).collect();
+    assert_eq!(gpus, (0..8).collect::<Vec<u64>>());
+    for transfer in transfers {
+        assert_eq!((&transfer["bytes"], &transfer["wrong_bytes"]), (&(4 * TOTAL).into(), &0.into()), "{transfer}");
+        assert_eq!(transfer["verified_bytes"], transfer["bytes"]);
+        let channels = transfer["channels"].as_array().unwrap();
+        assert_eq!(channels.len(), 2 * connections);
+        let received: u64 =
+            channels.iter().filter(|one| one["side"] == "recv").map(|one| one["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(received, 4 * TOTAL, "{transfer}");
+    }
+}
+
+/// Rails of the channels of one GPU.
+fn rails(transfer: &Value) -> Vec<&str> {
+    let channels = transfer["channels"].as_array().unwrap().iter();
+    let mut rails: Vec<&str> = channels.map(|channel| channel["dev"].as_str().unwrap()).collect();
+    rails.sort_unstable();
+    rails.dedup();
+    rails
+}
+
+fn shares_are_even(carried: &[u64]) {
+    let share = 8 * 5 * TOTAL / carried.len() as u64;
+    assert!(carried.iter().all(|bytes| (share..share + share / 4).contains(bytes)), "{carried:?}, share {share}");
+}
+
+#[test]
+fn a_process_for_each_gpu_has_the_rail_of_its_neighbourhood() {
+    let Some(lab) = Lab::up() else { return };
+    let (record, carried) = run(&lab, "8gpu-per-process");
+    each_is_apart(&record, 4);
+    for (gpu, transfer) in record["transfers"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(rails(transfer), [RAILS[gpu / 2]], "GPU {gpu}");
+    }
+    shares_are_even(&carried);
+    // All at once: between the last to begin and the first to end there is time.
+    let times = record["transfers"].as_array().unwrap().iter().map(|transfer| &transfer["measured_ms"]);
+    let (began, ended): (Vec<f64>, Vec<f64>) =
+        times.map(|time| (time[0].as_f64().unwrap(), time[1].as_f64().unwrap())).unzip();
+    let (last, first) = (began.iter().copied().fold(0.0, f64::max), ended.iter().copied().fold(f64::MAX, f64::min));
+    assert!(last < first, "{began:?} {ended:?}");
+    lab.is_left_clean();
+}
+
+#[test]
+fn one_process_for_all_gpus_takes_every_rail_for_each() {
+    let Some(lab) = Lab::up() else { return };
+    let (record, carried) = run(&lab, "8gpu-single-process");
+    each_is_apart(&record, 8);
+    for transfer in record["transfers"].as_array().unwrap() {
+        assert_eq!(rails(transfer), RAILS);
+    }
+    shares_are_even(&carried);
+    lab.is_left_clean();
+}
+
+#[test]
+fn one_gpu_that_fails_ends_the_others_and_is_the_one_that_is_named() {
+    let Some(lab) = Lab::up() else { return };
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/8gpu-per-process.toml");
+    let fault = ["topology.map={ 5 = \"eth9\" }"];
+    let ended = lab.tool("node0", &["run", path, "--peer", PEER]).set(&SHORT).set(&fault).ends_with(3);
+    ended.says(&["eth9"]);
+    lab.is_left_clean();
+}
