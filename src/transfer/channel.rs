@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::Pace;
+use super::filling::Filling;
 use super::payload::{Mismatch, Pattern, StampId};
 use super::plan::Plan;
 use super::slots::{self, Slots};
@@ -16,7 +17,6 @@ use super::window::{Illegal, InFlight, Step, Window};
 use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Passed, ScatterError, Span, Unpack};
 use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, SendComm};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tcpx_abi::result::SYSTEM_ERROR;
@@ -123,12 +123,8 @@ pub struct Channel {
     end: End,
     window: Window,
     free: Vec<u8>,
-    /// Slots whose pattern a GPU writes now, for which turn, oldest first; those
-    /// in front are written.
-    filling: VecDeque<(u8, u64)>,
-    written: usize,
-    /// The turn that is filled next.
-    fill_turn: u64,
+    /// Neither free nor in the window.
+    filling: Filling,
     plan: Option<Plan>,
     iteration: u64,
     turn: u64,
@@ -172,9 +168,7 @@ impl Channel {
         Ok(Self {
             window: Window::new(setup.window),
             free: (0..count as u8).rev().collect(),
-            filling: VecDeque::with_capacity(count),
-            written: 0,
-            fill_turn: 0,
+            filling: Filling::new(count),
             setup,
             slots,
             end,
@@ -238,7 +232,7 @@ impl Channel {
         self.iteration = iteration;
         self.turn = 0;
         self.turns = plan.chunks_of(self.setup.index);
-        self.fill_turn = 0;
+        self.filling.restart();
         if self.side() == Side::Recv {
             return Ok(());
         }
@@ -254,20 +248,19 @@ impl Channel {
     /// Has a GPU write the coming messages into whatever slots are free.
     fn fill_free(&mut self) -> Result<(), ChannelError> {
         let Some(plan) = self.plan else { return Ok(()) };
-        while self.fill_turn < self.turns
+        while self.filling.next_turn() < self.turns
             && let Some(slot) = self.free.pop()
         {
-            let chunk = plan.chunk(self.setup.index, self.fill_turn);
+            let chunk = plan.chunk(self.setup.index, self.filling.next_turn());
             self.slots.queue_fill(slot, chunk.len as usize, self.id(chunk.index))?;
-            self.filling.push_back((slot, self.fill_turn));
-            self.fill_turn += 1;
+            self.filling.add(slot);
         }
         self.slots.launch()
     }
 
     fn see_filled(&mut self) -> Result<(), ChannelError> {
-        while self.written < self.filling.len() && self.slots.passed()?.is_some() {
-            self.written += 1;
+        while self.filling.is_waiting() && self.slots.passed()?.is_some() {
+            self.filling.passed();
         }
         Ok(())
     }
@@ -328,17 +321,17 @@ impl Channel {
         if self.side() == Side::Recv || !self.slots.fills_later() {
             return Ok(self.free.last().copied());
         }
-        if self.written == 0 {
+        if self.filling.written_for(self.turn).is_none() {
+            // Whatever could not be launched before; nobody may be draining.
+            self.slots.launch()?;
             self.see_filled()?;
         }
-        let front = self.filling.front().filter(|(_, turn)| self.written > 0 && *turn == self.turn);
-        Ok(front.map(|(slot, _)| *slot))
+        Ok(self.filling.written_for(self.turn))
     }
 
     fn use_slot(&mut self) {
         if self.side() == Side::Send && self.slots.fills_later() {
-            self.filling.pop_front();
-            self.written -= 1;
+            self.filling.posted();
         } else {
             self.free.pop();
         }

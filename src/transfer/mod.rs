@@ -5,10 +5,12 @@
 //!
 //! `plan` says which bytes each chunk of each channel carries, `window` which
 //! request may be tested or consumed next, `slots` holds the memory of one
-//! channel, `channel` ties one comm to its window and slots, `progress` decides whose turn it is, `payload` what the
-//! bytes must be. `rogue` misbehaves on purpose; nothing else can.
+//! channel, `filling` those of its slots that a GPU writes now, `channel` ties one
+//! comm to its window and slots, `progress` decides whose turn it is, `payload`
+//! what the bytes must be. `rogue` misbehaves on purpose; nothing else can.
 
 mod channel;
+mod filling;
 mod pace;
 mod payload;
 mod ping_pong;

@@ -5,7 +5,8 @@
 //! and chooses GPUs, `context.rs` holds one in use, `objects.rs` has streams,
 //! events and pinned memory, `kernels.rs` the compiled kernels, `lane.rs` one
 //! channel's work, `memory.rs` puts them behind `DeviceMemory`, and `bench.rs`
-//! measures them. `runtime.rs` knows about other people's CUDA runtime.
+//! measures them, one `shape.rs` after the other. `runtime.rs` knows about other
+//! people's CUDA runtime.
 
 pub mod bench;
 mod context;
@@ -17,6 +18,7 @@ mod lane;
 mod memory;
 mod objects;
 mod runtime;
+mod shape;
 
 pub use devices::{BadGpu, CudaDevice, CudaNode, Wanted, cuda_node};
 pub use error::{CudaError, CudaVersion};
