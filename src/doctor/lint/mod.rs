@@ -16,6 +16,8 @@ mod names;
 mod numbers;
 mod settings;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use bindings::{Binding, parse as parse_bindings};
 pub use fix::exports;
