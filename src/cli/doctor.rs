@@ -2,6 +2,7 @@
 //!
 //! ```console
 //! $ tcpxctl doctor
+//! $ tcpxctl doctor --peer 10.0.0.226
 //! $ eval "$(tcpxctl doctor --fix-env)"
 //! $ tcpxctl doctor --capture node.tar.gz          # on the node
 //! $ tar xzf node.tar.gz -C tree && tcpxctl doctor --sysroot tree    # anywhere
@@ -13,26 +14,33 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::doctor_table::{Paint, rows, summary};
+use super::doctor_table::{Paint, Report, Section};
+use super::nodes::{Nodes, upload};
 use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario, say, stdout_colors};
-use crate::coord::environment;
+use crate::coord::message::{Examine, FromWorker, Task};
+use crate::coord::{Node, environment};
 use crate::doctor::lint::Table;
 use crate::doctor::{
-    Catalogue, Depth, Examination, Facts, Redactor, Row, Scope, Subject, capture, examine, examine_pair,
+    Catalogue, Depth, Facts, Redactor, Scope, Subject, Tried, capture, examine, examine_pair, probe, rail_names,
 };
 use crate::error::Outcome;
 use crate::node::{NodeFacts, Root};
 use crate::plugin::Choice;
-use crate::scenario::{Side, resolve};
+use crate::scenario::{PluginChoice, Side, resolve};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Facts of a node are some hundred kilobytes.
 const FACTS_BYTES_MAX: u64 = 64 << 20;
+/// For the peer to be read and to try our rails.
+const PEER_PATIENCE: Duration = Duration::from_secs(10);
+/// Linux's own range, where the node does not tell its.
+const EPHEMERAL: (u16, u16) = (32_768, 60_999);
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -55,11 +63,13 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["capture", "facts"])]
     fix_env: bool,
     /// Compare with the facts of another node, as `doctor --facts` prints them there.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "peer")]
     peer_facts: Option<PathBuf>,
     /// Print the facts themselves, as JSON, and judge nothing.
     #[arg(long, conflicts_with = "peer_facts")]
     facts: bool,
+    #[command(flatten)]
+    nodes: Nodes,
 }
 
 impl Arguments {
@@ -68,15 +78,6 @@ impl Arguments {
         let is_path = self.plugin.contains('/') || self.plugin.ends_with(".so");
         is_path.then(|| PathBuf::from(&self.plugin))
     }
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    node: String,
-    plugin: &'static str,
-    exit_code: u8,
-    checks: &'a [Row],
 }
 
 #[derive(Serialize)]
@@ -108,17 +109,53 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
         let table = Table::embedded().map_err(broken)?;
         return Ok(fix_env(common, &crate::doctor::exports(&table, &facts, subject)));
     }
-    let mut found = examine(&catalogue, &facts, subject);
-    let mut name = node_name(&facts);
-    if let Some(path) = &arguments.peer_facts {
-        let there = peer_facts(path).map_err(|problem| {
-            fail_with(common, Outcome::Usage, &problem, Some("make it there with `tcpxctl doctor --facts`"))
-        })?;
-        found.rows.extend(examine_pair(&catalogue, &facts, &there, None, subject).rows);
-        name = format!("{name} with {}", node_name(&there));
+    let there = match &arguments.peer_facts {
+        Some(path) => Some((peer_facts(common, path)?, None)),
+        None => on_peer(common, arguments, &facts, scope, subject)?,
+    };
+    let here = Section { node: node_name(&facts), checks: examine(&catalogue, &facts, subject).rows };
+    let (peer, both) = match &there {
+        None => (None, None),
+        Some((peer, tried)) => {
+            let section = Section { node: node_name(peer), checks: examine(&catalogue, peer, subject).rows };
+            (Some(section), Some(examine_pair(&catalogue, &facts, peer, tried.as_ref(), subject).rows))
+        }
+    };
+    let report = Report { catalogue: &catalogue, tcpx: subject.tcpx, here, peer, both };
+    match common.json {
+        true => print_json(&report.document()),
+        false => print(&report.text(Paint(stdout_colors(common)))),
     }
-    show(common, &catalogue, &found, name, subject);
-    Ok(ExitCode::from(found.exit_code()))
+    Ok(ExitCode::from(report.exit_code()))
+}
+
+/// What the peer of `--peer` is, and what its rails make of ours.
+fn on_peer(
+    common: &Common,
+    arguments: &Arguments,
+    facts: &Facts,
+    scope: Scope<'_>,
+    subject: Subject,
+) -> Result<Option<(Facts, Option<Tried>)>, ExitCode> {
+    let Some(way) = arguments.nodes.peer(common)? else { return Ok(None) };
+    // Which plugin lies there is a finding, and none has to be chosen.
+    let node = Node::at(&*way, &PluginChoice::Name("builtin".into()), &mut |sent, all| upload(way.node(), sent, all))
+        .map_err(|error| fail(common, &error, error.outcome()))?;
+    let rails = probe::rails(&facts.node, &rail_names(facts, subject));
+    let range = facts.system.local_ports.known().copied().unwrap_or(EPHEMERAL);
+    let offered = probe::listen(&rails, range);
+    if let Err(error) = &offered {
+        say(&format!("warning: the rails are not tried: cannot listen on them: {error}\n"));
+    }
+    let (_listening, offer) = offered.ok().unzip();
+    let task = Examine { tcpx: subject.tcpx, plugin: scope.plugin.map(Path::to_path_buf), offer };
+    let answer = node.ask(Task::Examine(Box::new(task)), scope.environment, PEER_PATIENCE, |message| match message {
+        FromWorker::Examined(found) => Some(*found),
+        _ => None,
+    });
+    let found =
+        answer.map_err(|problem| fail_with(common, problem.outcome, &problem.message, problem.next_step.as_deref()))?;
+    Ok(Some((found.facts, found.tried)))
 }
 
 fn root(common: &Common, arguments: &Arguments) -> Result<Root, ExitCode> {
@@ -178,29 +215,23 @@ fn fix_env(common: &Common, lines: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn show(common: &Common, catalogue: &Catalogue, found: &Examination, node: String, subject: Subject) {
-    let plugin = if subject.tcpx { "tcpx" } else { "soft" };
-    if common.json {
-        let exit_code = found.exit_code();
-        return print_json(&Document { schema: "tcpxctl.doctor/1", node, plugin, exit_code, checks: &found.rows });
-    }
-    let paint = Paint(stdout_colors(common));
-    let what = if subject.tcpx { "GPUDirect-TCPX" } else { "the software plugin" };
-    let head = format!("# tcpxctl {}  doctor  {node}, for {what}\n", env!("CARGO_PKG_VERSION"));
-    print(&(head + &rows(catalogue, found, paint) + &summary(found, paint)));
+/// Facts that came from another node: a document to be read with bounds.
+fn peer_facts(common: &Common, path: &Path) -> Result<Facts, ExitCode> {
+    read_facts(path).map_err(|problem| {
+        let next_step = "make it there with `tcpxctl doctor --facts`";
+        fail_with(common, Outcome::Usage, &format!("{}: {problem}", path.display()), Some(next_step))
+    })
 }
 
-/// Facts that came from another node: a document to be read with bounds.
-fn peer_facts(path: &Path) -> Result<Facts, String> {
-    let says = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let metadata = std::fs::metadata(path).map_err(|error| says(&error))?;
+fn read_facts(path: &Path) -> Result<Facts, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() || metadata.len() > FACTS_BYTES_MAX {
-        return Err(says(&format!("no regular file of at most {} MiB", FACTS_BYTES_MAX >> 20)));
+        return Err(format!("no regular file of at most {} MiB", FACTS_BYTES_MAX >> 20));
     }
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| says(&error))?;
-    file.take(FACTS_BYTES_MAX).read_to_string(&mut text).map_err(|error| says(&error))?;
-    Facts::from_json(&text).map_err(|error| says(&format!("not the facts of a node: {error}")))
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(FACTS_BYTES_MAX).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Facts::from_json(&text).map_err(|error| format!("not the facts of a node: {error}"))
 }
 
 fn captured(common: &Common, path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<Facts, ExitCode> {

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::doctor::{Catalogue, Examination, Row, Verdict};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -33,18 +34,90 @@ impl Paint {
     }
 }
 
-/// The rows under their layers' headings.
-pub(crate) fn rows(catalogue: &Catalogue, found: &Examination, paint: Paint) -> String {
-    let width = found.rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for layer in &catalogue.layers {
-        let own: Vec<&Row> = found.rows.iter().filter(|row| row.layer == layer.layer).collect();
-        if !own.is_empty() {
-            let _ = writeln!(text, "#\n# {}", layer.title);
-            text.push_str(&section(&own, width, paint));
+/// One node and what its checks came to.
+#[derive(Serialize)]
+pub(crate) struct Section {
+    /// Its host name.
+    pub(crate) node: String,
+    /// In the catalogue's order.
+    pub(crate) checks: Vec<Row>,
+}
+
+/// Everything that is printed.
+pub(crate) struct Report<'a> {
+    pub(crate) catalogue: &'a Catalogue,
+    pub(crate) tcpx: bool,
+    pub(crate) here: Section,
+    pub(crate) peer: Option<Section>,
+    /// Of both together.
+    pub(crate) both: Option<Vec<Row>>,
+}
+
+/// What `--json` prints; `peer` and `both` where there is a peer.
+#[derive(Serialize)]
+pub(crate) struct Document<'a> {
+    schema: &'static str,
+    node: &'a str,
+    plugin: &'static str,
+    exit_code: u8,
+    checks: &'a [Row],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<&'a Section>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    both: Option<&'a [Row]>,
+}
+
+impl Report<'_> {
+    fn all(&self) -> Examination {
+        let peer = self.peer.iter().flat_map(|section| &section.checks);
+        let rows = self.here.checks.iter().chain(peer).chain(self.both.iter().flatten());
+        Examination { rows: rows.cloned().collect() }
+    }
+
+    /// 1, 3 or 0, over everything that was looked at.
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.all().exit_code()
+    }
+
+    pub(crate) fn document(&self) -> Document<'_> {
+        Document {
+            schema: "tcpxctl.doctor/1",
+            node: &self.here.node,
+            plugin: if self.tcpx { "tcpx" } else { "soft" },
+            exit_code: self.exit_code(),
+            checks: &self.here.checks,
+            peer: self.peer.as_ref(),
+            both: self.both.as_deref(),
         }
     }
-    text
+
+    pub(crate) fn text(&self, paint: Paint) -> String {
+        let what = if self.tcpx { "GPUDirect-TCPX" } else { "the software plugin" };
+        let mut text = format!("# tcpxctl {}  doctor  {}, for {what}\n", env!("CARGO_PKG_VERSION"), self.here.node);
+        text.push_str(&self.layers(&self.here.checks, paint));
+        if let Some(peer) = &self.peer {
+            let _ = writeln!(text, "\n# Peer : {}", peer.node);
+            text.push_str(&self.layers(&peer.checks, paint));
+        }
+        if let Some(both) = &self.both {
+            text.push_str(&self.layers(both, paint));
+        }
+        text + &summary(&self.all(), paint)
+    }
+
+    /// The rows under their layers' headings.
+    fn layers(&self, rows: &[Row], paint: Paint) -> String {
+        let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for layer in &self.catalogue.layers {
+            let own: Vec<&Row> = rows.iter().filter(|row| row.layer == layer.layer).collect();
+            if !own.is_empty() {
+                let _ = writeln!(text, "#\n# {}", layer.title);
+                text.push_str(&section(&own, width, paint));
+            }
+        }
+        text
+    }
 }
 
 /// What found nothing wrong is named together at the end, and so is what was not
@@ -119,7 +192,7 @@ fn short(value: &str) -> String {
 }
 
 /// How many of each, and where to begin.
-pub(crate) fn summary(found: &Examination, paint: Paint) -> String {
+fn summary(found: &Examination, paint: Paint) -> String {
     let count = |verdict| format!("{} {}", found.count(verdict), paint.verdict(verdict).trim_end());
     let all = [Verdict::Fail, Verdict::Warn, Verdict::Unknown, Verdict::Pass].map(count).join(", ");
     let mut text = format!("#\n# Found : {all}\n");

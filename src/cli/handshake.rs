@@ -6,7 +6,7 @@ use super::nodes::{Nodes, upload};
 use super::output::{Columns, complain, print, print_json, refuse_scenario};
 use super::signals::interrupted;
 use crate::coord::event::What;
-use crate::coord::message::{ConnectionTimes, Held, Work};
+use crate::coord::message::{ConnectionTimes, Held, Preflight, Work};
 use crate::coord::{End, PairOutcome, RunRequest, run};
 use crate::error::Outcome;
 use crate::scenario::{Scenario, resolve};
@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Override a scenario key, such as limits.connect=60s; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Do not look at the nodes first.
+    #[arg(long)]
+    no_preflight: bool,
     #[command(flatten)]
     nodes: Nodes,
 }
@@ -62,7 +65,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
-    let pair = match pair(common, &arguments.nodes, &scenario, Work::Handshake { repeat: arguments.repeat }) {
+    let work = Work::Handshake { repeat: arguments.repeat };
+    let pair = match pair(common, &arguments.nodes, &scenario, work, !arguments.no_preflight) {
         Ok(pair) => pair,
         Err(code) => return code,
     };
@@ -100,7 +104,13 @@ pub(crate) fn pair_scenario(
 }
 
 /// Runs a pair that leaves no run folder.
-pub(crate) fn pair(common: &Common, nodes: &Nodes, scenario: &Scenario, work: Work) -> Result<PairOutcome, ExitCode> {
+pub(crate) fn pair(
+    common: &Common,
+    nodes: &Nodes,
+    scenario: &Scenario,
+    work: Work,
+    preflight: bool,
+) -> Result<PairOutcome, ExitCode> {
     let ways = nodes.ways(common)?;
     let interrupted = interrupted(common)?;
     let run_id = format!("{}-{}", crate::units::stamp_utc(), scenario.slug());
@@ -111,6 +121,7 @@ pub(crate) fn pair(common: &Common, nodes: &Nodes, scenario: &Scenario, work: Wo
         interrupted: &interrupted,
         ways: &ways,
         bootstrap_port: nodes.bootstrap_port(),
+        preflight,
     };
     let mut pairs = run(&request, &mut |event| {
         if let What::Upload { to, sent, all } = &event.what {
@@ -129,14 +140,25 @@ pub(crate) fn conclude(common: &Common, pair: &PairOutcome) -> ExitCode {
     ExitCode::from(pair.outcome.exit_code())
 }
 
+/// What was looked at before the plugin was loaded.
+pub(crate) fn preflight_line(found: &Preflight) -> String {
+    let named = |ids: &[String], what: &str| match ids {
+        [] => String::new(),
+        ids => format!(", {} {what} ({})", ids.len(), ids.join(" ")),
+    };
+    let rest = named(&found.failed, "failed") + &named(&found.open, "not known");
+    format!("#       preflight : {} critical checks passed{rest} in {:.1} ms\n", found.passed, found.ms)
+}
+
 /// Which plugin each end used.
 pub(crate) fn plugin_lines(pair: &PairOutcome) -> String {
     End::ALL
         .iter()
         .map(|end| match &pair.ends[*end as usize].loaded {
             Some(loaded) => {
+                let preflight = pair.ends[*end as usize].preflight.as_ref().map(preflight_line).unwrap_or_default();
                 format!(
-                    "# {:<5} {} v{}, {} ({})\n",
+                    "# {:<5} {} v{}, {} ({})\n{preflight}",
                     end.name(),
                     loaded.about.name,
                     loaded.about.abi,

@@ -43,7 +43,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
-    let pair = match pair(common, &arguments.nodes, &scenario, Work::Mr) {
+    let pair = match pair(common, &arguments.nodes, &scenario, Work::Mr, false) {
         Ok(pair) => pair,
         Err(code) => return code,
     };

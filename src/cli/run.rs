@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     /// Print what would run, with the origin of every value, and run nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Do not look at the nodes first.
+    #[arg(long)]
+    no_preflight: bool,
     #[command(flatten)]
     nodes: Nodes,
 }
@@ -152,7 +155,9 @@ fn one(
     }
     let mut progress = Progress::new(scenario);
     let bootstrap_port = arguments.nodes.bootstrap_port();
-    let request = RunRequest { scenario, work: Work::Transfer, run_id: &id, interrupted, ways, bootstrap_port };
+    let preflight = !arguments.no_preflight;
+    let request =
+        RunRequest { scenario, work: Work::Transfer, run_id: &id, interrupted, ways, bootstrap_port, preflight };
     let pairs = coord::run(&request, &mut |event| {
         if let What::Upload { to, sent, all } = &event.what {
             return upload(to, *sent, *all);

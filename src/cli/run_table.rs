@@ -2,6 +2,7 @@
 //! and a progress line while it goes, on a terminal only.
 #![forbid(unsafe_code)]
 
+use super::handshake::preflight_line;
 use super::output::Columns;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker, Phase};
@@ -60,6 +61,9 @@ fn nodes(run: &RunRecord, pair: &PairOutcome) -> String {
             None => "plugin not ready".to_owned(),
         };
         text.push_str(&format!("# {:<5} {} ({}) : {plugin}\n", node.name, node.host, node.role));
+        if let Some(preflight) = &pair.ends[end as usize].preflight {
+            text.push_str(&preflight_line(preflight));
+        }
         if let Some(loaded) = &pair.ends[end as usize].loaded {
             let devices: Vec<String> =
                 loaded.devices.iter().map(|device| format!("[{}] {}", device.index, device.name)).collect();

@@ -36,6 +36,8 @@ pub struct RunRequest<'a> {
     pub ways: &'a [Box<dyn Transport>; 2],
     /// Where the first end that listens does, the next one above; 0 is any.
     pub bootstrap_port: u16,
+    /// Each worker makes the critical checks of its node first.
+    pub preflight: bool,
 }
 
 /// Events taken in between two looks at the deadlines.
@@ -110,7 +112,7 @@ impl<'a> Drive<'a> {
 
     fn pair(&self, gpus: Vec<Option<u32>>) -> Pair<'a> {
         let request = self.request;
-        Pair::new(request.scenario, &request.work, request.run_id, gpus, self.ends(), self.started)
+        Pair::new(request.scenario, &request.work, request.run_id, request.preflight, gpus, self.ends(), self.started)
     }
 
     fn launch(&mut self) {

@@ -139,6 +139,7 @@ mod tests {
             port: 0,
             secret: "00".repeat(32),
             work: Work::Handshake { repeat: 2 },
+            preflight: true,
         };
         let launch = |task| ToAgent::Launch(Box::new(Launch { env: BTreeMap::new(), task, stall_after_ms: 3000 }));
         let address = "10.0.1.25:4000".parse().expect("an address");

@@ -6,6 +6,8 @@
 //! passed on as text.
 #![forbid(unsafe_code)]
 
+use crate::doctor::probe::Offer;
+use crate::doctor::{Facts, Tried};
 use crate::error::Outcome;
 use crate::gpu::CudaNode;
 use crate::node::NodeFacts;
@@ -16,6 +18,7 @@ use crate::transfer::{Side, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 /// Version of everything in this file.
 pub const PROTOCOL: u32 = 3;
@@ -204,6 +207,41 @@ pub enum Task {
     },
     /// One end of a pair.
     Pair(Box<PairTask>),
+    /// Read everything of the node that `doctor` judges; loads no plugin.
+    Examine(Box<Examine>),
+}
+
+/// What to look at on another node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Examine {
+    /// Whether it is to run Google's plugin.
+    pub tcpx: bool,
+    /// The plugin in question; without it every file that could be meant.
+    pub plugin: Option<PathBuf>,
+    /// Sockets that the other node opened, to be tried from here.
+    pub offer: Option<Offer>,
+}
+
+/// What another node was found to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Examined {
+    /// Its facts.
+    pub facts: Facts,
+    /// What came of the offer.
+    pub tried: Option<Tried>,
+}
+
+/// What was looked at before anything was loaded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Preflight {
+    /// Critical checks that passed.
+    pub passed: usize,
+    /// Names of those that failed.
+    pub failed: Vec<String>,
+    /// Names of those that could not be made.
+    pub open: Vec<String>,
+    /// What it took.
+    pub ms: f64,
 }
 
 /// One end of a pair: connect, then `work`.
@@ -234,6 +272,9 @@ pub struct PairTask {
     pub secret: String,
     /// What to do once connected.
     pub work: Work,
+    /// Make the critical checks of this node first.
+    #[serde(default)]
+    pub preflight: bool,
 }
 
 /// What a connected pair does.
@@ -326,6 +367,10 @@ pub enum FromWorker {
     Mr(Vec<MrRow>),
     /// The GPUs as CUDA lists them, or why it lists none.
     Gpus(Result<CudaNode, String>),
+    /// The critical checks of its node.
+    Preflight(Preflight),
+    /// Its node, examined.
+    Examined(Box<Examined>),
     /// A row of the contract suite.
     Contract(ContractRow),
     /// A transfer ended, complete or not.

@@ -74,6 +74,7 @@ mod tests {
             port: 0,
             secret: String::new(),
             work: Work::Transfer,
+            preflight: false,
         };
         Launch { env: BTreeMap::new(), task: Task::Pair(Box::new(task)), stall_after_ms: 3000 }
     }

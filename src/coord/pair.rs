@@ -10,8 +10,8 @@ use super::assign::{EndPlan, Refusal};
 use super::deadline;
 use super::launch::End;
 use super::message::{
-    ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Held, Launch, Loaded, MrRow, PairTask, Phase, Task, ToAgent,
-    ToWorker, TransferResult, Work,
+    ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Held, Launch, Loaded, MrRow, PairTask, Phase, Preflight,
+    Task, ToAgent, ToWorker, TransferResult, Work,
 };
 use super::require;
 use super::standstill::Standstill;
@@ -35,6 +35,8 @@ pub struct EndRecord {
     pub clock: Option<Clock>,
     /// Environment its worker was given on top of the node's.
     pub env: std::collections::BTreeMap<String, String>,
+    /// What was looked at before it was loaded.
+    pub preflight: Option<Preflight>,
     /// The plugin, once ready.
     pub loaded: Option<Box<Loaded>>,
     /// Where its worker is or was.
@@ -117,6 +119,7 @@ pub(super) struct Pair<'a> {
     scenario: &'a Scenario,
     work: &'a Work,
     run_id: &'a str,
+    preflight: bool,
     gpus: Vec<Option<u32>>,
     ends: [EndRecord; 2],
     started: Instant,
@@ -138,6 +141,7 @@ impl<'a> Pair<'a> {
         scenario: &'a Scenario,
         work: &'a Work,
         run_id: &'a str,
+        preflight: bool,
         gpus: Vec<Option<u32>>,
         ends: [EndRecord; 2],
         started: Instant,
@@ -146,6 +150,7 @@ impl<'a> Pair<'a> {
             scenario,
             work,
             run_id,
+            preflight,
             gpus,
             ends,
             started,
@@ -226,6 +231,7 @@ impl<'a> Pair<'a> {
             port: plan.port,
             secret: secret.to_hex(),
             work: self.work.clone(),
+            preflight: self.preflight,
         }
     }
 
@@ -406,7 +412,12 @@ impl<'a> Pair<'a> {
                 record.finished = true;
                 record.log = Some(*log);
             }
-            FromWorker::Recorder(_) | FromWorker::Iteration(_) | FromWorker::Contract(_) | FromWorker::Gpus(_) => {}
+            FromWorker::Preflight(found) => record.preflight = Some(found.clone()),
+            FromWorker::Recorder(_)
+            | FromWorker::Iteration(_)
+            | FromWorker::Contract(_)
+            | FromWorker::Gpus(_)
+            | FromWorker::Examined(_) => {}
         }
     }
 

@@ -25,12 +25,12 @@ const MUST_MATCH: [&str; 9] = [
     "UCCL_TCPX_NUM_CHANNELS",
 ];
 
-/// What came of trying one rail from here to there.
+/// What came of trying one rail, from one node to the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedRail {
-    /// The interface here.
+    /// The interface that it was tried from.
     pub name: String,
-    /// The address there.
+    /// The address that was tried.
     pub to: IpAddr,
     /// Whether a small packet came back.
     pub reachable: Fact<bool>,
@@ -60,7 +60,7 @@ pub(super) fn document(here: &Facts, there: &Facts, tried: Option<&Tried>, subje
         "shared_addresses": shared_addresses(here, there),
         "settings": settings,
         "environment": environment,
-        "interfaces": interfaces(here, there),
+        "interfaces": interfaces(here, there, subject),
         "tried": tried,
     });
     document
@@ -101,22 +101,19 @@ fn differences(here: &BTreeMap<String, String>, there: &BTreeMap<String, String>
     (must.into_iter().map(told).collect(), may.into_iter().map(told).collect())
 }
 
-/// Physical interfaces that only one node has, or that differ in MTU.
-fn interfaces(here: &Facts, there: &Facts) -> Fact<Vec<String>> {
+/// Rails that only one node has, or that differ in MTU.
+fn interfaces(here: &Facts, there: &Facts, subject: Subject) -> Fact<Vec<String>> {
     let of = |facts: &Facts| {
-        facts.node.nics.as_ref().map(|all| {
-            let physical = all.iter().filter(|nic| !nic.is_virtual);
-            physical.map(|nic| (nic.name.clone(), nic.mtu.known().copied())).collect::<BTreeMap<_, _>>()
-        })
+        let rails = view::rails(facts, subject);
+        let told = |nic: &Nic| {
+            (nic.name.clone(), nic.mtu.known().map_or("MTU not known".to_owned(), |mtu| format!("MTU {mtu}")))
+        };
+        facts.node.nics.as_ref().map(|_| rails.into_iter().map(told).collect::<BTreeMap<_, _>>())
     };
     of(here).and_then(|here| {
         of(there).map(|there| {
             let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
-            let told = |one: Option<&Option<u32>>| match one {
-                None => "not there".to_owned(),
-                Some(None) => "MTU not known".to_owned(),
-                Some(Some(mtu)) => format!("MTU {mtu}"),
-            };
+            let told = |one: Option<&String>| one.map_or("no rail", String::as_str).to_owned();
             let differing = names.into_iter().filter(|name| here.get(*name) != there.get(*name));
             differing
                 .map(|name| format!("{name}: {} here, {} there", told(here.get(name)), told(there.get(name))))

@@ -61,6 +61,7 @@ struct OfferedRail {
     name: String,
     echo: SocketAddr,
     ports: Vec<u16>,
+    mtu: u32,
 }
 
 /// The rails of a node by name, with an IPv4 address each.
@@ -104,6 +105,7 @@ pub fn listen(rails: &[RailAddress], range: (u16, u16)) -> io::Result<(Listening
         let ports = open_ports(rail.address, range);
         offered.push(OfferedRail {
             name: rail.name.clone(),
+            mtu: rail.mtu,
             echo: echo.local_addr()?,
             ports: ports.iter().filter_map(|port| Some(port.local_addr().ok()?.port())).collect(),
         });
@@ -158,7 +160,8 @@ pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> Tried {
 
 fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instant) -> TriedRail {
     let small = echoed(here, there, token, token.len() + 4, until);
-    let full = usize::try_from(here.mtu.min(MTU_MAX).saturating_sub(HEADERS)).unwrap_or_default();
+    // Either end may send as much as its own interface takes.
+    let full = usize::try_from(here.mtu.max(there.mtu).min(MTU_MAX).saturating_sub(HEADERS)).unwrap_or_default();
     TriedRail {
         name: here.name.clone(),
         to: there.echo.ip(),

@@ -190,7 +190,7 @@ fn control_name(facts: &Facts) -> Option<&str> {
 /// The interfaces that carry data: those the environment names, else those that
 /// the machine is built for. The control interface is none of them, whatever the
 /// environment says; that it says so is a mistake of its own.
-fn rails(facts: &Facts, subject: Subject) -> Vec<&Nic> {
+pub(super) fn rails(facts: &Facts, subject: Subject) -> Vec<&Nic> {
     let control = control_name(facts);
     let list = DATA.iter().find_map(|name| facts.node.environment.get(*name)).filter(|list| list.len() >= 2);
     let named: Vec<&Nic> = match list {

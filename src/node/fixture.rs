@@ -5,10 +5,10 @@
 //! starts a comment.
 #![forbid(unsafe_code)]
 
+#[path = "fixtures/lay.rs"]
+mod lay;
+
 use crate::node::Root;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -28,24 +28,10 @@ pub(crate) fn a3_high() -> Tree {
     tree(A3_HIGH)
 }
 
-/// Builds what `text` describes.
+/// Builds what `text` describes, in the format of `fixtures/lay.rs`.
 pub(crate) fn tree(text: &str) -> Tree {
     let folder = tempfile::tempdir().unwrap();
-    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-        let (path, value, is_link) = match (line.split_once(" = "), line.split_once(" -> ")) {
-            (Some((path, content)), _) => (path, content, false),
-            (None, Some((path, target))) => (path, target, true),
-            (None, None) => panic!("neither a file nor a link: {line}"),
-        };
-        let path = folder.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        if is_link {
-            symlink(value, path).unwrap();
-        } else {
-            let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-            writeln!(file, "{value}").unwrap();
-        }
-    }
+    lay::lay(text, folder.path());
     let path = folder.path().to_owned();
     Tree { root: Root::captured(&path).unwrap(), path, _folder: folder }
 }

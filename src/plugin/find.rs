@@ -54,16 +54,13 @@ impl Choice {
         Self { source: Source::File(path), why: "asked for".to_owned(), passed_over: Vec::new() }
     }
 
-    /// Whether it is taken for Google's plugin, by its path: before a library is
-    /// loaded only its name can say.
+    /// Whether it is taken for Google's plugin: before a library is loaded only
+    /// its name can say, and one of the two names says it by its folder.
     pub fn is_tcpx(&self) -> bool {
-        match &self.source {
-            Source::Builtin => false,
-            Source::File(path) => {
-                let path = path.to_string_lossy();
-                path.contains("tcpx") && !path.contains("tcpxsoft")
-            }
-        }
+        let Source::File(path) = &self.source else { return false };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ours = ["tcpxsoft", "tcpxtap"].iter().any(|own| name.contains(own));
+        path.ends_with("tcpx/lib64/libnccl-net.so") || (name.contains("tcpx") && !ours)
     }
 }
 
@@ -179,6 +176,21 @@ mod tests {
         let choice = choose("auto", variable, Path::new("/nowhere/tcpxctl")).expect("a choice");
         assert_eq!(choice.source, Source::File(plugin.clone()));
         assert_eq!(choice.why, "found in $UCCL_TCPX_PLUGIN_PATH");
+    }
+
+    #[test]
+    fn tcpx_is_told_by_its_files_name() {
+        for (path, expected) in [
+            ("/usr/local/tcpx/lib64/libnccl-net-tcpx.so", true),
+            ("/usr/local/tcpx/lib64/libnccl-net.so", true),
+            ("./libnccl-net-tcpx.so", true),
+            ("/src/tcpxctl/target/libnccl-net-strict.so", false),
+            ("/usr/lib/libnccl-net.so", false),
+            ("/x/libnccl_net_tcpxsoft.so", false),
+            ("/x/libnccl_net_tcpxtap.so", false),
+        ] {
+            assert_eq!(Choice::of_file(path.into()).is_tcpx(), expected, "{path}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! and pass, unless `TCPXCTL_LAB=require`. What needs two nodes and no lab script
 //! belongs in `tests/run`.
 
+mod doctor;
 mod hurts;
 mod join;
 mod life;

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod discover;
+mod doctor;
 mod endings;
 mod faults;
 mod handshake;

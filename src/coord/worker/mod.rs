@@ -7,6 +7,7 @@
 //! It leaves by `exit_now`, because a plugin's exit handlers may block for ever.
 
 mod connect;
+mod examine;
 mod handshake;
 mod links;
 mod load;
@@ -124,7 +125,11 @@ impl Context {
                 Ok(())
             }
             Task::Contract { plugin, row } => load::contract_row(self, &plugin, &row),
-            Task::Pair(pair) => connect::run(self, &pair),
+            Task::Pair(pair) => examine::preflight(self, &pair).and_then(|()| connect::run(self, &pair)),
+            Task::Examine(task) => {
+                examine::run(self, &task);
+                Ok(())
+            }
         };
         let code = match done {
             Ok(()) => 0,

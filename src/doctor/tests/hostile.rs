@@ -63,8 +63,7 @@ fn pipes_devices_sockets_loops_and_endless_files_are_passed_over() {
     };
     // Opening it would wait for ever; reading it, too.
     mknodat(CWD, here("proc/meminfo"), FileType::Fifo, 0o600.into(), 0).unwrap();
-    let is_root =
-        mknodat(CWD, here("proc/interrupts"), FileType::CharacterDevice, 0o600.into(), rustix::fs::makedev(1, 5));
+    let _ = mknodat(CWD, here("proc/interrupts"), FileType::CharacterDevice, 0o600.into(), rustix::fs::makedev(1, 5));
     let _listener = std::os::unix::net::UnixListener::bind(here("proc/cpuinfo")).unwrap();
     symlink("limits", here("proc/self/limits")).unwrap();
     symlink("../net", here("sys/class/net")).unwrap();

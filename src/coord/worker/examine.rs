@@ -1,0 +1,65 @@
+//! A look at this node, before or instead of loading a plugin: what `doctor`
+//! wants of another node, and the critical checks before a run.
+//!
+//! In the worker, because only here is the environment that the plugin will see.
+#![forbid(unsafe_code)]
+
+use super::super::message::{Examine, Examined, FromWorker, PairTask, Preflight};
+use super::{Context, TaskResult};
+use crate::doctor::probe::{rails, try_offer};
+use crate::doctor::{Catalogue, Depth, Facts, Row, Scope, Subject, Verdict, examine, rail_names};
+use crate::error::Outcome;
+use crate::node::Root;
+use crate::plugin::{Source, inspect};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// Reads everything, tries what was offered, and tells it.
+pub(super) fn run(context: &Context, task: &Examine) {
+    let facts = read(Depth::All, task.plugin.as_deref());
+    let subject = Subject { tcpx: task.tcpx, chunk: None };
+    let tried = task.offer.as_ref().map(|offer| try_offer(offer, &rails(&facts.node, &rail_names(&facts, subject))));
+    context.tell(&FromWorker::Examined(Box::new(Examined { facts, tried })));
+}
+
+/// The critical checks: a few milliseconds that save a stall whose reason was
+/// there to be read. With Google's plugin a failed one ends the run, since
+/// nothing would move; any other plugin needs none of what they are about, and
+/// goes on. A check that could not be made ends nothing.
+pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
+    let (true, Ok(catalogue)) = (task.preflight, Catalogue::critical()) else { return Ok(()) };
+    let started = Instant::now();
+    let subject = Subject { tcpx: task.plugin.is_tcpx(), chunk: Some(task.scenario.transfer.chunk.0) };
+    let plugin = match &task.plugin.source {
+        Source::File(path) => Some(path.as_path()),
+        Source::Builtin => None,
+    };
+    let found = examine(&catalogue, &read(Depth::Critical, plugin), subject);
+    let such = |verdict: Verdict| found.rows.iter().filter(move |row| row.verdict == verdict);
+    let ids = |verdict: Verdict| such(verdict).map(|row| row.id.clone()).collect();
+    context.tell(&FromWorker::Preflight(Preflight {
+        passed: found.count(Verdict::Pass),
+        failed: ids(Verdict::Fail),
+        open: ids(Verdict::Unknown),
+        ms: started.elapsed().as_secs_f64() * 1e3,
+    }));
+    let failed: Vec<&Row> = such(Verdict::Fail).collect();
+    match failed.as_slice() {
+        // A file that is no plugin has words of its own, when it is loaded.
+        [first, rest @ ..] if subject.tcpx && plugin.is_none_or(|path| inspect(path).is_ok()) => {
+            let more: Vec<&str> = rest.iter().map(|row| row.id.as_str()).collect();
+            let more = if more.is_empty() { String::new() } else { format!("; also {}", more.join(", ")) };
+            let why = format!("this node cannot run TCPX: {} is {} ({}){more}", first.id, first.value, first.why);
+            let step = first.next_step.as_deref().unwrap_or_default();
+            let step = format!("{step}; `tcpxctl doctor` there tells the rest, --no-preflight goes on all the same");
+            Err(context.failure(Outcome::NotRun, why, Some(step)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read(depth: Depth, plugin: Option<&Path>) -> Facts {
+    // The process's own environment is the one in question.
+    Facts::read(&Root::live(), Scope { environment: &BTreeMap::new(), depth, plugin })
+}
