@@ -17,12 +17,13 @@ use super::output::{complain, fail, print, print_json, refuse_scenario};
 use super::run_table::{Progress, header, summary, table};
 use super::signals::interrupted;
 use crate::coord::event::What;
-use crate::coord::message::Work;
+use crate::coord::message::{FromAgent, Work};
 use crate::coord::reach::Transport;
 use crate::coord::{self, RunRequest, conclude};
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
 use crate::scenario::{Inputs, Resolved, resolve};
+use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -161,6 +162,12 @@ fn one(
     let pairs = coord::run(&request, &mut |event| {
         if let What::Upload { to, sent, all } = &event.what {
             return upload(to, *sent, *all);
+        }
+        if let What::Said(said) = &event.what
+            && let FromAgent::Recording { offset, base64 } = &**said
+        {
+            // What is no base64 is no piece of a recorder.
+            return folder.recording(&event.node, event.gpu, *offset, &BASE64.decode(base64).unwrap_or_default());
         }
         folder.event(event);
         progress.show(event);

@@ -19,6 +19,7 @@ use crate::error::NextStep;
 use crate::node::{NodeFacts, Root};
 use crate::record::ChannelNow;
 use crate::record::sample::Sampler;
+use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use std::collections::BTreeMap;
 use std::io::{self, Stdin, Stdout};
 use std::net::IpAddr;
@@ -219,12 +220,22 @@ impl Agent {
                 let Some(mut running) = self.workers.remove(&number) else { return };
                 let channels = running.now();
                 let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
+                if let Some(sampler) = &running.sampler {
+                    self.hand_over(number, sampler);
+                }
                 running.remove_recorder();
                 let exit = Exit { code, signal, killed: running.killed, phase: running.phase, in_call, channels };
                 FromAgent::Exited(exit)
             }
         };
         self.say(number, &message);
+    }
+
+    /// Sends the recorder's file, for the record of the run.
+    fn hand_over(&self, number: u32, sampler: &Sampler) {
+        for (offset, bytes) in sampler.pieces() {
+            self.say(number, &FromAgent::Recording { offset, base64: BASE64.encode(bytes) });
+        }
     }
 
     /// One look at the recorder: a sample, and perhaps a verdict.

@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// Version of everything in this file.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// To an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -99,6 +99,14 @@ pub enum FromAgent {
         stream: String,
         /// One line.
         text: String,
+    },
+    /// A piece of the worker's recorder file, once the worker has ended. What no
+    /// piece covers is zero.
+    Recording {
+        /// Where in the file it belongs.
+        offset: u64,
+        /// Its bytes.
+        base64: String,
     },
     /// The worker is gone.
     Exited(Exit),

@@ -368,6 +368,7 @@ impl<'a> Pair<'a> {
             | FromAgent::Hello { .. }
             | FromAgent::Chosen(_)
             | FromAgent::Echo { .. }
+            | FromAgent::Recording { .. }
             | FromAgent::Heartbeat => {}
         }
     }

@@ -1,5 +1,5 @@
-//! The run folder: `reports/<utc>-<scenario>/` with `run.json`, `events.jsonl`
-//! and `scenario.toml`.
+//! The run folder: `reports/<utc>-<scenario>/` with `run.json`, `events.jsonl`,
+//! `scenario.toml`, and for each node `nodes/<node>/recorder.tcpxrec`.
 //!
 //! Made before anything runs, so that an unwritable place is said at once; what
 //! cannot be written later is said too and never changes how the run ended.
@@ -9,9 +9,11 @@ use super::lines::Lines;
 use super::model::RunRecord;
 use crate::error::NextStep;
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Folders of one second that are told apart.
@@ -39,9 +41,14 @@ pub struct RunFolder {
     pub path: PathBuf,
     /// None on a disk that was full from the start.
     events: Option<Lines>,
+    /// Recorders that are being written, by path.
+    recorders: BTreeMap<PathBuf, File>,
     /// The first write that failed.
     failed: Option<io::Error>,
 }
+
+/// A piece beyond this is not kept.
+const RECORDER_BYTES_MAX: u64 = 4 << 30;
 
 impl RunFolder {
     /// Makes `<parent>/<stamp>-<name>`, mode 0700; a second run of the same
@@ -50,7 +57,13 @@ impl RunFolder {
         match Self::make(parent, stamp, name) {
             Err(error) if matches!(error.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
                 let id = format!("{stamp}-{name}");
-                Ok(Self { path: parent.join(&id), id, events: None, failed: Some(error.source) })
+                Ok(Self {
+                    path: parent.join(&id),
+                    id,
+                    events: None,
+                    recorders: BTreeMap::new(),
+                    failed: Some(error.source),
+                })
             }
             made => made,
         }
@@ -65,7 +78,13 @@ impl RunFolder {
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
                     let events = create(&path.join("events.jsonl")).map_err(failed)?;
-                    return Ok(Self { id, path, events: Some(Lines::new(events)), failed: None });
+                    return Ok(Self {
+                        id,
+                        path,
+                        events: Some(Lines::new(events)),
+                        recorders: BTreeMap::new(),
+                        failed: None,
+                    });
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(error)),
@@ -93,6 +112,32 @@ impl RunFolder {
         }
     }
 
+    /// Puts a piece of a node's recorder where it belongs in [`recorder_path`];
+    /// `gpu` is the pair, when a node has several workers. What no piece covers
+    /// stays a hole.
+    pub fn recording(&mut self, node: &str, gpu: Option<u32>, offset: u64, bytes: &[u8]) {
+        let written = self.recorder_of(node, gpu).and_then(|file| {
+            if offset > RECORDER_BYTES_MAX {
+                return Err(io::Error::other(format!("the recorder of {node} is too long to be kept")));
+            }
+            file.write_all_at(bytes, offset)
+        });
+        self.note(written);
+    }
+
+    fn recorder_of(&mut self, node: &str, gpu: Option<u32>) -> io::Result<&File> {
+        let path = recorder_path(&self.path, &crate::units::file_name(node), gpu);
+        match self.recorders.entry(path) {
+            Entry::Occupied(there) => Ok(there.into_mut()),
+            Entry::Vacant(place) => {
+                let folder = place.key().parent().unwrap_or(&self.path);
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+                let file = create(place.key())?;
+                Ok(place.insert(file))
+            }
+        }
+    }
+
     /// Writes the scenario as resolved, to be run again as it is.
     pub fn scenario(&mut self, resolved: &str) {
         let written = write_whole(&self.path.join("scenario.toml"), resolved.as_bytes());
@@ -112,6 +157,13 @@ impl RunFolder {
             None => Ok(self.path),
         }
     }
+}
+
+/// Where a run folder has a node's recorder: `nodes/<node>/recorder.tcpxrec`, or
+/// `recorder-gpu3.tcpxrec` where there are several workers.
+pub fn recorder_path(run: &Path, node: &str, gpu: Option<u32>) -> PathBuf {
+    let of_gpu = gpu.map(|gpu| format!("-gpu{gpu}")).unwrap_or_default();
+    run.join("nodes").join(node).join(format!("recorder{of_gpu}.tcpxrec"))
 }
 
 fn create(path: &Path) -> io::Result<File> {

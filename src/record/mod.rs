@@ -11,7 +11,7 @@ mod model;
 pub mod sample;
 
 pub use counters::{ChannelNow, Iteration, LatencyUs};
-pub use folder::{FolderError, RunFolder};
+pub use folder::{FolderError, RunFolder, recorder_path};
 pub use model::{
     ChannelRecord, Clock, Finding, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
 };

@@ -2,9 +2,17 @@
 #![forbid(unsafe_code)]
 
 use super::{ChannelNow, LatencyUs};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use tcpx_recorder::format::Role;
 use tcpx_recorder::{ChannelSample, Reader, Snapshot, monotonic_ns};
+
+/// Bytes of a piece of a recorder file on its way to the record.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Pieces of one recorder that a record keeps: 64 MiB, events of some 2000 channels.
+const PIECES_MAX: usize = 1024;
+/// Bytes of a recorder file that are looked at.
+const SPAN_MAX: u64 = 4 << 30;
 
 /// Looks into one recorder file, again and again.
 pub struct Sampler {
@@ -13,9 +21,10 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// The file is opened at the first look.
+    /// The file is opened at once, as its writer removes it at its end; or at the
+    /// first look at which it is there.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, reader: None }
+        Self { reader: Reader::open(&path).ok(), path }
     }
 
     fn snapshot(&mut self) -> Option<Snapshot> {
@@ -45,6 +54,21 @@ impl Sampler {
             let inside = snapshot.header.setup_calls_inside > 0;
             inside.then(|| snapshot.header.setup_call.map(|call| call.name().to_owned())).flatten()
         })
+    }
+
+    /// The file's bytes in order, less long stretches of zeroes, which are most
+    /// of it; as much as a record keeps.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
+        let file = self.reader.as_ref().map(Reader::file);
+        let length = file.and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len().min(SPAN_MAX));
+        let offsets = (0..length).step_by(PIECE_BYTES);
+        let piece = move |offset: u64| {
+            let mut bytes = vec![0; PIECE_BYTES];
+            let there = file?.read_at(&mut bytes, offset).ok()?;
+            bytes.truncate(there);
+            bytes.iter().any(|byte| *byte != 0).then_some((offset, bytes))
+        };
+        offsets.filter_map(piece).take(PIECES_MAX)
     }
 
     /// Removes the file; for whoever outlives its writer.

@@ -149,6 +149,11 @@ impl Reader {
         Ok(Self { file, buffer: Vec::new() })
     }
 
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Reads the header only.
     ///
     /// # Errors
