@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cli                                              talks to people
-//! coord  contract  doctor  interpose               talk about runs, nodes and other people's programs
+//! coord  contract  doctor  interpose  trace        talk about runs, nodes and other people's programs
 //! transfer  bootstrap  scenario  record            make a run and its record
 //! plugin  gpu  node                                touch a plugin, a GPU, a machine
 //! units  error                                     words everyone shares
@@ -26,5 +26,6 @@ pub mod record;
 pub mod scenario;
 #[cfg(test)]
 mod seeds;
+pub mod trace;
 pub mod transfer;
 pub mod units;

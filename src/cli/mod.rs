@@ -18,6 +18,7 @@ mod selftest;
 mod serve;
 mod signals;
 mod tap;
+mod trace;
 
 use crate::coord::{agent, worker};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -74,6 +75,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Run a program of your own with every plugin call recorded.
     Tap(tap::Arguments),
+    /// Write a recording as a timeline: for the Perfetto UI, as CSV or as JSON lines.
+    Trace(trace::Arguments),
     /// One per node, started by the coordinator.
     #[command(hide = true)]
     Agent,
@@ -104,6 +107,7 @@ pub fn main() -> ExitCode {
         Command::Selftest(arguments) => selftest::main(&common, &arguments),
         Command::Serve(arguments) => serve::main(&common, &arguments),
         Command::Tap(arguments) => tap::main(&common, &arguments),
+        Command::Trace(arguments) => trace::main(&common, &arguments),
         Command::Agent => agent::main(),
         Command::Worker => worker::main(),
     }

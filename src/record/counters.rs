@@ -49,6 +49,28 @@ pub struct ChannelNow {
     pub in_call: Option<String>,
     /// Post to done, microseconds.
     pub latency_us: Option<LatencyUs>,
+    /// Requests in flight, oldest first, a letter each: `p` posted, `d` done, `u` unpacked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub requests: String,
+    /// Unpacked, where somebody says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpacked: Option<u64>,
+    /// Posts that were answered with "call again".
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub null_requests: u64,
+    /// The last call that failed, and its code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<(String, i32)>,
+    /// An address of this end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<String>,
+    /// An address of the other end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How long something took: post to done, or there and back.

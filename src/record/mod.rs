@@ -1,6 +1,7 @@
 //! The record of a run: counters sampled while it goes, and what is kept after.
 //!
-//! `sample.rs` looks into a worker's recorder from outside; `folder.rs` makes the
+//! `sample.rs` looks into a worker's recorder from outside, `series.rs` keeps what
+//! it saw over time; `folder.rs` makes the
 //! run folder and writes into it; `model.rs` is `run.json`, `counters.rs` the
 //! numbers in it.
 
@@ -9,9 +10,11 @@ mod folder;
 mod lines;
 mod model;
 pub mod sample;
+mod series;
 
 pub use counters::{ChannelNow, Iteration, LatencyUs};
 pub use folder::{FolderError, RunFolder, recorder_path};
 pub use model::{
     ChannelRecord, Clock, Finding, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
 };
+pub use series::{SAMPLES_MAX, Sample, Series};

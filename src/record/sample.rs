@@ -112,6 +112,12 @@ fn channel(sample: &ChannelSample, before: usize, now_ns: u64) -> ChannelNow {
         head_age_ms: sample.head_age_ns(now_ns).map(milliseconds),
         in_call: sample.in_call.map(|inside| inside.call.name().to_owned()),
         latency_us: latency(sample),
+        requests: sample.requests.iter().map(|request| request.stage.letter()).collect(),
+        unpacked: sample.unpacked,
+        null_requests: sample.null_requests,
+        last_error: sample.last_error.map(|last| (last.call.name().to_owned(), last.code)),
+        local: sample.addresses.local.map(|address| address.to_string()),
+        peer: sample.addresses.peer.map(|address| address.to_string()),
     }
 }
 

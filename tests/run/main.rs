@@ -14,6 +14,7 @@ mod stalls;
 mod strangers;
 mod strict_plugin;
 mod tap;
+mod trace;
 
 #[path = "../support/strict.rs"]
 mod strict;

@@ -75,6 +75,10 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
     };
     let plugin = Plugin::open(&choice.source).map_err(|error| refused(context, error))?;
     let load_ms = started.elapsed().as_secs_f64() * 1e3;
+    if let Some(recorder) = &recorder.0 {
+        // A full disk costs the label.
+        let _ = recorder.set_plugin(&format!("{} {}", plugin.net.about().name, choice.source));
+    }
     let (net, tap) = match recorder.0.clone().and_then(|recorder| tapped(&*plugin.net, recorder).ok()) {
         Some((net, tap)) => (net, Some(tap)),
         None => (plugin.net, None),
@@ -114,7 +118,11 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
     // A listener and a comm per connection.
     let capacity = u32::try_from(2 * channels + 8).unwrap_or(u32::MAX).min(tcpx_recorder::format::CAPACITY_MAX);
     let fallback = std::env::temp_dir();
-    let options = Options { capacity, role: "tcpxctl worker", fallback: Some(&fallback), ..Options::new(&name) };
+    let defaults = Options::new(&name);
+    // As for a foreign program's tap; `[env]` of the scenario sets it.
+    let events = std::env::var("TCPXTAP_RING_EVENTS").ok().and_then(|text| text.trim().parse().ok());
+    let ring_events = events.unwrap_or(defaults.ring_events).min(tcpx_recorder::format::RING_EVENTS_MAX);
+    let options = Options { capacity, role: "tcpxctl worker", fallback: Some(&fallback), ring_events, ..defaults };
     match Recorder::create(&options) {
         Ok(recorder) => {
             *RECORDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder.path());

@@ -1,0 +1,118 @@
+//! `tcpxctl trace`: a recording as a timeline for other tools.
+//!
+//! ```console
+//! $ tcpxctl trace reports/20261120T101500Z-4conn --out 4conn.json
+//! # trace : 7312 events of 18 channels in 4conn.json (2048 older events were overwritten)
+//! # next : open it at https://ui.perfetto.dev
+//! ```
+//!
+//! What it reads may be a run folder, a recorder file of `tcpxctl tap`, or the
+//! number of a process that writes one now. Formats: `perfetto` (Chrome's JSON
+//! trace format), `csv` and `jsonl` (one event per row or line).
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{complain, fail, print_json, say};
+use crate::error::Outcome;
+use crate::trace::{Timeline, open, write_csv, write_jsonl, write_perfetto};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// A run folder, a recorder file, or a process id.
+    #[arg(value_name = "RUN|FILE|PID")]
+    what: String,
+    /// How it is written.
+    #[arg(long, value_enum, default_value_t = Format::Perfetto)]
+    format: Format,
+    /// Where to; stdout without it.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Format {
+    /// Chrome's JSON trace format; opens at <https://ui.perfetto.dev>.
+    Perfetto,
+    /// One row per event.
+    Csv,
+    /// One JSON object per event.
+    Jsonl,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    format: Format,
+    out: &'a Path,
+    nodes: Vec<&'a str>,
+    channels: usize,
+    events: usize,
+    overwritten: u64,
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let timeline = match open(&arguments.what) {
+        Ok(timeline) => timeline,
+        Err(error) => return fail(common, &error, error.outcome()),
+    };
+    let written = match &arguments.out {
+        Some(path) => to_file(path, |to| write(&timeline, arguments.format, to)),
+        None => write(&timeline, arguments.format, &mut BufWriter::with_capacity(1 << 20, io::stdout().lock())),
+    };
+    match written {
+        Ok(()) => {}
+        // Whoever read it has enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Err(error) => {
+            let place = arguments.out.as_ref().map_or("stdout".into(), |path| path.display().to_string());
+            complain(common, format!("cannot write {place}: {error}"), None);
+            return ExitCode::from(Outcome::NotRun.exit_code());
+        }
+    }
+    if let Some(out) = &arguments.out {
+        tell(common, arguments, &timeline, out);
+    }
+    ExitCode::SUCCESS
+}
+
+fn write(timeline: &Timeline, format: Format, to: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Perfetto => write_perfetto(timeline, to),
+        Format::Csv => write_csv(timeline, to),
+        Format::Jsonl => write_jsonl(timeline, to),
+    }?;
+    to.flush()
+}
+
+fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    write(&mut BufWriter::with_capacity(1 << 20, file))
+}
+
+fn tell(common: &Common, arguments: &Arguments, timeline: &Timeline, out: &Path) {
+    let channels = timeline.nodes.iter().map(|node| node.channels.len()).sum();
+    let (events, overwritten) = (timeline.events(), timeline.overwritten());
+    if common.json {
+        let nodes = timeline.nodes.iter().map(|node| node.name.as_str()).collect();
+        let format = arguments.format;
+        return print_json(&Document { schema: "tcpxctl.traced/1", format, out, nodes, channels, events, overwritten });
+    }
+    let gone = match overwritten {
+        0 => String::new(),
+        gone => format!(" ({gone} older events were overwritten)"),
+    };
+    say(&format!("# trace : {events} events of {channels} channels in {}{gone}\n", out.display()));
+    if timeline.nodes.is_empty() {
+        say("# note : the run has no recorder, so there are samples only\n");
+    }
+    if arguments.format == Format::Perfetto {
+        say("# next : open it at https://ui.perfetto.dev\n");
+    }
+}

@@ -1,0 +1,144 @@
+//! Counters over time: what a view steps back in, live or from a run folder.
+//!
+//! Bounded: once full, every second sample is left out and only every second new
+//! one is taken, so a series covers any time at a resolution that halves with it.
+//! The first and the newest sample are always there.
+#![forbid(unsafe_code)]
+
+use super::ChannelNow;
+/// Samples of a series: at 10 per second, more than ten minutes before it thins out.
+pub const SAMPLES_MAX: usize = 8192;
+
+/// Counters of one node's channels at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sample {
+    /// Nanoseconds since 1970, by the node's clock.
+    pub at_ns: u64,
+    /// Sends first.
+    pub channels: Vec<ChannelNow>,
+}
+
+/// One node's samples, oldest first.
+#[derive(Debug, Clone)]
+pub struct Series {
+    samples: Vec<Sample>,
+    most: usize,
+    /// Samples that come for each one that is kept, and those passed over since.
+    every: usize,
+    passed: usize,
+    /// The newest, when it is one that would be passed over.
+    newest: Option<Sample>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self::new(SAMPLES_MAX)
+    }
+}
+
+impl Series {
+    /// With room for `most` samples, at least two.
+    pub fn new(most: usize) -> Self {
+        Self { samples: Vec::new(), most: most.max(2), every: 1, passed: 0, newest: None }
+    }
+
+    /// Takes a sample; one that is older than the newest is left out.
+    pub fn push(&mut self, sample: Sample) {
+        if self.last().is_some_and(|last| last.at_ns > sample.at_ns) {
+            return;
+        }
+        self.passed += 1;
+        if self.passed < self.every {
+            self.newest = Some(sample);
+            return;
+        }
+        (self.passed, self.newest) = (0, None);
+        if self.samples.len() == self.most {
+            let mut place = 0;
+            self.samples.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+            self.every *= 2;
+        }
+        self.samples.push(sample);
+    }
+
+    /// Every sample, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().chain(&self.newest)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.samples.len() + usize::from(self.newest.is_some())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.newest.is_none()
+    }
+
+    /// The newest.
+    pub fn last(&self) -> Option<&Sample> {
+        self.newest.as_ref().or(self.samples.last())
+    }
+
+    /// What was known at a moment: the newest sample that is not after it.
+    pub fn at(&self, at_ns: u64) -> Option<&Sample> {
+        if let Some(newest) = self.newest.as_ref().filter(|newest| newest.at_ns <= at_ns) {
+            return Some(newest);
+        }
+        let after = self.samples.partition_point(|sample| sample.at_ns <= at_ns);
+        self.samples.get(after.checked_sub(1)?)
+    }
+
+    /// Bytes per second that a channel moved in the `span_ns` before a moment;
+    /// `None` where that cannot be told.
+    pub fn bytes_per_second(&self, side: &str, index: usize, at_ns: u64, span_ns: u64) -> Option<f64> {
+        let (now, before) = (self.at(at_ns)?, self.at(at_ns.saturating_sub(span_ns))?);
+        let bytes = |sample: &Sample| {
+            sample.channels.iter().find(|one| one.side == side && one.index == index).map(|one| one.bytes)
+        };
+        let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+        let moved = bytes(now)?.checked_sub(bytes(before)?)?;
+        (seconds > 0.0).then(|| moved as f64 / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_ns: u64, bytes: u64) -> Sample {
+        let channel = ChannelNow { side: "recv".into(), index: 0, bytes, ..ChannelNow::default() };
+        Sample { at_ns, channels: vec![channel] }
+    }
+
+    #[test]
+    fn a_series_thins_out_and_keeps_its_ends() {
+        let mut series = Series::new(8);
+        (0..1000).for_each(|at| series.push(sample(at, at)));
+        assert!(series.len() <= 9);
+        assert_eq!(series.iter().next().map(|one| one.at_ns), Some(0));
+        assert_eq!(series.last().map(|one| one.at_ns), Some(999));
+        let times: Vec<u64> = series.iter().map(|one| one.at_ns).collect();
+        assert!(times.is_sorted() && times.windows(2).all(|pair| pair[1] - pair[0] <= 256), "{times:?}");
+    }
+
+    #[test]
+    fn stepping_back_gives_what_was_known_then() {
+        let mut series = Series::default();
+        assert_eq!(series.at(5), None);
+        for at in [10, 20, 30] {
+            series.push(sample(at * 1_000_000_000, at * 500));
+        }
+        series.push(sample(5, 0));
+        assert_eq!(series.at(9_999_999_999), None);
+        assert_eq!(series.at(29_999_999_999).map(|one| one.at_ns), Some(20_000_000_000));
+        assert_eq!(series.at(u64::MAX).map(|one| one.at_ns), Some(30_000_000_000));
+        assert_eq!(series.bytes_per_second("recv", 0, u64::MAX, u64::MAX), None);
+        assert_eq!(series.bytes_per_second("recv", 0, 30_000_000_000, 10_000_000_000), Some(500.0));
+        assert_eq!(series.bytes_per_second("send", 0, 30_000_000_000, 10_000_000_000), None);
+    }
+}
