@@ -17,13 +17,14 @@ use super::Common;
 use super::doctor_table::{Paint, Report, Section};
 use super::nodes::{Nodes, upload};
 use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario, say, stdout_colors};
-use crate::coord::message::{Examine, FromWorker, Task};
+use crate::coord::message::{Examine, FromWorker, Loaded, Task};
 use crate::coord::{Node, environment};
 use crate::doctor::lint::Table;
 use crate::doctor::{
-    Catalogue, Depth, Facts, Redactor, Scope, Subject, Tried, capture, examine, examine_pair, probe, rail_names,
+    Catalogue, Depth, Facts, Redactor, Scope, Subject, Tested, Tried, capture, examine, examine_pair, probe, rail_names,
 };
 use crate::error::Outcome;
+use crate::gpu::CudaNode;
 use crate::node::{NodeFacts, Root};
 use crate::plugin::Choice;
 use crate::scenario::{PluginChoice, Side, resolve};
@@ -39,6 +40,8 @@ use std::time::Duration;
 const FACTS_BYTES_MAX: u64 = 64 << 20;
 /// For the peer to be read and to try our rails.
 const PEER_PATIENCE: Duration = Duration::from_secs(10);
+/// For CUDA, and for the plugin, to initialise.
+const LOAD_PATIENCE: Duration = Duration::from_secs(20);
 /// Linux's own range, where the node does not tell its.
 const EPHEMERAL: (u16, u16) = (32_768, 60_999);
 
@@ -65,6 +68,9 @@ pub(crate) struct Arguments {
     /// Compare with the facts of another node, as `doctor --facts` prints them there.
     #[arg(long, value_name = "FILE", conflicts_with = "peer")]
     peer_facts: Option<PathBuf>,
+    /// Load CUDA and the plugin too, each in a process of its own; takes seconds.
+    #[arg(long, conflicts_with_all = ["sysroot", "fix_env"])]
+    load: bool,
     /// Print the facts themselves, as JSON, and judge nothing.
     #[arg(long, conflicts_with = "peer_facts")]
     facts: bool,
@@ -97,10 +103,13 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
     let (subject, extra) = subject(common, arguments, &root)?;
     let plugin = arguments.file();
     let scope = Scope { environment: &extra, depth: Depth::All, plugin: plugin.as_deref() };
-    let facts = match &arguments.capture {
+    let mut facts = match &arguments.capture {
         Some(path) => captured(common, path, scope, arguments.no_redact)?,
         None => Facts::read(&root, scope),
     };
+    if arguments.load {
+        facts.tested = Some(tested(&facts, &extra));
+    }
     if arguments.facts {
         print_json(&facts);
         return Ok(ExitCode::SUCCESS);
@@ -127,6 +136,34 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
         false => print(&report.text(Paint(stdout_colors(common)))),
     }
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// Loads what the plugin needs and the plugin, and waits for neither for long.
+fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
+    let candidate = facts.plugins.known().into_iter().flatten().find(|one| one.real_path.known().is_some());
+    let node = Node::here(&PluginChoice::Name("builtin".into()));
+    let cuda = node.ask(Task::Gpus, env, LOAD_PATIENCE, |message| match message {
+        FromWorker::Gpus(found) => Some(found),
+        _ => None,
+    });
+    let devices = |cuda: CudaNode| match cuda.devices.len() {
+        0 => Err("it has no device".to_owned()),
+        count => Ok(count),
+    };
+    let loaded = candidate.ok_or_else(|| "there is no plugin to load".to_owned()).and_then(|one| {
+        let task = Task::Probe { plugin: Choice::of_file(one.path.clone().into()) };
+        let loaded = node.ask(task, env, LOAD_PATIENCE, |message| match message {
+            FromWorker::Loaded(loaded) => Some(*loaded),
+            _ => None,
+        });
+        loaded.map_err(|problem| problem.message)
+    });
+    let version = |loaded: &Loaded| loaded.version.clone().ok_or_else(|| "it logged none".to_owned());
+    Tested {
+        cuda_devices: cuda.map_err(|problem| problem.message).and_then(|found| found.and_then(devices)).into(),
+        plugin_version: loaded.as_ref().map_err(Clone::clone).and_then(version).into(),
+        plugin_name: loaded.map(|loaded| loaded.about.name).into(),
+    }
 }
 
 /// What the peer of `--peer` is, and what its rails make of ours.

@@ -142,7 +142,7 @@ fn named(of: &str, text: &str) -> (String, String) {
 fn shown(check: &Check, seen: &Seen<'_>, there: Option<&Value>) -> (String, String) {
     let words = |value: &Value| match (value.as_u64(), &check.must) {
         (Some(bytes), _) if check.reads.is_in_bytes() => crate::units::ByteCount(bytes).about(),
-        (_, Must::Contains(part)) if check.must.holds(value, None) => part.clone(),
+        (_, Must::Contains(part)) if value.is_array() && check.must.holds(value, None) => part.clone(),
         _ => plain(value),
     };
     let here = match &seen.value {

@@ -48,6 +48,17 @@ pub struct Libraries {
     pub nccl: Fact<Library>,
 }
 
+/// A plugin and CUDA after they were loaded, in processes of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tested {
+    /// How many devices CUDA initialises.
+    pub cuda_devices: Fact<usize>,
+    /// What the plugin's table calls itself, once `init` has passed.
+    pub plugin_name: Fact<String>,
+    /// The version it logged.
+    pub plugin_version: Fact<String>,
+}
+
 /// The facts of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
@@ -76,6 +87,9 @@ pub struct Facts {
     pub listening: Fact<BTreeSet<u16>>,
     /// Where the default route goes.
     pub default_interface: Fact<String>,
+    /// What loading showed, where that was asked for: it takes seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tested: Option<Tested>,
 }
 
 impl Facts {
@@ -122,6 +136,7 @@ impl Facts {
             plugin_users: when(all, || PluginUsers::read(root)),
             listening: when(all, || sockets::listening(root)),
             default_interface: sockets::default_interface(root),
+            tested: None,
             node,
         }
     }

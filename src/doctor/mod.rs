@@ -31,7 +31,7 @@ pub use capture::{CaptureError, capture};
 pub use catalogue::{Catalogue, CatalogueError};
 pub use check::{Check, Layer, Severity};
 pub use evaluate::{Examination, Subject, examine, examine_pair};
-pub use facts::{Depth, Facts, Scope};
+pub use facts::{Depth, Facts, Scope, Tested};
 pub use pair::{Tried, TriedRail};
 pub use redact::Redactor;
 pub use row::{Row, Verdict};

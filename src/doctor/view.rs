@@ -9,6 +9,7 @@
 use super::evaluate::Subject;
 use super::facts::Facts;
 use super::lint::{self, Machine, NicPlace, Table};
+use super::predicate::compare_versions;
 use crate::node::cpu::CpuList;
 use crate::node::ethtool::Ethtool;
 use crate::node::manager::Answer;
@@ -16,6 +17,7 @@ use crate::node::system::mount_of;
 use crate::node::{Closeness, Fact, Gpu, Nic, closeness, nearest};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -403,19 +405,26 @@ fn distinct(all: &[crate::plugin::PluginFile]) -> Vec<String> {
     all.iter().filter_map(file).collect()
 }
 
+/// The NCCL that each release of the plugin was made with, as Google lists them.
+const RELEASES: [(&str, &str); 2] = [("3.1.9", "2.19.3"), ("3.1.12", "2.19.4")];
+
 /// Versions that are known not to go together, as far as a node shows them.
 fn pairing(facts: &Facts) -> Vec<String> {
-    let mut problems = Vec::new();
-    let newer = |version: &str, than: &str| {
-        super::predicate::compare_versions(version, than).is_some_and(std::cmp::Ordering::is_ge)
-    };
+    let newer = |version: &str, than: &str| compare_versions(version, than).is_some_and(Ordering::is_ge);
     let nccl = facts.libraries.nccl.known().and_then(|library| library.version.known());
+    let plugin = facts.tested.as_ref().and_then(|tested| tested.plugin_version.known());
+    let mut problems = Vec::new();
     if let Some(version) = nccl.filter(|version| !newer(version, "2.19")) {
         problems.push(format!("NCCL {version} knows no v7 plugins (2.19 does) and falls back to sockets"));
     }
-    let unnamed = |path: &str| path.contains("latest");
-    let latest =
-        facts.plugins.known().into_iter().flatten().filter_map(|one| one.real_path.known()).find(|path| unnamed(path));
+    let release = plugin.and_then(|plugin| RELEASES.iter().find(|(version, _)| plugin.starts_with(version)));
+    if let (Some(nccl), Some((version, with))) = (nccl, release)
+        && nccl != with
+    {
+        problems.push(format!("plugin {version} was made with NCCL {with}, this is {nccl}"));
+    }
+    let paths = facts.plugins.known().into_iter().flatten().filter_map(|one| one.real_path.known());
+    let latest = paths.into_iter().find(|path| path.contains("latest"));
     if let (Some(driver), Some(path)) = (facts.node.gpus.driver_version.known(), latest)
         && newer(driver, "580")
     {

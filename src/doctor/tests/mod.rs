@@ -6,6 +6,7 @@ mod pair;
 mod variants;
 
 use super::*;
+use crate::node::Fact;
 use crate::node::fixture::{self, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +14,14 @@ const TCPX: Subject = Subject { tcpx: true, chunk: None };
 
 pub(super) fn facts(tree: &Tree) -> Facts {
     Facts::read(&tree.root, scope(Depth::All))
+}
+
+/// And with everything loaded as it should.
+fn with_loading(tree: &Tree) -> Facts {
+    let known = |text: &str| Fact::Known(text.to_owned());
+    let (plugin_name, plugin_version) = (known("GPUDirectTCPX_v7"), known("3.1.12"));
+    let tested = Tested { cuda_devices: Fact::Known(8), plugin_name, plugin_version };
+    Facts { tested: Some(tested), ..facts(tree) }
 }
 
 pub(super) fn scope(depth: Depth) -> Scope<'static> {
@@ -34,7 +43,7 @@ pub(super) fn explained(found: &Examination) -> String {
 fn a_good_a3_high_passes_every_check() {
     let tree = fixture::a3_high();
     let catalogue = Catalogue::embedded().unwrap();
-    let found = examine(&catalogue, &facts(&tree), TCPX);
+    let found = examine(&catalogue, &with_loading(&tree), TCPX);
     assert_eq!(explained(&found), "");
     assert_eq!(found.exit_code(), 0);
     let of_one_node =
@@ -115,4 +124,22 @@ fn facts_travel_and_are_judged_alike() {
     for text in ["", "{}", "[]", "{\"node\":1}"] {
         assert!(Facts::from_json(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn what_loading_shows_is_judged_where_it_was_asked_for() {
+    let good = with_loading(&fixture::a3_high());
+    let tested = good.tested.clone().unwrap();
+    let check = |tested: Option<Tested>, expected: &[&str]| {
+        let found = examine(&Catalogue::embedded().unwrap(), &Facts { tested, ..good.clone() }, TCPX);
+        let odd = ids(&found, &[Verdict::Fail, Verdict::Warn, Verdict::Unknown]);
+        assert_eq!(odd, expected.iter().map(|id| (*id).to_owned()).collect(), "{}", explained(&found));
+    };
+    let (unknown, other) =
+        (Fact::unknown("the plugin called exit(1) while initialising"), Fact::Known("AWS Libfabric".into()));
+    check(None, &[]);
+    check(Some(Tested { cuda_devices: Fact::unknown("no driver"), ..tested.clone() }), &["cuda-initialises"]);
+    check(Some(Tested { plugin_name: unknown, ..tested.clone() }), &["plugin-loads", "plugin-is-tcpx"]);
+    check(Some(Tested { plugin_name: other, ..tested.clone() }), &["plugin-is-tcpx"]);
+    check(Some(Tested { plugin_version: Fact::Known("3.1.9".into()), ..tested }), &["plugin-versions"]);
 }
