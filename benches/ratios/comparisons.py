@@ -7,6 +7,7 @@ import subprocess
 import time
 from typing import Callable
 
+from . import nodes
 from .processes import Failed, children, cpu_ticks, read
 from .programs import CHUNK, GIB, KIB, MIB, Programs, Sample
 from .turns import Row, Side, at_least, at_most, compare, median, number, spread, take_turns
@@ -223,5 +224,5 @@ def agents_of_busy_workers(run: subprocess.Popen) -> list[int]:
 COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
     "iperf-sockets": iperf_sockets, "iperf-connections": iperf_connections, "control": control, "verify": verify,
     "idle": idle, "engine": engine, "small": small, "round-trip": round_trip, "memory": memory, "channels": channels,
-    "discover": discover, "fixed": fixed, "cpu": cpu,
+    "discover": discover, "fixed": fixed, "cpu": cpu, **nodes.COMPARISONS,
 }

@@ -14,6 +14,7 @@ use super::message::{FromAgent, Work};
 use super::pair::{EndRecord, Pair, PairOutcome};
 use super::reach::Transport;
 use super::require;
+use super::stream::Stream;
 use crate::bootstrap::Secret;
 use crate::error::NextStep;
 use crate::scenario::Scenario;
@@ -41,7 +42,7 @@ pub struct RunRequest<'a> {
 }
 
 /// Events taken in between two looks at the deadlines.
-const EVENTS_MAX: usize = 1000;
+const EVENTS_MAX: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
 /// An agent whose worker has not ended so long after it was told to is ended
 /// with its stream.
@@ -160,7 +161,7 @@ impl<'a> Drive<'a> {
     }
 
     fn watch(&mut self, events: &mpsc::Receiver<FromEnd>) {
-        let mut beat_at = Instant::now();
+        let (mut beat_at, mut stream) = (Instant::now(), Stream::new());
         while self.pairs.iter().any(|pair| !pair.is_over()) {
             let began = Instant::now();
             match events.recv_timeout(TICK) {
@@ -169,7 +170,8 @@ impl<'a> Drive<'a> {
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
             // All that has arrived counts before any deadline does.
-            events.try_iter().take(EVENTS_MAX).for_each(|event| self.hear(event));
+            let more = events.try_iter().take(EVENTS_MAX).map(|event| self.hear(event)).count();
+            stream.rest(more + 1);
             let now = Instant::now();
             if now.duration_since(began) > OVERSLEPT {
                 self.pairs.iter_mut().for_each(|pair| pair.overslept(now));

@@ -28,6 +28,7 @@ pub mod reach;
 mod require;
 mod spawn;
 mod standstill;
+mod stream;
 pub mod supervise;
 mod verdict;
 mod wire;

@@ -17,6 +17,9 @@ const WAITING_MAX: usize = 64 << 20;
 /// How long the last of them may take at the end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long lines are gathered for one write.
+const GATHERING: Duration = Duration::from_millis(5);
+
 pub(super) struct Lines {
     to_writer: mpsc::Sender<Vec<u8>>,
     waiting: Arc<AtomicUsize>,
@@ -58,9 +61,12 @@ impl Lines {
 }
 
 fn write_all(mut file: File, lines: &mpsc::Receiver<Vec<u8>>, waiting: &AtomicUsize) -> io::Result<()> {
-    for line in lines {
-        file.write_all(&line)?;
-        waiting.fetch_sub(line.len(), Ordering::Relaxed);
+    while let Ok(mut text) = lines.recv() {
+        // A line at a time would wake this thread as often as one is written.
+        std::thread::sleep(GATHERING);
+        lines.try_iter().for_each(|line| text.extend(line));
+        file.write_all(&text)?;
+        waiting.fetch_sub(text.len(), Ordering::Relaxed);
     }
     Ok(())
 }

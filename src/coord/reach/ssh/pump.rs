@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::{Addresses, Hold, Link, Until, lines};
+use crate::coord::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use ssh2::{BlockDirections, Channel, ErrorCode, Session};
 use std::io::{self, ErrorKind, Read, Write};
@@ -161,9 +162,10 @@ fn is_patient(error: &io::Error) -> bool {
 impl Pump {
     fn run(&mut self) {
         let (mut down, mut up, mut beside) = (Pending::new(), Pending::new(), Pending::new());
+        let mut stream = Stream::new();
         loop {
-            let mut moved = down.step(&mut self.ours, &mut self.channel.stream(0));
-            moved |= up.step(&mut self.channel.stream(0), &mut self.ours);
+            let sent = down.step(&mut self.ours, &mut self.channel.stream(0));
+            let mut moved = up.step(&mut self.channel.stream(0), &mut self.ours);
             moved |= beside.step(&mut self.channel.stderr(), &mut self.beside);
             if down.ended && down.is_empty() {
                 self.say_goodbye();
@@ -172,8 +174,12 @@ impl Pump {
             if drained && (self.channel.eof() || up.ended) || self.said_goodbye.is_some_and(Until::is_past) {
                 return;
             }
-            if !moved && !self.wait(&down, &up, &beside) {
+            if !moved && !sent && !self.wait(&down, &up, &beside) {
                 return;
+            }
+            if moved && !sent && up.is_empty() {
+                // A packet at a time is a dozen system calls for a few lines.
+                stream.rest(1);
             }
         }
     }
