@@ -18,6 +18,7 @@ mod facts;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod gpu;
+mod inet_diag;
 pub mod interrupts;
 pub mod libraries;
 pub mod limits;
@@ -38,6 +39,7 @@ pub(crate) use ask::cleaned;
 pub use fact::Fact;
 pub use facts::{Host, NodeFacts};
 pub use gpu::{Gpu, Gpus};
+pub use inet_diag::{TcpSocket, nic_counters, tcp_sockets};
 pub use nearest::{Closeness, closeness, nearest};
 pub use nic::{Nic, Speed};
 pub use pci::PciAddress;
