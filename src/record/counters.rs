@@ -67,6 +67,9 @@ pub struct ChannelNow {
     /// An address of the other end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
+    /// The comm was closed; these are its last counters.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub closed: bool,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -3,11 +3,12 @@
 //! `sample.rs` looks into a worker's recorder from outside, `series.rs` keeps what
 //! it saw over time; `folder.rs` makes the
 //! run folder and writes into it; `model.rs` is `run.json`, `counters.rs` the
-//! numbers in it.
+//! numbers in it. `live` is what a view is told.
 
 mod counters;
 mod folder;
 mod lines;
+pub mod live;
 mod model;
 pub mod sample;
 mod series;

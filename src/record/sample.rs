@@ -5,7 +5,7 @@ use super::{ChannelNow, LatencyUs};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use tcpx_recorder::format::Role;
-use tcpx_recorder::{ChannelSample, Reader, Snapshot, monotonic_ns};
+use tcpx_recorder::{ChannelSample, Reader, Snapshot, State, monotonic_ns};
 
 /// Bytes of a piece of a recorder file on its way to the record.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -78,27 +78,35 @@ impl Sampler {
     }
 }
 
+/// Every send and receive channel of a picture with its side and its index within it.
+pub fn role_index(snapshot: &Snapshot) -> impl Iterator<Item = (&ChannelSample, &'static str, usize)> {
+    let mut before = [0; 2];
+    let moving = snapshot.channels.iter().filter(|sample| matches!(sample.role, Role::Send | Role::Recv));
+    moving.map(move |sample| {
+        let count = &mut before[usize::from(sample.role == Role::Recv)];
+        let index = sample.channel.map_or(*count, |number| number as usize);
+        *count += 1;
+        (sample, side(sample), index)
+    })
+}
+
 fn side(sample: &ChannelSample) -> &'static str {
     if sample.role == Role::Send { "send" } else { "recv" }
 }
 
 /// The samples of comms that move data.
 pub fn channels(snapshot: &Snapshot, now_ns: u64) -> Vec<ChannelNow> {
-    let moving = snapshot.channels.iter().filter(|sample| matches!(sample.role, Role::Send | Role::Recv));
-    let mut all: Vec<ChannelNow> = Vec::new();
-    for sample in moving {
-        let before = all.iter().filter(|one| one.side == side(sample)).count();
-        all.push(channel(sample, before, now_ns));
-    }
+    let mut all: Vec<ChannelNow> =
+        role_index(snapshot).map(|(sample, _, index)| channel(sample, index, now_ns)).collect();
     all.sort_by(|a, b| b.side.cmp(&a.side).then(a.index.cmp(&b.index)));
     all
 }
 
-fn channel(sample: &ChannelSample, before: usize, now_ns: u64) -> ChannelNow {
+fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
     let milliseconds = |ns: u64| ns / 1_000_000;
     ChannelNow {
         side: side(sample).to_owned(),
-        index: sample.channel.map_or(before, |number| number as usize),
+        index,
         device: sample.device.map_or(-1, i64::from),
         posted: sample.posted,
         done: sample.done,
@@ -118,6 +126,7 @@ fn channel(sample: &ChannelSample, before: usize, now_ns: u64) -> ChannelNow {
         last_error: sample.last_error.map(|last| (last.call.name().to_owned(), last.code)),
         local: sample.addresses.local.map(|address| address.to_string()),
         peer: sample.addresses.peer.map(|address| address.to_string()),
+        closed: sample.state == State::Closed,
     }
 }
 

@@ -1,0 +1,195 @@
+//! What a live view is told, wherever it comes from: recorder files of this
+//! machine, the event stream of a run, an agent on another node.
+//!
+//! Updates are data, so they travel over the control stream as they are. Times
+//! are nanoseconds since 1970 by the clock of whoever passes them on.
+//!
+//! `recorders.rs` makes them of recorder files, `detail.rs` looks at one channel
+//! closely. Not here: keeping them; `watch` does.
+#![forbid(unsafe_code)]
+
+mod detail;
+mod recorders;
+
+pub use recorders::{Recorders, Which};
+
+use super::{ChannelNow, Finding};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One thing that a view learns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Update {
+    /// What is looked at.
+    Title(Title),
+    /// A node, in full; replaces what was said of it.
+    Node {
+        /// `local`, `peer gpu 3`, `pid 4242`: told apart by it.
+        node: String,
+        /// What it is.
+        facts: NodeNow,
+    },
+    /// Counters of every channel of a node.
+    Sample {
+        /// Whose.
+        node: String,
+        /// When they were taken.
+        at_ns: u64,
+        /// Sends first.
+        channels: Vec<ChannelNow>,
+    },
+    /// A line for the log.
+    Line(Line),
+    /// A node's worker goes on to another phase.
+    Phase {
+        /// Whose.
+        node: String,
+        /// When.
+        at_ns: u64,
+        /// In words.
+        phase: String,
+    },
+    /// Iterations of a node that have ended.
+    Iterations {
+        /// Whose.
+        node: String,
+        /// Warm-up included.
+        done: u32,
+    },
+    /// Bytes that a node compared with what they should be.
+    Verified {
+        /// Whose.
+        node: String,
+        /// Compared.
+        bytes: u64,
+        /// Of them wrong.
+        wrong: u64,
+    },
+    /// One channel, closely.
+    Detail(Box<Detail>),
+    /// What somebody found out.
+    Finding(Finding),
+    /// Nothing more comes.
+    Ended {
+        /// When.
+        at_ns: u64,
+        /// How, in a word: `passed`, `stalled`, ...
+        outcome: String,
+        /// Why, where it is not a pass.
+        reason: Option<String>,
+    },
+}
+
+/// What is looked at.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Title {
+    /// The scenario's name, the program's, or where the recorders are.
+    pub name: String,
+    /// When it began.
+    pub started_ns: u64,
+    /// Iterations that are meant, warm-up included; 0 where there are none.
+    pub iterations: u32,
+    /// No state change for so long is a stall.
+    pub stall_after_ms: u64,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeNow {
+    /// The machine's name, or the user's word for it.
+    pub host: String,
+    /// What drives the channels: `TCPXSoft_v7 v7 0.1.0`.
+    pub plugin: String,
+    /// Interface of each plugin device.
+    pub nics: BTreeMap<i64, String>,
+    /// How it ended, once it has.
+    pub ended: Option<String>,
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Who said it.
+    pub node: String,
+    /// When.
+    pub at_ns: u64,
+    /// How much it matters.
+    pub kind: LineKind,
+    /// Clean text.
+    pub text: String,
+}
+
+/// Where a line comes from, and how much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LineKind {
+    /// The plugin warns.
+    Warning,
+    /// The plugin tells.
+    Plugin,
+    /// A process printed it.
+    Output,
+    /// The coordinator or the agent noticed something.
+    Note,
+}
+
+/// Which channel.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ChannelKey {
+    /// Its node.
+    pub node: String,
+    /// `send` or `recv`.
+    pub side: String,
+    /// Index within its direction.
+    pub index: usize,
+}
+
+/// One channel, as closely as it can be seen from where its recorder lies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Detail {
+    /// Which.
+    pub channel: ChannelKey,
+    /// When it was looked at.
+    pub at_ns: u64,
+    /// Requests in flight, oldest first.
+    pub requests: Vec<RequestDetail>,
+    /// The last calls that changed something, oldest first.
+    pub events: Vec<EventDetail>,
+    /// Non-empty buckets of post-to-done times: first nanosecond, first beyond, count.
+    pub latency: Vec<(u64, u64, u64)>,
+    /// Sockets behind it, or why they cannot be told.
+    pub sockets: Result<Vec<crate::node::TcpSocket>, String>,
+    /// Counters of its NIC by name.
+    pub nic: Vec<(String, u64)>,
+}
+
+/// A request in flight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestDetail {
+    /// Counted from 0.
+    pub number: u64,
+    /// `p` posted, `d` done, `u` unpacked.
+    pub stage: char,
+    /// As posted.
+    pub bytes: u64,
+    /// Since it was posted.
+    pub age_us: u64,
+}
+
+/// A call that changed something.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventDetail {
+    /// How long ago.
+    pub ago_us: u64,
+    /// `posted`, `done`, ...
+    pub what: String,
+    /// In which call.
+    pub call: String,
+    /// What the call returned.
+    pub rc: i32,
+    /// The request's number, as far as it is told apart.
+    pub request: u32,
+    /// Bytes, or for a call without a request nanoseconds.
+    pub value: u64,
+}
