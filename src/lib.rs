@@ -4,8 +4,8 @@
 //! Imports point downwards through these layers:
 //!
 //! ```text
-//! cli                                              talks to people
-//! coord  contract  doctor  interpose  trace        talk about runs, nodes and other people's programs
+//! cli  tui                                         talk to people
+//! coord  contract  doctor  interpose  trace  watch talk about runs, nodes and other people's programs
 //! transfer  bootstrap  scenario  record            make a run and its record
 //! plugin  gpu  node                                touch a plugin, a GPU, a machine
 //! units  error                                     words everyone shares
@@ -28,4 +28,6 @@ pub mod scenario;
 mod seeds;
 pub mod trace;
 pub mod transfer;
+mod tui;
 pub mod units;
+mod watch;

@@ -19,6 +19,7 @@ mod serve;
 mod signals;
 mod tap;
 mod trace;
+mod watch;
 
 use crate::coord::{agent, worker};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -77,6 +78,8 @@ enum Command {
     Tap(tap::Arguments),
     /// Write a recording as a timeline: for the Perfetto UI, as CSV or as JSON lines.
     Trace(trace::Arguments),
+    /// See it live, or as it was: which channel moves, which does not, and which side it is.
+    Watch(watch::Arguments),
     /// One per node, started by the coordinator.
     #[command(hide = true)]
     Agent,
@@ -108,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::main(&common, &arguments),
         Command::Tap(arguments) => tap::main(&common, &arguments),
         Command::Trace(arguments) => trace::main(&common, &arguments),
+        Command::Watch(arguments) => watch::main(&common, &arguments),
         Command::Agent => agent::main(),
         Command::Worker => worker::main(),
     }

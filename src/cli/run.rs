@@ -13,23 +13,27 @@
 
 use super::Common;
 use super::nodes::{Nodes, upload};
-use super::output::{complain, fail, print, print_json, refuse_scenario};
+use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario};
 use super::run_table::{Progress, header, summary, table};
 use super::signals::interrupted;
-use crate::coord::event::What;
+use super::watch::LookArguments;
+use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, Work};
 use crate::coord::reach::Transport;
-use crate::coord::{self, RunRequest, conclude};
+use crate::coord::{self, PairOutcome, RunRequest, conclude};
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
 use crate::scenario::{Inputs, Resolved, resolve};
+use crate::tui::{self, Left, Look};
+use crate::watch::{Live, Told};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use clap::Args;
 use serde::Serialize;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -50,6 +54,11 @@ pub(crate) struct Arguments {
     /// Do not look at the nodes first.
     #[arg(long)]
     no_preflight: bool,
+    /// Show the run as `tcpxctl watch` would, until `q`.
+    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
+    live: bool,
+    #[command(flatten)]
+    look: LookArguments,
     #[command(flatten)]
     nodes: Nodes,
 }
@@ -84,6 +93,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     };
     if arguments.dry_run {
         return dry_run(common, arguments, &points);
+    }
+    if arguments.live && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+        return fail_with(
+            common,
+            Outcome::Usage,
+            "--live needs a terminal",
+            Some("leave it away, and `tcpxctl watch` the run"),
+        );
     }
     let ways = match arguments.nodes.ways(common) {
         Ok(ways) => ways,
@@ -159,9 +176,12 @@ fn one(
     let preflight = !arguments.no_preflight;
     let request =
         RunRequest { scenario, work: Work::Transfer, run_id: &id, interrupted, ways, bootstrap_port, preflight };
-    let pairs = coord::run(&request, &mut |event| {
+    let mut observe = |event: &Event, quietly: bool| {
         if let What::Upload { to, sent, all } = &event.what {
-            return upload(to, *sent, *all);
+            if !quietly {
+                upload(to, *sent, *all);
+            }
+            return;
         }
         if let What::Said(said) = &event.what
             && let FromAgent::Recording { offset, base64 } = &**said
@@ -170,8 +190,16 @@ fn one(
             return folder.recording(&event.node, event.gpu, *offset, &BASE64.decode(base64).unwrap_or_default());
         }
         folder.event(event);
-        progress.show(event);
-    });
+        if !quietly {
+            progress.show(event);
+        }
+    };
+    let pairs = if arguments.live {
+        let look = Look { stay: !is_sweep, ..arguments.look.look(common) };
+        live(common, look, &request, &started, &mut observe)
+    } else {
+        coord::run(&request, &mut |event| observe(event, false))
+    };
     progress.clear();
     let mut run = conclude(&id, &started, scenario, &pairs);
     run.settle();
@@ -194,6 +222,42 @@ fn one(
         Err(error) => complain(common, format!("the record is incomplete: {error}"), None),
     }
     Ok(run)
+}
+
+/// Runs with the view on; whoever leaves it early sees the progress line instead.
+fn live(
+    common: &Common,
+    look: Look,
+    request: &RunRequest<'_>,
+    started: &str,
+    observe: &mut (dyn FnMut(&Event, bool) + Send),
+) -> Vec<PairOutcome> {
+    let (to_view, told) = mpsc::channel();
+    let hosts = coord::End::ALL.map(|end| (end.name().to_owned(), request.ways[end as usize].node().to_owned()));
+    let mut source = Live::new(request.scenario, hosts.into(), told);
+    let is_shown = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let runs = scope.spawn(|| {
+            let pairs = coord::run(request, &mut |event| {
+                // A view that was left wants no more.
+                let _ = to_view.send(Told::Event(Box::new(event.clone())));
+                observe(event, is_shown.load(Ordering::Relaxed));
+            });
+            let mut run = conclude(request.run_id, started, request.scenario, &pairs);
+            run.settle();
+            let _ = to_view.send(Told::Over(Box::new(run)));
+            pairs
+        });
+        let left = tui::run(&mut source, look);
+        is_shown.store(false, Ordering::Relaxed);
+        match left {
+            Ok(Left::Quit) => {}
+            Ok(Left::Interrupted) => request.interrupted.store(true, Ordering::Relaxed),
+            // The run goes on without a view.
+            Err(error) => complain(common, error, None),
+        }
+        runs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> ExitCode {

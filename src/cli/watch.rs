@@ -1,0 +1,173 @@
+//! `tcpxctl watch`: is it moving, which channel is not, and which side is it?
+//!
+//! ```console
+//! $ tcpxctl watch                     # every process of this machine that has a recorder
+//! $ tcpxctl watch 4242                # one process
+//! $ tcpxctl watch reports/20261120T101500Z-4conn
+//! $ tcpxctl watch --replay reports/20261120T101500Z-4conn --speed 2
+//! ```
+//!
+//! Without a terminal it prints one frame, as with `--once`. `--json` prints what
+//! is told, one JSON document per line, until the end or a closed pipe.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{complain, fail, print, stdout_colors};
+use crate::error::Outcome;
+use crate::record::live::Update;
+use crate::tui::{self, Left, Look, Theme, TuiError};
+use crate::watch::{Folder, Source, open};
+use clap::Args;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// A run folder, a process id or a recorder file; all processes of this machine without it.
+    #[arg(value_name = "RUN|PID|FILE", conflicts_with = "replay")]
+    what: Option<String>,
+    /// A run folder, told as it happened.
+    #[arg(long, value_name = "RUN")]
+    replay: Option<PathBuf>,
+    /// So many times as fast as it happened.
+    #[arg(long, value_name = "N", default_value_t = 1.0, requires = "replay", value_parser = speed)]
+    speed: f64,
+    /// Print one frame as text.
+    #[arg(long)]
+    once: bool,
+    /// With --once, write the frame to FILE: .svg, .ans (ANSI) or text.
+    #[arg(long, value_name = "FILE", requires = "once")]
+    out: Option<PathBuf>,
+    /// Size of a frame that goes to no terminal, such as 120x40.
+    #[arg(long, value_name = "COLUMNSxLINES", value_parser = size)]
+    size: Option<(u16, u16)>,
+    #[command(flatten)]
+    look: LookArguments,
+}
+
+/// How the view looks.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct LookArguments {
+    /// Draw with ASCII only.
+    #[arg(long)]
+    ascii: bool,
+    /// Frames per second.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=60))]
+    fps: u16,
+}
+
+impl LookArguments {
+    pub(crate) fn look(self, common: &Common) -> Look {
+        let theme = Theme { color: stdout_colors(common), ascii: self.ascii || !is_utf8() };
+        Look { theme, frame: Duration::from_secs(1) / u32::from(self.fps), replay: false, stay: true }
+    }
+}
+
+/// What the locale says, in its own order; nothing said is what everybody has.
+fn is_utf8() -> bool {
+    let said = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    said.is_none_or(|said| {
+        let said = said.to_ascii_lowercase();
+        said.contains("utf-8") || said.contains("utf8")
+    })
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && (0.01..=1000.0).contains(&speed) => Ok(speed),
+        _ => Err("a speed is a number from 0.01 to 1000".to_owned()),
+    }
+}
+
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    parsed
+        .filter(|(width, height)| (10..=1000).contains(width) && (3..=1000).contains(height))
+        .ok_or_else(|| "a size is COLUMNSxLINES, such as 120x40".to_owned())
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let source = match &arguments.replay {
+        Some(run) => Folder::open(run, Some(arguments.speed)).map(|folder| Box::new(folder) as Box<dyn Source>),
+        None => open(arguments.what.as_deref()),
+    };
+    let mut source = match source {
+        Ok(source) => source,
+        Err(error) => return fail(common, &error, error.outcome()),
+    };
+    let look = Look { replay: arguments.replay.is_some(), ..arguments.look.look(common) };
+    if common.json {
+        return stream(common, &mut *source, look);
+    }
+    if arguments.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return once(common, arguments, &mut *source, look);
+    }
+    leave(common, tui::run(&mut *source, look))
+}
+
+/// The exit code of a view.
+fn leave(common: &Common, left: Result<Left, TuiError>) -> ExitCode {
+    match left {
+        Ok(Left::Quit) => ExitCode::SUCCESS,
+        Ok(Left::Interrupted) => ExitCode::from(Outcome::Interrupted.exit_code()),
+        Err(TuiError::Source(error)) => fail(common, &error, error.outcome()),
+        Err(error @ TuiError::Terminal(_)) => {
+            complain(common, error, Some("print one frame with --once instead".into()));
+            ExitCode::from(Outcome::NotRun.exit_code())
+        }
+    }
+}
+
+fn once(common: &Common, arguments: &Arguments, source: &mut dyn Source, look: Look) -> ExitCode {
+    let here = ratatui::crossterm::terminal::size().ok().filter(|_| io::stdout().is_terminal());
+    let (width, height) = arguments.size.or(here).unwrap_or((120, 40));
+    let frame = match tui::once(source, look, width, height) {
+        Ok(frame) => frame,
+        Err(error) => return fail(common, &error, error.outcome()),
+    };
+    let Some(path) = &arguments.out else {
+        print(&if look.theme.color { tui::ansi(&frame) } else { tui::text(&frame) });
+        return ExitCode::SUCCESS;
+    };
+    let content = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => tui::svg(&frame),
+        Some("ans") => tui::ansi(&frame),
+        _ => tui::text(&frame),
+    };
+    match std::fs::write(path, content) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(common, format!("cannot write {}: {error}", path.display()), None);
+            ExitCode::from(Outcome::NotRun.exit_code())
+        }
+    }
+}
+
+/// Everything that is told, a line each, until nothing more comes.
+fn stream(common: &Common, source: &mut dyn Source, look: Look) -> ExitCode {
+    let mut updates = Vec::new();
+    loop {
+        if let Err(error) = source.poll(&mut updates) {
+            return fail(common, &error, error.outcome());
+        }
+        let mut stdout = io::stdout().lock();
+        for update in updates.drain(..) {
+            let written = serde_json::to_writer(&mut stdout, &update).map_err(io::Error::from);
+            if written.and_then(|()| stdout.write_all(b"\n")).is_err() {
+                return ExitCode::SUCCESS;
+            }
+            if matches!(update, Update::Ended { .. }) {
+                return ExitCode::SUCCESS;
+            }
+        }
+        if stdout.flush().is_err() || source.now_ns().is_none() {
+            return ExitCode::SUCCESS;
+        }
+        drop(stdout);
+        std::thread::sleep(look.frame);
+    }
+}

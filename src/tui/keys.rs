@@ -1,0 +1,147 @@
+//! Keys and what they ask for, as htop and trippy have them where they have them.
+#![forbid(unsafe_code)]
+
+use super::state::Pane;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent, MouseEventKind};
+
+/// What a person asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message {
+    Quit,
+    /// Ctrl-C.
+    Interrupt,
+    Suspend,
+    Redraw,
+    Help,
+    Up(usize),
+    Down(usize),
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    /// Stop time, or let it go on.
+    Pause,
+    Back(usize),
+    Forward(usize),
+    Oldest,
+    Now,
+    ToStall,
+    MarkBefore,
+    MarkAfter,
+    SortNext,
+    SortBefore,
+    Reverse,
+    Groups,
+    Collapse,
+    CollapseAll,
+    NextTrouble,
+    Show(Pane),
+    NextPane,
+    Open,
+    Close,
+    Zoom,
+    Filter,
+    Type(char),
+    Erase,
+    Accept,
+    Ascii,
+    Screenshot,
+}
+
+/// A key press, while a filter is typed or not.
+pub(crate) fn message(key: KeyEvent, typing: bool) -> Option<Message> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return Some(match key.code {
+            KeyCode::Char('c') => Message::Interrupt,
+            KeyCode::Char('z') => Message::Suspend,
+            KeyCode::Char('l') => Message::Redraw,
+            KeyCode::Char('u') | KeyCode::Char('b') => Message::PageUp,
+            KeyCode::Char('d') | KeyCode::Char('f') => Message::PageDown,
+            KeyCode::Home => Message::Oldest,
+            KeyCode::End => Message::Now,
+            KeyCode::Left => Message::Back(10),
+            KeyCode::Right => Message::Forward(10),
+            _ => return None,
+        });
+    }
+    if typing {
+        return Some(match key.code {
+            KeyCode::Enter => Message::Accept,
+            KeyCode::Esc => Message::Close,
+            KeyCode::Backspace => Message::Erase,
+            KeyCode::Char(c) => Message::Type(c),
+            KeyCode::Up => Message::Up(1),
+            KeyCode::Down => Message::Down(1),
+            _ => return None,
+        });
+    }
+    let many = if key.modifiers.contains(KeyModifiers::SHIFT) { 10 } else { 1 };
+    Some(match key.code {
+        KeyCode::Char('q') | KeyCode::F(10) => Message::Quit,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Message::Help,
+        KeyCode::Up | KeyCode::Char('k') => Message::Up(1),
+        KeyCode::Down | KeyCode::Char('j') => Message::Down(1),
+        KeyCode::PageUp => Message::PageUp,
+        KeyCode::PageDown => Message::PageDown,
+        KeyCode::Home | KeyCode::Char('g') => Message::First,
+        KeyCode::End | KeyCode::Char('G') => Message::Last,
+        KeyCode::Char(' ') => Message::Pause,
+        KeyCode::Left | KeyCode::Char(',') => Message::Back(many),
+        KeyCode::Right | KeyCode::Char('.') => Message::Forward(many),
+        KeyCode::Char('0') => Message::Oldest,
+        KeyCode::Char('$') => Message::Now,
+        KeyCode::Char('s') => Message::ToStall,
+        KeyCode::Char('[') => Message::MarkBefore,
+        KeyCode::Char(']') => Message::MarkAfter,
+        KeyCode::Char('>') | KeyCode::F(6) => Message::SortNext,
+        KeyCode::Char('<') => Message::SortBefore,
+        KeyCode::Char('r') => Message::Reverse,
+        KeyCode::Char('t') | KeyCode::F(5) => Message::Groups,
+        KeyCode::Char('c' | '-' | '+') => Message::Collapse,
+        KeyCode::Char('C') => Message::CollapseAll,
+        KeyCode::Char('n') => Message::NextTrouble,
+        KeyCode::Char('l') => Message::Show(Pane::Log),
+        KeyCode::Char('f') => Message::Show(Pane::Findings),
+        KeyCode::Char('d') => Message::Show(Pane::Detail),
+        KeyCode::Tab => Message::NextPane,
+        KeyCode::Enter => Message::Open,
+        KeyCode::Esc => Message::Close,
+        KeyCode::Char('z') => Message::Zoom,
+        KeyCode::Char('/') | KeyCode::F(4) => Message::Filter,
+        KeyCode::Char('a') => Message::Ascii,
+        KeyCode::Char('p') => Message::Screenshot,
+        _ => return None,
+    })
+}
+
+/// The wheel scrolls; nothing needs a mouse.
+pub(crate) fn wheel(mouse: MouseEvent) -> Option<Message> {
+    match mouse.kind {
+        MouseEventKind::ScrollUp => Some(Message::Up(3)),
+        MouseEventKind::ScrollDown => Some(Message::Down(3)),
+        _ => None,
+    }
+}
+
+/// Keys and words, for the help overlay.
+pub(crate) const HELP: &[(&str, &str)] = &[
+    ("Up Down PgUp PgDn g G", "choose a line"),
+    ("Enter d", "the channel closely; Esc closes"),
+    ("l f Tab z", "log, findings, next pane, pane alone"),
+    ("Space", "stop time, let it go on"),
+    ("Left Right (Shift: 10)", "one sample back, forward"),
+    ("s", "to the moment of the stall"),
+    ("[ ]", "mark before, after: stalls and phases"),
+    ("0 $", "oldest moment, now"),
+    ("< > r", "sort by the column before, after; reverse"),
+    ("t c C", "groups or one list; collapse one, all"),
+    ("n", "next channel in trouble"),
+    ("/", "filter: words such as `peer recv eth1 stuck`"),
+    ("a", "ASCII or not"),
+    ("p", "save the screen as text, ANSI and SVG"),
+    ("Ctrl-Z Ctrl-L", "suspend, draw anew"),
+    ("q", "leave"),
+];

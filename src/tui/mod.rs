@@ -1,0 +1,273 @@
+//! The screen. Only this file knows that a terminal exists: it reads keys, asks
+//! the source for what is new, draws, and gives the terminal back however it ends.
+//!
+//! `keys.rs` makes messages of keys, `update.rs` changes `state.rs` by them,
+//! `view/` draws; `shot.rs` keeps what is drawn.
+#![forbid(unsafe_code)]
+
+mod canvas;
+mod keys;
+mod shot;
+mod state;
+#[cfg(test)]
+mod tests;
+mod theme;
+mod update;
+mod view;
+
+pub(crate) use shot::{ansi, svg, text};
+pub(crate) use theme::Theme;
+
+use crate::watch::{Model, Source, SourceError};
+use ratatui::DefaultTerminal;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{self, Event};
+use ratatui::layout::Rect;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGTERM, SIGTSTP};
+use state::{Pane, ViewState, channel_key};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use update::{Effect, update};
+
+/// How the view was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// By `q`.
+    Quit,
+    /// By Ctrl-C or a signal.
+    Interrupted,
+}
+
+/// Why the view ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TuiError {
+    #[error("the terminal does not work: {0}")]
+    Terminal(#[from] io::Error),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+/// How it is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    pub theme: Theme,
+    /// Between two frames.
+    pub frame: Duration,
+    /// It tells what was, as it was.
+    pub replay: bool,
+    /// It is shown until somebody leaves, also once it is over.
+    pub stay: bool,
+}
+
+/// Shows a source until somebody leaves.
+///
+/// # Errors
+/// The terminal or the source fails.
+pub(crate) fn run(source: &mut dyn Source, look: Look) -> Result<Left, TuiError> {
+    let signals = Signals::register()?;
+    let mut screen = Screen::open()?;
+    let mut seen = Seen::new(look);
+    let left = seen.serve(source, &mut screen, &signals);
+    drop(screen);
+    left
+}
+
+/// One frame without a terminal.
+///
+/// # Errors
+/// The source fails.
+pub(crate) fn once(source: &mut dyn Source, look: Look, width: u16, height: u16) -> Result<Buffer, SourceError> {
+    let mut seen = Seen::new(look);
+    seen.poll(source)?;
+    if source.now_ns().is_some() && !look.replay {
+        // Two looks make a rate.
+        std::thread::sleep(ONCE);
+        seen.poll(source)?;
+    }
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    let now_ns = seen.now_ns(source);
+    view::view(&seen.model, &mut seen.state, now_ns, &mut buffer);
+    Ok(buffer)
+}
+
+/// Between the looks of a single frame.
+const ONCE: Duration = Duration::from_millis(250);
+
+struct Seen {
+    model: Model,
+    state: ViewState,
+    look: Look,
+    page: usize,
+}
+
+impl Seen {
+    fn new(look: Look) -> Self {
+        let mut state = ViewState::new(look.theme);
+        state.replay = look.replay;
+        Self { model: Model::default(), state, look, page: 1 }
+    }
+
+    fn poll(&mut self, source: &mut dyn Source) -> Result<(), SourceError> {
+        let mut updates = Vec::new();
+        source.poll(&mut updates)?;
+        updates.into_iter().for_each(|update| self.model.take(update));
+        Ok(())
+    }
+
+    /// As late as anything is known.
+    fn now_ns(&self, source: &dyn Source) -> u64 {
+        let last = || self.model.ended.as_ref().map(|ended| ended.at_ns).max(self.model.span().map(|(_, last)| last));
+        source.now_ns().filter(|_| self.model.ended.is_none()).or_else(last).unwrap_or(0)
+    }
+
+    fn serve(&mut self, source: &mut dyn Source, screen: &mut Screen, signals: &Signals) -> Result<Left, TuiError> {
+        loop {
+            let began = Instant::now();
+            if signals.ended() {
+                return Ok(Left::Interrupted);
+            }
+            if signals.stop() {
+                screen.suspend()?;
+            }
+            if signals.continued() {
+                screen.redraw()?;
+            }
+            self.poll(source)?;
+            if self.model.ended.is_some() && !self.look.stay {
+                return Ok(Left::Quit);
+            }
+            let now_ns = self.now_ns(source);
+            source.want(self.wanted(now_ns));
+            screen.draw(|buffer| self.page = view::view(&self.model, &mut self.state, now_ns, buffer))?;
+            let next = began + self.look.frame;
+            if let Some(left) = self.keys(next, now_ns, screen)? {
+                return Ok(left);
+            }
+        }
+    }
+
+    /// Takes keys until the next frame is due, or one was taken and nothing else waits.
+    fn keys(&mut self, next: Instant, now_ns: u64, screen: &mut Screen) -> Result<Option<Left>, TuiError> {
+        while event::poll(next.saturating_duration_since(Instant::now()))? {
+            let message = match event::read()? {
+                Event::Key(key) => keys::message(key, self.state.typing),
+                Event::Mouse(mouse) => keys::wheel(mouse),
+                Event::Resize(..) => return Ok(None),
+                _ => None,
+            };
+            let Some(message) = message else { continue };
+            match update(&mut self.state, &self.model, message, now_ns, self.page) {
+                Some(Effect::Leave) => return Ok(Some(Left::Quit)),
+                Some(Effect::Interrupt) => return Ok(Some(Left::Interrupted)),
+                Some(Effect::Suspend) => screen.suspend()?,
+                Some(Effect::Redraw) => screen.redraw()?,
+                Some(Effect::Screenshot) => self.screenshot(screen, now_ns),
+                None => {}
+            }
+            if !event::poll(Duration::ZERO)? {
+                // What was asked for is shown at once.
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    fn screenshot(&mut self, screen: &Screen, now_ns: u64) {
+        let Ok(size) = screen.terminal.size() else { return };
+        let mut buffer = Buffer::empty(Rect::new(0, 0, size.width, size.height));
+        view::view(&self.model, &mut self.state, now_ns, &mut buffer);
+        self.state.said = Some(match shot::save(&buffer, std::path::Path::new(".")) {
+            Ok(base) => format!("saved {}.txt, .ans and .svg", base.display()),
+            Err(error) => format!("cannot save the screen: {error}"),
+        });
+    }
+
+    /// The channel that is shown closely.
+    fn wanted(&self, now_ns: u64) -> Option<crate::record::live::ChannelKey> {
+        if self.state.pane != Pane::Detail || self.state.at.is_some() {
+            return None;
+        }
+        let picture = crate::watch::Picture::at(&self.model, now_ns);
+        let items = self.state.items(&picture);
+        self.state.channel(&picture, &items).map(|row| channel_key(&picture, row))
+    }
+}
+
+/// The terminal, ours until dropped. A panic gives it back too: `try_init` puts a
+/// hook in its way.
+struct Screen {
+    terminal: DefaultTerminal,
+}
+
+impl Screen {
+    fn open() -> io::Result<Self> {
+        Ok(Self { terminal: ratatui::try_init()? })
+    }
+
+    fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> io::Result<()> {
+        self.terminal.draw(|frame| draw(frame.buffer_mut()))?;
+        Ok(())
+    }
+
+    /// Draws everything anew at the next frame.
+    fn redraw(&mut self) -> io::Result<()> {
+        self.terminal.clear()
+    }
+
+    /// Stops this process with the terminal as it was before, until it goes on.
+    fn suspend(&mut self) -> io::Result<()> {
+        ratatui::try_restore()?;
+        signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
+        self.terminal = ratatui::try_init()?;
+        self.redraw()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Signals leave a note; the loop looks.
+struct Signals {
+    end: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    go_on: Arc<AtomicBool>,
+    registered: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    fn register() -> io::Result<Self> {
+        let mut signals =
+            Self { end: Arc::default(), stop: Arc::default(), go_on: Arc::default(), registered: Vec::new() };
+        let wanted =
+            [(SIGTERM, &signals.end), (SIGHUP, &signals.end), (SIGTSTP, &signals.stop), (SIGCONT, &signals.go_on)];
+        let ids: io::Result<Vec<_>> =
+            wanted.into_iter().map(|(signal, flag)| signal_hook::flag::register(signal, Arc::clone(flag))).collect();
+        signals.registered = ids?;
+        Ok(signals)
+    }
+
+    fn ended(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.swap(false, Ordering::Relaxed)
+    }
+
+    fn continued(&self) -> bool {
+        self.go_on.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What the person at the screen has chosen, and what is listed because of it.
+#![forbid(unsafe_code)]
+
+use super::theme::Theme;
+use crate::record::live::ChannelKey;
+use crate::watch::{Picture, Row, State as Doing};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// Which part of the lower half is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pane {
+    Log,
+    Findings,
+    Detail,
+    None,
+}
+
+/// By what channels are sorted within their group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Channel,
+    /// The worst first.
+    Trouble,
+    InFlight,
+    HeadAge,
+    Quiet,
+    Posted,
+    Rate,
+    Tests,
+    Errors,
+}
+
+impl Sort {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Channel,
+        Self::Trouble,
+        Self::InFlight,
+        Self::HeadAge,
+        Self::Quiet,
+        Self::Posted,
+        Self::Rate,
+        Self::Tests,
+        Self::Errors,
+    ];
+
+    fn compare(self, a: &Row<'_>, b: &Row<'_>) -> Ordering {
+        match self {
+            Self::Channel => Ordering::Equal,
+            Self::Trouble => a.state.cmp(&b.state).then(b.quiet_ms.cmp(&a.quiet_ms)),
+            Self::InFlight => b.in_flight().cmp(&a.in_flight()),
+            Self::HeadAge => b.head_age_ms.cmp(&a.head_age_ms),
+            Self::Quiet => b.quiet_ms.cmp(&a.quiet_ms),
+            Self::Posted => b.now.posted.cmp(&a.now.posted),
+            Self::Rate => b.bytes_per_s.total_cmp(&a.bytes_per_s),
+            Self::Tests => b.tests_per_s.total_cmp(&a.tests_per_s),
+            Self::Errors => b.now.rc_errors.cmp(&a.now.rc_errors),
+        }
+    }
+}
+
+/// A line of the table, told apart by what it is and not by where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    Group { node: String, device: i64 },
+    Channel(ChannelKey),
+}
+
+/// A line of the table, as a picture has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// Channels of one node over one NIC.
+    Group { node: usize, device: i64, open: bool },
+    /// Place in the picture's rows.
+    Channel(usize),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ViewState {
+    pub theme: Theme,
+    /// The moment that is looked at; `None` is now.
+    pub at: Option<u64>,
+    pub selected: Option<Key>,
+    /// First line of the table that is shown.
+    pub scroll: usize,
+    pub sort: Sort,
+    pub reversed: bool,
+    pub grouped: bool,
+    pub filter: String,
+    /// The filter is being typed.
+    pub typing: bool,
+    pub collapsed: BTreeSet<(String, i64)>,
+    pub pane: Pane,
+    pub zoomed: bool,
+    pub help: bool,
+    /// Log lines between the shown and the newest.
+    pub lines_back: usize,
+    /// What just happened, for a moment.
+    pub said: Option<String>,
+    /// It can be told that it is over, so that leaving is the thing to do.
+    pub replay: bool,
+}
+
+impl ViewState {
+    pub(crate) fn new(theme: Theme) -> Self {
+        Self {
+            theme,
+            at: None,
+            selected: None,
+            scroll: 0,
+            sort: Sort::Channel,
+            reversed: false,
+            grouped: true,
+            filter: String::new(),
+            typing: false,
+            collapsed: BTreeSet::new(),
+            pane: Pane::Log,
+            zoomed: false,
+            help: false,
+            lines_back: 0,
+            said: None,
+            replay: false,
+        }
+    }
+
+    /// The lines of the table, in order.
+    pub(crate) fn items(&self, picture: &Picture<'_>) -> Vec<Item> {
+        let wanted = |place: &usize| self.passes(picture, &picture.rows[*place]);
+        let mut places: Vec<usize> = (0..picture.rows.len()).filter(wanted).collect();
+        let group = |place: &usize| (picture.rows[*place].node, picture.rows[*place].now.device);
+        let order = |a: &usize, b: &usize| {
+            let order = self.sort.compare(&picture.rows[*a], &picture.rows[*b]);
+            let order = if self.reversed { order.reverse() } else { order };
+            order.then(if self.reversed && self.sort == Sort::Channel { b.cmp(a) } else { a.cmp(b) })
+        };
+        if !self.grouped {
+            places.sort_by(order);
+            return places.into_iter().map(Item::Channel).collect();
+        }
+        places.sort_by(|a, b| group(a).cmp(&group(b)).then_with(|| order(a, b)));
+        let mut items = Vec::with_capacity(places.len() + 16);
+        let mut last = None;
+        let mut open = true;
+        for place in places {
+            let (node, device) = group(&place);
+            if last != Some((node, device)) {
+                last = Some((node, device));
+                open = !self.collapsed.contains(&(picture.nodes[node].node.name.clone(), device));
+                items.push(Item::Group { node, device, open });
+            }
+            if open {
+                items.push(Item::Channel(place));
+            }
+        }
+        items
+    }
+
+    /// Words of the filter, all of which a channel's line must have; a state's
+    /// name is such a word.
+    fn passes(&self, picture: &Picture<'_>, row: &Row<'_>) -> bool {
+        if self.filter.trim().is_empty() {
+            return true;
+        }
+        let node = &picture.nodes[row.node].node;
+        let nic = node.facts.nics.get(&row.now.device).map_or("", String::as_str);
+        let line =
+            format!("{} {} {} {nic} {}", node.name, row.now.side, row.now.index, doing(row.state)).to_lowercase();
+        self.filter.to_lowercase().split_whitespace().all(|word| line.contains(word))
+    }
+
+    pub(crate) fn key(&self, picture: &Picture<'_>, item: Item) -> Key {
+        match item {
+            Item::Group { node, device, .. } => Key::Group { node: picture.nodes[node].node.name.clone(), device },
+            Item::Channel(place) => Key::Channel(channel_key(picture, &picture.rows[place])),
+        }
+    }
+
+    /// Where the selected line is; the worst, where nothing is selected or it is gone.
+    pub(crate) fn cursor(&self, picture: &Picture<'_>, items: &[Item]) -> usize {
+        let Some(selected) = &self.selected else { return default_place(picture, items) };
+        let is = |item: &Item| match (item, selected) {
+            (Item::Channel(place), Key::Channel(key)) => {
+                let row = &picture.rows[*place];
+                row.now.index == key.index && row.now.side == key.side && picture.nodes[row.node].node.name == key.node
+            }
+            (Item::Group { node, device, .. }, Key::Group { node: name, device: theirs }) => {
+                device == theirs && picture.nodes[*node].node.name == *name
+            }
+            _ => false,
+        };
+        items.iter().position(is).unwrap_or_else(|| default_place(picture, items))
+    }
+
+    /// The channel under the cursor.
+    pub(crate) fn channel<'a, 'b>(&self, picture: &'b Picture<'a>, items: &[Item]) -> Option<&'b Row<'a>> {
+        match items.get(self.cursor(picture, items))? {
+            Item::Channel(place) => picture.rows.get(*place),
+            Item::Group { .. } => None,
+        }
+    }
+}
+
+/// The first channel that is stuck, else the first.
+fn default_place(picture: &Picture<'_>, items: &[Item]) -> usize {
+    let is_stuck = |item: &Item| matches!(item, Item::Channel(place) if picture.rows[*place].state == Doing::Stuck);
+    let is_channel = |item: &Item| matches!(item, Item::Channel(_));
+    items.iter().position(is_stuck).or_else(|| items.iter().position(is_channel)).unwrap_or(0)
+}
+
+pub(crate) fn channel_key(picture: &Picture<'_>, row: &Row<'_>) -> ChannelKey {
+    ChannelKey { node: picture.nodes[row.node].node.name.clone(), side: row.now.side.clone(), index: row.now.index }
+}
+
+pub(crate) fn doing(state: Doing) -> &'static str {
+    match state {
+        Doing::Stuck => "stuck",
+        Doing::Waiting => "waiting",
+        Doing::Moving => "moving",
+        Doing::Idle => "idle",
+        Doing::Closed => "closed",
+    }
+}

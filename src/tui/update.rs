@@ -1,0 +1,197 @@
+//! Messages change what is shown. What only the terminal can do comes back as an
+//! effect.
+#![forbid(unsafe_code)]
+
+use super::keys::Message;
+use super::state::{Item, Key, Pane, Sort, ViewState};
+use crate::watch::{Model, Picture, State};
+
+/// What the terminal is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Leave,
+    Interrupt,
+    Suspend,
+    Redraw,
+    Screenshot,
+}
+
+/// `now_ns` is as late as anything is known; a page is `page` lines.
+pub(crate) fn update(
+    state: &mut ViewState,
+    model: &Model,
+    message: Message,
+    now_ns: u64,
+    page: usize,
+) -> Option<Effect> {
+    state.said = None;
+    if state.help && !matches!(message, Message::Interrupt | Message::Suspend | Message::Redraw | Message::Screenshot) {
+        state.help = false;
+        return None;
+    }
+    match message {
+        Message::Quit => return Some(Effect::Leave),
+        Message::Interrupt => return Some(Effect::Interrupt),
+        Message::Suspend => return Some(Effect::Suspend),
+        Message::Redraw => return Some(Effect::Redraw),
+        Message::Screenshot => return Some(Effect::Screenshot),
+        Message::Help => state.help = true,
+        Message::Up(by) => vertical(state, model, now_ns, -(by as isize)),
+        Message::Down(by) => vertical(state, model, now_ns, by as isize),
+        Message::PageUp => vertical(state, model, now_ns, -(page.max(1) as isize)),
+        Message::PageDown => vertical(state, model, now_ns, page.max(1) as isize),
+        Message::First => vertical(state, model, now_ns, isize::MIN / 2),
+        Message::Last => vertical(state, model, now_ns, isize::MAX / 2),
+        Message::Pause => state.at = if state.at.is_some() { None } else { Some(now_ns) },
+        Message::Back(by) => (0..by).for_each(|_| step(state, model, now_ns, false)),
+        Message::Forward(by) => (0..by).for_each(|_| step(state, model, now_ns, true)),
+        Message::Oldest => state.at = model.span().map(|(first, _)| first),
+        Message::Now => state.at = None,
+        Message::ToStall => match model.stall_before(state.at.unwrap_or(now_ns)) {
+            Some(at_ns) => state.at = Some(at_ns),
+            None => state.said = Some("nothing has stalled so far".into()),
+        },
+        Message::MarkBefore => to_mark(state, model, now_ns, false),
+        Message::MarkAfter => to_mark(state, model, now_ns, true),
+        Message::SortNext => state.sort = sort(state.sort, 1),
+        Message::SortBefore => state.sort = sort(state.sort, Sort::ALL.len() - 1),
+        Message::Reverse => state.reversed = !state.reversed,
+        Message::Groups => state.grouped = !state.grouped,
+        Message::Collapse => collapse(state, model, now_ns),
+        Message::CollapseAll => collapse_all(state, model, now_ns),
+        Message::NextTrouble => next_trouble(state, model, now_ns),
+        Message::Show(pane) => state.pane = if state.pane == pane { Pane::None } else { pane },
+        Message::NextPane => state.pane = next_pane(state.pane),
+        Message::Open => open(state, model, now_ns),
+        Message::Close => close(state),
+        Message::Zoom => state.zoomed = !state.zoomed && state.pane != Pane::None,
+        Message::Filter => state.typing = true,
+        Message::Type(c) if state.filter.len() < FILTER_MAX => state.filter.push(c),
+        Message::Type(_) => {}
+        Message::Erase => {
+            state.filter.pop();
+        }
+        Message::Accept => state.typing = false,
+        Message::Ascii => state.theme.ascii = !state.theme.ascii,
+    }
+    None
+}
+
+const FILTER_MAX: usize = 80;
+
+fn sort(now: Sort, by: usize) -> Sort {
+    let place = Sort::ALL.iter().position(|sort| *sort == now).unwrap_or(0);
+    Sort::ALL[(place + by) % Sort::ALL.len()]
+}
+
+fn next_pane(pane: Pane) -> Pane {
+    match pane {
+        Pane::Log => Pane::Findings,
+        Pane::Findings => Pane::Detail,
+        Pane::Detail => Pane::None,
+        Pane::None => Pane::Log,
+    }
+}
+
+/// The log scrolls when it is alone, else the table's cursor moves.
+fn vertical(state: &mut ViewState, model: &Model, now_ns: u64, by: isize) {
+    if state.zoomed && state.pane == Pane::Log {
+        state.lines_back = state.lines_back.saturating_add_signed(by.saturating_neg()).min(model.lines.len());
+        return;
+    }
+    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let items = state.items(&picture);
+    let Some(last) = items.len().checked_sub(1) else { return };
+    let cursor = state.cursor(&picture, &items).saturating_add_signed(by).min(last);
+    state.selected = Some(state.key(&picture, items[cursor]));
+}
+
+fn step(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
+    let from = state.at.unwrap_or(now_ns);
+    match model.step(from, forward) {
+        Some(at_ns) => state.at = Some(at_ns),
+        None if forward => state.at = None,
+        None => {}
+    }
+}
+
+fn to_mark(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
+    let from = state.at.unwrap_or(now_ns);
+    let mut times = model.marks.iter().map(|mark| mark.at_ns);
+    match if forward { times.find(|at| *at > from) } else { times.rfind(|at| *at < from) } {
+        Some(at_ns) => state.at = Some(at_ns),
+        None if forward => state.at = None,
+        None => state.said = Some("no mark before this moment".into()),
+    }
+}
+
+fn collapse(state: &mut ViewState, model: &Model, now_ns: u64) {
+    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let items = state.items(&picture);
+    let Some(item) = items.get(state.cursor(&picture, &items)) else { return };
+    let (node, device) = match *item {
+        Item::Group { node, device, .. } => (node, device),
+        Item::Channel(place) => (picture.rows[place].node, picture.rows[place].now.device),
+    };
+    let group = (picture.nodes[node].node.name.clone(), device);
+    state.selected = Some(Key::Group { node: group.0.clone(), device });
+    if !state.collapsed.remove(&group) {
+        state.collapsed.insert(group);
+    }
+}
+
+fn collapse_all(state: &mut ViewState, model: &Model, now_ns: u64) {
+    if !state.collapsed.is_empty() {
+        return state.collapsed.clear();
+    }
+    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let groups = picture.rows.iter().map(|row| (picture.nodes[row.node].node.name.clone(), row.now.device));
+    state.collapsed = groups.collect();
+}
+
+fn next_trouble(state: &mut ViewState, model: &Model, now_ns: u64) {
+    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let items = state.items(&picture);
+    let cursor = state.cursor(&picture, &items);
+    let is_bad = |item: &&Item| match item {
+        Item::Channel(place) => {
+            let row = &picture.rows[*place];
+            matches!(row.state, State::Stuck | State::Waiting) || row.now.rc_errors > 0
+        }
+        Item::Group { .. } => false,
+    };
+    let after = items.iter().skip(cursor + 1).chain(&items).find(is_bad);
+    match after {
+        Some(item) => state.selected = Some(state.key(&picture, *item)),
+        None => state.said = Some("no channel is in trouble".into()),
+    }
+}
+
+/// A group opens and shuts; a channel is shown closely.
+fn open(state: &mut ViewState, model: &Model, now_ns: u64) {
+    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let items = state.items(&picture);
+    match items.get(state.cursor(&picture, &items)) {
+        Some(Item::Group { .. }) => collapse(state, model, now_ns),
+        Some(item) => {
+            state.selected = Some(state.key(&picture, *item));
+            state.pane = Pane::Detail;
+        }
+        None => {}
+    }
+}
+
+fn close(state: &mut ViewState) {
+    if state.typing {
+        state.typing = false;
+        state.filter.clear();
+    } else if state.zoomed {
+        state.zoomed = false;
+    } else if state.pane == Pane::Detail {
+        state.pane = Pane::Log;
+    } else if !state.filter.is_empty() {
+        state.filter.clear();
+    } else {
+        state.at = None;
+    }
+}

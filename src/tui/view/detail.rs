@@ -1,0 +1,245 @@
+//! One channel closely: its requests slot by slot, its last calls, how long
+//! requests took, and the sockets behind it.
+#![forbid(unsafe_code)]
+
+use super::{channels, frame};
+use crate::record::ChannelNow;
+use crate::record::live::{Detail, EventDetail};
+use crate::tui::canvas::{Pen, age, count, short};
+use crate::tui::state::{Item, ViewState, channel_key, doing};
+use crate::tui::theme::{Ink, Theme};
+use crate::units::ByteCount;
+use crate::watch::{Model, Picture, Row};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+pub(super) fn draw(
+    buffer: &mut Buffer,
+    area: Rect,
+    model: &Model,
+    state: &ViewState,
+    picture: &Picture<'_>,
+    items: &[Item],
+) {
+    if area.height == 0 {
+        return;
+    }
+    let Some(row) = state.channel(picture, items) else {
+        let inside = frame(buffer, area, state, "detail", "");
+        Pen::at(buffer, state.theme, inside, 0).write(Ink::Faint, " choose a channel");
+        return;
+    };
+    let key = channel_key(picture, row);
+    let title = format!("{} {} {}", key.node, key.side, key.index);
+    let inside = frame(buffer, area, state, &title, doing(row.state));
+    let close = model.detail.as_ref().filter(|detail| detail.channel == key && state.at.is_none());
+    let wide = inside.width >= 110;
+    let left = Rect { width: if wide { inside.width / 2 } else { inside.width }, ..inside };
+    let used = counters(buffer, left, state.theme, row, close);
+    let below = Rect { y: left.y + used.min(left.height), height: left.height.saturating_sub(used), ..left };
+    let right = if wide { Rect { x: left.right(), width: inside.width - left.width, ..inside } } else { below };
+    match close {
+        None => {
+            let why = if state.at.is_some() {
+                "calls and sockets are known for now only"
+            } else {
+                "its recorder cannot be read from here"
+            };
+            Pen::at(buffer, state.theme, right, 0).write(Ink::Faint, format!(" {why}"));
+        }
+        Some(close) if wide => {
+            let used = histogram(buffer, below, state.theme, close);
+            let rest = Rect { y: below.y + used.min(below.height), height: below.height.saturating_sub(used), ..below };
+            sockets(buffer, rest, state.theme, close);
+            events(buffer, right, state.theme, &close.events);
+        }
+        Some(close) => {
+            let sockets_height = sockets_height(close).min(right.height / 2);
+            let [above, below] = super::split(right, right.height - sockets_height);
+            events(buffer, above, state.theme, &close.events);
+            sockets(buffer, below, state.theme, close);
+        }
+    }
+}
+
+/// Says how many lines it took.
+fn counters(buffer: &mut Buffer, area: Rect, theme: Theme, row: &Row<'_>, close: Option<&Detail>) -> u16 {
+    let now = row.now;
+    let mut pen = Pen::at(buffer, theme, area, 0);
+    pen.write(Ink::Plain, " ");
+    channels::slots(&mut pen, theme, row);
+    let head = row.head_age_ms.map_or_else(|| "-".into(), age);
+    pen.write(Ink::Faint, "  in flight ").write(Ink::Strong, row.in_flight().to_string());
+    pen.write(Ink::Faint, " (most ")
+        .write(Ink::Plain, now.in_flight_high_water.to_string())
+        .write(Ink::Faint, ")  head ");
+    pen.write(Ink::Plain, head).write(Ink::Faint, "  change ").write(Ink::Plain, age(row.quiet_ms));
+    let mut pen = Pen::at(buffer, theme, area, 1);
+    for (word, number) in [
+        ("posted", Some(now.posted)),
+        ("done", Some(now.done)),
+        ("unpacked", now.unpacked),
+        ("consumed", Some(now.consumed)),
+        ("rc!=0", Some(now.rc_errors)),
+    ] {
+        if let Some(number) = number {
+            pen.write(Ink::Faint, format!(" {word} ")).write(Ink::Plain, number.to_string());
+        }
+    }
+    pen.write(Ink::Faint, " bytes ").write(Ink::Plain, ByteCount(now.bytes).about());
+    let mut pen = Pen::at(buffer, theme, area, 2);
+    calls(&mut pen, now);
+    let mut used = 3;
+    if now.local.is_some() || now.peer.is_some() {
+        let known = |address: &Option<String>| address.clone().unwrap_or_else(|| "?".into());
+        Pen::at(buffer, theme, area, used)
+            .write(Ink::Faint, " from ")
+            .write(Ink::Plain, known(&now.local))
+            .write(Ink::Faint, " to ")
+            .write(Ink::Plain, known(&now.peer));
+        used += 1;
+    }
+    if let Some(latency) = now.latency_us {
+        let us = |us: f64| short((us * 1e3) as u64);
+        let mut pen = Pen::at(buffer, theme, area, used);
+        pen.write(Ink::Faint, " posted to done  ");
+        for (word, value) in [("p50", latency.p50), ("p99", latency.p99), ("p99.9", latency.p999), ("max", latency.max)]
+        {
+            pen.write(Ink::Faint, format!("{word} ")).write(Ink::Plain, format!("{}  ", us(value)));
+        }
+        used += 1;
+    }
+    used + requests(buffer, area, theme, close, used)
+}
+
+fn calls(pen: &mut Pen<'_>, now: &ChannelNow) {
+    let share = if now.tests > 0 { now.tests_not_done as f64 / now.tests as f64 * 100.0 } else { 0.0 };
+    pen.write(Ink::Faint, " tests ").write(Ink::Plain, now.tests.to_string());
+    pen.write(Ink::Faint, " of them done=0 ").write(Ink::Plain, format!("{share:.1}%"));
+    pen.write(Ink::Faint, " call again ").write(Ink::Plain, now.null_requests.to_string());
+    if let Some(call) = &now.in_call {
+        pen.write(Ink::Faint, "  inside ").write(Ink::Warn, call);
+    }
+    if let Some((call, code)) = &now.last_error {
+        pen.write(Ink::Bad, format!("  {call} returned {code}"));
+    }
+}
+
+/// The requests in flight, two to a line, as many as half of the place takes.
+fn requests(buffer: &mut Buffer, area: Rect, theme: Theme, close: Option<&Detail>, from: u16) -> u16 {
+    let Some(close) = close.filter(|close| !close.requests.is_empty()) else { return 0 };
+    let across = usize::from(area.width / 38).max(1);
+    let most = area.height.saturating_sub(from) / 2;
+    let mut used = 0;
+    for line in close.requests.chunks(across).take(most.into()) {
+        let mut pen = Pen::at(buffer, theme, area, from + used);
+        for request in line {
+            let (glyph, ink) = theme.slot(request.stage);
+            let word = match request.stage {
+                'd' => "done",
+                'u' => "unpacked",
+                _ => "posted",
+            };
+            pen.write(ink, format!(" {glyph} ")).write(Ink::Plain, format!("#{:<9}", count(request.number, 8)));
+            pen.write(ink, format!("{word:<9}"))
+                .write(Ink::Plain, format!("{:>8}", ByteCount(request.bytes).to_string()));
+            pen.write(Ink::Faint, format!("{:>7} ", age(request.age_us / 1000)));
+        }
+        used += 1;
+    }
+    used
+}
+
+fn events(buffer: &mut Buffer, area: Rect, theme: Theme, events: &[EventDetail]) {
+    if area.height == 0 {
+        return;
+    }
+    Pen::at(buffer, theme, area, 0)
+        .write(Ink::Title, " last calls")
+        .write(Ink::Faint, "        ago  call            rc      req     value");
+    let room = usize::from(area.height - 1);
+    for (event, row) in events.iter().rev().take(room).zip(1..) {
+        let mut pen = Pen::at(buffer, theme, area, row);
+        let ink = match event.what.as_str() {
+            "done" => Ink::Done,
+            "posted" => Ink::Posted,
+            "consumed" | "unpacked" => Ink::Unpacked,
+            _ if event.rc != 0 => Ink::Bad,
+            _ => Ink::Plain,
+        };
+        let value = if event.what == "called" { short(event.value) } else { ByteCount(event.value).to_string() };
+        pen.write(ink, format!(" {:<9}", event.what))
+            .write(Ink::Faint, format!("{:>13}", short(event.ago_us.saturating_mul(1000))));
+        pen.write(Ink::Plain, format!("  {:<14}", event.call));
+        pen.write(if event.rc == 0 { Ink::Plain } else { Ink::Bad }, format!("{:>4}", event.rc));
+        pen.write(Ink::Faint, format!(" {:08x}", event.request)).write(Ink::Plain, format!("{value:>10}"));
+    }
+    if events.is_empty() {
+        Pen::at(buffer, theme, area, 1).write(Ink::Faint, " none kept");
+    }
+}
+
+fn histogram(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) -> u16 {
+    // Octaves: a bucket of the file is a quarter of one.
+    let mut octaves: Vec<(u64, u64)> = Vec::new();
+    for (first, _, count) in &close.latency {
+        let octave = 1u64 << (63 - first.max(&1).leading_zeros());
+        match octaves.last_mut() {
+            Some(last) if last.0 == octave => last.1 = last.1.saturating_add(*count),
+            _ => octaves.push((octave, *count)),
+        }
+    }
+    let most = octaves.iter().map(|octave| octave.1).max().unwrap_or(0);
+    let room = usize::from(area.height / 2);
+    if most == 0 || room < 2 {
+        return 0;
+    }
+    Pen::at(buffer, theme, area, 0).write(Ink::Title, " posted to done");
+    let shown = &octaves[octaves.len().saturating_sub(room - 1)..];
+    let width = usize::from(area.width).saturating_sub(24);
+    for ((from, count_), row) in shown.iter().zip(1..) {
+        let bar = (*count_ as f64 / most as f64 * width as f64).ceil() as usize;
+        let mut pen = Pen::at(buffer, theme, area, row);
+        pen.write(Ink::Faint, format!(" {:>7} ", short(*from))).write(Ink::Posted, theme.slot('p').0.repeat(bar));
+        pen.write(Ink::Plain, format!(" {}", count(*count_, 8)));
+    }
+    shown.len() as u16 + 1
+}
+
+fn sockets_height(close: &Detail) -> u16 {
+    2 + close.sockets.as_ref().map_or(1, |sockets| sockets.len().max(1) as u16)
+}
+
+fn sockets(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) {
+    if area.height == 0 {
+        return;
+    }
+    Pen::at(buffer, theme, area, 0)
+        .write(Ink::Title, " sockets")
+        .write(Ink::Faint, "  state        recv-q    send-q retrans     rtt  from > to");
+    let none = match &close.sockets {
+        Err(why) => Some(why.as_str()),
+        Ok(sockets) if sockets.is_empty() => Some("none with its addresses"),
+        Ok(_) => None,
+    };
+    if let Some(why) = none {
+        Pen::at(buffer, theme, area, 1).write(Ink::Faint, format!("          {why}"));
+    }
+    let mut row = 1;
+    for socket in close.sockets.iter().flatten() {
+        let mut pen = Pen::at(buffer, theme, area, row);
+        let (recv, send) = (count(socket.recv_queue.into(), 8), count(socket.send_queue.into(), 9));
+        pen.write(Ink::Plain, format!("          {:<11}{recv:>8}{send:>10}", socket.state));
+        let again = socket.retransmits.unwrap_or(0);
+        pen.write(if again > 0 { Ink::Warn } else { Ink::Faint }, format!("{again:>8}"));
+        let rtt = socket.rtt_us.map_or_else(|| "-".into(), |us| short(u64::from(us) * 1000));
+        pen.write(Ink::Plain, format!("{rtt:>8}"));
+        pen.write(Ink::Faint, format!("  {} > {}", socket.local, socket.peer));
+        row += 1;
+    }
+    row = row.max(2);
+    let mut pen = Pen::at(buffer, theme, area, row);
+    for (name, value) in close.nic.iter().filter(|(name, value)| *value > 0 || name.starts_with("rx_")) {
+        pen.write(Ink::Faint, format!(" {name} ")).write(Ink::Plain, count(*value, 9));
+    }
+}

@@ -1,0 +1,161 @@
+//! The one sentence of the banner: is it moving, which channel is not, and which
+//! side is it that does not do its part.
+//!
+//! It says whose turn it is by the counters of both ends, no more; why nobody
+//! takes it is for the diagnosis.
+#![forbid(unsafe_code)]
+
+use super::model::Model;
+use super::picture::{NodePicture, Row, State};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Nothing to see yet, or nothing in flight.
+    Quiet,
+    Moving,
+    /// Something waits, or something was refused.
+    Waiting,
+    Stalled,
+    /// It ended well.
+    Passed,
+    /// It ended otherwise.
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Health {
+    pub level: Level,
+    /// In a word: `MOVING`, `STALLED 4.2 s`.
+    pub word: String,
+    /// What the counters show.
+    pub why: String,
+}
+
+impl Health {
+    pub(super) fn of(model: &Model, nodes: &[NodePicture<'_>], rows: &[Row<'_>], at_ns: u64) -> Self {
+        if let Some(ended) = model.ended.as_ref().filter(|ended| at_ns >= ended.at_ns) {
+            let passed = ended.outcome == "passed";
+            let level = if passed { Level::Passed } else { Level::Failed };
+            let stuck = worst(rows).filter(|row| row.state == State::Stuck).map(|row| blame(nodes, rows, row));
+            let why = stuck.filter(|_| !passed).or_else(|| ended.reason.clone());
+            let why = why.unwrap_or_else(|| "all that was asked for was done".to_owned());
+            return Self { level, word: ended.outcome.to_uppercase(), why };
+        }
+        if let Some(stale) =
+            nodes.iter().filter(|one| one.sample.is_some() && one.stale_ms > 2000).max_by_key(|one| one.stale_ms)
+            && is_watched_closely(nodes)
+        {
+            let why = format!("no counters from {} for {}", stale.node.name, seconds(stale.stale_ms));
+            return Self { level: Level::Waiting, word: "NO NEWS".into(), why };
+        }
+        match worst(rows) {
+            Some(row) if row.state == State::Stuck => Self {
+                level: Level::Stalled,
+                word: format!("STALLED {}", seconds(row.quiet_ms)),
+                why: blame(nodes, rows, row) + &others(rows, State::Stuck),
+            },
+            Some(row) if row.state == State::Waiting => Self {
+                level: Level::Waiting,
+                word: format!("WAITING {}", seconds(row.quiet_ms)),
+                why: blame(nodes, rows, row) + &others(rows, State::Waiting),
+            },
+            Some(row) if row.state == State::Moving => Self::moving(nodes, rows),
+            _ => Self::quiet(nodes, rows),
+        }
+    }
+
+    fn moving(nodes: &[NodePicture<'_>], rows: &[Row<'_>]) -> Self {
+        let moving = rows.iter().filter(|row| row.state == State::Moving).count();
+        let refused = rows.iter().find(|row| row.now.rc_errors > 0);
+        let (level, why) = match refused {
+            Some(row) => (
+                Level::Waiting,
+                format!("{} had {} calls refused{}", name(nodes, row), row.now.rc_errors, last_error(row)),
+            ),
+            None => (Level::Moving, format!("{moving} of {} channels", rows.len())),
+        };
+        Self { level, word: "MOVING".into(), why }
+    }
+
+    fn quiet(nodes: &[NodePicture<'_>], rows: &[Row<'_>]) -> Self {
+        let ended = nodes.iter().find_map(|one| Some((&one.node.name, one.ended?)));
+        let (word, why) = match (nodes.is_empty(), rows.is_empty(), ended) {
+            (true, ..) => ("NOTHING YET", "no process with a recorder".to_owned()),
+            (_, _, Some((node, how))) => ("ENDED", format!("{node}: {how}")),
+            (_, true, _) => ("STARTING", "no channel yet".to_owned()),
+            _ => ("IDLE", "nothing in flight on any channel".to_owned()),
+        };
+        Self { level: Level::Quiet, word: word.into(), why }
+    }
+}
+
+/// In a run, samples come only while it moves bytes; a phase says that it does.
+fn is_watched_closely(nodes: &[NodePicture<'_>]) -> bool {
+    nodes.iter().all(|one| matches!(one.phase, None | Some("warming up" | "measuring")))
+}
+
+/// The one to speak of: stuck before waiting, full windows first, then the longest.
+fn worst<'a, 'b>(rows: &'b [Row<'a>]) -> Option<&'b Row<'a>> {
+    let key = |row: &&Row<'_>| {
+        (row.state, u64::MAX - row.done_unconsumed(), u64::MAX - row.in_flight(), u64::MAX - row.quiet_ms)
+    };
+    rows.iter().filter(|row| row.state != State::Closed).min_by_key(key)
+}
+
+fn others(rows: &[Row<'_>], state: State) -> String {
+    match rows.iter().filter(|row| row.state == state).count() {
+        0 | 1 => String::new(),
+        count => format!("; {} channels in all", count),
+    }
+}
+
+/// Which side it is, as far as the counters of both show.
+fn blame(nodes: &[NodePicture<'_>], rows: &[Row<'_>], row: &Row<'_>) -> String {
+    let name = name(nodes, row);
+    let (in_flight, waiting) = (row.in_flight(), row.done_unconsumed());
+    let partner = rows
+        .iter()
+        .find(|one| one.node != row.node && one.is_send() != row.is_send() && one.now.index == row.now.index);
+    if let Some(call) = &row.now.in_call {
+        return format!("{name} is inside {call}, which does not return: the plugin's turn{}", last_error(row));
+    }
+    if row.now.rc_errors > 0 && row.state == State::Stuck {
+        return format!("{name}: {in_flight} in flight{}", last_error(row));
+    }
+    if !row.is_send() && waiting > 0 && waiting == in_flight {
+        return format!("{name}: {waiting}/{in_flight} done, none handed back: the receiver's turn");
+    }
+    let theirs = partner.map(|one| (self::name(nodes, one), one.in_flight()));
+    match (row.is_send(), theirs) {
+        (false, Some((sender, 0))) => {
+            format!("{name}: {in_flight} posted, {sender} has none in flight: the sender's turn")
+        }
+        (true, Some((receiver, 0))) => {
+            format!("{name}: {in_flight} posted, {receiver} has none posted: the receiver's turn")
+        }
+        (_, Some((other, count))) => {
+            format!("{name}: {in_flight} posted, {other}: {count}, nothing arrives: the way between them")
+        }
+        (false, None) => format!("{name}: {in_flight} posted, {waiting} done"),
+        (true, None) => format!("{name}: {in_flight} posted, none done"),
+    }
+}
+
+fn last_error(row: &Row<'_>) -> String {
+    row.now.last_error.as_ref().map(|(call, code)| format!("; {call} returned {code}")).unwrap_or_default()
+}
+
+fn name(nodes: &[NodePicture<'_>], row: &Row<'_>) -> String {
+    let node = nodes.get(row.node).map_or("?", |one| &one.node.name);
+    format!("{node} {} {}", row.now.side, row.now.index)
+}
+
+/// `4.2 s`, `3 min`.
+pub(crate) fn seconds(ms: u64) -> String {
+    match ms {
+        0..60_000 => format!("{:.1} s", ms as f64 / 1e3),
+        60_000..3_600_000 => format!("{} min {:02} s", ms / 60_000, ms / 1000 % 60),
+        _ => format!("{} h {:02} min", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
