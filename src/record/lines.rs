@@ -18,12 +18,14 @@ const WAITING_MAX: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long lines are gathered for one write.
-const GATHERING: Duration = Duration::from_millis(5);
+const GATHERING: Duration = Duration::from_millis(50);
 
 pub(super) struct Lines {
     to_writer: mpsc::Sender<Vec<u8>>,
     waiting: Arc<AtomicUsize>,
     ended: mpsc::Receiver<io::Result<()>>,
+    /// Dropped, nothing is gathered any longer.
+    gathering: mpsc::Sender<()>,
     lost: u64,
 }
 
@@ -31,10 +33,11 @@ impl Lines {
     pub(super) fn new(file: File) -> Self {
         let (to_writer, lines) = mpsc::channel();
         let (to_owner, ended) = mpsc::channel();
+        let (gathering, until) = mpsc::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let for_writer = Arc::clone(&waiting);
-        std::thread::spawn(move || drop(to_owner.send(write_all(file, &lines, &for_writer))));
-        Self { to_writer, waiting, ended, lost: 0 }
+        std::thread::spawn(move || drop(to_owner.send(write_all(file, &lines, &until, &for_writer))));
+        Self { to_writer, waiting, ended, gathering, lost: 0 }
     }
 
     /// Appends a line; never waits.
@@ -50,7 +53,7 @@ impl Lines {
 
     /// Waits for the last line; the error is the first that the writer met.
     pub(super) fn end(self) -> io::Result<()> {
-        drop(self.to_writer);
+        drop((self.to_writer, self.gathering));
         let slow = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow for the events"));
         self.ended.recv_timeout(PATIENCE).unwrap_or_else(slow)?;
         if self.lost == 0 {
@@ -60,10 +63,15 @@ impl Lines {
     }
 }
 
-fn write_all(mut file: File, lines: &mpsc::Receiver<Vec<u8>>, waiting: &AtomicUsize) -> io::Result<()> {
+fn write_all(
+    mut file: File,
+    lines: &mpsc::Receiver<Vec<u8>>,
+    until: &mpsc::Receiver<()>,
+    waiting: &AtomicUsize,
+) -> io::Result<()> {
     while let Ok(mut text) = lines.recv() {
         // A line at a time would wake this thread as often as one is written.
-        std::thread::sleep(GATHERING);
+        let _ = until.recv_timeout(GATHERING);
         lines.try_iter().for_each(|line| text.extend(line));
         file.write_all(&text)?;
         waiting.fetch_sub(text.len(), Ordering::Relaxed);
