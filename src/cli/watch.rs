@@ -4,6 +4,7 @@
 //! $ tcpxctl watch                     # every process of this machine that has a recorder
 //! $ tcpxctl watch 4242                # one process
 //! $ tcpxctl watch reports/20261120T101500Z-4conn
+//! $ tcpxctl watch --peer 10.0.0.226   # what runs on both nodes now
 //! $ tcpxctl watch --replay reports/20261120T101500Z-4conn --speed 2
 //! ```
 //!
@@ -12,11 +13,14 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{complain, fail, print, stdout_colors};
+use super::nodes::{Nodes, upload};
+use super::output::{complain, fail, fail_with, print, stdout_colors};
+use crate::coord::Watching;
+use crate::coord::reach::Transport;
 use crate::error::Outcome;
 use crate::record::live::Update;
 use crate::tui::{self, Left, Look, Theme, TuiError};
-use crate::watch::{Folder, Source, open};
+use crate::watch::{Folder, Peer, Source, open};
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -45,6 +49,8 @@ pub(crate) struct Arguments {
     size: Option<(u16, u16)>,
     #[command(flatten)]
     look: LookArguments,
+    #[command(flatten)]
+    nodes: Nodes,
 }
 
 /// How the view looks.
@@ -91,13 +97,9 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let source = match &arguments.replay {
-        Some(run) => Folder::open(run, Some(arguments.speed)).map(|folder| Box::new(folder) as Box<dyn Source>),
-        None => open(arguments.what.as_deref()),
-    };
-    let mut source = match source {
+    let mut source = match source(common, arguments) {
         Ok(source) => source,
-        Err(error) => return fail(common, &error, error.outcome()),
+        Err(code) => return code,
     };
     let look = Look { replay: arguments.replay.is_some(), ..arguments.look.look(common) };
     if common.json {
@@ -107,6 +109,32 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         return once(common, arguments, &mut *source, look);
     }
     leave(common, tui::run(&mut *source, look))
+}
+
+fn source(common: &Common, arguments: &Arguments) -> Result<Box<dyn Source>, ExitCode> {
+    let named = arguments.what.is_some() || arguments.replay.is_some();
+    let opened = match (arguments.nodes.peer(common)?, &arguments.replay) {
+        (Some(_), _) if named => {
+            let next = "leave either away";
+            return Err(fail_with(
+                common,
+                Outcome::Usage,
+                "--peer shows what runs there now, and a recording is here",
+                Some(next),
+            ));
+        }
+        (Some(way), _) => return peer(common, arguments, &*way),
+        (None, Some(run)) => Folder::open(run, Some(arguments.speed)).map(|folder| Box::new(folder) as Box<dyn Source>),
+        (None, None) => open(arguments.what.as_deref()),
+    };
+    opened.map_err(|error| fail(common, &error, error.outcome()))
+}
+
+fn peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Result<Box<dyn Source>, ExitCode> {
+    let ways = arguments.nodes.ways(common)?;
+    let watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))
+        .map_err(|error| fail(common, &error, error.outcome()))?;
+    Ok(Box::new(Peer::new(watching, format!("{} and {}", ways[0].node(), way.node()))))
 }
 
 /// The exit code of a view.

@@ -18,6 +18,7 @@ use super::wire::{Received, Receiver, Sender};
 use crate::error::NextStep;
 use crate::node::{NodeFacts, Root};
 use crate::record::ChannelNow;
+use crate::record::live::{Recorders, Which};
 use crate::record::sample::Sampler;
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use std::collections::BTreeMap;
@@ -34,6 +35,9 @@ pub const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Between two looks at the recorder.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
+/// Between two looks at what somebody watches.
+const WATCH_EVERY: Duration = Duration::from_millis(50);
+
 /// A turn of the loop that took this long says that this process was stopped or
 /// starved: what it did not hear or see meanwhile proves nothing.
 pub(super) const OVERSLEPT: Duration = Duration::from_secs(2);
@@ -49,6 +53,7 @@ struct Agent {
     inputs: mpsc::Receiver<Input>,
     to_inputs: mpsc::Sender<Input>,
     workers: BTreeMap<u32, Running>,
+    watched: Option<Recorders>,
 }
 
 struct Running {
@@ -70,7 +75,8 @@ pub fn main() -> ExitCode {
     let (to_inputs, inputs) = mpsc::channel();
     let for_reader = to_inputs.clone();
     std::thread::spawn(move || read_coordinator(io::stdin(), &for_reader));
-    let mut agent = Agent { to_coordinator: Sender::new(io::stdout()), inputs, to_inputs, workers: BTreeMap::new() };
+    let mut agent =
+        Agent { to_coordinator: Sender::new(io::stdout()), inputs, to_inputs, workers: BTreeMap::new(), watched: None };
     let hello = FromAgent::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -113,9 +119,11 @@ impl Agent {
     fn serve(&mut self) {
         let mut heard_at = Instant::now();
         let (mut beat_at, mut sample_at) = (Instant::now() + HEARTBEAT, Instant::now() + SAMPLE_EVERY);
+        let mut watch_at = Instant::now();
         loop {
             let began = Instant::now();
             let next = if !self.workers.is_empty() { beat_at.min(sample_at) } else { beat_at };
+            let next = if self.watched.is_some() { next.min(watch_at) } else { next };
             match self.inputs.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Input::Coordinator((number, message))) => {
                     heard_at = Instant::now();
@@ -134,6 +142,10 @@ impl Agent {
                 sample_at = now + SAMPLE_EVERY;
                 let numbers: Vec<u32> = self.workers.keys().copied().collect();
                 numbers.into_iter().for_each(|number| self.look(number, now));
+            }
+            if now >= watch_at {
+                watch_at = now + WATCH_EVERY;
+                self.watch();
             }
             if now >= beat_at {
                 beat_at = now + HEARTBEAT;
@@ -169,7 +181,21 @@ impl Agent {
                     choose(&wanted).map_err(|error| NoPlugin { why: error.to_string(), next_step: error.next_step() });
                 self.say(number, &FromAgent::Chosen(chosen));
             }
+            ToAgent::Watch { closely } => {
+                self.watched.get_or_insert_with(|| Recorders::new(Which::All)).want(closely);
+            }
             ToAgent::Heartbeat { us } => self.say(number, &FromAgent::Echo { us }),
+        }
+    }
+
+    /// Tells what the recorders of this node show.
+    fn watch(&mut self) {
+        let Some(recorders) = &mut self.watched else { return };
+        let mut updates = Vec::new();
+        // Only a file that was named can be an error.
+        let _ = recorders.look(crate::units::now_us() * 1000, &mut updates);
+        if !updates.is_empty() {
+            self.say(0, &FromAgent::Watched(updates));
         }
     }
 

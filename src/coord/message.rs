@@ -12,6 +12,7 @@ use crate::error::Outcome;
 use crate::gpu::CudaNode;
 use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LogLine, LogSummary};
+use crate::record::live::{ChannelKey, Update};
 use crate::record::{ChannelNow, Iteration, LatencyUs};
 use crate::scenario::{CpuSet, PluginChoice, Scenario};
 use crate::transfer::{Side, Tally};
@@ -21,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// Version of everything in this file.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// To an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,6 +41,11 @@ pub enum ToAgent {
     },
     /// Answer with a `Sample` of every channel now.
     Snapshot,
+    /// From now on tell what recorders of this node show, twenty times a second.
+    Watch {
+        /// This channel closely.
+        closely: Option<ChannelKey>,
+    },
     /// Once a second, so that silence means something; it is echoed.
     Heartbeat {
         /// The coordinator's clock, microseconds since 1970.
@@ -108,6 +114,8 @@ pub enum FromAgent {
         /// Its bytes.
         base64: String,
     },
+    /// What recorders of this node show, since a `Watch`.
+    Watched(Vec<Update>),
     /// The worker is gone.
     Exited(Exit),
     /// The agent cannot go on.

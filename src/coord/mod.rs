@@ -3,7 +3,8 @@
 //! `pair` is the coordinator's loop, `launch` its view of an agent, `assign` what
 //! each end is told; `agent` is the far side, `supervise` its view of a worker;
 //! `worker` is the process that loads the plugin. `message` is what they say to
-//! each other, `wire` how; `reach` is the ways to a node, `ask` what needs no pair.
+//! each other, `wire` how; `reach` is the ways to a node, `ask` what needs no pair,
+//! `watching` what goes on there now.
 //!
 //! `one_gpu` narrows what a worker sees where its plugin cannot be told.
 //!
@@ -31,6 +32,7 @@ mod standstill;
 mod stream;
 pub mod supervise;
 mod verdict;
+mod watching;
 mod wire;
 pub mod worker;
 
@@ -40,3 +42,4 @@ pub use conclude::conclude;
 pub use drive::{RunRequest, decisive, run};
 pub use launch::{End, LaunchError};
 pub use pair::{EndRecord, PairOutcome, Stall};
+pub use watching::Watching;

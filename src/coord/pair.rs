@@ -369,6 +369,7 @@ impl<'a> Pair<'a> {
             | FromAgent::Chosen(_)
             | FromAgent::Echo { .. }
             | FromAgent::Recording { .. }
+            | FromAgent::Watched(_)
             | FromAgent::Heartbeat => {}
         }
     }

@@ -81,10 +81,15 @@ pub(crate) fn run(source: &mut dyn Source, look: Look) -> Result<Left, TuiError>
 pub(crate) fn once(source: &mut dyn Source, look: Look, width: u16, height: u16) -> Result<Buffer, SourceError> {
     let mut seen = Seen::new(look);
     seen.poll(source)?;
-    if source.now_ns().is_some() && !look.replay {
-        // Two looks make a rate.
+    let until = Instant::now() + ONCE_MAX;
+    while source.now_ns().is_some() && !look.replay && Instant::now() < until {
+        // Two looks make a rate; from another node the first takes its time.
+        let had_any = seen.model.span().is_some();
         std::thread::sleep(ONCE);
         seen.poll(source)?;
+        if had_any {
+            break;
+        }
     }
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
     let now_ns = seen.now_ns(source);
@@ -94,6 +99,8 @@ pub(crate) fn once(source: &mut dyn Source, look: Look, width: u16, height: u16)
 
 /// Between the looks of a single frame.
 const ONCE: Duration = Duration::from_millis(250);
+/// Until a frame is drawn, whether or not there is anything on it.
+const ONCE_MAX: Duration = Duration::from_secs(3);
 
 struct Seen {
     model: Model,

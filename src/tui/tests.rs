@@ -315,3 +315,82 @@ fn keys_ask_for_what_the_help_says() {
     assert_eq!(screen.press(&[Message::Help, Message::Quit]), None);
     assert_eq!(screen.press(&[Message::Quit]), Some(Effect::Leave));
 }
+
+#[test]
+fn counters_that_cannot_be_are_drawn() {
+    let mut model = Model::default();
+    let all = u64::MAX;
+    let hostile = ChannelNow {
+        side: "\x1b[31m".repeat(40),
+        index: usize::MAX,
+        device: i64::MIN,
+        posted: all,
+        done: all,
+        bytes: all,
+        in_flight_high_water: all,
+        tests: all,
+        rc_errors: all,
+        quiet_ms: all,
+        head_age_ms: Some(all),
+        requests: "d".repeat(100_000),
+        in_call: Some("\u{202e}test".into()),
+        ..ChannelNow::default()
+    };
+    for at_ns in [0, 1, all] {
+        let channels = vec![hostile.clone(), ChannelNow::default()];
+        model.take(Update::Sample { node: "peer".into(), at_ns, channels });
+    }
+    let mut screen = Screen::new((model, all), COLOR, (200, 30));
+    for pane in [Pane::Log, Pane::Detail] {
+        screen.state.pane = pane;
+        assert!(!screen.text().contains('\x1b'));
+    }
+    screen.press(&[Message::ToStall, Message::Back(3), Message::Forward(9), Message::NextTrouble]);
+    screen.drawn();
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+    #[test]
+    fn an_event_stream_of_anything_is_drawn(
+        changes in proptest::collection::vec((proptest::prelude::any::<u32>(), proptest::prelude::any::<u8>()), 1..60),
+    ) {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled/events.jsonl");
+        let mut bytes = std::fs::read(fixture).expect("read");
+        for (place, byte) in changes {
+            let place = place as usize % bytes.len();
+            bytes[place] = byte;
+        }
+        let run = tempfile::tempdir().expect("a folder");
+        std::fs::write(run.path().join("events.jsonl"), bytes).expect("written");
+        let mut source = Folder::open(run.path(), None).expect("opened");
+        let (mut model, mut updates) = (Model::default(), Vec::new());
+        source.poll(&mut updates).expect("read");
+        updates.into_iter().for_each(|update| model.take(update));
+        let last = model.span().map_or(0, |(_, last)| last);
+        let mut screen = Screen::new((model, last), COLOR, (120, 30));
+        screen.press(&[Message::ToStall, Message::Open]);
+        screen.drawn();
+    }
+}
+
+#[test]
+fn a_replay_tells_what_happened_in_its_own_time() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
+    let mut slow = Folder::open(&path, Some(0.01)).expect("a run folder");
+    let mut updates = Vec::new();
+    slow.poll(&mut updates).expect("read");
+    let samples = |updates: &[Update]| updates.iter().filter(|one| matches!(one, Update::Sample { .. })).count();
+    assert!(samples(&updates) < 5 && slow.now_ns().is_some());
+    // Ten seconds of a run in ten milliseconds.
+    let mut quick = Folder::open(&path, Some(1000.0)).expect("a run folder");
+    let mut all = Vec::new();
+    for _ in 0..1000 {
+        quick.poll(&mut all).expect("read");
+        if quick.now_ns().is_none() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(samples(&all) > 20 && matches!(all.last(), Some(Update::Ended { .. })));
+}

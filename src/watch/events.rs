@@ -83,6 +83,7 @@ impl Translator {
             | FromAgent::Chosen(_)
             | FromAgent::Echo { .. }
             | FromAgent::Recording { .. }
+            | FromAgent::Watched(_)
             | FromAgent::Heartbeat => {}
         }
     }

@@ -159,3 +159,66 @@ pub(crate) fn seconds(ms: u64) -> String {
         _ => format!("{} h {:02} min", ms / 3_600_000, ms / 60_000 % 60),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Picture;
+    use super::*;
+    use crate::record::ChannelNow;
+    use crate::record::live::Update;
+
+    /// A channel with so many posted, done and consumed, quiet for so many seconds.
+    fn channel(side: &str, [posted, done, consumed]: [u64; 3], quiet_s: u64) -> ChannelNow {
+        ChannelNow { side: side.into(), posted, done, consumed, quiet_ms: quiet_s * 1000, ..ChannelNow::default() }
+    }
+
+    fn check(send: ChannelNow, recv: ChannelNow, expected: &str) {
+        let mut model = Model::default();
+        for (node, one) in [("local", send), ("peer", recv)] {
+            model.take(Update::Sample { node: node.into(), at_ns: 9, channels: vec![one] });
+        }
+        let health = Picture::at(&model, 9).health;
+        assert_eq!(format!("{}: {}", health.word, health.why), expected);
+    }
+
+    #[test]
+    fn the_counters_of_both_ends_say_whose_turn_it_is() {
+        let [send, recv] = ["send", "recv"].map(|side| move |counts, quiet_s| channel(side, counts, quiet_s));
+        check(
+            send([12, 0, 0], 4),
+            recv([16, 16, 0], 4),
+            "STALLED 4.0 s: peer recv 0: 16/16 done, none handed back: the receiver's turn; 2 channels in all",
+        );
+        check(
+            send([12, 12, 12], 4),
+            recv([28, 12, 12], 4),
+            "STALLED 4.0 s: peer recv 0: 16 posted, local send 0 has none in flight: the sender's turn",
+        );
+        check(
+            send([12, 0, 0], 4),
+            recv([0, 0, 0], 4),
+            "STALLED 4.0 s: local send 0: 12 posted, peer recv 0 has none posted: the receiver's turn",
+        );
+        check(
+            send([12, 0, 0], 4),
+            recv([16, 0, 0], 4),
+            "STALLED 4.0 s: peer recv 0: 16 posted, local send 0: 12, nothing arrives: the way between them; 2 channels in all",
+        );
+        let inside = ChannelNow { in_call: Some("test".into()), ..recv([16, 0, 0], 4) };
+        check(
+            send([12, 12, 12], 4),
+            inside,
+            "STALLED 4.0 s: peer recv 0 is inside test, which does not return: the plugin's turn",
+        );
+        let refused = ChannelNow { rc_errors: 1, last_error: Some(("test".into(), 2)), ..recv([16, 0, 0], 4) };
+        check(send([12, 12, 12], 4), refused, "STALLED 4.0 s: peer recv 0: 16 in flight; test returned 2");
+    }
+
+    #[test]
+    fn what_moves_and_what_has_nothing_to_do_is_no_stall() {
+        check(channel("send", [12, 4, 4], 0), channel("recv", [16, 4, 4], 0), "MOVING: 2 of 2 channels");
+        check(channel("send", [9, 9, 9], 60), channel("recv", [9, 9, 9], 60), "IDLE: nothing in flight on any channel");
+        let closed = |side| ChannelNow { closed: true, ..channel(side, [9, 0, 0], 60) };
+        check(closed("send"), closed("recv"), "IDLE: nothing in flight on any channel");
+    }
+}

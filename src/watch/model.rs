@@ -146,7 +146,9 @@ impl Model {
         let was = std::mem::replace(&mut node.stalled, quiet.is_some());
         node.series.push(Sample { at_ns, channels });
         match (was, quiet) {
-            (false, Some(quiet_ms)) => self.mark(at_ns.saturating_sub(quiet_ms * 1_000_000), name, MarkKind::Stalled),
+            (false, Some(quiet_ms)) => {
+                self.mark(at_ns.saturating_sub(quiet_ms.saturating_mul(1_000_000)), name, MarkKind::Stalled)
+            }
             (true, None) => self.mark(at_ns, name, MarkKind::Moving),
             _ => {}
         }

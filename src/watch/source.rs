@@ -28,6 +28,8 @@ pub(crate) enum SourceError {
     Nothing { what: String },
     #[error("no process of this user writes a recorder on this machine")]
     Nobody,
+    #[error("{what}")]
+    Lost { what: String },
     #[error("cannot read {}: {why}", path.display())]
     Unreadable { path: PathBuf, why: String },
 }
@@ -36,6 +38,7 @@ impl SourceError {
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Nothing { .. } => Outcome::Usage,
+            Self::Lost { .. } => Outcome::PeerLost,
             Self::Nobody | Self::Unreadable { .. } => Outcome::NotRun,
         }
     }
@@ -46,7 +49,7 @@ impl NextStep for SourceError {
         Some(match self {
             Self::Nothing { .. } => "name a folder under reports/, a recorder file or a process id".into(),
             Self::Nobody => "start one with `tcpxctl tap -- COMMAND`, or name a run folder under reports/".into(),
-            Self::Unreadable { .. } => return None,
+            Self::Unreadable { .. } | Self::Lost { .. } => return None,
         })
     }
 }
@@ -54,7 +57,8 @@ impl NextStep for SourceError {
 /// Recorder files of this machine.
 pub(crate) struct Local {
     recorders: Recorders,
-    title: Option<Title>,
+    /// What the first look found.
+    first: Vec<Update>,
     only: Option<PathBuf>,
 }
 
@@ -75,9 +79,10 @@ impl Local {
             _ => (None, None),
         };
         let title = Title { name, started_ns: now_us() * 1000, ..Title::default() };
-        let mut local = Self { recorders: Recorders::new(which), title: Some(title), only };
-        // Samples of this look are of no use: whoever polls takes the next.
-        local.look(&mut Vec::new())?;
+        let mut local = Self { recorders: Recorders::new(which), first: Vec::new(), only };
+        let mut first = vec![Update::Title(title)];
+        local.look(&mut first)?;
+        local.first = first;
         match (local.recorders.is_empty(), what) {
             (true, Some(what)) => Err(SourceError::Nothing { what }),
             (true, None) => Err(SourceError::Nobody),
@@ -96,7 +101,7 @@ impl Local {
 
 impl Source for Local {
     fn poll(&mut self, updates: &mut Vec<Update>) -> Result<(), SourceError> {
-        updates.extend(self.title.take().map(Update::Title));
+        updates.append(&mut self.first);
         self.look(updates)
     }
 

@@ -14,6 +14,7 @@ mod recorders;
 pub use recorders::{Recorders, Which};
 
 use super::{ChannelNow, Finding};
+use crate::units::printable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -81,6 +82,37 @@ pub enum Update {
     },
 }
 
+impl Update {
+    /// What the agent of an end said of its node, as this machine has it: the
+    /// end's name in front, times by this machine's clock, which the node's is
+    /// `ahead_us` ahead of, and text made safe. `None` for what no agent says.
+    pub fn seen_from_here(self, end: &str, ahead_us: i64) -> Option<Self> {
+        let named = |node: String| format!("{end} {}", printable(&node));
+        let moved = |at_ns: u64| at_ns.saturating_add_signed(ahead_us.saturating_neg().saturating_mul(1000));
+        Some(match self {
+            Self::Node { node, facts } => Self::Node { node: named(node), facts: facts.cleaned() },
+            Self::Sample { node, at_ns, channels } => {
+                let channels = channels.into_iter().take(CHANNELS_MAX).collect();
+                Self::Sample { node: named(node), at_ns: moved(at_ns), channels }
+            }
+            Self::Line(line) => Self::Line(Line {
+                node: named(line.node),
+                at_ns: moved(line.at_ns),
+                kind: line.kind,
+                text: printable(&line.text),
+            }),
+            Self::Detail(mut detail) => {
+                detail.channel.node = named(detail.channel.node);
+                Self::Detail(detail)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Channels of one node that are taken from elsewhere.
+const CHANNELS_MAX: usize = 65_536;
+
 /// What is looked at.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Title {
@@ -105,6 +137,17 @@ pub struct NodeNow {
     pub nics: BTreeMap<i64, String>,
     /// How it ended, once it has.
     pub ended: Option<String>,
+}
+
+impl NodeNow {
+    fn cleaned(self) -> Self {
+        Self {
+            host: printable(&self.host),
+            plugin: printable(&self.plugin),
+            nics: self.nics.into_iter().map(|(device, name)| (device, printable(&name))).collect(),
+            ended: self.ended.map(|how| printable(&how)),
+        }
+    }
 }
 
 /// A line of the log.
@@ -192,4 +235,21 @@ pub struct EventDetail {
     pub request: u32,
     /// Bytes, or for a call without a request nanoseconds.
     pub value: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_says_is_named_moved_to_our_clock_and_made_safe() {
+        let line = Line { node: "pid 7".into(), at_ns: 5_000_000, kind: LineKind::Plugin, text: "a\x1b[2Jb".into() };
+        let Some(Update::Line(line)) = Update::Line(line).seen_from_here("peer", 2000) else { panic!("no line") };
+        assert_eq!((line.node.as_str(), line.at_ns, line.text.as_str()), ("peer pid 7", 3_000_000, "a[2Jb"));
+        let facts = NodeNow { plugin: "x\x07".into(), ..NodeNow::default() };
+        let node = Update::Node { node: "pid 7".into(), facts }.seen_from_here("peer", 0);
+        assert!(matches!(node, Some(Update::Node { facts, .. }) if facts.plugin == "x"));
+        let ended = Update::Ended { at_ns: 1, outcome: "passed".into(), reason: None };
+        assert_eq!(ended.seen_from_here("peer", 0), None);
+    }
 }

@@ -33,8 +33,8 @@ pub(super) fn draw(
     let title = format!("{} {} {}", key.node, key.side, key.index);
     let inside = frame(buffer, area, state, &title, doing(row.state));
     let close = model.detail.as_ref().filter(|detail| detail.channel == key && state.at.is_none());
-    let wide = inside.width >= 110;
-    let left = Rect { width: if wide { inside.width / 2 } else { inside.width }, ..inside };
+    let wide = inside.width >= WIDE;
+    let left = Rect { width: if wide { inside.width - EVENTS_WIDTH } else { inside.width }, ..inside };
     let used = counters(buffer, left, state.theme, row, close);
     let below = Rect { y: left.y + used.min(left.height), height: left.height.saturating_sub(used), ..left };
     let right = if wide { Rect { x: left.right(), width: inside.width - left.width, ..inside } } else { below };
@@ -61,6 +61,10 @@ pub(super) fn draw(
         }
     }
 }
+
+/// From here on the last calls stand beside the rest.
+const WIDE: u16 = 132;
+const EVENTS_WIDTH: u16 = 62;
 
 /// Says how many lines it took.
 fn counters(buffer: &mut Buffer, area: Rect, theme: Theme, row: &Row<'_>, close: Option<&Detail>) -> u16 {
