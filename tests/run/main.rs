@@ -15,6 +15,7 @@ mod strangers;
 mod strict_plugin;
 mod tap;
 mod trace;
+mod watch;
 
 #[path = "../support/strict.rs"]
 mod strict;

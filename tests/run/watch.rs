@@ -1,0 +1,205 @@
+//! `tcpxctl watch` and `run --live`: frames and streams from outside, and a real
+//! terminal under tmux.
+
+use crate::tcpxctl::Tool;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// One channel of a run that stalls within two seconds of its start.
+const STALL: &str = "name = \"stall\"\n[transfer]\nconnections = 2\nchunk = \"64KiB\"\ntotal = \"8MiB\"\niterations = 5\n\
+[limits]\nstall_after = \"1s\"\ngive_up_after = \"1s\"\n\
+[fault]\nby = \"driver\"\nside = \"recv\"\nkind = \"never-consumed\"\nchannel = 1\nafter_chunk = 40\n\
+[expect]\noutcome = \"stalled\"\n";
+
+fn watch(what: &Path, options: &[&str]) -> crate::tcpxctl::Ended {
+    Tool::new(&[&["watch", what.to_str().unwrap()], options].concat()).ends_with(0)
+}
+
+#[test]
+fn a_run_folder_is_one_frame_that_says_whose_turn_it_is() {
+    let tool = Tool::new(&["run", "stall.toml"]);
+    tool.write("stall.toml", STALL);
+    let ended = tool.ends_with(0);
+    let run = &ended.run_folders()[0];
+    let frame = watch(run, &["--once", "--size", "100x30"]);
+    frame.says(&["peer recv 1: 16/16 done, none handed back: the receiver's turn", "recv   0", "send   1"]);
+    assert!(!frame.out.contains('\x1b') && frame.out.lines().count() == 30, "{frame}");
+    assert!(watch(run, &["--once", "--ascii"]).out.is_ascii());
+
+    let svg = watch(run, &["--once", "--out", "frame.svg", "--color", "always"]);
+    let text = std::fs::read_to_string(svg.folder().join("frame.svg")).unwrap();
+    assert!(svg.out.is_empty() && text.starts_with("<svg"), "{svg}");
+
+    let told = watch(run, &["--json"]);
+    let lines: Vec<Value> = told.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["title"]["name"], "stall");
+    assert!(lines.iter().any(|line| line["sample"]["node"] == "peer"));
+    assert_eq!(lines.last().unwrap()["ended"]["outcome"], "stalled");
+}
+
+#[test]
+fn what_names_nothing_is_a_mistake_of_the_command_line() {
+    Tool::new(&["watch", "/nowhere"]).ends_with(2).says(&["no run folder, no recorder file, and no process"]);
+    Tool::new(&["watch", "999999999"]).ends_with(2);
+    Tool::new(&["watch", "--replay", "/nowhere"]).ends_with(3).says(&["cannot read"]);
+    Tool::new(&["watch", "--peer", "node1", "4242", "--once"]).ends_with(2).says(&["--peer shows what runs there now"]);
+    let tool = Tool::new(&["run", "stall.toml", "--live"]);
+    tool.write("stall.toml", STALL);
+    tool.ends_with(2).says(&["--live needs a terminal"]);
+    let tool = Tool::new(&["watch", "x.tcpxrec", "--once"]);
+    tool.write("x.tcpxrec", "nonsense");
+    tool.ends_with(3).says(&["x.tcpxrec"]);
+}
+
+#[test]
+fn another_node_is_watched_through_its_agent() {
+    let tool =
+        Tool::new(&["watch", "--peer", "there", "--rsh", "./rsh", "--remote-bin", env!("CARGO_BIN_EXE_tcpxctl")]);
+    tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+    std::fs::set_permissions(tool.folder().join("rsh"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let runs = Tool::run(&["transfer.iterations=100000"]).start();
+    let worker = wait_for("a worker", || runs.processes().into_iter().find(|one| one.role == "worker"));
+    let frame = wait_for("both nodes", || {
+        let frame = Tool::new(&["watch", &worker.pid.to_string(), "--once"]).ended();
+        frame.status.success().then_some(frame)
+    });
+    frame.says(&[&format!("pid {}", worker.pid)]);
+    let both = tool.arg("--once").arg("--size").arg("160x50").ends_with(0);
+    both.says(&[&format!("local pid {}", worker.pid), &format!("peer pid {}", worker.pid), "TCPXSoft"]);
+    runs.processes().iter().filter(|one| one.role == "run").for_each(|one| one.signal(rustix::process::Signal::INT));
+    runs.ended();
+}
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(40);
+    loop {
+        match look() {
+            Some(found) => return found,
+            None => assert!(Instant::now() < until, "{what} did not come"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A terminal of its own; gone with this value.
+struct Terminal {
+    folder: tempfile::TempDir,
+}
+
+impl Terminal {
+    /// A shell in a terminal of this size; none where there is no tmux.
+    fn open(columns: u16, lines: u16) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            eprintln!("skipped: there is no tmux on this machine");
+            return None;
+        }
+        let terminal = Self { folder: tempfile::tempdir().unwrap() };
+        let size = [columns.to_string(), lines.to_string()];
+        let started = terminal.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1], "sh -i"]);
+        assert!(started.status.success(), "{started:?}");
+        terminal.type_line(&format!("PS1='ready> '; cd {}; clear", terminal.folder.path().display()));
+        terminal.shows("ready>");
+        Some(terminal)
+    }
+
+    fn tmux(&self, words: &[&str]) -> Output {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(self.folder.path().join("socket")).args(["-f", "/dev/null"]).args(words);
+        command.env("LC_ALL", "C.UTF-8").env_remove("TMUX").env_remove("NO_COLOR").output().unwrap()
+    }
+
+    fn press(&self, key: &str) {
+        assert!(self.tmux(&["send-keys", key]).status.success());
+    }
+
+    fn type_line(&self, text: &str) {
+        assert!(self.tmux(&["send-keys", "-l", text]).status.success());
+        self.press("Enter");
+    }
+
+    fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
+    }
+
+    fn shows(&self, text: &str) -> String {
+        let until = Instant::now() + Duration::from_secs(40);
+        loop {
+            let screen = self.screen();
+            if screen.contains(text) {
+                return screen;
+            }
+            assert!(Instant::now() < until, "`{text}` did not show:\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What `stty -a` says, without the size.
+    fn settings(&self, name: &str) -> String {
+        let path: PathBuf = self.folder.path().join(name);
+        self.type_line(&format!("clear; stty -a | grep -v rows > {name}; echo settings''-kept"));
+        self.shows("settings-kept");
+        std::fs::read_to_string(path).unwrap()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
+    let Some(terminal) = Terminal::open(110, 32) else { return };
+    std::fs::write(terminal.folder.path().join("stall.toml"), STALL.replace("\"1s\"\n[fault]", "\"5s\"\n[fault]"))
+        .unwrap();
+    let before = terminal.settings("before");
+    terminal.type_line(&format!("clear; {} run stall.toml --plugin builtin --live", env!("CARGO_BIN_EXE_tcpxctl")));
+    terminal.shows("LIVE");
+    terminal.shows("STALLED");
+    terminal.shows("the receiver's turn");
+    // Navigate: closely, help, a filter, back in time.
+    terminal.press("n");
+    terminal.press("Enter");
+    terminal.shows("last calls");
+    terminal.press("?");
+    terminal.shows("any key closes this");
+    terminal.press("Escape");
+    terminal.press("s");
+    terminal.shows("PAUSED");
+    terminal.press("Space");
+    terminal.shows("STALLED");
+    // Another size, then a while in the background.
+    assert!(terminal.tmux(&["resize-window", "-x", "80", "-y", "24"]).status.success());
+    terminal.shows("the receiver's turn");
+    terminal.press("C-z");
+    terminal.shows("ready>");
+    terminal.type_line("fg");
+    terminal.shows("over");
+    terminal.press("q");
+    terminal.shows("# Record");
+    assert_eq!(terminal.settings("after"), before);
+    let cursor = terminal.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on}"]);
+    assert_eq!(String::from_utf8_lossy(&cursor.stdout).trim(), "1 0");
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let Some(terminal) = Terminal::open(100, 30) else { return };
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
+    let before = terminal.settings("before");
+    for signal in ["TERM", "HUP"] {
+        let program = env!("CARGO_BIN_EXE_tcpxctl");
+        terminal.type_line(&format!("clear; {program} watch {}; echo code-$?", fixture.display()));
+        terminal.shows("STALLED");
+        let listed = terminal.tmux(&["list-panes", "-F", "#{pane_pid}"]);
+        let shell: i32 = String::from_utf8_lossy(&listed.stdout).trim().parse().unwrap();
+        let child = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+        let child = crate::tcpxctl::Process::read(child.trim().parse().unwrap()).unwrap();
+        child.signal(if signal == "TERM" { rustix::process::Signal::TERM } else { rustix::process::Signal::HUP });
+        terminal.shows("code-130");
+        assert_eq!(terminal.settings("after"), before, "SIG{signal}");
+    }
+}
