@@ -152,8 +152,12 @@ impl Plugin {
 
     fn open_file(path: &Path) -> Result<Self, LoadError> {
         inspect(path)?;
+        // What was inspected: a name without a slash would be looked for along
+        // the linker's own paths instead.
+        let file = std::path::absolute(path)
+            .map_err(|error| LoadError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
         // SAFETY: running foreign constructors is what the worker process is for.
-        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
+        let library = unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
             use std::error::Error;
             let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             LoadError::Open { path: path.to_owned(), why: crate::units::printable(&why) }

@@ -39,6 +39,15 @@ fn files_that_are_no_plugin_are_named_for_what_they_are() {
 }
 
 #[test]
+fn a_plugin_of_this_folder_needs_no_path() {
+    for (command, scenario) in [("run", true), ("discover", false)] {
+        let tool = if scenario { Tool::run(&[]) } else { Tool::new(&[command]) };
+        std::fs::copy(strict::library(), tool.folder().join("here.so")).unwrap();
+        tool.arg("--plugin").arg("here.so").ends_with(0).says(&["Strict", "here.so"]);
+    }
+}
+
+#[test]
 fn an_unresolved_dependency_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let source = "extern int a_function_of_nobody(void); int f(void) { return a_function_of_nobody(); }";
