@@ -102,7 +102,12 @@ fn performance(run: &RunRecord) -> String {
         times.sort_by(f64::total_cmp);
         let at = |index: usize| times.get(index).map_or("-".into(), |time| format!("{time:.1}"));
         let rate = if transfer.iterations == 0 { "-".into() } else { format!("{:.3}", transfer.gb_per_s) };
-        let wrong = if scenario.transfer.verify { transfer.wrong_bytes.to_string() } else { "N/A".into() };
+        let wrong = match transfer.verified_bytes + transfer.wrong_bytes {
+            _ if !scenario.transfer.verify => "N/A".into(),
+            // Whoever would have compared them was lost.
+            0 => "-".into(),
+            _ => transfer.wrong_bytes.to_string(),
+        };
         columns.row([
             scenario.transfer.total.0.to_string(),
             scenario.transfer.total.0.div_ceil(scenario.transfer.chunk.0).to_string(),
@@ -196,8 +201,14 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
     if let Some(stall) = &pair.stall {
         let how = if stall.recovered { "moved again later" } else { "did not move again" };
         text.push_str(&format!("# stall declared at {:.1} s by {}; it {how}\n", stall.at_ms / 1e3, stall.seen_by()));
-        for end in End::ALL {
-            for channel in &pair.ends[end as usize].channels {
+        // The last counters of what moved again say nothing of the stall.
+        for end in End::ALL.into_iter().filter(|_| !stall.recovered) {
+            let record = &pair.ends[end as usize];
+            if record.exit.is_none() {
+                let at = record.channels_ms / 1e3;
+                text.push_str(&format!("#   {} : counters as last heard, at {at:.1} s\n", end.name()));
+            }
+            for channel in &record.channels {
                 text.push_str(&format!(
                     "#   {} {} {} : posted {} done {} consumed {} in flight {} quiet {} ms tests {} (not done {})\n",
                     end.name(),

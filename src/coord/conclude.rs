@@ -225,7 +225,7 @@ fn findings_of(pair: &PairOutcome) -> Vec<Finding> {
 
 /// The channels that stood still, and the calls that did not return.
 fn because(stall: &Stall, ends: &[EndRecord; 2]) -> Vec<String> {
-    let in_flight = stall.channels.iter().filter(|channel| channel.posted > channel.consumed).map(|channel| {
+    let in_flight = stall.stuck().into_iter().map(|channel| {
         format!(
             "{} channel {}: posted {}, done {}, consumed {}, quiet for {} ms, {} tests",
             channel.side,

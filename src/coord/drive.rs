@@ -43,6 +43,8 @@ pub struct RunRequest<'a> {
 
 /// Events taken in between two looks at the deadlines.
 const EVENTS_MAX: usize = 10_000;
+/// The rails may be as they were: what is lost is the way to the agent.
+const SILENT_NEXT: &str = "see whether that node is up, and whether the network over which it was reached still is";
 const TICK: Duration = Duration::from_millis(200);
 /// An agent whose worker has not ended so long after it was told to is ended
 /// with its stream.
@@ -190,7 +192,7 @@ impl<'a> Drive<'a> {
             FromEnd::From(said) => self.said(said),
             // Whoever printed it, it is nobody's in particular.
             FromEnd::Noise(end, text) => self.pairs[0].keep_text(end, text),
-            FromEnd::Gone(end) => self.pairs.iter_mut().for_each(|pair| pair.lost(end, "is gone")),
+            FromEnd::Gone(end) => self.pairs.iter_mut().for_each(|pair| pair.lost(end, "is gone", None)),
         }
         self.deliver();
     }
@@ -216,7 +218,7 @@ impl<'a> Drive<'a> {
         for end in End::ALL {
             let is_awaited = self.pairs.iter().any(|pair| !pair.is_gone(end));
             if is_awaited && self.agents[end as usize].is_lost() {
-                self.pairs.iter_mut().for_each(|pair| pair.lost(end, "fell silent"));
+                self.pairs.iter_mut().for_each(|pair| pair.lost(end, "fell silent", Some(SILENT_NEXT)));
             }
         }
         let interrupted = self.request.interrupted.load(Ordering::Relaxed);

@@ -55,6 +55,8 @@ pub struct EndRecord {
     pub exit: Option<Exit>,
     /// Last counters.
     pub channels: Vec<ChannelNow>,
+    /// When they came, milliseconds since the command started.
+    pub channels_ms: f64,
     /// The plugin's WARN lines, the newest at the end.
     pub warnings: Vec<LogLine>,
     /// What the worker printed, the newest at the end.
@@ -108,6 +110,14 @@ const KEPT_LINES: usize = 50;
 const GRACE: Duration = Duration::from_millis(1200);
 
 impl Stall {
+    /// The channels that stand still, the longest first: others may be in flight
+    /// only because they were busy a moment ago.
+    pub(super) fn stuck(&self) -> Vec<&ChannelNow> {
+        let mut stuck: Vec<_> = self.channels.iter().filter(|channel| channel.posted > channel.consumed).collect();
+        stuck.sort_by_key(|channel| std::cmp::Reverse(channel.quiet_ms));
+        stuck
+    }
+
     /// Who saw it: `the peer end`.
     pub fn seen_by(&self) -> String {
         self.end.map_or("the coordinator".to_owned(), |end| format!("the {} end", end.name()))
@@ -249,12 +259,12 @@ impl<'a> Pair<'a> {
     }
 
     /// The agent of one end is lost, and the worker with it.
-    pub(super) fn lost(&mut self, end: End, how: &str) {
+    pub(super) fn lost(&mut self, end: End, how: &str, next_step: Option<&str>) {
         if !self.ends[end as usize].gone {
             self.ends[end as usize].gone = true;
             let address = &self.ends[end as usize].address;
             let why = format!("the agent of the {} end ({address}) {how}", end.name());
-            self.decide(Outcome::PeerLost, why, None);
+            self.decide(Outcome::PeerLost, why, next_step.map(str::to_owned));
         }
     }
 
@@ -272,8 +282,7 @@ impl<'a> Pair<'a> {
         }
         let moving = |end: &EndRecord| matches!(end.phase, Phase::WarmUp | Phase::Measuring);
         if self.ends.iter().all(moving) && self.standstill.begins(now) {
-            let channels: Vec<_> = self.ends.iter().flat_map(|end| &end.channels).cloned().collect();
-            self.stalled(None, &channels);
+            self.stalled(None, &self.channels_by_now());
         }
         if self.give_up_at.is_some_and(|at| now >= at) {
             self.give_up_at = None;
@@ -340,11 +349,13 @@ impl<'a> Pair<'a> {
 
     /// What an agent says of its worker.
     pub(super) fn take(&mut self, end: End, message: &FromAgent) {
+        let now_ms = self.now_ms();
         let record = &mut self.ends[end as usize];
         match message {
             FromAgent::Worker(message) => self.take_worker(end, message),
             FromAgent::Sample(channels) => {
                 record.channels.clone_from(channels);
+                record.channels_ms = now_ms;
                 if self.standstill.sample(end, channels, Instant::now()) {
                     self.recovered();
                 }
@@ -423,8 +434,27 @@ impl<'a> Pair<'a> {
         }
     }
 
+    fn now_ms(&self) -> f64 {
+        self.started.elapsed().as_secs_f64() * 1e3
+    }
+
+    /// Counters of both ends, with the silence since each end's came added: what
+    /// fell silent last said that all was well.
+    fn channels_by_now(&self) -> Vec<ChannelNow> {
+        let now_ms = self.now_ms();
+        let of = |end: &EndRecord| {
+            let silent_ms = (now_ms - end.channels_ms).max(0.0) as u64;
+            let by_now = move |channel: &ChannelNow| ChannelNow {
+                quiet_ms: channel.quiet_ms.saturating_add(silent_ms),
+                ..channel.clone()
+            };
+            end.channels.iter().map(by_now).collect::<Vec<_>>()
+        };
+        self.ends.iter().flat_map(of).collect()
+    }
+
     fn stalled(&mut self, end: Option<End>, channels: &[ChannelNow]) {
-        let at_ms = self.started.elapsed().as_secs_f64() * 1e3;
+        let at_ms = self.now_ms();
         let stall = Stall { end, at_ms, channels: channels.to_vec(), recovered: false };
         let seen_by = stall.seen_by();
         if self.stall.as_ref().is_none_or(|stall| stall.recovered) {
@@ -451,12 +481,14 @@ impl<'a> Pair<'a> {
     }
 
     fn exited(&mut self, end: End, exit: &Exit) {
+        let now_ms = self.now_ms();
         let record = &mut self.ends[end as usize];
         record.gone = true;
         record.exit = Some(exit.clone());
         let explained = record.finished || exit.killed || record.failure.is_some();
         if !exit.channels.is_empty() {
             record.channels.clone_from(&exit.channels);
+            record.channels_ms = now_ms;
         }
         if !explained {
             let why = death_words(end, exit, record);

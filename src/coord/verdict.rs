@@ -38,9 +38,8 @@ pub(super) fn cause(own: Option<Verdict>, failures: &[(End, Failure)]) -> Option
 pub(super) fn stall_words(stall: Option<&Stall>) -> String {
     let Some(stall) = stall else { return "no progress".into() };
     let stuck: Vec<String> = stall
-        .channels
-        .iter()
-        .filter(|channel| channel.posted > channel.consumed)
+        .stuck()
+        .into_iter()
         .take(4)
         .map(|channel| {
             let in_flight = channel.posted - channel.consumed;
@@ -86,6 +85,23 @@ mod tests {
         let found = cause(own, &failures);
         let found = found.as_ref().map(|verdict| (verdict.outcome, verdict.why.split(' ').next().unwrap_or_default()));
         assert_eq!(found, expected, "{failures:?}");
+    }
+
+    #[test]
+    fn the_channel_that_is_quiet_for_the_longest_is_named_first() {
+        use crate::record::ChannelNow;
+        let channel = |index, posted, quiet_ms| ChannelNow {
+            index,
+            posted,
+            quiet_ms,
+            side: "recv".into(),
+            ..ChannelNow::default()
+        };
+        let channels = vec![channel(0, 1, 13), channel(1, 0, 9000), channel(2, 16, 3050), channel(3, 1, 7)];
+        let words = stall_words(Some(&Stall { end: Some(End::Peer), at_ms: 0.0, channels, recovered: false }));
+        let expected =
+            "stalled, first seen by the peer end (recv channel 2: 16 in flight, quiet for 3050 ms; recv channel 0";
+        assert!(words.starts_with(expected), "{words}");
     }
 
     #[test]

@@ -158,7 +158,19 @@ fn a_silent_agent_is_lost() {
     agent.signal(Signal::STOP);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
-    ended.says(&["fell silent"]);
+    ended.says(&["fell silent", "see whether that node is up"]);
+}
+
+#[test]
+fn what_a_lost_node_said_last_is_not_passed_off_as_its_state() {
+    let mut run = endless().set(&["limits.stall_after=1s", "limits.give_up_after=30s"]).start();
+    run.until_event("measuring");
+    let agent = run.processes().into_iter().find(|process| process.role == "agent").unwrap();
+    run.processes().iter().filter(|one| one.role == "worker").for_each(|one| one.signal(Signal::STOP));
+    agent.signal(Signal::STOP);
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(5), "{ended}");
+    ended.says(&["fell silent", "stall declared", "counters as last heard, at "]);
 }
 
 #[test]

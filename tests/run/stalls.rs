@@ -37,6 +37,7 @@ fn a_stall_that_passes_is_a_pass_with_a_warning() {
     let record = ended.recorded("interrupted");
     assert_eq!(stalled_end(&record["findings"]), ("stalled-and-recovered", "warning"));
     ended.says(&["it moved again later"]);
+    assert!(!ended.out.contains("quiet 0 ms") && !ended.out.contains("#   peer recv 0 :"), "{ended}");
 }
 
 #[test]
