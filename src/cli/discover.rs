@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PLUGIN")]
     plugin: Option<String>,
     /// Longest the plugin may take to load and initialise, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     #[command(flatten)]
     nodes: Nodes,

@@ -69,11 +69,8 @@ impl Nodes {
 
     /// How to reach the peer, for commands that can do with one node.
     pub(crate) fn peer(&self, common: &Common) -> Result<Option<Box<dyn Transport>>, ExitCode> {
-        if self.peer.is_none() && self.join.is_none() {
-            return Ok(None);
-        }
         let [_, peer] = self.ways(common)?;
-        Ok(Some(peer))
+        Ok((self.peer.is_some() || self.join.is_some()).then_some(peer))
     }
 
     /// Every node of the command, by the name its user gave it: this machine (or
@@ -107,11 +104,12 @@ impl Nodes {
             return Err(ReachError::new(peer, Outcome::Usage, "both ends are the same node")
                 .next("name two nodes, or leave both away to run on this machine"));
         }
+        if let Some(flag) = self.pointless() {
+            return Err(
+                ReachError::new(flag, Outcome::Usage, "there is no other end").next("name it with --peer or --join")
+            );
+        }
         let local = match &self.from {
-            Some(_) if self.peer.is_none() && self.join.is_none() => {
-                return Err(ReachError::new("--from", Outcome::Usage, "there is no other end")
-                    .next("name it with --peer or --join"));
-            }
             Some(host) => self.way_to(host)?,
             None => Box::new(Local),
         };
@@ -124,6 +122,24 @@ impl Nodes {
             _ => Box::new(Local),
         };
         Ok([local, peer])
+    }
+
+    /// A flag about another node where there is none: whoever gave it believes
+    /// that two nodes are at work.
+    fn pointless(&self) -> Option<&'static str> {
+        if self.peer.is_some() || self.join.is_some() {
+            return None;
+        }
+        let given = [
+            ("--from", self.from.is_some()),
+            ("--rsh", self.rsh.is_some()),
+            ("--secret-file", self.secret_file.is_some()),
+            ("--remote-bin", self.remote_bin.is_some()),
+            ("--accept-new-host-key", self.accept_new_host_key),
+            ("--ssh-config", self.ssh_config.is_some()),
+            ("--identity", self.identity.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
     fn way_to(&self, typed: &str) -> Result<Box<dyn Transport>, ReachError> {

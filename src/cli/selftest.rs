@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "ROW")]
     only: Option<String>,
     /// Longest that one row may take, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     #[command(flatten)]
     nodes: Nodes,

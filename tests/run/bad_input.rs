@@ -110,6 +110,27 @@ fn handshake_s_own_flags() {
 }
 
 #[test]
+fn flags_about_another_node_want_one() {
+    for flag in [&["--rsh", "ssh"][..], &["--secret-file", "f"], &["--identity", "f"], &["--accept-new-host-key"]] {
+        let said = [&format!("{}: there is no other end", flag[0])[..], "--peer or --join"];
+        let run = flag.iter().fold(Tool::run(&[]), |tool, argument| tool.arg(argument)).ends_with(2);
+        run.says(&said);
+        assert!(run.run_folders().is_empty(), "{run}");
+        for command in ["discover", "doctor", "mr", "selftest"] {
+            Tool::new(&[&[command], flag].concat()).ends_with(2).says(&said);
+        }
+    }
+}
+
+#[test]
+fn a_patience_of_nothing_is_no_plugin_that_hangs() {
+    for command in ["discover", "selftest"] {
+        let ended = Tool::new(&[command, "--timeout", "0"]).ends_with(2);
+        ended.says(&["'--timeout <SECONDS>'", "0 is not in 1..=86400"]);
+    }
+}
+
+#[test]
 fn what_a_scenario_requires_is_said_where_it_is_missing() {
     for (requirement, words) in [("peer", "both ends are on one machine"), ("tcpx", "end loaded TCPXSoft_v7")] {
         let ended = Tool::run(&[&format!("requires=['{requirement}']")]).ends_with(3);
