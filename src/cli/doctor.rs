@@ -26,7 +26,7 @@ use crate::doctor::{
 use crate::error::Outcome;
 use crate::gpu::CudaNode;
 use crate::node::{NodeFacts, Root};
-use crate::plugin::Choice;
+use crate::plugin::{Choice, must_have_table};
 use crate::scenario::{PluginChoice, Side, resolve};
 use clap::Args;
 use serde::Serialize;
@@ -102,6 +102,10 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
     let root = root(common, arguments)?;
     let (subject, extra) = subject(common, arguments, &root)?;
     let plugin = arguments.file();
+    if let (Some(file), false, None) = (&plugin, subject.tcpx, &arguments.sysroot) {
+        // The checks of a file are TCPX's; without this, any name would pass.
+        must_have_table(file).map_err(|error| fail(common, &error, Outcome::NotRun))?;
+    }
     let scope = Scope { environment: &extra, depth: Depth::All, plugin: plugin.as_deref() };
     let mut facts = match &arguments.capture {
         Some(path) => captured(common, path, scope, arguments.no_redact)?,
@@ -130,7 +134,7 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
             (Some(section), Some(examine_pair(&catalogue, &facts, peer, tried.as_ref(), subject).rows))
         }
     };
-    let report = Report { catalogue: &catalogue, tcpx: subject.tcpx, here, peer, both };
+    let report = Report { catalogue: &catalogue, tcpx: subject.tcpx, plugin: plugin.as_deref(), here, peer, both };
     match common.json {
         true => print_json(&report.document()),
         false => print(&report.text(Paint(stdout_colors(common)))),

@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 use crate::doctor::{Catalogue, Examination, Row, Verdict};
+use crate::units::printable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Characters of a value where all is well; the whole one is in `--json`.
 const VALUE_CHARS_MAX: usize = 90;
@@ -47,6 +49,8 @@ pub(crate) struct Section {
 pub(crate) struct Report<'a> {
     pub(crate) catalogue: &'a Catalogue,
     pub(crate) tcpx: bool,
+    /// The plugin, where it is a file.
+    pub(crate) plugin: Option<&'a Path>,
     pub(crate) here: Section,
     pub(crate) peer: Option<Section>,
     /// Of both together.
@@ -92,7 +96,11 @@ impl Report<'_> {
     }
 
     pub(crate) fn text(&self, paint: Paint) -> String {
-        let what = if self.tcpx { "GPUDirect-TCPX" } else { "the software plugin" };
+        let what = match (self.tcpx, self.plugin) {
+            (true, _) => "GPUDirect-TCPX".to_owned(),
+            (false, Some(file)) => format!("{}, by what the software plugin needs", printable(&file.to_string_lossy())),
+            (false, None) => "the software plugin".to_owned(),
+        };
         let mut text = format!("# tcpxctl {}  doctor  {}, for {what}\n", env!("CARGO_PKG_VERSION"), self.here.node);
         text.push_str(&self.layers(&self.here.checks, paint));
         if let Some(peer) = &self.peer {

@@ -6,6 +6,7 @@
 //! one node end up with two plugins.
 #![forbid(unsafe_code)]
 
+use super::error::LoadError;
 use super::find::{TCPX_PLACES, TCPX_VARIABLES};
 use super::load::inspect;
 use crate::node::libraries::search_path;
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use tcpx_abi::{v7, v8};
 
 const CANDIDATES_MAX: usize = 16;
 /// Who names a candidate that was asked for.
@@ -89,6 +91,18 @@ fn look((path, named_by): &(String, String), folders: &[String], whole: bool) ->
         missing: dynamic.as_ref().map(|dynamic| missing(dynamic, path, folders)).map_err(Clone::clone).into(),
         tables: dynamic.map(|dynamic| dynamic.names("ncclNetPlugin_v")).into(),
     })
+}
+
+/// A file as a plugin, told without loading it: an error says what is wrong
+/// with it, or that it has no table that could be driven.
+pub fn must_have_table(path: &Path) -> Result<(), LoadError> {
+    inspect(path)?;
+    let unreadable = |why| LoadError::Unreadable { path: path.to_owned(), why };
+    let tables = dynamic_of(path).map_err(unreadable)?.names("ncclNetPlugin_v");
+    if [v8::SYMBOL, v7::SYMBOL].iter().any(|symbol| tables.iter().any(|table| table == symbol)) {
+        return Ok(());
+    }
+    Err(LoadError::NoTable { path: path.to_owned(), wanted: format!("{}, {}", v8::SYMBOL, v7::SYMBOL) })
 }
 
 /// The dynamic section of a file, or why it has none.

@@ -13,7 +13,7 @@ mod net;
 mod shim;
 mod tapped;
 
-pub use candidates::{PluginFile, dynamic_of, plugin_files};
+pub use candidates::{PluginFile, dynamic_of, must_have_table, plugin_files};
 pub use error::{LoadError, PluginError};
 pub use find::{
     Choice, PassedOver, Source, TCPX_PLACES, TCPX_VARIABLES, choose, library_places, search_folders, soft_library,

@@ -74,6 +74,21 @@ fn what_is_wrong_is_told_in_full_and_again_at_the_end() {
 }
 
 #[test]
+fn a_file_that_is_no_plugin_is_not_passed() {
+    let named = |path: &str| Tool::new(&["doctor", "--plugin", path]);
+    let nothing = named("/no/such/library.so").ends_with(3);
+    nothing.says(&["/no/such/library.so", "no such file"]);
+    assert!(!nothing.out.contains("PASS"), "{nothing}");
+    let text = named("./text.so");
+    text.write("text.so", "not a library\n".repeat(10));
+    text.ends_with(3).says(&["is a text file"]);
+    named(&crate::plugin_files::libc()).ends_with(3).says(&["ncclNetPlugin_v7", "nm -D"]);
+    let strict = crate::strict::library().to_str().unwrap();
+    let judged = named(strict).ended();
+    judged.says(&[&format!("for {strict}, by what the software plugin needs"), "rail-present"]);
+}
+
+#[test]
 fn the_lines_of_fix_env_make_the_environment_right() {
     let lines = broken(&["--fix-env"]).ends_with(0);
     assert_eq!(
