@@ -1,8 +1,11 @@
 //! Keys and what they ask for, as htop and trippy have them where they have them.
+//!
+//! Not here: the mouse. A terminal turns its wheel into arrows on a screen like
+//! this one, and whoever selects text wants the mouse for that.
 #![forbid(unsafe_code)]
 
 use super::state::Pane;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent, MouseEventKind};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// What a person asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,15 +118,6 @@ pub(crate) fn message(key: KeyEvent, typing: bool) -> Option<Message> {
         KeyCode::Char('p') => Message::Screenshot,
         _ => return None,
     })
-}
-
-/// The wheel scrolls; nothing needs a mouse.
-pub(crate) fn wheel(mouse: MouseEvent) -> Option<Message> {
-    match mouse.kind {
-        MouseEventKind::ScrollUp => Some(Message::Up(3)),
-        MouseEventKind::ScrollDown => Some(Message::Down(3)),
-        _ => None,
-    }
 }
 
 /// Keys and words, for the help overlay.

@@ -160,7 +160,6 @@ impl Seen {
         while event::poll(next.saturating_duration_since(Instant::now()))? {
             let message = match event::read()? {
                 Event::Key(key) => keys::message(key, self.state.typing),
-                Event::Mouse(mouse) => keys::wheel(mouse),
                 Event::Resize(..) => return Ok(None),
                 _ => None,
             };

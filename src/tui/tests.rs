@@ -183,7 +183,7 @@ fn many(channels: usize) -> (Model, u64) {
     model.take(Update::Title(Title { name: "many".into(), started_ns: SECOND, ..Title::default() }));
     for (node, side) in [("local", "send"), ("peer", "recv")] {
         let nics = [(0, "eth1".to_owned()), (1, "eth2".to_owned())].into();
-        let facts = NodeNow { host: "node0".into(), plugin: "Plugin v7 3.1.9".into(), nics, ended: None };
+        let facts = NodeNow { host: "node0".into(), plugin: "Plugin v7 3.1.9".into(), nics, ..NodeNow::default() };
         model.take(Update::Node { node: node.into(), facts });
         for second in 1..4u64 {
             let channel = |index: usize| ChannelNow {

@@ -80,6 +80,11 @@ impl Health {
 
     fn quiet(nodes: &[NodePicture<'_>], rows: &[Row<'_>]) -> Self {
         let ended = nodes.iter().find_map(|one| Some((&one.node.name, one.ended?)));
+        let inside = nodes.iter().filter(|one| one.ended.is_none());
+        let inside = inside.filter_map(|one| Some((&one.node.name, one.node.facts.inside.as_ref()?))).next();
+        if let Some((node, call)) = inside {
+            return Self { level: Level::Quiet, word: "SETTING UP".into(), why: format!("{node} is inside {call}") };
+        }
         let (word, why) = match (nodes.is_empty(), rows.is_empty(), ended) {
             (true, ..) => ("NOTHING YET", "no process with a recorder".to_owned()),
             (_, _, Some((node, how))) => ("ENDED", format!("{node}: {how}")),
@@ -165,7 +170,7 @@ mod tests {
     use super::super::Picture;
     use super::*;
     use crate::record::ChannelNow;
-    use crate::record::live::Update;
+    use crate::record::live::{NodeNow, Update};
 
     /// A channel with so many posted, done and consumed, quiet for so many seconds.
     fn channel(side: &str, [posted, done, consumed]: [u64; 3], quiet_s: u64) -> ChannelNow {
@@ -212,6 +217,16 @@ mod tests {
         );
         let refused = ChannelNow { rc_errors: 1, last_error: Some(("test".into(), 2)), ..recv([16, 0, 0], 4) };
         check(send([12, 12, 12], 4), refused, "STALLED 4.0 s: peer recv 0: 16 in flight; test returned 2");
+    }
+
+    #[test]
+    fn a_process_inside_a_call_of_no_channel_is_said_to_be() {
+        let mut model = Model::default();
+        let inside = Some("connect".to_owned());
+        model.take(Update::Node { node: "pid 7".into(), facts: NodeNow { inside, ..NodeNow::default() } });
+        model.take(Update::Sample { node: "pid 7".into(), at_ns: 9, channels: vec![] });
+        let health = Picture::at(&model, 9).health;
+        assert_eq!((health.word.as_str(), health.why.as_str()), ("SETTING UP", "pid 7 is inside connect"));
     }
 
     #[test]

@@ -100,7 +100,9 @@ impl Model {
                     self.lines.pop_front();
                     self.lines_lost += 1;
                 }
-                self.lines.push_back(line);
+                // Several sources of one node, several nodes: each in order, not all of them.
+                let place = self.lines.partition_point(|before| before.at_ns <= line.at_ns);
+                self.lines.insert(place, line);
             }
             Update::Phase { node, at_ns, phase } => self.mark(at_ns, &node, MarkKind::Phase(phase)),
             Update::Iterations { node, done } => {
@@ -195,4 +197,56 @@ impl Model {
 /// Something is in flight and nothing has changed for `after_ms`.
 pub(super) fn is_quiet(channel: &ChannelNow, after_ms: u64) -> bool {
     !channel.closed && channel.posted > channel.consumed && channel.quiet_ms >= after_ms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::live::LineKind;
+
+    #[test]
+    fn lines_of_two_nodes_stand_in_the_order_of_their_times_and_the_oldest_go() {
+        let mut model = Model::default();
+        for at_ns in [5, 9, 7, 1, 9] {
+            let line = Line { node: "peer".into(), at_ns, kind: LineKind::Note, text: String::new() };
+            model.take(Update::Line(line));
+        }
+        assert!(model.lines.iter().map(|line| line.at_ns).eq([1, 5, 7, 9, 9]));
+        for at_ns in 10..10 + LINES_MAX as u64 {
+            let line = Line { node: "local".into(), at_ns, kind: LineKind::Note, text: String::new() };
+            model.take(Update::Line(line));
+        }
+        assert_eq!((model.lines.len(), model.lines_lost, model.lines[0].at_ns), (LINES_MAX, 5, 10));
+    }
+
+    fn channel(posted: u64, quiet_ms: u64) -> Vec<ChannelNow> {
+        vec![ChannelNow { side: "recv".into(), posted, quiet_ms, ..ChannelNow::default() }]
+    }
+
+    #[test]
+    fn a_stall_is_marked_where_the_last_change_was_and_its_end_too() {
+        let mut model = Model::default();
+        for (second, quiet_ms) in [(1, 0), (2, 1000), (4, 3000), (5, 4000), (6, 10)] {
+            let at_ns = second * 1_000_000_000;
+            model.take(Update::Sample { node: "peer".into(), at_ns, channels: channel(3, quiet_ms) });
+        }
+        let marks: Vec<_> = model.marks.iter().map(|mark| (mark.at_ns / 1_000_000_000, mark.kind.clone())).collect();
+        assert_eq!(marks, [(1, MarkKind::Stalled), (6, MarkKind::Moving)]);
+        assert_eq!(model.stall_before(u64::MAX), Some(1_000_000_000));
+        assert_eq!(model.step(4_000_000_000, false), Some(2_000_000_000));
+        assert_eq!(model.step(4_000_000_000, true), Some(5_000_000_000));
+    }
+
+    #[test]
+    fn more_channels_are_fewer_samples_and_none_is_lost_at_once() {
+        let mut model = Model::default();
+        model.take(Update::Sample { node: "peer".into(), at_ns: 1, channels: channel(1, 0) });
+        for at_ns in 2..500 {
+            let channels = vec![ChannelNow::default(); 1024];
+            model.take(Update::Sample { node: "peer".into(), at_ns, channels });
+        }
+        let samples = model.nodes[0].series.len();
+        assert!((64..=SAMPLES_OF_CHANNELS_MAX / 1024 + 1).contains(&samples), "{samples}");
+        assert_eq!(model.span(), Some((1, 499)));
+    }
 }

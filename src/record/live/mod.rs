@@ -137,6 +137,9 @@ pub struct NodeNow {
     pub nics: BTreeMap<i64, String>,
     /// How it ended, once it has.
     pub ended: Option<String>,
+    /// The call that belongs to no channel (`init`, `connect`, ...) it is inside of.
+    #[serde(default)]
+    pub inside: Option<String>,
 }
 
 impl NodeNow {
@@ -146,6 +149,7 @@ impl NodeNow {
             plugin: printable(&self.plugin),
             nics: self.nics.into_iter().map(|(device, name)| (device, printable(&name))).collect(),
             ended: self.ended.map(|how| printable(&how)),
+            inside: self.inside.map(|call| printable(&call)),
         }
     }
 }

@@ -218,5 +218,63 @@ fn facts(snapshot: &Snapshot, ended: bool) -> NodeNow {
         plugin: header.plugin.clone(),
         nics: nics.collect(),
         ended: ended.then(|| "its process is gone".to_owned()),
+        inside: header.setup_call.filter(|_| header.setup_calls_inside > 0).map(|call| call.name().to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_recorder::format::Role;
+    use tcpx_recorder::{Addresses, Device, LogLine, Opening, Options, Recorder};
+
+    fn recorder(parent: &Path) -> Recorder {
+        let recorder = Recorder::create_in(parent, &Options { role: "harness", ..Options::new("watch") });
+        let recorder = recorder.expect("a recorder");
+        let device = Device { name: "eth1", pci: "", speed_mbit: 1, ptr_support: 1, device_type: 1 };
+        recorder.set_device(0, &device).expect("set");
+        recorder.set_plugin("Plugin v7").expect("set");
+        recorder
+    }
+
+    #[test]
+    fn a_file_tells_its_process_its_channels_and_its_lines_once() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let recorder = recorder(parent.path());
+        let opening =
+            Opening { role: Role::Recv, device: 0, comm: 1, retires_consumed: true, addresses: Addresses::default() };
+        let slot = recorder.open(&opening).and_then(|key| recorder.slot(key)).expect("a slot");
+        slot.post(64, recorder.now_ns());
+        recorder.log(&LogLine { level: 2, flags: 1, function: b"f", line: 7, text: b"socket \x1b[2Jclosed" });
+        let mut recorders = Recorders::new(Which::File(recorder.path()));
+        let node = format!("pid {}", std::process::id());
+        let channel = ChannelKey { node: node.clone(), side: "recv".into(), index: 0 };
+        recorders.want(Some(channel.clone()));
+        let mut updates = Vec::new();
+        recorders.look(9_000_000_000_000, &mut updates).expect("read");
+        let [Update::Node { facts, .. }, Update::Sample { channels, .. }, Update::Line(line), Update::Detail(detail)] =
+            &updates[..]
+        else {
+            panic!("{updates:?}")
+        };
+        assert_eq!(
+            (facts.host.as_str(), facts.plugin.as_str(), &facts.nics[&0]),
+            ("harness", "Plugin v7", &"eth1".into())
+        );
+        assert_eq!((channels.len(), channels[0].posted, channels[0].requests.as_str()), (1, 1, "p"));
+        assert!(line.kind == LineKind::Warning && line.text.starts_with("f:7 socket") && !line.text.contains('\x1b'));
+        assert!(detail.channel == channel && detail.requests[0].bytes == 64 && detail.sockets.is_err());
+        updates.clear();
+        recorders.look(9_100_000_000_000, &mut updates).expect("read");
+        assert!(matches!(&updates[..], [Update::Sample { .. }]), "{updates:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_an_error_and_one_that_is_not_there_yet_is_waited_for() {
+        let parent = tempfile::tempdir().expect("a folder");
+        assert!(Recorders::new(Which::File(parent.path().join("x"))).look(0, &mut Vec::new()).is_err());
+        let named = Which::Named([("peer".to_owned(), parent.path().join("x"))].into());
+        let mut recorders = Recorders::new(named);
+        assert!(recorders.look(0, &mut Vec::new()).is_ok() && recorders.is_empty());
     }
 }
