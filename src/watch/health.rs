@@ -119,9 +119,7 @@ fn others(rows: &[Row<'_>], state: State) -> String {
 fn blame(nodes: &[NodePicture<'_>], rows: &[Row<'_>], row: &Row<'_>) -> String {
     let name = name(nodes, row);
     let (in_flight, waiting) = (row.in_flight(), row.done_unconsumed());
-    let partner = rows
-        .iter()
-        .find(|one| one.node != row.node && one.is_send() != row.is_send() && one.now.index == row.now.index);
+    let partner = rows.iter().find(|one| is_partner(nodes, row, one));
     if let Some(call) = &row.now.in_call {
         return format!("{name} is inside {call}, which does not return: the plugin's turn{}", last_error(row));
     }
@@ -145,6 +143,23 @@ fn blame(nodes: &[NodePicture<'_>], rows: &[Row<'_>], row: &Row<'_>) -> String {
         (false, None) => format!("{name}: {in_flight} posted, {waiting} done"),
         (true, None) => format!("{name}: {in_flight} posted, none done"),
     }
+}
+
+/// Whether two channels are the ends of one connection: their addresses say so,
+/// or they have the same number in the same pair of a run. Processes that happen
+/// to run at the same time are not taken for a pair.
+fn is_partner(nodes: &[NodePicture<'_>], one: &Row<'_>, other: &Row<'_>) -> bool {
+    if one.node == other.node || one.is_send() == other.is_send() {
+        return false;
+    }
+    let meet = |from: &Row<'_>, to: &Row<'_>| from.now.peer.is_some() && from.now.peer == to.now.local;
+    let pair = |row: &Row<'_>| {
+        let name = nodes.get(row.node).map_or("", |one| &one.node.name);
+        let rest = name.strip_prefix("local").or_else(|| name.strip_prefix("peer"))?;
+        (rest.is_empty() || rest.starts_with(" gpu ")).then(|| rest.to_owned())
+    };
+    let same_pair = pair(one).is_some() && pair(one) == pair(other);
+    meet(one, other) || meet(other, one) || (same_pair && one.now.index == other.now.index)
 }
 
 fn last_error(row: &Row<'_>) -> String {
@@ -217,6 +232,21 @@ mod tests {
         );
         let refused = ChannelNow { rc_errors: 1, last_error: Some(("test".into(), 2)), ..recv([16, 0, 0], 4) };
         check(send([12, 12, 12], 4), refused, "STALLED 4.0 s: peer recv 0: 16 in flight; test returned 2");
+    }
+
+    #[test]
+    fn strangers_are_no_pair_and_addresses_make_one() {
+        let said = |local: Option<&str>| {
+            let mut model = Model::default();
+            let send = ChannelNow { peer: Some("10.0.0.226:5".into()), ..channel("send", [12, 0, 0], 4) };
+            let recv = ChannelNow { index: 7, local: local.map(Into::into), ..channel("recv", [4, 4, 4], 4) };
+            for (node, one) in [("pid 1", send), ("pid 2", recv)] {
+                model.take(Update::Sample { node: node.into(), at_ns: 9, channels: vec![one] });
+            }
+            Picture::at(&model, 9).health.why
+        };
+        assert_eq!(said(None), "pid 1 send 0: 12 posted, none done");
+        assert!(said(Some("10.0.0.226:5")).contains("pid 2 recv 7 has none posted: the receiver's turn"));
     }
 
     #[test]
