@@ -31,8 +31,13 @@ fn takes_color(common: &Common, stream: &impl IsTerminal) -> bool {
 /// Writes to stdout; a closed pipe ends quietly, as `head` expects.
 pub(crate) fn print(text: &str) {
     let mut stdout = io::stdout().lock();
-    // There is nobody left to tell.
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&format!("error: the output is incomplete: {error}\n"));
+        }
+        // Written, or there is nobody left to tell.
+        _ => {}
+    }
 }
 
 /// Writes one JSON document to stdout.

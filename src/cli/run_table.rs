@@ -196,7 +196,9 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
         }
     }
     if let Some(overlap) = run.overlap() {
-        text.push_str(&format!("# overlap : all GPUs measured together for {:.0} % of the time\n", overlap * 100.0));
+        let all =
+            if run.transfers.iter().any(|transfer| transfer.gpu.is_some()) { "all GPUs" } else { "both directions" };
+        text.push_str(&format!("# overlap : {all} measured together for {:.0} % of the time\n", overlap * 100.0));
     }
     if let Some(stall) = &pair.stall {
         let how = if stall.recovered { "moved again later" } else { "did not move again" };
@@ -241,7 +243,7 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
 
 /// A sweep's points side by side.
 pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
-    let mut columns = Columns::new(&["point", "dir", "GB/s", "median", "#wrong", "outcome"]);
+    let mut columns = Columns::new(&["point", "dir", "GB/s", "median", "trip p50(us)", "#wrong", "outcome"]);
     for (point, run) in points.iter().zip(runs) {
         for transfer in &run.transfers {
             columns.row([
@@ -249,9 +251,15 @@ pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
                 transfer.direction(),
                 format!("{:.3}", transfer.gb_per_s),
                 format!("{:.3}", transfer.median_gb_per_s),
+                transfer.round_trip_us.map_or_else(|| "-".into(), |trip| format!("{:.1}", trip.p50)),
                 transfer.wrong_bytes.to_string(),
                 run.outcome.to_string(),
             ]);
+        }
+        // A point that never came to moving anything is a point all the same.
+        if run.transfers.is_empty() {
+            let [nothing, rate, median, trip, wrong] = ["-"; 5].map(str::to_owned);
+            columns.row([point.point.clone(), nothing, rate, median, trip, wrong, run.outcome.to_string()]);
         }
     }
     format!("#\n# Sweep, {} of {} points\n{}", runs.len(), points.len(), columns.render())

@@ -110,6 +110,20 @@ fn handshake_s_own_flags() {
 }
 
 #[test]
+fn a_point_of_a_sweep_that_did_not_run_is_in_the_table() {
+    let ended = Tool::run(&["transfer.connections=[1,2]", "requires=['gpu']"]).ended();
+    let table = ended.out.split("# Sweep, 2 of 2 points").nth(1).unwrap_or_default();
+    assert_eq!(table.matches("not-run").count(), 2, "{ended}");
+}
+
+#[test]
+fn output_that_could_not_be_written_is_said() {
+    let script = "exec \"$@\" > /dev/full";
+    let ended = Tool::new(&["discover", "--json"]).through("sh", &["-c", script, "sh"]).ended();
+    ended.says(&["the output is incomplete", "No space left"]);
+}
+
+#[test]
 fn flags_about_another_node_want_one() {
     for flag in [&["--rsh", "ssh"][..], &["--secret-file", "f"], &["--identity", "f"], &["--accept-new-host-key"]] {
         let said = [&format!("{}: there is no other end", flag[0])[..], "--peer or --join"];
