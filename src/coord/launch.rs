@@ -252,13 +252,26 @@ fn greeting(node: &str, hello: &mpsc::Receiver<First>, addresses: Addresses) -> 
                 }
             }
             (Ok(Ok(_)), _) => {}
-            (Ok(Err(text)), _) => said.push(text),
+            (Ok(Err(text)), _) => match other_version(&text) {
+                Some((version, theirs)) => return Err(LaunchError::Version { node: node.into(), version, theirs }),
+                None => said.push(text),
+            },
             (Err(error), _) => {
                 let ended = error == mpsc::RecvTimeoutError::Disconnected;
                 return Err(LaunchError::Silent { node: node.into(), ended, said });
             }
         }
     }
+}
+
+/// Version and protocol of a greeting that this version cannot read: they have
+/// been told in these words since the first.
+fn other_version(text: &str) -> Option<(String, u32)> {
+    let greeting = &text[text.find("\"hello\"")?..];
+    let value = |key: &str| Some(greeting.split_once(key)?.1.trim_start_matches([':', ' ', '"']));
+    let protocol = value("\"protocol\"")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    let version = value("\"version\"")?.split('"').next()?;
+    (protocol != PROTOCOL).then(|| (version.to_owned(), protocol))
 }
 
 /// Lines beside the stream are noise; the first ones may be the reason why
@@ -302,6 +315,17 @@ fn read_agent(end: End, stdout: impl io::Read, first: &mpsc::Sender<First>, even
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_greeting_of_any_version_is_told_from_a_banner() {
+        let first = r#"{"hello":{"protocol":1,"version":"0.0.9","pid":7,"facts":{"host":{"#;
+        assert_eq!(other_version(first), Some(("0.0.9".into(), 1)));
+        let later = r#"[17,0,{"hello":{"version":"9.0.0-rc.1", "protocol": 77, "more":[]}}]"#;
+        assert_eq!(other_version(later), Some(("9.0.0-rc.1".into(), 77)));
+        for text in ["hello", "\"hello\" says nobody", "", "{\"hello\":{\"protocol\":\"x\"}}"] {
+            assert_eq!(other_version(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn the_quickest_echo_tells_the_clock() {

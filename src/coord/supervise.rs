@@ -60,6 +60,9 @@ const PACKET_MAX: usize = 64 * 1024;
 /// How long output may trail behind the end of the process. A grandchild that
 /// holds the pipe open must not hold us.
 const TRAILING: Duration = Duration::from_millis(300);
+/// The same for its messages, which are what it did: on a machine that is busy
+/// with other things the thread that reads them may be as late as this.
+const MESSAGES_TRAILING: Duration = Duration::from_secs(3);
 
 impl Worker {
     /// Starts `program worker` with `env` on top of our own environment.
@@ -79,11 +82,12 @@ impl Worker {
         let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty())?;
         let pid = child.id();
         let (ended, all_ended) = mpsc::channel::<()>();
-        read_messages(control.try_clone()?, heard.clone(), ended.clone());
+        let (told, all_told) = mpsc::channel::<()>();
+        read_messages(control.try_clone()?, heard.clone(), told);
         read_log(log, heard.clone(), ended.clone());
         read_output("stdout", child.stdout.take(), heard.clone(), ended.clone());
         read_output("stderr", child.stderr.take(), heard.clone(), ended);
-        std::thread::spawn(move || wait(child, &all_ended, &heard));
+        std::thread::spawn(move || wait(child, &all_told, &all_ended, &heard));
         Ok(Self { control: Sender::new(control), pidfd, pid })
     }
 
@@ -157,8 +161,9 @@ fn read_output(
     });
 }
 
-fn wait(mut child: Child, all_ended: &mpsc::Receiver<()>, heard: &impl Fn(Heard)) {
+fn wait(mut child: Child, all_told: &mpsc::Receiver<()>, all_ended: &mpsc::Receiver<()>, heard: &impl Fn(Heard)) {
     let status = child.wait();
+    let (Err(_) | Ok(())) = all_told.recv_timeout(MESSAGES_TRAILING);
     // Nobody sends; the readers' ends disappear one by one.
     let (Err(_) | Ok(())) = all_ended.recv_timeout(TRAILING);
     let (code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));

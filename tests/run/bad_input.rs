@@ -153,6 +153,29 @@ fn what_a_scenario_requires_is_said_where_it_is_missing() {
     }
 }
 
+/// A node behind `--rsh`, with this in place of tcpxctl.
+fn on_a_node_with(program: &str, code: i32, words: &[&str]) {
+    use std::os::unix::fs::PermissionsExt;
+    let tool = Tool::new(&["handshake", "--peer", "node1", "--rsh", "./rsh", "--remote-bin", "./other"]);
+    tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+    tool.write("other", program);
+    for name in ["rsh", "other"] {
+        let path = tool.folder().join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    tool.ends_with(code).says(words);
+}
+
+#[test]
+fn another_version_on_the_node_is_named_and_what_is_none_too() {
+    let older = r#"echo '{"hello":{"protocol":1,"version":"0.0.9","pid":7,"facts":{}}}'"#;
+    let later = r#"echo '[1,0,{"hello":{"protocol":77,"version":"9.1.0","facts":{"new":1}}}]'"#;
+    for (line, words) in [(older, ["0.0.9", "protocol 1"]), (later, ["9.1.0", "protocol 77"])] {
+        on_a_node_with(&format!("#!/bin/sh\n{line}\nexec cat >/dev/null\n"), 3, &words);
+    }
+    on_a_node_with("#!/bin/sh\necho I am a lamp\n", 5, &["node1", "I am a lamp"]);
+}
+
 #[test]
 fn the_two_ends_may_not_disagree() {
     // Receivers get another file under the same name.
