@@ -66,9 +66,8 @@ impl<'a> Pen<'a> {
 
     /// Fills what is left of the line.
     pub(crate) fn fill(&mut self, ink: Ink, with: &str) {
-        while self.x < self.end {
-            self.write(ink, with);
-        }
+        let left = self.left();
+        self.write(ink, with.repeat(left));
     }
 }
 

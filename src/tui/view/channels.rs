@@ -256,20 +256,19 @@ pub(super) fn letters(row: &Row<'_>) -> String {
 }
 
 pub(super) fn slots(pen: &mut Pen<'_>, theme: Theme, row: &Row<'_>) {
-    let letters = letters(row);
-    for stage in letters.chars().chain(std::iter::repeat(' ')).take(SLOTS) {
-        let (glyph, ink) = theme.slot(stage);
-        pen.write(ink, glyph);
+    let stages: Vec<char> = letters(row).chars().chain(std::iter::repeat(' ')).take(SLOTS).collect();
+    // One word for each run of slots that look alike: writing has its price.
+    for alike in stages.chunk_by(|a, b| a == b) {
+        let (glyph, ink) = theme.slot(alike[0]);
+        pen.write(ink, glyph.repeat(alike.len()));
     }
 }
 
 fn spark(pen: &mut Pen<'_>, theme: Theme, picture: &Picture<'_>, row: &Row<'_>, width: usize) {
     let history = picture.history(row, width, SPARK_STEP_NS);
     let most = history.iter().copied().fold(1.0, f64::max);
-    for rate in &history {
-        pen.write(Ink::Posted, theme.spark(rate / most));
-    }
-    pen.write(Ink::Plain, " ".repeat(width - history.len().min(width)));
+    let bars: String = history.iter().map(|rate| theme.spark(rate / most)).collect();
+    pen.write(Ink::Posted, format!("{bars:<width$}"));
 }
 
 fn cell(column: Column, width: usize, row: &Row<'_>) -> (String, Ink) {

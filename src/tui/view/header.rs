@@ -107,9 +107,8 @@ fn node_line(pen: &mut Pen<'_>, theme: Theme, model: &Model, picture: &Picture<'
                 .write(Ink::Faint, " GB/s ");
             let history = picture.node_history(node, send, spark, step);
             let most = history.iter().copied().fold(1.0, f64::max);
-            for rate in history {
-                pen.write(Ink::Posted, theme.spark(rate / most));
-            }
+            let bars: String = history.iter().map(|rate| theme.spark(rate / most)).collect();
+            pen.write(Ink::Posted, bars);
         }
     }
     match (node.ended, node.phase) {
