@@ -131,6 +131,6 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
 }
 
 fn latency(sample: &ChannelSample) -> Option<LatencyUs> {
-    let us = |share| sample.latency.quantile_ns(share).map(|ns| ns as f64 / 1e3);
-    Some(LatencyUs { p50: us(0.5)?, p99: us(0.99)?, p999: us(0.999)?, max: sample.latency.max_ns()? as f64 / 1e3 })
+    let [p50, p99, p999] = sample.latency.quantiles_ns([0.5, 0.99, 0.999])?.map(|ns| ns as f64 / 1e3);
+    Some(LatencyUs { p50, p99, p999, max: sample.latency.max_ns()? as f64 / 1e3 })
 }

@@ -41,19 +41,30 @@ impl Histogram {
     /// exceed, by nearest rank, within [`Self::QUANTILE_ERROR`]; `None` without a
     /// sample or for a `q` outside its range.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        self.quantiles_ns([q]).map(|[value]| value)
+    }
+
+    /// Several of them, ascending, in one pass; `None` as for one.
+    pub fn quantiles_ns<const N: usize>(&self, shares: [f64; N]) -> Option<[u64; N]> {
         let total = self.count();
-        if total == 0 || !(0.0..=1.0).contains(&q) {
+        if total == 0 || !shares.iter().all(|share| (0.0..=1.0).contains(share)) || !shares.is_sorted() {
             return None;
         }
-        let rank = ((q * total as f64).ceil() as u64).clamp(1, total);
-        let mut seen = 0u64;
-        let bucket = self.counts.iter().position(|count| {
+        let mut values = [self.max_ns; N];
+        let (mut seen, mut next) = (0u64, 0);
+        for (bucket, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             seen = seen.saturating_add(*count);
-            seen >= rank
-        })?;
-        let (first, end) = bucket_range(bucket);
-        let middle = if end == u64::MAX { u64::MAX } else { first + (end - first) / 2 };
-        Some(middle.min(self.max_ns))
+            while next < N && seen >= ((shares[next] * total as f64).ceil() as u64).clamp(1, total) {
+                let (first, end) = bucket_range(bucket);
+                let middle = if end == u64::MAX { u64::MAX } else { first + (end - first) / 2 };
+                values[next] = middle.min(self.max_ns);
+                next += 1;
+            }
+            if next == N {
+                break;
+            }
+        }
+        Some(values)
     }
 
     /// Adds another channel's samples.
@@ -156,5 +167,18 @@ mod tests {
         let mut both = recorded(&[100, 100]);
         both.add(&recorded(&[9_000]));
         assert_eq!((both.count(), both.max_ns()), (3, Some(9_000)));
+    }
+
+    #[test]
+    fn quantiles_of_one_pass_are_those_of_many() {
+        let mut counts = [0; BUCKETS];
+        (3..40).for_each(|bucket| counts[bucket] = bucket as u64 % 7);
+        let histogram = Histogram::new(counts, 1 << 40);
+        let shares = [0.0, 0.5, 0.99, 0.999, 1.0];
+        let each = shares.map(|share| histogram.quantile_ns(share).unwrap());
+        assert_eq!(histogram.quantiles_ns(shares), Some(each));
+        assert!(each.is_sorted() && each[0] < each[4]);
+        assert_eq!((histogram.quantiles_ns([0.9, 0.1]), histogram.quantiles_ns([2.0])), (None, None));
+        assert_eq!(Histogram::empty().quantiles_ns([0.5]), None);
     }
 }
