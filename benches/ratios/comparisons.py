@@ -1,6 +1,7 @@
 """Every comparison, with the goal it has."""
 
 import contextlib
+import json
 import os
 import statistics
 import subprocess
@@ -221,8 +222,84 @@ def agents_of_busy_workers(run: subprocess.Popen) -> list[int]:
     raise Failed("the run did not come to move bytes within 20 s")
 
 
+def tap_calls(programs: Programs, _pairs: int) -> None:
+    """What the tap adds to a call, on a plugin that does nothing (examples/tap_cost.rs)"""
+    lines = programs.processes.run([programs.tap_cost]).splitlines()
+    for line in lines:
+        words = line.split()
+        if line.startswith("#") or len(words) < 6:
+            continue
+        channels, is_test, (added, least) = int(words[0]), "not-done" in words, map(float, words[-2:])
+        # Else one test that is done and the post that takes its place: two changes.
+        call, changes, most = ("not-done test", 1, 5) if is_test else ("state change", 2, 25 if channels < 16 else 50)
+        print(f"  channels {channels}, {call}: {added / changes:.2f} ns, least {least / changes:.2f}  "
+              f"{at_most(most).judge(added / changes)}")
+    print(f"  ({lines[-1].lstrip('# ')})", flush=True)
+
+
+def tap(programs: Programs, pairs: int) -> None:
+    """The bare driver with the tap between it and the soft plugin, over without"""
+    for label, chunk, windows, full, channels in (("512 KiB", CHUNK, WINDOWS, GIB, 1),
+                                                  ("512 KiB, channels 4", CHUNK, WINDOWS, GIB, 4),
+                                                  ("4 KiB, depth 16", SMALL, DEEP, 512 * MIB, 1)):
+        total = programs.iterations * programs.bytes(full)
+
+        def side(name: str, tapped: bool) -> Side:
+            return Side(name, lambda: programs.bare_transfer(chunk, total, windows, channels, tapped))
+
+        compare(pairs, label, side("tapped", True), side("bare", False),
+                Row("gb_per_s", at_least(0.99) if chunk == CHUNK else None))
+    programs.forget_recordings()
+
+
+def attached(programs: Programs, pairs: int) -> None:
+    """The same with a reader that takes everything 30 times a second, over without a reader"""
+    total = programs.iterations * programs.bytes(GIB)
+
+    def followed() -> Sample:
+        with programs.followed(30):
+            return programs.bare_transfer(CHUNK, total, WINDOWS, 4, True)
+
+    compare(pairs, "512 KiB, channels 4", Side("read", followed),
+            Side("alone", lambda: programs.bare_transfer(CHUNK, total, WINDOWS, 4, True)),
+            Row("gb_per_s", at_least(0.99)))
+    programs.forget_recordings()
+
+
+def recorder_memory(programs: Programs, _pairs: int) -> None:
+    """Memory of a recorder file: 4 MiB and 64 KiB per channel is the most"""
+    for channels in (4, 64):
+        programs.bare_transfer(SMALL, channels * 4096 * SMALL, DEEP, channels, True)
+        held = [path.stat().st_blocks * 512 for path in programs.recorder_files()]
+        most = 4 * MIB + 64 * KIB * channels
+        print(f"  channels {channels}: {', '.join(f'{size / MIB:.2f}' for size in held)} MiB  "
+              f"{at_most(most / MIB).judge(max(held) / MIB)}", flush=True)
+    programs.forget_recordings()
+
+
+def export(programs: Programs, pairs: int) -> None:
+    """Time of `tcpxctl trace --format perfetto` over a million events"""
+    programs.forget_reports()
+    full = {"transfer.connections": 8, "transfer.chunk": SMALL, "transfer.total": programs.bytes(512 * MIB),
+            "transfer.warmup": 0, "transfer.iterations": 5, "transfer.send_window": 16}
+    command = programs.run_command("soft", full, {"TCPXTAP_RING_EVENTS": str(1 << 16)})
+    programs.processes.run(command, programs.env)
+    run = next((programs.folder / "reports").iterdir())
+    for form in ("perfetto", "csv", "jsonl"):
+        out = programs.folder / f"trace.{form}"
+        times, told = [], {}
+        for _ in range(pairs):
+            started = time.monotonic()
+            told = json.loads(programs.processes.run([programs.tcpxctl, "trace", str(run), "--format", form, "--out",
+                                                      str(out), "--json"]))
+            times.append((time.monotonic() - started) * 1e3)
+        print_times(times, 2000, f"  {form}: {told['events']} events, {out.stat().st_size / MIB:.0f} MiB")
+    programs.forget_reports()
+
+
 COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
     "iperf-sockets": iperf_sockets, "iperf-connections": iperf_connections, "control": control, "verify": verify,
     "idle": idle, "engine": engine, "small": small, "round-trip": round_trip, "memory": memory, "channels": channels,
-    "discover": discover, "fixed": fixed, "cpu": cpu, **nodes.COMPARISONS,
+    "discover": discover, "fixed": fixed, "cpu": cpu, "tap-calls": tap_calls, "tap": tap, "attached": attached,
+    "recorder-memory": recorder_memory, "export": export, **nodes.COMPARISONS,
 }

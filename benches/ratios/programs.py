@@ -41,11 +41,15 @@ class Programs:
         cargo = ["cargo", "build", "--release", "--quiet"]
         self.processes.run(cargo, seconds=BUILD_SECONDS)
         self.processes.run([*cargo, "--package", "tcpx-bare"], seconds=BUILD_SECONDS)
+        self.processes.run([*cargo, "--package", "tcpx-tap", "--example", "tap_cost"], seconds=BUILD_SECONDS)
+        self.processes.run([*cargo, "--package", "tcpx-recorder", "--example", "follow"], seconds=BUILD_SECONDS)
         metadata = json.loads(self.processes.run(["cargo", "metadata", "--format-version", "1", "--no-deps"]))
         release = Path(metadata["target_directory"]) / "release"
         self.tcpxctl, self.bare_driver = str(release / "tcpxctl"), str(release / "bare")
         # Where tcpxctl looks first: the copy beside the program can be older.
         self.soft = str(release / "deps" / "libnccl_net_tcpxsoft.so")
+        self.tap = str(release / "deps" / "libnccl_net_tcpxtap.so")
+        self.tap_cost, self.follow = str(release / "examples" / "tap_cost"), str(release / "examples" / "follow")
         self.control_program, self.strict = str(self.folder / "control"), str(self.folder / "libnccl-net-strict.so")
         compiler = ["cc", "-O2", "-Wall", "-Wextra", "-pthread"]
         self.processes.run([*compiler, str(ROOT / "benches/control.c"), "-o", self.control_program])
@@ -105,14 +109,44 @@ class Programs:
         started = [self.processes.start([program, *end, *common], env) for end in ends]
         return numbers([self.processes.finish(end) for end in started][0])
 
-    def bare(self, ends: list[list[str]], flags: dict[str, object]) -> Sample:
+    def bare(self, ends: list[list[str]], flags: dict[str, object], tapped: bool = False) -> Sample:
         # The task chunk as tcpxctl sets it for one socket.
         env = {**self.env, **self.plugin_env, "NCCL_DYNAMIC_CHUNK_SIZE": str(CHUNK)}
-        return self.both_ends(self.bare_driver, ends, {"plugin": self.soft, "port": free_port(), **flags}, env)
+        plugin = self.soft
+        if tapped:
+            self.forget_recordings()
+            env |= {"TCPXTAP_PLUGIN": self.soft, "TCPXTAP_FOLDER": str(self.recordings), "TCPXTAP_NAME": "bench"}
+            plugin = self.tap
+        return self.both_ends(self.bare_driver, ends, {"plugin": plugin, "port": free_port(), **flags}, env)
 
-    def bare_transfer(self, chunk: int, total: int, windows: tuple[int, int]) -> Sample:
+    def bare_transfer(self, chunk: int, total: int, windows: tuple[int, int], channels: int = 1,
+                      tapped: bool = False) -> Sample:
         ends = [["recv", "--window", str(windows[1])], ["send", "--window", str(windows[0])]]
-        return self.bare(ends, {"chunk": chunk, "total": total})
+        return self.bare(ends, {"chunk": chunk, "total": total, "channels": channels}, tapped)
+
+    # ---- the tap and its recorder ------------------------------------------
+
+    @property
+    def recordings(self) -> Path:
+        # Where a tap's files go by default, so that they cost what they cost there.
+        folder = Path("/dev/shm") / f"tcpxctl-bench-{os.getpid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def forget_recordings(self) -> None:
+        shutil.rmtree(self.recordings, ignore_errors=True)
+
+    def recorder_files(self) -> list[Path]:
+        return sorted(self.recordings.glob("tcpxctl-*/bench-*.tcpxrec"))
+
+    @contextlib.contextmanager
+    def followed(self, hz: int):
+        """A reader of every recorder file, as often as a live view."""
+        follower = self.processes.start([self.follow, str(self.recordings), "bench", str(hz), "120"])
+        try:
+            yield
+        finally:
+            self.processes.stop(follower)
 
     def bare_round_trips(self, size: int, count: int) -> Sample:
         return self.bare([["pingpong-send"], ["pingpong-recv"]], {"size": size, "count": count})
