@@ -8,7 +8,7 @@
 //! as damaged. What is read is bounded by the caller and by the ring.
 #![forbid(unsafe_code)]
 
-use crate::format::{Call, EVENT_BYTES, EventKind, SLOT_BYTES, event};
+use crate::format::{Call, EVENT_BYTES, EventKind, channel, event, life};
 use crate::read::{Header, ReadError, Source, read_full, read_header};
 use crate::sample::{ChannelSample, oldest_event};
 use crate::words::Words;
@@ -71,26 +71,42 @@ pub(crate) fn read_events(
     if header.ring_events == 0 || u32::from(sample.slot) >= header.capacity {
         return Ok(Events::default());
     }
-    let now = || channel_now(source, header, sample.slot);
+    let now = || Ok::<_, ReadError>(Counted::read(source, header, sample.slot)?.filter(|now| now.is_of(sample)));
     let Some(before) = now()? else { return Ok(Events::default()) };
-    if before.generation != sample.generation {
-        return Ok(Events::default());
-    }
-    let (first, next) = before.events;
-    let ring = Ring { header, index: sample.slot.into(), first, next };
+    let ring = Ring { header, index: sample.slot.into(), first: before.first, next: before.next };
     let copied = ring.copy(source, max, buffer)?;
     // What was written meanwhile may have overwritten the oldest of the copy.
-    let after = now()?.filter(|after| after.generation == sample.generation);
-    let Some(after) = after else { return Ok(Events::default()) };
-    let oldest = oldest_event(after.events.1.max(next), header.ring_events);
+    let Some(after) = now()? else { return Ok(Events::default()) };
+    let oldest = oldest_event(after.next.max(before.next), header.ring_events);
     Ok(ring.decode(copied, oldest, buffer))
 }
 
-fn channel_now(source: &impl Source, header: &Header, slot: u16) -> Result<Option<ChannelSample>, ReadError> {
-    let mut bytes = [0; SLOT_BYTES];
-    let offset = header.sections.slots.saturating_add(u64::from(slot) * header.sections.slot_bytes as u64);
-    let there = read_full(source, &mut bytes, offset)?;
-    Ok(if there < SLOT_BYTES { None } else { ChannelSample::decode(Words(&bytes), slot, header.ring_events) })
+/// What a slot says of its ring: its first lines alone are read.
+struct Counted {
+    generation: u32,
+    first: u64,
+    next: u64,
+}
+
+impl Counted {
+    const BYTES: usize = channel::FIRST_EVENT + 8;
+
+    fn read(source: &impl Source, header: &Header, slot: u16) -> Result<Option<Self>, ReadError> {
+        let mut bytes = [0; Self::BYTES];
+        let offset = header.sections.slots.saturating_add(u64::from(slot) * header.sections.slot_bytes as u64);
+        if read_full(source, &mut bytes, offset)? < Self::BYTES {
+            return Ok(None);
+        }
+        let words = Words(&bytes);
+        let (life, next) = (words.u64(channel::LIFE), words.u64(channel::EVENTS));
+        let generation = (life >> life::GENERATION_SHIFT) as u32;
+        let first = words.u64(channel::FIRST_EVENT).min(next);
+        Ok(matches!(life & life::STATE, life::OPEN | life::CLOSED).then_some(Self { generation, first, next }))
+    }
+
+    fn is_of(&self, sample: &ChannelSample) -> bool {
+        self.generation == sample.generation
+    }
 }
 
 pub(crate) fn read_setup_events(

@@ -37,6 +37,8 @@ const ATTEMPTS: usize = 3;
 pub struct Reader {
     file: File,
     buffer: Vec<u8>,
+    /// As it was read last. What says where things are never changes.
+    header: Option<Header>,
 }
 
 /// One picture of a file.
@@ -146,7 +148,7 @@ impl Reader {
         if !file.metadata()?.is_file() {
             return Err(ReadError::NotARecorder);
         }
-        Ok(Self { file, buffer: Vec::new() })
+        Ok(Self { file, buffer: Vec::new(), header: None })
     }
 
     /// The file itself.
@@ -168,7 +170,9 @@ impl Reader {
     /// The file cannot be read, is no recorder file, has no complete header yet,
     /// is of another version, or claims what cannot be.
     pub fn snapshot(&mut self) -> Result<Snapshot, ReadError> {
-        take(&self.file, &mut self.buffer)
+        let snapshot = take(&self.file, &mut self.buffer)?;
+        self.header = Some(snapshot.header.clone());
+        Ok(snapshot)
     }
 
     /// A channel's newest events, at most `max`, oldest first, as far as they are
@@ -178,7 +182,11 @@ impl Reader {
     /// # Errors
     /// As [`Reader::snapshot`].
     pub fn events(&mut self, sample: &ChannelSample, max: usize) -> Result<Events, ReadError> {
-        read_events(&self.file, &read_header(&self.file)?, sample, max, &mut self.buffer)
+        let header = match &self.header {
+            Some(header) => header,
+            None => self.header.insert(read_header(&self.file)?),
+        };
+        read_events(&self.file, header, sample, max, &mut self.buffer)
     }
 
     /// The newest events of calls that belong to no channel (`init`, `connect`,
