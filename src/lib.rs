@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! cli  tui                                         talk to people
-//! coord  contract  doctor  interpose  trace  watch talk about runs, nodes and other people's programs
+//! coord  contract  doctor  interpose  logs  trace  watch
+//!                                                  talk about runs, nodes and other people's programs
 //! transfer  bootstrap  scenario  record            make a run and its record
 //! plugin  gpu  node                                touch a plugin, a GPU, a machine
 //! units  error                                     words everyone shares
@@ -20,6 +21,7 @@ pub mod doctor;
 pub mod error;
 pub mod gpu;
 pub mod interpose;
+pub mod logs;
 pub mod node;
 pub mod plugin;
 pub mod record;

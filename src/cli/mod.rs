@@ -9,6 +9,8 @@ mod doctor;
 mod doctor_table;
 mod gpu;
 mod handshake;
+mod logs;
+mod logs_text;
 mod mr;
 mod nodes;
 mod output;
@@ -66,6 +68,8 @@ enum Command {
     Doctor(Box<doctor::Arguments>),
     /// Connect and close, and say what each step took.
     Handshake(handshake::Arguments),
+    /// Say what log files tell about runs over TCPX.
+    Logs(logs::Arguments),
     /// Register memory of many sizes and alignments, and say what is refused.
     Mr(mr::Arguments),
     /// Move verified bytes between two workers, as a scenario says.
@@ -105,6 +109,7 @@ pub fn main() -> ExitCode {
         Command::Gpu(arguments) => gpu::main(&common, &arguments),
         Command::Doctor(arguments) => doctor::main(&common, &arguments),
         Command::Handshake(arguments) => handshake::main(&common, &arguments),
+        Command::Logs(arguments) => logs::main(&common, &arguments),
         Command::Mr(arguments) => mr::main(&common, &arguments),
         Command::Run(arguments) => run::main(&common, &arguments),
         Command::Selftest(arguments) => selftest::main(&common, &arguments),

@@ -1,0 +1,174 @@
+//! `tcpxctl logs`: what log files say about runs over TCPX.
+//!
+//! ```console
+//! $ tcpxctl logs node0.log node1.log
+//! # logs : 2 files, 4812 lines, 655 kB; 38 lines of known kinds
+//! # transport : tcpx (NCCL names GPUDirectTCPX_v7)
+//! # version : 3.1.9 on node0:71, node1:71
+//! STALL ctrl-timeout : 12 lines, 2026-11-20T08:14:04Z to 2026-11-20T08:19:34Z, node1:71
+//!   a receive waits and no header comes: the sender of this flow has not sent
+//!   ...
+//! ```
+//!
+//! `FILE` may be a file (`.gz` too), a folder with all that is in it, or `-` for
+//! stdin. Findings come worst first. Lines that look bad and are not, as a closed
+//! connection at the end of a run, are no findings.
+//!
+//! Signatures are data. `--signatures DIR` and `~/.config/tcpxctl/logs` add to
+//! them; `--check DIR` says what is wrong in such a folder, with file and line;
+//! `--literals` prints what is searched for, as `grep -F -f` takes it.
+//!
+//! The exit code says whether the logs were read, and not what was in them.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::logs_text;
+use super::output::{fail, fail_with, print, print_json, say};
+use super::signals::interrupted;
+use crate::error::Outcome;
+use crate::logs::{Catalogue, CatalogueError, Filter, Mistake, Reader, Report, check_folder, follow, parse_time};
+use clap::Args;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Log files, folders of them, or `-` for stdin.
+    #[arg(value_name = "FILE", required_unless_present_any = ["check", "literals"])]
+    files: Vec<PathBuf>,
+    /// Go on as the files grow.
+    #[arg(long, short)]
+    follow: bool,
+    /// Only lines from this time on (RFC 3339, or a date; UTC without a zone), and lines without a time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    since: Option<i64>,
+    /// Only lines up to this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    until: Option<i64>,
+    /// Only lines with this rank in the launcher's prefix.
+    #[arg(long, value_name = "N")]
+    rank: Option<u32>,
+    /// Only lines of this host, as NCCL writes it: up to the first dot.
+    #[arg(long, value_name = "HOST")]
+    node: Option<String>,
+    /// A folder, or a file, of signatures to add; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    signatures: Vec<PathBuf>,
+    /// Check a folder of signatures, and do nothing else.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "follow", "literals"])]
+    check: Option<PathBuf>,
+    /// Print what is searched for, one literal on each line.
+    #[arg(long, conflicts_with_all = ["files", "follow"])]
+    literals: bool,
+    /// Name settings, connections and everything that was recognised.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+fn time(text: &str) -> Result<i64, String> {
+    parse_time(text).ok_or_else(|| "expected a time as 2026-11-20T08:14:04Z, or a date".to_owned())
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    if let Some(folder) = &arguments.check {
+        return check(common, folder);
+    }
+    let own = Catalogue::user_folder(|name| std::env::var_os(name));
+    let folders: Vec<PathBuf> = own.into_iter().chain(arguments.signatures.iter().cloned()).collect();
+    let catalogue = match Catalogue::with(&folders) {
+        Ok(catalogue) => catalogue,
+        Err(error) => return fail(common, &error, Outcome::Usage),
+    };
+    if arguments.literals {
+        let lines = catalogue.literals().map(|literal| format!("{}\n", String::from_utf8_lossy(literal)));
+        print(&lines.collect::<String>());
+        return ExitCode::SUCCESS;
+    }
+    let filter = Filter {
+        since_us: arguments.since,
+        until_us: arguments.until,
+        rank: arguments.rank,
+        node: arguments.node.clone(),
+    };
+    let mut reader = Reader::new(&catalogue, &filter);
+    if arguments.follow {
+        return go_on(common, arguments, &mut reader);
+    }
+    reader.paths(&arguments.files);
+    let report = reader.report();
+    show(common, arguments, &report);
+    ended(common, &report)
+}
+
+fn show(common: &Common, arguments: &Arguments, report: &Report) {
+    if common.json { print_json(report) } else { print(&logs_text::render(report, arguments.verbose)) }
+}
+
+/// Nothing read, with a reason, is no answer.
+fn ended(common: &Common, report: &Report) -> ExitCode {
+    match report.problems.first() {
+        Some(first) if report.inputs.bytes == 0 && report.telemetry.is_empty() => {
+            let message = format!("nothing could be read: {}: {}", first.path, first.problem);
+            if common.json {
+                say(&format!("error: {message}\n"))
+            } else {
+                return fail_with(common, Outcome::NotRun, &message, None);
+            }
+            ExitCode::from(Outcome::NotRun.exit_code())
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[derive(Serialize)]
+struct Checked<'a> {
+    schema: &'static str,
+    signatures: usize,
+    mistakes: &'a [Mistake],
+}
+
+fn check(common: &Common, folder: &Path) -> ExitCode {
+    let (signatures, mistakes) = match check_folder(folder) {
+        Ok(checked) => checked,
+        Err(error @ CatalogueError::Unreadable { .. }) => return fail(common, &error, Outcome::NotRun),
+        Err(error) => return fail(common, &error, Outcome::Usage),
+    };
+    if common.json {
+        print_json(&Checked { schema: "tcpxctl.logs-check/1", signatures, mistakes: &mistakes });
+    } else {
+        mistakes.iter().for_each(|mistake| print(&format!("{mistake}\n")));
+        say(&format!("# {signatures} signatures in {}, {} mistakes\n", folder.display(), mistakes.len()));
+    }
+    let outcome = if mistakes.is_empty() { Outcome::Passed } else { Outcome::Usage };
+    ExitCode::from(outcome.exit_code())
+}
+
+/// Until the user ends it: a finding is shown when it is new, and then at each
+/// doubling of its count, so that a flood of lines is none of ours.
+fn go_on(common: &Common, arguments: &Arguments, reader: &mut Reader<'_>) -> ExitCode {
+    let interrupted = match interrupted(common) {
+        Ok(interrupted) => interrupted,
+        Err(code) => return code,
+    };
+    let mut shown = std::collections::BTreeMap::<String, u64>::new();
+    follow(reader, &arguments.files, |report| {
+        let findings = report.into_iter().flat_map(|report| &report.findings);
+        for finding in findings {
+            let before = shown.get(&finding.signature).copied().unwrap_or_default();
+            if finding.count >= 2 * before.max(1) || before == 0 {
+                shown.insert(finding.signature.clone(), finding.count);
+                if common.json {
+                    if let Ok(line) = serde_json::to_string(finding) {
+                        print(&format!("{line}\n"));
+                    }
+                } else {
+                    print(&logs_text::finding(finding));
+                }
+            }
+        }
+        !interrupted.load(Ordering::Relaxed)
+    });
+    ExitCode::from(Outcome::Interrupted.exit_code())
+}

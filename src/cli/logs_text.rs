@@ -1,0 +1,199 @@
+//! A report of log files as text.
+#![forbid(unsafe_code)]
+
+use super::output::Columns;
+use crate::logs::{Comm, Finding, Report, Severity};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Rows of a table without `--verbose`.
+const ROWS: usize = 20;
+/// Processes that are named of one finding.
+const NAMED: usize = 4;
+
+pub(crate) fn render(report: &Report, verbose: bool) -> String {
+    let mut text = head(report);
+    report.findings.iter().for_each(|one| text.push_str(&finding(one)));
+    if report.findings.is_empty() {
+        text.push_str("# no findings\n");
+    }
+    builds(report, &mut text);
+    unknown(report, verbose, &mut text);
+    comms(report, verbose, &mut text);
+    settings(report, verbose, &mut text);
+    telemetry(report, &mut text);
+    rest(report, verbose, &mut text);
+    text
+}
+
+fn head(report: &Report) -> String {
+    let inputs = &report.inputs;
+    let (files, lines, matched) = (inputs.files, inputs.lines, inputs.matched_lines);
+    let mut text =
+        format!("# logs : {files} files, {lines} lines, {} bytes; {matched} lines of known kinds\n", inputs.bytes);
+    let _ = writeln!(text, "# transport : {} ({})", report.transport.verdict, report.transport.because);
+    if report.transport.named.len() > 1 {
+        for (name, processes) in &report.transport.named {
+            let _ = writeln!(text, "#   {name} : {}", named(processes));
+        }
+    }
+    for (version, processes) in &report.transport.versions {
+        let _ = writeln!(text, "# version : {version} on {}", named(processes));
+    }
+    if report.transport.versions.len() > 1 {
+        text.push_str("WARNING versions of the plugin differ\n");
+    }
+    text
+}
+
+/// One finding, with what it means and what to do.
+pub(crate) fn finding(finding: &Finding) -> String {
+    let mut text = format!(
+        "{} {} : {} lines, {}, {}\n  {}\n",
+        finding.severity.name().to_uppercase(),
+        finding.signature,
+        finding.count,
+        times(finding),
+        named(&finding.processes),
+        finding.meaning
+    );
+    if let Some(polls) = finding.polls {
+        let _ = writeln!(
+            text,
+            "  polled at least {:.0} times a second; longest wait {:.1} s",
+            polls.per_second_min, polls.seconds_max
+        );
+    }
+    for (number, cause) in finding.causes.iter().enumerate() {
+        let _ = writeln!(text, "  cause {} : {cause}", number + 1);
+    }
+    if let Some(next) = &finding.next_step {
+        let _ = writeln!(text, "  next : {next}");
+    }
+    let _ = writeln!(text, "  {}:{}: {}", finding.first.file, finding.first.line, finding.sample);
+    text
+}
+
+fn times(finding: &Finding) -> String {
+    match (&finding.first.at, &finding.last.at) {
+        (Some(first), Some(last)) if first == last => first.clone(),
+        (Some(first), Some(last)) => format!("{first} to {last}"),
+        _ => format!("lines {} to {}, without a time", finding.first.line, finding.last.line),
+    }
+}
+
+fn named(processes: &[String]) -> String {
+    let more = processes.len().saturating_sub(NAMED);
+    let first = processes[..processes.len() - more].join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
+}
+
+fn builds(report: &Report, text: &mut String) {
+    for build in &report.builds {
+        let hosts: Vec<String> =
+            build.lines.iter().take(2 * NAMED).map(|(host, lines)| format!("{host} {lines:?}")).collect();
+        let _ = writeln!(
+            text,
+            "WARNING builds of the plugin differ : {} writes {} at lines {}",
+            build.function,
+            build.signature,
+            hosts.join(", ")
+        );
+    }
+}
+
+fn unknown(report: &Report, verbose: bool, text: &mut String) {
+    if report.unknown.is_empty() {
+        return;
+    }
+    let mut columns = Columns::new(&["count", "unknown warning"]);
+    let rows = if verbose { usize::MAX } else { ROWS };
+    report.unknown.iter().take(rows).for_each(|one| columns.row([one.count.to_string(), one.shape.clone()]));
+    text.push_str(&columns.render());
+    more(report.unknown.len(), rows, text);
+}
+
+fn more(all: usize, rows: usize, text: &mut String) {
+    if all > rows {
+        let _ = writeln!(text, "# and {} more (--verbose, or --json)", all - rows);
+    }
+}
+
+fn comms(report: &Report, verbose: bool, text: &mut String) {
+    if report.comms.is_empty() {
+        return;
+    }
+    let mut columns =
+        Columns::new(&["from", "nic", "to", "nic", "kind", "sender", "receiver", "slow-send", "slow-recv"]);
+    let rows = if verbose { usize::MAX } else { ROWS };
+    // What is slow is looked for first.
+    let mut all: Vec<&Comm> = report.comms.iter().collect();
+    all.sort_by_key(|comm| std::cmp::Reverse(comm.slow_at_sender + comm.slow_at_receiver));
+    let shown = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
+    for comm in all.iter().take(rows) {
+        columns.row([
+            comm.from.clone(),
+            shown(&comm.from_nic),
+            comm.to.clone(),
+            shown(&comm.to_nic),
+            comm.kind.to_owned(),
+            shown(&comm.sender),
+            shown(&comm.receiver),
+            comm.slow_at_sender.to_string(),
+            comm.slow_at_receiver.to_string(),
+        ]);
+    }
+    text.push_str(&columns.render());
+    more(report.comms.len(), rows, text);
+}
+
+/// Without `--verbose` only those in which processes differ.
+fn settings(report: &Report, verbose: bool, text: &mut String) {
+    let mut columns = Columns::new(&["setting", "value", "processes"]);
+    let mut rows = 0;
+    for setting in report.settings.iter().filter(|setting| verbose || !setting.processes.is_empty()) {
+        columns.row([setting.key.clone(), setting.value.clone(), named(&setting.processes)]);
+        rows += 1;
+    }
+    if rows > 0 {
+        text.push_str(&columns.render());
+    }
+    if rows < report.settings.len() {
+        let _ = writeln!(text, "# {} settings agree in all processes (--verbose)", report.settings.len() - rows);
+    }
+}
+
+fn telemetry(report: &Report, text: &mut String) {
+    for file in &report.telemetry {
+        let _ = writeln!(
+            text,
+            "# telemetry {} : {} requests, {} incomplete, {} unfinished",
+            file.file, file.requests, file.incomplete, file.unfinished
+        );
+        for stage in &file.stages {
+            let _ = writeln!(text, "#   {:12} : p50 {:.1} us, max {:.1} us", stage.stage, stage.us_p50, stage.us_max);
+        }
+    }
+}
+
+fn rest(report: &Report, verbose: bool, text: &mut String) {
+    let counted = |findings: &[Finding]| {
+        let of: BTreeMap<&str, u64> = findings.iter().map(|one| (one.signature.as_str(), one.count)).collect();
+        of.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    if !report.benign.is_empty() {
+        let _ = writeln!(text, "# harmless here : {}", counted(&report.benign));
+    }
+    if verbose && !report.seen.is_empty() {
+        let _ = writeln!(text, "# seen : {}", counted(&report.seen));
+    }
+    for problem in &report.problems {
+        let _ = writeln!(text, "# note : {} {}", problem.path, problem.problem);
+    }
+    let worst = report.findings.iter().map(|finding| finding.severity).min();
+    if worst == Some(Severity::Fatal) {
+        text.push_str(
+            "# next : the first fatal line names the cause; what follows it on other hosts is mostly a consequence\n",
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! A stream in blocks that end with a line, for several threads to take from.
+//!
+//! `read` and not a map: a file that is cut while it is read must not end the
+//! process, and reading costs a tenth at most.
+#![forbid(unsafe_code)]
+
+use memchr::memrchr;
+use std::io::{self, Read};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of a block; a longer line comes in pieces.
+pub(super) const BLOCK: usize = 256 << 10;
+
+/// Whoever is free takes the next block.
+pub(super) struct Blocks<R> {
+    state: Mutex<State<R>>,
+}
+
+struct State<R> {
+    source: R,
+    /// The begin of a line whose end is not read yet.
+    carry: Vec<u8>,
+    index: u32,
+    bytes: u64,
+    ended: bool,
+}
+
+impl<R: Read> Blocks<R> {
+    pub(super) fn new(source: R) -> Self {
+        let state = State { source, carry: Vec::new(), index: 0, bytes: 0, ended: false };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// The next block, in `buffer` up to the size that is returned with its index;
+    /// `None` at the end.
+    ///
+    /// # Errors
+    /// The source's; nobody gets a block after it.
+    pub(super) fn next(&self, buffer: &mut Vec<u8>) -> io::Result<Option<(u32, usize)>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.resize(BLOCK, 0);
+        let filled = state.fill(buffer).inspect_err(|_| state.ended = true)?;
+        if filled == 0 {
+            return Ok(None);
+        }
+        let size = if state.ended { filled } else { memrchr(b'\n', &buffer[..filled]).map_or(filled, |at| at + 1) };
+        state.carry.extend_from_slice(&buffer[size..filled]);
+        state.index = state.index.saturating_add(1);
+        Ok(Some((state.index - 1, size)))
+    }
+
+    /// Bytes read so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+}
+
+impl<R: Read> State<R> {
+    fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = self.carry.len();
+        buffer[..filled].copy_from_slice(&self.carry);
+        self.carry.clear();
+        while filled < buffer.len() && !self.ended {
+            match self.source.read(&mut buffer[filled..]) {
+                Ok(0) => self.ended = true,
+                Ok(size) => {
+                    filled += size;
+                    self.bytes += size as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Gives a few bytes at a time.
+    struct Slowly<'a>(&'a [u8], usize);
+
+    impl Read for Slowly<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let size = self.1.min(buffer.len()).min(self.0.len());
+            buffer[..size].copy_from_slice(&self.0[..size]);
+            self.0 = &self.0[size..];
+            Ok(size)
+        }
+    }
+
+    fn all(source: impl Read) -> Vec<Vec<u8>> {
+        let (blocks, mut buffer, mut all) = (Blocks::new(source), Vec::new(), Vec::new());
+        while let Some((index, size)) = blocks.next(&mut buffer).unwrap() {
+            assert_eq!(index as usize, all.len());
+            all.push(buffer[..size].to_vec());
+        }
+        all
+    }
+
+    #[test]
+    fn a_line_without_an_end_comes_in_pieces() {
+        let long = vec![b'x'; 2 * BLOCK + 7];
+        let sizes: Vec<usize> = all(&long[..]).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [BLOCK, BLOCK, 7]);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_are_the_stream_and_end_with_lines(
+            lines in prop::collection::vec(0usize..90_000, 0..12),
+            step in 1usize..200_000,
+        ) {
+            let text: Vec<u8> = lines.iter().flat_map(|size| std::iter::repeat_n(b'x', *size).chain([b'\n'])).collect();
+            let blocks = all(Slowly(&text, step));
+            prop_assert!(blocks.iter().all(|block| block.last() == Some(&b'\n')));
+            prop_assert_eq!(blocks.concat(), text);
+        }
+    }
+}

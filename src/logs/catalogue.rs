@@ -1,0 +1,202 @@
+//! All signatures: the embedded ones, and those that users add.
+//!
+//! A user's signature with the name of an embedded one takes its place.
+#![forbid(unsafe_code)]
+
+use super::check::{self, Mistake};
+use super::matcher::Matcher;
+use super::signature::Signature;
+use regex::bytes::{Regex, RegexBuilder};
+use std::path::{Path, PathBuf};
+
+const FILES: [(&str, &str); 8] = [
+    ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
+    ("init.toml", include_str!("../../probes/logs/init.toml")),
+    ("connect.toml", include_str!("../../probes/logs/connect.toml")),
+    ("memory.toml", include_str!("../../probes/logs/memory.toml")),
+    ("data.toml", include_str!("../../probes/logs/data.toml")),
+    ("misuse.toml", include_str!("../../probes/logs/misuse.toml")),
+    ("system.toml", include_str!("../../probes/logs/system.toml")),
+    ("harness.toml", include_str!("../../probes/logs/harness.toml")),
+];
+/// Markers of WARN lines, which are told even if no signature knows them.
+const WARN_MARKERS: [&[u8]; 2] = [b"NCCL WARN ", b"[ncclNet:2]"];
+const SIGNATURES_MAX: usize = 1024;
+/// Bytes of a compiled regex, and of its cache.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Signatures that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    /// A folder or file that cannot be read.
+    #[error("cannot read {}: {problem}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// In the system's words.
+        problem: String,
+    },
+    /// What is wrong in them, each with file and line.
+    #[error("{}", check::list(.0))]
+    Wrong(Vec<Mistake>),
+    /// More of them than there may be.
+    #[error("{0} signatures, of at most {SIGNATURES_MAX}")]
+    TooMany(usize),
+    /// The search cannot be made.
+    #[error("cannot make a search of the literals: {0}")]
+    Search(String),
+}
+
+impl crate::error::NextStep for CatalogueError {
+    fn next_step(&self) -> Option<String> {
+        matches!(self, Self::Wrong(_)).then(|| "`tcpxctl logs --check DIR` names every mistake of a folder".to_owned())
+    }
+}
+
+/// Signatures made ready to search with.
+#[derive(Debug)]
+pub struct Catalogue {
+    pub(super) signatures: Vec<Signature>,
+    regexes: Vec<Option<Regex>>,
+    /// Of each signature: those that are not meant where it matches.
+    over: Vec<Vec<usize>>,
+    literals: Vec<Vec<u8>>,
+    /// Of each literal: its signatures.
+    of_literal: Vec<Vec<usize>>,
+    matcher: Matcher,
+}
+
+impl Catalogue {
+    /// The embedded one.
+    ///
+    /// # Errors
+    /// Data that is wrong; a test holds the embedded files against it.
+    pub fn embedded() -> Result<Self, CatalogueError> {
+        Self::new(embedded()?)
+    }
+
+    /// The embedded one and the files `*.toml` of some folders, which must exist.
+    ///
+    /// # Errors
+    /// A folder that cannot be read, or all mistakes in them.
+    pub fn with(folders: &[PathBuf]) -> Result<Self, CatalogueError> {
+        let mut all = embedded()?;
+        for folder in folders {
+            let files = check::read(folder)?;
+            let (added, mistakes) = check::check(&files, &all);
+            if !mistakes.is_empty() {
+                return Err(CatalogueError::Wrong(mistakes));
+            }
+            all.retain(|signature| !added.iter().any(|other| other.name == signature.name));
+            all.extend(added);
+        }
+        Self::new(all)
+    }
+
+    /// Of signatures that are known to be sound.
+    pub(super) fn new(signatures: Vec<Signature>) -> Result<Self, CatalogueError> {
+        if signatures.len() > SIGNATURES_MAX {
+            return Err(CatalogueError::TooMany(signatures.len()));
+        }
+        let mut literals: Vec<Vec<u8>> = signatures.iter().map(|signature| signature.literal.clone().into()).collect();
+        literals.sort_unstable();
+        literals.dedup();
+        let regexes = signatures.iter().map(|signature| signature.regex.as_deref().and_then(|text| compile(text).ok()));
+        let regexes = regexes.collect();
+        let index = |name: &String| signatures.iter().position(|other| other.name == *name);
+        let over = signatures.iter().map(|signature| signature.over.iter().filter_map(index).collect()).collect();
+        let of = |literal: &Vec<u8>| {
+            let with = signatures.iter().enumerate().filter(|(_, signature)| signature.literal.as_bytes() == literal);
+            with.map(|(index, _)| index).collect()
+        };
+        let of_literal = literals.iter().map(of).collect();
+        let searched: Vec<&[u8]> = literals.iter().map(Vec::as_slice).chain(WARN_MARKERS).collect();
+        let matcher = Matcher::new(&searched).map_err(|error| CatalogueError::Search(error.to_string()))?;
+        Ok(Self { signatures, regexes, over, literals, of_literal, matcher })
+    }
+
+    /// The folder of the user's own signatures, if `variable` names a place for it.
+    pub fn user_folder(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+        let folder = |name, below: &str| variable(name).map(PathBuf::from).map(|path| path.join(below));
+        let config = folder("XDG_CONFIG_HOME", "").filter(|path| path.is_absolute());
+        let config = config.or_else(|| folder("HOME", ".config").filter(|path| path.is_absolute()))?;
+        Some(config.join("tcpxctl/logs")).filter(|path| Path::is_dir(path))
+    }
+
+    /// Every signature, in the order of the files.
+    pub fn signatures(&self) -> &[Signature] {
+        &self.signatures
+    }
+
+    /// What is searched for, without the markers of WARN lines.
+    pub fn literals(&self) -> impl Iterator<Item = &[u8]> {
+        self.literals.iter().map(Vec::as_slice)
+    }
+
+    /// As [`Matcher::hits`]; a literal that is no signature's is a marker.
+    pub(super) fn hits(&self, block: &[u8], hit: impl FnMut(usize, usize)) {
+        self.matcher.hits(block, hit);
+    }
+
+    /// Whether a literal is of a signature, and not a marker.
+    pub(super) fn is_signature(&self, literal: usize) -> bool {
+        literal < self.of_literal.len()
+    }
+
+    /// Adds to `found` the signatures of a literal that a message has.
+    pub(super) fn of_message(&self, literal: usize, message: &[u8], found: &mut Vec<usize>) {
+        for &index in self.of_literal.get(literal).into_iter().flatten() {
+            let holds = self.regexes[index].as_ref().is_none_or(|regex| regex.is_match(message));
+            if holds && !found.contains(&index) {
+                found.push(index);
+            }
+        }
+    }
+
+    /// Takes away those that others are meant instead of.
+    pub(super) fn only_meant(&self, found: &mut Vec<usize>) {
+        if found.len() > 1 {
+            let hidden: Vec<usize> = found.iter().flat_map(|index| &self.over[*index]).copied().collect();
+            found.retain(|index| !hidden.contains(index));
+        }
+    }
+
+    /// A named group of a signature's regex.
+    pub(super) fn group<'a>(&self, index: usize, name: &str, message: &'a [u8]) -> Option<&'a [u8]> {
+        let captures = self.regexes[index].as_ref()?.captures(message)?;
+        captures.name(name).map(|group| group.as_bytes())
+    }
+
+    /// The signatures of one line, as if it stood alone.
+    pub fn matches(&self, line: &[u8]) -> Vec<&Signature> {
+        let mut hits = Vec::new();
+        self.hits(line, |literal, place| hits.push((literal, place)));
+        let mut all = Vec::new();
+        for (literal, place) in hits {
+            self.of_message(literal, super::shape::record_at(line, place).0.message, &mut all);
+        }
+        self.only_meant(&mut all);
+        all.into_iter().map(|index| &self.signatures[index]).collect()
+    }
+}
+
+/// # Errors
+/// What is wrong with it, in one line.
+pub(super) fn compile(text: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(text);
+    let regex = builder.size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
+    regex.map_err(|error| error.to_string().lines().last().unwrap_or_default().trim().to_owned())
+}
+
+fn embedded() -> Result<Vec<Signature>, CatalogueError> {
+    let files: Vec<(String, String)> =
+        FILES.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let (signatures, mistakes) = check::parse(&files);
+    if mistakes.is_empty() { Ok(signatures) } else { Err(CatalogueError::Wrong(mistakes)) }
+}
+
+/// The files, for the checks of the checks.
+#[cfg(test)]
+pub(super) fn files() -> Vec<(String, String)> {
+    FILES.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}

@@ -1,0 +1,305 @@
+//! A tally as a report: phases, transport, connections by both ends, builds.
+#![forbid(unsafe_code)]
+
+use super::catalogue::Catalogue;
+use super::fields::Polls;
+use super::input::Problem;
+use super::report::{BuildMismatch, Comm, Finding, PollRate, Report, Setting, Transport, Unknown, Where};
+use super::signature::{Phase, Severity, Signature};
+use super::tally::{FlowKey, FlowSeen, Place, Seen, Speaker, Tally};
+use super::time;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Processes that are named of a finding.
+const NAMED_MAX: usize = 64;
+
+/// What the files said.
+pub(super) fn compose(catalogue: &Catalogue, tally: &Tally, files: &[String]) -> Report {
+    let compose = Compose { catalogue, tally, files };
+    let mut report = Report { schema: "tcpxctl.logs/1", ..Report::default() };
+    (report.inputs.lines, report.inputs.matched_lines) = (tally.lines, tally.matched_lines);
+    compose.findings(&mut report);
+    report.transport = compose.transport();
+    report.settings = compose.settings();
+    report.comms = compose.comms();
+    report.unknown = compose.unknown();
+    report.builds = compose.builds();
+    for (kind, count) in &tally.too_many {
+        let problem = format!("too many {kind}: {count} were counted under a common name, or not at all");
+        report.problems.push(Problem { path: String::new(), problem });
+    }
+    report
+}
+
+/// Foreign text as one line without control characters.
+pub(super) fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect::<String>().trim().to_owned()
+}
+
+/// Lines of the source by host.
+type Hosts = BTreeMap<String, BTreeSet<u32>>;
+
+struct Compose<'a> {
+    catalogue: &'a Catalogue,
+    tally: &'a Tally,
+    files: &'a [String],
+}
+
+impl Compose<'_> {
+    fn name(&self, speaker: u32) -> String {
+        let file = |file: u32| self.files.get(file as usize).cloned().unwrap_or_default();
+        match self.tally.speakers.get(speaker as usize) {
+            Some(Speaker::Process { host, pid: Some(pid) }) => format!("{}:{pid}", shown(host)),
+            Some(Speaker::Process { host, pid: None }) => shown(host),
+            Some(Speaker::Rank { file: of, rank }) => format!("{} rank {rank}", file(*of)),
+            Some(Speaker::File(of)) => file(*of),
+            Some(Speaker::Others) | None => "(others)".to_owned(),
+        }
+    }
+
+    fn host(&self, speaker: u32) -> String {
+        match self.tally.speakers.get(speaker as usize) {
+            Some(Speaker::Process { host, .. }) => shown(host),
+            _ => self.name(speaker),
+        }
+    }
+
+    fn place(&self, place: Place, time_us: Option<i64>) -> Where {
+        let file = self.files.get(place.file as usize).cloned().unwrap_or_default();
+        Where { file, line: place.line, at: time_us.and_then(time::shown) }
+    }
+
+    // ---- findings ----------------------------------------------------------
+
+    fn findings(&self, report: &mut Report) {
+        let phases = self.phases();
+        // Of each signature, its lines that count and those that do not.
+        let mut kinds = BTreeMap::<(u32, bool), Vec<(u32, &Seen, Option<Phase>)>>::new();
+        for ((number, speaker), seen) in &self.tally.seen {
+            let Some(signature) = self.catalogue.signatures.get(*number as usize) else { continue };
+            let phase = phases.get(speaker).and_then(|ends| ends.of(seen));
+            let harmless = phase.is_some_and(|phase| signature.benign.contains(&phase));
+            kinds.entry((*number, harmless)).or_default().push((*speaker, seen, phase));
+        }
+        for ((number, harmless), parts) in kinds {
+            let Some(signature) = self.catalogue.signatures.get(number as usize) else { continue };
+            let finding = self.finding(signature, &parts);
+            match signature.severity {
+                Severity::Info => report.seen.push(finding),
+                Severity::Benign => report.benign.push(finding),
+                _ if harmless => report.benign.push(finding),
+                _ => report.findings.push(finding),
+            }
+        }
+        let order = |finding: &Finding| (finding.severity, finding.first.at.clone(), finding.first.clone());
+        report.findings.sort_by_cached_key(order);
+        report.benign.sort_by_cached_key(order);
+    }
+
+    fn finding(&self, signature: &Signature, parts: &[(u32, &Seen, Option<Phase>)]) -> Finding {
+        let seen = || parts.iter().map(|(_, seen, _)| *seen);
+        let first = seen().min_by_key(|seen| (seen.first_us, seen.first));
+        let last = seen().max_by_key(|seen| (seen.last_us, seen.last));
+        let first_us = seen().filter_map(|seen| seen.first_us).min();
+        let last_us = seen().filter_map(|seen| seen.last_us).max();
+        let slowest = seen().filter_map(|seen| seen.slowest).min_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+        let longest = seen().filter_map(|seen| seen.longest).max_by_key(|polls: &Polls| polls.nanoseconds);
+        let phases: BTreeSet<_> = parts.iter().map(|(_, _, phase)| phase.map(|phase| phase as u8)).collect();
+        let mut processes: Vec<String> = parts.iter().map(|(speaker, ..)| self.name(*speaker)).collect();
+        processes.sort();
+        processes.truncate(NAMED_MAX);
+        Finding {
+            signature: signature.name.clone(),
+            severity: signature.severity,
+            count: seen().map(|seen| seen.count).sum(),
+            processes,
+            first: self.place(first.map(|seen| seen.first).unwrap_or_default(), first_us),
+            last: self.place(last.map(|seen| seen.last).unwrap_or_default(), last_us),
+            phase: parts.first().and_then(|(_, _, phase)| *phase).filter(|_| phases.len() == 1),
+            meaning: signature.meaning.clone(),
+            causes: signature.causes.clone(),
+            next_step: signature.next.clone(),
+            versions: signature.versions.clone(),
+            polls: slowest.zip(longest).map(|(slowest, longest)| PollRate::new(slowest, longest)),
+            sample: first.map(|seen| shown(&seen.sample)).unwrap_or_default(),
+        }
+    }
+
+    /// What each process's own lines tell of its phases.
+    fn phases(&self) -> BTreeMap<u32, Ends> {
+        let mut phases = BTreeMap::<u32, Ends>::new();
+        for ((number, speaker), seen) in &self.tally.seen {
+            let ends = phases.entry(*speaker).or_default();
+            match self.catalogue.signatures.get(*number as usize).and_then(|signature| signature.marks) {
+                Some(Phase::Setup) => ends.setup = ends.setup.max(Some(seen.last)),
+                Some(Phase::Close) => ends.close = Some(ends.close.map_or(seen.first, |first| first.min(seen.first))),
+                Some(Phase::Transfer) | None => {}
+            }
+        }
+        phases
+    }
+
+    fn unknown(&self) -> Vec<Unknown> {
+        let unknown = |(shape, seen): (&Vec<u8>, &Seen)| Unknown {
+            shape: shown(shape),
+            count: seen.count,
+            first: self.place(seen.first, seen.first_us),
+            last: self.place(seen.last, seen.last_us),
+            sample: shown(&seen.sample),
+        };
+        let mut all: Vec<Unknown> = self.tally.shapes.iter().map(unknown).collect();
+        all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.shape.cmp(&b.shape)));
+        all
+    }
+
+    // ---- who used what -----------------------------------------------------
+
+    fn transport(&self) -> Transport {
+        let by_value = |from: &BTreeMap<u32, BTreeSet<Vec<u8>>>| {
+            let mut by = BTreeMap::<String, Vec<String>>::new();
+            for (speaker, values) in from {
+                values.iter().for_each(|value| by.entry(shown(value)).or_default().push(self.name(*speaker)));
+            }
+            by
+        };
+        let (named, versions) = (by_value(&self.tally.transports), by_value(&self.tally.versions));
+        let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
+        let (verdict, because) = match (kinds.len(), kinds.first()) {
+            (1, Some(kind)) => (*kind, format!("NCCL names {}", list(named.keys()))),
+            (0, _) if !self.tally.flows.is_empty() => {
+                ("tcpx", "the plugin made flows; NCCL names no network in these lines".to_owned())
+            }
+            (0, _) if !versions.is_empty() => {
+                ("unknown", "the plugin was initialised, and no line says that it was used".to_owned())
+            }
+            (0, _) => ("unknown", "no line names a network; NCCL tells it at INFO only".to_owned()),
+            _ => ("mixed", format!("NCCL names {}", list(named.keys()))),
+        };
+        Transport { verdict, because, named, versions }
+    }
+
+    /// One row for a value that all have, else one for each value.
+    fn settings(&self) -> Vec<Setting> {
+        let mut by = BTreeMap::<&Vec<u8>, BTreeMap<&Vec<u8>, Vec<u32>>>::new();
+        for ((speaker, key), values) in &self.tally.settings {
+            let of_key = by.entry(key).or_default();
+            values.iter().for_each(|value| of_key.entry(value).or_default().push(*speaker));
+        }
+        let rows = by.into_iter().flat_map(|(key, values)| {
+            let agree = values.len() == 1;
+            values.into_iter().map(move |(value, speakers)| {
+                let processes = if agree { Vec::new() } else { speakers.iter().map(|one| self.name(*one)).collect() };
+                Setting { key: shown(key), value: shown(value), processes }
+            })
+        });
+        rows.collect()
+    }
+
+    /// A flow of one end is the mirrored flow of the other.
+    fn comms(&self) -> Vec<Comm> {
+        let nics = self.nics();
+        let mut comms = BTreeMap::<_, Comm>::new();
+        for (key, flow) in &self.tally.flows {
+            let (from, to) = if key.sends { (&key.local, &key.remote) } else { (&key.remote, &key.local) };
+            let comm = comms.entry((from, to)).or_insert_with(|| Comm {
+                from: address(from),
+                to: address(to),
+                sender: None,
+                receiver: None,
+                from_nic: None,
+                to_nic: None,
+                kind: "data",
+                slow_at_sender: 0,
+                slow_at_receiver: 0,
+            });
+            let nic = flow.nic.as_deref().map(shown).or_else(|| nics.get(&(key.speaker, &*key.local.0)).cloned());
+            self.add_end(comm, key, flow, nic);
+        }
+        comms.into_values().collect()
+    }
+
+    fn add_end(&self, comm: &mut Comm, key: &FlowKey, flow: &FlowSeen, nic: Option<String>) {
+        if flow.is_control {
+            comm.kind = "control";
+        }
+        if key.sends {
+            comm.sender = Some(self.name(key.speaker));
+            comm.from_nic = nic.or(comm.from_nic.take());
+            comm.slow_at_sender += flow.slow;
+        } else {
+            comm.receiver = Some(self.name(key.speaker));
+            comm.to_nic = nic.or(comm.to_nic.take());
+            comm.slow_at_receiver += flow.slow;
+        }
+    }
+
+    /// The interfaces of each process by address.
+    fn nics(&self) -> BTreeMap<(u32, &[u8]), String> {
+        let all = self.tally.devices.iter();
+        all.flat_map(|(speaker, devices)| devices.iter().map(move |(name, ip)| ((*speaker, &**ip), shown(name))))
+            .collect()
+    }
+
+    /// Functions whose line is at other places on other hosts.
+    fn builds(&self) -> Vec<BuildMismatch> {
+        let mut by = BTreeMap::<(&Vec<u8>, u32), Hosts>::new();
+        for ((speaker, function, signature), lines) in &self.tally.sites {
+            by.entry((function, *signature)).or_default().entry(self.host(*speaker)).or_default().extend(lines);
+        }
+        // Several lines may write the same message, so only what has none in common differs.
+        let differ = |hosts: &Hosts| hosts.values().any(|lines| hosts.values().any(|others| lines.is_disjoint(others)));
+        let mismatch = |((function, signature), hosts): ((&Vec<u8>, u32), Hosts)| BuildMismatch {
+            function: shown(function),
+            signature: self
+                .catalogue
+                .signatures
+                .get(signature as usize)
+                .map(|one| one.name.clone())
+                .unwrap_or_default(),
+            lines: hosts.into_iter().map(|(host, lines)| (host, lines.into_iter().collect())).collect(),
+        };
+        by.into_iter().filter(|(_, hosts)| differ(hosts)).map(mismatch).collect()
+    }
+}
+
+fn address((ip, port): &(Box<[u8]>, u32)) -> String {
+    format!("{}:{port}", shown(ip))
+}
+
+fn kind(name: &str) -> &'static str {
+    let name = name.to_ascii_lowercase();
+    match () {
+        () if name.contains("tcpx") => "tcpx",
+        () if name.contains("socket") => "socket",
+        () if name.starts_with("ib") => "ib",
+        () => "other",
+    }
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.cloned().collect::<Vec<_>>().join(", ")
+}
+
+/// Where a process's setup ends, and where its close begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ends {
+    setup: Option<Place>,
+    close: Option<Place>,
+}
+
+impl Ends {
+    /// The phase that holds all of these lines. Without marks it is not known.
+    fn of(self, seen: &Seen) -> Option<Phase> {
+        let (setup, close) = (self.setup, self.close);
+        if setup.is_some_and(|end| seen.last <= end) {
+            return Some(Phase::Setup);
+        }
+        if close.is_some_and(|begin| seen.first >= begin) {
+            return Some(Phase::Close);
+        }
+        let after = setup.is_some_and(|end| seen.first > end);
+        let before = close.is_none_or(|begin| seen.last < begin);
+        (after && before).then_some(Phase::Transfer)
+    }
+}

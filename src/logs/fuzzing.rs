@@ -1,0 +1,42 @@
+//! What holds of any bytes that are read as a log, and of any file of signatures:
+//! a target under `fuzz/` looks for a counterexample, the suite tries its seeds.
+//!
+//! Absent from a normal build.
+#![forbid(unsafe_code)]
+
+use super::catalogue::Catalogue;
+use super::check;
+use super::filter::Filter;
+use super::read::Reader;
+use std::sync::LazyLock;
+
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| Catalogue::embedded().expect("sound"));
+
+/// A log, as one stream and as one that is compressed badly; and a file of signatures.
+pub fn bytes(data: &[u8]) {
+    let filter = Filter::default();
+    let mut reader = Reader::new(&CATALOGUE, &filter);
+    reader.source("x", data, data);
+    let report = reader.report();
+    let lines = data.iter().filter(|byte| **byte == b'\n').count() as u64
+        + u64::from(!data.is_empty() && !data.ends_with(b"\n"));
+    if report.telemetry.is_empty() {
+        // A line that is longer than a block is several.
+        assert!(report.inputs.lines >= lines && report.inputs.bytes == data.len() as u64);
+    }
+    assert!(report.inputs.matched_lines <= report.inputs.lines);
+    for finding in report.findings.iter().chain(&report.benign).chain(&report.seen) {
+        assert!(finding.count >= 1 && finding.first.line >= 1 && finding.first.line <= report.inputs.lines);
+        assert!(!finding.sample.chars().any(char::is_control));
+    }
+    let document = serde_json::to_string(&report).expect("a report is JSON");
+    assert!(!document.contains('\u{1b}'));
+    if let Ok(source) = super::input::plain(Box::new(std::io::Cursor::new(data.to_vec()))) {
+        let mut unpacked = Reader::new(&CATALOGUE, &filter);
+        unpacked.source("x", &source.head, std::io::Read::take(source.source, 1 << 20));
+        unpacked.report();
+    }
+    if let Ok(text) = std::str::from_utf8(data) {
+        check::parse(&[("x.toml".to_owned(), text.to_owned())]);
+    }
+}

@@ -1,0 +1,108 @@
+//! What is read: files, folders, compressed files, stdin.
+#![forbid(unsafe_code)]
+
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, Chain, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// Of a folder, all levels together.
+const FILES_MAX: usize = 10_000;
+const DEPTH_MAX: usize = 16;
+/// Bytes by which a file's kind is told.
+const HEAD: usize = 4096;
+/// Begins of compressed files that are not read here, with who reads them.
+const FOREIGN: [(&[u8], &str); 4] =
+    [(b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ\0", "xzcat"), (b"BZh", "bzcat"), (b"PK\x03\x04", "unzip -p")];
+
+/// Something that was not read, or not to its end.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    /// Which file or folder.
+    pub path: String,
+    /// In one sentence.
+    pub problem: String,
+}
+
+/// The files that were meant: folders with all that is in them, by name.
+pub(super) fn expand(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            walk(path, 0, &mut files, problems);
+        } else {
+            files.push(path.clone());
+        }
+    }
+    files
+}
+
+fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Vec<Problem>) {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => return problems.push(problem(folder, error)),
+    };
+    let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth < DEPTH_MAX {
+            walk(&entry.path(), depth + 1, files, problems);
+        } else if kind.is_file() {
+            if files.len() >= FILES_MAX {
+                return problems
+                    .push(problem(folder, format!("more than {FILES_MAX} files; the others were not read")));
+            }
+            files.push(entry.path());
+        }
+    }
+}
+
+pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> Problem {
+    Problem { path: path.display().to_string(), problem: problem.to_string() }
+}
+
+/// A file with its first bytes, which say what it is.
+pub(super) struct Opened<R> {
+    pub head: Vec<u8>,
+    pub source: Chain<Cursor<Vec<u8>>, R>,
+}
+
+impl<R: Read> Opened<R> {
+    fn new(mut source: R) -> io::Result<Self> {
+        let mut head = Vec::with_capacity(HEAD);
+        source.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+        Ok(Self { head: head.clone(), source: Cursor::new(head).chain(source) })
+    }
+}
+
+/// Something to read lines of.
+pub(super) type Source = Opened<Box<dyn Read + Send>>;
+
+/// Opens a file; `-` is stdin.
+///
+/// # Errors
+/// It cannot be opened, or is compressed in a way that is not read here.
+pub(super) fn open(path: &Path) -> io::Result<Source> {
+    let source: Box<dyn Read + Send> =
+        if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+    plain(source)
+}
+
+/// Takes compression away.
+pub(super) fn plain(source: Box<dyn Read + Send>) -> io::Result<Source> {
+    let opened = Opened::new(source)?;
+    if opened.head.starts_with(b"\x1f\x8b") {
+        return Opened::new(Box::new(MultiGzDecoder::new(opened.source)));
+    }
+    if let Some((_, reader)) = FOREIGN.iter().find(|(magic, _)| opened.head.starts_with(magic)) {
+        let advice = format!("it is compressed; try `{reader} FILE | tcpxctl logs -`");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, advice));
+    }
+    Ok(Opened { head: opened.head, source: Cursor::new(Vec::new()).chain(Box::new(opened.source)) })
+}
+
+/// Whether such a begin is of no text: only files of folders are passed over.
+pub(super) fn is_binary(head: &[u8]) -> bool {
+    head.contains(&0)
+}

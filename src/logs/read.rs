@@ -1,0 +1,164 @@
+//! Files through the scanner, one after the other, into one report.
+#![forbid(unsafe_code)]
+
+use super::catalogue::Catalogue;
+use super::compose::compose;
+use super::filter::Filter;
+use super::input::{self, Problem, problem};
+use super::report::Report;
+use super::scan::scan;
+use super::tally::Tally;
+use super::telemetry::{self, Telemetry};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Files whose telemetry is told each.
+const TELEMETRY_MAX: usize = 1024;
+/// Between two looks at files that may have grown.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// What was read so far, with what it was looked through with.
+pub struct Reader<'a> {
+    catalogue: &'a Catalogue,
+    filter: &'a Filter,
+    threads: usize,
+    tally: Tally,
+    files: Vec<String>,
+    bytes: u64,
+    telemetry: Vec<Telemetry>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Reader<'a> {
+    /// Nothing is read yet.
+    pub fn new(catalogue: &'a Catalogue, filter: &'a Filter) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (tally, files, telemetry, problems) = <(Tally, Vec<String>, Vec<Telemetry>, Vec<Problem>)>::default();
+        Self { catalogue, filter, threads, tally, files, bytes: 0, telemetry, problems }
+    }
+
+    /// Reads files, all files of folders, and `-` as stdin. What cannot be read is
+    /// a problem of the report. In folders, files that are no text are passed over.
+    pub fn paths(&mut self, paths: &[PathBuf]) {
+        for path in input::expand(paths, &mut self.problems) {
+            let is_asked_for = paths.contains(&path);
+            match input::open(&path) {
+                Err(error) => self.problems.push(problem(&path, error)),
+                Ok(opened) if !is_asked_for && input::is_binary(&opened.head) => {}
+                Ok(opened) => self.source(&path.display().to_string(), &opened.head, opened.source),
+            }
+        }
+    }
+
+    /// Reads one stream; `head` has its first bytes, which it gives again.
+    pub(super) fn source(&mut self, name: &str, head: &[u8], source: impl Read + Send) {
+        let file = self.file(name);
+        if telemetry::is_events(head) && self.telemetry.len() < TELEMETRY_MAX {
+            match telemetry::read(source) {
+                Ok(telemetry) => self.telemetry.push(Telemetry { file: name.to_owned(), ..telemetry }),
+                Err(error) => self.problems.push(problem(Path::new(name), error)),
+            }
+            return;
+        }
+        self.stream(file, source);
+    }
+
+    fn file(&mut self, name: &str) -> u32 {
+        self.files.push(super::compose::shown(name.as_bytes()));
+        // Files are bounded where folders are read.
+        (self.files.len() - 1) as u32
+    }
+
+    fn stream(&mut self, file: u32, source: impl Read + Send) {
+        let (tally, bytes, result) = scan(self.catalogue, self.filter, source, file, self.threads);
+        self.tally.merge(tally);
+        self.bytes += bytes;
+        if let Err(error) = result {
+            let name = self.files.get(file as usize).cloned().unwrap_or_default();
+            self.problems.push(problem(Path::new(&name), format!("read in part: {error}")));
+        }
+    }
+
+    /// What the files said.
+    pub fn report(&self) -> Report {
+        let mut report = compose(self.catalogue, &self.tally, &self.files);
+        (report.inputs.files, report.inputs.bytes) = (self.files.len(), self.bytes);
+        report.telemetry.clone_from(&self.telemetry);
+        report.problems.splice(0..0, self.problems.iter().cloned());
+        report
+    }
+}
+
+/// Reads files and goes on as they grow, until `go_on` says no; it is called with
+/// the report after each look that found something new. A file that became
+/// shorter is read from its begin. Compressed files and stdin do not grow.
+pub fn follow(reader: &mut Reader<'_>, paths: &[PathBuf], mut go_on: impl FnMut(Option<&Report>) -> bool) {
+    let files = input::expand(paths, &mut reader.problems);
+    let mut growing: Vec<Growing> =
+        files.iter().map(|path| Growing::new(reader.file(&path.display().to_string()), path)).collect();
+    loop {
+        let before = reader.bytes;
+        growing.iter_mut().for_each(|file| file.look(reader));
+        let report = (reader.bytes != before).then(|| reader.report());
+        if !go_on(report.as_ref()) {
+            return;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// A file that others write.
+struct Growing {
+    number: u32,
+    path: PathBuf,
+    read: u64,
+    failed: bool,
+}
+
+impl Growing {
+    fn new(number: u32, path: &Path) -> Self {
+        Self { number, path: path.to_owned(), read: 0, failed: false }
+    }
+
+    fn look(&mut self, reader: &mut Reader<'_>) {
+        if let Err(error) = self.try_look(reader)
+            && !std::mem::replace(&mut self.failed, true)
+        {
+            reader.problems.push(problem(&self.path, error));
+        }
+    }
+
+    /// Takes what is new, up to the last whole line.
+    fn try_look(&mut self, reader: &mut Reader<'_>) -> io::Result<()> {
+        let mut file = File::open(&self.path)?;
+        let size = file.metadata()?.len();
+        if size < self.read {
+            self.read = 0;
+        }
+        if size == self.read {
+            return Ok(());
+        }
+        let whole = last_line_end(&mut file, self.read, size)?;
+        if whole > self.read {
+            file.seek(SeekFrom::Start(self.read))?;
+            reader.stream(self.number, file.take(whole - self.read));
+            self.read = whole;
+        }
+        Ok(())
+    }
+}
+
+/// The end of the last whole line; all that is there, where a line has no end.
+fn last_line_end(file: &mut File, from: u64, to: u64) -> io::Result<u64> {
+    let begin = to.saturating_sub(super::blocks::BLOCK as u64).max(from);
+    file.seek(SeekFrom::Start(begin))?;
+    let mut tail = Vec::new();
+    file.take(to - begin).read_to_end(&mut tail)?;
+    match memchr::memrchr(b'\n', &tail) {
+        Some(at) => Ok(begin + at as u64 + 1),
+        None if to - from >= super::blocks::BLOCK as u64 => Ok(to),
+        None => Ok(from),
+    }
+}

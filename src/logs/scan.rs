@@ -1,0 +1,260 @@
+//! A log through the catalogue: blocks are searched, and only lines with a hit
+//! are looked at.
+//!
+//! Every thread keeps a tally of its own; they are merged at the end of a file.
+//! Until then a line's number is a block's number and the line in it.
+#![forbid(unsafe_code)]
+
+use super::blocks::Blocks;
+use super::catalogue::Catalogue;
+use super::fields;
+use super::filter::Filter;
+use super::shape::{self, Level, Record};
+use super::signature::Fact;
+use super::tally::{Line, Place, Tally};
+use memchr::{memchr, memchr_iter, memrchr};
+use std::io::{self, Read};
+
+/// Hits of one line that are looked at; a line without an end may have millions.
+const HITS_MAX: usize = 64;
+/// Threads beyond this have nothing left to do.
+const THREADS_MAX: usize = 4;
+/// The lines of a block within a number of 64 bits; a block has fewer.
+const BLOCK_BITS: u32 = 24;
+
+/// Reads a stream to its end.
+///
+/// # Errors
+/// The source's; what was read until then is in the tally.
+pub(super) fn scan(
+    catalogue: &Catalogue,
+    filter: &Filter,
+    source: impl Read + Send,
+    file: u32,
+    threads: usize,
+) -> (Tally, u64, io::Result<()>) {
+    let blocks = Blocks::new(source);
+    let work = || Worker::new(catalogue, filter, file).run(&blocks);
+    let others = threads.clamp(1, THREADS_MAX) - 1;
+    let done: Vec<Done> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        // A thread that panicked has lost its part, which nobody can bring back.
+        started.into_iter().filter_map(|thread| thread.join().ok()).chain([mine]).collect()
+    });
+    let (mut tally, mut lines, mut result) = (Tally::default(), Vec::new(), Ok(()));
+    for mut part in done {
+        lines.append(&mut part.lines);
+        tally.merge(part.tally);
+        result = result.and(part.result);
+    }
+    resolve(&mut tally, lines, file);
+    (tally, blocks.bytes(), result)
+}
+
+/// Puts the lines before its block to each place.
+fn resolve(tally: &mut Tally, mut lines: Vec<(u32, u32)>, file: u32) {
+    lines.sort_unstable();
+    let mut sum = 0_u64;
+    let mut before = Vec::with_capacity(lines.len());
+    for (_, count) in lines {
+        before.push(sum);
+        sum += u64::from(count);
+    }
+    tally.lines = sum;
+    tally.resolve(|place| {
+        let (block, line) = (place.line >> BLOCK_BITS, place.line & ((1 << BLOCK_BITS) - 1));
+        let before = usize::try_from(block).ok().and_then(|block| before.get(block)).copied().unwrap_or_default();
+        Place { file, line: before + line + 1 }
+    });
+}
+
+struct Done {
+    tally: Tally,
+    /// Blocks with the lines in them.
+    lines: Vec<(u32, u32)>,
+    result: io::Result<()>,
+}
+
+/// One thread's part.
+struct Worker<'a> {
+    catalogue: &'a Catalogue,
+    filter: &'a Filter,
+    file: u32,
+    tally: Tally,
+    found: Vec<usize>,
+    hits: Vec<(usize, usize)>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(catalogue: &'a Catalogue, filter: &'a Filter, file: u32) -> Self {
+        Self { catalogue, filter, file, tally: Tally::default(), found: Vec::new(), hits: Vec::new() }
+    }
+
+    fn run<R: Read>(mut self, blocks: &Blocks<R>) -> Done {
+        let (mut buffer, mut lines) = (Vec::new(), Vec::new());
+        let result = loop {
+            match blocks.next(&mut buffer) {
+                Ok(Some((index, size))) => lines.push((index, self.block(&buffer[..size], index))),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        Done { tally: self.tally, lines, result }
+    }
+
+    /// How many lines the block has.
+    fn block(&mut self, block: &[u8], index: u32) -> u32 {
+        let catalogue = self.catalogue;
+        let mut at = Cursor { index, ..Cursor::default() };
+        catalogue.hits(block, |literal, place| {
+            if place >= at.end {
+                self.line(block, &mut at);
+                at.start = memrchr(b'\n', &block[..place]).map_or(0, |newline| newline + 1);
+                at.end = memchr(b'\n', &block[place..]).map_or(block.len(), |newline| place + newline);
+            }
+            if self.hits.len() < HITS_MAX {
+                self.hits.push((literal, place - at.start));
+            }
+        });
+        self.line(block, &mut at);
+        at.count_to(block, block.len());
+        at.lines + u32::from(!block.ends_with(b"\n") && !block.is_empty())
+    }
+
+    /// Looks at the line whose hits were gathered.
+    fn line(&mut self, block: &[u8], at: &mut Cursor) {
+        if self.hits.is_empty() {
+            return;
+        }
+        at.count_to(block, at.start);
+        let place = Place { file: self.file, line: (u64::from(at.index) << BLOCK_BITS) | u64::from(at.lines) };
+        let line = &block[at.start..at.end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let mut hits = std::mem::take(&mut self.hits);
+        // They come in the order of their anchors.
+        hits.sort_unstable_by_key(|(_, at)| *at);
+        if hits.iter().any(|(literal, _)| self.catalogue.is_signature(*literal)) {
+            self.tally.matched_lines += 1;
+        }
+        if memchr(0x1b, line).is_some() {
+            let mut scratch = Vec::new();
+            let plain = shape::without_escapes(line, &mut scratch);
+            hits.clear();
+            self.catalogue.hits(plain, |literal, place| {
+                if hits.len() < HITS_MAX {
+                    hits.push((literal, place));
+                }
+            });
+            hits.sort_unstable_by_key(|(_, at)| *at);
+            self.records(plain, &hits, place);
+        } else {
+            self.records(line, &hits, place);
+        }
+        hits.clear();
+        self.hits = hits;
+    }
+
+    /// Looks at each record of a line that has a hit.
+    fn records(&mut self, line: &[u8], hits: &[(usize, usize)], place: Place) {
+        let mut rest = hits;
+        while let Some((&(_, first), _)) = rest.split_first() {
+            let (record, start, end) = shape::record_at(line, first);
+            // A marker is before its message, and a message after its marker.
+            let size = rest.iter().take_while(|(_, at)| *at < end.max(first + 1)).count().max(1);
+            let (mine, others) = rest.split_at(size);
+            let mut found = std::mem::take(&mut self.found);
+            found.clear();
+            mine.iter().filter(|(_, at)| *at >= start || record.level.is_none()).for_each(|(literal, _)| {
+                self.catalogue.of_message(*literal, record.message, &mut found);
+            });
+            self.catalogue.only_meant(&mut found);
+            if self.filter.takes(&record) {
+                self.take(&record, &found, Line { place, time_us: record.time_us, text: line });
+            }
+            self.found = found;
+            rest = others;
+        }
+    }
+
+    fn take(&mut self, record: &Record<'_>, found: &[usize], line: Line<'_>) {
+        if found.is_empty() {
+            if record.level == Some(Level::Warn) {
+                self.tally.see_unknown(record.message, line);
+            }
+            return;
+        }
+        let speaker = self.tally.speaker(record, self.file);
+        for &index in found {
+            self.note(index, speaker, record, line);
+        }
+    }
+
+    fn note(&mut self, index: usize, speaker: u32, record: &Record<'_>, line: Line<'_>) {
+        let signature = &self.catalogue.signatures[index];
+        // At most SIGNATURES_MAX.
+        let number = index as u32;
+        let message = record.message;
+        let polls = if signature.fact == Some(Fact::Polls) { fields::polls(message) } else { None };
+        self.tally.see(number, speaker, polls, line);
+        if let (Some(Level::Warn), Some((function, line))) = (record.level, record.site) {
+            self.tally.site(speaker, function, number, line);
+        }
+        let group = |name: &str| self.catalogue.group(index, name, message);
+        match signature.fact {
+            None => {}
+            Some(Fact::Polls) => self.tally.flow(speaker, message, |flow| {
+                flow.slow += 1;
+                if flow.nic.is_none() {
+                    flow.nic = fields::nic(message).map(Into::into);
+                }
+            }),
+            Some(Fact::Flow) => self.tally.flow(speaker, message, |flow| {
+                flow.made += 1;
+                flow.is_control |= memchr::memmem::find(message, b" through host").is_some();
+            }),
+            Some(Fact::Setting) => {
+                if let (Some(key), Some(value)) = (group("key"), group("value")) {
+                    self.tally.set(speaker, key, value);
+                }
+            }
+            Some(Fact::Transport) => {
+                if let Some(name) = group("transport") {
+                    self.tally.transport(speaker, name);
+                }
+            }
+            Some(Fact::Version) => {
+                if let Some(version) = group("version") {
+                    self.tally.version(speaker, version);
+                }
+            }
+            Some(Fact::Devices) => self.tally.devices(speaker, message),
+            Some(Fact::Volume) => {
+                let digits = message.iter().skip_while(|byte| !byte.is_ascii_digit());
+                let bytes = digits.take_while(|byte| byte.is_ascii_digit());
+                let sum =
+                    bytes.fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+                self.tally.volume(speaker, sum);
+            }
+        }
+    }
+}
+
+/// The line that hits are gathered of, and how far lines were counted.
+#[derive(Default)]
+struct Cursor {
+    index: u32,
+    start: usize,
+    end: usize,
+    counted: usize,
+    lines: u32,
+}
+
+impl Cursor {
+    fn count_to(&mut self, block: &[u8], to: usize) {
+        let newlines = memchr_iter(b'\n', &block[self.counted..to]).count();
+        // A block has fewer lines than bytes.
+        self.lines += newlines as u32;
+        self.counted = to;
+    }
+}

@@ -1,0 +1,373 @@
+//! What stands around a message: NCCL's header, a launcher's, a collector's.
+//!
+//! NCCL up to 2.25 writes `host:pid:tid [dev] function:line NCCL WARN message`,
+//! INFO without function and line; since 2.26 a time may stand before it. A
+//! launcher puts a rank in front (`[1,3]<stderr>:`, `[rank3]:`, `3: `), kubectl a
+//! pod and a time; a collector may have dropped host and process. So nothing is
+//! required: the marker ` NCCL WARN ` splits header from message where it is
+//! there, and each part of the header is taken if it is found.
+//!
+//! A physical line may hold several records, where ranks wrote at once; each
+//! marker begins one.
+#![forbid(unsafe_code)]
+
+use super::time;
+use memchr::memmem::{Finder, FinderRev};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
+use std::sync::LazyLock;
+
+/// Bytes before a marker that can be its header.
+const HEADER_MAX: usize = 1024;
+/// Bytes to either side of a place in which its record begins and ends: NCCL cuts
+/// its lines at 1 KiB, and a line without an end must not be read again and again.
+const RECORD_MAX: usize = 4096;
+/// Bytes of a line in which a launcher's or a collector's prefix is looked for.
+const PREFIX_MAX: usize = 256;
+const MARKER: &[u8] = b"NCCL WARN ";
+/// What programs print that hand the plugin a logger of their own.
+const OWN_LOGGER: &[u8] = b"[ncclNet:";
+
+/// How an event of our own runs begins.
+const OWN_EVENT: &[u8] = br#"{"at":""#;
+
+/// As far as the line says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// WARN.
+    Warn,
+    /// INFO.
+    Info,
+}
+
+/// One record: who wrote it, and what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Record<'a> {
+    /// Microseconds since 1970; a time without a zone is taken for UTC.
+    pub time_us: Option<i64>,
+    /// Of the launcher.
+    pub rank: Option<u32>,
+    /// Up to the first dot of the host's name, as NCCL writes it.
+    pub host: Option<&'a [u8]>,
+    /// Of the process.
+    pub pid: Option<u32>,
+    /// WARN, INFO, or neither is said.
+    pub level: Option<Level>,
+    /// The function, without its arguments, and the line of the source.
+    pub site: Option<(&'a [u8], u32)>,
+    /// All from here to the end of the record.
+    pub message: &'a [u8],
+}
+
+static MARKER_BEFORE: LazyLock<FinderRev> = LazyLock::new(|| FinderRev::new("NCCL "));
+static MARKER_AFTER: LazyLock<Finder> = LazyLock::new(|| Finder::new(" NCCL "));
+
+/// The record around `place` of a line, and where its message begins and ends.
+pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize) {
+    let place = place.min(line.len());
+    let marker = marker_before(line, place);
+    let start = marker.map_or(0, |(at, _)| at + MARKER.len());
+    let end = next_header(line, start.max(place)).unwrap_or(line.len());
+    let mut record = Record { message: &line[start..end], ..Record::default() };
+    prefix(line, &mut record);
+    match marker {
+        Some((at, level)) => {
+            record.level = Some(level);
+            header(&line[at.saturating_sub(HEADER_MAX)..at], &mut record);
+        }
+        None if line.starts_with(OWN_EVENT) => own_event(&line[..line.len().min(RECORD_MAX)], &mut record),
+        None => own_logger(line, &mut record),
+    }
+    (record, start, end)
+}
+
+/// The last marker that begins at or before `place`: where, and which.
+fn marker_before(line: &[u8], place: usize) -> Option<(usize, Level)> {
+    let from = place.saturating_sub(RECORD_MAX);
+    let mut end = line.len().min(place + MARKER.len());
+    while let Some(at) = MARKER_BEFORE.rfind(&line[from..end]) {
+        let found = level(&line[from + at..]).filter(|_| from + at <= place);
+        if let Some(level) = found {
+            return Some((from + at, level));
+        }
+        end = from + at;
+    }
+    None
+}
+
+/// Of a text that begins with `NCCL `.
+fn level(text: &[u8]) -> Option<Level> {
+    match text.get(5..MARKER.len())? {
+        b"WARN " => Some(Level::Warn),
+        b"INFO " => Some(Level::Info),
+        _ => None,
+    }
+}
+
+/// Where the header of a later record of the same line begins.
+fn next_header(line: &[u8], from: usize) -> Option<usize> {
+    let rest = &line[from..line.len().min(from + RECORD_MAX)];
+    let at = MARKER_AFTER.find_iter(rest).find(|at| level(&rest[at + 1..]).is_some())?;
+    let (_, start, _) = speaker(&rest[..at])?;
+    Some(from + start)
+}
+
+/// `... host:pid:tid [dev] function:line `.
+fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
+    if let Some(((host, pid), _, end)) = speaker(text) {
+        (record.host, record.pid) = (Some(host), Some(pid));
+        record.site = site(&text[end..]);
+    } else {
+        let after = memchr(b']', text).filter(|_| text.starts_with(b"[")).map_or(0, |at| at + 1);
+        record.site = site(&text[after..]);
+    }
+}
+
+type Speaker<'a> = ((&'a [u8], u32), usize, usize);
+
+/// The last `host:pid:tid [dev]`: who, where it begins, where it ends.
+fn speaker(text: &[u8]) -> Option<Speaker<'_>> {
+    let mut end = text.len();
+    while let Some(open) = memrchr(b'[', &text[..end]) {
+        let before = text[..open].strip_suffix(b" ");
+        if let Some(close) = device_end(&text[open + 1..])
+            && let Some((who, start)) = before.and_then(host_pid_tid)
+        {
+            return Some((who, start, open + 1 + close));
+        }
+        end = open;
+    }
+    None
+}
+
+/// `3]`, or `-1]` where there is no device.
+fn device_end(text: &[u8]) -> Option<usize> {
+    let digits = text.iter().take(6).take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
+    (digits > 0 && text.get(digits) == Some(&b']')).then_some(digits + 1)
+}
+
+fn host_pid_tid(text: &[u8]) -> Option<((&[u8], u32), usize)> {
+    let (rest, _tid) = number_after_colon(text)?;
+    let (rest, pid) = number_after_colon(rest)?;
+    let name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let host = rest.iter().rev().take(255).take_while(|byte| name(byte)).count();
+    (host > 0).then(|| ((&rest[rest.len() - host..], pid), rest.len() - host))
+}
+
+/// What is before `:123`, and the number.
+fn number_after_colon(text: &[u8]) -> Option<(&[u8], u32)> {
+    let digits = text.iter().rev().take(11).take_while(|byte| byte.is_ascii_digit()).count();
+    let (rest, digits) = text.split_at(text.len() - digits);
+    Some((rest.strip_suffix(b":")?, number(digits)?))
+}
+
+/// ` tcpxResult_t tcpxCommProgress(tcpxComm*):1238 `: the name, and 1238.
+fn site(text: &[u8]) -> Option<(&[u8], u32)> {
+    let (rest, line) = number_after_colon(text.trim_ascii())?;
+    let name = function(rest);
+    (!name.is_empty()).then_some((name, line))
+}
+
+/// The bare name of a pretty function, which has a type before it and arguments
+/// after it, or of a file, which has a path.
+fn function(pretty: &[u8]) -> &[u8] {
+    let pretty = memchr(b'(', pretty).map_or(pretty, |at| &pretty[..at]);
+    let start = pretty.iter().rposition(|byte| matches!(byte, b' ' | b'/' | b'*' | b'&')).map_or(0, |at| at + 1);
+    &pretty[start..]
+}
+
+/// `[ncclNet:2] function:line message`.
+fn own_logger<'a>(line: &'a [u8], record: &mut Record<'a>) {
+    let front = &line[..line.len().min(HEADER_MAX)];
+    let Some(at) = front.windows(OWN_LOGGER.len()).position(|window| window == OWN_LOGGER) else { return };
+    let rest = &line[at + OWN_LOGGER.len()..];
+    let Some((&level, rest)) = rest.split_first() else { return };
+    record.level = match level {
+        b'2' => Some(Level::Warn),
+        b'3' => Some(Level::Info),
+        _ => None,
+    };
+    let Some(rest) = rest.strip_prefix(b"] ") else { return };
+    if let Some(end) = site_end(rest) {
+        record.site = site(&rest[..end]);
+        record.message = rest[end..].trim_ascii_start();
+    }
+}
+
+/// A line of the plugin among the events of a run of ours: JSON, whose text stays
+/// as it is there.
+fn own_event<'a>(line: &'a [u8], record: &mut Record<'a>) {
+    let value = |key: &[u8]| {
+        let rest = &line[memmem::find(line, key)? + key.len()..];
+        let end = memchr_iter(b'"', rest).find(|at| rest[..*at].last() != Some(&b'\\'))?;
+        Some(&rest[..end])
+    };
+    record.host = value(br#""node":""#);
+    record.message = value(br#""text":""#).unwrap_or(line);
+    let digits = |key: &[u8]| {
+        let rest = &line[memmem::find(line, key)? + key.len()..];
+        number(&rest[..rest.iter().take(7).take_while(|byte| byte.is_ascii_digit()).count()])
+    };
+    record.level = match digits(br#""level":"#) {
+        Some(2) => Some(Level::Warn),
+        Some(3) => Some(Level::Info),
+        _ => None,
+    };
+    record.site = value(br#""function":""#).map(function).zip(digits(br#""line":"#));
+}
+
+/// The end of the first `:123 ` of a text.
+fn site_end(text: &[u8]) -> Option<usize> {
+    memchr_iter(b':', &text[..text.len().min(HEADER_MAX)]).find_map(|colon| {
+        let digits = text[colon + 1..].iter().take(7).take_while(|byte| byte.is_ascii_digit()).count();
+        (digits > 0 && text.get(colon + 1 + digits) == Some(&b' ')).then_some(colon + 1 + digits)
+    })
+}
+
+/// Time and rank, from the front of the physical line.
+fn prefix(line: &[u8], record: &mut Record<'_>) {
+    let front = &line[..line.len().min(PREFIX_MAX)];
+    record.time_us = time::find(front);
+    record.rank = rank(front);
+}
+
+/// `[rank3]:`, `[1,3]<stderr>:`, `[3]:` and `3: `.
+fn rank(front: &[u8]) -> Option<u32> {
+    let Some(inside) = front.strip_prefix(b"[") else {
+        let (digits, _) = front.split_at(memchr(b':', &front[..front.len().min(7)])?);
+        return number(digits).filter(|_| front.get(digits.len() + 1) == Some(&b' '));
+    };
+    let end = memchr(b']', &inside[..inside.len().min(24)])?;
+    let (inside, after) = (&inside[..end], inside.get(end + 1));
+    let comma = memrchr(b',', inside);
+    let digits = comma.map_or(inside, |at| &inside[at + 1..]);
+    let digits = digits.strip_prefix(b"rank").unwrap_or(digits);
+    number(digits).filter(|_| matches!(after, Some(b':' | b'<')))
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() || digits.len() > 10 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = digits.iter().fold(0_u64, |value, digit| 10 * value + u64::from(digit - b'0'));
+    u32::try_from(value).ok()
+}
+
+/// A line without escape sequences, where it has some; `scratch` holds it.
+pub(super) fn without_escapes<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    if memchr(0x1b, line).is_none() {
+        return line;
+    }
+    scratch.clear();
+    let mut rest = line;
+    while let Some(at) = memchr(0x1b, rest) {
+        scratch.extend_from_slice(&rest[..at]);
+        rest = &rest[at + escape_length(&rest[at..])..];
+    }
+    scratch.extend_from_slice(rest);
+    scratch
+}
+
+/// Of the sequence that begins with ESC: `ESC [ 0-? letter`, else two bytes.
+fn escape_length(text: &[u8]) -> usize {
+    if text.get(1) != Some(&b'[') {
+        return text.len().min(2);
+    }
+    let inside = text[2..].iter().take(32).take_while(|byte| (0x20..0x40).contains(*byte)).count();
+    (inside + 3).min(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at<'a>(line: &'a str, part: &str) -> Record<'a> {
+        record_at(line.as_bytes(), line.find(part).expect("a part of it")).0
+    }
+
+    const MESSAGE: &str = "Net : Connection closed by remote peer 10.0.1.25<1><-10.0.0.226<2> rx";
+
+    #[test]
+    fn headers_of_nccl_are_read_with_and_without_a_host() {
+        let line = format!("node0:71:79 [3] int taskProgress(tcpxFdData*, int*):191 NCCL WARN {MESSAGE}");
+        let record = at(&line, "closed");
+        assert_eq!((record.host, record.pid), (Some(&b"node0"[..]), Some(71)));
+        assert_eq!(record.site, Some((&b"taskProgress"[..], 191)));
+        assert_eq!((record.level, record.message), (Some(Level::Warn), MESSAGE.as_bytes()));
+        let line = format!("[0] tcpxResult_t tcpxCommProgress(tcpxComm*):1231 NCCL WARN {MESSAGE}");
+        let record = at(&line, "closed");
+        assert_eq!((record.host, record.site), (None, Some((&b"tcpxCommProgress"[..], 1231))));
+        let record = at("node0:71:79 [3] NCCL INFO NET/GPUDirectTCPX ver. 3.1.9.", "ver");
+        assert_eq!((record.pid, record.site, record.level), (Some(71), None, Some(Level::Info)));
+    }
+
+    #[test]
+    fn times_and_ranks_of_others_are_read() {
+        let check = |prefix: &str, rank, has_time: bool| {
+            let line = format!("{prefix}node0:71:79 [3] f:1 NCCL WARN {MESSAGE}");
+            let record = at(&line, "closed");
+            assert_eq!((record.rank, record.time_us.is_some()), (rank, has_time), "{line}");
+            assert_eq!((record.pid, record.site), (Some(71), Some((&b"f"[..], 1))), "{line}");
+        };
+        check("[1,3]<stderr>:", Some(3), false);
+        check("[rank12]:", Some(12), false);
+        check("[3]:", Some(3), false);
+        check("5: ", Some(5), false);
+        check("[2026-11-20 08:14:04] ", None, true);
+        check("[pod/trainer-0/main] 2026-11-20T08:14:04.123456789Z ", None, true);
+        check("0: [2026-11-20 08:14:04] ", Some(0), true);
+        check("2026-11-20T08:14:04Z stderr F ", None, true);
+    }
+
+    #[test]
+    fn joined_records_are_told_apart() {
+        let line = "node0:71:79 [3] NCCL INFO node1:5:6 [0] f():9 NCCL WARN unable to allocate requests";
+        let record = at(line, "unable");
+        assert_eq!((record.host, record.pid), (Some(&b"node1"[..]), Some(5)));
+        let line = "node0:71:79 [3] g:7 NCCL WARN not yet freed?node1:5:6 [0] f():9 NCCL WARN no";
+        let record = at(line, "freed");
+        assert_eq!((record.host, record.message), (Some(&b"node0"[..]), &b"not yet freed?"[..]));
+    }
+
+    #[test]
+    fn a_logger_of_somebody_else_is_read() {
+        let record = at("[ncclNet:2] tcpxResult_t tcpxTest(void*, int*, int*):1326 no such thing", "no such");
+        assert_eq!(record.site, Some((&b"tcpxTest"[..], 1326)));
+        assert_eq!((record.level, record.message), (Some(Level::Warn), &b"no such thing"[..]));
+    }
+
+    #[test]
+    fn an_event_of_ours_is_read() {
+        let line = r#"{"at":"2026-11-20T14:07:30.522Z","ms":19.1,"node":"local","said":{"plugin-line":{"level":2,"function":"softInit","line":44,"text":"no \"such\" thing","count":1}}}"#;
+        let record = at(line, "no ");
+        assert_eq!((record.host, record.level), (Some(&b"local"[..]), Some(Level::Warn)));
+        assert_eq!((record.site, record.message), (Some((&b"softInit"[..], 44)), &br#"no \"such\" thing"#[..]));
+    }
+
+    #[test]
+    fn templates_and_paths_become_names() {
+        let check = |pretty: &str, name: &str| assert_eq!(function(pretty.as_bytes()), name.as_bytes());
+        check(
+            "tcpxResult_t tcpxBufferedSendSocket<BUF_SIZE>::sync() [with unsigned int BUF_SIZE = 128]",
+            "tcpxBufferedSendSocket<BUF_SIZE>::sync",
+        );
+        check("ssize_t process_recv_cmsg(msghdr*, void*)", "process_recv_cmsg");
+        check("transport/net_socket.cc", "net_socket.cc");
+    }
+
+    #[test]
+    fn colours_are_taken_out() {
+        let mut scratch = Vec::new();
+        assert_eq!(without_escapes(b"\x1b[1;31mred\x1b[0m \x1bMx\x1b", &mut scratch), b"red x");
+        assert_eq!(without_escapes(b"plain", &mut scratch), b"plain");
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_a_record(line in "([ :\\[\\]0-9a-c]|node0:1:2 \\[0\\]|NCCL WARN |NCCL INFO |\\[ncclNet:2\\] ){0,40}", place in 0usize..200) {
+            let (record, start, end) = record_at(line.as_bytes(), place);
+            prop_assert!(start <= end && end <= line.len());
+            prop_assert!(record.message.len() <= line.len());
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! What is kept of a log while it is read: counts, first and last of each kind.
+//!
+//! Everything is bounded, as a log may be of any size and say anything. What is
+//! more than fits is counted under a common name, never dropped in silence.
+#![forbid(unsafe_code)]
+
+use super::fields::{self, Polls};
+use super::shape::Record;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+const SPEAKERS_MAX: usize = 4096;
+const SEEN_MAX: usize = 32_768;
+const SHAPES_MAX: usize = 256;
+const FLOWS_MAX: usize = 32_768;
+const SETTINGS_MAX: usize = 16_384;
+const SITES_MAX: usize = 8192;
+/// Values of one kind that are kept of a speaker.
+const VALUES_MAX: usize = 8;
+const SAMPLE_BYTES: usize = 400;
+const SHAPE_BYTES: usize = 160;
+const VALUE_BYTES: usize = 200;
+
+/// A line: the file it is in, and its number there, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Place {
+    pub file: u32,
+    pub line: u64,
+}
+
+/// Who wrote a record, as far as it says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Speaker {
+    /// NCCL's header; an event of ours names no process.
+    Process { host: Box<[u8]>, pid: Option<u32> },
+    /// A launcher's prefix, in one file.
+    Rank { file: u32, rank: u32 },
+    /// Only the file is known.
+    File(u32),
+    /// More than are told apart.
+    Others,
+}
+
+/// A line that is counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub place: Place,
+    pub time_us: Option<i64>,
+    pub text: &'a [u8],
+}
+
+/// Lines of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Seen {
+    pub count: u64,
+    pub first: Place,
+    pub last: Place,
+    pub first_us: Option<i64>,
+    pub last_us: Option<i64>,
+    /// The first of them.
+    pub sample: Vec<u8>,
+    /// The fewest questions per second, and the longest wait.
+    pub slowest: Option<Polls>,
+    pub longest: Option<Polls>,
+}
+
+/// One connection as one end tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct FlowKey {
+    pub speaker: u32,
+    pub local: (Box<[u8]>, u32),
+    pub remote: (Box<[u8]>, u32),
+    pub sends: bool,
+}
+
+/// What was said of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct FlowSeen {
+    pub nic: Option<Box<[u8]>>,
+    pub is_control: bool,
+    pub made: u64,
+    pub slow: u64,
+}
+
+/// A NIC's name and address.
+pub(super) type Device = (Vec<u8>, Vec<u8>);
+
+/// Everything that is kept.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub lines: u64,
+    pub matched_lines: u64,
+    pub speakers: Vec<Speaker>,
+    numbers: HashMap<Speaker, u32>,
+    latest: u32,
+    pub seen: HashMap<(u32, u32), Seen>,
+    pub shapes: HashMap<Vec<u8>, Seen>,
+    pub settings: BTreeMap<(u32, Vec<u8>), BTreeSet<Vec<u8>>>,
+    pub transports: BTreeMap<u32, BTreeSet<Vec<u8>>>,
+    pub versions: BTreeMap<u32, BTreeSet<Vec<u8>>>,
+    pub devices: BTreeMap<u32, Vec<Device>>,
+    pub flows: HashMap<FlowKey, FlowSeen>,
+    pub bytes_sent: BTreeMap<u32, (u64, u64)>,
+    /// Of host, function and signature: the lines of the source.
+    pub sites: HashMap<(u32, Vec<u8>, u32), BTreeSet<u32>>,
+    /// What did not fit, by kind.
+    pub too_many: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    /// The number of who wrote a record.
+    pub(super) fn speaker(&mut self, record: &Record<'_>, file: u32) -> u32 {
+        if let Some(latest) = self.speakers.get(self.latest as usize)
+            && is_same(latest, record, file)
+        {
+            return self.latest;
+        }
+        self.latest = self.number(match (record.host, record.pid, record.rank) {
+            (Some(host), pid, _) => Speaker::Process { host: host.into(), pid },
+            (_, _, Some(rank)) => Speaker::Rank { file, rank },
+            _ => Speaker::File(file),
+        });
+        self.latest
+    }
+
+    fn number(&mut self, speaker: Speaker) -> u32 {
+        if let Some(&number) = self.numbers.get(&speaker) {
+            return number;
+        }
+        if self.speakers.len() >= SPEAKERS_MAX && speaker != Speaker::Others {
+            *self.too_many.entry("processes").or_default() += 1;
+            return self.number(Speaker::Others);
+        }
+        // At most SPEAKERS_MAX and one more.
+        let number = self.speakers.len() as u32;
+        self.speakers.push(speaker.clone());
+        self.numbers.insert(speaker, number);
+        number
+    }
+
+    /// One more line of a signature; `new` makes what is kept of the first.
+    pub(super) fn see(&mut self, signature: u32, speaker: u32, polls: Option<Polls>, line: Line<'_>) {
+        if let Some(seen) = self.seen.get_mut(&(signature, speaker)) {
+            return seen.again(line, polls);
+        }
+        self.add_seen((signature, speaker), Seen::new(line, polls));
+    }
+
+    fn add_seen(&mut self, key: (u32, u32), seen: Seen) {
+        if let Some(other) = self.seen.get_mut(&key) {
+            return other.merge(seen);
+        }
+        if self.seen.len() < SEEN_MAX {
+            self.seen.insert(key, seen);
+            return;
+        }
+        *self.too_many.entry("kinds of lines per process").or_default() += 1;
+        let others = self.number(Speaker::Others);
+        // One for each signature, which are bounded.
+        self.seen.entry((key.0, others)).and_modify(|other| other.merge(seen.clone())).or_insert(seen);
+    }
+
+    /// One more WARN that no signature knows.
+    pub(super) fn see_unknown(&mut self, message: &[u8], line: Line<'_>) {
+        let shape = fields::message_shape(message.trim_ascii(), SHAPE_BYTES);
+        if let Some(seen) = self.shapes.get_mut(&shape) {
+            return seen.again(line, None);
+        }
+        self.add_shape(shape, Seen::new(line, None));
+    }
+
+    fn add_shape(&mut self, shape: Vec<u8>, seen: Seen) {
+        let fits = self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&shape);
+        let shape = if fits { shape } else { b"(others)".to_vec() };
+        self.shapes.entry(shape).and_modify(|other| other.merge(seen.clone())).or_insert(seen);
+    }
+
+    /// A value of a speaker: a setting, a transport, a version.
+    pub(super) fn set(&mut self, speaker: u32, key: &[u8], value: &[u8]) {
+        self.add_setting((speaker, cut(key, VALUE_BYTES)), cut(value, VALUE_BYTES));
+    }
+
+    fn add_setting(&mut self, key: (u32, Vec<u8>), value: Vec<u8>) {
+        if self.settings.len() >= SETTINGS_MAX && !self.settings.contains_key(&key) {
+            *self.too_many.entry("settings").or_default() += 1;
+            return;
+        }
+        add_value(self.settings.entry(key).or_default(), value);
+    }
+
+    /// A network that a speaker's NCCL took.
+    pub(super) fn transport(&mut self, speaker: u32, name: &[u8]) {
+        add_value(self.transports.entry(speaker).or_default(), cut(name, VALUE_BYTES));
+    }
+
+    /// The version of a speaker's plugin.
+    pub(super) fn version(&mut self, speaker: u32, version: &[u8]) {
+        let version = version.strip_suffix(b".").unwrap_or(version);
+        add_value(self.versions.entry(speaker).or_default(), cut(version, VALUE_BYTES));
+    }
+
+    /// The data NICs of a speaker; the last list counts.
+    pub(super) fn devices(&mut self, speaker: u32, message: &[u8]) {
+        let devices = fields::devices(message).into_iter();
+        self.devices.insert(speaker, devices.map(|(name, ip)| (cut(name, 32), cut(ip, 64))).collect());
+    }
+
+    /// Bytes that one comm sent.
+    pub(super) fn volume(&mut self, speaker: u32, bytes: u64) {
+        let (comms, sum) = self.bytes_sent.entry(speaker).or_default();
+        *comms += 1;
+        *sum = sum.saturating_add(bytes);
+    }
+
+    /// A flow of a message; `change` writes down what was said of it.
+    pub(super) fn flow(&mut self, speaker: u32, message: &[u8], change: impl FnOnce(&mut FlowSeen)) {
+        let Some(flow) = fields::flow(message) else { return };
+        let end = |end: fields::End<'_>| (end.ip.into(), end.port);
+        let key = FlowKey { speaker, local: end(flow.local), remote: end(flow.remote), sends: flow.sends };
+        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&key) {
+            *self.too_many.entry("flows").or_default() += 1;
+            return;
+        }
+        change(self.flows.entry(key).or_default());
+    }
+
+    /// Where in the source a signature's line is, on this speaker's host.
+    pub(super) fn site(&mut self, speaker: u32, function: &[u8], signature: u32, line: u32) {
+        if let Some(lines) = self.sites.get_mut(&(speaker, function.to_vec(), signature)) {
+            if lines.len() < VALUES_MAX {
+                lines.insert(line);
+            }
+        } else if self.sites.len() < SITES_MAX {
+            self.sites.insert((speaker, cut(function, VALUE_BYTES), signature), BTreeSet::from([line]));
+        }
+    }
+
+    /// Adds what another thread kept of the same file.
+    pub(super) fn merge(&mut self, other: Self) {
+        let numbers: Vec<u32> = other.speakers.into_iter().map(|speaker| self.number(speaker)).collect();
+        let number = |speaker: u32| numbers.get(speaker as usize).copied().unwrap_or_default();
+        self.lines += other.lines;
+        self.matched_lines += other.matched_lines;
+        other
+            .seen
+            .into_iter()
+            .for_each(|((signature, speaker), seen)| self.add_seen((signature, number(speaker)), seen));
+        other.shapes.into_iter().for_each(|(shape, seen)| self.add_shape(shape, seen));
+        for ((speaker, key), values) in other.settings {
+            values.into_iter().for_each(|value| self.add_setting((number(speaker), key.clone()), value));
+        }
+        for (into, from) in [(&mut self.transports, other.transports), (&mut self.versions, other.versions)] {
+            for (speaker, values) in from {
+                let into = into.entry(number(speaker)).or_default();
+                values.into_iter().for_each(|value| add_value(into, value));
+            }
+        }
+        self.devices.extend(other.devices.into_iter().map(|(speaker, devices)| (number(speaker), devices)));
+        for (speaker, (comms, bytes)) in other.bytes_sent {
+            let (all, sum) = self.bytes_sent.entry(number(speaker)).or_default();
+            (*all, *sum) = (*all + comms, sum.saturating_add(bytes));
+        }
+        for (key, flow) in other.flows {
+            self.merge_flow(FlowKey { speaker: number(key.speaker), ..key }, flow);
+        }
+        for ((speaker, function, signature), lines) in other.sites {
+            lines.into_iter().for_each(|line| self.site(number(speaker), &function, signature, line));
+        }
+        other.too_many.into_iter().for_each(|(kind, count)| *self.too_many.entry(kind).or_default() += count);
+    }
+
+    fn merge_flow(&mut self, key: FlowKey, flow: FlowSeen) {
+        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&key) {
+            *self.too_many.entry("flows").or_default() += 1;
+            return;
+        }
+        let into = self.flows.entry(key).or_default();
+        into.nic = into.nic.take().or(flow.nic);
+        into.is_control |= flow.is_control;
+        into.made += flow.made;
+        into.slow += flow.slow;
+    }
+
+    /// Turns lines that were counted within a block into lines of their file;
+    /// `before` has the lines before each block.
+    pub(super) fn resolve(&mut self, resolved: impl Fn(Place) -> Place) {
+        for seen in self.seen.values_mut().chain(self.shapes.values_mut()) {
+            (seen.first, seen.last) = (resolved(seen.first), resolved(seen.last));
+        }
+    }
+}
+
+fn is_same(speaker: &Speaker, record: &Record<'_>, file: u32) -> bool {
+    match (speaker, record.host, record.pid, record.rank) {
+        (Speaker::Process { host, pid }, Some(other), number, _) => **host == *other && *pid == number,
+        (Speaker::Rank { file: of, rank }, None, _, Some(number)) => *of == file && *rank == number,
+        (Speaker::File(of), None, _, None) => *of == file,
+        _ => false,
+    }
+}
+
+fn add_value(values: &mut BTreeSet<Vec<u8>>, value: Vec<u8>) {
+    if values.len() < VALUES_MAX {
+        values.insert(value);
+    }
+}
+
+fn cut(text: &[u8], size: usize) -> Vec<u8> {
+    text[..text.len().min(size)].to_vec()
+}
+
+impl Seen {
+    fn new(line: Line<'_>, polls: Option<Polls>) -> Self {
+        let (place, time_us, sample) = (line.place, line.time_us, cut(line.text.trim_ascii(), SAMPLE_BYTES));
+        Self {
+            count: 1,
+            first: place,
+            last: place,
+            first_us: time_us,
+            last_us: time_us,
+            sample,
+            slowest: polls,
+            longest: polls,
+        }
+    }
+
+    fn again(&mut self, line: Line<'_>, polls: Option<Polls>) {
+        self.count += 1;
+        // Blocks of one thread come in order, and so do their lines.
+        self.last = line.place;
+        self.times(line.time_us, line.time_us);
+        self.polls(polls, polls);
+    }
+
+    fn times(&mut self, first: Option<i64>, last: Option<i64>) {
+        self.first_us = [self.first_us, first].into_iter().flatten().min();
+        self.last_us = [self.last_us, last].into_iter().flatten().max();
+    }
+
+    fn polls(&mut self, slowest: Option<Polls>, longest: Option<Polls>) {
+        if let Some(other) = slowest
+            && self.slowest.is_none_or(|slowest| other.per_second() < slowest.per_second())
+        {
+            self.slowest = Some(other);
+        }
+        if let Some(other) = longest
+            && self.longest.is_none_or(|longest| other.nanoseconds > longest.nanoseconds)
+        {
+            self.longest = Some(other);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        if other.first < self.first {
+            (self.first, self.sample) = (other.first, other.sample);
+        }
+        self.last = self.last.max(other.last);
+        self.times(other.first_us, other.last_us);
+        self.polls(other.slowest, other.longest);
+    }
+}

@@ -1,0 +1,143 @@
+//! A time of day as logs write it, read without an allocation.
+//!
+//! Year, month and day with dashes, then hours, minutes and seconds, with a
+//! blank, a `T` or a `_` between; a fraction and a zone may follow. A time that
+//! names no zone is taken for UTC.
+#![forbid(unsafe_code)]
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use memchr::memchr_iter;
+
+/// `2026-11-20T08:14:04`.
+const SIZE: usize = 19;
+const DAY_SECONDS: i64 = 86_400;
+
+/// The first time in a text, in microseconds since 1970.
+pub(super) fn find(text: &[u8]) -> Option<i64> {
+    // The dash after a year, which is rarer than a digit.
+    memchr_iter(b'-', text).find_map(|dash| parse(text.get(dash.checked_sub(4)?..)?))
+}
+
+fn parse(text: &[u8]) -> Option<i64> {
+    let fixed = text.get(..SIZE)?;
+    let dashes = fixed[4] == b'-' && fixed[7] == b'-';
+    let colons = fixed[13] == b':' && fixed[16] == b':';
+    if !dashes || !colons || !matches!(fixed[10], b' ' | b'T' | b'_') {
+        return None;
+    }
+    let field = |at: usize, size: usize| {
+        let digits = &fixed[at..at + size];
+        digits
+            .iter()
+            .all(u8::is_ascii_digit)
+            .then(|| digits.iter().fold(0_i64, |sum, digit| 10 * sum + i64::from(digit - b'0')))
+    };
+    let (year, month, day) = (field(0, 4)?, field(5, 2)?, field(8, 2)?);
+    let (hour, minute, second) = (field(11, 2)?, field(14, 2)?, field(17, 2)?);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let seconds = days(year, month, day) * DAY_SECONDS + hour * 3600 + minute * 60 + second;
+    let (fraction, rest) = fraction(&text[SIZE..]);
+    Some((seconds - zone_seconds(rest)) * 1_000_000 + fraction)
+}
+
+/// Days since 1970 of a date of the Gregorian calendar, counted in eras of 400
+/// years that begin in March, so that the leap day is the last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// `.123456`, or `,123`, in microseconds, and what follows.
+fn fraction(text: &[u8]) -> (i64, &[u8]) {
+    let Some((b'.' | b',', rest)) = text.split_first() else { return (0, text) };
+    let size = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let digit = |at: usize| rest[..size].get(at).map_or(0, |byte| i64::from(byte - b'0'));
+    ((0..6).fold(0, |sum, at| 10 * sum + digit(at)), &rest[size..])
+}
+
+/// `+02:00` and `-0500`; nothing else is a zone here.
+fn zone_seconds(text: &[u8]) -> i64 {
+    let Some((sign @ (b'+' | b'-'), rest)) = text.split_first() else { return 0 };
+    let digits: Vec<i64> =
+        rest.iter().take(5).filter(|byte| byte.is_ascii_digit()).map(|byte| i64::from(byte - b'0')).collect();
+    let &[h1, h0, m1, m0] = digits.as_slice() else { return 0 };
+    let seconds = (10 * h1 + h0) * 3600 + (10 * m1 + m0) * 60;
+    if *sign == b'+' { seconds } else { -seconds }
+}
+
+/// A time as somebody types it for `--since`: RFC 3339, or with a blank, without
+/// a zone, or a date alone.
+pub(super) fn typed(text: &str) -> Option<i64> {
+    if let Some(time) = parse(text.as_bytes()) {
+        return Some(time);
+    }
+    let date: jiff::civil::Date = text.parse().ok()?;
+    Some(DateTime::from(date).to_zoned(TimeZone::UTC).ok()?.timestamp().as_microsecond())
+}
+
+/// As RFC 3339 in UTC.
+pub(super) fn shown(time_us: i64) -> Option<String> {
+    jiff::Timestamp::from_microsecond(time_us).ok().map(|time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(text: &str, expected: Option<&str>) {
+        assert_eq!(find(text.as_bytes()).and_then(shown).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn times_are_found_wherever_they_stand() {
+        check("[2026-11-20 08:14:04] node0:1:2", Some("2026-11-20T08:14:04Z"));
+        check("[pod/a-b/c-d] 2026-11-20T08:14:04.123456789Z x", Some("2026-11-20T08:14:04.123456Z"));
+        check("2026-11-20T10:14:04+02:00 x", Some("2026-11-20T08:14:04Z"));
+        check("2026-11-20 08:14:04,531 - x", Some("2026-11-20T08:14:04.531Z"));
+        check("2024-02-29T00:00:00Z", Some("2024-02-29T00:00:00Z"));
+        check("{\"time\":\"2026-11-20T08:14:04Z\",\"log\":\"x\"}", Some("2026-11-20T08:14:04Z"));
+    }
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        for text in [
+            "",
+            "2026-11-20",
+            "2026-13-20 08:14:04",
+            "1-2-3-4-5-6-7-8-9-10-11-12",
+            "2026/11/20 08:14:04",
+            "--------------------",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn a_typed_time_may_be_a_date() {
+        assert_eq!(typed("2026-11-20").and_then(shown).as_deref(), Some("2026-11-20T00:00:00Z"));
+        assert_eq!(typed("2026-11-20 08:14:04"), typed("2026-11-20T08:14:04Z"));
+        assert_eq!(typed("yesterday"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_that_was_written_is_read(time in 0_i64..4_000_000_000_000_000) {
+            let text = shown(time).expect("in range");
+            prop_assert_eq!(find(text.as_bytes()), Some(time), "{}", text);
+        }
+
+        #[test]
+        fn any_text_has_a_time_or_none(text in "[0-9T:., Z+_-]{0,60}") {
+            let _ = find(text.as_bytes());
+        }
+    }
+}
