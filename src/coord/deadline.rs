@@ -35,6 +35,7 @@ pub(super) fn of_phase(
         | Phase::Registering
         | Phase::Checking
         | Phase::WarmUp
+        | Phase::Gathering
         | Phase::Measuring
         | Phase::Finished => None,
     }

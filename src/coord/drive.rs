@@ -58,7 +58,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event)) -> Vec<Pai
         Err(error) => return vec![PairOutcome::without_agents(&error)],
     };
     drop(to_events);
-    let mut drive = Drive { request, observe, agents, pairs: Vec::new(), started: Instant::now() };
+    let mut drive = Drive { request, observe, agents, pairs: Vec::new(), started: Instant::now(), measures: false };
     drive.launch();
     drive.watch(&events);
     drive.conclude()
@@ -102,6 +102,8 @@ struct Drive<'a> {
     agents: [Agent; 2],
     pairs: Vec<Pair<'a>>,
     started: Instant,
+    /// Whether pairs that measure together were let go.
+    measures: bool,
 }
 
 impl<'a> Drive<'a> {
@@ -128,9 +130,10 @@ impl<'a> Drive<'a> {
         };
         match Secret::generate().map_err(no_numbers).and_then(|secret| Ok((secret, plans?))) {
             Ok((secret, plans)) => {
+                let together = plans.len() > 1 && self.request.work == Work::Transfer;
                 for (gpus, plans) in plans {
                     let mut pair = self.pair(gpus);
-                    pair.launch(plans, &secret);
+                    pair.launch(plans, &secret, together);
                     self.pairs.push(pair);
                 }
             }
@@ -183,6 +186,7 @@ impl<'a> Drive<'a> {
                 self.agents.iter().for_each(Agent::beat);
             }
             self.check(now);
+            self.let_measure();
             self.deliver();
         }
     }
@@ -194,7 +198,6 @@ impl<'a> Drive<'a> {
             FromEnd::Noise(end, text) => self.pairs[0].keep_text(end, text),
             FromEnd::Gone(end) => self.pairs.iter_mut().for_each(|pair| pair.lost(end, "is gone", None)),
         }
-        self.deliver();
     }
 
     fn said(&mut self, said: Said) {
@@ -208,9 +211,18 @@ impl<'a> Drive<'a> {
                 // A number that nobody gave out is nobody's.
                 let Some(pair) = self.pairs.get_mut(worker as usize) else { return };
                 pair.take(end, &message);
-                self.deliver();
                 self.emit(end.name(), worker as usize, Some(node_us), What::Said(Box::new(message)));
+                self.deliver();
             }
+        }
+    }
+
+    /// What several GPUs move at once is a share only while all do: none measures
+    /// before all have warmed up.
+    fn let_measure(&mut self) {
+        if !self.measures && self.pairs.iter().all(Pair::is_gathered) {
+            self.measures = true;
+            self.pairs.iter_mut().for_each(Pair::measure);
         }
     }
 

@@ -140,6 +140,7 @@ mod tests {
             secret: "00".repeat(32),
             work: Work::Handshake { repeat: 2 },
             preflight: true,
+            together: true,
         };
         let launch = |task| ToAgent::Launch(Box::new(Launch { env: BTreeMap::new(), task, stall_after_ms: 3000 }));
         let address = "10.0.1.25:4000".parse().expect("an address");

@@ -199,6 +199,8 @@ pub enum ToWorker {
     Start(Box<Task>),
     /// Where the peer's worker listens.
     PeerListens(SocketAddr),
+    /// Everyone who measures at the same time has warmed up: measure.
+    Measure,
     /// Drain if possible, then end.
     Stop,
 }
@@ -291,6 +293,9 @@ pub struct PairTask {
     /// Make the critical checks of this node first.
     #[serde(default)]
     pub preflight: bool,
+    /// Other pairs measure at the same time: wait for `Measure` after warm-up.
+    #[serde(default)]
+    pub together: bool,
 }
 
 /// What a connected pair does.
@@ -327,6 +332,8 @@ pub enum Phase {
     Registering,
     /// Iterations that do not count.
     WarmUp,
+    /// Warmed up; other GPUs are not yet.
+    Gathering,
     /// Measured iterations.
     Measuring,
     /// A row of the contract suite.
@@ -347,6 +354,7 @@ impl std::fmt::Display for Phase {
             Self::Connecting => "connecting",
             Self::Registering => "registering memory",
             Self::WarmUp => "warming up",
+            Self::Gathering => "waiting for the other GPUs",
             Self::Measuring => "measuring",
             Self::Checking => "trying this row",
             Self::Closing => "closing",

@@ -75,6 +75,7 @@ mod tests {
             secret: String::new(),
             work: Work::Transfer,
             preflight: false,
+            together: false,
         };
         Launch { env: BTreeMap::new(), task: Task::Pair(Box::new(task)), stall_after_ms: 3000 }
     }

@@ -206,10 +206,11 @@ impl<'a> Pair<'a> {
         self.notes.push(text);
     }
 
-    /// Starts both workers.
-    pub(super) fn launch(&mut self, plans: [EndPlan; 2], secret: &Secret) {
+    /// Starts both workers; with other pairs `together`, none measures before
+    /// [`Pair::measure`].
+    pub(super) fn launch(&mut self, plans: [EndPlan; 2], secret: &Secret, together: bool) {
         for (end, plan) in End::ALL.into_iter().zip(plans) {
-            let task = self.task(end, &plan, secret);
+            let task = PairTask { together, ..self.task(end, &plan, secret) };
             self.warnings.extend(plan.warnings);
             self.ends[end as usize].env.clone_from(&plan.env);
             let stall_after = Duration::from(self.scenario.limits.stall_after);
@@ -242,7 +243,18 @@ impl<'a> Pair<'a> {
             secret: secret.to_hex(),
             work: self.work.clone(),
             preflight: self.preflight,
+            together: false,
         }
+    }
+
+    /// Whether both workers have warmed up and wait for [`Pair::measure`].
+    pub(super) fn is_gathered(&self) -> bool {
+        self.ends.iter().all(|end| end.phase == Phase::Gathering)
+    }
+
+    /// Lets both workers go.
+    pub(super) fn measure(&mut self) {
+        self.orders.extend(End::ALL.map(|end| (end, ToAgent::ToWorker(ToWorker::Measure))));
     }
 
     /// The coordinator was stopped or starved, and saw nothing for a while.

@@ -6,16 +6,20 @@ use serde_json::Value;
 
 /// Bytes of one iteration of one GPU.
 const TOTAL: u64 = 2 << 20;
+/// Long enough that all GPUs measure at once, whoever is scheduled first.
+const ITERATIONS: u64 = 24;
 const SHORT: [&str; 5] =
-    ["transfer.total=2MiB", "transfer.chunk=64KiB", "transfer.iterations=4", "transfer.warmup=1", "limits.total=2m"];
+    ["transfer.total=2MiB", "transfer.chunk=64KiB", "transfer.iterations=24", "transfer.warmup=1", "limits.total=2m"];
 
-/// The shipped scenario, but shorter; what it moved, and what each rail carried.
-fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>) {
+/// The shipped scenario, but shorter; what it moved, what each rail carried, and
+/// what happened.
+fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>, String) {
     let before = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
     let path = format!("{}/scenarios/{scenario}.toml", env!("CARGO_MANIFEST_DIR"));
-    let record = lab.tool("node0", &["run", &path, "--peer", PEER]).set(&SHORT).ends_with(0).recorded("passed");
+    let ended = lab.tool("node0", &["run", &path, "--peer", PEER]).set(&SHORT).ends_with(0);
     let carried = RAILS.iter().zip(before).map(|(rail, before)| lab.counters("node0", rail).tx_bytes - before);
-    (record, carried.collect())
+    let events = std::fs::read_to_string(ended.run_folders()[0].join("events.jsonl")).unwrap();
+    (ended.recorded("passed"), carried.collect(), events)
 }
 
 /// One result for each GPU, each its own bytes, and nothing of any other's.
@@ -24,13 +28,17 @@ fn each_is_apart(record: &Value, connections: usize) {
     let gpus: Vec<u64> = transfers.iter().map(|transfer| transfer["gpu"].as_u64().unwrap()).collect();
     assert_eq!(gpus, (0..8).collect::<Vec<u64>>());
     for transfer in transfers {
-        assert_eq!((&transfer["bytes"], &transfer["wrong_bytes"]), (&(4 * TOTAL).into(), &0.into()), "{transfer}");
+        assert_eq!(
+            (&transfer["bytes"], &transfer["wrong_bytes"]),
+            (&(ITERATIONS * TOTAL).into(), &0.into()),
+            "{transfer}"
+        );
         assert_eq!(transfer["verified_bytes"], transfer["bytes"]);
         let channels = transfer["channels"].as_array().unwrap();
         assert_eq!(channels.len(), 2 * connections);
         let received: u64 =
             channels.iter().filter(|one| one["side"] == "recv").map(|one| one["bytes"].as_u64().unwrap()).sum();
-        assert_eq!(received, 4 * TOTAL, "{transfer}");
+        assert_eq!(received, ITERATIONS * TOTAL, "{transfer}");
     }
 }
 
@@ -44,20 +52,26 @@ fn rails(transfer: &Value) -> Vec<&str> {
 }
 
 fn shares_are_even(carried: &[u64]) {
-    let share = 8 * 5 * TOTAL / carried.len() as u64;
+    let share = 8 * (ITERATIONS + 1) * TOTAL / carried.len() as u64;
     assert!(carried.iter().all(|bytes| (share..share + share / 4).contains(bytes)), "{carried:?}, share {share}");
 }
 
 #[test]
 fn a_process_for_each_gpu_has_the_rail_of_its_neighbourhood() {
     let Some(lab) = Lab::up() else { return };
-    let (record, carried) = run(&lab, "8gpu-per-process");
+    let (record, carried, events) = run(&lab, "8gpu-per-process");
     each_is_apart(&record, 4);
     for (gpu, transfer) in record["transfers"].as_array().unwrap().iter().enumerate() {
         assert_eq!(rails(transfer), [RAILS[gpu / 2]], "GPU {gpu}");
     }
     shares_are_even(&carried);
-    // All at once: between the last to begin and the first to end there is time.
+    let lines = |phase: &str| {
+        let phase = format!("\"phase\":\"{phase}\"");
+        events.lines().enumerate().filter(|(_, line)| line.contains(&phase)).map(|(line, _)| line).collect::<Vec<_>>()
+    };
+    let (gathered, measure) = (lines("gathering"), lines("measuring"));
+    assert_eq!((gathered.len(), measure.len()), (16, 16), "both ends of each GPU");
+    assert!(gathered.last() < measure.first(), "none measures before all have warmed up");
     let times = record["transfers"].as_array().unwrap().iter().map(|transfer| &transfer["measured_ms"]);
     let (began, ended): (Vec<f64>, Vec<f64>) =
         times.map(|time| (time[0].as_f64().unwrap(), time[1].as_f64().unwrap())).unzip();
@@ -69,7 +83,7 @@ fn a_process_for_each_gpu_has_the_rail_of_its_neighbourhood() {
 #[test]
 fn one_process_for_all_gpus_takes_every_rail_for_each() {
     let Some(lab) = Lab::up() else { return };
-    let (record, carried) = run(&lab, "8gpu-single-process");
+    let (record, carried, _) = run(&lab, "8gpu-single-process");
     each_is_apart(&record, 8);
     for transfer in record["transfers"].as_array().unwrap() {
         assert_eq!(rails(transfer), RAILS);

@@ -5,7 +5,7 @@
 //! consumed before the second; what is measured is the time between them.
 #![forbid(unsafe_code)]
 
-use super::super::message::{ChannelResult, FromWorker, PairTask, Phase, TransferResult};
+use super::super::message::{ChannelResult, FromWorker, PairTask, Phase, ToWorker, TransferResult};
 use super::connect::connect_all;
 use super::links::Links;
 use super::load::Ready;
@@ -49,6 +49,15 @@ pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &
         channel.close(&*ready.net).map_err(|error| context.plugin_failure(&error))?;
     }
     Ok(())
+}
+
+/// A share of the node's rate is one only while everyone else takes theirs.
+fn gather(context: &mut Context, task: &PairTask) -> TaskResult<()> {
+    context.enter(Phase::Gathering);
+    match context.receive(task.scenario.limits.total.into(), "the other GPUs")? {
+        ToWorker::Measure => Ok(()),
+        _ => Err(context.failure(Outcome::Usage, "expected the order to measure".into(), None)),
+    }
 }
 
 fn channel_failure(context: &Context, error: &ChannelError) -> Box<super::Failure> {
@@ -137,6 +146,9 @@ impl Transfer {
         for index in 0..wanted.warmup + wanted.iterations {
             let warmup = index < wanted.warmup;
             let starts_measuring = index == wanted.warmup || (index == 1 && wanted.warmup == 0);
+            if index == wanted.warmup && task.together {
+                gather(context, task)?;
+            }
             if let Some(ping_pong) = &mut self.ping_pong {
                 if starts_measuring {
                     ping_pong.times.clear();
