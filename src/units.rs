@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest, Sha256};
 use std::fmt;
+use std::io::{self, Read};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -244,6 +246,34 @@ pub fn printable(text: &str) -> String {
 /// Text as a part of a file name: letters, digits, `.`, `_` and `-`, 48 at most.
 pub fn file_name(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).take(48).collect()
+}
+
+/// One word of a POSIX shell line: foreign text goes in as it is, and nothing in
+/// it is run.
+pub fn shell_word(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/_.,:=+-".contains(letter);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// SHA-256 of what is left in `from`, in lower-case hexadecimal digits, and how
+/// many bytes that was.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sha256(from: &mut dyn Read) -> io::Result<(String, u64)> {
+    let (mut hash, mut size, mut piece) = (Sha256::new(), 0, vec![0; 256 * 1024]);
+    loop {
+        match from.read(&mut piece)? {
+            0 => return Ok((hex(&hash.finalize()), size)),
+            length => {
+                hash.update(&piece[..length]);
+                size += length as u64;
+            }
+        }
+    }
 }
 
 /// Lower-case hexadecimal digits.

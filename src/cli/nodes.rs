@@ -14,7 +14,8 @@ use crate::scenario::PluginChoice;
 use crate::scenario::hosts::{self, Host};
 use crate::units::ByteCount;
 use clap::Args;
-use std::io::{IsTerminal, Write};
+use std::cell::LazyCell;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -109,12 +110,14 @@ impl Nodes {
                 ReachError::new(flag, Outcome::Usage, "there is no other end").next("name it with --peer or --join")
             );
         }
+        // Read once for both nodes, and not at all where there is none.
+        let boot = LazyCell::new(|| self.boot());
         let local = match &self.from {
-            Some(host) => self.way_to(host)?,
+            Some(host) => self.way_to(host, &boot)?,
             None => Box::new(Local),
         };
         let peer = match (&self.peer, &self.join, &self.secret_file) {
-            (Some(host), ..) => self.way_to(host)?,
+            (Some(host), ..) => self.way_to(host, &boot)?,
             (None, Some(address), Some(file)) => {
                 let secret = read_secret(file).map_err(|why| ReachError::new(address, Outcome::Usage, why))?;
                 Box::new(Join::new(address, secret))
@@ -142,13 +145,13 @@ impl Nodes {
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    fn way_to(&self, typed: &str) -> Result<Box<dyn Transport>, ReachError> {
-        let boot = match &self.remote_bin {
-            Some(path) => Boot::at_path(path),
-            None => Boot::copy().map_err(|error| {
-                ReachError::new(typed, Outcome::NotRun, format!("cannot read this program: {error}"))
-            })?,
-        };
+    fn boot(&self) -> io::Result<Boot> {
+        self.remote_bin.as_deref().map_or_else(Boot::copy, |path| Ok(Boot::at_path(path)))
+    }
+
+    fn way_to(&self, typed: &str, boot: &io::Result<Boot>) -> Result<Box<dyn Transport>, ReachError> {
+        let cannot = |error| ReachError::new(typed, Outcome::NotRun, format!("cannot read this program: {error}"));
+        let boot = boot.as_ref().map_err(cannot)?.clone();
         if let Some(command) = &self.rsh {
             let host = listed(typed)?.map_or_else(|| typed.to_owned(), |host| login(&host));
             return Ok(Box::new(Rsh::new(&host, command, boot)?));

@@ -15,7 +15,6 @@ use super::one_gpu;
 use super::spawn::inherited;
 use super::supervise::{Heard, Worker};
 use super::wire::{Received, Receiver, Sender};
-use crate::error::NextStep;
 use crate::node::{NodeFacts, Root};
 use crate::record::ChannelNow;
 use crate::record::live::{Recorders, Which};
@@ -177,9 +176,7 @@ impl Agent {
                 self.say(number, &FromAgent::Sample(channels));
             }
             ToAgent::Choose(wanted) => {
-                let chosen =
-                    choose(&wanted).map_err(|error| NoPlugin { why: error.to_string(), next_step: error.next_step() });
-                self.say(number, &FromAgent::Chosen(chosen));
+                self.say(number, &FromAgent::Chosen(choose(&wanted).map_err(NoPlugin::from)));
             }
             ToAgent::Watch { closely } => {
                 self.watched.get_or_insert_with(|| Recorders::new(Which::All)).want(closely);

@@ -5,12 +5,12 @@
 #![forbid(unsafe_code)]
 
 use super::agent::HEARTBEAT;
-use super::assign::choose;
+use super::assign::{choose, or_builtin};
 use super::launch::{Agent, End, Event, LaunchError, Said};
 use super::message::{FromAgent, FromWorker, Launch, NoPlugin, Phase, Task, ToAgent, ToWorker, how_ended};
 use super::reach::Transport;
 use super::supervise::{Heard, Worker};
-use crate::error::{NextStep, Outcome};
+use crate::error::Outcome;
 use crate::node::{NodeFacts, Root};
 use crate::plugin::Choice;
 use crate::scenario::PluginChoice;
@@ -54,7 +54,7 @@ pub struct Node {
 impl Node {
     /// This machine; workers are children of this process.
     pub fn here(wanted: &PluginChoice) -> Self {
-        let plugin = choose(wanted).map_err(|error| NoPlugin { why: error.to_string(), next_step: error.next_step() });
+        let plugin = choose(wanted).map_err(NoPlugin::from);
         Self { facts: Box::new(NodeFacts::read(&Root::live())), plugin, agent: None }
     }
 
@@ -71,13 +71,7 @@ impl Node {
         let agent = Agent::start(End::Peer, way, wanted, &to_events, progress)?;
         let Agent { greeting, .. } = &agent;
         let (facts, plugin) = (greeting.facts.clone(), greeting.plugin.clone());
-        // A program that was only just sent there has the software plugin in it, and no library beside it.
-        let plugin = match plugin {
-            Err(_) if *wanted == PluginChoice::Name("soft".into()) => {
-                Ok(super::assign::builtin("no library of it there"))
-            }
-            other => other,
-        };
+        let plugin = or_builtin(plugin, wanted);
         Ok(Self { facts, plugin, agent: Some((agent, events)) })
     }
 

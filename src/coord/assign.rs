@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::launch::{End, Greeting};
-use super::message::{WORKERS_MAX, Work};
+use super::message::{NoPlugin, WORKERS_MAX, Work};
 use super::reach::Addresses;
 use super::worker::memory::SOFT_CUDA;
 use crate::node::pci::shared_bridges;
@@ -111,7 +111,7 @@ fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[Choice; 2]) -> Re
     let takes_gpus = match scenario.transfer.memory {
         Memory::Host => false,
         Memory::Device => true,
-        Memory::Auto => !plugins.iter().any(is_soft),
+        Memory::Auto => !plugins.iter().any(Choice::is_soft),
     };
     let all = |count: usize| (0..count).map(|gpu| Some(gpu as u32)).collect::<Vec<_>>();
     let gpus = match &scenario.topology.gpus {
@@ -225,28 +225,21 @@ fn first_address(facts: &NodeFacts) -> Option<IpAddr> {
     nics.flat_map(|nic| nic.addresses.known()).flatten().copied().find(IpAddr::is_ipv4)
 }
 
-/// Each node's meaning of the scenario's plugin. The software plugin is the same
-/// whether it is linked in or lies beside the program, which it does not on a
-/// node that was only sent the program.
+/// Each node's meaning of the scenario's plugin.
 fn plugins(scenario: &Scenario, nodes: [&Greeting; 2], place: Place) -> Result<[Choice; 2], Refusal> {
     let of = |end: End| {
-        nodes[end as usize]
-            .plugin
-            .clone()
-            .map_err(|no| Refusal { why: format!("the {} end: {}", end.name(), no.why), next_step: no.next_step })
+        let plugin = nodes[end as usize].plugin.clone();
+        // Here, where the program was installed, a missing library is a mistake.
+        let plugin = if place == Place::Here { plugin } else { or_builtin(plugin, &scenario.plugin) };
+        plugin.map_err(|no| Refusal { why: format!("the {} end: {}", end.name(), no.why), next_step: no.next_step })
     };
-    let wants_soft = scenario.plugin == PluginChoice::Name("soft".into());
-    let or_builtin = |chosen: Result<Choice, Refusal>| match chosen {
-        Err(_) if wants_soft && place != Place::Here => Ok(builtin("no library of it on this node")),
-        other => other,
-    };
-    let (local, peer) = (or_builtin(of(End::Local))?, or_builtin(of(End::Peer))?);
+    let (local, peer) = (of(End::Local)?, of(End::Peer)?);
     let one_is_builtin = (local.source == Source::Builtin) != (peer.source == Source::Builtin);
-    if one_is_builtin && is_soft(&local) && is_soft(&peer) {
+    if one_is_builtin && local.is_soft() && peer.is_soft() {
         let why = "the software plugin; the other end has no library of it";
         return Ok([builtin(why), builtin(why)]);
     }
-    if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !(is_soft(&local) && is_soft(&peer)) {
+    if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !(local.is_soft() && peer.is_soft()) {
         return Err(Refusal {
             why: "both ends are the same machine: packets that never leave it are not steered into device memory"
                 .into(),
@@ -256,15 +249,17 @@ fn plugins(scenario: &Scenario, nodes: [&Greeting; 2], place: Place) -> Result<[
     Ok([local, peer])
 }
 
-pub(super) fn builtin(why: &str) -> Choice {
-    Choice { source: Source::Builtin, why: why.into(), passed_over: Vec::new() }
+/// The software plugin is the same whether it is linked in or lies beside the
+/// program, which it does not on a node that was only sent the program.
+pub(super) fn or_builtin(plugin: Result<Choice, NoPlugin>, wanted: &PluginChoice) -> Result<Choice, NoPlugin> {
+    match plugin {
+        Err(_) if *wanted == PluginChoice::Name("soft".into()) => Ok(builtin("no library of it on this node")),
+        other => other,
+    }
 }
 
-fn is_soft(plugin: &Choice) -> bool {
-    match &plugin.source {
-        Source::Builtin => true,
-        Source::File(path) => path.to_string_lossy().contains("tcpxsoft"),
-    }
+fn builtin(why: &str) -> Choice {
+    Choice { source: Source::Builtin, why: why.into(), passed_over: Vec::new() }
 }
 
 /// What a scenario's plugin means on this node.
@@ -313,7 +308,7 @@ fn environment_on(
     }
     // Which device memory the software plugin takes: a GPU's where there is one,
     // and ordinary memory in its place where there is none.
-    if scenario.transfer.memory == Memory::Device && is_soft(plugin) && !set(SOFT_CUDA) {
+    if scenario.transfer.memory == Memory::Device && plugin.is_soft() && !set(SOFT_CUDA) {
         let has_gpu = facts.gpus.devices.known().is_some_and(|gpus| !gpus.is_empty());
         let stand_in = !has_gpu || matches!(scenario.topology.gpus, Gpus::StandIns(_));
         let memory = if stand_in { "standin" } else { "device" };

@@ -8,10 +8,10 @@
 
 use crate::doctor::probe::Offer;
 use crate::doctor::{Facts, Tried};
-use crate::error::Outcome;
+use crate::error::{NextStep, Outcome};
 use crate::gpu::CudaNode;
 use crate::node::NodeFacts;
-use crate::plugin::{About, Choice, Device, FileFacts, LogLine, LogSummary};
+use crate::plugin::{About, Choice, Device, FileFacts, LoadError, LogLine, LogSummary};
 use crate::record::live::{ChannelKey, Update};
 use crate::record::{ChannelNow, Iteration, LatencyUs};
 use crate::scenario::{CpuSet, PluginChoice, Scenario};
@@ -142,6 +142,12 @@ pub struct NoPlugin {
     pub why: String,
     /// What to do.
     pub next_step: Option<String>,
+}
+
+impl From<LoadError> for NoPlugin {
+    fn from(error: LoadError) -> Self {
+        Self { why: error.to_string(), next_step: error.next_step() }
+    }
 }
 
 /// How a worker ended.

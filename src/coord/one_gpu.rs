@@ -38,13 +38,13 @@ fn only_one(launch: &Launch) -> Option<u32> {
     let Task::Pair(task) = &launch.task else { return None };
     let [Some(gpu)] = task.gpus[..] else { return None };
     let Source::File(path) = &task.plugin.source else { return None };
-    let elsewhere = task.scenario.transfer.memory == Memory::Host || path.to_string_lossy().contains("tcpxsoft");
+    let elsewhere = task.scenario.transfer.memory == Memory::Host || task.plugin.is_soft();
     (gpu != 0 && !elsewhere && !has_shared_runtime(path)).then_some(gpu)
 }
 
 /// A file that cannot be read is for the worker to complain about.
 fn has_shared_runtime(plugin: &Path) -> bool {
-    std::fs::read(plugin).map_or(true, |bytes| bytes.windows(SHARED.len()).any(|window| window == SHARED))
+    std::fs::read(plugin).map_or(true, |bytes| memchr::memmem::find(&bytes, SHARED).is_some())
 }
 
 #[cfg(test)]

@@ -22,10 +22,8 @@ pub(super) fn missing(requires: &[Requirement], facts: [&NodeFacts; 2], is_one_m
 
 /// Whether a loaded plugin is the one that is required.
 pub(super) fn unwanted(requires: &[Requirement], end: End, loaded: &Loaded) -> Option<String> {
-    let name = &loaded.about.name;
-    let is_tcpx = loaded.about.is_tcpx_family() && !name.contains("TCPXSoft");
-    let why = || format!("the {} end loaded {name}", end.name());
-    (requires.contains(&Requirement::Tcpx) && !is_tcpx).then(|| skipped(Requirement::Tcpx, &why()))
+    let why = || format!("the {} end loaded {}", end.name(), loaded.about.name);
+    (requires.contains(&Requirement::Tcpx) && !loaded.about.is_tcpx()).then(|| skipped(Requirement::Tcpx, &why()))
 }
 
 fn skipped(requirement: Requirement, why: &str) -> String {

@@ -54,6 +54,14 @@ impl Choice {
         Self { source: Source::File(path), why: "asked for".to_owned(), passed_over: Vec::new() }
     }
 
+    /// Whether it is the software plugin, linked in or by its file's name.
+    pub fn is_soft(&self) -> bool {
+        match &self.source {
+            Source::Builtin => true,
+            Source::File(path) => path.file_name().is_some_and(|name| name.to_string_lossy().contains("tcpxsoft")),
+        }
+    }
+
     /// Whether it is taken for Google's plugin: before a library is loaded only
     /// its name can say, and one of the two names says it by its folder.
     pub fn is_tcpx(&self) -> bool {

@@ -12,9 +12,8 @@ use super::net::Net;
 use super::shim::{REQUIRED, wrap_v7, wrap_v8};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,22 +69,9 @@ pub fn inspect(path: &Path) -> Result<FileFacts, LoadError> {
     if last_byte(&head, &file).map_err(unreadable)? > metadata.len() {
         return Err(not_a_plugin(&format!("is cut short at {} bytes", metadata.len())));
     }
-    let mut hasher = Sha256::new();
-    hasher.update(head);
-    let mut block = vec![0; 256 * 1024];
-    loop {
-        let read = file.read(&mut block).map_err(unreadable)?;
-        if read == 0 {
-            break;
-        }
-        hasher.update(&block[..read]);
-    }
-    Ok(FileFacts {
-        path: path.to_owned(),
-        realpath: path.canonicalize().map_err(unreadable)?,
-        sha256: crate::units::hex(&hasher.finalize()),
-        size: metadata.len(),
-    })
+    file.rewind().map_err(unreadable)?;
+    let (sha256, size) = crate::units::sha256(&mut file).map_err(unreadable)?;
+    Ok(FileFacts { path: path.to_owned(), realpath: path.canonicalize().map_err(unreadable)?, sha256, size })
 }
 
 /// Where the last byte that will be mapped lies, by the program headers. Mapping

@@ -39,6 +39,16 @@ impl About {
         let name = self.name.to_ascii_lowercase();
         name.contains("tcpx") && !name.contains("tcpxo")
     }
+
+    /// The software plugin, which keeps those semantics and is not Google's.
+    pub fn is_soft(&self) -> bool {
+        self.name.to_ascii_lowercase().contains("tcpxsoft")
+    }
+
+    /// Google's.
+    pub fn is_tcpx(&self) -> bool {
+        self.is_tcpx_family() && !self.is_soft()
+    }
 }
 
 /// One device, as `getProperties` describes it. Strings are copied out.

@@ -11,13 +11,13 @@
 //! what then runs.
 #![forbid(unsafe_code)]
 
-use super::{Link, ReachError, Until, line, quoted};
+use super::{Link, ReachError, Until, line};
 use crate::error::Outcome;
-use sha2::{Digest, Sha256};
+use crate::units::shell_word;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Longest silence of a node while the program gets there.
@@ -59,9 +59,10 @@ const AT_PATH: &str = concat!(
 );
 
 /// Which program becomes the agent.
+#[derive(Clone)]
 pub enum Boot {
     /// A copy of this one.
-    Copy(Program),
+    Copy(Arc<Program>),
     /// One that is there already.
     AtPath(String),
 }
@@ -80,16 +81,7 @@ impl Program {
     /// The file cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
-        let (mut hash, mut size, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
-        loop {
-            let length = file.read(&mut piece)?;
-            if length == 0 {
-                break;
-            }
-            hash.update(&piece[..length]);
-            size += length as u64;
-        }
-        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let (sha256, size) = crate::units::sha256(&mut file)?;
         Ok(Self { file, size, sha256 })
     }
 
@@ -116,7 +108,7 @@ impl Boot {
     /// # Errors
     /// Its own file cannot be read.
     pub fn copy() -> io::Result<Self> {
-        Program::open(Path::new("/proc/self/exe")).map(Self::Copy)
+        Program::open(Path::new("/proc/self/exe")).map(|program| Self::Copy(program.into()))
     }
 
     /// The program at this path of the node.
@@ -127,7 +119,7 @@ impl Boot {
     /// The shell line that becomes the agent.
     pub fn line(&self) -> String {
         match self {
-            Self::AtPath(path) => AT_PATH.replace("@PATH", &quoted(path)),
+            Self::AtPath(path) => AT_PATH.replace("@PATH", &shell_word(path)),
             Self::Copy(program) => LINE
                 .replace("@ARCH", std::env::consts::ARCH)
                 .replace("@VERSION", env!("CARGO_PKG_VERSION"))
@@ -261,7 +253,7 @@ mod tests {
     /// The line, run by a shell of this machine with a home of its own.
     fn boot(home: &Path, boot: &Boot, shell: &str, before: &str) -> Result<String, String> {
         let mut command = Command::new(shell);
-        command.arg("-c").arg(format!("{before}sh -c {}", quoted(&boot.line())));
+        command.arg("-c").arg(format!("{before}sh -c {}", shell_word(&boot.line())));
         command.env("HOME", home).env_remove("XDG_CACHE_HOME").stderr(Stdio::piped());
         let link = started(command).expect("a shell");
         let mut link = bring("node1", link, boot, &mut |_, _| {}).map_err(|error| error.to_string())?;
@@ -275,7 +267,7 @@ mod tests {
     fn program(folder: &Path, text: &str) -> Boot {
         let path = folder.join("program");
         std::fs::write(&path, text).expect("written");
-        Boot::Copy(Program::open(&path).expect("opened"))
+        Boot::Copy(Program::open(&path).expect("opened").into())
     }
 
     const ECHO: &str = "#!/bin/sh\necho run \"$@\"\n";

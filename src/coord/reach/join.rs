@@ -6,7 +6,7 @@
 //! whose stdin and stdout are the connection.
 #![forbid(unsafe_code)]
 
-use super::{Addresses, Hold, Link, REACH_MAX, ReachError, Transport, Until};
+use super::{Addresses, Half, Hold, Link, REACH_MAX, ReachError, Transport, Until};
 use crate::bootstrap::Secret;
 use crate::error::Outcome;
 use std::fs::OpenOptions;
@@ -71,26 +71,6 @@ fn link(stream: TcpStream) -> io::Result<Link> {
         hold: Box::new(Connection(stream)),
         addresses,
     })
-}
-
-/// The writing half: dropped, the agent's stdin ends.
-struct Half(TcpStream);
-
-impl Write for Half {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl Drop for Half {
-    fn drop(&mut self) {
-        // Fails only when the connection is gone already.
-        let _ = self.0.shutdown(Shutdown::Write);
-    }
 }
 
 struct Connection(TcpStream);

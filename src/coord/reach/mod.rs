@@ -20,8 +20,10 @@ pub mod rsh;
 pub mod ssh;
 
 use crate::error::{NextStep, Outcome};
-use std::io::{Read, Write};
+use crate::node::route_to;
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +54,31 @@ pub struct Link {
     pub hold: Box<dyn Hold>,
     /// How the two machines reached each other.
     pub addresses: Addresses,
+}
+
+/// The address this machine would send from.
+fn source_towards(there: IpAddr) -> Option<IpAddr> {
+    route_to(there).known().map(|route| route.local)
+}
+
+/// The writing half of a connection: dropped, the agent's stdin ends.
+struct Half<S: Write + AsFd>(S);
+
+impl<S: Write + AsFd> Write for Half<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<S: Write + AsFd> Drop for Half<S> {
+    fn drop(&mut self) {
+        // Fails only when the far side has ended first.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
+    }
 }
 
 /// The process or connection behind a link.
@@ -164,9 +191,4 @@ pub(super) fn line(from: &mut dyn Read) -> Option<String> {
         }
     }
     Some(crate::units::printable(&String::from_utf8_lossy(&line)))
-}
-
-/// One word of a POSIX shell line, whatever is in it.
-pub(super) fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

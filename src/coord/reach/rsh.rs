@@ -10,7 +10,7 @@
 use super::install::{Boot, bring};
 use super::{Addresses, Link, ReachError, Transport, child};
 use crate::error::Outcome;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};
 
 /// One node behind one command.
@@ -48,7 +48,7 @@ impl Rsh {
             arguments.extend(["sh".to_owned(), "-c".to_owned()]);
             arguments.push(line.to_owned());
         } else {
-            arguments.push(format!("sh -c {}", super::quoted(line)));
+            arguments.push(format!("sh -c {}", crate::units::shell_word(line)));
         }
         arguments
     }
@@ -76,15 +76,7 @@ impl Transport for Rsh {
 fn addresses(node: &str) -> Addresses {
     let host = node.rsplit('@').next().unwrap_or(node);
     let there = (host, 22).to_socket_addrs().ok().and_then(|mut all| all.next()).map(|address| address.ip());
-    Addresses { here: there.and_then(source_towards), there }
-}
-
-/// The address this machine would send from; a connected UDP socket sends nothing.
-pub(super) fn source_towards(there: IpAddr) -> Option<IpAddr> {
-    let any: SocketAddr = if there.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect((there, 9)).ok()?;
-    socket.local_addr().ok().map(|address| address.ip())
+    Addresses { here: there.and_then(super::source_towards), there }
 }
 
 #[cfg(test)]

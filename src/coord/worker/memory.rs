@@ -27,13 +27,13 @@ pub(super) fn open(
     ready: &Ready,
     gpu: Option<u32>,
 ) -> TaskResult<Arc<dyn DeviceMemory>> {
-    let is_tcpx = ready.net.about().is_tcpx_family() && !is_soft(ready);
+    let (is_tcpx, is_soft) = (ready.net.about().is_tcpx(), ready.net.about().is_soft());
     let soft_cuda = std::env::var(SOFT_CUDA).unwrap_or_default();
     let on_gpu = match task.scenario.transfer.memory {
         Memory::Host => return Ok(Arc::new(HostMemory::host())),
         // Device memory is what TCPX is for; without a GPU it does not even load.
         Memory::Auto => is_tcpx && cuda_node().is_ok(),
-        Memory::Device => is_tcpx || (is_soft(ready) && soft_cuda == "device"),
+        Memory::Device => is_tcpx || (is_soft && soft_cuda == "device"),
     };
     if on_gpu {
         return Ok(open_gpu(context, gpu, is_tcpx)?);
@@ -42,10 +42,6 @@ pub(super) fn open(
         Memory::Device => Arc::new(HostMemory::device_stand_in()),
         Memory::Auto | Memory::Host => Arc::new(HostMemory::host()),
     })
-}
-
-fn is_soft(ready: &Ready) -> bool {
-    ready.net.about().name.contains("TCPXSoft")
 }
 
 fn open_gpu(context: &Context, gpu: Option<u32>, is_tcpx: bool) -> TaskResult<Arc<CudaMemory>> {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Environment, Fix, Machine, Table, interfaces, lint};
+use crate::units::shell_word;
 use std::collections::BTreeMap;
 
 /// More rounds than mistakes can hide behind each other.
@@ -16,7 +17,7 @@ pub fn exports(table: &Table, environment: &Environment, machine: &Machine) -> V
     let mended = mended(table, environment, machine);
     let names = environment.keys().chain(mended.keys()).collect::<std::collections::BTreeSet<_>>();
     let line = |name: &&String| match (environment.get(*name), mended.get(*name)) {
-        (before, Some(after)) if before != Some(after) => Some(format!("export {name}={}", quoted(after))),
+        (before, Some(after)) if before != Some(after) => Some(format!("export {name}={}", shell_word(after))),
         (Some(_), None) => Some(format!("unset {name}")),
         _ => None,
     };
@@ -49,15 +50,5 @@ fn complete(environment: &mut BTreeMap<String, String>, machine: &Machine) {
         if let Some(value) = value {
             environment.entry(name.to_owned()).or_insert(value);
         }
-    }
-}
-
-/// A word for any POSIX shell: foreign text goes in as it is and nothing in it
-/// is run.
-fn quoted(value: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/_.,:=+-".contains(letter);
-    match !value.is_empty() && value.chars().all(plain) {
-        true => value.to_owned(),
-        false => format!("'{}'", value.replace('\'', r"'\''")),
     }
 }

@@ -51,7 +51,7 @@ impl Settings {
             };
             words.extend(port.into_iter().flat_map(|port| ["-p".to_owned(), port]));
             words.extend(["-W".into(), format!("[{}]:{}", self.host, self.port), "--".into(), last.to_owned()]);
-            return Some(words.iter().map(|word| super::super::quoted(word)).collect::<Vec<_>>().join(" "));
+            return Some(words.iter().map(|word| crate::units::shell_word(word)).collect::<Vec<_>>().join(" "));
         }
         let command = self.proxy.as_ref()?;
         let filled = command

@@ -128,7 +128,7 @@ impl Ssh {
             .spawn()
             .map_err(failed)?;
         let there = settings.host.parse().ok();
-        let here = there.and_then(super::rsh::source_towards);
+        let here = there.and_then(super::source_towards);
         Ok((Stream::Pair(ours), Addresses { here, there }, Some(child)))
     }
 }
@@ -165,7 +165,7 @@ impl Transport for Ssh {
         let (session, socket, addresses, proxy) = self.session()?;
         let broken = |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
         let mut channel = session.channel_session().map_err(broken)?;
-        channel.exec(&format!("sh -c {}", super::quoted(&self.boot.line()))).map_err(broken)?;
+        channel.exec(&format!("sh -c {}", crate::units::shell_word(&self.boot.line()))).map_err(broken)?;
         let link = pump::start(session, channel, socket, proxy, addresses)
             .map_err(|error| self.error(Outcome::NotRun, format!("cannot carry its streams: {error}")))?;
         bring(&self.target.name, link, &self.boot, progress)

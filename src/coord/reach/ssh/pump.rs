@@ -5,7 +5,7 @@
 //! what cannot be written yet is kept (bounded) and read no further.
 #![forbid(unsafe_code)]
 
-use super::super::{Addresses, Hold, Link, Until, lines};
+use super::super::{Addresses, Half, Hold, Link, Until, lines};
 use crate::coord::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use ssh2::{BlockDirections, Channel, ErrorCode, Session};
@@ -50,32 +50,12 @@ pub fn start(
     })?;
     let from_agent = caller.try_clone()?;
     Ok(Link {
-        to_agent: Box::new(Caller(caller)),
+        to_agent: Box::new(Half(caller)),
         from_agent: Box::new(from_agent),
         beside: Some(lines(caller_beside)),
         hold: Box::new(Running(ended)),
         addresses,
     })
-}
-
-/// The writing half: dropped, the agent's stdin ends.
-struct Caller(UnixStream);
-
-impl Write for Caller {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        // Fails only when the thread has ended first.
-        let _ = self.0.shutdown(std::net::Shutdown::Write);
-    }
 }
 
 struct Running(mpsc::Receiver<()>);
