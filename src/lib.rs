@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cli  tui                                         talk to people
-//! coord  contract  doctor  interpose  logs  trace  watch
+//! coord  contract  diagnose  doctor  interpose  logs  trace  watch
 //!                                                  talk about runs, nodes and other people's programs
 //! transfer  bootstrap  scenario  record            make a run and its record
 //! plugin  gpu  node                                touch a plugin, a GPU, a machine
@@ -17,6 +17,7 @@ pub mod bootstrap;
 pub mod cli;
 pub mod contract;
 pub mod coord;
+pub mod diagnose;
 pub mod doctor;
 pub mod error;
 pub mod gpu;

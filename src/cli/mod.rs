@@ -4,6 +4,7 @@
 //! is its manual.
 #![forbid(unsafe_code)]
 
+mod diagnose;
 mod discover;
 mod doctor;
 mod doctor_table;
@@ -64,6 +65,8 @@ enum Command {
     Discover(discover::Arguments),
     /// Measure how received fragments are put into place on a GPU.
     Gpu(gpu::Arguments),
+    /// Say why a transfer does not move: which condition, on which node and channel, and what decides it.
+    Diagnose(diagnose::Arguments),
     /// Say what is wrong with this node before anything runs on it.
     Doctor(Box<doctor::Arguments>),
     /// Connect and close, and say what each step took.
@@ -107,6 +110,7 @@ pub fn main() -> ExitCode {
     match cli.command {
         Command::Discover(arguments) => discover::main(&common, &arguments),
         Command::Gpu(arguments) => gpu::main(&common, &arguments),
+        Command::Diagnose(arguments) => diagnose::main(&common, &arguments),
         Command::Doctor(arguments) => doctor::main(&common, &arguments),
         Command::Handshake(arguments) => handshake::main(&common, &arguments),
         Command::Logs(arguments) => logs::main(&common, &arguments),

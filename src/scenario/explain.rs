@@ -161,7 +161,7 @@ fn known_key(name: &str, here: &[&str]) -> Option<String> {
 
 /// The candidate closest to what was written, when it is close enough to be
 /// what was meant.
-pub(super) fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (written.chars().count() / 3).max(1);
     let distances = candidates.map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate));
     let (distance, candidate) = distances.min()?;

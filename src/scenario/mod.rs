@@ -33,6 +33,7 @@ pub use checked::{
     Unpack,
 };
 pub use error::{Diagnostic, Place, Refused, ScenarioError};
+pub(crate) use explain::nearest;
 pub use fault::{By, DriverFault, Fault, Side, Sides};
 pub use file::{FILE_BYTES_MAX, Layer};
 pub use identity::Difference;
