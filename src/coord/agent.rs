@@ -202,12 +202,11 @@ impl Agent {
         }
         let inputs = self.to_inputs.clone();
         let heard = move |heard| drop(inputs.send(Input::Worker(number, heard)));
-        let program = std::env::current_exe();
         let (env, said) = one_gpu::environment(&launch, |name| std::env::var_os(name).is_some());
         if let Some(text) = said {
             self.say(number, &FromAgent::Output { stream: "stderr".into(), text });
         }
-        match program.and_then(|program| Worker::start(&program, &env, heard)) {
+        match Worker::start(&env, heard) {
             Ok(worker) => {
                 worker.tell(&ToWorker::Start(Box::new(launch.task)));
                 let running = Running {

@@ -109,9 +109,7 @@ fn ask_child<T, P: Fn(FromWorker) -> Option<T>>(
     until: Instant,
 ) -> Result<T, Problem> {
     let (to_heard, heard) = mpsc::channel();
-    let program =
-        std::env::current_exe().map_err(|error| Problem::not_run(format!("cannot find this program: {error}")))?;
-    let worker = Worker::start(&program, env, move |one| drop(to_heard.send(one)))
+    let worker = Worker::start(env, move |one| drop(to_heard.send(one)))
         .map_err(|error| Problem::not_run(format!("cannot start a worker: {error}")))?;
     worker.tell(&ToWorker::Start(Box::new(task)));
     loop {

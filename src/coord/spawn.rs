@@ -9,12 +9,19 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Where a worker finds its control stream.
 pub const CONTROL_FD: i32 = 200;
 /// Where a worker writes the plugin's log lines, one per packet.
 pub const LOG_FD: i32 = 201;
+
+/// This program, for a child to run: its file, or the one still open where that
+/// was replaced meanwhile, as an upgrade of a node that serves does.
+pub fn ourselves() -> PathBuf {
+    std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into())
+}
 
 /// Makes `command`'s child inherit the two descriptors at their fixed numbers.
 pub fn inherit(command: &mut Command, control: BorrowedFd<'_>, log: BorrowedFd<'_>) {

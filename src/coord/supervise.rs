@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::message::{FromWorker, ToWorker};
-use super::spawn::inherit;
+use super::spawn::{inherit, ourselves};
 use super::wire::{Received, Receiver, Sender};
 use crate::plugin::LogLine;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
@@ -17,7 +17,6 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -67,14 +66,10 @@ const MESSAGES_TRAILING: Duration = Duration::from_secs(3);
 impl Worker {
     /// Starts `program worker` with `env` on top of our own environment.
     /// Everything it does arrives at `heard`, last of all `Exited`.
-    pub fn start(
-        program: &Path,
-        env: &BTreeMap<String, String>,
-        heard: impl Fn(Heard) + Clone + Send + 'static,
-    ) -> io::Result<Self> {
+    pub fn start(env: &BTreeMap<String, String>, heard: impl Fn(Heard) + Clone + Send + 'static) -> io::Result<Self> {
         let (control, theirs) = UnixStream::pair()?;
         let (log, log_theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(ourselves());
         command.arg("worker").envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         inherit(&mut command, theirs.as_fd(), log_theirs.as_fd());
         let mut child = command.spawn()?;

@@ -202,3 +202,10 @@ fn nobody_need_listen() {
         }
     }
 }
+
+#[test]
+fn a_program_whose_file_was_replaced_meanwhile_runs_on() {
+    let from_a_removed_file = r#"cp "$0" copy && exec 9<copy && rm copy && exec /proc/self/fd/9 "$@""#;
+    let ended = Tool::run(&[]).through("sh", &["-c", from_a_removed_file]).ends_with(0);
+    ended.recorded("passed");
+}

@@ -1,6 +1,7 @@
 //! This machine: the agent is a child process.
 #![forbid(unsafe_code)]
 
+use super::super::spawn::ourselves;
 use super::{Addresses, Hold, Link, ReachError, Transport, Until, lines};
 use crate::error::Outcome;
 use std::os::unix::process::CommandExt;
@@ -17,8 +18,7 @@ impl Transport for Local {
 
     fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
         let failed = |error| ReachError::new(self.node(), Outcome::NotRun, format!("cannot start an agent: {error}"));
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(ourselves());
         command.arg("agent").stderr(Stdio::inherit());
         started(command).map_err(failed)
     }

@@ -6,6 +6,7 @@
 //! whose stdin and stdout are the connection.
 #![forbid(unsafe_code)]
 
+use super::super::spawn::ourselves;
 use super::{Addresses, Half, Hold, Link, REACH_MAX, ReachError, Transport, Until};
 use crate::bootstrap::Secret;
 use crate::error::Outcome;
@@ -209,7 +210,7 @@ pub fn serve(
 
 /// One coordinator's agent, from start to end.
 fn attend(stream: TcpStream, stop: &impl Fn() -> bool) -> io::Result<()> {
-    let mut agent = Command::new(std::env::current_exe()?)
+    let mut agent = Command::new(ourselves())
         .arg("agent")
         .stdin(Stdio::from(OwnedFd::from(stream.try_clone()?)))
         .stdout(Stdio::from(OwnedFd::from(stream.try_clone()?)))

@@ -174,9 +174,9 @@ hostkeyalias node1
     #[test]
     fn a_jump_is_one_command_however_many_hops() {
         let jump = |jump: &str| Settings { jump: Some(jump.to_owned()), ..parse(RESOLVED) }.proxy(&Target::default());
-        let plain = "'ssh' '-W' '[10.0.0.226]:2222' '--' 'me@bastion'";
+        let plain = "ssh -W '[10.0.0.226]:2222' -- 'me@bastion'";
         assert_eq!(jump("me@bastion").as_deref(), Some(plain));
-        let two = "'ssh' '-J' 'first' '-p' '2200' '-W' '[10.0.0.226]:2222' '--' 'second'";
+        let two = "ssh -J first -p 2200 -W '[10.0.0.226]:2222' -- second";
         assert_eq!(jump("first,second:2200").as_deref(), Some(two));
     }
 
