@@ -204,6 +204,9 @@ impl Dialogue<'_> {
             self.said.push(line);
         }
         let said = match self.said.iter().rev().find(|line| !line.is_empty()) {
+            Some(last) if last.contains("echo tcpxctl-boot") => {
+                format!("{what}; it printed the command that it was given instead of running it")
+            }
             Some(last) => format!("{what}; it printed: {last}"),
             None => what.to_owned(),
         };
@@ -293,6 +296,13 @@ mod tests {
         let cached = cached.expect("a file").expect("readable").path();
         std::fs::write(&cached, "#!/bin/sh\necho evil\n").expect("written");
         assert_eq!(boot(home.path(), &program, "sh", "").as_deref(), Ok("run agent\n"));
+    }
+
+    #[test]
+    fn a_way_that_runs_nothing_is_told_from_a_node_that_fails() {
+        let home = tempfile::tempdir().expect("a folder");
+        let said = boot(home.path(), &program(home.path(), ECHO), "sh", "echo ").expect_err("no agent");
+        assert!(said.contains("instead of running it") && said.len() < 300, "{said}");
     }
 
     #[test]
