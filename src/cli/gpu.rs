@@ -19,6 +19,7 @@ use crate::gpu::{CudaDevice, CudaMemory, MemoryError, Unpack, Wanted, cuda_node}
 use crate::units::ByteCount;
 use clap::Args;
 use serde::Serialize;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -27,20 +28,28 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "GPU", default_value = "0")]
     gpu: Wanted,
     /// Bytes of a chunk; may be repeated.
-    #[arg(long, value_name = "SIZE", default_values = ["64KiB", "512KiB", "4MiB"])]
+    #[arg(long, value_name = "SIZE", default_values = ["64KiB", "512KiB", "4MiB"], value_parser = some_bytes)]
     chunk: Vec<ByteCount>,
     /// Bytes of a fragment; may be repeated.
-    #[arg(long, value_name = "SIZE", default_values = ["4KiB", "8KiB", "1448B"])]
+    #[arg(long, value_name = "SIZE", default_values = ["4KiB", "8KiB", "1448B"], value_parser = some_bytes)]
     fragment: Vec<ByteCount>,
     /// Chunks per launch; may be repeated.
-    #[arg(long, value_name = "COUNT", default_values_t = [1, 4, 16, 128])]
-    batch: Vec<usize>,
+    #[arg(long, value_name = "COUNT", default_values = ["1", "4", "16", "128"])]
+    batch: Vec<NonZeroUsize>,
     /// Bytes of one round.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = some_bytes)]
     total: ByteCount,
     /// Rounds; medians are printed.
-    #[arg(long, value_name = "COUNT", default_value_t = 9)]
-    rounds: usize,
+    #[arg(long, value_name = "COUNT", default_value = "9")]
+    rounds: NonZeroUsize,
+}
+
+/// A size that something can have.
+fn some_bytes(text: &str) -> Result<ByteCount, String> {
+    match text.parse::<ByteCount>() {
+        Ok(ByteCount(0)) => Err("nothing can be moved in pieces of 0 bytes".into()),
+        read => read.map_err(|error| error.to_string()),
+    }
 }
 
 #[derive(Serialize)]
@@ -87,13 +96,13 @@ fn measure(common: &Common, arguments: &Arguments) -> Result<bool, MemoryError> 
     if !common.json {
         print(&heading(memory.device(), &cuda, export.as_ref().err().map(ToString::to_string)));
     }
-    let sizes = |counts: &[ByteCount]| counts.iter().map(|count| count.as_usize().max(1)).collect();
+    let sizes = |counts: &[ByteCount]| counts.iter().map(|count| count.as_usize()).collect();
     let setup = Setup {
         chunks: sizes(&arguments.chunk),
         fragments: sizes(&arguments.fragment),
-        batches: arguments.batch.iter().map(|batch| (*batch).max(1)).collect(),
+        batches: arguments.batch.iter().map(|batch| batch.get()).collect(),
         total: arguments.total.as_usize(),
-        rounds: arguments.rounds.max(1),
+        rounds: arguments.rounds.get(),
     };
     let rows = bench::rows(&memory, &setup)?;
     let payload = bench::payload(&memory, CHUNK, setup.total, setup.rounds)?;
