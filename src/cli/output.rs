@@ -80,9 +80,18 @@ pub(crate) fn refuse_scenario(common: &Common, error: &ScenarioError) -> ExitCod
 
 /// Says what went wrong and what to do, on stderr.
 pub(crate) fn complain(common: &Common, message: impl Display, next_step: Option<String>) {
-    let (red, cyan, plain) = if colors(common) { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
+    tell(common, ("error", "\x1b[1;31m"), message, next_step);
+}
+
+/// The same of what did not keep the command from doing its work.
+pub(crate) fn warn(common: &Common, message: impl Display, next_step: Option<String>) {
+    tell(common, ("warning", "\x1b[1;33m"), message, next_step);
+}
+
+fn tell(common: &Common, (word, color): (&str, &str), message: impl Display, next_step: Option<String>) {
+    let (color, cyan, plain) = if colors(common) { (color, "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
     let mut stderr = io::stderr().lock();
-    let _ = writeln!(stderr, "{red}error{plain}: {message}");
+    let _ = writeln!(stderr, "{color}{word}{plain}: {message}");
     if let Some(step) = next_step {
         let _ = writeln!(stderr, "  {cyan}next{plain}: {step}");
     }

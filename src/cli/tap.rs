@@ -16,7 +16,7 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{complain, fail, print_json, say};
+use super::output::{complain, fail, print_json, say, warn};
 use crate::error::Outcome;
 use crate::interpose::{
     Ending, Exports, Given, InterposeError, PrivateFolder, Program, RealPlugin, Recording, TapLibrary, exports,
@@ -95,7 +95,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         }
     };
     if watched.recordings.is_empty() && watched.not_recorded.is_empty() {
-        complain(common, NOT_LOADED, next_step(arguments, &tapping.real));
+        warn(common, NOT_LOADED, next_step(arguments, &tapping.real));
     }
     if watched.recordings.iter().any(|one| PathBuf::from(format!("/proc/{}", one.pid)).exists()) {
         // A process that outlives the program may load the plugin again.
