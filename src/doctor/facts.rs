@@ -9,7 +9,7 @@ use crate::node::manager::{self, Manager};
 use crate::node::nvml::GpuMemory;
 use crate::node::processes::PluginUsers;
 use crate::node::system::{self, Mount, System};
-use crate::node::{Fact, NodeFacts, PciAddress, Root, sockets};
+use crate::node::{Fact, NodeFacts, PciAddress, Root, environment, sockets};
 use crate::plugin::{PluginFile, plugin_files};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +65,9 @@ pub struct Facts {
     /// What `discover` shows, too. Its environment is the one that is judged: a
     /// worker's, where it is known.
     pub node: NodeFacts,
+    /// Why that environment is not known: a captured tree need not have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_environment: Option<String>,
     /// The machine below.
     pub system: System,
     /// What is mounted.
@@ -101,8 +104,8 @@ impl Facts {
     /// As [`Facts::read`], where the first part is there already.
     pub fn about(root: &Root, mut node: NodeFacts, scope: Scope<'_>) -> Self {
         node.environment.extend(scope.environment.clone());
-        let environment = node.environment.clone();
-        let variable = |name: &str| environment.get(name).cloned();
+        let judged = node.environment.clone();
+        let variable = |name: &str| judged.get(name).cloned();
         let all = scope.depth == Depth::All;
         let gpus: Vec<PciAddress> = of_known(&node.gpus.devices, |gpu| Some(gpu.pci_address));
         let folders = libraries::search_path(root, variable("LD_LIBRARY_PATH").as_deref());
@@ -110,6 +113,7 @@ impl Facts {
         let pci: BTreeSet<PciAddress> =
             of_known(&node.nics, |nic| nic.pci_address.known().copied()).into_iter().collect();
         Self {
+            no_environment: environment::read(root).why().map(str::to_owned),
             system: System::read(root, all),
             mounts: system::mounts(root),
             drivers: physical

@@ -52,11 +52,11 @@ pub(super) fn document(here: &Facts, there: &Facts, tried: Option<&Tried>, subje
     let (settings, environment) = differences(&here.node.environment, &there.node.environment);
     let mut document = view::document(here, subject);
     document["pair"] = json!({
-        "same_stack": here
+        "two_nodes": here
             .node
             .host
             .is_same_stack(&there.node.host)
-            .map_or_else(|| Fact::unknown("boot id or network namespace is not known"), Fact::Known),
+            .map_or_else(|| Fact::unknown("boot id or network namespace is not known"), |same| Fact::Known(!same)),
         "shared_addresses": shared_addresses(here, there),
         "settings": settings,
         "environment": environment,

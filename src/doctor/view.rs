@@ -31,13 +31,14 @@ const CONTAINERS: [&str; 6] = ["docker", "br-", "virbr", "cni", "flannel", "cali
 /// The document that checks read.
 pub(super) fn document(facts: &Facts, subject: Subject) -> Value {
     let view = View::of(facts, subject);
-    let lint = match Table::embedded() {
-        Ok(table) => lint::lint(&table, &facts.node.environment, &machine(facts, subject)).by_kind(),
-        Err(_) => BTreeMap::new(),
+    let lint = match (&facts.no_environment, Table::embedded()) {
+        (Some(why), _) => json!(Fact::<()>::unknown(why)),
+        (None, Ok(table)) => json!(lint::lint(&table, &facts.node.environment, &machine(facts, subject)).by_kind()),
+        (None, Err(_)) => json!({}),
     };
     let mut document = serde_json::to_value(facts).unwrap_or_else(|_| json!({}));
     document["view"] = json!(view);
-    document["lint"] = json!(lint);
+    document["lint"] = lint;
     document["tcpx"] = json!(subject.tcpx);
     document
 }

@@ -2,7 +2,7 @@
 //! rest may hold secrets and never enters a run folder.
 #![forbid(unsafe_code)]
 
-use crate::node::printable;
+use crate::node::{Fact, Root, printable};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
@@ -10,6 +10,12 @@ const PREFIXES: [&str; 4] = ["NCCL_", "TCPX", "UCCL_", "CUDA_"];
 const NAMES: [&str; 1] = ["LD_LIBRARY_PATH"];
 /// Most variables kept; more than these is not an environment anyone wrote.
 const VARIABLES_MAX: usize = 512;
+
+/// The allow-listed variables of this process, or those that a captured tree
+/// was captured with.
+pub fn read(root: &Root) -> Fact<BTreeMap<String, String>> {
+    root.ask("environment", || Fact::Known(captured(std::env::vars_os())))
+}
 
 /// The allow-listed variables of `all` (usually `std::env::vars_os()`), by name.
 pub fn captured(all: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {

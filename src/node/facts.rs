@@ -70,11 +70,7 @@ impl NodeFacts {
             nics: Nic::read_all(root),
             gpus: Gpus::read(root),
             limits: Limits::read(root),
-            environment: root
-                .ask("environment", || Fact::Known(environment::captured(std::env::vars_os())))
-                .known()
-                .cloned()
-                .unwrap_or_default(),
+            environment: environment::read(root).known().cloned().unwrap_or_default(),
         }
     }
 }
