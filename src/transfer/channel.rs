@@ -498,8 +498,10 @@ impl Channel {
     fn hand_back(&mut self, net: &dyn Net, one: InFlight) -> Result<(), ChannelError> {
         self.window.step(Step::Unpack)?;
         if let End::Recv(comm) = &self.end {
-            if let Some((tap, key)) = self.recorded {
-                tap.unpacked(key);
+            match self.recorded {
+                Some((tap, key)) if self.slots.has_work() => tap.unpacked(key),
+                Some((tap, key)) => tap.in_place(key),
+                None => {}
             }
             net.irecv_consumed(comm, one.request)?;
         }

@@ -98,6 +98,11 @@ impl Slots {
         self.region.span(usize::from(slot) * self.stride, len).ok_or(ChannelError::Slot(slot))
     }
 
+    /// Whether anything is done to received bytes before they are handed back.
+    pub(super) fn has_work(&self) -> bool {
+        self.scatter.is_some() || self.pattern.is_some()
+    }
+
     /// Whether received bytes wait for jobs rather than being taken at once.
     pub(super) fn takes_later(&self) -> bool {
         self.lane.is_some() && self.unpack != Unpack::None

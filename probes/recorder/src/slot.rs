@@ -207,14 +207,22 @@ impl Slot {
         Some((now_ns, consumed))
     }
 
-    /// The engine has moved a finished receive's payload to its place. Gives the
+    /// The engine has moved or checked a finished receive's payload. Gives the
     /// time and how many there were before.
     #[inline]
     pub fn unpack(&self, now_ns: u64) -> (u64, u64) {
-        let (now_ns, unpacked) = (self.changed(now_ns), self.unpacked.load(Relaxed));
+        let now_ns = self.changed(now_ns);
+        (now_ns, self.in_place())
+    }
+
+    /// The payload of a finished receive is in its place. Gives how many there
+    /// were before.
+    #[inline]
+    pub fn in_place(&self) -> u64 {
+        let unpacked = self.unpacked.load(Relaxed);
         self.flags.store(self.flags.load(Relaxed) | format::UNPACKED_KNOWN, Relaxed);
         self.unpacked.store(unpacked.wrapping_add(1), Release);
-        (now_ns, unpacked)
+        unpacked
     }
 
     /// A call returned 0 with nothing: "call again".

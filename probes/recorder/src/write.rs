@@ -339,8 +339,17 @@ impl Recorder {
         }
     }
 
-    /// One finished receive's payload was moved to its place. Called by the
-    /// thread that drives the comm.
+    /// One finished receive's payload had nowhere to go: it counts as unpacked,
+    /// and no moment is written down for what took no time.
+    #[inline]
+    pub fn in_place(&self, key: Key) {
+        if let Some(slot) = self.slot(key) {
+            slot.in_place();
+        }
+    }
+
+    /// One finished receive's payload was moved to its place, or checked there.
+    /// Called by the thread that drives the comm, as `in_place` is.
     #[inline]
     pub fn unpacked(&self, key: Key) {
         if let Some(slot) = self.slot(key) {

@@ -31,8 +31,15 @@ impl Tap {
         self.book.recorder.set_channel(key, channel);
     }
 
-    /// One finished receive's payload was moved to its place. Called by the
-    /// thread that drives the comm.
+    /// One finished receive's payload had nowhere to go. Called by the thread
+    /// that drives the comm.
+    #[inline]
+    pub fn in_place(&self, key: Key) {
+        self.book.recorder.in_place(key);
+    }
+
+    /// One finished receive's payload was moved to its place, or checked there.
+    /// Called by the thread that drives the comm.
     #[inline]
     pub fn unpacked(&self, key: Key) {
         self.book.recorder.unpacked(key);
