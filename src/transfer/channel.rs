@@ -11,7 +11,7 @@
 use super::Pace;
 use super::filling::Filling;
 use super::payload::{Mismatch, Pattern, StampId};
-use super::plan::Plan;
+use super::plan::{Plan, Share};
 use super::slots::{self, Slots};
 use super::window::{Illegal, InFlight, Step, Window};
 use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Passed, ScatterError, Span, Unpack};
@@ -125,10 +125,9 @@ pub struct Channel {
     free: Vec<u8>,
     /// Neither free nor in the window.
     filling: Filling,
-    plan: Option<Plan>,
+    share: Share,
     iteration: u64,
     turn: u64,
-    turns: u64,
     refused_since: Option<Duration>,
     recorded: Option<(Tap, Key)>,
     tally: Tally,
@@ -172,10 +171,9 @@ impl Channel {
             setup,
             slots,
             end,
-            plan: None,
+            share: Share::default(),
             iteration: 0,
             turn: 0,
-            turns: 0,
             refused_since: None,
             recorded: None,
             tally: Tally::default(),
@@ -228,10 +226,9 @@ impl Channel {
     /// Sets the next iteration up; a sender writes its pattern here, outside
     /// the timed part.
     pub fn begin(&mut self, plan: Plan, iteration: u64) -> Result<(), ChannelError> {
-        self.plan = Some(plan);
+        self.share = plan.share(self.setup.index);
         self.iteration = iteration;
         self.turn = 0;
-        self.turns = plan.chunks_of(self.setup.index);
         self.filling.restart();
         if self.side() == Side::Recv {
             return Ok(());
@@ -247,11 +244,10 @@ impl Channel {
 
     /// Has a GPU write the coming messages into whatever slots are free.
     fn fill_free(&mut self) -> Result<(), ChannelError> {
-        let Some(plan) = self.plan else { return Ok(()) };
-        while self.filling.next_turn() < self.turns
+        while self.filling.next_turn() < self.share.turns()
             && let Some(slot) = self.free.pop()
         {
-            let chunk = plan.chunk(self.setup.index, self.filling.next_turn());
+            let chunk = self.share.chunk(self.filling.next_turn());
             self.slots.queue_fill(slot, chunk.len as usize, self.id(chunk.index))?;
             self.filling.add(slot);
         }
@@ -271,17 +267,17 @@ impl Channel {
 
     /// Whether every chunk of the iteration is consumed.
     pub fn is_finished(&self) -> bool {
-        self.turn == self.turns && self.window.is_drained()
+        self.turn == self.share.turns() && self.window.is_drained()
     }
 
     /// Whether one more chunk may be posted now.
     pub fn can_post(&self) -> bool {
-        self.turn < self.turns && self.window.has_room()
+        self.turn < self.share.turns() && self.window.has_room()
     }
 
     /// Whether every chunk of the iteration was posted.
     pub fn has_posted_all(&self) -> bool {
-        self.turn == self.turns
+        self.turn == self.share.turns()
     }
 
     /// Whether nothing more can be posted for lack of room.
@@ -292,9 +288,11 @@ impl Channel {
     /// Posts the next chunk. `false`: the plugin said "try again", or there is
     /// nothing to post.
     pub fn post(&mut self, net: &dyn Net) -> Result<bool, ChannelError> {
-        let (Some(plan), true) = (self.plan, self.can_post()) else { return Ok(false) };
+        if !self.can_post() {
+            return Ok(false);
+        }
         let Some(slot) = self.next_slot()? else { return Ok(false) };
-        let chunk = plan.chunk(self.setup.index, self.turn);
+        let chunk = self.share.chunk(self.turn);
         let span = self.slots.span(slot, chunk.len as usize)?;
         let request = match &self.end {
             End::Send(comm) => {
@@ -431,7 +429,7 @@ impl Channel {
     }
 
     fn id_of(&self, one: InFlight) -> StampId {
-        self.id(self.plan.map_or(0, |plan| plan.chunk(self.setup.index, one.turn).index))
+        self.id(self.share.chunk(one.turn).index)
     }
 
     /// Which turn is posted next.
@@ -526,7 +524,7 @@ impl Channel {
         if now.saturating_sub(since) < self.setup.close_grace {
             return Ok(false);
         }
-        let missing = self.turns - self.turn + self.window.in_flight() as u64;
+        let missing = self.share.turns() - self.turn + self.window.in_flight() as u64;
         Err(ChannelError::ClosedEarly { missing, error })
     }
 

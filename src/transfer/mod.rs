@@ -24,7 +24,7 @@ pub use channel::{Channel, ChannelError, ChannelSetup, Side, Tally};
 pub use pace::{Idle, Pace, WallPace};
 pub use payload::{Mismatch, MismatchKind, Pattern, StampId};
 pub use ping_pong::{RoundTrips, ping_pong};
-pub use plan::{Chunk, Plan};
+pub use plan::{Chunk, Plan, Share};
 pub use progress::{Policy, TransferError, run_iteration};
 pub use rogue::{Misbehaviour, Rogue};
 pub use window::{Illegal, InFlight, SLOTS_MAX, Stage, Step, Window};

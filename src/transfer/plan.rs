@@ -14,6 +14,19 @@ pub struct Plan {
     groups: u32,
 }
 
+/// What falls to one channel. All that is divided is divided once, not for every
+/// request: an iteration of small messages would spend a tenth of its time on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Share {
+    turns: u64,
+    /// Chunks of the groups before.
+    before: u64,
+    place: u64,
+    channels: u64,
+    chunk: u32,
+    total: u64,
+}
+
 /// The part of an iteration that one request carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
@@ -53,38 +66,43 @@ impl Plan {
         self.total.div_ceil(u64::from(self.chunk))
     }
 
-    /// A channel's group, and its place there.
-    fn place(self, channel: usize) -> (u64, u64) {
-        let (channel, channels) = (channel as u64, u64::from(self.channels));
-        (channel / channels, channel % channels)
+    /// What falls to one channel.
+    pub fn share(self, channel: usize) -> Share {
+        let (channel, channels, chunks) = (channel as u64, u64::from(self.channels), self.chunks_of_group());
+        let (group, place) = (channel / channels, channel % channels);
+        let turns = if group < u64::from(self.groups) { (chunks + channels - 1 - place) / channels } else { 0 };
+        Share { turns, before: group * chunks, place, channels, chunk: self.chunk, total: self.total }
     }
 
     /// Chunks that fall to one channel.
     pub fn chunks_of(self, channel: usize) -> u64 {
-        let ((group, place), channels) = (self.place(channel), u64::from(self.channels));
-        if group >= u64::from(self.groups) { 0 } else { (self.chunks_of_group() + channels - 1 - place) / channels }
+        self.share(channel).turns()
     }
 
     /// Bytes that fall to one channel.
     pub fn bytes_of(self, channel: usize) -> u64 {
-        let count = self.chunks_of(channel);
-        match count.checked_sub(1) {
+        let share = self.share(channel);
+        match share.turns().checked_sub(1) {
             None => 0,
-            Some(last) => last * u64::from(self.chunk) + u64::from(self.chunk(channel, last).len),
+            Some(last) => last * u64::from(self.chunk) + u64::from(share.chunk(last).len),
         }
     }
+}
 
-    /// The `turn`-th chunk of a channel; only meaningful below `chunks_of`.
-    pub fn chunk(self, channel: usize, turn: u64) -> Chunk {
-        let (group, place) = self.place(channel);
-        let index = turn * u64::from(self.channels) + place;
+impl Share {
+    /// Chunks of it.
+    #[inline]
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// The chunk of a turn; only meaningful below [`Share::turns`].
+    #[inline]
+    pub fn chunk(&self, turn: u64) -> Chunk {
+        let index = turn * self.channels + self.place;
         let offset = index * u64::from(self.chunk);
         let left = self.total.saturating_sub(offset);
-        Chunk {
-            index: group * self.chunks_of_group() + index,
-            offset,
-            len: u32::try_from(left).unwrap_or(u32::MAX).min(self.chunk),
-        }
+        Chunk { index: self.before + index, offset, len: u32::try_from(left).unwrap_or(u32::MAX).min(self.chunk) }
     }
 }
 
@@ -98,7 +116,7 @@ mod tests {
         let plan = Plan::new(1_000_001, 1000, 3).expect("a plan");
         assert_eq!(plan.chunks(), 1001);
         assert_eq!([0, 1, 2].map(|channel| plan.chunks_of(channel)), [334, 334, 333]);
-        assert_eq!(plan.chunk(1, 333), Chunk { index: 1000, offset: 1_000_000, len: 1 });
+        assert_eq!(plan.share(1).chunk(333), Chunk { index: 1000, offset: 1_000_000, len: 1 });
     }
 
     #[test]
@@ -115,8 +133,8 @@ mod tests {
             (Plan::new(9_001, 1000, 2).expect("a plan"), Plan::of_groups(9_001, 1000, 2, 2).expect("a plan"));
         assert_eq!((two.total(), two.chunks()), (18_002, 20));
         assert_eq!([0, 1, 2, 3, 4].map(|channel| two.chunks_of(channel)), [5, 5, 5, 5, 0]);
-        assert_eq!(two.chunk(1, 4), one.chunk(1, 4));
-        assert_eq!(two.chunk(3, 4), Chunk { index: 19, ..one.chunk(1, 4) });
+        assert_eq!(two.share(1).chunk(4), one.share(1).chunk(4));
+        assert_eq!(two.share(3).chunk(4), Chunk { index: 19, ..one.share(1).chunk(4) });
         assert_eq!(two.bytes_of(2) + two.bytes_of(3), 9_001);
     }
 
@@ -125,7 +143,7 @@ mod tests {
         fn chunks_cover_every_byte_once(total in 1u64..100_000, chunk in 1u64..5000, channels in 1usize..9) {
             let plan = Plan::new(total, chunk, channels).expect("a plan");
             let mut all: Vec<Chunk> = (0..channels)
-                .flat_map(|channel| (0..plan.chunks_of(channel)).map(move |turn| plan.chunk(channel, turn)))
+                .flat_map(|channel| (0..plan.chunks_of(channel)).map(move |turn| plan.share(channel).chunk(turn)))
                 .collect();
             all.sort_by_key(|chunk| chunk.offset);
             let mut next = 0;
