@@ -3,9 +3,12 @@
 //! `sample.rs` looks into a worker's recorder from outside, `series.rs` keeps what
 //! it saw over time; `folder.rs` makes the
 //! run folder and writes into it; `model.rs` is `run.json`, `counters.rs` the
-//! numbers in it. `live` is what a view is told.
+//! numbers in it. `files.rs` opens what is there, `archive.rs` the same in a bundle.
+//! `live` is what a view is told.
 
+mod archive;
 mod counters;
+mod files;
 mod folder;
 mod lines;
 pub mod live;
@@ -13,7 +16,9 @@ mod model;
 pub mod sample;
 mod series;
 
+pub use archive::{Archive, ArchiveError};
 pub use counters::{ChannelNow, Iteration, LatencyUs};
+pub use files::{FilesError, RunFiles};
 pub use folder::{FolderError, RunFolder, recorder_path};
 pub use model::{
     ChannelRecord, Clock, Finding, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
