@@ -21,12 +21,13 @@ use crate::coord::message::{Examine, FromWorker, Loaded, Task};
 use crate::coord::{Node, environment};
 use crate::doctor::lint::Table;
 use crate::doctor::{
-    Catalogue, Depth, Facts, Redactor, Scope, Subject, Tested, Tried, capture, examine, examine_pair, probe, rail_names,
+    Catalogue, Depth, Facts, Scope, Subject, Tested, Tried, capture, examine, examine_pair, probe, rail_names,
 };
 use crate::error::Outcome;
 use crate::gpu::CudaNode;
 use crate::node::{NodeFacts, Root};
 use crate::plugin::{Choice, must_have_table};
+use crate::redact::Redactor;
 use crate::scenario::{PluginChoice, Side, resolve};
 use clap::Args;
 use serde::Serialize;
@@ -276,7 +277,7 @@ fn read_facts(path: &Path) -> Result<Facts, String> {
 }
 
 fn captured(common: &Common, path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<Facts, ExitCode> {
-    let mut redactor = (!as_it_is).then(own_redactor);
+    let mut redactor = (!as_it_is).then(Redactor::of_this_machine);
     let (facts, entries) =
         capture(path, scope, redactor.as_mut()).map_err(|error| fail(common, &error, Outcome::NotRun))?;
     let mut said = format!("# Capture : {} ({entries} entries", path.display());
@@ -295,13 +296,6 @@ fn captured(common: &Common, path: &Path, scope: Scope<'_>, as_it_is: bool) -> R
     }
     say(&said);
     Ok(facts)
-}
-
-fn own_redactor() -> Redactor {
-    let host = Root::live().line("/proc/sys/kernel/hostname").known().cloned();
-    let users: Vec<String> =
-        ["USER", "LOGNAME", "SUDO_USER"].iter().filter_map(|name| std::env::var(name).ok()).collect();
-    Redactor::new(host.as_deref(), users.iter().map(String::as_str))
 }
 
 /// Beside the archive and not in it: whoever gets the archive has no use for it.

@@ -7,10 +7,10 @@
 #![forbid(unsafe_code)]
 
 use super::facts::{Facts, Scope};
-use super::redact::Redactor;
 use crate::error::{NextStep, Outcome};
 use crate::node::recording::Entry;
 use crate::node::{Recording, Root};
+use crate::redact::Redactor;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::collections::BTreeMap;

@@ -21,7 +21,6 @@ mod pair;
 mod path;
 mod predicate;
 pub mod probe;
-mod redact;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -33,7 +32,6 @@ pub use check::{Check, Layer, Severity};
 pub use evaluate::{Examination, Subject, examine, examine_pair};
 pub use facts::{Depth, Facts, Scope, Tested};
 pub use pair::{Tried, TriedRail};
-pub use redact::Redactor;
 pub use row::{Row, Verdict};
 
 /// The interfaces that carry data on a node.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::node::Root;
+use crate::redact::Redactor;
 use flate2::read::GzDecoder;
 use std::fs::File;
 use std::path::Path;
