@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! cli  tui                                         talk to people
-//! coord  contract  diagnose  doctor  interpose  logs  trace  watch
+//! report  coord  contract  diagnose  doctor  interpose  logs  trace  watch
 //!                                                  talk about runs, nodes and other people's programs
 //! transfer  bootstrap  scenario  record            make a run and its record
 //! plugin  gpu  node                                touch a plugin, a GPU, a machine
-//! units  error                                     words everyone shares
+//! units  error  redact                             words everyone shares
 //! probes/abi  recorder  soft  tap                  loaded into other people's processes
 //! ```
 
@@ -26,6 +26,8 @@ pub mod logs;
 pub mod node;
 pub mod plugin;
 pub mod record;
+pub mod redact;
+pub mod report;
 pub mod scenario;
 #[cfg(test)]
 mod seeds;

@@ -15,6 +15,7 @@ mod logs_text;
 mod mr;
 mod nodes;
 mod output;
+mod report;
 mod run;
 mod run_table;
 mod selftest;
@@ -75,6 +76,8 @@ enum Command {
     Logs(logs::Arguments),
     /// Register memory of many sizes and alignments, and say what is refused.
     Mr(mr::Arguments),
+    /// Tell what a run was: for people, for Google, for a CI.
+    Report(Box<report::Arguments>),
     /// Move verified bytes between two workers, as a scenario says.
     Run(Box<run::Arguments>),
     /// Hold a plugin against what every plugin owes, row by row.
@@ -115,6 +118,7 @@ pub fn main() -> ExitCode {
         Command::Handshake(arguments) => handshake::main(&common, &arguments),
         Command::Logs(arguments) => logs::main(&common, &arguments),
         Command::Mr(arguments) => mr::main(&common, &arguments),
+        Command::Report(arguments) => report::main(&common, &arguments),
         Command::Run(arguments) => run::main(&common, &arguments),
         Command::Selftest(arguments) => selftest::main(&common, &arguments),
         Command::Serve(arguments) => serve::main(&common, &arguments),

@@ -203,6 +203,7 @@ fn one(
     progress.clear();
     let mut run = conclude(&id, &started, scenario, &pairs);
     run.settle();
+    run.command = command();
     if !common.json {
         print(&table(&run, &pairs));
     }
@@ -222,6 +223,12 @@ fn one(
         Err(error) => complain(common, format!("the record is incomplete: {error}"), None),
     }
     Ok(run)
+}
+
+/// What was typed, to be typed again.
+fn command() -> Option<String> {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    shlex::try_join(words.iter().map(String::as_str)).ok()
 }
 
 /// Runs with the view on; whoever leaves it early sees the progress line instead.

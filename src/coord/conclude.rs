@@ -36,6 +36,7 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, pairs: &[PairOutco
         transfers: pairs.iter().flat_map(|pair| transfers(scenario, pair)).collect(),
         findings: findings(pairs),
         unmet: Vec::new(),
+        command: None,
     }
 }
 

@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
             }
             return;
         }
-        self.stream(file, source);
+        self.lines(file, source);
     }
 
     fn file(&mut self, name: &str) -> u32 {
@@ -71,7 +71,13 @@ impl<'a> Reader<'a> {
         (self.files.len() - 1) as u32
     }
 
-    fn stream(&mut self, file: u32, source: impl Read + Send) {
+    /// Reads one stream of lines that lies in no file.
+    pub fn stream(&mut self, name: &str, source: impl Read + Send) {
+        let file = self.file(name);
+        self.lines(file, source);
+    }
+
+    fn lines(&mut self, file: u32, source: impl Read + Send) {
         let (tally, bytes, result) = scan(self.catalogue, self.filter, source, file, self.threads);
         self.tally.merge(tally);
         self.bytes += bytes;
@@ -143,7 +149,7 @@ impl Growing {
         let whole = last_line_end(&mut file, self.read, size)?;
         if whole > self.read {
             file.seek(SeekFrom::Start(self.read))?;
-            reader.stream(self.number, file.take(whole - self.read));
+            reader.lines(self.number, file.take(whole - self.read));
             self.read = whole;
         }
         Ok(())

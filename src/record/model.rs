@@ -43,6 +43,9 @@ pub struct RunRecord {
     pub findings: Vec<Finding>,
     /// Gates of `[expect]` that were not met.
     pub unmet: Vec<String>,
+    /// The command line, quoted for a shell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// What was run.
@@ -119,7 +122,7 @@ pub struct PluginRecord {
 }
 
 /// One direction.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransferRecord {
     /// Sending node.
     pub from: String,

@@ -15,6 +15,7 @@ mod stream;
 mod timeline;
 
 pub use perfetto::write as write_perfetto;
+pub use requests::{Request, each_request};
 pub use rows::{write_csv, write_jsonl};
 pub use source::{SourceError, open};
 pub use stream::{Stream, read_stream};

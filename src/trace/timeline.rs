@@ -75,7 +75,11 @@ impl Timeline {
 }
 
 impl Node {
-    pub(super) fn read(name: &str, reader: &mut Reader) -> Result<Self, ReadError> {
+    /// Reads a recorder, whole.
+    ///
+    /// # Errors
+    /// It is none, or claims what cannot be.
+    pub fn read(name: &str, reader: &mut Reader) -> Result<Self, ReadError> {
         let snapshot = reader.snapshot()?;
         let header = snapshot.header;
         let mut channels: Vec<Channel> = Vec::new();
@@ -104,7 +108,7 @@ impl Node {
     }
 
     /// This node's clock is so much ahead of the coordinator's.
-    pub(super) fn move_clock(&mut self, ahead_us: i64) {
+    pub fn move_clock(&mut self, ahead_us: i64) {
         self.to_unix = self.to_unix.wrapping_sub(ahead_us.wrapping_mul(1000));
     }
 

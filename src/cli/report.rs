@@ -1,0 +1,227 @@
+//! `tcpxctl report`: what a run was, told to a person or to a machine.
+//!
+//! ```console
+//! $ tcpxctl report                                    # the newest run under reports/, as HTML
+//! # Report : reports/20261120T101500Z-4conn/report.html (redacted; 412 kB)
+//! $ tcpxctl report reports/20261120T101500Z-4conn --short --lang zh
+//! $ tcpxctl report run.tar.gz --format junit --out junit.xml
+//! ```
+//!
+//! Any run folder, finished, going on or damaged, or a bundle, which is read in
+//! place. Names and addresses are replaced unless `--no-redact`; what was replaced
+//! by what goes beside the report, for its owner only.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{fail, fail_with, print, print_json, say};
+use crate::error::Outcome;
+use crate::record::RunFiles;
+use crate::redact::Redactor;
+use crate::report::{self, Language, Story, gather};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// A run folder or a bundle; the newest run without it.
+    #[arg(value_name = "RUN")]
+    run: Option<PathBuf>,
+    /// How it is told.
+    #[arg(long, value_enum, default_value_t = Format::Html)]
+    format: Format,
+    /// At most sixty lines of Markdown, for the body of an e-mail.
+    #[arg(long, conflicts_with = "format")]
+    short: bool,
+    /// For whom: the questions for Google come first.
+    #[arg(long = "for", value_enum, value_name = "WHOM")]
+    whom: Option<Whom>,
+    /// The language of the short form and of the questions.
+    #[arg(long, value_enum, default_value_t = Lang::En)]
+    lang: Lang,
+    /// A file, or a folder that gets every format; `-` is stdout.
+    #[arg(long, value_name = "DIR|FILE")]
+    out: Option<PathBuf>,
+    /// Names and addresses as they are.
+    #[arg(long)]
+    no_redact: bool,
+    /// Where run folders are.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One HTML file with charts; opens from disk, prints.
+    Html,
+    /// Markdown, to be pasted.
+    Markdown,
+    /// Everything as one JSON document.
+    Json,
+    /// The counters over time, as rows.
+    Csv,
+    /// JUnit XML of the run's gates.
+    Junit,
+    /// Prometheus' text format.
+    Prometheus,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Whom {
+    /// Google's TCPX team.
+    Google,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Lang {
+    /// English.
+    En,
+    /// Chinese.
+    Zh,
+}
+
+impl Format {
+    const ALL: [Self; 6] = [Self::Html, Self::Markdown, Self::Json, Self::Csv, Self::Junit, Self::Prometheus];
+
+    fn file_name(self) -> &'static str {
+        match self {
+            Self::Html => "report.html",
+            Self::Markdown => "report.md",
+            Self::Json => "report.json",
+            Self::Csv => "report.csv",
+            Self::Junit => "junit.xml",
+            Self::Prometheus => "report.prom",
+        }
+    }
+}
+
+impl Arguments {
+    fn language(&self) -> Language {
+        match self.lang {
+            Lang::En => Language::English,
+            Lang::Zh => Language::Chinese,
+        }
+    }
+
+    fn render(&self, story: &Story, format: Format) -> String {
+        let for_google = self.whom.is_some();
+        match format {
+            _ if self.short => report::short(story, self.language()),
+            Format::Html => report::html(story, for_google),
+            Format::Markdown => report::markdown(story, for_google, self.language()),
+            // A story holds nothing that JSON has no word for.
+            Format::Json => report::json(story).unwrap_or_default(),
+            Format::Csv => report::csv(story),
+            Format::Junit => report::junit(story),
+            Format::Prometheus => report::prometheus(story),
+        }
+    }
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    told(common, arguments).unwrap_or_else(|code| code)
+}
+
+fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
+    let files = open(common, arguments.run.as_deref(), &arguments.reports)?;
+    let story = gather(&files);
+    let (story, redactor) = match arguments.no_redact {
+        true => (story, None),
+        false => {
+            let mut redactor = Redactor::of_this_machine();
+            (report::redacted(story, &mut redactor), Some(redactor))
+        }
+    };
+    if common.json && arguments.out.is_none() {
+        print_json(&story);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let out = place(common, arguments, &files)?;
+    let map_place = match &out {
+        Place::Stdout => None,
+        Place::File(path) | Place::Folder(path) => Some(beside(path)),
+    };
+    match out {
+        Place::Stdout => print(&arguments.render(&story, arguments.format)),
+        Place::File(path) => keep(common, arguments, &story, arguments.format, &path)?,
+        Place::Folder(folder) => {
+            for format in Format::ALL {
+                keep(common, arguments, &story, format, &folder.join(format.file_name()))?;
+            }
+        }
+    }
+    if let (Some(redactor), Some(path)) = (&redactor, map_place) {
+        keep_map(common, &path, redactor)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the map goes: beside what is sent, and never in it.
+pub(crate) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".map.json");
+    path.with_file_name(name)
+}
+
+/// Keeps what was replaced by what, for whoever sends it.
+pub(crate) fn keep_map(common: &Common, path: &Path, redactor: &Redactor) -> Result<(), ExitCode> {
+    let write = |to: &mut dyn std::io::Write| serde_json::to_writer_pretty(to, redactor.map()).map_err(Into::into);
+    report::write_whole(path, write).map_err(|error| fail(common, &error, error.outcome()))?;
+    say(&format!("# Map : {}, for you alone\n", path.display()));
+    Ok(())
+}
+
+/// The run that is meant: the newest, where none is named.
+pub(crate) fn open(common: &Common, named: Option<&Path>, reports: &Path) -> Result<RunFiles, ExitCode> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => newest(reports).ok_or_else(|| {
+            let message = format!("there is no run under {}", reports.display());
+            fail_with(common, Outcome::Usage, &message, Some("name a run folder or a bundle, or run a scenario first"))
+        })?,
+    };
+    RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))
+}
+
+/// Run folders are named by when they began.
+fn newest(reports: &Path) -> Option<PathBuf> {
+    let names = std::fs::read_dir(reports).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.as_bytes().first().is_some_and(u8::is_ascii_digit)).collect();
+    names.sort();
+    let runs = names.into_iter().rev().map(|name| reports.join(name));
+    runs.into_iter().find(|path| path.join("events.jsonl").exists() || path.join("run.json").exists())
+}
+
+enum Place {
+    Stdout,
+    File(PathBuf),
+    Folder(PathBuf),
+}
+
+fn place(common: &Common, arguments: &Arguments, files: &RunFiles) -> Result<Place, ExitCode> {
+    let file = |folder: &Path| folder.join(arguments.format.file_name());
+    Ok(match (&arguments.out, files) {
+        (Some(path), _) if path.as_os_str() == "-" => Place::Stdout,
+        (Some(path), _) if path.is_dir() && arguments.short => Place::File(path.join("SUMMARY.md")),
+        (Some(path), _) if path.is_dir() => Place::Folder(path.clone()),
+        (Some(path), _) if path.as_os_str().to_string_lossy().ends_with('/') => {
+            std::fs::create_dir_all(path).map_err(|error| {
+                fail_with(common, Outcome::NotRun, &format!("cannot make {}: {error}", path.display()), None)
+            })?;
+            Place::Folder(path.clone())
+        }
+        (Some(path), _) => Place::File(path.clone()),
+        (None, _) if arguments.short || arguments.format != Format::Html => Place::Stdout,
+        (None, RunFiles::Folder(run)) => Place::File(file(run)),
+        (None, RunFiles::Bundle { .. }) => Place::File(PathBuf::from(arguments.format.file_name())),
+    })
+}
+
+fn keep(common: &Common, arguments: &Arguments, story: &Story, format: Format, path: &Path) -> Result<(), ExitCode> {
+    let text = arguments.render(story, format);
+    report::write_whole(path, |to| to.write_all(text.as_bytes()))
+        .map_err(|error| fail(common, &error, error.outcome()))?;
+    let how = if story.redacted { "redacted" } else { "NOT redacted" };
+    say(&format!("# Report : {} ({how}; {} kB)\n", path.display(), text.len().div_ceil(1000)));
+    Ok(())
+}

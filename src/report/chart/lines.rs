@@ -1,0 +1,68 @@
+//! Lines over time.
+#![forbid(unsafe_code)]
+
+use super::scale::{Plane, RIGHT, WIDTH, frame_end, ticks};
+use crate::report::html::escape;
+use crate::report::story::Axis;
+use std::fmt::Write;
+
+const HEIGHT: f64 = 280.0;
+/// Kinds of lines that the style sheet tells apart.
+const KINDS: usize = 8;
+/// Between the names of two lines.
+const NAME_GAP: f64 = 14.0;
+
+/// One line.
+pub(in crate::report) struct Line {
+    pub name: String,
+    /// One for each part of the axis.
+    pub values: Vec<Option<f64>>,
+}
+
+/// Rates over the parts of an axis.
+pub(in crate::report) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String {
+    let values = all.iter().flat_map(|line| line.values.iter().flatten().copied());
+    let most = values.fold(0.0, f64::max);
+    let top = ticks(most * 1.02).last().copied().unwrap_or(1.0);
+    let plane = Plane { height: HEIGHT, right: RIGHT, x: (axis.from_ms, axis.to_ms), y: (0.0, top) };
+    let mut svg = plane.begin(title);
+    plane.vertical_axis(&mut svg, unit);
+    plane.time_axis(&mut svg);
+    if let Some(ms) = axis.stall_ms {
+        plane.moment(&mut svg, ms, "stall declared");
+    }
+    let part_ms = (axis.to_ms - axis.from_ms) / axis.parts.max(1) as f64;
+    let mut names = Vec::new();
+    for (kind, line) in all.iter().enumerate() {
+        let (mut path, mut down) = (String::new(), false);
+        let mut last = None;
+        for (part, value) in line.values.iter().enumerate() {
+            let Some(value) = value else {
+                down = false;
+                continue;
+            };
+            let (x, y) = (plane.at_x(axis.from_ms + (part as f64 + 0.5) * part_ms), plane.at_y(*value));
+            let _ = write!(path, "{}{x:.1} {y:.1}", if down { "L" } else { "M" });
+            (down, last) = (true, Some((x, y)));
+        }
+        let _ = writeln!(svg, "<path class=\"line k{}\" d=\"{path}\"/>", kind % KINDS);
+        names.extend(last.map(|(_, y)| (y, kind, &line.name)));
+    }
+    // Names keep clear of each other.
+    names.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut free = 0.0f64;
+    for (y, kind, name) in names {
+        let at = y.max(free);
+        free = at + NAME_GAP;
+        let _ = writeln!(
+            svg,
+            "<path class=\"line k{}\" d=\"M{:.1} {at:.1}h22\"/><text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            kind % KINDS,
+            WIDTH - RIGHT + 6.0,
+            WIDTH - RIGHT + 32.0,
+            at + 4.0,
+            escape(name)
+        );
+    }
+    frame_end(svg)
+}

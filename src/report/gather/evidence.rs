@@ -1,0 +1,104 @@
+//! What else lies in the run folder: freeze-frames, a doctor's table, and the
+//! critical checks that were made before the plugin was loaded.
+#![forbid(unsafe_code)]
+
+use super::stream::{Stream, end_name};
+use crate::coord::event::What;
+use crate::coord::message::{FromAgent, FromWorker, Preflight};
+use crate::record::RunFiles;
+use crate::report::story::{Check, Evidence, Story};
+use serde_json::Value;
+
+/// Bytes of a file that a report shows.
+const SHOWN_MAX: usize = 24 << 10;
+/// Bytes of a file that is read whole.
+const READ_MAX: u64 = 16 << 20;
+/// Files that are shown.
+const FILES_MAX: usize = 32;
+/// Where a doctor's examination lies, if one was made.
+pub(crate) const DOCTOR: &str = "doctor.json";
+
+pub(super) fn tell(files: &RunFiles, stream: &Stream, story: &mut Story) {
+    for event in &stream.events {
+        if let What::Said(said) = &event.what
+            && let FromAgent::Worker(FromWorker::Preflight(preflight)) = &**said
+        {
+            checked(&end_name(event), preflight, &mut story.checks);
+        }
+    }
+    for name in files.names() {
+        if name.ends_with(DOCTOR) {
+            match files
+                .read(&name, READ_MAX)
+                .map_err(|error| error.to_string())
+                .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).map_err(|error| error.to_string()))
+            {
+                Ok(document) => examined("", &document, &mut story.checks),
+                Err(why) => story.lacks("the doctor's table", format!("{name}: {why}")),
+            }
+        } else if name.starts_with("nodes/") && !name.ends_with(tcpx_recorder::format::FILE_SUFFIX) {
+            show(files, &name, story);
+        }
+    }
+    if story.checks.is_empty() {
+        story.lacks(
+            "the doctor's table",
+            "the nodes were not examined: `tcpxctl doctor --peer HOST` does, and so does `run --report-on-fail`",
+        );
+    }
+}
+
+fn show(files: &RunFiles, name: &str, story: &mut Story) {
+    let bytes = files.size(name).unwrap_or(0);
+    if story.evidence.len() >= FILES_MAX {
+        return;
+    }
+    match files.read(name, READ_MAX) {
+        Ok(whole) if !whole.contains(&0) => {
+            let cut = whole.len() > SHOWN_MAX;
+            let text = String::from_utf8_lossy(&whole[..whole.len().min(SHOWN_MAX)]).into_owned();
+            story.evidence.push(Evidence { name: name.to_owned(), bytes, text, cut });
+        }
+        Ok(_) => {}
+        Err(error) => story.lacks(name, error.to_string()),
+    }
+}
+
+fn checked(node: &str, preflight: &Preflight, checks: &mut Vec<Check>) {
+    let mut push = |id: &str, verdict: &str, value: String| {
+        checks.push(Check {
+            node: node.to_owned(),
+            id: id.to_owned(),
+            verdict: verdict.to_owned(),
+            value,
+            next_step: None,
+        });
+    };
+    push("critical checks before the run", "PASS", format!("{} hold", preflight.passed));
+    preflight.failed.iter().for_each(|id| push(id, "FAIL", "before the run".to_owned()));
+    preflight.open.iter().for_each(|id| push(id, "UNKNOWN", "before the run".to_owned()));
+}
+
+/// Every list of checks in a doctor's document, with the node that it is of.
+fn examined(node: &str, document: &Value, checks: &mut Vec<Check>) {
+    let node = document["node"].as_str().unwrap_or(node);
+    let Some(all) = document.as_object() else { return };
+    for (key, value) in all {
+        match value {
+            Value::Array(rows) if key == "checks" => checks.extend(rows.iter().filter_map(|row| check(node, row))),
+            Value::Object(_) => examined(if key == "both" { "both nodes" } else { node }, value, checks),
+            _ => {}
+        }
+    }
+}
+
+fn check(node: &str, row: &Value) -> Option<Check> {
+    let text = |key: &str| row[key].as_str().map(str::to_owned);
+    Some(Check {
+        node: node.to_owned(),
+        id: text("id")?,
+        verdict: text("verdict")?,
+        value: text("value").unwrap_or_default(),
+        next_step: text("next_step"),
+    })
+}

@@ -1,0 +1,253 @@
+//! One page that opens from disk: no script, no request, and says so to the browser.
+#![forbid(unsafe_code)]
+
+mod nodes;
+mod page;
+mod results;
+mod standstill;
+
+pub(super) use nodes::together;
+pub(super) use page::escape;
+pub(super) use results::rate;
+pub(super) use standstill::dump;
+
+use super::story::{State, Story};
+use super::verdict::{Tone, verdict};
+use super::words::Language;
+use page::{Page, Row};
+
+const STYLE: &str = include_str!("style.css");
+/// What the browser may fetch: nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// The whole report as one HTML file. `for_google` puts the questions first.
+pub fn html(story: &Story, for_google: bool) -> String {
+    let mut page = Page::default();
+    head(&mut page, story);
+    if for_google {
+        questions(&mut page, story);
+    }
+    ran(&mut page, story);
+    findings(&mut page, story);
+    standstill::standstill(&mut page, story);
+    results::results(&mut page, story);
+    nodes::nodes(&mut page, story);
+    log(&mut page, story);
+    evidence(&mut page, story);
+    missing(&mut page, story);
+    if !for_google {
+        questions(&mut page, story);
+    }
+    foot(&mut page, story);
+    page.text
+}
+
+fn head(page: &mut Page, story: &Story) {
+    let title = escape(&format!("{} {}", story.scenario, story.id));
+    page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.raw(&format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n"));
+    page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n");
+    page.raw(&format!("<title>tcpxctl: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"));
+    let verdict = verdict(story, Language::English);
+    let (tone, sign) = match verdict.tone {
+        Tone::Good => ("good", "✓"),
+        Tone::Warned => ("warned", "!"),
+        Tone::Bad => ("bad", "✗"),
+        Tone::Open => ("open", "?"),
+    };
+    page.raw(&format!("<header class=\"verdict {tone}\"><strong>{sign} {}</strong>\n", escape(&verdict.word)));
+    page.tag("p", &verdict.sentence);
+    if let Some(step) = &story.next_step {
+        page.tag("p class=\"soft\"", &format!("Next: {step}"));
+    }
+    for unmet in &story.unmet {
+        page.tag("p class=\"soft\"", &format!("Gate not met: {unmet}"));
+    }
+    page.raw("</header>\n");
+    let plugins = plugins(story);
+    page.tag("h1", &format!("{} over {plugins}", story.scenario));
+    let when = story.started.as_deref().unwrap_or("at an unknown time");
+    page.tag("p class=\"soft\"", &format!("Run {}, started {when}.{}", story.id, state(story)));
+    page.raw("<nav>");
+    for (id, name) in [
+        ("ran", "What was run"),
+        ("findings", "Findings"),
+        ("results", "Results"),
+        ("nodes", "Nodes"),
+        ("log", "Log"),
+        ("missing", "Missing"),
+        ("questions", "Questions"),
+    ] {
+        page.raw(&format!("<a href=\"#{id}\">{name}</a>"));
+    }
+    page.raw("</nav>\n");
+}
+
+fn state(story: &Story) -> &'static str {
+    match story.state {
+        State::Finished => "",
+        State::Unfinished => " The record has no end: the run goes on, or was killed.",
+        State::Damaged => " The record is damaged; what could be read is below.",
+    }
+}
+
+/// Every plugin that was used, by name; once, where both nodes used one.
+pub(super) fn plugins(story: &Story) -> String {
+    let name = |node: &super::story::Node| {
+        let plugin = node.plugin.as_ref()?;
+        Some(format!(
+            "{} (ncclNet v{}{})",
+            plugin.name,
+            plugin.abi,
+            plugin.version.as_ref().map(|version| format!(", {version}")).unwrap_or_default()
+        ))
+    };
+    let names: std::collections::BTreeSet<String> = story.nodes.iter().filter_map(name).collect();
+    match names.is_empty() {
+        true => "no plugin that was recorded".to_owned(),
+        false => names.into_iter().collect::<Vec<_>>().join(" and "),
+    }
+}
+
+fn ran(page: &mut Page, story: &Story) {
+    page.section("ran", "What was run");
+    match &story.command {
+        Some(command) => page.tag("pre", command),
+        None => {
+            page.tag("p class=\"soft\"", "The command line was not recorded; the scenario below runs again as it is.")
+        }
+    }
+    page.raw("<dl class=\"keys\">\n");
+    for (key, value) in &story.transfer {
+        page.raw(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(key), escape(value)));
+    }
+    page.raw("</dl>\n");
+    if let Some(toml) = &story.scenario_toml {
+        page.folded("The whole scenario, to be run again", false, |page| page.tag("pre", toml));
+    }
+}
+
+fn findings(page: &mut Page, story: &Story) {
+    page.section("findings", "Findings");
+    if story.findings.is_empty() {
+        page.tag("p", "None was recorded.");
+    }
+    for finding in &story.findings {
+        let tone = match finding.severity.as_str() {
+            "warning" => "warned",
+            "info" => "open",
+            _ => "bad",
+        };
+        page.raw(&format!("<div class=\"finding {tone}\">\n"));
+        page.tag("h3", &finding.condition);
+        page.tag("p class=\"soft\"", &place(finding));
+        list(page, "", &finding.because);
+        list(page, "What this cannot see: ", &finding.cannot_see);
+        if let Some(step) = &finding.next_step {
+            page.tag("p", &format!("Next: {step}"));
+        }
+        if let Some(reference) = &finding.reference {
+            page.tag("p class=\"soft\"", &format!("Read on: {reference}"));
+        }
+        page.raw("</div>\n");
+    }
+}
+
+/// Severity, confidence and place of a finding.
+pub(super) fn place(finding: &crate::record::Finding) -> String {
+    let node = finding.node.as_ref().map(|node| format!(", {node}")).unwrap_or_default();
+    let channel = finding.channel.map(|channel| format!(", channel {channel}")).unwrap_or_default();
+    format!("{}, confidence {:.2}{node}{channel}", finding.severity, finding.confidence)
+}
+
+fn list(page: &mut Page, before: &str, all: &[String]) {
+    if all.is_empty() {
+        return;
+    }
+    page.raw("<ul>\n");
+    all.iter().for_each(|one| page.tag("li", &format!("{before}{one}")));
+    page.raw("</ul>\n");
+}
+
+fn log(page: &mut Page, story: &Story) {
+    page.section("log", "What the plugin and the workers logged");
+    if story.log.is_empty() && story.unknown_lines.is_empty() {
+        page.tag("p", "No line that is known for a problem, and no WARN line that is unknown.");
+    }
+    for found in &story.log {
+        page.raw("<div class=\"finding warned\">\n");
+        page.tag("h3", &found.signature);
+        let last = found
+            .last_at
+            .as_ref()
+            .filter(|last| Some(*last) != found.excerpt.at.as_ref())
+            .map(|last| format!(" to {last}"))
+            .unwrap_or_default();
+        let at = found.excerpt.at.as_deref().unwrap_or("at an unknown time");
+        page.tag(
+            "p class=\"soft\"",
+            &format!("{}, {} lines on {}, {at}{last}", found.severity, found.count, found.excerpt.node),
+        );
+        page.tag("p", &found.meaning);
+        list(page, "", &found.causes);
+        page.tag("pre", &found.excerpt.text);
+        if let Some(step) = &found.next_step {
+            page.tag("p", &format!("Next: {step}"));
+        }
+        page.raw("</div>\n");
+    }
+    if !story.unknown_lines.is_empty() {
+        page.tag("h3", "WARN lines that no signature knows");
+        let rows: Vec<Row> = story
+            .unknown_lines
+            .iter()
+            .map(|line| [line.count.to_string(), line.node.clone(), line.text.clone()].into())
+            .collect();
+        page.table("", &["#lines", "node", "the first of them"], &rows);
+    }
+}
+
+fn evidence(page: &mut Page, story: &Story) {
+    if story.evidence.is_empty() {
+        return;
+    }
+    page.section("evidence", "Evidence taken at the time");
+    for file in &story.evidence {
+        let cut = if file.cut { ", the begin of it" } else { "" };
+        page.folded(&format!("{} ({} bytes{cut})", file.name, file.bytes), false, |page| page.tag("pre", &file.text));
+    }
+}
+
+fn missing(page: &mut Page, story: &Story) {
+    page.section("missing", "What is missing, and why");
+    if story.missing.is_empty() {
+        return page.tag("p", "Nothing that this version knows to look for.");
+    }
+    let rows: Vec<Row> = story.missing.iter().map(|one| [one.what.clone(), one.why.clone()].into()).collect();
+    page.table("", &["what", "why"], &rows);
+}
+
+fn questions(page: &mut Page, story: &Story) {
+    page.section("questions", "Questions for Google");
+    if story.questions.is_empty() {
+        page.tag("p", "None: this run gives no reason to ask one.");
+    }
+    for question in &story.questions {
+        page.raw("<div class=\"finding open\">\n");
+        page.tag("h3", &question.english);
+        list(page, "", &question.because);
+        page.raw("</div>\n");
+    }
+}
+
+fn foot(page: &mut Page, story: &Story) {
+    let redacted = match story.redacted {
+        true => {
+            "Host names, addresses, user names, home folders and tokens are replaced, the same one by the same stand-in."
+        }
+        false => "NOT redacted: names and addresses are as they were.",
+    };
+    page.raw("<footer>\n");
+    page.tag("p", &format!("tcpxctl {}. {redacted} 1 GB is 10^9 bytes.", story.tcpxctl_version));
+    page.raw("</footer>\n</main>\n</body>\n</html>\n");
+}

@@ -1,0 +1,102 @@
+//! Pieces of a page: text that is escaped wherever it comes from, tables, figures.
+#![forbid(unsafe_code)]
+
+/// Text as it may stand between tags and in quotes, in HTML and in XML.
+pub(in crate::report) fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            // What neither may hold.
+            letter if letter.is_control() && letter != '\n' && letter != '\t' => {}
+            '\u{fffe}' | '\u{ffff}' => {}
+            letter => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// A page while it is written.
+#[derive(Default)]
+pub(super) struct Page {
+    pub text: String,
+}
+
+impl Page {
+    /// Markup of ours.
+    pub fn raw(&mut self, markup: &str) {
+        self.text.push_str(markup);
+    }
+
+    /// Foreign text in a tag of ours.
+    pub fn tag(&mut self, tag: &str, text: &str) {
+        let name = tag.split(' ').next().unwrap_or(tag);
+        self.raw(&format!("<{tag}>{}</{name}>\n", escape(text)));
+    }
+
+    /// A heading that others can point to.
+    pub fn section(&mut self, id: &str, title: &str) {
+        self.raw(&format!("<h2 id=\"{id}\">{}</h2>\n", escape(title)));
+    }
+
+    /// A picture with its caption.
+    pub fn figure(&mut self, caption: &str, about: &str, svg: &str) {
+        let (caption, about) = (escape(caption), escape(about));
+        self.raw(&format!("<figure><figcaption>{caption} <small>{about}</small></figcaption>{svg}</figure>\n"));
+    }
+
+    /// Rows below names of columns; a name that starts with `#` is of numbers.
+    pub fn table(&mut self, class: &str, columns: &[&str], rows: &[Row]) {
+        self.raw(&format!("<div class=\"wide\"><table class=\"{class}\"><thead><tr>"));
+        for column in columns {
+            let number = if column.starts_with('#') { " class=\"n\"" } else { "" };
+            self.raw(&format!("<th{number}>{}</th>", escape(column.trim_start_matches('#'))));
+        }
+        self.raw("</tr></thead><tbody>\n");
+        for row in rows {
+            self.raw(if row.marked { "<tr class=\"differs\">" } else { "<tr>" });
+            for (cell, column) in row.cells.iter().zip(columns) {
+                let number = if column.starts_with('#') { " class=\"n\"" } else { "" };
+                self.raw(&format!("<td{number}>{}</td>", escape(cell)));
+            }
+            self.raw("</tr>\n");
+        }
+        self.raw("</tbody></table></div>\n");
+    }
+
+    /// Something long that is shown when asked for.
+    pub fn folded(&mut self, summary: &str, open: bool, inside: impl FnOnce(&mut Self)) {
+        let open = if open { " open" } else { "" };
+        self.raw(&format!("<details{open}><summary>{}</summary>\n", escape(summary)));
+        inside(self);
+        self.raw("</details>\n");
+    }
+}
+
+/// One row of a table.
+#[derive(Default)]
+pub(super) struct Row {
+    pub cells: Vec<String>,
+    /// It stands out.
+    pub marked: bool,
+}
+
+impl<const N: usize> From<[String; N]> for Row {
+    fn from(cells: [String; N]) -> Self {
+        Self { cells: cells.into(), marked: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn nothing_foreign_becomes_markup() {
+        assert_eq!(escape("<script>\"&'\u{1b}x"), "&lt;script&gt;&quot;&amp;&#39;x");
+    }
+}

@@ -1,0 +1,94 @@
+//! The moment that decides: both ends of one channel, and every window.
+#![forbid(unsafe_code)]
+
+use super::page::{Page, Row};
+use crate::report::chart::{duration, requests, seconds};
+use crate::report::story::{Story, Window};
+
+/// Windows that are shown without being asked for.
+const OPEN_MAX: usize = 24;
+
+pub(super) fn standstill(page: &mut Page, story: &Story) {
+    if !story.stood_still() {
+        return;
+    }
+    page.section("standstill", "The moment it stood still");
+    if let Some(ms) = story.axis.stall_ms {
+        page.tag("p", &format!("A stall was declared {} after the command started.", seconds(ms)));
+    }
+    if let Some(timeline) = &story.timeline {
+        let svg = requests(timeline);
+        page.figure(&format!("Requests of channel {} on both ends", timeline.channel), &timeline.why, &svg);
+        if !timeline.notes.is_empty() {
+            let row = |(at, node, words): &(i64, String, String)| {
+                Row::from([duration(*at as f64), node.clone(), words.clone()])
+            };
+            let rows: Vec<Row> = timeline.notes.iter().map(row).collect();
+            page.table("", &["#from the last change", "node", "logged then"], &rows);
+        }
+    }
+    windows(page, story);
+}
+
+fn windows(page: &mut Page, story: &Story) {
+    let rows: Vec<Row> = story.windows.iter().map(row).collect();
+    let open = rows.len() <= OPEN_MAX;
+    page.folded(
+        &format!("Windows of {} channel ends (p posted, d done, u unpacked; oldest first)", rows.len()),
+        open,
+        |page| {
+            page.table(
+                "",
+                &[
+                    "node",
+                    "channel",
+                    "interface",
+                    "window",
+                    "#posted",
+                    "#done",
+                    "#consumed",
+                    "#head age, ms",
+                    "#quiet, ms",
+                    "#tests",
+                    "#not done",
+                    "#rc errors",
+                    "inside of",
+                    "last error",
+                    "addresses",
+                ],
+                &rows,
+            );
+        },
+    );
+}
+
+fn row(window: &Window) -> Row {
+    let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+    let cells = vec![
+        window.node.clone(),
+        format!("{} {}", window.side, window.index),
+        window.dev.clone(),
+        dump(window),
+        window.posted.to_string(),
+        window.done.to_string(),
+        window.consumed.to_string(),
+        number(window.head_age_ms),
+        window.quiet_ms.to_string(),
+        window.tests.to_string(),
+        window.tests_not_done.to_string(),
+        window.rc_errors.to_string(),
+        window.in_call.clone().unwrap_or_default(),
+        window.last_error.as_ref().map(|(call, code)| format!("{call} {code}")).unwrap_or_default(),
+        window.addresses.as_ref().map(|(local, peer)| format!("{local} to {peer}")).unwrap_or_default(),
+    ];
+    Row { cells, marked: window.in_flight() > 0 }
+}
+
+/// A window in a few letters.
+pub(in crate::report) fn dump(window: &Window) -> String {
+    match (window.requests.is_empty(), window.in_flight()) {
+        (false, _) => window.requests.clone(),
+        (true, 0) => "empty".to_owned(),
+        (true, count) => format!("{count} in flight"),
+    }
+}

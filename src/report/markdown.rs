@@ -1,0 +1,330 @@
+//! The report as Markdown, to be pasted into an issue or an e-mail.
+#![forbid(unsafe_code)]
+
+use super::Story;
+use super::html::{dump, place, plugins, rate, together};
+use super::verdict::verdict;
+use super::words::Language;
+use std::fmt::Write;
+
+/// Rows of one table; a paste has its limits.
+const ROWS_MAX: usize = 64;
+
+/// The whole report. `for_google` puts the questions first.
+pub fn markdown(story: &Story, for_google: bool, language: Language) -> String {
+    let verdict = verdict(story, Language::English);
+    let mut text = String::new();
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(text, "# {}: {}\n\n{}\n", verdict.word, inline(&story.scenario), inline(&verdict.sentence));
+    if let Some(step) = &story.next_step {
+        let _ = writeln!(text, "Next: {}\n", inline(step));
+    }
+    for unmet in &story.unmet {
+        let _ = writeln!(text, "* Gate not met: {}", inline(unmet));
+    }
+    let when = story.started.as_deref().unwrap_or("unknown");
+    let _ = writeln!(
+        text,
+        "Run `{}`, started {when}, over {}. tcpxctl {}, {}.",
+        code(&story.id),
+        inline(&plugins(story)),
+        story.tcpxctl_version,
+        if story.redacted { "redacted" } else { "**not redacted**" }
+    );
+    if for_google {
+        questions(&mut text, story, language);
+    }
+    ran(&mut text, story);
+    findings(&mut text, story);
+    standstill(&mut text, story);
+    results(&mut text, story);
+    nodes(&mut text, story);
+    log(&mut text, story);
+    missing(&mut text, story);
+    if !for_google {
+        questions(&mut text, story, language);
+    }
+    text
+}
+
+/// Text between words: nothing in it is markup.
+pub(super) fn inline(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.replace('\n', " ").chars() {
+        if matches!(letter, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '|' | '#' | '~' | '!') {
+            safe.push('\\');
+        }
+        safe.push(letter);
+    }
+    // A name with underscores inside words needs none of it, and reads badly.
+    safe.replace("\\_", "_").replace("\\#", "#").replace("\\!", "!")
+}
+
+/// Text between backticks.
+pub(super) fn code(text: &str) -> String {
+    text.replace('`', "'").replace(['\n', '|'], " ")
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+fn block(text: &mut String, inside: &str) {
+    // A fence that is longer than any inside.
+    let longest = inside.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    let _ = writeln!(text, "{fence}\n{}\n{fence}\n", inside.trim_end());
+}
+
+fn table(text: &mut String, columns: &[&str], rows: &[Vec<String>]) {
+    let _ = writeln!(text, "| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()));
+    for row in rows.iter().take(ROWS_MAX) {
+        let cells: Vec<String> = row.iter().map(|cell| inline(cell)).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    if rows.len() > ROWS_MAX {
+        let _ = writeln!(text, "\n{} more rows are in the HTML and JSON reports.", rows.len() - ROWS_MAX);
+    }
+    text.push('\n');
+}
+
+fn ran(text: &mut String, story: &Story) {
+    let _ = writeln!(text, "\n## What was run\n");
+    match &story.command {
+        Some(command) => block(text, command),
+        None => {
+            let _ = writeln!(text, "The command line was not recorded.\n");
+        }
+    }
+    let rows: Vec<Vec<String>> = story.transfer.iter().map(|(key, value)| vec![key.clone(), value.clone()]).collect();
+    if !rows.is_empty() {
+        table(text, &["key", "value"], &rows);
+    }
+}
+
+fn findings(text: &mut String, story: &Story) {
+    let _ = writeln!(text, "## Findings\n");
+    if story.findings.is_empty() {
+        let _ = writeln!(text, "None was recorded.\n");
+    }
+    for finding in &story.findings {
+        let _ = writeln!(text, "### {}\n\n{}\n", inline(&finding.condition), inline(&place(finding)));
+        finding.because.iter().for_each(|one| line(text, &format!("* {}", inline(one))));
+        finding.cannot_see.iter().for_each(|one| line(text, &format!("* cannot see: {}", inline(one))));
+        if let Some(step) = &finding.next_step {
+            let _ = writeln!(text, "\nNext: {}", inline(step));
+        }
+        text.push('\n');
+    }
+}
+
+fn standstill(text: &mut String, story: &Story) {
+    let waiting = story.windows.iter().filter(|window| window.in_flight() > 0);
+    let rows: Vec<Vec<String>> = waiting
+        .map(|window| {
+            let age = window.head_age_ms.map_or("-".to_owned(), |age| age.to_string());
+            vec![
+                window.node.clone(),
+                format!("{} {}", window.side, window.index),
+                window.dev.clone(),
+                dump(window),
+                window.posted.to_string(),
+                window.done.to_string(),
+                window.consumed.to_string(),
+                age,
+                window.quiet_ms.to_string(),
+                format!("{} ({} not done)", window.tests, window.tests_not_done),
+                window.rc_errors.to_string(),
+            ]
+        })
+        .collect();
+    if rows.is_empty() || !story.stood_still() {
+        return;
+    }
+    let _ = writeln!(text, "## Windows that were not empty\n\np posted, d done, u unpacked; oldest first.\n");
+    table(
+        text,
+        &[
+            "node",
+            "channel",
+            "interface",
+            "window",
+            "posted",
+            "done",
+            "consumed",
+            "head age, ms",
+            "quiet, ms",
+            "tests",
+            "rc errors",
+        ],
+        &rows,
+    );
+}
+
+fn results(text: &mut String, story: &Story) {
+    let _ = writeln!(text, "## Results\n");
+    if story.transfers.is_empty() {
+        let _ = writeln!(text, "Nothing was measured.\n");
+        return;
+    }
+    let row = |one: &crate::record::TransferRecord| {
+        vec![
+            one.direction(),
+            rate(one, one.median_gb_per_s),
+            rate(one, one.gb_per_s),
+            one.iterations.to_string(),
+            one.bytes.to_string(),
+            format!("{:.4}", one.seconds),
+            one.first_iteration_seconds.map_or("-".into(), |first| format!("{:.3}", first * 1e3)),
+            one.verified_bytes.to_string(),
+            one.wrong_bytes.to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = story.transfers.iter().map(row).collect();
+    table(
+        text,
+        &[
+            "direction",
+            "median GB/s",
+            "overall GB/s",
+            "iterations",
+            "bytes",
+            "seconds",
+            "first iteration, ms",
+            "verified bytes",
+            "wrong bytes",
+        ],
+        &rows,
+    );
+    let quantiles: Vec<Vec<String>> = story
+        .latencies
+        .iter()
+        .filter_map(|one| {
+            let us = one.quantiles?;
+            Some(vec![
+                format!("{}, {}", one.node, one.side),
+                format!("{:.1}", us.p50),
+                format!("{:.1}", us.p99),
+                format!("{:.1}", us.p999),
+                format!("{:.1}", us.max),
+            ])
+        })
+        .collect();
+    if !quantiles.is_empty() {
+        table(text, &["posted to done, µs", "p50", "p99", "p99.9", "max"], &quantiles);
+    }
+}
+
+fn nodes(text: &mut String, story: &Story) {
+    let _ = writeln!(text, "## Nodes\n");
+    for node in &story.nodes {
+        let plugin = node.plugin.as_ref().map_or("no plugin".to_owned(), |plugin| {
+            format!(
+                "{} (ncclNet v{}, {}), {}, sha256 {}",
+                plugin.name,
+                plugin.abi,
+                plugin.version.as_deref().unwrap_or("version not logged"),
+                plugin.path,
+                plugin.sha256
+            )
+        });
+        let _ = writeln!(
+            text,
+            "* **{}** ({}, {}): {}",
+            inline(&node.name),
+            inline(&node.role),
+            inline(&node.host),
+            inline(&plugin)
+        );
+        for words in &node.last_words {
+            let _ = writeln!(text, "  * {}", inline(words));
+        }
+    }
+    text.push('\n');
+    if story.nodes.len() == 2 {
+        let rows: Vec<Vec<String>> =
+            story.differences.iter().map(|one| vec![one.what.clone(), one.local.clone(), one.peer.clone()]).collect();
+        match rows.is_empty() {
+            true => line(text, "Nothing of what was compared differs between the two.\n"),
+            false => table(text, &["differs", &inline(&story.nodes[0].name), &inline(&story.nodes[1].name)], &rows),
+        }
+    }
+    let rows: Vec<Vec<String>> = story
+        .settings
+        .iter()
+        .map(|one| vec![one.key.clone(), together(&one.effective), together(&one.environment)])
+        .collect();
+    if !rows.is_empty() {
+        table(text, &["setting", "effective, as logged", "environment"], &rows);
+    }
+    let open: Vec<Vec<String>> = story
+        .checks
+        .iter()
+        .filter(|check| check.verdict != "PASS")
+        .map(|check| vec![check.node.clone(), check.verdict.clone(), check.id.clone(), check.value.clone()])
+        .collect();
+    if !story.checks.is_empty() {
+        let _ = writeln!(text, "Doctor: {} rows passed, {} did not.\n", story.checks.len() - open.len(), open.len());
+    }
+    if !open.is_empty() {
+        table(text, &["node", "verdict", "check", "seen"], &open);
+    }
+}
+
+fn log(text: &mut String, story: &Story) {
+    if story.log.is_empty() && story.unknown_lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "## Log\n");
+    for found in &story.log {
+        let at = found.excerpt.at.as_deref().unwrap_or("at an unknown time");
+        let _ = writeln!(
+            text,
+            "* **{}** ({}, {} lines on {}, first {at}): {}",
+            inline(&found.signature),
+            found.severity,
+            found.count,
+            inline(&found.excerpt.node),
+            inline(&found.meaning)
+        );
+        let _ = writeln!(text, "  `{}`", code(&found.excerpt.text));
+    }
+    for line in &story.unknown_lines {
+        let _ =
+            writeln!(text, "* unknown WARN line ({} on {}): `{}`", line.count, inline(&line.node), code(&line.text));
+    }
+    text.push('\n');
+}
+
+fn missing(text: &mut String, story: &Story) {
+    let _ = writeln!(text, "## Missing\n");
+    if story.missing.is_empty() {
+        let _ = writeln!(text, "Nothing that this version knows to look for.\n");
+    }
+    story.missing.iter().for_each(|one| line(text, &format!("* {}: {}", inline(&one.what), inline(&one.why))));
+    text.push('\n');
+}
+
+fn questions(text: &mut String, story: &Story, language: Language) {
+    let _ = writeln!(text, "## Questions for Google\n");
+    if story.questions.is_empty() {
+        let _ = writeln!(text, "None: this run gives no reason to ask one.\n");
+    }
+    for (number, question) in story.questions.iter().enumerate() {
+        let _ = writeln!(text, "{}. {}", number + 1, inline(language.pick(&question.english, &question.chinese)));
+        question.because.iter().for_each(|one| line(text, &format!("   * {}", inline(one))));
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_stays_text() {
+        assert_eq!(inline("a|b <script> [x](y) `z` NCCL_DEBUG"), "a\\|b \\<script> \\[x\\](y) \\`z\\` NCCL_DEBUG");
+        assert_eq!(code("a`b|c\nd"), "a'b c d");
+    }
+}

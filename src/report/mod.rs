@@ -1,0 +1,39 @@
+//! What is told of a run: to a team, to Google, to a machine that gates on it.
+//!
+//! A [`Story`] is gathered once from a run's files, finished or not, and redacted
+//! unless told otherwise; every renderer reads it and nothing else. Charts are SVG
+//! made here, so a page needs no network and a print needs no colour.
+//!
+//! Not here: reading an archive (`record`), redacting text (`redact`), judging a
+//! run (`diagnose`).
+
+mod chart;
+mod csv;
+mod gather;
+mod html;
+mod json;
+mod junit;
+mod markdown;
+mod prometheus;
+mod questions;
+mod redacted;
+mod short;
+mod story;
+#[cfg(test)]
+mod tests;
+mod verdict;
+mod words;
+mod write;
+
+pub use csv::csv;
+pub use gather::gather;
+pub use html::html;
+pub use json::json;
+pub use junit::junit;
+pub use markdown::markdown;
+pub use prometheus::prometheus;
+pub use redacted::redacted;
+pub use short::short;
+pub use story::{SCHEMA, Story};
+pub use words::Language;
+pub use write::{WriteError, write_whole};

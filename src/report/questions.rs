@@ -1,0 +1,187 @@
+//! What the evidence could not decide, to be asked in Google's words for things.
+//!
+//! A question is asked only where this run gives a reason for it, and with that
+//! reason beside it; what the plugin's source answers is not asked.
+#![forbid(unsafe_code)]
+
+use super::story::{Question, Story};
+
+struct Ask {
+    id: &'static str,
+    english: &'static str,
+    chinese: &'static str,
+    because: fn(&Story) -> Vec<String>,
+}
+
+/// All of them, the most urgent first.
+const ALL: [Ask; 9] = [
+    Ask {
+        id: "stalled-progress",
+        english: "Both ends keep calling test and neither sees a request change state. Which condition inside the plugin keeps a posted request from being promoted, and which TRACE lines would show it?",
+        chinese: "两端都在持续调用 test，但没有任何请求的状态发生变化。插件内部的哪个条件会阻止已 post 的请求继续推进？哪些 TRACE 日志可以看出这一点？",
+        because: |story| {
+            waiting(story, |window| window.in_flight() > 0 && window.done < window.posted && window.tests_not_done > 0)
+        },
+    },
+    Ask {
+        id: "silent-sender",
+        english: "The receiver has requests posted and no header arrives while the sender shows them done. Can a send complete locally before its data has left the host, and where would it be seen?",
+        chinese: "接收端已 post 请求但收不到头部，而发送端显示已完成。发送请求是否可能在数据离开主机之前就在本地完成？在哪里可以观察到？",
+        because: silent_sender,
+    },
+    Ask {
+        id: "build-differences",
+        english: "The plugin files of the two nodes differ. Are these builds meant to talk to each other, and with which receive-datapath-manager releases?",
+        chinese: "两个节点上的插件文件不同。这两个版本是否可以互通？分别需要哪个版本的 receive-datapath-manager？",
+        because: |story| {
+            let of_plugin =
+                |one: &&super::story::Difference| one.what.starts_with("plugin, ") && one.what != "plugin, path";
+            story
+                .differences
+                .iter()
+                .filter(of_plugin)
+                .map(|one| format!("{}: {} and {}", one.what, one.local, one.peer))
+                .collect()
+        },
+    },
+    Ask {
+        id: "settings-not-taken",
+        english: "Some settings in the environment are not the ones that the plugin reports. Which of them does this build read, and when?",
+        chinese: "部分环境变量的取值与插件报告的实际值不一致。该版本会读取其中哪些变量？在什么时候读取？",
+        because: |story| {
+            let row = |one: &super::story::Setting| {
+                format!("{}: given {:?}, taken {:?}", one.key, one.environment, one.effective)
+            };
+            story.settings.iter().filter(|one| one.differs && !one.environment.is_empty()).map(row).collect()
+        },
+    },
+    Ask {
+        id: "return-code",
+        english: "A call returned a code that the plugin did not explain. What does it mean here, and is the comm still usable?",
+        chinese: "某次调用返回了错误码，但插件没有给出说明。该错误码在此处是什么含义？该 comm 是否还可以继续使用？",
+        because: |story| {
+            let failed = |window: &super::story::Window| {
+                let (call, code) = window.last_error.clone()?;
+                Some(format!("{} {} of {}: {call} returned {code}", window.side, window.index, window.node))
+            };
+            story.windows.iter().filter_map(failed).take(8).collect()
+        },
+    },
+    Ask {
+        id: "unknown-warning",
+        english: "What do these WARN lines mean, and what should be done about them?",
+        chinese: "下列 WARN 日志是什么含义？应当如何处理？",
+        because: |story| {
+            story
+                .unknown_lines
+                .iter()
+                .take(5)
+                .map(|line| format!("{} (x{}, {})", line.text, line.count, line.node))
+                .collect()
+        },
+    },
+    Ask {
+        id: "plugin-exit",
+        english: "The plugin ended the process. Is the condition that it names recoverable, and can it be reported to the caller instead of exiting?",
+        chinese: "插件直接结束了进程。日志中给出的条件是否可以恢复？能否改为向调用者返回错误而不是退出？",
+        because: |story| match story.outcome.as_deref() {
+            Some("plugin-died") => story
+                .nodes
+                .iter()
+                .flat_map(|node| node.last_words.iter().map(move |words| format!("{}: {words}", node.name)))
+                .collect(),
+            _ => Vec::new(),
+        },
+    },
+    Ask {
+        id: "rate-below-guidance",
+        english: "The rate per NIC is below the guidance for this machine type. Which counters of the plugin, the manager or gVNIC tell whether the NIC, the flow steering or the polling is the limit?",
+        chinese: "每张网卡的速率低于该机型的指导值。插件、manager 或 gVNIC 的哪些计数器可以说明瓶颈在网卡、流引导还是轮询？",
+        because: slow,
+    },
+    Ask {
+        id: "far-nic",
+        english: "A GPU was used with a NIC behind another PCI root. Is that supported, and what happens to flow steering and header split there?",
+        chinese: "有 GPU 使用了位于其他 PCI root 下的网卡。这种组合是否受支持？此时流引导和 header split 会如何工作？",
+        because: |story| {
+            let far = |one: &&crate::record::Finding| {
+                one.condition.contains("far") || one.condition.contains("numa") || one.condition.contains("nearest")
+            };
+            story.findings.iter().filter(far).flat_map(|one| one.because.clone()).collect()
+        },
+    },
+];
+
+pub(super) fn of(story: &Story) -> Vec<Question> {
+    let asked = |ask: &Ask| {
+        let because = (ask.because)(story);
+        let question = || Question {
+            id: ask.id.to_owned(),
+            english: ask.english.to_owned(),
+            chinese: ask.chinese.to_owned(),
+            because: because.clone(),
+        };
+        (!because.is_empty()).then(question)
+    };
+    ALL.iter().filter_map(asked).collect()
+}
+
+/// Channels that wait, where a fault of our own making is not what they wait for.
+fn waiting(story: &Story, is_meant: fn(&super::story::Window) -> bool) -> Vec<String> {
+    if story.outcome.as_deref() != Some("stalled") {
+        return Vec::new();
+    }
+    let shown = |window: &super::story::Window| {
+        format!(
+            "{} {} of {}: posted {}, done {}, consumed {}, quiet for {} ms, {} of {} tests not done",
+            window.side,
+            window.index,
+            window.node,
+            window.posted,
+            window.done,
+            window.consumed,
+            window.quiet_ms,
+            window.tests_not_done,
+            window.tests
+        )
+    };
+    story.windows.iter().filter(|window| is_meant(window)).take(8).map(shown).collect()
+}
+
+fn silent_sender(story: &Story) -> Vec<String> {
+    let receives = |window: &super::story::Window| window.side == "recv" && window.done < window.posted;
+    let sent = |receiver: &super::story::Window| {
+        story.windows.iter().any(|window| {
+            window.side == "send"
+                && window.index == receiver.index
+                && window.posted > receiver.done
+                && window.done == window.posted
+        })
+    };
+    let all = waiting(story, receives);
+    if story.windows.iter().filter(|window| receives(window)).any(sent) { all } else { Vec::new() }
+}
+
+/// Google's guidance for one data NIC of an A3-high: 150 Gb/s.
+const GUIDANCE_GB_PER_S: f64 = 18.75;
+
+fn slow(story: &Story) -> Vec<String> {
+    let is_tcpx = story.nodes.iter().any(|node| {
+        node.plugin.as_ref().is_some_and(|plugin| plugin.name.contains("TCPX") && !plugin.name.contains("Soft"))
+    });
+    if !is_tcpx || story.outcome.as_deref() != Some("passed") {
+        return Vec::new();
+    }
+    let per_nic = |one: &crate::record::TransferRecord| {
+        let nics: std::collections::BTreeSet<&str> = one.channels.iter().map(|channel| channel.dev.as_str()).collect();
+        let rate = one.median_gb_per_s / nics.len().max(1) as f64;
+        (rate > 0.0 && rate < GUIDANCE_GB_PER_S).then(|| {
+            format!(
+                "{}: {rate:.2} GB/s per NIC over {} NICs, guidance {GUIDANCE_GB_PER_S} GB/s",
+                one.direction(),
+                nics.len()
+            )
+        })
+    };
+    story.transfers.iter().filter_map(per_nic).collect()
+}

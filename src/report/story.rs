@@ -1,0 +1,394 @@
+//! Everything that a report says of one run, gathered once, as plain data.
+//!
+//! Renderers read this and nothing else, and what is made to leave the machine
+//! is redacted here, once, for all of them. What is not known is absent, and
+//! `missing` says why.
+#![forbid(unsafe_code)]
+
+use crate::record::{Clock, Finding, LatencyUs, PluginRecord, TransferRecord};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Value of the key `schema`.
+pub const SCHEMA: &str = "tcpxctl.report/1";
+
+/// One run, told.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Story {
+    /// [`SCHEMA`]
+    pub schema: String,
+    /// Of the program that gathered it.
+    pub tcpxctl_version: String,
+    /// What names somebody was replaced.
+    pub redacted: bool,
+    /// The run's id.
+    pub id: String,
+    /// How far the record goes.
+    pub state: State,
+    /// RFC 3339, UTC.
+    pub started: Option<String>,
+    /// As `started`.
+    pub finished: Option<String>,
+    /// `passed`, `stalled`, ...
+    pub outcome: Option<String>,
+    /// Of the command.
+    pub exit_code: Option<u8>,
+    /// In one sentence, unless it passed.
+    pub reason: Option<String>,
+    /// What to do about it.
+    pub next_step: Option<String>,
+    /// Gates that were not met.
+    pub unmet: Vec<String>,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The whole of it, to be run again.
+    pub scenario_toml: Option<String>,
+    /// The keys that decide what was run: name and value.
+    pub transfer: Vec<(String, String)>,
+    /// As it was typed, where that was recorded.
+    pub command: Option<String>,
+    /// Local, then peer.
+    pub nodes: Vec<Node>,
+    /// What is not the same on both nodes.
+    pub differences: Vec<Difference>,
+    /// Each direction, and each GPU.
+    pub transfers: Vec<TransferRecord>,
+    /// The worst first.
+    pub findings: Vec<Finding>,
+    /// The run's time in equal parts.
+    pub axis: Axis,
+    /// What each channel did over time.
+    pub series: Vec<ChannelSeries>,
+    /// Posted to done, by node and side.
+    pub latencies: Vec<Latency>,
+    /// The requests around the moment that decides.
+    pub timeline: Option<Timeline>,
+    /// Every channel's window at that moment.
+    pub windows: Vec<Window>,
+    /// What the plugin says that it was set to, beside the environment.
+    pub settings: Vec<Setting>,
+    /// What was checked of the nodes.
+    pub checks: Vec<Check>,
+    /// What known log lines say.
+    pub log: Vec<LogFinding>,
+    /// WARN lines that no signature knows.
+    pub unknown_lines: Vec<Excerpt>,
+    /// What else the run folder holds of the nodes: a name and the text's begin.
+    pub evidence: Vec<Evidence>,
+    /// What a reader may look for in vain, and why.
+    pub missing: Vec<Missing>,
+    /// What the evidence could not decide.
+    pub questions: Vec<Question>,
+}
+
+/// How far the record goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// The run ended and was recorded.
+    Finished,
+    /// No `run.json`: it goes on, or was killed.
+    #[default]
+    Unfinished,
+    /// Something in it cannot be read.
+    Damaged,
+}
+
+/// One node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// `local` or `peer`.
+    pub name: String,
+    /// `send`, `recv` or `both`.
+    pub role: String,
+    /// Host name.
+    pub host: String,
+    /// What the command line called it.
+    pub address: String,
+    /// The plugin it used.
+    pub plugin: Option<PluginRecord>,
+    /// Its clock against the coordinator's.
+    pub clock: Option<Clock>,
+    /// What it is, by name.
+    pub facts: Vec<(String, String)>,
+    /// What the worker was given on top of the node's own.
+    pub env: BTreeMap<String, String>,
+    /// The node's own, as far as it is of interest.
+    pub node_env: BTreeMap<String, String>,
+    /// What the worker last did: its last plugin call, how it ended.
+    pub last_words: Vec<String>,
+}
+
+/// Something that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// What.
+    pub what: String,
+    /// On the first node.
+    pub local: String,
+    /// On the second.
+    pub peer: String,
+}
+
+/// Equal parts of the run's time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Milliseconds since the command started.
+    pub from_ms: f64,
+    /// As `from_ms`.
+    pub to_ms: f64,
+    /// How many.
+    pub parts: usize,
+    /// When a stall was declared.
+    pub stall_ms: Option<f64>,
+}
+
+impl Axis {
+    /// The part that a moment is in.
+    pub fn part(&self, ms: f64) -> Option<usize> {
+        let span = self.to_ms - self.from_ms;
+        if span <= 0.0 || ms < self.from_ms || ms > self.to_ms || self.parts == 0 {
+            return None;
+        }
+        Some((((ms - self.from_ms) / span * self.parts as f64) as usize).min(self.parts - 1))
+    }
+}
+
+/// One channel of one side over the parts of the [`Axis`]; `None` where nobody looked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChannelSeries {
+    /// `local`, `peer gpu 3`.
+    pub node: String,
+    /// `send` or `recv`.
+    pub side: String,
+    /// Index within its direction.
+    pub index: usize,
+    /// Interface.
+    pub dev: String,
+    /// Bytes done in each part.
+    pub bytes: Vec<Option<u64>>,
+    /// Most requests in flight in each part.
+    pub in_flight: Vec<Option<u32>>,
+}
+
+/// Posted-to-done times of all channels of one side of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// As in [`ChannelSeries`].
+    pub node: String,
+    /// `send` or `recv`.
+    pub side: String,
+    /// First nanosecond of a bucket, the first behind it, and how many.
+    pub buckets: Vec<(u64, u64, u64)>,
+    /// Quantiles over all of them.
+    pub quantiles: Option<LatencyUs>,
+}
+
+/// One channel's requests on both ends around a moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// Why this moment, in words.
+    pub why: String,
+    /// Index of the channel.
+    pub channel: usize,
+    /// Nanoseconds before the moment at which the picture begins, and after it at which it ends.
+    pub before_ns: u64,
+    /// See `before_ns`.
+    pub after_ns: u64,
+    /// Each end.
+    pub ends: Vec<TimelineEnd>,
+    /// What was noted or logged: nanoseconds from the moment, who, and the words.
+    pub notes: Vec<(i64, String, String)>,
+}
+
+/// One end of the channel.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimelineEnd {
+    /// Its node.
+    pub node: String,
+    /// `send` or `recv`.
+    pub side: String,
+    /// Oldest first.
+    pub requests: Vec<TimelineRequest>,
+}
+
+/// One request; times are nanoseconds from the moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimelineRequest {
+    /// Counted from 0 on its channel, lowest 32 bits.
+    pub number: u32,
+    /// Posted.
+    pub posted: Option<i64>,
+    /// Done.
+    pub done: Option<i64>,
+    /// Unpacked.
+    pub unpacked: Option<i64>,
+    /// Handed back.
+    pub consumed: Option<i64>,
+}
+
+/// One channel's window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// As in [`ChannelSeries`].
+    pub node: String,
+    /// `send` or `recv`.
+    pub side: String,
+    /// Index within its direction.
+    pub index: usize,
+    /// Interface.
+    pub dev: String,
+    /// Requests in flight, oldest first, a letter each: `p` posted, `d` done, `u` unpacked.
+    pub requests: String,
+    /// Requests posted.
+    pub posted: u64,
+    /// Done.
+    pub done: u64,
+    /// Handed back.
+    pub consumed: u64,
+    /// Age of the oldest in flight, milliseconds.
+    pub head_age_ms: Option<u64>,
+    /// Since any changed state, milliseconds.
+    pub quiet_ms: u64,
+    /// Calls of `test`.
+    pub tests: u64,
+    /// Of them not done.
+    pub tests_not_done: u64,
+    /// Results other than success.
+    pub rc_errors: u64,
+    /// The call it is inside of.
+    pub in_call: Option<String>,
+    /// The last call that failed, and its code.
+    pub last_error: Option<(String, i32)>,
+    /// Addresses of both ends.
+    pub addresses: Option<(String, String)>,
+}
+
+impl Window {
+    /// Posted and not yet retired.
+    pub fn in_flight(&self) -> u64 {
+        let retired = if self.side == "recv" { self.consumed } else { self.done };
+        self.posted.saturating_sub(retired)
+    }
+}
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The plugin's label, or a variable.
+    pub key: String,
+    /// What the plugin says that it took, by node.
+    pub effective: BTreeMap<String, String>,
+    /// What the worker's environment says, by node.
+    pub environment: BTreeMap<String, String>,
+    /// Both are known, and are not the same.
+    pub differs: bool,
+}
+
+/// One row of the doctor's table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Whose.
+    pub node: String,
+    /// The check's name.
+    pub id: String,
+    /// `PASS`, `FAIL`, `WARN`, `UNKNOWN`.
+    pub verdict: String,
+    /// What was seen.
+    pub value: String,
+    /// What to do.
+    pub next_step: Option<String>,
+}
+
+/// Lines of one signature.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogFinding {
+    /// The signature.
+    pub signature: String,
+    /// How bad.
+    pub severity: String,
+    /// Lines.
+    pub count: u64,
+    /// What it means.
+    pub meaning: String,
+    /// Likely causes, the likeliest first.
+    pub causes: Vec<String>,
+    /// What to do.
+    pub next_step: Option<String>,
+    /// The first of them.
+    pub excerpt: Excerpt,
+    /// When the last came.
+    pub last_at: Option<String>,
+}
+
+/// A line with how often it came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Excerpt {
+    /// Who wrote it.
+    pub node: String,
+    /// When.
+    pub at: Option<String>,
+    /// Lines of its kind.
+    pub count: u64,
+    /// The line.
+    pub text: String,
+}
+
+/// A file of a node that says more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Its name in the run folder.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// As much as a report shows.
+    pub text: String,
+    /// There is more of it.
+    pub cut: bool,
+}
+
+/// Something that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Something to ask Google.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// Stable kebab-case name.
+    pub id: String,
+    /// In English.
+    pub english: String,
+    /// In Chinese.
+    pub chinese: String,
+    /// What of this run makes it a question.
+    pub because: Vec<String>,
+}
+
+impl Story {
+    /// Bytes that were verified, in all directions.
+    pub fn verified_bytes(&self) -> u64 {
+        self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.verified_bytes))
+    }
+
+    /// Of these wrong.
+    pub fn wrong_bytes(&self) -> u64 {
+        self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.wrong_bytes))
+    }
+
+    /// Whether there is a moment at which something did not move: a stall, or an end
+    /// with requests in flight that nobody asked for.
+    pub fn stood_still(&self) -> bool {
+        let waiting = self.windows.iter().any(|window| window.in_flight() > 0);
+        self.axis.stall_ms.is_some() || (waiting && self.outcome.as_deref() != Some("passed"))
+    }
+
+    /// Notes that something is absent.
+    pub fn lacks(&mut self, what: &str, why: impl Into<String>) {
+        self.missing.push(Missing { what: what.to_owned(), why: why.into() });
+    }
+}

@@ -1,0 +1,5 @@
+//! A run of nodes that never were, told in every form.
+
+mod fixture;
+mod renders;
+mod secrets;

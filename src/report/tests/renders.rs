@@ -1,0 +1,122 @@
+//! Golden renders: read the diff when they change.
+
+use super::fixture::{Names, stalled, write};
+use crate::record::RunFiles;
+use crate::redact::Redactor;
+use crate::report::story::{State, Story};
+use crate::report::{Language, csv, gather, html, json, junit, markdown, prometheus, redacted, short};
+use proptest::prelude::*;
+
+fn told() -> Story {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    let story = gather(&RunFiles::open(run.path()).expect("a run"));
+    let mut story = redacted(story, &mut Redactor::default());
+    story.tcpxctl_version = "VERSION".into();
+    story
+}
+
+#[test]
+fn the_short_form_is_one_screen_in_both_languages() {
+    let story = told();
+    for (name, language) in [("short_en", Language::English), ("short_zh", Language::Chinese)] {
+        let text = short(&story, language);
+        assert!(text.lines().count() <= 60, "{text}");
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn markdown_says_everything() {
+    insta::assert_snapshot!(markdown(&told(), false, Language::English));
+}
+
+#[test]
+fn machines_read_it() {
+    let story = told();
+    insta::assert_snapshot!("junit", junit(&story));
+    insta::assert_snapshot!("prometheus", prometheus(&story));
+    let rows = csv(&story);
+    assert!(rows.lines().all(|row| row.split(',').count() == 9), "{rows}");
+    assert_eq!(rows.lines().count(), 1 + 4 * story.axis.parts);
+    let again: Story = serde_json::from_str(&json(&story).expect("JSON")).expect("a story");
+    assert_eq!(again, story);
+}
+
+#[test]
+fn a_page_fetches_nothing_runs_nothing_and_has_every_picture() {
+    let page = html(&told(), false);
+    for part in [
+        "✗ STALLED",
+        "Rate over time per rail",
+        "Window occupancy over time, recv side, peer",
+        "Rate of every iteration",
+        "dddddddddddddddd",
+        "MTU 8244",
+        "freeze-frame.json",
+        "Questions for Google",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    for part in ["<script", "http://", "https://", "src=", "@import", "url(", "NaN"] {
+        assert!(!page.contains(part), "{part}");
+    }
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    let questions = |page: &str| page.find("id=\"questions\"").expect("there");
+    assert!(questions(&html(&told(), true)) < questions(&page));
+}
+
+#[test]
+fn what_is_left_of_a_run_is_told_and_the_rest_named() {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    std::fs::remove_file(run.path().join("run.json")).expect("removed");
+    let story = gather(&RunFiles::open(run.path()).expect("a run"));
+    assert_eq!(
+        (story.state, story.outcome.as_deref(), story.scenario.as_str()),
+        (State::Unfinished, None, "never-consumed")
+    );
+    assert!(story.missing.iter().any(|one| one.why.contains("no run.json")), "{:?}", story.missing);
+    assert!(html(&story, false).contains("UNFINISHED"));
+
+    write(run.path(), "run.json", "{\"outcome\":");
+    write(run.path(), "events.jsonl", "nonsense\n");
+    let story = gather(&RunFiles::open(run.path()).expect("a run"));
+    assert_eq!(story.state, State::Damaged);
+    assert!(short(&story, Language::English).contains("DAMAGED"));
+}
+
+#[test]
+fn foreign_text_is_no_markup_anywhere() {
+    let run = tempfile::tempdir().expect("a folder");
+    let evil = "<script>alert(1)</script>|`x`\u{1b}[2J";
+    stalled(run.path(), &Names { host: evil.into(), ..Names::default() });
+    let story = gather(&RunFiles::open(run.path()).expect("a run"));
+    let page = html(&story, false);
+    assert!(!page.contains("<script>") && page.contains("&lt;script&gt;"));
+    for text in [page, markdown(&story, false, Language::English), junit(&story), csv(&story), prometheus(&story)] {
+        assert!(!text.contains('\u{1b}'));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_damaged_record_is_never_fatal(at in 0usize..8000, bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+        let run = tempfile::tempdir().expect("a folder");
+        stalled(run.path(), &Names::default());
+        for name in ["run.json", "events.jsonl"] {
+            let path = run.path().join(name);
+            let mut whole = std::fs::read(&path).expect("read");
+            let from = at % whole.len();
+            let to = (from + bytes.len()).min(whole.len());
+            whole.splice(from..to, bytes.iter().copied());
+            std::fs::write(&path, whole).expect("written");
+        }
+        let story = gather(&RunFiles::open(run.path()).expect("a run"));
+        for text in [html(&story, true), short(&story, Language::Chinese), junit(&story), csv(&story)] {
+            prop_assert!(!text.is_empty());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The first words of every report: how it ended, in one sentence that holds.
+#![forbid(unsafe_code)]
+
+use super::story::{State, Story};
+use super::words::Language;
+use crate::units::ByteCount;
+
+/// Good, bad, or not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// Everything that was asked for holds.
+    Good,
+    /// It holds, with a warning.
+    Warned,
+    /// Something does not hold.
+    Bad,
+    /// Nobody can say.
+    Open,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub tone: Tone,
+    /// `PASSED`, `STALLED`, ...
+    pub word: String,
+    /// One sentence.
+    pub sentence: String,
+}
+
+pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
+    let word = match (&story.outcome, story.state) {
+        (Some(outcome), _) => outcome.to_uppercase(),
+        (None, State::Damaged) => "DAMAGED".to_owned(),
+        (None, _) => "UNFINISHED".to_owned(),
+    };
+    let warned = story.findings.iter().any(|finding| finding.severity == "warning");
+    let tone = match story.outcome.as_deref() {
+        Some("passed") if !story.unmet.is_empty() || story.wrong_bytes() > 0 => Tone::Bad,
+        Some("passed") if warned => Tone::Warned,
+        Some("passed") => Tone::Good,
+        Some(_) => Tone::Bad,
+        None => Tone::Open,
+    };
+    Verdict { tone, word, sentence: sentence(story, language) }
+}
+
+fn sentence(story: &Story, language: Language) -> String {
+    let moved = moved(story, language);
+    match (story.outcome.as_deref(), language) {
+        (Some("passed"), _) => moved,
+        (Some(_), _) => {
+            let reason = story
+                .reason
+                .clone()
+                .unwrap_or_else(|| language.pick("no reason was recorded", "未记录原因").to_owned());
+            format!("{}{} {moved}", reason.trim_end_matches('.'), language.pick(".", "。"))
+        }
+        (None, Language::English) => format!("The record ends before the run does. {moved}"),
+        (None, Language::Chinese) => format!("记录在运行结束前中断。{moved}"),
+    }
+}
+
+/// What was moved and how fast, as far as it was measured.
+fn moved(story: &Story, language: Language) -> String {
+    if story.transfers.is_empty() {
+        return language.pick("Nothing was measured.", "没有测量结果。").to_owned();
+    }
+    let verified = ByteCount(story.verified_bytes()).about();
+    let wrong = story.wrong_bytes();
+    let rates: Vec<String> = story
+        .transfers
+        .iter()
+        .filter(|one| one.iterations > 0)
+        .map(|one| match language {
+            Language::English => format!("{:.3} GB/s {}", one.median_gb_per_s, one.direction()),
+            Language::Chinese => format!("{} {:.3} GB/s", one.direction(), one.median_gb_per_s),
+        })
+        .collect();
+    let rates = match (rates.as_slice(), language) {
+        ([], Language::English) => "no measured iteration was completed".to_owned(),
+        ([], Language::Chinese) => "没有完成任何计时迭代".to_owned(),
+        (rates, Language::English) => format!("median {}", rates.join(", ")),
+        (rates, Language::Chinese) => format!("中位数 {}", rates.join("，")),
+    };
+    match language {
+        Language::English => format!("{verified} verified, {wrong} bytes wrong; {rates}."),
+        Language::Chinese => format!("已校验 {verified}，错误 {wrong} 字节；{rates}。"),
+    }
+}
