@@ -35,54 +35,182 @@ typedef struct {
   int maxComms, maxRecvs, netDeviceType, netDeviceVersion;
 } Properties8;
 
-#define NET(version, props, reg_size)                                                       \
-  typedef struct {                                                                          \
-    const char *name;                                                                       \
-    ncclResult_t (*init)(ncclDebugLogger_t);                                                \
-    ncclResult_t (*devices)(int *);                                                         \
-    ncclResult_t (*getProperties)(int, props *);                                            \
-    ncclResult_t (*listen)(int, void *, void **);                                           \
-    ncclResult_t (*connect)(int, void *, void **, DeviceHandle **);                         \
-    ncclResult_t (*accept)(void *, void **, DeviceHandle **);                               \
-    ncclResult_t (*regMr)(void *, void *, reg_size, int, void **);                          \
-    ncclResult_t (*regMrDmaBuf)(void *, void *, size_t, int, uint64_t, int, void **);       \
-    ncclResult_t (*deregMr)(void *, void *);                                                \
-    ncclResult_t (*isend)(void *, void *, int, int, void *, void **);                       \
-    ncclResult_t (*irecv)(void *, int, void **, int *, int *, void **, void **);            \
-    ncclResult_t (*iflush)(void *, int, void **, int *, void **, void **);                  \
-    ncclResult_t (*test)(void *, int *, int *);                                             \
-    ncclResult_t (*closeSend)(void *);                                                      \
-    ncclResult_t (*closeRecv)(void *);                                                      \
-    ncclResult_t (*closeListen)(void *);                                                    \
-    ncclResult_t (*getDeviceMr)(void *, void *, void **);                                   \
-    ncclResult_t (*irecvConsumed)(void *, int, void *);                                     \
-  } version
+typedef struct {
+  char *name, *pciPath;
+  uint64_t guid;
+  int ptrSupport, speed, port, maxComms;
+} Properties4;
 
-NET(Net7, Properties7, int);
-NET(Net8, Properties8, size_t);
+/* Version 5 uses it, too. */
+typedef struct {
+  char *name, *pciPath;
+  uint64_t guid;
+  int ptrSupport, speed, port;
+  float latency;
+  int maxComms, maxRecvs;
+} Properties6;
+
+typedef struct {
+  int ndevs;
+  int devs[4];
+} VDeviceProps9;
+
+typedef struct {
+  int ndevs;
+  int devs[8];
+} VDeviceProps12;
+
+#define FROM_9(vdevice)                                                                     \
+  char *name, *pciPath;                                                                     \
+  uint64_t guid;                                                                            \
+  int ptrSupport, regIsGlobal, forceFlush, speed, port;                                     \
+  float latency;                                                                            \
+  int maxComms, maxRecvs, netDeviceType, netDeviceVersion;                                  \
+  vdevice vProps;                                                                           \
+  size_t maxP2pBytes, maxCollBytes;
+
+typedef struct { FROM_9(VDeviceProps9) } Properties9; /* and 10 */
+typedef struct { FROM_9(VDeviceProps9) int maxMultiRequestSize; } Properties11;
+typedef struct { FROM_9(VDeviceProps12) int maxMultiRequestSize; int16_t railId, planeId; } Properties12;
+
+typedef struct {
+  int trafficClass;
+} CommConfig;
+
+typedef struct {
+  int32_t maxConcurrentPeers, minConcurrentPeers, maxFlowsPerPeer, minFlowsPerPeer;
+} CommAttr;
+
+typedef struct {
+  CommAttr sendCommAttr, recvCommAttr;
+  uint32_t op, algo, proto;
+} NetAttr;
+
+typedef ncclResult_t (*ncclProfilerCallback_t)(void **, int, void *, int64_t, void *);
+
+#define SETUP(props, init_args, listen_args, connect_args, accept_args, reg_size)           \
+  const char *name;                                                                         \
+  ncclResult_t(*init) init_args;                                                            \
+  ncclResult_t (*devices)(int *);                                                           \
+  ncclResult_t (*getProperties)(int, props *);                                              \
+  ncclResult_t(*listen) listen_args;                                                        \
+  ncclResult_t(*connect) connect_args;                                                      \
+  ncclResult_t(*accept) accept_args;                                                        \
+  ncclResult_t (*regMr)(void *, void *, reg_size, int, void **);
+#define DMA ncclResult_t (*regMrDmaBuf)(void *, void *, size_t, int, uint64_t, int, void **);
+#define CLOSES                                                                              \
+  ncclResult_t (*test)(void *, int *, int *);                                               \
+  ncclResult_t (*closeSend)(void *);                                                        \
+  ncclResult_t (*closeRecv)(void *);                                                        \
+  ncclResult_t (*closeListen)(void *);
+#define GROUPED(isend_args, irecv_args)                                                     \
+  ncclResult_t (*deregMr)(void *, void *);                                                  \
+  ncclResult_t(*isend) isend_args;                                                          \
+  ncclResult_t(*irecv) irecv_args;                                                          \
+  ncclResult_t (*iflush)(void *, int, void **, int *, void **, void **);                    \
+  CLOSES
+#define OFFLOAD                                                                             \
+  ncclResult_t (*getDeviceMr)(void *, void *, void **);                                     \
+  ncclResult_t (*irecvConsumed)(void *, int, void *);
+
+#define LOG (ncclDebugLogger_t)
+#define LISTEN (int, void *, void **)
+#define CONNECT (int, void *, void **)
+#define CONNECT7 (int, void *, void **, DeviceHandle **)
+#define ACCEPT (void *, void **)
+#define ACCEPT7 (void *, void **, DeviceHandle **)
+#define ISEND5 (void *, void *, int, int, void *, void **)
+#define IRECV5 (void *, int, void **, int *, int *, void **, void **)
+#define ISEND9 (void *, void *, size_t, int, void *, void **)
+#define IRECV9 (void *, int, void **, size_t *, int *, void **, void **)
+#define ISEND10 (void *, void *, size_t, int, void *, void *, void **)
+#define IRECV10 (void *, int, void **, size_t *, int *, void **, void **, void **)
+
+typedef struct {
+  SETUP(Properties4, LOG, LISTEN, CONNECT, ACCEPT, int)
+  ncclResult_t (*deregMr)(void *, void *);
+  ncclResult_t (*isend)(void *, void *, int, void *, void **);
+  ncclResult_t (*irecv)(void *, void *, int, void *, void **);
+  ncclResult_t (*iflush)(void *, void *, int, void *, void **);
+  CLOSES
+} Net4;
+typedef struct { SETUP(Properties6, LOG, LISTEN, CONNECT, ACCEPT, int) GROUPED(ISEND5, IRECV5) } Net5;
+typedef struct { SETUP(Properties6, LOG, LISTEN, CONNECT, ACCEPT, int) DMA GROUPED(ISEND5, IRECV5) } Net6;
+typedef struct {
+  SETUP(Properties7, LOG, LISTEN, CONNECT7, ACCEPT7, int) DMA GROUPED(ISEND5, IRECV5) OFFLOAD
+} Net7;
+typedef struct {
+  SETUP(Properties8, LOG, LISTEN, CONNECT7, ACCEPT7, size_t) DMA GROUPED(ISEND5, IRECV5) OFFLOAD
+} Net8;
+typedef struct {
+  SETUP(Properties9, LOG, LISTEN, CONNECT7, ACCEPT7, size_t) DMA GROUPED(ISEND9, IRECV9) OFFLOAD
+  ncclResult_t (*makeVDevice)(int *, VDeviceProps9 *);
+} Net9;
+typedef struct {
+  SETUP(Properties9, (ncclDebugLogger_t, ncclProfilerCallback_t), LISTEN,
+        (int, CommConfig *, void *, void **, DeviceHandle **), ACCEPT7, size_t)
+  DMA GROUPED(ISEND10, IRECV10) OFFLOAD
+  ncclResult_t (*makeVDevice)(int *, VDeviceProps9 *);
+} Net10;
+#define FROM_11(props, vdevice)                                                             \
+  SETUP(props, (void **, uint64_t, CommConfig *, ncclDebugLogger_t, ncclProfilerCallback_t), \
+        (void *, int, void *, void **), (void *, int, void *, void **, DeviceHandle **), ACCEPT7, size_t) \
+  DMA GROUPED(ISEND10, IRECV10) OFFLOAD                                                     \
+  ncclResult_t (*makeVDevice)(int *, vdevice *);                                            \
+  ncclResult_t (*finalize)(void *);                                                         \
+  ncclResult_t (*setNetAttr)(void *, NetAttr *);
+typedef struct { FROM_11(Properties11, VDeviceProps9) } Net11;
+typedef struct { FROM_11(Properties12, VDeviceProps12) } Net12;
 
 #define SIZE(s) printf("%s %zu\n", #s, sizeof(s))
 #define AT(s, m) printf("%s.%s %zu\n", #s, #m, offsetof(s, m))
 
-#define NET_MEMBERS(s)                                                                      \
+#define MEMBERS_4(s)                                                                        \
   SIZE(s), AT(s, name), AT(s, init), AT(s, devices), AT(s, getProperties), AT(s, listen),   \
-      AT(s, connect), AT(s, accept), AT(s, regMr), AT(s, regMrDmaBuf), AT(s, deregMr),      \
-      AT(s, isend), AT(s, irecv), AT(s, iflush), AT(s, test), AT(s, closeSend),             \
-      AT(s, closeRecv), AT(s, closeListen), AT(s, getDeviceMr), AT(s, irecvConsumed)
+      AT(s, connect), AT(s, accept), AT(s, regMr), AT(s, deregMr), AT(s, isend),            \
+      AT(s, irecv), AT(s, iflush), AT(s, test), AT(s, closeSend), AT(s, closeRecv),         \
+      AT(s, closeListen)
+#define MEMBERS_6(s) MEMBERS_4(s), AT(s, regMrDmaBuf)
+#define MEMBERS_7(s) MEMBERS_6(s), AT(s, getDeviceMr), AT(s, irecvConsumed)
+#define MEMBERS_9(s) MEMBERS_7(s), AT(s, makeVDevice)
+#define MEMBERS_11(s) MEMBERS_9(s), AT(s, finalize), AT(s, setNetAttr)
+
+#define PROPERTIES_4(s)                                                                     \
+  SIZE(s), AT(s, name), AT(s, pciPath), AT(s, guid), AT(s, ptrSupport), AT(s, speed),       \
+      AT(s, port), AT(s, maxComms)
+#define PROPERTIES_6(s) PROPERTIES_4(s), AT(s, latency), AT(s, maxRecvs)
+#define PROPERTIES_7(s) PROPERTIES_6(s), AT(s, netDeviceType), AT(s, netDeviceVersion)
+#define PROPERTIES_8(s) PROPERTIES_7(s), AT(s, regIsGlobal)
+#define PROPERTIES_9(s)                                                                     \
+  PROPERTIES_8(s), AT(s, forceFlush), AT(s, vProps), AT(s, maxP2pBytes), AT(s, maxCollBytes)
+#define PROPERTIES_11(s) PROPERTIES_9(s), AT(s, maxMultiRequestSize)
 
 int main(void) {
   SIZE(DeviceHandle);
   AT(DeviceHandle, netDeviceType), AT(DeviceHandle, netDeviceVersion), AT(DeviceHandle, handle);
   AT(DeviceHandle, size), AT(DeviceHandle, needsProxyProgress);
-  SIZE(Properties7), AT(Properties7, name), AT(Properties7, pciPath), AT(Properties7, guid);
-  AT(Properties7, ptrSupport), AT(Properties7, speed), AT(Properties7, port), AT(Properties7, latency);
-  AT(Properties7, maxComms), AT(Properties7, maxRecvs), AT(Properties7, netDeviceType);
-  AT(Properties7, netDeviceVersion);
-  SIZE(Properties8), AT(Properties8, name), AT(Properties8, pciPath), AT(Properties8, guid);
-  AT(Properties8, ptrSupport), AT(Properties8, regIsGlobal), AT(Properties8, speed), AT(Properties8, port);
-  AT(Properties8, latency), AT(Properties8, maxComms), AT(Properties8, maxRecvs);
-  AT(Properties8, netDeviceType), AT(Properties8, netDeviceVersion);
-  NET_MEMBERS(Net7);
-  NET_MEMBERS(Net8);
+  PROPERTIES_4(Properties4);
+  PROPERTIES_6(Properties6);
+  PROPERTIES_7(Properties7);
+  PROPERTIES_8(Properties8);
+  PROPERTIES_9(Properties9);
+  PROPERTIES_11(Properties11);
+  PROPERTIES_11(Properties12), AT(Properties12, railId), AT(Properties12, planeId);
+  SIZE(VDeviceProps9), AT(VDeviceProps9, ndevs), AT(VDeviceProps9, devs);
+  SIZE(VDeviceProps12), AT(VDeviceProps12, ndevs), AT(VDeviceProps12, devs);
+  SIZE(CommConfig), AT(CommConfig, trafficClass);
+  SIZE(CommAttr), AT(CommAttr, maxConcurrentPeers), AT(CommAttr, minConcurrentPeers);
+  AT(CommAttr, maxFlowsPerPeer), AT(CommAttr, minFlowsPerPeer);
+  SIZE(NetAttr), AT(NetAttr, sendCommAttr), AT(NetAttr, recvCommAttr), AT(NetAttr, op);
+  AT(NetAttr, algo), AT(NetAttr, proto);
+  MEMBERS_4(Net4);
+  MEMBERS_4(Net5);
+  MEMBERS_6(Net6);
+  MEMBERS_7(Net7);
+  MEMBERS_7(Net8);
+  MEMBERS_9(Net9);
+  MEMBERS_9(Net10);
+  MEMBERS_11(Net11);
+  MEMBERS_11(Net12);
   return 0;
 }

@@ -12,12 +12,21 @@
 //! does both.
 
 pub mod device_handle;
+pub mod foreign;
 pub mod logger;
+mod shape;
 pub mod unpack;
+pub mod v10;
+pub mod v11;
+pub mod v12;
+pub mod v4;
+pub mod v5;
+pub mod v6;
 pub mod v7;
 pub mod v8;
+pub mod v9;
 
-use std::ffi::{c_char, c_int, c_ulong};
+use std::ffi::{c_char, c_int, c_ulong, c_void};
 
 /// `ncclResult_t` as it crosses the boundary. A plain integer, because a
 /// plugin may return values that no header of ours knows.
@@ -43,6 +52,8 @@ pub mod result {
     pub const REMOTE_ERROR: ResultCode = 6;
     /// Still in progress.
     pub const IN_PROGRESS: ResultCode = 7;
+    /// A wait had no end; newest headers only.
+    pub const TIMEOUT: ResultCode = 8;
 
     /// The header's name for a code, or `"unknown"`.
     pub fn name(code: ResultCode) -> &'static str {
@@ -55,6 +66,7 @@ pub mod result {
             INVALID_USAGE => "ncclInvalidUsage",
             REMOTE_ERROR => "ncclRemoteError",
             IN_PROGRESS => "ncclInProgress",
+            TIMEOUT => "ncclTimeout",
             _ => "unknown",
         }
     }
@@ -67,6 +79,10 @@ pub const PTR_CUDA: c_int = 0x2;
 /// Memory described by a dma-buf.
 pub const PTR_DMABUF: c_int = 0x4;
 
+/// Versions that are transcribed here, newest first: the order in which NCCL looks
+/// for them. v4 is older than any NCCL that looks for v7.
+pub const VERSIONS: [u32; 9] = [12, 11, 10, 9, 8, 7, 6, 5, 4];
+
 /// Bytes of the opaque connect handle (v5 and later).
 pub const HANDLE_MAX: usize = 128;
 
@@ -76,6 +92,15 @@ pub const NET_DEVICE_HOST: c_int = 0;
 pub const NET_DEVICE_UNPACK: c_int = 1;
 /// The unpack layout that NCCL and TCPX share.
 pub const NET_DEVICE_UNPACK_VERSION: c_int = 0x7;
+
+/// `railId` or `planeId` that says nothing (v12).
+pub const ID_UNDEFINED: i16 = -1;
+/// `trafficClass` that says nothing (v10 and later).
+pub const TRAFFIC_CLASS_UNDEFINED: c_int = -1;
+/// Longest message of plugins older than v9, by NCCL's reckoning.
+pub const MESSAGE_MAX: usize = 1 << 30;
+/// In-flight requests that NCCL has wanted of a comm since 2.19.
+pub const REQUESTS_MAX: usize = 32;
 
 /// Log levels of the callback.
 pub mod level {
@@ -114,3 +139,11 @@ pub type Logger = unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *co
 
 /// A logger pointer as the tables take it; null is possible from a caller.
 pub type LoggerArg = Option<Logger>;
+
+/// `ncclProfilerCallback_t` (v10 and later): event handle, type, handle of the
+/// parent, plugin's id, event.
+pub type Profiler = unsafe extern "C" fn(*mut *mut c_void, c_int, *mut c_void, i64, *mut c_void) -> ResultCode;
+
+/// A profiler callback as `init` takes it; NCCL passes one that does nothing
+/// rather than null.
+pub type ProfilerArg = Option<Profiler>;

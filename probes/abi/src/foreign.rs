@@ -1,0 +1,93 @@
+//! Strings that somebody else points to. A plugin may leave a pointer to memory
+//! that is gone, or to bytes that never end; the kernel is asked to read them,
+//! which answers where we would crash.
+#![expect(unsafe_code, reason = "hands a foreign pointer to the kernel")]
+
+use std::ffi::c_char;
+
+/// Reads never cross this, so that what is mapped is read up to its end.
+const PAGE: usize = 4096;
+
+/// Copies a C string into `room`, without its zero and cut to the room; how many
+/// bytes it had. `None`: null, or unreadable from the first byte on.
+pub fn copy_string(string: *const c_char, room: &mut [u8]) -> Option<usize> {
+    if string.is_null() {
+        return None;
+    }
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
+        return None;
+    }
+    let length = through(ends, string.addr(), room);
+    for end in ends {
+        // SAFETY: ours, and used no more.
+        unsafe { libc::close(end) };
+    }
+    length
+}
+
+fn through([read, write]: [i32; 2], start: usize, room: &mut [u8]) -> Option<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        let address = start.wrapping_add(filled);
+        let wanted = (PAGE - address % PAGE).min(room.len() - filled);
+        // SAFETY: the kernel reads, and says EFAULT where nobody may.
+        let given = unsafe { libc::write(write, std::ptr::without_provenance(address), wanted) };
+        let given = usize::try_from(given).ok().filter(|given| *given > 0);
+        let Some(given) = given else { return (filled > 0).then_some(filled) };
+        let part = &mut room[filled..filled + given];
+        // SAFETY: `part` is as long as what was written a moment ago.
+        unsafe { libc::read(read, part.as_mut_ptr().cast(), given) };
+        if let Some(end) = part.iter().position(|byte| *byte == 0) {
+            return Some(filled + end);
+        }
+        filled += given;
+    }
+    Some(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_copied_and_cut_and_bad_pointers_are_told() {
+        let mut room = [0; 8];
+        assert_eq!(copy_string(c"eth1".as_ptr(), &mut room), Some(4));
+        assert_eq!(&room[..4], b"eth1");
+        assert_eq!(copy_string(c"a long name".as_ptr(), &mut room), Some(8));
+        assert_eq!(copy_string(c"".as_ptr(), &mut room), Some(0));
+        assert_eq!(copy_string(std::ptr::null(), &mut room), None);
+        assert_eq!(copy_string(std::ptr::without_provenance(16), &mut room), None);
+    }
+
+    #[test]
+    fn a_string_that_runs_into_unmapped_memory_is_read_up_to_there() {
+        // SAFETY: a fresh mapping of two pages.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                2 * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: the first page is ours to write.
+        unsafe { start.cast::<u8>().write_bytes(b'x', PAGE) };
+        // SAFETY: the second page, inside the mapping.
+        let second = unsafe { start.add(PAGE) };
+        // SAFETY: nobody uses it.
+        unsafe { libc::munmap(second, PAGE) };
+        // SAFETY: inside the first page.
+        let unterminated = unsafe { start.cast::<c_char>().add(PAGE - 5) };
+        let mut room = [0; 64];
+        assert_eq!(copy_string(unterminated, &mut room), Some(5));
+        assert_eq!(&room[..5], b"xxxxx");
+        // SAFETY: the first page, used no more.
+        unsafe { libc::munmap(start, PAGE) };
+    }
+}

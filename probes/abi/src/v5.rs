@@ -1,0 +1,144 @@
+//! `ncclNet_v5_t`, field for field (NCCL 2.12). Against v4: tags, grouped
+//! receives, `connect` and `accept` that do not block, 128-byte handles, and
+//! `latency` and `maxRecvs` in the properties, whose layout is that of v6.
+#![expect(unsafe_code, reason = "a table of C function pointers is shared between threads")]
+
+use crate::{LoggerArg, ResultCode};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::{offset_of, size_of};
+
+/// The exported symbol.
+pub const SYMBOL: &str = "ncclNetPlugin_v5";
+
+/// Properties of one device (`ncclNetProperties_v6_t`). Zero it before the call:
+/// plugins leave fields untouched.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Properties {
+    /// Interface name; the plugin's own storage.
+    pub name: *mut c_char,
+    /// sysfs path of the device, or null.
+    pub pci_path: *mut c_char,
+    /// Unique id; TCPX uses the device index.
+    pub guid: u64,
+    /// Bits of [`crate::PTR_HOST`], [`crate::PTR_CUDA`], [`crate::PTR_DMABUF`].
+    pub ptr_support: c_int,
+    /// Mbit/s.
+    pub speed: c_int,
+    /// Port number.
+    pub port: c_int,
+    /// Microseconds.
+    pub latency: f32,
+    /// Most comms of one device.
+    pub max_comms: c_int,
+    /// Most grouped receives.
+    pub max_recvs: c_int,
+}
+
+impl Properties {
+    /// What a caller passes in: every field zero.
+    pub const ZERO: Self = Self {
+        name: std::ptr::null_mut(),
+        pci_path: std::ptr::null_mut(),
+        guid: 0,
+        ptr_support: 0,
+        speed: 0,
+        port: 0,
+        latency: 0.0,
+        max_comms: 0,
+        max_recvs: 0,
+    };
+}
+
+const _: () = assert!(size_of::<Properties>() == 48);
+const _: () = assert!(offset_of!(Properties, name) == 0);
+const _: () = assert!(offset_of!(Properties, pci_path) == 8);
+const _: () = assert!(offset_of!(Properties, guid) == 16);
+const _: () = assert!(offset_of!(Properties, ptr_support) == 24);
+const _: () = assert!(offset_of!(Properties, speed) == 28);
+const _: () = assert!(offset_of!(Properties, port) == 32);
+const _: () = assert!(offset_of!(Properties, latency) == 36);
+const _: () = assert!(offset_of!(Properties, max_comms) == 40);
+const _: () = assert!(offset_of!(Properties, max_recvs) == 44);
+
+/// `ncclNet_v5_t`. The exported symbol is the table itself, not a pointer to it.
+/// An `Option` is a member that a valid table may leave null.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Net {
+    /// Name by which `NCCL_NET` selects the plugin.
+    pub name: *const c_char,
+    /// Once per process; the environment is read here.
+    pub init: Option<unsafe extern "C" fn(LoggerArg) -> ResultCode>,
+    /// Number of devices.
+    pub devices: Option<unsafe extern "C" fn(*mut c_int) -> ResultCode>,
+    /// Properties of one device; strings stay the plugin's.
+    pub get_properties: Option<unsafe extern "C" fn(c_int, *mut Properties) -> ResultCode>,
+    /// `dev, handle[128], &listenComm`
+    pub listen: Option<unsafe extern "C" fn(c_int, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    /// `dev, handle[128], &sendComm`; success with a null comm means call again
+    /// with the same handle buffer.
+    pub connect: Option<unsafe extern "C" fn(c_int, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    /// `listenComm, &recvComm`; success with a null comm means call again.
+    pub accept: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> ResultCode>,
+    /// `comm, data, size, type, &mhandle`
+    pub reg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut *mut c_void) -> ResultCode>,
+    /// `comm, mhandle`
+    pub dereg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> ResultCode>,
+    /// `sendComm, data, size, tag, mhandle, &request`
+    pub isend: Option<
+        unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut c_void, *mut *mut c_void) -> ResultCode,
+    >,
+    /// `recvComm, n, data[], sizes[], tags[], mhandles[], &request`
+    pub irecv: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            c_int,
+            *mut *mut c_void,
+            *mut c_int,
+            *mut c_int,
+            *mut *mut c_void,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
+    /// `recvComm, n, data[], sizes[], mhandles[], &request`
+    pub iflush: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            c_int,
+            *mut *mut c_void,
+            *mut c_int,
+            *mut *mut c_void,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
+    /// `request, &done, sizes[]`
+    pub test: Option<unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int) -> ResultCode>,
+    /// `sendComm`
+    pub close_send: Option<unsafe extern "C" fn(*mut c_void) -> ResultCode>,
+    /// `recvComm`
+    pub close_recv: Option<unsafe extern "C" fn(*mut c_void) -> ResultCode>,
+    /// `listenComm`
+    pub close_listen: Option<unsafe extern "C" fn(*mut c_void) -> ResultCode>,
+}
+
+// SAFETY: a table is immutable once published; the name points to storage of the
+// plugin that lives as long as the plugin, which is never unloaded.
+unsafe impl Sync for Net {}
+
+const _: () = assert!(size_of::<Net>() == 128);
+const _: () = assert!(offset_of!(Net, init) == 8);
+const _: () = assert!(offset_of!(Net, devices) == 16);
+const _: () = assert!(offset_of!(Net, get_properties) == 24);
+const _: () = assert!(offset_of!(Net, listen) == 32);
+const _: () = assert!(offset_of!(Net, connect) == 40);
+const _: () = assert!(offset_of!(Net, accept) == 48);
+const _: () = assert!(offset_of!(Net, reg_mr) == 56);
+const _: () = assert!(offset_of!(Net, dereg_mr) == 64);
+const _: () = assert!(offset_of!(Net, isend) == 72);
+const _: () = assert!(offset_of!(Net, irecv) == 80);
+const _: () = assert!(offset_of!(Net, iflush) == 88);
+const _: () = assert!(offset_of!(Net, test) == 96);
+const _: () = assert!(offset_of!(Net, close_send) == 104);
+const _: () = assert!(offset_of!(Net, close_recv) == 112);
+const _: () = assert!(offset_of!(Net, close_listen) == 120);
