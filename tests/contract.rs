@@ -24,8 +24,12 @@ impl Report {
         wanted.map(|(id, (_, detail))| (id.as_str(), detail.as_str()))
     }
 
+    /// Every row, but those that the plugin's own `maxRecvs` rules out.
     fn assert_all_pass(&self) {
-        let others: Vec<_> = self.rows.iter().filter(|(_, (verdict, _))| verdict != "PASS").collect();
+        let owed = |(_, (verdict, detail)): &(&String, &(String, String))| {
+            verdict != "PASS" && !detail.starts_with("maxRecvs is 1")
+        };
+        let others: Vec<_> = self.rows.iter().filter(owed).collect();
         assert!(others.is_empty() && self.rows.len() > 50, "{} rows; {others:#?}", self.rows.len());
         assert_eq!(self.code, Some(0));
     }
@@ -93,7 +97,7 @@ fn the_strict_plugin_keeps_what_any_plugin_owes() {
     assert_eq!(report.code, Some(0), "{:#?}", report.of("FAIL").chain(report.of("CRASHED")).collect::<Vec<_>>());
     assert!(report.of("PASS").count() > 30);
     for (id, why) in report.of("NOT SUPPORTED") {
-        assert!(why.contains("Strict_v7 is neither"), "{id}: {why}");
+        assert!(why.contains("Strict_v7 is neither") || why.starts_with("maxRecvs is 1"), "{id}: {why}");
     }
 }
 
@@ -152,7 +156,7 @@ fn google_is_asked_everything_but_what_it_does_not_survive() {
         report.of("NOT SUPPORTED").partition(|(_, why)| why.starts_with("not tried: GPUDirectTCPX_v7 "));
     assert!(spared.iter().any(|(id, _)| *id == "raw-accept-again") && spared.len() > 5, "{spared:#?}");
     for (id, why) in others {
-        assert!(why.contains("needs device memory"), "{id}: {why}");
+        assert!(why.contains("needs device memory") || why.starts_with("maxRecvs is 1"), "{id}: {why}");
     }
 }
 

@@ -9,6 +9,7 @@
 use super::Common;
 use super::nodes::Nodes;
 use super::output::{Columns, complain, print, print_json, refuse_scenario};
+use super::which::Which;
 use crate::coord::message::{FromWorker, Loaded, Task};
 use crate::coord::{Node, Problem, environment};
 use crate::gpu::CudaNode;
@@ -24,9 +25,8 @@ use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
-    #[arg(long, value_name = "PLUGIN")]
-    plugin: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Longest the plugin may take to load and initialise, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
@@ -52,8 +52,7 @@ struct Document<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let scenario = match super::run::inputs(None, &[], arguments.plugin.as_deref()).and_then(|inputs| resolve(&inputs))
-    {
+    let scenario = match super::run::inputs(None, &[], &arguments.which).and_then(|inputs| resolve(&inputs)) {
         Ok(points) => points.into_iter().next().map(|point| point.scenario).unwrap_or_default(),
         Err(error) => return refuse_scenario(common, &error),
     };

@@ -17,6 +17,7 @@ use super::Common;
 use super::doctor_table::{Paint, Report, Section};
 use super::nodes::{Nodes, upload};
 use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario, say, stdout_colors};
+use super::which::Which;
 use crate::coord::message::{Examine, FromWorker, Loaded, Task};
 use crate::coord::{Node, environment};
 use crate::doctor::lint::Table;
@@ -232,7 +233,7 @@ fn subject(
     if tcpx && arguments.scenario.is_none() {
         return Ok((Subject { tcpx, chunk: None }, BTreeMap::new()));
     }
-    let points = super::run::inputs(arguments.scenario.clone(), &[], None)
+    let points = super::run::inputs(arguments.scenario.clone(), &[], &Which::default())
         .and_then(|inputs| resolve(&inputs))
         .map_err(|error| refuse_scenario(common, &error))?;
     let scenario = points.into_iter().next().map(|point| point.scenario).unwrap_or_default();

@@ -5,6 +5,7 @@ use super::Common;
 use super::nodes::{Nodes, upload};
 use super::output::{Columns, complain, print, print_json, refuse_scenario};
 use super::signals::interrupted;
+use super::which::Which;
 use crate::coord::event::What;
 use crate::coord::message::{ConnectionTimes, Held, Preflight, Work};
 use crate::coord::{End, PairOutcome, RunRequest, run};
@@ -22,9 +23,8 @@ pub(crate) struct Arguments {
     /// Connect and close this often.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
-    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
-    #[arg(long, value_name = "PLUGIN")]
-    plugin: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Override a scenario key, such as limits.connect=60s; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -60,8 +60,7 @@ fn kept(pair: &PairOutcome) -> Vec<Kept> {
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let connections = format!("transfer.connections={}", arguments.connections);
-    let scenario = match pair_scenario(common, &arguments.set, arguments.plugin.as_deref(), "handshake", &[connections])
-    {
+    let scenario = match pair_scenario(common, &arguments.set, &arguments.which, "handshake", &[connections]) {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
@@ -90,12 +89,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 pub(crate) fn pair_scenario(
     common: &Common,
     set: &[String],
-    plugin: Option<&str>,
+    which: &Which,
     name: &str,
     own: &[String],
 ) -> Result<Scenario, ExitCode> {
     let all: Vec<String> = own.iter().chain(set).cloned().collect();
-    let points = super::run::inputs(None, &all, plugin)
+    let points = super::run::inputs(None, &all, which)
         .and_then(|inputs| resolve(&inputs))
         .map_err(|error| refuse_scenario(common, &error))?;
     let mut scenario = points.into_iter().next().map(|point| point.scenario).unwrap_or_default();

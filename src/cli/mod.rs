@@ -24,6 +24,7 @@ mod signals;
 mod tap;
 mod trace;
 mod watch;
+mod which;
 
 use crate::coord::{agent, worker};
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -6,6 +6,7 @@ use super::Common;
 use super::handshake::{conclude, pair, pair_scenario, plugin_lines};
 use super::nodes::Nodes;
 use super::output::{Columns, print, print_json};
+use super::which::Which;
 use crate::coord::message::{MrRow, Work};
 use crate::coord::{End, PairOutcome};
 use crate::error::Outcome;
@@ -17,9 +18,8 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
-    #[arg(long, value_name = "PLUGIN")]
-    plugin: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Override a scenario key; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -39,7 +39,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     // One connection each way gives both kinds of comm; device memory lets a
     // plugin with a stand-in take it.
     let own = ["transfer.connections=1", "transfer.memory=\"device\""].map(str::to_owned);
-    let scenario = match pair_scenario(common, &arguments.set, arguments.plugin.as_deref(), "mr", &own) {
+    let scenario = match pair_scenario(common, &arguments.set, &arguments.which, "mr", &own) {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };

@@ -17,6 +17,7 @@ use super::output::{complain, fail, fail_with, print, print_json, refuse_scenari
 use super::run_table::{Progress, header, summary, table};
 use super::signals::interrupted;
 use super::watch::LookArguments;
+use super::which::Which;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, Work};
 use crate::coord::reach::Transport;
@@ -30,7 +31,7 @@ use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use clap::Args;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -42,9 +43,8 @@ pub(crate) struct Arguments {
     /// Override a key, such as transfer.connections=8; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
-    #[arg(long, value_name = "PLUGIN")]
-    plugin: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Where run folders go.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
@@ -67,26 +67,20 @@ pub(crate) struct Arguments {
 pub(crate) fn inputs(
     scenario: Option<PathBuf>,
     set: &[String],
-    plugin: Option<&str>,
+    which: &Which,
 ) -> Result<Inputs, crate::scenario::ScenarioError> {
     let mut inputs = Inputs::from_environment(|name| std::env::var_os(name))?;
     inputs.scenario = scenario;
     for setting in set {
         inputs.set(setting);
     }
-    if let Some(plugin) = plugin {
-        // A file of this folder needs no `./`.
-        let is_path = plugin.contains('/') || plugin.ends_with(".so") || Path::new(plugin).is_file();
-        let key = if is_path { "path" } else { "name" };
-        let value = serde_json::Value::String(plugin.to_owned());
-        inputs.flags.push(("--plugin".to_owned(), format!("plugin.{key}={value}")));
-    }
+    which.add_to(&mut inputs);
     Ok(inputs)
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let resolved = inputs(Some(arguments.scenario.clone()), &arguments.set, arguments.plugin.as_deref())
-        .and_then(|inputs| resolve(&inputs));
+    let resolved =
+        inputs(Some(arguments.scenario.clone()), &arguments.set, &arguments.which).and_then(|inputs| resolve(&inputs));
     let points = match resolved {
         Ok(points) => points,
         Err(error) => return refuse_scenario(common, &error),

@@ -5,6 +5,7 @@
 use super::Common;
 use super::nodes::Nodes;
 use super::output::{Columns, complain, print, print_json};
+use super::which::Which;
 use crate::contract;
 use crate::coord::message::{FromWorker, Task};
 use crate::coord::{Node, Problem, environment};
@@ -19,9 +20,8 @@ use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
-    #[arg(long, value_name = "PLUGIN")]
-    plugin: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Print the rows and run none.
     #[arg(long)]
     list: bool,
@@ -87,7 +87,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let scenario = match super::handshake::pair_scenario(
         common,
         &[],
-        arguments.plugin.as_deref(),
+        &arguments.which,
         "selftest",
         &["transfer.memory=\"device\"".into(), "topology.gpus={ stand_ins = 1 }".into()],
     ) {

@@ -128,7 +128,7 @@ fn prepare(arguments: &Arguments) -> Result<Tapping, InterposeError> {
         let hidden = tap.hidden.iter().map(|version| format!("v{version}")).collect::<Vec<_>>().join(", ");
         given
             .notes
-            .push(format!("the plugin exports {hidden} too, which the program will not see: the tap knows v7 and v8"));
+            .push(format!("the plugin exports {hidden} too, which the program will not see: the tap knows v4 to v12"));
     }
     if !exports.other.is_empty() {
         given

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Row;
-use super::calls::Calls;
+use super::calls::Raw;
 use super::exchange::exchange;
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, descriptors, owe, poll, threads, watch};
@@ -246,7 +246,7 @@ fn never_done(subject: &Subject<'_>, request: Request) -> Checked {
 }
 
 fn null(subject: &Subject<'_>) -> Checked {
-    let answers = Calls::of(subject.net).close_null()?;
+    let answers = Raw::of(subject.net).close_null()?;
     owe(answers.iter().all(|answer| answer.code == SUCCESS), || {
         format!("closeSend, closeRecv, closeListen: {answers:?}")
     })?;

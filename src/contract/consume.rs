@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Row;
-use super::calls::Calls;
+use super::calls::Raw;
 use super::pair::Pair;
 use super::subject::{Checked, Subject, owe, refused};
 use crate::plugin::{Comm, Request};
@@ -100,7 +100,7 @@ fn zero_size(subject: &Subject<'_>) -> Checked {
 }
 
 fn a_send(subject: &Subject<'_>) -> Checked {
-    let calls = Calls::of(subject.net);
+    let calls = Raw::of(subject.net);
     let mut pair = Pair::on_host(subject, 2, LEN)?;
     pair.receive(0, LEN)?;
     pair.send(0, LEN)?;
@@ -115,7 +115,7 @@ fn a_send(subject: &Subject<'_>) -> Checked {
 }
 
 fn null(subject: &Subject<'_>) -> Checked {
-    let calls = Calls::of(subject.net);
+    let calls = Raw::of(subject.net);
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     pair.receive(0, LEN)?;
     pair.send(0, LEN)?;
@@ -131,7 +131,7 @@ fn null(subject: &Subject<'_>) -> Checked {
 }
 
 fn flush(subject: &Subject<'_>) -> Checked {
-    let calls = Calls::of(subject.net);
+    let calls = Raw::of(subject.net);
     let sizes = [LEN, 1000, 1, 0];
     let mut pair = Pair::on_host(subject, sizes.len(), LEN)?;
     let mut told = Vec::new();

@@ -5,17 +5,16 @@
 //! promise they cost a worker process, which is what workers are for.
 #![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
-use super::calls::{Answer, Calls, Guarded, ask, member};
+use super::calls::{Answer, Guarded, Raw, ask};
 use super::subject::{Checked, PATIENCE, Shortfall, poll};
 use crate::gpu::Span;
-use crate::plugin::{Comm, ConnectHandle, DeviceHandle, ListenComm, MHandle, RawTable};
+use crate::plugin::{Comm, ConnectHandle, DeviceHandle, ListenComm, MHandle};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-impl Calls {
+impl Raw<'_> {
     /// `accept` on a listener that has delivered. Aborts on TCPX.
     pub(super) fn accept_again(self, listener: &ListenComm) -> Checked<(Answer, bool)> {
-        let accept = member!(self, accept);
         let mut device = DeviceHandle {
             net_device_type: 0,
             net_device_version: 0,
@@ -25,7 +24,7 @@ impl Calls {
         };
         let (mut raw, mut pointer) = (null_mut(), &raw mut device);
         // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask(|| unsafe { accept(listener.as_ptr(), &mut raw, &mut pointer) });
+        let answer = ask("accept", || unsafe { self.0.accept(listener.as_ptr(), &mut raw, &mut pointer) })?;
         Ok((answer, raw.is_null()))
     }
 
@@ -37,7 +36,6 @@ impl Calls {
         handle: ConnectHandle,
         mut meanwhile: impl FnMut() -> Checked<()>,
     ) -> Checked<(Answer, bool)> {
-        let (connect, close) = (member!(self, connect), member!(self, close_send));
         let mut buffer = Guarded { handle: handle.0, behind: [0; 512] };
         let whole = (&raw mut buffer).cast::<c_void>();
         let none: *mut *mut DeviceHandle = &mut null_mut();
@@ -45,7 +43,7 @@ impl Calls {
         poll("connect", PATIENCE, || {
             meanwhile()?;
             // SAFETY: as `Net::connect`; the buffer stays where it is.
-            let answer = ask(|| unsafe { connect(device, whole, &mut raw, none) });
+            let answer = ask("connect", || unsafe { self.0.connect(null_mut(), device, whole, &mut raw, none) })?;
             if answer.code != 0 {
                 return Err(Shortfall::Broken(format!("connect rc {}: {}", answer.code, answer.words())));
             }
@@ -53,9 +51,9 @@ impl Calls {
         })?;
         let mut second = null_mut();
         // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask(|| unsafe { connect(device, whole, &mut second, none) });
+        let answer = ask("connect", || unsafe { self.0.connect(null_mut(), device, whole, &mut second, none) })?;
         // SAFETY: the comm of the first connect, used by nobody else.
-        unsafe { close(raw) };
+        unsafe { self.0.close_send(raw) };
         Ok((answer, second.is_null()))
     }
 
@@ -68,11 +66,11 @@ impl Calls {
         len: c_int,
         mhandle: &MHandle,
     ) -> Checked<(Answer, bool)> {
-        let isend = member!(self, isend);
         let comm = comm.map_or(null_mut(), Comm::as_ptr);
         let (buffer, mut raw) = (data.as_ptr().cast::<c_void>(), null_mut());
         // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask(|| unsafe { isend(comm, buffer, len, 0, mhandle.as_ptr(), &mut raw) });
+        let answer =
+            ask("isend", || unsafe { self.0.isend(comm, buffer, len as usize, 0, mhandle.as_ptr(), &mut raw) })?;
         Ok((answer, raw.is_null()))
     }
 
@@ -84,12 +82,12 @@ impl Calls {
         data: Span,
         mhandle: Option<&MHandle>,
     ) -> Checked<(Answer, bool)> {
-        let irecv = member!(self, irecv);
         let comm = comm.map_or(null_mut(), Comm::as_ptr);
-        let (mut buffer, mut len, mut tag) = (data.as_ptr().cast::<c_void>(), data.len() as c_int, 0);
-        let (mut registration, mut raw) = (mhandle.map_or(null_mut(), MHandle::as_ptr), null_mut());
+        let (buffer, mut tag) = (data.as_ptr().cast::<c_void>(), 0);
+        let (registration, mut raw) = (mhandle.map_or(null_mut(), MHandle::as_ptr), null_mut());
         // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask(|| unsafe { irecv(comm, 1, &mut buffer, &mut len, &mut tag, &mut registration, &mut raw) });
+        let call = || unsafe { self.0.irecv(comm, buffer, data.len(), &mut tag, registration, &mut raw) };
+        let answer = ask("irecv", call)?;
         Ok((answer, raw.is_null()))
     }
 
@@ -100,17 +98,16 @@ impl Calls {
         listener: &ListenComm,
         mut meanwhile: impl FnMut() -> Checked<()>,
     ) -> Checked<(Answer, bool)> {
-        let (accept, close) = (member!(self, accept), member!(self, close_recv));
         let mut raw = null_mut();
         let answer = poll("accept without a device handle answers", PATIENCE, || {
             meanwhile()?;
             // SAFETY: only asked of plugins that promise an answer (see the row).
-            let answer = ask(|| unsafe { accept(listener.as_ptr(), &mut raw, null_mut()) });
+            let answer = ask("accept", || unsafe { self.0.accept(listener.as_ptr(), &mut raw, null_mut()) })?;
             Ok((answer.code != 0 || !raw.is_null()).then_some(answer))
         })?;
         let delivered = !raw.is_null();
         // SAFETY: the comm just made, used by nobody else; null is nothing to close.
-        let closed = ask(|| unsafe { close(raw) });
+        let closed = ask("closeRecv", || unsafe { self.0.close_recv(raw) })?;
         if closed.code != 0 {
             return Err(Shortfall::Broken(format!("closing it is rc {}: {}", closed.code, closed.words())));
         }

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::Row;
-use super::calls::{Calls, UNWRITTEN};
+use super::calls::{Raw, UNWRITTEN};
 use super::exchange::exchange;
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Subject, owe, poll, refused, watch};
@@ -44,14 +44,14 @@ pub(super) const ROWS: &[Row] = &[
 const LEN: usize = 4096;
 
 fn handle_size(subject: &Subject<'_>) -> Checked {
-    let (answer, beyond) = Calls::of(subject.net).listen(subject.device()?.index as i32)?;
+    let (answer, beyond) = Raw::of(subject.net).listen(subject.device()?.index as i32)?;
     owe(answer.code == SUCCESS, || format!("listen rc {}: {}", answer.code, answer.words()))?;
     owe(beyond == 0, || format!("{beyond} of the 512 bytes behind the handle were written"))?;
     Ok("none of the 512 bytes behind it were written".into())
 }
 
 fn no_such_device(subject: &Subject<'_>) -> Checked {
-    let calls = Calls::of(subject.net);
+    let calls = Raw::of(subject.net);
     let count = subject.devices.len() as i32;
     let listens = [calls.listen(-1)?.0, calls.listen(count)?.0];
     let (listener, handle) = subject.net.listen(subject.device()?.index)?;
@@ -67,7 +67,7 @@ fn send_unregistered(subject: &Subject<'_>) -> Checked {
     let mut said = String::new();
     for len in [LEN, 0] {
         let (span, _) = pair.source(0, len)?;
-        let (answer, nothing) = Calls::of(subject.net).send_unregistered(pair.sender()?, span)?;
+        let (answer, nothing) = Raw::of(subject.net).send_unregistered(pair.sender()?, span)?;
         owe(answer.code == INTERNAL_ERROR && nothing, || format!("{len} bytes: rc {}", answer.code))?;
         said = answer.words();
     }
@@ -81,7 +81,7 @@ fn receive_unregistered(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     let (span, _) = pair.destination(0, LEN)?;
     let comm = Comm::Recv(pair.receiver()?);
-    let (answer, nothing) = Calls::of(subject.net).receive_any(Some(comm), span, None)?;
+    let (answer, nothing) = Raw::of(subject.net).receive_any(Some(comm), span, None)?;
     owe(answer.code == INTERNAL_ERROR && nothing, || format!("rc {}", answer.code))?;
     owe(answer.words().contains("mhandle is null"), || format!("rc 3, but it said {:?}", answer.words()))?;
     exchange(&mut pair, &[LEN], 1)?;
@@ -91,7 +91,7 @@ fn receive_unregistered(subject: &Subject<'_>) -> Checked {
 
 fn accept_bare(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::start(subject)?;
-    let raw = Calls::of(subject.net);
+    let raw = Raw::of(subject.net);
     let (answer, delivered) = pair.accept_bare(raw)?;
     pair.close()?;
     let what = if delivered { "a comm, which closes" } else { "no comm" };
@@ -102,7 +102,7 @@ fn receive_grouped(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     for n in [0, 2, 8, -1] {
         let (span, mhandle) = pair.destination(0, LEN)?;
-        let (answer, request) = Calls::of(subject.net).receive_grouped(pair.receiver()?, n, span, mhandle)?;
+        let (answer, request) = Raw::of(subject.net).receive_grouped(pair.receiver()?, n, &[span], mhandle)?;
         let refused = answer.code == INTERNAL_ERROR && request.is_none();
         owe(refused, || format!("n = {n}: rc {}, request {request:?}", answer.code))?;
     }
@@ -118,7 +118,7 @@ fn tags_null(subject: &Subject<'_>) -> Checked {
     pair.finish()?;
     pair.hand_back()?;
     let (span, mhandle) = pair.destination(0, LEN)?;
-    let (answer, request) = Calls::of(subject.net).receive_grouped(pair.receiver()?, 1, span, mhandle)?;
+    let (answer, request) = Raw::of(subject.net).receive_untagged(pair.receiver()?, span, mhandle)?;
     owe(answer.code == SUCCESS && request.is_some(), || format!("rc {}: {}", answer.code, answer.words()))?;
     pair.send(1, LEN)?;
     poll("the receive is done", PATIENCE, || {
@@ -132,13 +132,13 @@ fn tags_null(subject: &Subject<'_>) -> Checked {
 }
 
 fn test_null(subject: &Subject<'_>) -> Checked {
-    let answer = Calls::of(subject.net).test_null()?;
+    let answer = Raw::of(subject.net).test_null()?;
     owe(answer.code == INTERNAL_ERROR, || format!("rc {}", answer.code))?;
     Ok(format!("rc 3: {}", answer.words()))
 }
 
 fn test_writes(subject: &Subject<'_>) -> Checked {
-    let calls = Calls::of(subject.net);
+    let calls = Raw::of(subject.net);
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     pair.receive(0, LEN)?;
     let receive = pair.receives[0].request;
@@ -156,7 +156,9 @@ fn test_writes(subject: &Subject<'_>) -> Checked {
         })?);
     }
     let sizes: Vec<_> = seen.iter().map(|written| written.sizes).collect();
-    owe(sizes.iter().all(|sizes| *sizes == [UNWRITTEN; 4]), || format!("test wrote sizes: {sizes:?}"))?;
+    owe(sizes.iter().all(|sizes| *sizes == [UNWRITTEN; crate::plugin::GROUP_MAX]), || {
+        format!("test wrote sizes: {sizes:?}")
+    })?;
     subject.net.irecv_consumed(pair.receiver()?, receive)?;
     pair.sends.clear();
     pair.receives.clear();
@@ -166,7 +168,7 @@ fn test_writes(subject: &Subject<'_>) -> Checked {
 
 fn accept_again(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 1, LEN)?;
-    let (answer, nothing) = Calls::of(subject.net).accept_again(pair.listener()?)?;
+    let (answer, nothing) = Raw::of(subject.net).accept_again(pair.listener()?)?;
     owe(answer.code == INTERNAL_ERROR && nothing, || format!("rc {}", answer.code))?;
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
@@ -177,7 +179,7 @@ fn connect_again(subject: &Subject<'_>) -> Checked {
     let device = subject.device()?.index;
     let (mut listener, handle) = subject.net.listen(device)?;
     let mut receiver = None;
-    let answer = Calls::of(subject.net).connect_twice(device as i32, handle, || {
+    let answer = Raw::of(subject.net).connect_twice(device as i32, handle, || {
         if receiver.is_none() {
             receiver = subject.net.accept(&mut listener)?;
         }
@@ -194,14 +196,14 @@ fn connect_again(subject: &Subject<'_>) -> Checked {
 
 fn flush_null(subject: &Subject<'_>) -> Checked {
     let pair = Pair::connect(subject)?;
-    let (answer, _) = Calls::of(subject.net).flush(pair.receiver()?, 1, None)?;
+    let (answer, _) = Raw::of(subject.net).flush(pair.receiver()?, 1, None)?;
     owe(answer.code == INTERNAL_ERROR, || format!("rc {}", answer.code))?;
     pair.close()?;
     Ok(format!("rc 3: {}", answer.words()))
 }
 
 fn no_comm(subject: &Subject<'_>) -> Checked {
-    let calls = Calls::of(subject.net);
+    let calls = Raw::of(subject.net);
     let pair = Pair::on_host(subject, 1, LEN)?;
     let (span, mhandle) = pair.source(0, LEN)?;
     let (send, no_send) = calls.send_any(None, span, LEN as i32, mhandle)?;
@@ -214,7 +216,7 @@ fn no_comm(subject: &Subject<'_>) -> Checked {
 }
 
 fn wrong_end(subject: &Subject<'_>) -> Checked {
-    let calls = Calls::of(subject.net);
+    let calls = Raw::of(subject.net);
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     let (from, from_mhandle) = pair.source(0, LEN)?;
     let (into, into_mhandle) = pair.destination(0, LEN)?;
@@ -233,7 +235,7 @@ fn negative_size(subject: &Subject<'_>) -> Checked {
     let comm = Comm::Send(pair.sender()?);
     let mut said = String::new();
     for len in [-1, i32::MIN] {
-        let (answer, nothing) = Calls::of(subject.net).send_any(Some(comm), span, len, mhandle)?;
+        let (answer, nothing) = Raw::of(subject.net).send_any(Some(comm), span, len, mhandle)?;
         owe(answer.code == INTERNAL_ERROR && nothing, || format!("{len} bytes: rc {}", answer.code))?;
         said = answer.words();
     }

@@ -23,6 +23,7 @@ mod close;
 mod consume;
 mod exchange;
 mod fatal;
+mod group;
 mod illegal;
 mod order;
 mod pages;
@@ -81,6 +82,7 @@ const FAMILIES: &[&[Row]] = &[
     setup::ROWS,
     payload::ROWS,
     order::ROWS,
+    group::ROWS,
     slots::ROWS,
     progress::ROWS,
     consume::ROWS,

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::buffer::Buffer;
-use super::calls::{Answer, Calls};
+use super::calls::{Answer, Raw};
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, poll};
 use crate::gpu::{HostMemory, Span};
 use crate::plugin::{Comm, Connecting, ListenComm, MHandle, Net, PluginResult, RecvComm, Request, SendComm};
@@ -92,7 +92,7 @@ impl<'a> Pair<'a> {
 
     /// Connects one end and lets `calls` accept the other in its own way; the
     /// receiving end is `calls`' to close, and the listener is used up.
-    pub(super) fn accept_bare(&mut self, calls: Calls) -> Checked<(Answer, bool)> {
+    pub(super) fn accept_bare(&mut self, calls: Raw<'_>) -> Checked<(Answer, bool)> {
         let listen = self.listen.take().ok_or_else(|| closed("listener"))?;
         let answer = calls.accept_bare(&listen, || self.step_connect());
         self.net.close_listen(listen)?;
@@ -163,6 +163,12 @@ impl<'a> Pair<'a> {
     pub(super) fn destination(&self, message: usize, len: usize) -> Checked<(Span, &MHandle)> {
         let into = self.incoming()?;
         Ok((into.span(message, len)?, into.mhandle()?))
+    }
+
+    /// Writes message `k` and blanks its place on the other end.
+    pub(super) fn prepare(&self, message: usize, len: usize) -> Checked<()> {
+        self.outgoing()?.write(message, len)?;
+        self.incoming()?.blank(message)
     }
 
     /// Writes message `k` and posts it once.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Row;
-use super::calls::Calls;
+use super::calls::Raw;
 use super::pair::Pair;
 use super::subject::{Checked, Subject, descriptors, owe, refused};
 use crate::gpu::{DeviceMemory, HostMemory};
@@ -107,7 +107,7 @@ fn alignment(subject: &Subject<'_>) -> Checked {
 
 fn null_comm(subject: &Subject<'_>) -> Checked {
     let region = HostMemory::host().allocate(4096)?;
-    let answer = Calls::of(subject.net).register(None, &region, tcpx_abi::PTR_HOST)?;
+    let answer = Raw::of(subject.net).register(None, &region, tcpx_abi::PTR_HOST)?;
     owe(answer.code == INTERNAL_ERROR, || format!("rc {}", answer.code))?;
     Ok(format!("rc 3: {}", answer.words()))
 }
@@ -118,7 +118,7 @@ fn unknown_type(subject: &Subject<'_>) -> Checked {
     let mut said = Vec::new();
     for kind in [tcpx_abi::PTR_DMABUF, 0, 99] {
         let comm = Comm::Send(pair.sender()?);
-        let answer = Calls::of(subject.net).register(Some(comm), &region, kind)?;
+        let answer = Raw::of(subject.net).register(Some(comm), &region, kind)?;
         owe(answer.code == INTERNAL_ERROR, || format!("type {kind} is rc {}", answer.code))?;
         said.push(answer.words());
     }
@@ -127,7 +127,7 @@ fn unknown_type(subject: &Subject<'_>) -> Checked {
 }
 
 fn null(subject: &Subject<'_>) -> Checked {
-    let calls = Calls::of(subject.net);
+    let calls = Raw::of(subject.net);
     let pair = Pair::connect(subject)?;
     let codes = [
         calls.deregister_null(None)?.code,

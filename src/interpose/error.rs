@@ -21,7 +21,7 @@ pub enum InterposeError {
     #[error(transparent)]
     Plugin(#[from] crate::plugin::LoadError),
     /// It exports nothing that the tap knows.
-    #[error("{} exports {found}; the tap knows versions 7 and 8", path.display())]
+    #[error("{} exports {found}; the tap knows versions 4 to 12", path.display())]
     Versions {
         /// The plugin.
         path: PathBuf,
@@ -29,12 +29,10 @@ pub enum InterposeError {
         found: String,
     },
     /// An object of the tap is not where it should be.
-    #[error("cannot find {name}, the tap for {versions}; looked for {looked}")]
+    #[error("cannot find {name}, the tap; looked for {looked}")]
     NoTap {
         /// File name.
         name: String,
-        /// For which versions.
-        versions: String,
         /// Every place.
         looked: String,
     },

@@ -1,13 +1,13 @@
-//! The objects of the tap, one per set of versions, and which one stands for a
-//! plugin.
+//! The tap's shared object, and what it will present for a plugin.
 #![forbid(unsafe_code)]
 
 use super::error::InterposeError;
 use super::exports::Exports;
 use crate::plugin::library_places;
 use std::path::{Path, PathBuf};
+use tcpx_abi::VERSIONS;
 
-/// An object of the tap, chosen for a plugin.
+/// The tap's object, for a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapLibrary {
     /// The file.
@@ -18,26 +18,24 @@ pub struct TapLibrary {
     pub hidden: Vec<u32>,
 }
 
-/// File names, by the versions they present.
-const OBJECTS: [(&[u32], &str); 3] =
-    [(&[7], "libnccl_net_tcpxtap.so"), (&[8], "libnccl_net_tcpxtap_v8.so"), (&[7, 8], "libnccl_net_tcpxtap_v7_v8.so")];
+/// The tap's file. What it presents is settled while it is loaded.
+const OBJECT: &str = "libnccl_net_tcpxtap.so";
 
-/// The object that presents what the plugin at `plugin` exports. `exe` is this program.
+/// The object that stands for the plugin at `plugin`. `exe` is this program.
 ///
 /// # Errors
 /// The plugin exports nothing that the tap knows, or the object is nowhere.
 pub fn tap_library(plugin: &Path, exports: &Exports, exe: &Path) -> Result<TapLibrary, InterposeError> {
-    let (versions, hidden): (Vec<u32>, Vec<u32>) = exports.net.iter().partition(|version| [7, 8].contains(*version));
-    let Some((_, name)) = OBJECTS.iter().find(|(presents, _)| *presents == versions) else {
+    let (versions, hidden): (Vec<u32>, Vec<u32>) = exports.net.iter().partition(|version| VERSIONS.contains(version));
+    if versions.is_empty() {
         let path = plugin.to_owned();
         return Err(InterposeError::Versions { path, found: words(&exports.net) });
-    };
-    let places = library_places(exe, name);
+    }
+    let places = library_places(exe, OBJECT);
     match places.iter().find(|path| path.is_file()) {
         Some(path) => Ok(TapLibrary { path: path.clone(), versions, hidden }),
         None => Err(InterposeError::NoTap {
-            name: (*name).to_owned(),
-            versions: words(&versions),
+            name: OBJECT.to_owned(),
             looked: places.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
         }),
     }
@@ -56,32 +54,28 @@ mod tests {
 
     fn choose(net: &[u32], there: bool) -> Result<TapLibrary, InterposeError> {
         let folder = tempfile::tempdir().expect("a folder");
-        for (_, name) in OBJECTS.iter().filter(|_| there) {
-            std::fs::write(folder.path().join(name), b"x").expect("written");
+        if there {
+            std::fs::write(folder.path().join(OBJECT), b"x").expect("written");
         }
         let exports = Exports { net: net.to_vec(), other: vec![] };
         tap_library(Path::new("/x/plugin.so"), &exports, &folder.path().join("tcpxctl"))
     }
 
     #[test]
-    fn each_set_of_versions_has_its_object_and_a_v7_plugin_shows_no_v8() {
-        for (net, name, hidden) in [
-            (&[7][..], "libnccl_net_tcpxtap.so", &[][..]),
-            (&[8], "libnccl_net_tcpxtap_v8.so", &[]),
-            (&[7, 8], "libnccl_net_tcpxtap_v7_v8.so", &[]),
-            (&[6, 7, 8, 9], "libnccl_net_tcpxtap_v7_v8.so", &[6, 9]),
-        ] {
+    fn versions_that_the_tap_does_not_know_are_hidden() {
+        for (net, versions, hidden) in
+            [(&[7][..], &[7][..], &[][..]), (&[4, 7, 12], &[4, 7, 12], &[]), (&[3, 6, 13], &[6], &[3, 13])]
+        {
             let chosen = choose(net, true).expect("an object");
-            assert!(chosen.path.ends_with(name), "{net:?}: {chosen:?}");
-            assert_eq!(chosen.hidden, hidden);
+            assert_eq!((chosen.versions.as_slice(), chosen.hidden.as_slice()), (versions, hidden));
         }
     }
 
     #[test]
     fn what_the_tap_does_not_know_or_find_is_named() {
-        let unknown = choose(&[9, 10], true).expect_err("refused").to_string();
-        assert!(unknown.contains("ncclNetPlugin_v9, ncclNetPlugin_v10"), "{unknown}");
+        let unknown = choose(&[13, 14], true).expect_err("refused").to_string();
+        assert!(unknown.contains("ncclNetPlugin_v13, ncclNetPlugin_v14"), "{unknown}");
         let missing = choose(&[8], false).expect_err("refused").to_string();
-        assert!(missing.contains("libnccl_net_tcpxtap_v8.so") && missing.contains("/../lib/tcpxctl/"), "{missing}");
+        assert!(missing.contains(OBJECT) && missing.contains("/../lib/tcpxctl/"), "{missing}");
     }
 }

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use tcpx_abi::{v7, v8};
+use tcpx_abi::VERSIONS;
 
 const CANDIDATES_MAX: usize = 16;
 /// Who names a candidate that was asked for.
@@ -99,10 +99,12 @@ pub fn must_have_table(path: &Path) -> Result<(), LoadError> {
     inspect(path)?;
     let unreadable = |why| LoadError::Unreadable { path: path.to_owned(), why };
     let tables = dynamic_of(path).map_err(unreadable)?.names("ncclNetPlugin_v");
-    if [v8::SYMBOL, v7::SYMBOL].iter().any(|symbol| tables.iter().any(|table| table == symbol)) {
+    let known = VERSIONS.map(|version| format!("ncclNetPlugin_v{version}"));
+    if known.iter().any(|symbol| tables.contains(symbol)) {
         return Ok(());
     }
-    Err(LoadError::NoTable { path: path.to_owned(), wanted: format!("{}, {}", v8::SYMBOL, v7::SYMBOL) })
+    let exported = if tables.is_empty() { "no ncclNet table".to_owned() } else { tables.join(", ") };
+    Err(LoadError::NoTable { path: path.to_owned(), exported })
 }
 
 /// The dynamic section of a file, or why it has none.

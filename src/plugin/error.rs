@@ -114,12 +114,32 @@ pub enum LoadError {
         why: String,
     },
     /// No table that we know.
-    #[error("plugin {}: exports none of {wanted}", path.display())]
+    #[error("plugin {}: exports none of ncclNetPlugin_v4 to ncclNetPlugin_v12; it exports {exported}", path.display())]
     NoTable {
         /// As given.
         path: PathBuf,
-        /// The symbols looked for.
-        wanted: String,
+        /// What it exports of that kind.
+        exported: String,
+    },
+    /// Not the version that was asked for.
+    #[error("plugin {}: has no version {wanted}; it exports {exported}", path.display())]
+    NoVersion {
+        /// As given.
+        path: PathBuf,
+        /// The version asked for.
+        wanted: u32,
+        /// What it exports of that kind.
+        exported: String,
+    },
+    /// A symbol of that name which is no such table.
+    #[error("plugin {}: {symbol} {what}", path.display())]
+    NotATable {
+        /// As given.
+        path: PathBuf,
+        /// The symbol.
+        symbol: String,
+        /// What it is instead.
+        what: String,
     },
     /// A table without a member that every plugin owes.
     #[error("plugin {}: {symbol} has a null {member}", path.display())]
@@ -127,7 +147,7 @@ pub enum LoadError {
         /// As given.
         path: PathBuf,
         /// The table.
-        symbol: &'static str,
+        symbol: String,
         /// The member.
         member: &'static str,
     },
@@ -151,7 +171,11 @@ impl NextStep for LoadError {
             Self::NotFound { .. } | Self::NoSuchName { .. } => {
                 Some("give --plugin a path, `soft`, `builtin`, or a name X for libnccl-net-X.so".into())
             }
-            Self::Unreadable { .. } | Self::NotAPlugin { .. } | Self::NullMember { .. } => None,
+            Self::NoVersion { .. } => Some("name one of these with --abi, or leave it out for the newest".into()),
+            Self::NotATable { .. } | Self::NullMember { .. } => {
+                Some("NCCL would take it and crash; --abi names another version".into())
+            }
+            Self::Unreadable { .. } | Self::NotAPlugin { .. } => None,
         }
     }
 }

@@ -6,18 +6,20 @@
 //! destructors outlive any handle of ours.
 #![expect(unsafe_code, reason = "opens a shared object and reads its tables")]
 
+use super::candidates::dynamic_of;
 use super::error::LoadError;
 use super::find::Source;
-use super::net::Net;
-use super::shim::{REQUIRED, wrap_v7, wrap_v8};
+use super::net::{Net, RawTable};
+use super::shim::wrap;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use serde::{Deserialize, Serialize};
+use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tcpx_abi::{v7, v8};
+use tcpx_abi::{VERSIONS, v7};
 
 /// Which file it is, told without loading it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +40,7 @@ pub struct Plugin {
     pub net: Arc<dyn Net>,
     /// The symbol the table came from; `builtin` for the one linked in.
     pub symbol: String,
-    /// Every ncclNet symbol the library exports, of the versions NCCL ever asked for.
+    /// Every ncclNet symbol the library exports, newest first, known to us or not.
     pub exports: Vec<String>,
 }
 
@@ -121,22 +123,26 @@ fn wrong_elf(head: &[u8]) -> Option<String> {
 }
 
 impl Plugin {
-    /// Loads what `source` names. Runs the library's constructors, which may do
-    /// anything; call it in a process that can be lost.
-    pub fn open(source: &Source) -> Result<Self, LoadError> {
-        match source {
-            Source::Builtin => Ok(Self::builtin()),
-            Source::File(path) => Self::open_file(path),
+    /// Loads what `source` names, and takes the newest version that both sides
+    /// know, as NCCL does, or the one that is asked for. Runs the library's
+    /// constructors, which may do anything; call it in a process that can be lost.
+    pub fn open(source: &Source, version: Option<u32>) -> Result<Self, LoadError> {
+        match (source, version) {
+            (Source::Builtin, None | Some(7)) => Ok(Self::builtin()),
+            (Source::Builtin, Some(wanted)) => {
+                Err(LoadError::NoVersion { path: "builtin".into(), wanted, exported: v7::SYMBOL.into() })
+            }
+            (Source::File(path), version) => Self::open_file(path, version),
         }
     }
 
     /// The software plugin that is linked into this program.
     pub fn builtin() -> Self {
-        let net = wrap_v7(nccl_net_tcpxsoft::table());
+        let net = wrap(RawTable::V7(nccl_net_tcpxsoft::table()));
         Self { net, symbol: "builtin".into(), exports: vec![v7::SYMBOL.into()] }
     }
 
-    fn open_file(path: &Path) -> Result<Self, LoadError> {
+    fn open_file(path: &Path, version: Option<u32>) -> Result<Self, LoadError> {
         inspect(path)?;
         // What was inspected: a name without a slash would be looked for along
         // the linker's own paths instead.
@@ -148,92 +154,106 @@ impl Plugin {
             let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             LoadError::Open { path: path.to_owned(), why: crate::units::printable(&why) }
         })?;
-        let exports: Vec<String> = (2..=16)
-            .rev()
-            .map(|version| format!("ncclNetPlugin_v{version}"))
-            .filter(|name| exports(&library, name))
-            .collect();
-        let plugin = pick(&library, path, exports);
+        let plugin = pick(&library, path, version);
         // Never unloaded, whatever came of it.
         std::mem::forget(library);
         plugin
     }
 }
 
-fn exports(library: &Library, symbol: &str) -> bool {
+/// Versions that the library exports, newest first. Names in the file that the
+/// loader does not find are none, and so is what an image in memory has hidden.
+fn exported(library: &Library, path: &Path) -> Vec<u32> {
+    let named = dynamic_of(path).map(|dynamic| dynamic.names(PREFIX)).unwrap_or_default();
+    let mut versions: Vec<u32> = named.iter().filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok()).collect();
+    versions.retain(|version| address_of(library, &symbol_of(*version)).is_some());
+    versions.sort_unstable_by(|one, other| other.cmp(one));
+    versions.dedup();
+    versions
+}
+
+const PREFIX: &str = "ncclNetPlugin_v";
+
+fn symbol_of(version: u32) -> String {
+    format!("{PREFIX}{version}")
+}
+
+fn address_of(library: &Library, symbol: &str) -> Option<*mut c_void> {
     // SAFETY: only the address is taken, nothing is read through it.
-    unsafe { library.get::<*const u8>(symbol.as_bytes()) }.is_ok_and(|symbol| !symbol.as_raw_ptr().is_null())
+    let symbol = unsafe { library.get::<*const c_void>(symbol.as_bytes()) }.ok()?;
+    Some(symbol.as_raw_ptr()).filter(|address| !address.is_null())
 }
 
-/// The newest version that both sides know, as NCCL picks it.
-fn pick(library: &Library, path: &Path, exports: Vec<String>) -> Result<Plugin, LoadError> {
-    let found = |symbol: &str| exports.iter().any(|name| name == symbol);
-    if found(v8::SYMBOL) {
-        // SAFETY: the symbol's address is the table itself; version 8 by its name.
-        let table = unsafe { table::<v8::Net>(library, v8::SYMBOL) };
-        let table = table.ok_or_else(|| no_table(path, &exports))?;
-        null_member(path, v8::SYMBOL, &members_v8(table))?;
-        return Ok(Plugin { net: wrap_v8(table), symbol: v8::SYMBOL.into(), exports });
-    }
-    if found(v7::SYMBOL) {
-        // SAFETY: the symbol's address is the table itself; version 7 by its name.
-        let table = unsafe { table::<v7::Net>(library, v7::SYMBOL) };
-        let table = table.ok_or_else(|| no_table(path, &exports))?;
-        null_member(path, v7::SYMBOL, &members_v7(table))?;
-        return Ok(Plugin { net: wrap_v7(table), symbol: v7::SYMBOL.into(), exports });
-    }
-    Err(no_table(path, &exports))
-}
-
-/// # Safety
-/// `symbol` names a data symbol of type `T`.
-unsafe fn table<T>(library: &Library, symbol: &str) -> Option<&'static T> {
-    // SAFETY: the caller's promise; the type is only a pointer here.
-    let symbol = unsafe { library.get::<*const T>(symbol.as_bytes()) }.ok()?;
-    let address = symbol.as_raw_ptr().cast::<T>();
-    // SAFETY: the caller's promise, and the library is never unloaded.
-    unsafe { address.as_ref() }
-}
-
-fn no_table(path: &Path, exports: &[String]) -> LoadError {
-    let mut wanted = format!("{}, {}", v8::SYMBOL, v7::SYMBOL);
-    if !exports.is_empty() {
-        wanted.push_str(&format!(" (it has {})", exports.join(", ")));
-    }
-    LoadError::NoTable { path: path.to_owned(), wanted }
-}
-
-macro_rules! members {
-    ($name:ident, $table:ty) => {
-        /// Whether each of [`REQUIRED`] is there, in that order.
-        fn $name(table: &$table) -> [bool; REQUIRED.len()] {
-            [
-                table.init.is_some(),
-                table.devices.is_some(),
-                table.get_properties.is_some(),
-                table.listen.is_some(),
-                table.connect.is_some(),
-                table.accept.is_some(),
-                table.reg_mr.is_some(),
-                table.dereg_mr.is_some(),
-                table.isend.is_some(),
-                table.irecv.is_some(),
-                table.test.is_some(),
-                table.close_send.is_some(),
-                table.close_recv.is_some(),
-                table.close_listen.is_some(),
-            ]
+fn pick(library: &Library, path: &Path, wanted: Option<u32>) -> Result<Plugin, LoadError> {
+    let versions = exported(library, path);
+    let exports: Vec<String> = versions.iter().map(|version| symbol_of(*version)).collect();
+    let newest = VERSIONS.into_iter().find(|known| versions.contains(known));
+    let version = match (wanted, newest) {
+        (Some(wanted), _) if versions.contains(&wanted) => wanted,
+        (Some(wanted), _) => {
+            return Err(LoadError::NoVersion { path: path.to_owned(), wanted, exported: list(&exports) });
         }
+        (None, Some(newest)) => newest,
+        (None, None) => return Err(LoadError::NoTable { path: path.to_owned(), exported: list(&exports) }),
     };
-}
-members!(members_v7, v7::Net);
-members!(members_v8, v8::Net);
-
-fn null_member(path: &Path, symbol: &'static str, present: &[bool]) -> Result<(), LoadError> {
-    match REQUIRED.iter().zip(present).find(|(_, present)| !**present) {
-        Some((member, _)) => Err(LoadError::NullMember { path: path.to_owned(), symbol, member }),
-        None => Ok(()),
+    let symbol = symbol_of(version);
+    let no_table = || LoadError::NoTable { path: path.to_owned(), exported: list(&exports) };
+    let address = address_of(library, &symbol).ok_or_else(no_table)?;
+    let (raw, bytes) = table(version, address).ok_or_else(no_table)?;
+    if let Some(what) = wrong_symbol(address, bytes) {
+        return Err(LoadError::NotATable { path: path.to_owned(), symbol, what });
     }
+    let net = wrap(raw);
+    // The rest may be filled as late as inside `init`.
+    if net.calls().missing() == Some("init") {
+        return Err(LoadError::NullMember { path: path.to_owned(), symbol, member: "init" });
+    }
+    Ok(Plugin { net, symbol, exports })
+}
+
+fn list(exports: &[String]) -> String {
+    if exports.is_empty() { "no ncclNet table".into() } else { exports.join(", ") }
+}
+
+/// The table at `address`, and how long it is.
+fn table(version: u32, address: *mut c_void) -> Option<(RawTable, usize)> {
+    macro_rules! tables {
+        ($($number:literal $variant:ident $version:ident)+) => {
+            match version {
+                $($number => {
+                    let table = address.cast::<tcpx_abi::$version::Net>().cast_const();
+                    // SAFETY: the address of a symbol that says it is this table, in
+                    // a library that is never unloaded.
+                    Some((RawTable::$variant(unsafe { &*table }), size_of::<tcpx_abi::$version::Net>()))
+                })+
+                _ => None,
+            }
+        };
+    }
+    tables!(4 V4 v4 5 V5 v5 6 V6 v6 7 V7 v7 8 V8 v8 9 V9 v9 10 V10 v10 11 V11 v11 12 V12 v12)
+}
+
+/// What speaks against a table of so many bytes at the address of a symbol.
+fn wrong_symbol(address: *mut c_void, bytes: usize) -> Option<String> {
+    // The flag of dladdr1 that asks for the symbol, from glibc's dlfcn.h.
+    const WITH_SYMBOL: i32 = 1;
+    // SAFETY: zeroes are a valid `Dl_info`.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let mut entry: *mut c_void = std::ptr::null_mut();
+    // SAFETY: both are ours to write.
+    let found = unsafe { libc::dladdr1(address, &mut info, &mut entry, WITH_SYMBOL) };
+    if found == 0 || info.dli_saddr != address {
+        return None;
+    }
+    // SAFETY: null, or the loader's own entry of a library that stays loaded.
+    let entry = unsafe { entry.cast::<libc::Elf64_Sym>().as_ref() }?;
+    match entry.st_info & 0xf {
+        2 | 10 => return Some("is a function, not a table".into()),
+        6 => return Some("is a thread's own variable, not a table".into()),
+        _ => {}
+    }
+    let has = usize::try_from(entry.st_size).unwrap_or(usize::MAX);
+    (has != 0 && has < bytes).then(|| format!("has {has} bytes, and a table of this version {bytes}"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ mod tapped;
 pub use candidates::{PluginFile, dynamic_of, must_have_table, plugin_files};
 pub use error::{LoadError, PluginError};
 pub use find::{
-    Choice, PassedOver, Source, TCPX_PLACES, TCPX_VARIABLES, choose, library_places, search_folders, soft_library,
+    ABI_VARIABLE, Choice, PassedOver, Source, TCPX_PLACES, TCPX_VARIABLES, choose, library_places, search_folders,
+    soft_library, version_in,
 };
 pub use load::{FileFacts, Plugin, inspect};
 pub use log::{Line as LogLine, LogSummary, capture, summary as log_summary};
@@ -25,5 +26,5 @@ pub use net::{
     About, Comm, ConnectHandle, Connecting, Device, DeviceHandle, ListenComm, MHandle, Net, PluginResult, RawTable,
     RecvComm, Request, SendComm, Tested,
 };
-pub use shim::{wrap_v7, wrap_v8};
+pub use shim::{Answer, Calls, Facts, GROUP_MAX, Out, wrap};
 pub use tapped::tapped;

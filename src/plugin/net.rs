@@ -11,12 +11,13 @@
 #![expect(unsafe_code, reason = "declares that comms may move between threads")]
 
 use super::PluginError;
+use super::shim::Calls;
 use crate::gpu::{Region, Span};
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use tcpx_abi::{HANDLE_MAX, v7, v8};
+use tcpx_abi::{HANDLE_MAX, v4, v5, v6, v7, v8, v9, v10, v11, v12};
 
 /// The result of a call into a plugin.
 pub type PluginResult<T> = Result<T, PluginError>;
@@ -78,6 +79,15 @@ pub struct Device {
     pub net_device_type: i32,
     /// Unpack layout version.
     pub net_device_version: i32,
+    /// A registration is good for every comm (v8 and later).
+    #[serde(default)]
+    pub reg_is_global: bool,
+    /// Receives in device memory must be flushed (v9 and later).
+    #[serde(default)]
+    pub force_flush: bool,
+    /// Longest message; what NCCL takes it to be where the version does not say.
+    #[serde(default)]
+    pub max_p2p_bytes: u64,
 }
 
 impl Device {
@@ -149,6 +159,8 @@ pub struct RecvComm {
     pub(super) raw: NonNull<c_void>,
     /// Filled by `accept`; lives as long as the comm.
     pub(super) device_handle: Option<Box<DeviceHandle>>,
+    /// A finished receive stays the plugin's until it is handed back.
+    pub(super) hands_back: bool,
 }
 
 impl Comm<'_> {
@@ -159,6 +171,11 @@ impl Comm<'_> {
 }
 
 impl RecvComm {
+    /// Whether finished receives are handed back, which those that unpack want.
+    pub fn hands_back(&self) -> bool {
+        self.hands_back
+    }
+
     /// What `accept` put into the device handle.
     pub fn device_handle(&self) -> Option<&DeviceHandle> {
         self.device_handle.as_deref()
@@ -258,28 +275,43 @@ impl Request {
 pub struct Tested {
     /// The request is finished.
     pub done: bool,
-    /// What the plugin wrote into `sizes`; TCPX writes nothing, so it is 0.
-    /// A claim, never a fact.
+    /// What the plugin wrote into `sizes`, or [`Tested::UNREPORTED`]: TCPX writes
+    /// nothing. A claim, never a fact.
     pub reported: i32,
 }
 
-/// The table behind a `Net`, for those who must misbehave on purpose.
+impl Tested {
+    /// No plugin has received so few bytes.
+    pub const UNREPORTED: i32 = -1;
+}
+
+/// The table behind a `Net`, by its version.
 #[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "each is the version that its name says")]
 pub enum RawTable {
-    /// A v7 table.
+    V4(&'static v4::Net),
+    V5(&'static v5::Net),
+    V6(&'static v6::Net),
     V7(&'static v7::Net),
-    /// A v8 table.
     V8(&'static v8::Net),
+    V9(&'static v9::Net),
+    V10(&'static v10::Net),
+    V11(&'static v11::Net),
+    V12(&'static v12::Net),
 }
 
 /// One loaded plugin.
 pub trait Net: Send + Sync {
-    /// Who it is.
-    fn about(&self) -> &About;
+    /// Who it is, as its table says now: some tables are filled by `init`.
+    fn about(&self) -> About;
     /// Its table.
     fn table(&self) -> RawTable;
+    /// The calls themselves, for those who must misbehave on purpose.
+    fn calls(&self) -> &dyn Calls;
     /// `init` with our logger; once per process.
     fn init(&self) -> PluginResult<()>;
+    /// Ends what `init` made; nothing before v11. For when every comm is closed.
+    fn finalize(&self) -> PluginResult<()>;
     /// Number of devices; negative answers are errors.
     fn devices(&self) -> PluginResult<usize>;
     /// One device.
@@ -298,9 +330,11 @@ pub trait Net: Send + Sync {
     fn isend(&self, comm: &SendComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>>;
     /// Posts a receive. `None`: nothing was posted, try again.
     fn irecv(&self, comm: &RecvComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>>;
+    /// Makes what was received in device memory visible there. `None`: it is already.
+    fn iflush(&self, comm: &RecvComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>>;
     /// Drives the comm and asks about one of its requests.
     fn test(&self, request: Request) -> PluginResult<Tested>;
-    /// Hands a finished receive back; a plugin without the entry needs no call.
+    /// Hands a finished receive back, where the plugin unpacks and wants it.
     fn irecv_consumed(&self, comm: &RecvComm, request: Request) -> PluginResult<()>;
     /// Closes a sending end; outstanding requests are dropped.
     fn close_send(&self, comm: SendComm) -> PluginResult<()>;

@@ -15,7 +15,7 @@ use super::plan::{Plan, Share};
 use super::slots::{self, Slots};
 use super::window::{Illegal, InFlight, Step, Window};
 use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Passed, ScatterError, Span, Unpack};
-use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, SendComm};
+use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, SendComm, Tested};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +52,14 @@ pub enum ChannelError {
         missing: u64,
         /// The plugin's last answer.
         error: PluginError,
+    },
+    /// `test` told another size than was sent.
+    #[error("test reported {reported} bytes for a receive of {sent}")]
+    Size {
+        /// What the plugin wrote into `sizes`.
+        reported: i32,
+        /// What the peer sends, as planned on both sides.
+        sent: u32,
     },
     /// A bug of ours, kept as a value.
     #[error("the engine broke its own order: {0}")]
@@ -358,7 +366,10 @@ impl Channel {
         let Some(head) = self.window.to_test() else { return Ok(false) };
         match net.test(head.request) {
             Ok(tested) if !tested.done => return Ok(false),
-            Ok(_) => self.refused_since = None,
+            Ok(tested) => {
+                self.refused_since = None;
+                self.check_size(tested, head)?;
+            }
             Err(error) => return self.maybe_closed(error, pace),
         }
         self.finish(head)?;
@@ -366,6 +377,18 @@ impl Channel {
             self.take(net)?;
         }
         Ok(true)
+    }
+
+    /// A size that `test` did report; plugins that unpack, like TCPX, report none.
+    fn check_size(&self, tested: Tested, head: InFlight) -> Result<(), ChannelError> {
+        let told = match &self.end {
+            End::Recv(comm) if !comm.hands_back() => tested.reported,
+            _ => return Ok(()),
+        };
+        if told == Tested::UNREPORTED || i64::from(told) == i64::from(head.len) {
+            return Ok(());
+        }
+        Err(ChannelError::Size { reported: told, sent: head.len })
     }
 
     /// Books a request that is done; where it is taken later, its job is queued.

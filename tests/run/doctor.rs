@@ -82,7 +82,7 @@ fn a_file_that_is_no_plugin_is_not_passed() {
     let text = named("./text.so");
     text.write("text.so", "not a library\n".repeat(10));
     text.ends_with(3).says(&["is a text file"]);
-    named(&crate::plugin_files::libc()).ends_with(3).says(&["ncclNetPlugin_v7", "nm -D"]);
+    named(&crate::plugin_files::libc()).ends_with(3).says(&["ncclNetPlugin_v12", "nm -D"]);
     let strict = crate::strict::library().to_str().unwrap();
     let judged = named(strict).ended();
     judged.says(&[&format!("for {strict}, by what the software plugin needs"), "rail-present"]);

@@ -30,7 +30,7 @@ fn files_that_are_no_plugin_are_named_for_what_they_are() {
     no_plugin(&text, &[&text, "is a text file"]);
     no_plugin(&file("empty.so", b""), &["empty.so", "0 bytes"]);
     no_plugin(folder.path().to_str().unwrap(), &["is a directory"]);
-    no_plugin(&libc(), &["libc", "exports none of", "ncclNetPlugin_v7"]);
+    no_plugin(&libc(), &["libc", "exports none of", "ncclNetPlugin_v12"]);
     let mut foreign = std::fs::read(strict::library()).unwrap();
     foreign[18..20].copy_from_slice(&243u16.to_le_bytes());
     no_plugin(&file("riscv.so", &foreign), &["riscv.so", "for another machine"]);

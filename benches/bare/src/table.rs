@@ -46,11 +46,11 @@ macro_rules! call {
 impl Table {
     /// Loads and initialises.
     pub fn load(path: &Path) -> Outcome<Self> {
-        let plugin = Plugin::open(&Source::File(path.to_owned())).map_err(|error| error.to_string())?;
+        let plugin = Plugin::open(&Source::File(path.to_owned()), None).map_err(|error| error.to_string())?;
         plugin.net.init().map_err(|error| error.to_string())?;
         match plugin.net.table() {
             RawTable::V7(table) => Ok(Self(table)),
-            RawTable::V8(_) => Err(format!("{}: the bare driver speaks v7 only", path.display())),
+            _ => Err(format!("{}: the bare driver speaks v7 only", path.display())),
         }
     }
 

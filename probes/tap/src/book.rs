@@ -7,9 +7,11 @@
 use crate::pointers::{Found, Kind, Meaning, Pointers};
 use crate::settings::report;
 use std::borrow::Cow;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
-use tcpx_abi::ResultCode;
+use tcpx_abi::device_handle::DeviceHandle;
+use tcpx_abi::foreign::copy_string;
+use tcpx_abi::{NET_DEVICE_UNPACK, ResultCode};
 use tcpx_recorder::format::{Call, EventKind, POSTS, Role};
 use tcpx_recorder::{Address, Addresses, Device, Key, LogLine, Note, Opening, Recorder, SOCKADDR_BYTES, Settled, Slot};
 
@@ -140,15 +142,11 @@ impl Book {
         self.recorder.event(found.meaning.key().index, found.slot, at_ns, note);
     }
 
-    /// What `getProperties` said of a device.
-    ///
-    /// # Safety
-    /// Each string is null or ends in a zero.
-    pub unsafe fn device(&self, index: c_int, raw: &RawDevice) {
-        // SAFETY: as promised to this function.
-        let name = unsafe { text(raw.name) };
-        // SAFETY: as promised to this function.
-        let path = unsafe { text(raw.pci_path) };
+    /// What `getProperties` said of a device, whose strings may point anywhere.
+    pub fn device(&self, index: c_int, raw: &RawDevice) {
+        let (mut name, mut path) = ([0; 256], [0; 1024]);
+        let name = text(raw.name, &mut name);
+        let path = text(raw.pci_path, &mut path);
         let device = Device {
             name: &name,
             pci: path.rsplit('/').next().unwrap_or_default(),
@@ -407,14 +405,21 @@ pub struct RawDevice {
     pub device_type: c_int,
 }
 
+fn text(string: *const c_char, room: &mut [u8]) -> Cow<'_, str> {
+    let length = copy_string(string, room).unwrap_or(0);
+    String::from_utf8_lossy(&room[..length])
+}
+
+/// Whether `accept` filled in a handle of receives that must be unpacked.
+///
 /// # Safety
-/// The string is null or ends in a zero.
-unsafe fn text<'a>(string: *const c_char) -> Cow<'a, str> {
-    if string.is_null() {
-        return Cow::Borrowed("");
-    }
+/// Null, or a pointer to null or to a device handle.
+pub unsafe fn is_unpack(device_handle: *const *mut DeviceHandle) -> bool {
     // SAFETY: as promised to this function.
-    unsafe { CStr::from_ptr(string) }.to_string_lossy()
+    let Some(handle) = (unsafe { device_handle.as_ref() }) else { return false };
+    // SAFETY: as promised to this function.
+    let Some(handle) = (unsafe { handle.as_ref() }) else { return false };
+    handle.net_device_type == NET_DEVICE_UNPACK
 }
 
 /// Where TCPX's connect handle has the address of the ctrl socket.
@@ -445,8 +450,8 @@ pub struct Post {
 impl Post {
     /// An `isend` of `size` bytes.
     #[inline]
-    pub fn send(size: c_int) -> Self {
-        Self { kind: Kind::Send, bytes: u64::try_from(size).unwrap_or(0), grouped: 1 }
+    pub fn send(size: impl TryInto<u64>) -> Self {
+        Self { kind: Kind::Send, bytes: size.try_into().unwrap_or(0), grouped: 1 }
     }
 
     /// An `irecv` into `n` buffers.
@@ -454,7 +459,7 @@ impl Post {
     /// # Safety
     /// `sizes` is null or points to `n` numbers.
     #[inline]
-    pub unsafe fn recv(n: c_int, sizes: *const c_int) -> Self {
+    pub unsafe fn recv<S: Copy + TryInto<u64>>(n: c_int, sizes: *const S) -> Self {
         let grouped = n.clamp(0, c_int::from(u8::MAX)) as u8;
         // SAFETY: as promised to this function.
         let bytes = if sizes.is_null() { 0 } else { unsafe { sum(sizes, grouped) } };
@@ -470,13 +475,13 @@ impl Post {
 /// # Safety
 /// `sizes` points to `count` numbers.
 #[inline]
-unsafe fn sum(sizes: *const c_int, count: u8) -> u64 {
+unsafe fn sum<S: Copy + TryInto<u64>>(sizes: *const S, count: u8) -> u64 {
     (0..usize::from(count)).fold(0, |sum, at| {
         // SAFETY: below `count`.
         let place = unsafe { sizes.add(at) };
         // SAFETY: the caller of the plugin owns it, see above.
         let size = unsafe { place.read() };
-        sum + u64::try_from(size).unwrap_or(0)
+        sum.saturating_add(size.try_into().unwrap_or(0))
     })
 }
 

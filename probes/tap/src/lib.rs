@@ -1,7 +1,8 @@
 //! The recording interposer: takes a plugin's table and gives back a table of
 //! the same version that does the same and writes down what happened.
 //!
-//! * [`v7::wrap`] and [`v8::wrap`] make the table; nothing is called yet.
+//! * [`v7::wrap`] and its like for every other version make the table; nothing is
+//!   called yet.
 //! * Every argument, return code, out-parameter and request pointer passes
 //!   through as it is. A member that is null stays null, the name stays the
 //!   plugin's own string. Requests are not wrapped, as callers read their bytes.
@@ -21,12 +22,13 @@
 //! channel's ring, every line of the plugin's log an entry of the recorder's; the
 //! program's own logger gets it too, formatted.
 //!
-//! [`object`] makes a shared object of all this; `v7/`, `v8/` and `v7_v8/` are
-//! three, one for each set of versions that a plugin may export.
+//! [`object`] makes a shared object of all this, which presents the versions that
+//! the plugin behind it exports; `object/` is that object.
 //!
 //! Not here: anything that could panic, wait, print, or refuse a call.
 
 mod book;
+mod hide;
 mod logger;
 pub mod object;
 mod pointers;
@@ -35,8 +37,15 @@ mod search;
 mod settings;
 #[macro_use]
 mod version;
+pub mod v10;
+pub mod v11;
+pub mod v12;
+pub mod v4;
+pub mod v5;
+pub mod v6;
 pub mod v7;
 pub mod v8;
+pub mod v9;
 
 pub use book::Tap;
 use std::fmt;

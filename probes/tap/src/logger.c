@@ -65,18 +65,26 @@ static void speak(int table, int level, unsigned long flags, const char *file, i
     va_end(args);                                                                                            \
   }
 
-LOGGER(0)
-LOGGER(1)
-LOGGER(2)
-LOGGER(3)
-LOGGER(4)
-LOGGER(5)
-LOGGER(6)
-LOGGER(7)
+/* Four tables of each of nine versions. */
+#define FOUR(apply, a, b, c, d) apply(a) apply(b) apply(c) apply(d)
+#define ALL(apply)                                                                                           \
+  FOUR(apply, 0, 1, 2, 3)                                                                                    \
+  FOUR(apply, 4, 5, 6, 7)                                                                                    \
+  FOUR(apply, 8, 9, 10, 11)                                                                                  \
+  FOUR(apply, 12, 13, 14, 15)                                                                                \
+  FOUR(apply, 16, 17, 18, 19)                                                                                \
+  FOUR(apply, 20, 21, 22, 23)                                                                                \
+  FOUR(apply, 24, 25, 26, 27)                                                                                \
+  FOUR(apply, 28, 29, 30, 31)                                                                                \
+  FOUR(apply, 32, 33, 34, 35)
+
+ALL(LOGGER)
+
+#define NAME(table) log_##table,
 
 /* The logger of a table; from here on lines go to that sink. */
 logger tcpx_tap_logger(int table, sink to) {
   __atomic_store_n(&logged, to, __ATOMIC_RELEASE);
-  static const logger loggers[] = {log_0, log_1, log_2, log_3, log_4, log_5, log_6, log_7};
+  static const logger loggers[] = {ALL(NAME)};
   return table < 0 || table >= (int)(sizeof loggers / sizeof *loggers) ? NULL : loggers[table];
 }

@@ -2,8 +2,9 @@
 //!
 //! The table is the exported symbol itself, so it must be whole when `dlopen`
 //! returns: a constructor finds the real plugin, loads it, and fills the table
-//! with what [`crate::v7::wrap`] makes of it. It finds it by `TCPXTAP_PLUGIN`,
-//! else by the rules the program would have used. Where recording is not
+//! with what [`crate::v7::wrap`] makes of it; versions that the plugin does not
+//! export are hidden. It finds it by `TCPXTAP_PLUGIN`, else by the rules the
+//! program would have used. Where recording is not
 //! possible the table is the plugin's own, and the program runs on; where there
 //! is no plugin, `init` fails and says why.
 //!
@@ -22,6 +23,7 @@
 //! | `TCPXTAP_REPORT` | a file: one line is added to say what was recorded where, or why not |
 #![expect(unsafe_code, reason = "loads the plugin, and fills an exported table")]
 
+use crate::hide::hide;
 use crate::refuse;
 use crate::search::{self, Found};
 use crate::settings::{Settings, report};
@@ -47,52 +49,51 @@ impl<T> Exported<T> {
     }
 }
 
-/// A table of any version that this object exports.
-#[derive(Debug, Clone, Copy)]
-pub enum Table {
-    /// `ncclNetPlugin_v7`
-    V7(&'static Exported<abi::v7::Net>),
-    /// `ncclNetPlugin_v8`
-    V8(&'static Exported<abi::v8::Net>),
+/// A table of some version that this object exports.
+#[derive(Clone, Copy)]
+pub struct Table {
+    symbol: &'static CStr,
+    address: *mut c_void,
+    fill: unsafe fn(*mut c_void, *const c_void, Option<&Arc<Recorder>>) -> *const c_char,
 }
 
-impl Table {
-    fn symbol(self) -> &'static CStr {
-        match self {
-            Self::V7(_) => c"ncclNetPlugin_v7",
-            Self::V8(_) => c"ncclNetPlugin_v8",
-        }
-    }
-
-    fn address(self) -> *mut c_void {
-        match self {
-            Self::V7(table) => table.0.get().cast(),
-            Self::V8(table) => table.0.get().cast(),
-        }
-    }
-
-    /// Fills it with what records `plugin`, the plugin's table of this version,
-    /// or without a recorder with that table itself; the plugin's name.
-    ///
-    /// # Safety
-    /// `plugin` is such a table and stays; nobody reads the exported one yet.
-    unsafe fn fill(self, plugin: *const c_void, recorder: Option<&Arc<Recorder>>) -> *const c_char {
-        macro_rules! fill {
-            ($version:ident, $table:expr) => {{
-                // SAFETY: as promised to this function.
-                let plugin: &'static abi::$version::Net = unsafe { &*plugin.cast() };
-                let wrapped = recorder.and_then(|recorder| crate::$version::wrap(plugin, Arc::clone(recorder)).ok());
-                let table = wrapped.map_or(*plugin, |(table, _)| *table);
-                // SAFETY: as promised to this function.
-                unsafe { $table.0.get().write(table) };
-                plugin.name
-            }};
-        }
-        match self {
-            Self::V7(table) => fill!(v7, table),
-            Self::V8(table) => fill!(v8, table),
-        }
-    }
+macro_rules! tables {
+    ($($version:ident $symbol:literal)+) => {
+        $(
+            impl Table {
+                /// The table of the version that its name says.
+                pub fn $version(table: &'static Exported<abi::$version::Net>) -> Self {
+                    /// # Safety
+                    /// `own` is a table of this version that nobody reads yet, `plugin` the
+                    /// plugin's, which stays.
+                    unsafe fn fill(
+                        own: *mut c_void,
+                        plugin: *const c_void,
+                        recorder: Option<&Arc<Recorder>>,
+                    ) -> *const c_char {
+                        let own = own.cast::<abi::$version::Net>();
+                        let plugin = plugin.cast::<abi::$version::Net>();
+                        let wrap = |recorder: &Arc<Recorder>| {
+                            // SAFETY: as promised to this function.
+                            unsafe { crate::$version::wrap_into(plugin, Arc::clone(recorder), own) }.ok()
+                        };
+                        if recorder.and_then(wrap).is_none() {
+                            // SAFETY: as promised to this function.
+                            unsafe { own.copy_from(plugin, 1) };
+                        }
+                        // SAFETY: as promised to this function.
+                        unsafe { (*plugin).name }
+                    }
+                    Self { symbol: $symbol, address: table.0.get().cast(), fill }
+                }
+            }
+        )+
+    };
+}
+tables! {
+    v4 c"ncclNetPlugin_v4" v5 c"ncclNetPlugin_v5" v6 c"ncclNetPlugin_v6" v7 c"ncclNetPlugin_v7"
+    v8 c"ncclNetPlugin_v8" v9 c"ncclNetPlugin_v9" v10 c"ncclNetPlugin_v10" v11 c"ncclNetPlugin_v11"
+    v12 c"ncclNetPlugin_v12"
 }
 
 /// The constructor: fills the tables, or leaves them refusing.
@@ -107,16 +108,9 @@ pub fn start(tables: &[Table]) {
 }
 
 fn try_start(tables: &[Table]) -> Result<(), String> {
-    let own = tables.iter().map(|table| (table.symbol(), table.address())).collect::<Vec<_>>();
+    let own = tables.iter().map(|table| (table.symbol, table.address)).collect::<Vec<_>>();
     stay_loaded(own.first().map(|(_, address)| *address));
     let Found { path, symbols } = search::plugin(&own)?;
-    let missing = own.iter().zip(&symbols).find(|(_, symbol)| symbol.is_null()).map(|((name, _), _)| name);
-    if let Some(name) = missing {
-        return Err(format!(
-            "{path} does not export {}, which this object of the tap stands for",
-            name.to_string_lossy()
-        ));
-    }
     let recorder = match Settings::from_env().recorder() {
         Ok(recorder) => Some(Arc::new(recorder)),
         Err(error) => {
@@ -126,12 +120,22 @@ fn try_start(tables: &[Table]) -> Result<(), String> {
     };
     let mut names = Vec::new();
     for (table, symbol) in tables.iter().zip(symbols) {
+        if symbol.is_null() {
+            // One that cannot be taken away refuses, and says why.
+            if let Err(why) = hide(table.symbol, table.address) {
+                let version = table.symbol.to_string_lossy();
+                refuse::because(&format!("{path} does not export {version}, which cannot be hidden: {why}"));
+            }
+            continue;
+        }
         // SAFETY: the symbol's address is the table, of the version that its name
         // says; plugins are never unloaded; this is the constructor.
-        let name = unsafe { table.fill(symbol, recorder.as_ref()) };
-        // SAFETY: null, or the plugin's own string.
-        names.push(unsafe { search::text(name) });
+        let name = unsafe { (table.fill)(table.address, symbol, recorder.as_ref()) };
+        let mut room = [0; 256];
+        let length = abi::foreign::copy_string(name, &mut room).unwrap_or(0);
+        names.push(String::from_utf8_lossy(&room[..length]).into_owned());
     }
+    names.dedup();
     if let Some(recorder) = recorder {
         // A full disk costs the label.
         let _ = recorder.set_plugin(&format!("{} {path}", names.join(" ")));
@@ -156,7 +160,7 @@ fn stay_loaded(address: Option<*mut c_void>) {
 /// Exports tables: `shared_object!(v7 ncclNetPlugin_v7)`.
 #[macro_export]
 macro_rules! shared_object {
-    ($($version:ident $symbol:ident),+) => {
+    ($($version:ident $symbol:ident),+ $(,)?) => {
         $(
             /// What NCCL and every program that loads a plugin looks for.
             #[unsafe(no_mangle)]
@@ -166,23 +170,11 @@ macro_rules! shared_object {
         )+
 
         extern "C" fn start() {
-            $crate::object::start(&[$($crate::table!($version $symbol)),+]);
+            $crate::object::start(&[$($crate::object::Table::$version(&$symbol)),+]);
         }
 
         #[used]
         #[unsafe(link_section = ".init_array")]
         static START: extern "C" fn() = start;
-    };
-}
-
-/// The variant for a version.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! table {
-    (v7 $symbol:ident) => {
-        $crate::object::Table::V7(&$symbol)
-    };
-    (v8 $symbol:ident) => {
-        $crate::object::Table::V8(&$symbol)
     };
 }

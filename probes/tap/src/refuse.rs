@@ -17,7 +17,7 @@ pub fn because(why: &str) {
 }
 
 /// Says why, and fails.
-pub unsafe extern "C" fn init(logger: LoggerArg) -> ResultCode {
+pub fn say(logger: LoggerArg) -> ResultCode {
     if let (Some(logger), Some(why)) = (logger, WHY.get()) {
         let (flags, format) = (subsystem::INIT | subsystem::NET, c"NET/tcpxtap : %s");
         // SAFETY: the program's logger, a format with one string, and a string that stays.
@@ -26,37 +26,119 @@ pub unsafe extern "C" fn init(logger: LoggerArg) -> ResultCode {
     SYSTEM_ERROR
 }
 
-/// The other functions of a refusing table; nobody calls them after such an `init`.
+macro_rules! refused_init {
+    (logger) => {
+        pub unsafe extern "C" fn init(logger: LoggerArg) -> ResultCode {
+            $crate::refuse::say(logger)
+        }
+    };
+    (profiled) => {
+        pub unsafe extern "C" fn init(logger: LoggerArg, _: tcpx_abi::ProfilerArg) -> ResultCode {
+            $crate::refuse::say(logger)
+        }
+    };
+    (context) => {
+        pub unsafe extern "C" fn init(
+            _: Out,
+            _: u64,
+            _: *mut abi::CommConfig,
+            logger: LoggerArg,
+            _: tcpx_abi::ProfilerArg,
+        ) -> ResultCode {
+            $crate::refuse::say(logger)
+        }
+    };
+}
+pub(crate) use refused_init;
+
+macro_rules! refused_receive {
+    ($size:ty, single) => {
+        pub unsafe extern "C" fn irecv(_: *mut c_void, _: *mut c_void, _: $size, _: *mut c_void, _: Out) -> ResultCode {
+            INTERNAL_ERROR
+        }
+        pub unsafe extern "C" fn iflush(_: *mut c_void, _: *mut c_void, _: c_int, _: *mut c_void, _: Out) -> ResultCode {
+            INTERNAL_ERROR
+        }
+    };
+    ($size:ty, grouped $($phandles:ident)?) => {
+        pub unsafe extern "C" fn irecv(
+            _: *mut c_void,
+            _: c_int,
+            _: Out,
+            _: *mut $size,
+            _: *mut c_int,
+            _: Out,
+            $($phandles: Out,)?
+            _: Out,
+        ) -> ResultCode {
+            $(let _ = $phandles;)?
+            INTERNAL_ERROR
+        }
+        pub unsafe extern "C" fn iflush(
+            _: *mut c_void,
+            _: c_int,
+            _: Out,
+            _: *mut c_int,
+            _: Out,
+            _: Out,
+        ) -> ResultCode {
+            INTERNAL_ERROR
+        }
+    };
+}
+pub(crate) use refused_receive;
+
+/// The functions of a refusing table; nobody calls the others after such an `init`.
 macro_rules! calls {
-    ($abi:ident, $size:ty) => {
+    ($v:ident widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
+     device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
+     finalize($($finalize:ident)?)) => {
         mod refused {
-            use super::$abi::{DeviceHandle, Properties};
             use std::ffi::{c_int, c_void};
-            use tcpx_abi::{ResultCode, result::INTERNAL_ERROR};
+            use tcpx_abi::{$v as abi, LoggerArg, ResultCode, result::INTERNAL_ERROR};
 
             type Out = *mut *mut c_void;
+
+            $crate::refuse::refused_init!($init);
+            $crate::refuse::refused_receive!($size, $($receive)+);
 
             pub unsafe extern "C" fn devices(_: *mut c_int) -> ResultCode {
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn get_properties(_: c_int, _: *mut Properties) -> ResultCode {
+            pub unsafe extern "C" fn get_properties(_: c_int, _: *mut abi::Properties) -> ResultCode {
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn listen(_: c_int, _: *mut c_void, _: Out) -> ResultCode {
-                INTERNAL_ERROR
-            }
-            pub unsafe extern "C" fn connect(
+            pub unsafe extern "C" fn listen(
+                $($context: *mut c_void,)?
                 _: c_int,
                 _: *mut c_void,
                 _: Out,
-                _: *mut *mut DeviceHandle,
             ) -> ResultCode {
+                $(let _ = $context;)?
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn accept(_: *mut c_void, _: Out, _: *mut *mut DeviceHandle) -> ResultCode {
+            pub unsafe extern "C" fn connect(
+                $($context: *mut c_void,)?
+                _: c_int,
+                $($config: *mut abi::CommConfig,)?
+                _: *mut c_void,
+                _: Out,
+                $($device: *mut *mut abi::DeviceHandle,)?
+            ) -> ResultCode {
+                $(let _ = $context;)?
+                $(let _ = $config;)?
+                $(let _ = $device;)?
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn reg_mr(_: *mut c_void, _: *mut c_void, _: $size, _: c_int, _: Out) -> ResultCode {
+            pub unsafe extern "C" fn accept(
+                _: *mut c_void,
+                _: Out,
+                $($device: *mut *mut abi::DeviceHandle,)?
+            ) -> ResultCode {
+                $(let _ = $device;)?
+                INTERNAL_ERROR
+            }
+            pub unsafe extern "C" fn reg_mr(_: *mut c_void, _: *mut c_void, _: $reg, _: c_int, _: Out) -> ResultCode {
                 INTERNAL_ERROR
             }
             pub unsafe extern "C" fn dereg_mr(_: *mut c_void, _: *mut c_void) -> ResultCode {
@@ -65,32 +147,14 @@ macro_rules! calls {
             pub unsafe extern "C" fn isend(
                 _: *mut c_void,
                 _: *mut c_void,
-                _: c_int,
-                _: c_int,
+                _: $size,
+                $($tag: c_int,)?
                 _: *mut c_void,
+                $($phandle: *mut c_void,)?
                 _: Out,
             ) -> ResultCode {
-                INTERNAL_ERROR
-            }
-            pub unsafe extern "C" fn irecv(
-                _: *mut c_void,
-                _: c_int,
-                _: Out,
-                _: *mut c_int,
-                _: *mut c_int,
-                _: Out,
-                _: Out,
-            ) -> ResultCode {
-                INTERNAL_ERROR
-            }
-            pub unsafe extern "C" fn iflush(
-                _: *mut c_void,
-                _: c_int,
-                _: Out,
-                _: *mut c_int,
-                _: Out,
-                _: Out,
-            ) -> ResultCode {
+                $(let _ = $tag;)?
+                $(let _ = $phandle;)?
                 INTERNAL_ERROR
             }
             pub unsafe extern "C" fn test(_: *mut c_void, _: *mut c_int, _: *mut c_int) -> ResultCode {
@@ -99,6 +163,11 @@ macro_rules! calls {
             pub unsafe extern "C" fn close(_: *mut c_void) -> ResultCode {
                 INTERNAL_ERROR
             }
+            $(
+                pub unsafe extern "C" fn $finalize(_: *mut c_void) -> ResultCode {
+                    INTERNAL_ERROR
+                }
+            )?
         }
     };
 }

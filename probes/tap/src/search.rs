@@ -80,7 +80,7 @@ fn load(name: &str, own: &[(&CStr, *mut c_void)]) -> Result<Found, String> {
         return Err(format!("{name} is the tap itself"));
     }
     if symbols.iter().all(|symbol| symbol.is_null()) {
-        return Err(format!("{name} exports none of the versions that this object of the tap stands for"));
+        return Err(format!("{name} exports none of the versions that the tap knows"));
     }
     Ok(Found { path: name.to_owned(), symbols: symbols.into_iter().map(<*mut c_void>::cast_const).collect() })
 }

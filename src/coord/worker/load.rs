@@ -6,7 +6,7 @@ use super::{Context, RECORDER, TaskResult, VERSION};
 use crate::error::{NextStep, Outcome};
 use crate::gpu::{DeviceMemory, HostMemory};
 use crate::node::environment::captured;
-use crate::plugin::{Choice, Device, Net, Plugin, Source, inspect, tapped};
+use crate::plugin::{ABI_VARIABLE, Choice, Device, Net, Plugin, Source, inspect, tapped, version_in};
 use crate::record::{ChannelNow, sample};
 use crate::scenario::Scenario;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         Source::Builtin => None,
         Source::File(path) => Some(inspect(path).map_err(|error| refused(context, error))?),
     };
-    let plugin = Plugin::open(&choice.source).map_err(|error| refused(context, error))?;
+    let plugin = Plugin::open(&choice.source, wanted_version()).map_err(|error| refused(context, error))?;
     let load_ms = started.elapsed().as_secs_f64() * 1e3;
     if let Some(recorder) = &recorder.0 {
         // A full disk costs the label.
@@ -92,7 +92,7 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         file,
         symbol: plugin.symbol,
         exports: plugin.exports,
-        about: net.about().clone(),
+        about: net.about(),
         version: VERSION.get().cloned(),
         devices,
         choice: choice.clone(),
@@ -101,6 +101,11 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
     };
     context.tell(&FromWorker::Loaded(Box::new(loaded.clone())));
     Ok(Ready { net, tap, loaded, recorder, memory: vec![Arc::new(HostMemory::host())], connections: 1 })
+}
+
+/// The version that `--abi` asks for; it comes with the scenario's environment.
+fn wanted_version() -> Option<u32> {
+    std::env::var(ABI_VARIABLE).ok().and_then(|text| version_in(&text))
 }
 
 fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {

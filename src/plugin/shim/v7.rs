@@ -1,4 +1,4 @@
-//! `ncclNet_v7_t`: `regMr` takes its size as a C int.
+//! `ncclNet_v7_t`: device handles, `regMr` takes its size as a C int.
 #![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
-net_shim!(tcpx_abi::v7, 7, V7, i32);
+tcpx_abi::with_shape!(v7 version_calls 7);

@@ -1,0 +1,40 @@
+//! Which plugin, and which of its versions: the two flags of every command that
+//! loads one.
+#![forbid(unsafe_code)]
+
+use crate::plugin::{ABI_VARIABLE, version_in};
+use crate::scenario::Inputs;
+use clap::Args;
+use std::path::Path;
+use tcpx_abi::VERSIONS;
+
+#[derive(Args, Default)]
+pub(crate) struct Which {
+    /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
+    #[arg(long, value_name = "PLUGIN")]
+    pub(crate) plugin: Option<String>,
+    /// Use this version of its table, v4 to v12, instead of the newest.
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    pub(crate) abi: Option<u32>,
+}
+
+fn version(text: &str) -> Result<u32, String> {
+    let known = version_in(text).filter(|version| VERSIONS.contains(version));
+    known.ok_or_else(|| "expected v4 to v12".to_owned())
+}
+
+impl Which {
+    /// Adds both to what a scenario is resolved from.
+    pub(crate) fn add_to(&self, inputs: &mut Inputs) {
+        if let Some(plugin) = &self.plugin {
+            // A file of this folder needs no `./`.
+            let is_path = plugin.contains('/') || plugin.ends_with(".so") || Path::new(plugin).is_file();
+            let key = if is_path { "path" } else { "name" };
+            let value = serde_json::Value::String(plugin.clone());
+            inputs.flags.push(("--plugin".to_owned(), format!("plugin.{key}={value}")));
+        }
+        if let Some(version) = self.abi {
+            inputs.flags.push(("--abi".to_owned(), format!("env.{ABI_VARIABLE}=\"v{version}\"")));
+        }
+    }
+}

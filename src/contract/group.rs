@@ -1,0 +1,86 @@
+//! Grouped receives: several buffers by one `irecv`, told apart by tags. A plugin
+//! says with `maxRecvs` how many it takes.
+#![forbid(unsafe_code)]
+
+use super::Row;
+use super::calls::{Raw, UNWRITTEN};
+use super::pair::Pair;
+use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll};
+use crate::plugin::{GROUP_MAX, Request};
+use tcpx_abi::result::SUCCESS;
+
+pub(super) const ROWS: &[Row] = &[Row::any(
+    "group-by-tag",
+    "a grouped receive of maxRecvs buffers takes one message of each tag, in any order",
+    by_tag,
+)];
+
+const LEN: usize = 16 << 10;
+
+fn by_tag(subject: &Subject<'_>) -> Checked {
+    let most = usize::try_from(subject.device()?.max_recvs).unwrap_or(0).min(GROUP_MAX);
+    if most < 2 {
+        return Err(Shortfall::NotOwed(format!("maxRecvs is {most}: one buffer per receive")));
+    }
+    let raw = Raw::of(subject.net);
+    let pair = Pair::on_host(subject, most, LEN)?;
+    let length = |message: usize| LEN - 1000 * message;
+    let mut places = Vec::new();
+    for message in 0..most {
+        pair.prepare(message, length(message))?;
+        places.push(pair.destination(message, LEN)?.0);
+    }
+    let mhandle = pair.destination(0, LEN)?.1;
+    let group = poll("a grouped irecv is accepted", PATIENCE, || {
+        let (answer, request) = raw.receive_grouped(pair.receiver()?, most as i32, &places, mhandle)?;
+        owe(answer.code == SUCCESS, || format!("irecv of {most} buffers: rc {}: {}", answer.code, answer.words()))?;
+        Ok(request)
+    })?;
+    let mut sends = Vec::new();
+    for message in (0..most).rev() {
+        sends.push(post(subject, raw, &pair, (message, length(message)), group)?);
+    }
+    let mut told = None;
+    poll("a grouped receive and its sends become done", PATIENCE, || {
+        let mut waiting = Vec::new();
+        for send in &sends {
+            if !subject.net.test(*send)?.done {
+                waiting.push(*send);
+            }
+        }
+        sends = waiting;
+        if told.is_none() {
+            let written = raw.test(group)?;
+            owe(written.code == SUCCESS, || format!("test of the group: {written:?}"))?;
+            told = (written.done == 1).then_some(written.sizes);
+        }
+        Ok((sends.is_empty() && told.is_some()).then_some(()))
+    })?;
+    for (message, size) in told.unwrap_or([UNWRITTEN; GROUP_MAX]).into_iter().enumerate().take(most) {
+        let right = size == UNWRITTEN || usize::try_from(size) == Ok(length(message));
+        owe(right, || format!("test told {size} bytes of tag {message}, which got {}", length(message)))?;
+        pair.verify(message, length(message))?;
+    }
+    pair.close()?;
+    Ok(format!("{most} buffers, sent in reverse, each in its own"))
+}
+
+/// A send of a message under its number as tag; the group is driven meanwhile.
+fn post(
+    subject: &Subject<'_>,
+    raw: Raw<'_>,
+    pair: &Pair<'_>,
+    (message, len): (usize, usize),
+    group: Request,
+) -> Checked<Request> {
+    let (span, mhandle) = pair.source(message, len)?;
+    poll("a tagged isend is accepted", PATIENCE, || {
+        let (answer, request) = raw.send_tagged(pair.sender()?, span, message as i32, mhandle)?;
+        owe(answer.code == SUCCESS, || format!("isend with tag {message}: rc {}", answer.code))?;
+        if request.is_none() {
+            let early = subject.net.test(group)?.done;
+            owe(!early, || "the group was done with a message missing".into())?;
+        }
+        Ok(request)
+    })
+}
