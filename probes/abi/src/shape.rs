@@ -20,43 +20,43 @@
 #[macro_export]
 macro_rules! with_shape {
     (v4 $callback:ident $($rest:tt)*) => {
-        $callback! { v4 widths(c_int c_int) init(logger) context() config() device() tag() phandle() receive(single)
+        $callback! { v4 widths(c_int, c_int) init(logger) context() config() device() tag() phandle() receive(single)
             members(() () () () () ()) $($rest)* }
     };
     (v5 $callback:ident $($rest:tt)*) => {
-        $callback! { v5 widths(c_int c_int) init(logger) context() config() device() tag(tag) phandle()
+        $callback! { v5 widths(c_int, c_int) init(logger) context() config() device() tag(tag) phandle()
             receive(grouped) members(() () () () () ()) $($rest)* }
     };
     (v6 $callback:ident $($rest:tt)*) => {
-        $callback! { v6 widths(c_int c_int) init(logger) context() config() device() tag(tag) phandle()
+        $callback! { v6 widths(c_int, c_int) init(logger) context() config() device() tag(tag) phandle()
             receive(grouped) members((reg_mr_dma_buf) () () () () ()) $($rest)* }
     };
     (v7 $callback:ident $($rest:tt)*) => {
-        $callback! { v7 widths(c_int c_int) init(logger) context() config() device(device) tag(tag) phandle()
+        $callback! { v7 widths(c_int, c_int) init(logger) context() config() device(device) tag(tag) phandle()
             receive(grouped) members((reg_mr_dma_buf) (get_device_mr) (irecv_consumed) () () ()) $($rest)* }
     };
     (v8 $callback:ident $($rest:tt)*) => {
-        $callback! { v8 widths(usize c_int) init(logger) context() config() device(device) tag(tag) phandle()
+        $callback! { v8 widths(usize, c_int) init(logger) context() config() device(device) tag(tag) phandle()
             receive(grouped) members((reg_mr_dma_buf) (get_device_mr) (irecv_consumed) () () ()) $($rest)* }
     };
     (v9 $callback:ident $($rest:tt)*) => {
-        $callback! { v9 widths(usize usize) init(logger) context() config() device(device) tag(tag) phandle()
+        $callback! { v9 widths(usize, usize) init(logger) context() config() device(device) tag(tag) phandle()
             receive(grouped) members((reg_mr_dma_buf) (get_device_mr) (irecv_consumed) (make_v_device) () ())
             $($rest)* }
     };
     (v10 $callback:ident $($rest:tt)*) => {
-        $callback! { v10 widths(usize usize) init(profiled) context() config(config) device(device) tag(tag)
+        $callback! { v10 widths(usize, usize) init(profiled) context() config(config) device(device) tag(tag)
             phandle(phandle) receive(grouped phandles)
             members((reg_mr_dma_buf) (get_device_mr) (irecv_consumed) (make_v_device) () ()) $($rest)* }
     };
     (v11 $callback:ident $($rest:tt)*) => {
-        $callback! { v11 widths(usize usize) init(context) context(context) config() device(device) tag(tag)
+        $callback! { v11 widths(usize, usize) init(context) context(context) config() device(device) tag(tag)
             phandle(phandle) receive(grouped phandles)
             members((reg_mr_dma_buf) (get_device_mr) (irecv_consumed) (make_v_device) (finalize) (set_net_attr))
             $($rest)* }
     };
     (v12 $callback:ident $($rest:tt)*) => {
-        $callback! { v12 widths(usize usize) init(context) context(context) config() device(device) tag(tag)
+        $callback! { v12 widths(usize, usize) init(context) context(context) config() device(device) tag(tag)
             phandle(phandle) receive(grouped phandles)
             members((reg_mr_dma_buf) (get_device_mr) (irecv_consumed) (make_v_device) (finalize) (set_net_attr))
             $($rest)* }
