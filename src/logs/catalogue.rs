@@ -53,11 +53,15 @@ impl crate::error::NextStep for CatalogueError {
     }
 }
 
+/// Of each signature. A thread has a copy of its own: one that is shared hands
+/// out its memory under a lock, at every line.
+pub(super) type Regexes = Vec<Option<Regex>>;
+
 /// Signatures made ready to search with.
 #[derive(Debug)]
 pub struct Catalogue {
     pub(super) signatures: Vec<Signature>,
-    regexes: Vec<Option<Regex>>,
+    regexes: Regexes,
     /// Of each signature: those that are not meant where it matches.
     over: Vec<Vec<usize>>,
     literals: Vec<Vec<u8>>,
@@ -111,7 +115,8 @@ impl Catalogue {
         };
         let of_literal = literals.iter().map(of).collect();
         let searched: Vec<&[u8]> = literals.iter().map(Vec::as_slice).chain(WARN_MARKERS).collect();
-        let matcher = Matcher::new(&searched).map_err(|error| CatalogueError::Search(error.to_string()))?;
+        let examples: Vec<&[u8]> = signatures.iter().map(|signature| signature.example.as_bytes()).collect();
+        let matcher = Matcher::new(&searched, &examples).map_err(|error| CatalogueError::Search(error.to_string()))?;
         Ok(Self { signatures, regexes, over, literals, of_literal, matcher })
     }
 
@@ -144,10 +149,10 @@ impl Catalogue {
     }
 
     /// Adds to `found` the signatures of a literal that a message has.
-    pub(super) fn of_message(&self, literal: usize, message: &[u8], found: &mut Vec<usize>) {
+    pub(super) fn of_message(&self, literal: usize, message: &[u8], regexes: &Regexes, found: &mut Vec<usize>) {
         for &index in self.of_literal.get(literal).into_iter().flatten() {
-            let holds = self.regexes[index].as_ref().is_none_or(|regex| regex.is_match(message));
-            if holds && !found.contains(&index) {
+            let holds = || regexes[index].as_ref().is_none_or(|regex| regex.is_match(message));
+            if !found.contains(&index) && holds() {
                 found.push(index);
             }
         }
@@ -155,16 +160,15 @@ impl Catalogue {
 
     /// Takes away those that others are meant instead of.
     pub(super) fn only_meant(&self, found: &mut Vec<usize>) {
-        if found.len() > 1 {
+        if found.len() > 1 && found.iter().any(|index| !self.over[*index].is_empty()) {
             let hidden: Vec<usize> = found.iter().flat_map(|index| &self.over[*index]).copied().collect();
             found.retain(|index| !hidden.contains(index));
         }
     }
 
-    /// A named group of a signature's regex.
-    pub(super) fn group<'a>(&self, index: usize, name: &str, message: &'a [u8]) -> Option<&'a [u8]> {
-        let captures = self.regexes[index].as_ref()?.captures(message)?;
-        captures.name(name).map(|group| group.as_bytes())
+    /// For one thread.
+    pub(super) fn regexes(&self) -> Regexes {
+        self.regexes.clone()
     }
 
     /// The signatures of one line, as if it stood alone.
@@ -173,7 +177,7 @@ impl Catalogue {
         self.hits(line, |literal, place| hits.push((literal, place)));
         let mut all = Vec::new();
         for (literal, place) in hits {
-            self.of_message(literal, super::shape::record_at(line, place).0.message, &mut all);
+            self.of_message(literal, super::shape::record_at(line, place).0.message, &self.regexes, &mut all);
         }
         self.only_meant(&mut all);
         all.into_iter().map(|index| &self.signatures[index]).collect()
@@ -184,7 +188,8 @@ impl Catalogue {
 /// What is wrong with it, in one line.
 pub(super) fn compile(text: &str) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(text);
-    let regex = builder.size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
+    // Lines are bytes, and whoever writes them writes ASCII.
+    let regex = builder.unicode(false).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
     regex.map_err(|error| error.to_string().lines().last().unwrap_or_default().trim().to_owned())
 }
 

@@ -6,7 +6,7 @@ use super::fields::Polls;
 use super::input::Problem;
 use super::report::{BuildMismatch, Comm, Finding, PollRate, Report, Setting, Transport, Unknown, Where};
 use super::signature::{Phase, Severity, Signature};
-use super::tally::{FlowKey, FlowSeen, Place, Seen, Speaker, Tally};
+use super::tally::{Address, FlowKey, FlowSeen, Place, Seen, Speaker, Tally};
 use super::time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -213,7 +213,7 @@ impl Compose<'_> {
                 slow_at_sender: 0,
                 slow_at_receiver: 0,
             });
-            let nic = flow.nic.as_deref().map(shown).or_else(|| nics.get(&(key.speaker, &*key.local.0)).cloned());
+            let nic = flow.nic.as_deref().map(shown).or_else(|| nics.get(&(key.speaker, key.local.0.clone())).cloned());
             self.add_end(comm, key, flow, nic);
         }
         comms.into_values().collect()
@@ -235,17 +235,21 @@ impl Compose<'_> {
     }
 
     /// The interfaces of each process by address.
-    fn nics(&self) -> BTreeMap<(u32, &[u8]), String> {
+    fn nics(&self) -> BTreeMap<(u32, Address), String> {
         let all = self.tally.devices.iter();
-        all.flat_map(|(speaker, devices)| devices.iter().map(move |(name, ip)| ((*speaker, &**ip), shown(name))))
-            .collect()
+        all.flat_map(|(speaker, devices)| {
+            devices.iter().map(move |(name, ip)| ((*speaker, Address::new(ip)), shown(name)))
+        })
+        .collect()
     }
 
     /// Functions whose line is at other places on other hosts.
     fn builds(&self) -> Vec<BuildMismatch> {
         let mut by = BTreeMap::<(&Vec<u8>, u32), Hosts>::new();
-        for ((speaker, function, signature), lines) in &self.tally.sites {
-            by.entry((function, *signature)).or_default().entry(self.host(*speaker)).or_default().extend(lines);
+        for ((signature, speaker), seen) in &self.tally.seen {
+            for (function, lines) in &seen.sites {
+                by.entry((function, *signature)).or_default().entry(self.host(*speaker)).or_default().extend(lines);
+            }
         }
         // Several lines may write the same message, so only what has none in common differs.
         let differ = |hosts: &Hosts| hosts.values().any(|lines| hosts.values().any(|others| lines.is_disjoint(others)));
@@ -263,8 +267,11 @@ impl Compose<'_> {
     }
 }
 
-fn address((ip, port): &(Box<[u8]>, u32)) -> String {
-    format!("{}:{port}", shown(ip))
+fn address((ip, port): &(Address, u32)) -> String {
+    match ip {
+        Address::V4(ip) => format!("{ip}:{port}"),
+        Address::Text(ip) => format!("{}:{port}", shown(ip)),
+    }
 }
 
 fn kind(name: &str) -> &'static str {

@@ -16,6 +16,7 @@
 
 mod anchors;
 mod blocks;
+mod buckets;
 mod catalogue;
 mod check;
 mod compose;

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::blocks::Blocks;
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, Regexes};
 use super::fields;
 use super::filter::Filter;
 use super::shape::{self, Level, Record};
@@ -19,6 +19,7 @@ use std::io::{self, Read};
 const HITS_MAX: usize = 64;
 /// Threads beyond this have nothing left to do.
 const THREADS_MAX: usize = 4;
+const ESCAPE: u8 = 0x1b;
 /// The lines of a block within a number of 64 bits; a block has fewer.
 const BLOCK_BITS: u32 = 24;
 
@@ -79,6 +80,7 @@ struct Done {
 /// One thread's part.
 struct Worker<'a> {
     catalogue: &'a Catalogue,
+    regexes: Regexes,
     filter: &'a Filter,
     file: u32,
     tally: Tally,
@@ -88,7 +90,8 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new(catalogue: &'a Catalogue, filter: &'a Filter, file: u32) -> Self {
-        Self { catalogue, filter, file, tally: Tally::default(), found: Vec::new(), hits: Vec::new() }
+        let regexes = catalogue.regexes();
+        Self { catalogue, regexes, filter, file, tally: Tally::default(), found: Vec::new(), hits: Vec::new() }
     }
 
     fn run<R: Read>(mut self, blocks: &Blocks<R>) -> Done {
@@ -106,7 +109,7 @@ impl<'a> Worker<'a> {
     /// How many lines the block has.
     fn block(&mut self, block: &[u8], index: u32) -> u32 {
         let catalogue = self.catalogue;
-        let mut at = Cursor { index, ..Cursor::default() };
+        let mut at = Cursor { index, has_escapes: memchr(ESCAPE, block).is_some(), ..Cursor::default() };
         catalogue.hits(block, |literal, place| {
             if place >= at.end {
                 self.line(block, &mut at);
@@ -129,6 +132,7 @@ impl<'a> Worker<'a> {
         }
         at.count_to(block, at.start);
         let place = Place { file: self.file, line: (u64::from(at.index) << BLOCK_BITS) | u64::from(at.lines) };
+        at.count_line(block);
         let line = &block[at.start..at.end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mut hits = std::mem::take(&mut self.hits);
@@ -137,7 +141,7 @@ impl<'a> Worker<'a> {
         if hits.iter().any(|(literal, _)| self.catalogue.is_signature(*literal)) {
             self.tally.matched_lines += 1;
         }
-        if memchr(0x1b, line).is_some() {
+        if at.has_escapes && memchr(ESCAPE, line).is_some() {
             let mut scratch = Vec::new();
             let plain = shape::without_escapes(line, &mut scratch);
             hits.clear();
@@ -166,11 +170,12 @@ impl<'a> Worker<'a> {
             let mut found = std::mem::take(&mut self.found);
             found.clear();
             mine.iter().filter(|(_, at)| *at >= start || record.level.is_none()).for_each(|(literal, _)| {
-                self.catalogue.of_message(*literal, record.message, &mut found);
+                self.catalogue.of_message(*literal, record.message, &self.regexes, &mut found);
             });
             self.catalogue.only_meant(&mut found);
             if self.filter.takes(&record) {
-                self.take(&record, &found, Line { place, time_us: record.time_us, text: line });
+                let site = record.site.filter(|_| record.level == Some(Level::Warn));
+                self.take(&record, &found, Line { place, time_us: record.time_us, site, text: line });
             }
             self.found = found;
             rest = others;
@@ -197,10 +202,12 @@ impl<'a> Worker<'a> {
         let message = record.message;
         let polls = if signature.fact == Some(Fact::Polls) { fields::polls(message) } else { None };
         self.tally.see(number, speaker, polls, line);
-        if let (Some(Level::Warn), Some((function, line))) = (record.level, record.site) {
-            self.tally.site(speaker, function, number, line);
-        }
-        let group = |name: &str| self.catalogue.group(index, name, message);
+        let captures = if signature.fact.is_some_and(Fact::has_groups) {
+            self.regexes[index].as_ref().and_then(|regex| regex.captures(message))
+        } else {
+            None
+        };
+        let group = |name: &str| captures.as_ref()?.name(name).map(|group| group.as_bytes());
         match signature.fact {
             None => {}
             Some(Fact::Polls) => self.tally.flow(speaker, message, |flow| {
@@ -244,6 +251,7 @@ impl<'a> Worker<'a> {
 #[derive(Default)]
 struct Cursor {
     index: u32,
+    has_escapes: bool,
     start: usize,
     end: usize,
     counted: usize,
@@ -256,5 +264,11 @@ impl Cursor {
         // A block has fewer lines than bytes.
         self.lines += newlines as u32;
         self.counted = to;
+    }
+
+    /// Past the line that was looked at, whose end is known.
+    fn count_line(&mut self, block: &[u8]) {
+        self.lines += u32::from(self.end < block.len());
+        self.counted = block.len().min(self.end + 1);
     }
 }

@@ -12,7 +12,7 @@
 #![forbid(unsafe_code)]
 
 use super::time;
-use memchr::memmem::{Finder, FinderRev};
+use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem, memrchr};
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ const HEADER_MAX: usize = 1024;
 const RECORD_MAX: usize = 4096;
 /// Bytes of a line in which a launcher's or a collector's prefix is looked for.
 const PREFIX_MAX: usize = 256;
-const MARKER: &[u8] = b"NCCL WARN ";
+const MARKER: &[u8; 10] = b"NCCL WARN ";
 /// What programs print that hand the plugin a logger of their own.
 const OWN_LOGGER: &[u8] = b"[ncclNet:";
 
@@ -58,8 +58,8 @@ pub(super) struct Record<'a> {
     pub message: &'a [u8],
 }
 
-static MARKER_BEFORE: LazyLock<FinderRev> = LazyLock::new(|| FinderRev::new("NCCL "));
 static MARKER_AFTER: LazyLock<Finder> = LazyLock::new(|| Finder::new(" NCCL "));
+static OWN_LOGGER_IN: LazyLock<Finder> = LazyLock::new(|| Finder::new(OWN_LOGGER));
 
 /// The record around `place` of a line, and where its message begins and ends.
 pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize) {
@@ -84,21 +84,23 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
 fn marker_before(line: &[u8], place: usize) -> Option<(usize, Level)> {
     let from = place.saturating_sub(RECORD_MAX);
     let mut end = line.len().min(place + MARKER.len());
-    while let Some(at) = MARKER_BEFORE.rfind(&line[from..end]) {
-        let found = level(&line[from + at..]).filter(|_| from + at <= place);
-        if let Some(level) = found {
-            return Some((from + at, level));
+    // The rarest byte of it; a search for five bytes backwards is none of vectors.
+    while let Some(last) = memrchr(b'L', &line[from..end]) {
+        end = from + last;
+        if let Some(at) = end.checked_sub(3).filter(|at| (from..=place).contains(at))
+            && let Some(level) = level(&line[at..])
+        {
+            return Some((at, level));
         }
-        end = from + at;
     }
     None
 }
 
-/// Of a text that begins with `NCCL `.
+/// Of a text that begins with a marker.
 fn level(text: &[u8]) -> Option<Level> {
-    match text.get(5..MARKER.len())? {
-        b"WARN " => Some(Level::Warn),
-        b"INFO " => Some(Level::Info),
+    match text.first_chunk()? {
+        b"NCCL WARN " => Some(Level::Warn),
+        b"NCCL INFO " => Some(Level::Info),
         _ => None,
     }
 }
@@ -178,7 +180,7 @@ fn function(pretty: &[u8]) -> &[u8] {
 /// `[ncclNet:2] function:line message`.
 fn own_logger<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let front = &line[..line.len().min(HEADER_MAX)];
-    let Some(at) = front.windows(OWN_LOGGER.len()).position(|window| window == OWN_LOGGER) else { return };
+    let Some(at) = OWN_LOGGER_IN.find(front) else { return };
     let rest = &line[at + OWN_LOGGER.len()..];
     let Some((&level, rest)) = rest.split_first() else { return };
     record.level = match level {

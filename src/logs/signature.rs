@@ -72,6 +72,13 @@ pub enum Fact {
     Volume,
 }
 
+impl Fact {
+    /// Whether it is in named groups of the regex.
+    pub(super) fn has_groups(self) -> bool {
+        matches!(self, Self::Setting | Self::Transport | Self::Version)
+    }
+}
+
 /// One kind of line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

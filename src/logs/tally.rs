@@ -6,14 +6,22 @@
 
 use super::fields::{self, Polls};
 use super::shape::Record;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use foldhash::fast::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+/// Every line that matches asks several of them.
+type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
 const SPEAKERS_MAX: usize = 4096;
 const SEEN_MAX: usize = 32_768;
 const SHAPES_MAX: usize = 256;
 const FLOWS_MAX: usize = 32_768;
 const SETTINGS_MAX: usize = 16_384;
-const SITES_MAX: usize = 8192;
+/// Functions of one kind of line of one speaker.
+const SITES_MAX: usize = 4;
+/// Speakers that are recognised at once.
+const RECENT: usize = 32;
 /// Values of one kind that are kept of a speaker.
 const VALUES_MAX: usize = 8;
 const SAMPLE_BYTES: usize = 400;
@@ -45,6 +53,8 @@ pub(super) enum Speaker {
 pub(super) struct Line<'a> {
     pub place: Place,
     pub time_us: Option<i64>,
+    /// Of a WARN: the function and the line of the source.
+    pub site: Option<(&'a [u8], u32)>,
     pub text: &'a [u8],
 }
 
@@ -61,14 +71,30 @@ pub(super) struct Seen {
     /// The fewest questions per second, and the longest wait.
     pub slowest: Option<Polls>,
     pub longest: Option<Polls>,
+    /// Functions that wrote them, and the lines of the source.
+    pub sites: Vec<(Vec<u8>, BTreeSet<u32>)>,
+}
+
+/// An address as it is written; most take no memory of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Address {
+    V4(Ipv4Addr),
+    Text(Box<[u8]>),
+}
+
+impl Address {
+    pub(super) fn new(text: &[u8]) -> Self {
+        let v4 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        v4.map_or_else(|| Self::Text(text.into()), Self::V4)
+    }
 }
 
 /// One connection as one end tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct FlowKey {
     pub speaker: u32,
-    pub local: (Box<[u8]>, u32),
-    pub remote: (Box<[u8]>, u32),
+    pub local: (Address, u32),
+    pub remote: (Address, u32),
     pub sends: bool,
 }
 
@@ -91,7 +117,8 @@ pub(super) struct Tally {
     pub matched_lines: u64,
     pub speakers: Vec<Speaker>,
     numbers: HashMap<Speaker, u32>,
-    latest: u32,
+    /// By a few bits of what tells them apart.
+    recent: [u32; RECENT],
     pub seen: HashMap<(u32, u32), Seen>,
     pub shapes: HashMap<Vec<u8>, Seen>,
     pub settings: BTreeMap<(u32, Vec<u8>), BTreeSet<Vec<u8>>>,
@@ -100,8 +127,6 @@ pub(super) struct Tally {
     pub devices: BTreeMap<u32, Vec<Device>>,
     pub flows: HashMap<FlowKey, FlowSeen>,
     pub bytes_sent: BTreeMap<u32, (u64, u64)>,
-    /// Of host, function and signature: the lines of the source.
-    pub sites: HashMap<(u32, Vec<u8>, u32), BTreeSet<u32>>,
     /// What did not fit, by kind.
     pub too_many: BTreeMap<&'static str, u64>,
 }
@@ -109,17 +134,20 @@ pub(super) struct Tally {
 impl Tally {
     /// The number of who wrote a record.
     pub(super) fn speaker(&mut self, record: &Record<'_>, file: u32) -> u32 {
-        if let Some(latest) = self.speakers.get(self.latest as usize)
-            && is_same(latest, record, file)
-        {
-            return self.latest;
+        let last = record.host.and_then(<[u8]>::last).copied().unwrap_or_default();
+        let number = record.pid.or(record.rank).unwrap_or_default();
+        let place = number.wrapping_add(u32::from(last)) as usize % RECENT;
+        let recent = self.recent[place];
+        if self.speakers.get(recent as usize).is_some_and(|speaker| is_same(speaker, record, file)) {
+            return recent;
         }
-        self.latest = self.number(match (record.host, record.pid, record.rank) {
+        let number = self.number(match (record.host, record.pid, record.rank) {
             (Some(host), pid, _) => Speaker::Process { host: host.into(), pid },
             (_, _, Some(rank)) => Speaker::Rank { file, rank },
             _ => Speaker::File(file),
         });
-        self.latest
+        self.recent[place] = number;
+        number
     }
 
     fn number(&mut self, speaker: Speaker) -> u32 {
@@ -214,24 +242,22 @@ impl Tally {
     /// A flow of a message; `change` writes down what was said of it.
     pub(super) fn flow(&mut self, speaker: u32, message: &[u8], change: impl FnOnce(&mut FlowSeen)) {
         let Some(flow) = fields::flow(message) else { return };
-        let end = |end: fields::End<'_>| (end.ip.into(), end.port);
+        let end = |end: fields::End<'_>| (Address::new(end.ip), end.port);
         let key = FlowKey { speaker, local: end(flow.local), remote: end(flow.remote), sends: flow.sends };
-        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&key) {
-            *self.too_many.entry("flows").or_default() += 1;
-            return;
+        if let Some(seen) = self.flow_of(key) {
+            change(seen);
         }
-        change(self.flows.entry(key).or_default());
     }
 
-    /// Where in the source a signature's line is, on this speaker's host.
-    pub(super) fn site(&mut self, speaker: u32, function: &[u8], signature: u32, line: u32) {
-        if let Some(lines) = self.sites.get_mut(&(speaker, function.to_vec(), signature)) {
-            if lines.len() < VALUES_MAX {
-                lines.insert(line);
-            }
-        } else if self.sites.len() < SITES_MAX {
-            self.sites.insert((speaker, cut(function, VALUE_BYTES), signature), BTreeSet::from([line]));
+    fn flow_of(&mut self, key: FlowKey) -> Option<&mut FlowSeen> {
+        if self.flows.len() < FLOWS_MAX {
+            return Some(self.flows.entry(key).or_default());
         }
+        let known = self.flows.get_mut(&key);
+        if known.is_none() {
+            *self.too_many.entry("flows").or_default() += 1;
+        }
+        known
     }
 
     /// Adds what another thread kept of the same file.
@@ -262,18 +288,11 @@ impl Tally {
         for (key, flow) in other.flows {
             self.merge_flow(FlowKey { speaker: number(key.speaker), ..key }, flow);
         }
-        for ((speaker, function, signature), lines) in other.sites {
-            lines.into_iter().for_each(|line| self.site(number(speaker), &function, signature, line));
-        }
         other.too_many.into_iter().for_each(|(kind, count)| *self.too_many.entry(kind).or_default() += count);
     }
 
     fn merge_flow(&mut self, key: FlowKey, flow: FlowSeen) {
-        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&key) {
-            *self.too_many.entry("flows").or_default() += 1;
-            return;
-        }
-        let into = self.flows.entry(key).or_default();
+        let Some(into) = self.flow_of(key) else { return };
         into.nic = into.nic.take().or(flow.nic);
         into.is_control |= flow.is_control;
         into.made += flow.made;
@@ -311,7 +330,7 @@ fn cut(text: &[u8], size: usize) -> Vec<u8> {
 impl Seen {
     fn new(line: Line<'_>, polls: Option<Polls>) -> Self {
         let (place, time_us, sample) = (line.place, line.time_us, cut(line.text.trim_ascii(), SAMPLE_BYTES));
-        Self {
+        let mut new = Self {
             count: 1,
             first: place,
             last: place,
@@ -320,7 +339,10 @@ impl Seen {
             sample,
             slowest: polls,
             longest: polls,
-        }
+            sites: Vec::new(),
+        };
+        new.site(line.site);
+        new
     }
 
     fn again(&mut self, line: Line<'_>, polls: Option<Polls>) {
@@ -329,6 +351,19 @@ impl Seen {
         self.last = line.place;
         self.times(line.time_us, line.time_us);
         self.polls(polls, polls);
+        self.site(line.site);
+    }
+
+    fn site(&mut self, site: Option<(&[u8], u32)>) {
+        let Some((function, line)) = site else { return };
+        let function = &function[..function.len().min(VALUE_BYTES)];
+        if let Some((_, lines)) = self.sites.iter_mut().find(|(known, _)| known == function) {
+            if lines.len() < VALUES_MAX {
+                lines.insert(line);
+            }
+        } else if self.sites.len() < SITES_MAX {
+            self.sites.push((function.to_vec(), BTreeSet::from([line])));
+        }
     }
 
     fn times(&mut self, first: Option<i64>, last: Option<i64>) {
@@ -357,5 +392,8 @@ impl Seen {
         self.last = self.last.max(other.last);
         self.times(other.first_us, other.last_us);
         self.polls(other.slowest, other.longest);
+        for (function, lines) in other.sites {
+            lines.into_iter().for_each(|line| self.site(Some((&function, line))));
+        }
     }
 }
