@@ -64,36 +64,55 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event)) -> Vec<Pai
     drive.conclude()
 }
 
-/// Both at once; what uploads take is told as it goes.
+/// What happens while agents are started.
+enum News {
+    Upload(What),
+    Started(End, Box<Result<Agent, LaunchError>>),
+}
+
+/// Both at once; what uploads take is told as it goes. Getting to one node may
+/// take minutes (an upload, a person who is asked for a passphrase), in which
+/// the agent of the other must not think itself forgotten.
 fn start_agents(
     request: &RunRequest<'_>,
     events: &mpsc::Sender<FromEnd>,
     observe: &mut dyn FnMut(&Event),
 ) -> Result<[Agent; 2], LaunchError> {
-    let (to_progress, progress) = mpsc::channel();
-    let start = |end: End, to_progress: mpsc::Sender<What>| {
+    let (to_news, news) = mpsc::channel();
+    let start = |end: End, to_news: mpsc::Sender<News>| {
         let way = &*request.ways[end as usize];
-        let mut tell = |sent, all| {
-            // Somebody listens until both have started.
-            let _ = to_progress.send(What::Upload { to: way.node().to_owned(), sent, all });
-        };
-        Agent::start(end, way, &request.scenario.plugin, events, &mut tell)
+        // Somebody listens until both have started.
+        let tell = |what| drop(to_news.send(what));
+        let mut sent = |sent, all| tell(News::Upload(What::Upload { to: way.node().to_owned(), sent, all }));
+        let agent = Agent::start(end, way, &request.scenario.plugin, events, &mut sent);
+        tell(News::Started(end, Box::new(agent)));
     };
-    let started = Instant::now();
+    let (started, mut beat_at) = (Instant::now(), Instant::now());
+    let mut agents = [None, None];
     std::thread::scope(|scope| {
-        let threads = End::ALL.map(|end| {
-            let (to_progress, start) = (to_progress.clone(), &start);
-            scope.spawn(move || start(end, to_progress))
-        });
-        drop(to_progress);
-        for what in progress {
-            let ms = started.elapsed().as_secs_f64() * 1e3;
-            observe(&Event { at: now_utc(), ms, node: "coordinator".into(), gpu: None, node_us: None, what });
+        for end in End::ALL {
+            let (to_news, start) = (to_news.clone(), &start);
+            scope.spawn(move || start(end, to_news));
         }
-        let [local, peer] =
-            threads.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        Ok([local?, peer?])
-    })
+        drop(to_news);
+        loop {
+            match news.recv_timeout(TICK) {
+                Ok(News::Upload(what)) => {
+                    let ms = started.elapsed().as_secs_f64() * 1e3;
+                    observe(&Event { at: now_utc(), ms, node: "coordinator".into(), gpu: None, node_us: None, what });
+                }
+                Ok(News::Started(end, agent)) => agents[end as usize] = Some(*agent),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+            if Instant::now() >= beat_at {
+                beat_at = Instant::now() + HEARTBEAT;
+                agents.iter().flatten().flatten().for_each(Agent::beat);
+            }
+        }
+    });
+    let [local, peer] = agents.map(|agent| agent.expect("its thread sent it, or the scope panicked with it"));
+    Ok([local?, peer?])
 }
 
 struct Drive<'a> {

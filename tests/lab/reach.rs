@@ -111,6 +111,14 @@ fn other_ways_there_do_as_well_as_ssh_of_our_own() {
     fails(&lab, &to(&lab, PEER, &["--rsh", "false"]), 5, &["10.0.0.226"]);
 }
 
+/// Longer than an agent waits for a coordinator that is silent, as a person does who looks for a passphrase.
+#[test]
+fn a_node_that_takes_long_to_reach_does_not_lose_the_other() {
+    let Some(lab) = Lab::up() else { return };
+    passes(&to(&lab, PEER, &["--rsh", "sh -c 'sleep 10; exec ssh \"$@\"' ssh {}"]));
+    lab.is_left_clean();
+}
+
 #[test]
 fn a_node_that_talks_before_it_listens_is_still_a_node() {
     let Some(lab) = Lab::up() else { return };
