@@ -180,7 +180,7 @@ fn on_peer(
     scope: Scope<'_>,
     subject: Subject,
 ) -> Result<Option<(Facts, Option<Tried>)>, ExitCode> {
-    let Some(way) = arguments.nodes.peer(common)? else { return Ok(None) };
+    let Some(way) = arguments.nodes.peer_of_here(common)? else { return Ok(None) };
     // Which plugin lies there is a finding, and none has to be chosen.
     let node = Node::at(&*way, &PluginChoice::Name("builtin".into()), &mut |sent, all| upload(way.node(), sent, all))
         .map_err(|error| fail(common, &error, error.outcome()))?;

@@ -74,6 +74,18 @@ impl Nodes {
         Ok((self.peer.is_some() || self.join.is_some()).then_some(peer))
     }
 
+    /// The same for commands whose first end is where they are typed.
+    pub(crate) fn peer_of_here(&self, common: &Common) -> Result<Option<Box<dyn Transport>>, ExitCode> {
+        match &self.from {
+            Some(host) => {
+                let error = ReachError::new("--from", Outcome::Usage, "this command looks from where it is typed")
+                    .next(&format!("type it on {host}"));
+                Err(fail(common, &error, error.outcome))
+            }
+            None => self.peer(common),
+        }
+    }
+
     /// Every node of the command, by the name its user gave it: this machine (or
     /// `--from`), and the peer where there is one.
     pub(crate) fn all(&self, common: &Common, plugin: &PluginChoice) -> Result<Vec<(String, Node)>, ExitCode> {
@@ -93,7 +105,7 @@ impl Nodes {
 
     /// The peer where there is one, else this machine: for what takes one node.
     pub(crate) fn last(&self, common: &Common, plugin: &PluginChoice) -> Result<Node, ExitCode> {
-        let Some(way) = self.peer(common)? else { return Ok(Node::here(plugin)) };
+        let Some(way) = self.peer_of_here(common)? else { return Ok(Node::here(plugin)) };
         Node::at(&*way, plugin, &mut |sent, all| upload(way.node(), sent, all))
             .map_err(|error| fail(common, &error, error.outcome()))
     }

@@ -137,6 +137,14 @@ fn flags_about_another_node_want_one() {
 }
 
 #[test]
+fn what_looks_from_here_is_not_sent_elsewhere() {
+    for command in ["doctor", "selftest"] {
+        let ended = Tool::new(&[command, "--from", "10.0.1.25", "--peer", "10.0.0.226"]).ends_with(2);
+        ended.says(&["--from: this command looks from where it is typed", "type it on 10.0.1.25"]);
+    }
+}
+
+#[test]
 fn a_patience_of_nothing_is_no_plugin_that_hangs() {
     for command in ["discover", "selftest"] {
         let ended = Tool::new(&[command, "--timeout", "0"]).ends_with(2);
