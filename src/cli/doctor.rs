@@ -198,6 +198,18 @@ fn on_peer(
     });
     let found =
         answer.map_err(|problem| fail_with(common, problem.outcome, &problem.message, problem.next_step.as_deref()))?;
+    if let (Some(file), false) = (scope.plugin, subject.tcpx) {
+        // As for this node's file: the checks of a file are TCPX's.
+        let mut all = found.facts.plugins.known().into_iter().flatten();
+        let why = match all.find(|one| Path::new(&one.path) == file) {
+            Some(one) => one.why_not(),
+            None => Some(format!("{}: not looked at", file.display())),
+        };
+        if let Some(why) = why {
+            let (message, next) = (format!("plugin on {}: {why}", way.node()), "put the same file on both nodes");
+            return Err(fail_with(common, Outcome::NotRun, &message, Some(next)));
+        }
+    }
     Ok(Some((found.facts, found.tried)))
 }
 

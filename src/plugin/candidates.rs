@@ -41,6 +41,24 @@ pub struct PluginFile {
     pub missing: Fact<Vec<String>>,
 }
 
+impl PluginFile {
+    /// Why it cannot be the plugin of a run, as far as that is known without
+    /// loading it.
+    pub fn why_not(&self) -> Option<String> {
+        let tables = match (&self.real_path, &self.tables) {
+            (Fact::Unknown { unknown }, _) | (_, Fact::Unknown { unknown }) => return Some(unknown.clone()),
+            (_, Fact::Known(tables)) => tables,
+        };
+        let known = VERSIONS.map(|version| format!("ncclNetPlugin_v{version}"));
+        let has_known = known.iter().any(|symbol| tables.contains(symbol));
+        (!has_known).then(|| format!("{}: {}", self.path, exported(tables)))
+    }
+}
+
+fn exported(tables: &[String]) -> String {
+    if tables.is_empty() { "no ncclNet table".to_owned() } else { tables.join(", ") }
+}
+
 /// Every candidate that exists, each name once; or only `chosen`, where that is
 /// the one in question. `variable` is how the process sees its environment;
 /// `whole` reads the files to their end for their hash.
@@ -103,8 +121,7 @@ pub fn must_have_table(path: &Path) -> Result<(), LoadError> {
     if known.iter().any(|symbol| tables.contains(symbol)) {
         return Ok(());
     }
-    let exported = if tables.is_empty() { "no ncclNet table".to_owned() } else { tables.join(", ") };
-    Err(LoadError::NoTable { path: path.to_owned(), exported })
+    Err(LoadError::NoTable { path: path.to_owned(), exported: exported(&tables) })
 }
 
 /// The dynamic section of a file, or why it has none.

@@ -3,6 +3,7 @@
 use crate::lab::Lab;
 use crate::peer::PEER;
 use serde_json::Value;
+use std::path::Path;
 
 fn both(lab: &Lab) -> Value {
     let ended = lab.run("node0", &["doctor", "--plugin", "soft", "--peer", PEER, "--json"]);
@@ -56,4 +57,14 @@ fn a_peer_that_cannot_be_reached_is_exit_5() {
     let ended = lab.run("node0", &["doctor", "--plugin", "soft", "--peer", "10.0.0.227"]);
     assert_eq!(ended.status.code(), Some(5), "{ended}");
     ended.says(&["10.0.0.227", "next: "]);
+}
+
+#[test]
+fn a_plugin_that_only_one_node_has_is_no_plugin_of_both() {
+    let Some(lab) = Lab::up() else { return };
+    let library = Path::new(env!("CARGO_BIN_EXE_tcpxctl")).with_file_name("libnccl_net_tcpxsoft.so");
+    lab.exec("node0", &["cp", library.to_str().unwrap(), "/root/mine.so"]);
+    let ended = lab.run("node0", &["doctor", "--plugin", "/root/mine.so", "--peer", PEER]);
+    assert_eq!(ended.status.code(), Some(3), "{ended}");
+    ended.says(&["plugin on 10.0.0.226: /root/mine.so", "put the same file on both nodes"]);
 }
