@@ -34,6 +34,13 @@ impl Report {
         assert_eq!(self.code, Some(0));
     }
 
+    /// Every row passes or is not this plugin's to keep; at least so many pass.
+    fn assert_owed_pass(&self, least: usize) {
+        let broken: Vec<_> = self.of("FAIL").chain(self.of("CRASHED")).collect();
+        assert!(broken.is_empty() && self.of("PASS").count() >= least, "{} rows; {broken:#?}", self.rows.len());
+        assert_eq!(self.code, Some(0));
+    }
+
     fn detail<'a>(&'a self, id: &str, verdict: &str) -> &'a str {
         let (given, detail) = self.rows.get(id).unwrap_or_else(|| panic!("no row {id}"));
         assert_eq!(given, verdict, "{id}: {detail}");
@@ -87,6 +94,20 @@ fn with_receivers_first_only_lone_sends_are_not_owed() {
         for (id, (verdict, detail)) in &report.rows {
             let lone = id == "order-send-alone";
             assert_eq!(verdict, if lone { "NOT SUPPORTED" } else { "PASS" }, "{id}: {detail}");
+        }
+    }
+}
+
+/// Every version takes another road through the shim, the tap and the plugin.
+#[test]
+fn the_plain_plugin_keeps_what_any_plugin_owes_in_every_version() {
+    let whole = selftest("plainsoft", &[("NCCL_NSOCKS_PERTHREAD", "2")], "");
+    whole.assert_owed_pass(40);
+    for version in 4..=11 {
+        let abi = [("TCPXCTL_SET", format!("env.TCPXCTL_ABI=v{version}"))];
+        let abi = abi.each_ref().map(|(name, value)| (*name, value.as_str()));
+        for (family, most) in [("connect-", 2), ("payload-", 9), ("slots-", 3), ("close-seen", 2)] {
+            selftest("plainsoft", &abi, family).assert_owed_pass(most);
         }
     }
 }

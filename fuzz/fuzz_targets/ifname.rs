@@ -1,4 +1,4 @@
 //! NCCL's syntax for choosing interfaces.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nccl_net_tcpxsoft::fuzzing::interfaces(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tcpx_soft::fuzzing::interfaces(data));

@@ -1,4 +1,4 @@
 //! What a stranger sends to the software plugin's sockets, and a foreign handle.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nccl_net_tcpxsoft::fuzzing::wire(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tcpx_soft::fuzzing::wire(data));

@@ -68,8 +68,28 @@ impl<'a> Pair<'a> {
 
     /// Asks connect and accept once each; whether both have answered.
     pub(super) fn step(&mut self) -> Checked<bool> {
+        if !self.net.calls().facts().asks_again {
+            return self.meet();
+        }
         self.step_connect()?;
         self.step_accept()?;
+        Ok(self.send.is_some() && self.recv.is_some())
+    }
+
+    /// Both ends at once, where connect and accept wait for one another.
+    fn meet(&mut self) -> Checked<bool> {
+        if self.send.is_some() && self.recv.is_some() {
+            return Ok(true);
+        }
+        let (net, device, connecting) = (self.net, self.device, &mut self.connecting);
+        let listen = self.listen.as_mut().ok_or_else(|| closed("listener"))?;
+        let (send, recv) = std::thread::scope(|scope| {
+            let send = scope.spawn(move || net.connect(device, connecting));
+            let recv = net.accept(listen);
+            (send.join(), recv)
+        });
+        self.recv = recv?;
+        self.send = send.map_err(|_| Shortfall::Broken("connect panicked".into()))??;
         Ok(self.send.is_some() && self.recv.is_some())
     }
 

@@ -4,7 +4,7 @@
 use super::Row;
 use super::exchange::exchange;
 use super::pair::Pair;
-use super::subject::{Checked, Subject, owe, poll, watch};
+use super::subject::{Checked, Shortfall, Subject, owe, poll, watch};
 use crate::plugin::PluginError;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -109,6 +109,9 @@ fn listener_unused(subject: &Subject<'_>) -> Checked {
 }
 
 fn accept_without_peer(subject: &Subject<'_>) -> Checked {
+    if !subject.net.calls().facts().asks_again {
+        return Err(Shortfall::NotOwed("v4 knows no \"call again\": accept waits for its peer".into()));
+    }
     let mut pair = Pair::start(subject)?;
     let asked = watch(|| {
         let accepted = pair.step_accept()?;
@@ -166,7 +169,7 @@ fn connect_sixteen(subject: &Subject<'_>) -> Checked {
 fn device_handle(subject: &Subject<'_>) -> Checked {
     let pair = Pair::connect(subject)?;
     let handle = pair.receiver()?.device_handle().copied();
-    let handle = handle.ok_or_else(|| super::Shortfall::Broken("accept kept no device handle".into()))?;
+    let handle = handle.ok_or_else(|| Shortfall::Broken("accept kept no device handle".into()))?;
     let numbers = (handle.net_device_type, handle.net_device_version, handle.size);
     owe(numbers == (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, 24), || format!("type, version, size: {numbers:?}"))?;
     owe(!handle.handle.is_null(), || "its pointer is null".into())?;

@@ -92,8 +92,9 @@ pub fn version_in(text: &str) -> Option<u32> {
 }
 
 const SOFT_LIBRARY: &str = "libnccl_net_tcpxsoft.so";
+const PLAIN_LIBRARY: &str = "libnccl_net_plainsoft.so";
 
-/// Resolves `auto`, `soft`, `builtin`, a path, or a name X for
+/// Resolves `auto`, `soft`, `plainsoft`, `builtin`, a path, or a name X for
 /// `libnccl-net-X.so`. `variable` reads the environment; `exe` is this program.
 pub fn choose(wanted: &str, variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Result<Choice, LoadError> {
     let chosen = |source, why: &str, passed_over| Choice { source, why: why.to_owned(), passed_over };
@@ -107,6 +108,8 @@ pub fn choose(wanted: &str, variable: impl Fn(&str) -> Option<String>, exe: &Pat
         path if path.contains('/') || path.ends_with(".so") => {
             Ok(chosen(Source::File(PathBuf::from(path)), "asked for", Vec::new()))
         }
+        "plainsoft" => library_of_ours(exe, PLAIN_LIBRARY, "plainsoft")
+            .map(|path| chosen(Source::File(path), "asked for", Vec::new())),
         name => by_name(name, variable),
     }
 }
@@ -164,9 +167,13 @@ pub fn search_folders(library_path: Option<&str>) -> Vec<PathBuf> {
 
 /// The software plugin's own file.
 pub fn soft_library(exe: &Path) -> Result<PathBuf, LoadError> {
-    let places = library_places(exe, SOFT_LIBRARY);
+    library_of_ours(exe, SOFT_LIBRARY, "soft")
+}
+
+fn library_of_ours(exe: &Path, file: &str, name: &str) -> Result<PathBuf, LoadError> {
+    let places = library_places(exe, file);
     places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| LoadError::NoSuchName {
-        name: "soft".into(),
+        name: name.into(),
         looked: places.map(|path| path.display().to_string()).join(", "),
     })
 }

@@ -138,7 +138,7 @@ impl Plugin {
 
     /// The software plugin that is linked into this program.
     pub fn builtin() -> Self {
-        let net = wrap(RawTable::V7(nccl_net_tcpxsoft::table()));
+        let net = wrap(RawTable::V7(tcpx_soft::table()));
         Self { net, symbol: "builtin".into(), exports: vec![v7::SYMBOL.into()] }
     }
 

@@ -11,7 +11,6 @@
 //! program starts itself a second time as the sender, and hands it the handles.
 #![expect(unsafe_code, reason = "drives a C function table")]
 
-use nccl_net_tcpxsoft::table;
 use std::error::Error;
 use std::ffi::{c_int, c_void};
 use std::io::{BufRead, BufReader, Write};
@@ -20,6 +19,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use std::{env, ptr};
 use tcpx_abi::v7::DeviceHandle;
+use tcpx_soft::table;
 
 const SEND_WINDOW: usize = 12;
 const RECV_WINDOW: usize = 16;

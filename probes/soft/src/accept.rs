@@ -356,7 +356,7 @@ fn sockets(threads: usize, mut per_thread: usize) -> usize {
 }
 
 fn refused() -> Failed {
-    warning!(c"softAccept", "NET/TCPXSoft failed accept socket");
+    warning!(c"softAccept", "{PRODUCT} failed accept socket");
     REFUSED
 }
 

@@ -9,7 +9,7 @@
 #![expect(unsafe_code, reason = "turns the caller's pointers into comms")]
 
 use crate::comm::Comm;
-use crate::queue::SLOTS;
+use crate::queue::SLOTS_MAX;
 use std::cell::UnsafeCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::c_void;
@@ -25,7 +25,7 @@ const NOBODY: u64 = 0;
 #[repr(C, align(128))]
 pub struct Block {
     magic: AtomicU64,
-    requests: UnsafeCell<[Request; SLOTS]>,
+    requests: UnsafeCell<[Request; SLOTS_MAX]>,
     comm: UnsafeCell<Option<Comm>>,
 }
 
@@ -48,7 +48,7 @@ pub fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
     let requests = place.requests.get();
     let blank = blank_request(block.cast());
     // SAFETY: as above.
-    unsafe { *requests = [blank; SLOTS] };
+    unsafe { *requests = [blank; SLOTS_MAX] };
     let comm = make(address, requests.cast());
     // SAFETY: as above.
     unsafe { *place.comm.get() = Some(comm) };
@@ -110,13 +110,17 @@ pub unsafe fn owner<'a>(request: *mut c_void) -> Option<(&'a mut Comm, usize)> {
     let comm = unsafe { comm(pointer) }?;
     let offset = (request as usize).checked_sub(comm.requests() as usize)?;
     let (slot, rest) = (offset / size_of::<Request>(), offset % size_of::<Request>());
-    (slot < SLOTS && rest == 0).then_some((comm, slot))
+    (slot < SLOTS_MAX && rest == 0).then_some((comm, slot))
 }
 
 impl Block {
     fn empty() -> Self {
         let blank = blank_request(std::ptr::null_mut());
-        Self { magic: AtomicU64::new(NOBODY), requests: UnsafeCell::new([blank; SLOTS]), comm: UnsafeCell::new(None) }
+        Self {
+            magic: AtomicU64::new(NOBODY),
+            requests: UnsafeCell::new([blank; SLOTS_MAX]),
+            comm: UnsafeCell::new(None),
+        }
     }
 }
 

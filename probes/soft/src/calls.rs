@@ -95,6 +95,7 @@ pub unsafe fn accept_on(listener: *mut c_void, handle: *mut *mut DeviceHandle) -
     });
     // SAFETY: just made.
     match (handle, unsafe { block::comm(comm) }) {
+        (_, Some(made)) if made.plugin.settings.is_plain() => {}
         (Some(handle), Some(made)) => describe(handle, made, comm),
         _ => warning!(
             c"softAccept",
@@ -124,7 +125,7 @@ fn settle(parts: Parts) -> Result<*mut c_void, Failed> {
 }
 
 /// `regMr`. `data` is only looked at as a number.
-pub fn register(comm: *mut c_void, data: *mut c_void, size: c_int, kind: c_int) -> Result<*mut c_void, Failed> {
+pub fn register(comm: *mut c_void, data: *mut c_void, length: usize, kind: c_int) -> Result<*mut c_void, Failed> {
     let function = c"softRegMr";
     if comm.is_null() {
         warning!(function, "{PRODUCT}: regMr called with NULL communicator.");
@@ -139,13 +140,12 @@ pub fn register(comm: *mut c_void, data: *mut c_void, size: c_int, kind: c_int) 
         return Err(REFUSED);
     }
     if kind == PTR_CUDA {
-        check_device_memory(comm, data, size)?;
+        check_device_memory(comm, data, length)?;
     }
-    let length = usize::try_from(size).unwrap_or(0);
     Ok(mr::register(Region { base: data as usize, length, kind }))
 }
 
-fn check_device_memory(comm: *mut c_void, data: *mut c_void, size: c_int) -> Result<(), Failed> {
+fn check_device_memory(comm: *mut c_void, data: *mut c_void, length: usize) -> Result<(), Failed> {
     let function = c"softRegMr";
     if !(data as usize).is_multiple_of(ALIGNMENT) {
         // The real plugin prints 4096 in decimal behind a hexadecimal prefix.
@@ -154,10 +154,10 @@ fn check_device_memory(comm: *mut c_void, data: *mut c_void, size: c_int) -> Res
     }
     // SAFETY: live, as the caller has asked the registry.
     let known = unsafe { block::comm(comm) }.is_some_and(|comm| match comm.gpu {
-        Some(gpu) => gpu.owns(data as u64, usize::try_from(size).unwrap_or(0)),
+        Some(gpu) => gpu.owns(data as u64, length),
         None => comm.plugin.settings.cuda == Cuda::StandIn,
     });
-    if !known || data.is_null() || size <= 0 {
+    if !known || data.is_null() || length == 0 {
         // What the real plugin says when the driver does not know the pointer.
         warning!(function, "gpu_tx_reg_mr failed -5");
         return Err(REFUSED);
@@ -165,7 +165,7 @@ fn check_device_memory(comm: *mut c_void, data: *mut c_void, size: c_int) -> Res
     Ok(())
 }
 
-/// `isend` and `irecv`.
+/// `isend` and `irecv`; null where a plain comm has no slot for one more.
 ///
 /// # Safety
 /// `comm` and `mhandle` are as `block::comm` and `mr::region` ask.
@@ -193,11 +193,11 @@ pub unsafe fn post(
     comm.post(side, data, size, region)
 }
 
-/// `test`: whether the request is done.
+/// `test`: the bytes of the request, once it is done.
 ///
 /// # Safety
 /// `request` is as `block::owner` asks.
-pub unsafe fn tested(request: *mut c_void) -> Result<bool, Failed> {
+pub unsafe fn tested(request: *mut c_void) -> Result<Option<c_int>, Failed> {
     if request.is_null() {
         warning!(c"softTest", "{PRODUCT} : test called with NULL request");
         return Err(REFUSED);
@@ -207,7 +207,10 @@ pub unsafe fn tested(request: *mut c_void) -> Result<bool, Failed> {
         warning!(c"softTest", "{PRODUCT} : test of {request:p}, which is no request");
         return Err(REFUSED);
     };
-    comm.test(slot)
+    if comm.plugin.settings.is_plain() {
+        return comm.test_any(slot);
+    }
+    Ok(comm.test(slot)?.then(|| comm.size_of(slot)))
 }
 
 /// `irecvConsumed`.

@@ -4,7 +4,7 @@
 //! Nothing moves but inside `test`, and then everything of the comm moves one
 //! step, whichever request is asked about: `send` and `recv` are the two kinds
 //! of step. Then the front of the transmitting requests decides the answer, one
-//! of exactly four. `size` is never reported.
+//! of exactly four; in the plain flavour, each request for itself.
 //!
 //! Where TCPX 3.1.9 crashes or corrupts memory, this refuses with a line and
 //! code 3: a call for the other side of a comm, a negative size, a null buffer,
@@ -25,7 +25,7 @@ use crate::log::{note, warning};
 use crate::mr::Region;
 use crate::pages::PagePool;
 use crate::plugin::Plugin;
-use crate::queue::{Queue, SLOTS, State, Step};
+use crate::queue::{Queue, SLOTS, SLOTS_MAX, State, Step};
 use crate::settings::{Io, PRODUCT};
 use crate::stage::Stage;
 use crate::stall::Stall;
@@ -66,7 +66,9 @@ pub struct Comm {
     /// How many of them the kernel has.
     pub(crate) flushed: u64,
     /// The last header of each slot's request.
-    pub(crate) last_header: [u64; SLOTS],
+    pub(crate) last_header: [u64; SLOTS_MAX],
+    /// Plain flavour: slots whose request `test` has called done, one bit each.
+    answered: u64,
     /// Bytes of the inline message being received that have arrived.
     pub(crate) inline: Option<usize>,
     /// Bytes assigned since data sockets were last served.
@@ -117,6 +119,9 @@ pub struct DeviceSide {
 impl DeviceSide {
     /// Pages and slots of a receiver, buffers of a sender.
     pub fn of(parts: &Parts) -> Result<Self, Failed> {
+        if parts.plugin.settings.is_plain() {
+            return Ok(Self { pool: None, unpack: None, stage: None });
+        }
         Ok(match (parts.side, parts.gpu) {
             (Side::Send, gpu) => Self { pool: None, unpack: None, stage: gpu.map(Stage::new) },
             (Side::Recv, Some(gpu)) => {
@@ -151,7 +156,8 @@ impl Comm {
             side,
             address,
             requests,
-            queue: Queue::default(),
+            queue: Queue::of(if settings.is_plain() { SLOTS_MAX } else { SLOTS }),
+            answered: 0,
             ctrl: Ctrl::new(ctrl, ctrl_flow),
             sent: vec![0; lanes.len()],
             lanes: Arc::new(Lanes {
@@ -169,7 +175,7 @@ impl Comm {
             chunks: 0,
             headers: 0,
             flushed: 0,
-            last_header: [0; SLOTS],
+            last_header: [0; SLOTS_MAX],
             inline: None,
             held_bytes: 0,
             delayed: None,
@@ -198,8 +204,8 @@ impl Comm {
     }
 
     fn place(&self, slot: usize) -> *mut Request {
-        // SAFETY: one of the sixteen in our block.
-        unsafe { self.requests.add(slot % SLOTS) }
+        // SAFETY: one of those in our block.
+        unsafe { self.requests.add(slot % SLOTS_MAX) }
     }
 
     /// `isend` and `irecv`: queues, and does nothing else.
@@ -222,6 +228,9 @@ impl Comm {
             return Err(REFUSED);
         }
         let Some(slot) = self.queue.take(Step::Post) else {
+            if self.plugin.settings.is_plain() {
+                return Ok(std::ptr::null_mut());
+            }
             warning!(function, "{PRODUCT} : unable to allocate requests");
             return Err(REFUSED);
         };
@@ -265,6 +274,28 @@ impl Comm {
             Side::Send => self.finish_send(front),
             Side::Recv => self.finish_recv(front),
         }
+    }
+
+    /// `test` of the plain flavour: any request may be asked about, in any order.
+    /// Its bytes, once it is done.
+    pub fn test_any(&mut self, slot: usize) -> Result<Option<c_int>, Failed> {
+        self.progress()?;
+        let bit = 1 << slot;
+        let whole = self.queue.is_in(slot, State::Transmitting)
+            && self.answered & bit == 0
+            && self.request(slot).size_pending == 0
+            && (self.side == Side::Recv || self.is_announced(slot)?);
+        if !whole {
+            return Ok(None);
+        }
+        self.answered |= bit;
+        // Slots are given out again in the order in which they were posted.
+        while let Some(front) = self.queue.oldest(State::Transmitting).filter(|front| self.answered >> front & 1 == 1) {
+            self.answered &= !(1 << front);
+            self.queue.take(Step::Finish);
+            self.queue.take(Step::Release);
+        }
+        Ok(Some(self.request(slot).size))
     }
 
     fn progress(&mut self) -> Result<(), Failed> {

@@ -199,7 +199,7 @@ impl Connector {
             return Ok(false);
         }
         if self.attempts >= self.plugin.settings.attempts {
-            warning!(c"softConnect", "NET/TCPXSoft failed to connect socket");
+            warning!(c"softConnect", "{PRODUCT} failed to connect socket");
             return Err(REFUSED);
         }
         let (from, to) = self.ends(index);
@@ -273,7 +273,7 @@ impl Connector {
             }
             (true, STATE_PENDING) => Stage::Answer(Words::outgoing(&STATE_OK.to_le_bytes()), false),
             (true, _) => {
-                warning!(c"softConnect", "NET/TCPXSoft failed to connect socket");
+                warning!(c"softConnect", "{PRODUCT} failed to connect socket");
                 return Err(REFUSED);
             }
         };

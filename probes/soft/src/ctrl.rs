@@ -11,6 +11,7 @@
 
 use crate::failed::{BROKEN, Failed};
 use crate::log::warning;
+use crate::settings::PRODUCT;
 use crate::socket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -131,7 +132,7 @@ impl Ctrl {
     }
 
     fn closed(&self) -> Failed {
-        warning!(c"softCtrlProgress", "Net/TCPXSoft : Connection closed by remote peer, {}", self.flow);
+        warning!(c"softCtrlProgress", "Net/{} : Connection closed by remote peer, {}", PRODUCT.name(), self.flow);
         BROKEN
     }
 

@@ -13,7 +13,7 @@ use crate::fault::{self, Call, Side};
 use crate::log::{self, warning};
 use crate::mr;
 use crate::plugin::{self, Plugin};
-use crate::settings::PRODUCT;
+use crate::settings::{Flavour, PRODUCT};
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -23,9 +23,8 @@ use tcpx_abi::{LoggerArg, ResultCode};
 
 const NAME: &std::ffi::CStr = c"TCPXSoft_v7";
 
-/// The table by which NCCL and everyone else finds this plugin.
-#[unsafe(no_mangle)]
-pub static ncclNetPlugin_v7: Net = Net {
+/// The table that the shared object exports, and that a program may link.
+pub const TABLE: Net = Net {
     name: NAME.as_ptr().cast::<c_char>(),
     init: Some(init),
     devices: Some(devices),
@@ -49,7 +48,7 @@ pub static ncclNetPlugin_v7: Net = Net {
 
 /// The frame around every call.
 #[inline]
-fn enter(call: Call, work: impl FnOnce() -> Result<(), Failed>) -> ResultCode {
+pub(crate) fn enter(call: Call, work: impl FnOnce() -> Result<(), Failed>) -> ResultCode {
     if let Some(code) = fault::on_call(call) {
         return code;
     }
@@ -64,7 +63,7 @@ fn enter(call: Call, work: impl FnOnce() -> Result<(), Failed>) -> ResultCode {
 }
 
 /// Writes a result where the caller wants it, unless that is nowhere.
-fn give<T>(place: *mut T, value: T) -> Result<(), Failed> {
+pub(crate) fn give<T>(place: *mut T, value: T) -> Result<(), Failed> {
     if place.is_null() {
         warning!(c"softCall", "{PRODUCT} : called with a null result pointer");
         return Err(REFUSED);
@@ -74,7 +73,7 @@ fn give<T>(place: *mut T, value: T) -> Result<(), Failed> {
     Ok(())
 }
 
-fn started() -> Result<&'static Plugin, Failed> {
+pub(crate) fn started() -> Result<&'static Plugin, Failed> {
     plugin::get().ok_or_else(|| {
         warning!(c"softCall", "{PRODUCT} : called before a successful init");
         REFUSED
@@ -83,7 +82,7 @@ fn started() -> Result<&'static Plugin, Failed> {
 
 unsafe extern "C" fn init(logger: LoggerArg) -> ResultCode {
     log::set(logger);
-    enter(Call::Init, plugin::init)
+    enter(Call::Init, || plugin::init(Flavour::Tcpx))
 }
 
 unsafe extern "C" fn devices(count: *mut c_int) -> ResultCode {
@@ -134,7 +133,7 @@ unsafe extern "C" fn reg_mr(
     kind: c_int,
     mhandle: *mut *mut c_void,
 ) -> ResultCode {
-    enter(Call::RegMr, || give(mhandle, calls::register(comm, data, size, kind)?))
+    enter(Call::RegMr, || give(mhandle, calls::register(comm, data, usize::try_from(size).unwrap_or(0), kind)?))
 }
 
 unsafe extern "C" fn dereg_mr(_: *mut c_void, mhandle: *mut c_void) -> ResultCode {
@@ -189,7 +188,7 @@ unsafe extern "C" fn irecv(
 ///
 /// # Safety
 /// `array` is null or has an element.
-unsafe fn first<T: Copy>(array: *const T) -> Result<T, Failed> {
+pub(crate) unsafe fn first<T: Copy>(array: *const T) -> Result<T, Failed> {
     // SAFETY: by the contract above.
     unsafe { array.as_ref() }.copied().ok_or_else(|| {
         warning!(c"softCall", "{PRODUCT} : called with a null array");
@@ -224,7 +223,7 @@ unsafe extern "C" fn test(request: *mut c_void, done: *mut c_int, _: *mut c_int)
     enter(Call::Test, || {
         give(done, 0)?;
         // SAFETY: null or one of our requests, as `tested` asks.
-        if unsafe { calls::tested(request) }? {
+        if unsafe { calls::tested(request) }?.is_some() {
             give(done, 1)?;
         }
         Ok(())

@@ -1,5 +1,8 @@
-//! `libnccl_net_tcpxsoft.so`: a real ncclNet v7 plugin over plain TCP that
-//! behaves as GPUDirect-TCPX 3.1.9 does, on any Linux machine.
+//! The software plugin: a real ncclNet plugin over plain TCP, in two flavours.
+//! `tcpx/` makes it `libnccl_net_tcpxsoft.so`, version 7 only, which behaves as
+//! GPUDirect-TCPX 3.1.9 does, on any Linux machine; that is what these pages
+//! describe. `plain/` makes it `libnccl_net_plainsoft.so`, a host plugin of every
+//! version without TCPX's restrictions: what differs is in `plain`.
 //!
 //! It is the stand-in under every test, the embedded default, and a baseline on
 //! real nodes. What a caller can observe is the real plugin's: sixteen slots per
@@ -19,7 +22,7 @@
 //!
 //! The layers, from the caller down:
 //!
-//! * `export` the extern "C" table, `calls` what its entries do; `block` and `mr`
+//! * `export` the extern "C" table, `plain` the tables of the other flavour, `calls` what its entries do; `block` and `mr`
 //!   judge their pointers
 //! * `plugin` what `init` found; `settings`, `integers`, `device`, `fault` its parts
 //! * `accept` and `connect` set a comm up, over `socket` and `words`
@@ -50,6 +53,7 @@ mod lane;
 mod log;
 mod mr;
 mod pages;
+pub mod plain;
 mod plugin;
 mod queue;
 mod recv;
@@ -65,10 +69,11 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use export::ncclNetPlugin_v7;
+pub use export::TABLE;
 pub use integers::strtoll;
 
 /// The table, for a program that links the plugin instead of loading it.
 pub fn table() -> &'static tcpx_abi::v7::Net {
-    &ncclNetPlugin_v7
+    static LINKED: tcpx_abi::v7::Net = TABLE;
+    &LINKED
 }

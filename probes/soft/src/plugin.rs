@@ -10,7 +10,7 @@ use crate::failed::{Failed, REFUSED};
 use crate::fault::{self, Call, Side};
 use crate::log::{note, warning};
 use crate::pages::PagePool;
-use crate::settings::{Cuda, PRODUCT, Settings};
+use crate::settings::{Cuda, Flavour, PRODUCT, Settings};
 use crate::socket;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -44,9 +44,20 @@ static TRIED: AtomicBool = AtomicBool::new(false);
 
 /// `init`: reads the environment and finds the devices. Once per process, even
 /// when it fails, unless it was disabled.
-pub fn init() -> Result<(), Failed> {
+///
+/// The plain flavour may be initialised again: from v11 on that happens for each
+/// communicator. The environment is read the first time.
+pub fn init(flavour: Flavour) -> Result<(), Failed> {
+    if flavour == Flavour::Plain && get().is_some() {
+        return Ok(());
+    }
+    flavour.settle();
     note!(NET | INIT, c"softInit", "{PRODUCT} initialization start");
-    let (settings, notes) = Settings::read(&|name| std::env::var(name).ok());
+    let lookup = |name: &str| std::env::var(name).ok();
+    let (settings, notes) = match flavour {
+        Flavour::Tcpx => Settings::read(&lookup),
+        Flavour::Plain => Settings::read_plain(&lookup),
+    };
     for line in &notes {
         note!(line.flags, c"softInit", "{}", line.text);
     }

@@ -1,8 +1,9 @@
-//! The sixteen request slots of one comm and the five states they go round.
+//! The request slots of one comm and the five states they go round: sixteen, or
+//! thirty-two in the plain flavour.
 //!
 //! Requests enter and leave every state in posting order, so five counters that
 //! only grow say everything: how many requests have taken each of the five
-//! steps. The slot of the k-th request is k mod 16, which is why request
+//! steps. The slot of the k-th request is k mod their number, which is why request
 //! pointers repeat (TCPX 3.1.9 does the same with 32-bit counters and stops for
 //! ever after 2^32 requests; these are 64 bits wide).
 //!
@@ -11,6 +12,8 @@
 
 /// Slots of one comm.
 pub const SLOTS: usize = tcpx_abi::unpack::SLOTS;
+/// Slots of one comm in the plain flavour: what NCCL asks of a plugin.
+pub const SLOTS_MAX: usize = tcpx_abi::REQUESTS_MAX;
 
 /// Where a slot is on its round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,13 +72,25 @@ impl State {
 }
 
 /// The states of all slots of one comm.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Queue {
     /// Requests that have taken each step, in the order of [`Step`].
     taken: [u64; 5],
+    slots: u64,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self::of(SLOTS)
+    }
 }
 
 impl Queue {
+    /// With so many slots, [`SLOTS_MAX`] at most.
+    pub fn of(slots: usize) -> Self {
+        Self { taken: [0; 5], slots: slots.min(SLOTS_MAX) as u64 }
+    }
+
     /// Lets the oldest slot that may take `step` take it and says which, or
     /// `None` when no slot may.
     pub fn take(&mut self, step: Step) -> Option<usize> {
@@ -88,9 +103,17 @@ impl Queue {
     pub fn oldest(&self, state: State) -> Option<usize> {
         let (enters, leaves) = state.around();
         // All slots begin free, without having taken a step.
-        let first = if state == State::Free { SLOTS as u64 } else { 0 };
+        let first = if state == State::Free { self.slots } else { 0 };
         let (entered, left) = (self.taken(enters) + first, self.taken(leaves));
-        (entered > left).then_some((left % SLOTS as u64) as usize)
+        (entered > left).then_some((left % self.slots) as usize)
+    }
+
+    /// Whether `slot` is in `state`, which is not [`State::Free`].
+    pub fn is_in(&self, slot: usize, state: State) -> bool {
+        let (enters, leaves) = state.around();
+        let (entered, left) = (self.taken(enters), self.taken(leaves));
+        let ahead = (slot as u64 + self.slots - left % self.slots) % self.slots;
+        ahead < entered - left
     }
 
     /// How many requests have taken `step` so far.
@@ -172,6 +195,9 @@ mod tests {
                     }
                 }
                 for state in STATES.into_iter().skip(1) {
+                    for (slot, held) in slots.iter().enumerate() {
+                        prop_assert_eq!(queue.is_in(slot, state), *held == state);
+                    }
                     prop_assert_eq!(queue.oldest(state), order.iter().copied().find(|slot| slots[*slot] == state));
                 }
             }

@@ -180,14 +180,19 @@ impl Comm {
         self.faults.as_ref().is_some_and(|faults| faults.stopped(self.chunks))
     }
 
+    /// Whether the kernel has the last header of a slot's send.
+    pub(crate) fn is_announced(&mut self, slot: usize) -> Result<bool, Failed> {
+        if self.last_header[slot] > self.flushed {
+            self.flush_headers()?;
+        }
+        Ok(self.last_header[slot] <= self.flushed)
+    }
+
     /// The front send has handed all its bytes to the kernel. Its header must
     /// have gone, too: the caller may never call again.
     pub(crate) fn finish_send(&mut self, slot: usize) -> Result<bool, Failed> {
-        if self.last_header[slot] > self.flushed {
-            self.flush_headers()?;
-            if self.last_header[slot] > self.flushed {
-                return Ok(false);
-            }
+        if !self.is_announced(slot)? {
+            return Ok(false);
         }
         self.queue.take(Step::Finish);
         self.queue.take(Step::Release);

@@ -29,11 +29,47 @@ use crate::integers::*;
 use crate::stall::Patience;
 use std::ffi::c_ulong;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tcpx_abi::subsystem;
 
+/// What this process's plugin is; a shared object is one or the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    /// As GPUDirect-TCPX: sixteen slots, first in first out, receives that unpack.
+    Tcpx,
+    /// A host plugin with none of that.
+    Plain,
+}
+
+static IS_PLAIN: AtomicBool = AtomicBool::new(false);
+
+impl Flavour {
+    /// From here on log lines say so.
+    pub fn settle(self) {
+        IS_PLAIN.store(self == Self::Plain, Relaxed);
+    }
+}
+
 /// The prefix of our log lines, where the real one has `NET/GPUDirectTCPX`.
-pub const PRODUCT: &str = "NET/TCPXSoft";
+#[derive(Debug)]
+pub struct Product;
+
+/// See [`Product`].
+pub const PRODUCT: Product = Product;
+
+impl Product {
+    /// What stands behind the slash.
+    pub fn name(&self) -> &'static str {
+        if IS_PLAIN.load(Relaxed) { "PlainSoft" } else { "TCPXSoft" }
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "NET/{}", self.name())
+    }
+}
 
 /// Who moves bytes on the data sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +103,8 @@ pub enum Cuda {
 /// Everything that can be set.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// What the plugin is.
+    pub flavour: Flavour,
     /// `NCCL_GPUDIRECTTCPX_SOCKET_ENABLE`
     pub enabled: bool,
     /// Bytes of one task chunk; 0 moves nothing, as in 3.1.9.
@@ -153,6 +191,9 @@ const WITHOUT_EFFECT: [&str; 8] = [
     "NCCL_GPUDIRECTTCPX_RX_BINDINGS",
 ];
 
+/// What production sets for TCPX.
+const PLAIN_CHUNK: &str = "524288";
+
 /// Pages address the pool with 32 bits.
 const POOL_MOST: usize = u32::MAX as usize & !0xfff;
 const POOL_DEFAULT: usize = 64 << 20;
@@ -163,6 +204,27 @@ impl Settings {
         let mut reader = Reader { lookup, notes: Vec::new() };
         let settings = reader.settings();
         (settings, reader.notes)
+    }
+
+    /// The same for the plain flavour, which has NCCL's own variables behind ours
+    /// for interfaces, and a task chunk where none is set.
+    pub fn read_plain(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
+        let plain = |name: &str| match name {
+            "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" => lookup(name).or_else(|| lookup("NCCL_SOCKET_IFNAME")),
+            "NCCL_GPUDIRECTTCPX_SOCKET_FAMILY" => lookup(name).or_else(|| lookup("NCCL_SOCKET_FAMILY")),
+            "NCCL_DYNAMIC_CHUNK_SIZE" => lookup(name).or_else(|| Some(PLAIN_CHUNK.to_owned())),
+            // Switches of the real plugin's that this one does not have.
+            "NCCL_GPUDIRECTTCPX_SOCKET_ENABLE" | "NCCL_GPUDIRECTTCPX_RECV_SYNC" | "TCPXSOFT_CUDA" => None,
+            _ => lookup(name),
+        };
+        let (settings, notes) = Self::read(&plain);
+        (settings.map(|settings| Self { flavour: Flavour::Plain, ..settings }), notes)
+    }
+
+    /// Whether this is a host plugin without TCPX's restrictions.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.flavour == Flavour::Plain
     }
 }
 
@@ -187,6 +249,7 @@ impl Reader<'_> {
         self.scheduler();
         self.without_effect();
         Ok(Settings {
+            flavour: Flavour::Tcpx,
             enabled,
             chunk,
             sockets_per_thread,

@@ -11,11 +11,13 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::Range;
 
 /// Bytes of the handle that `listen` writes; the caller's buffer is 128.
 pub const HANDLE_BYTES: usize = 104;
+/// Bytes of a v4 handle, the caller's whole buffer.
+pub const SHORT_BYTES: usize = tcpx_abi::v4::HANDLE_MAX;
 /// Where `connect` keeps its own state in the caller's buffer; zero on the wire.
 pub const TOKEN: Range<usize> = 80..88;
 /// The listener's secret.
@@ -116,6 +118,44 @@ impl Handle {
         out[48..48 + ADDRESS_BYTES].copy_from_slice(&encode_address(self.ctrl));
         out[88..].copy_from_slice(&self.nonce);
         out
+    }
+
+    /// The same in the 64 bytes of a v4 handle, which has no room for two addresses
+    /// as C lays them out. The scope of a link-local address is lost.
+    pub fn encode_short(&self) -> [u8; SHORT_BYTES] {
+        let octets = |address: SocketAddr| match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => ip.octets(),
+        };
+        let mut out = [0; SHORT_BYTES];
+        out[..16].copy_from_slice(&octets(self.data));
+        out[16..32].copy_from_slice(&octets(self.ctrl));
+        out[32..48].copy_from_slice(&self.nonce);
+        out[48..50].copy_from_slice(&self.data.port().to_be_bytes());
+        out[50..52].copy_from_slice(&self.ctrl.port().to_be_bytes());
+        out[52] = self.sockets as u8;
+        out[53] = self.threads as u8;
+        out[54] = u8::from(self.redirect_ctrl);
+        out
+    }
+
+    /// Reads a short handle that came from anywhere, as the long one that it was.
+    pub fn lengthen(bytes: &[u8; SHORT_BYTES]) -> Result<[u8; HANDLE_BYTES], Malformed> {
+        let address = |ip: usize, port: usize| {
+            let ip = Ipv6Addr::from(array::<16>(bytes, ip)).to_canonical();
+            let port = u16::from_be_bytes(array(bytes, port));
+            if port == 0 { Err(Malformed::NoPort) } else { Ok(SocketAddr::new(ip, port)) }
+        };
+        let (sockets, threads) = (i32::from(bytes[52]), i32::from(bytes[53]));
+        let handle = Self {
+            data: address(0, 48)?,
+            ctrl: address(16, 50)?,
+            sockets: in_range(sockets, 0, SOCKETS_MAX).ok_or(Malformed::Sockets(sockets))?,
+            threads: in_range(threads, 1, THREADS_MAX).ok_or(Malformed::Threads(threads))?,
+            redirect_ctrl: bytes[54] != 0,
+            nonce: array(bytes, 32),
+        };
+        Ok(handle.encode())
     }
 
     /// Reads a handle that came from anywhere.
@@ -347,6 +387,20 @@ mod tests {
         assert_eq!(bytes[36..45], [4, 0, 0, 0, 1, 0, 0, 0, 1]);
         assert_eq!(bytes[TOKEN], [0; 8]);
         assert_eq!(Handle::decode(&bytes), Ok(handle()));
+    }
+
+    #[test]
+    fn a_short_handle_says_all_that_a_long_one_says() {
+        let handle = Handle { ctrl: "[2001:db8::1]:4001".parse().unwrap(), ..handle() };
+        assert_eq!(Handle::lengthen(&handle.encode_short()), Ok(handle.encode()));
+        let check = |at: usize, value: u8, expected: Malformed| {
+            let mut bytes = handle.encode_short();
+            bytes[at] = value;
+            assert_eq!(Handle::lengthen(&bytes), Err(expected));
+        };
+        check(52, 9, Malformed::Sockets(9));
+        check(53, 0, Malformed::Threads(0));
+        assert_eq!(Handle::lengthen(&[0; SHORT_BYTES]), Err(Malformed::NoPort));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! a child that plays one role through the table, and reads what it prints.
 #![expect(unsafe_code, reason = "drives a C function table")]
 
-use nccl_net_tcpxsoft::table;
 use std::ffi::{c_int, c_void};
 use std::fs;
 use std::process::{Command, Output};
@@ -11,6 +10,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 use tcpx_abi::v7::DeviceHandle;
 use tcpx_abi::{PTR_HOST, logger};
+use tcpx_soft::table;
 
 const ROLE: &str = "TCPXSOFT_TEST_ROLE";
 

@@ -5,7 +5,7 @@
 
 use super::table::Table;
 use super::{Environment, Findings, Fix, Kind, pair};
-use nccl_net_tcpxsoft::strtoll;
+use tcpx_soft::strtoll;
 
 pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Findings) {
     for (name, value) in environment {

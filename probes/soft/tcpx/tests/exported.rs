@@ -21,8 +21,7 @@ fn the_shared_object_exports_the_v7_table_and_nothing_else() {
 }
 
 #[test]
-fn the_linked_table_is_whole_and_named() {
-    let table = nccl_net_tcpxsoft::table();
+fn the_table_is_whole() {
+    let table = tcpx_soft::table();
     assert!(table.reg_mr_dma_buf.is_none() && table.irecv_consumed.is_some() && table.get_device_mr.is_some());
-    assert!(std::ptr::eq(table, &nccl_net_tcpxsoft::ncclNetPlugin_v7));
 }

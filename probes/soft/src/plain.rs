@@ -1,0 +1,460 @@
+//! The plain flavour: a host plugin, behind a table of every version.
+//!
+//! The same comms, sockets and wire as the other flavour, without what TCPX asks
+//! of its callers: thirty-two requests per comm and "try again" for one more,
+//! `test` of any of them in any order, sizes reported, nothing to hand back,
+//! `init` as often as one likes. Of what the family may have it has host memory
+//! and one buffer per receive; `iflush` has nothing to wait for.
+//!
+//! v4 knows no "call again": its `connect` and `accept` wait, for a minute at most.
+#![expect(unsafe_code, reason = "takes pointers from C and writes through them")]
+
+use crate::calls;
+use crate::export::{enter, first, give, started};
+use crate::failed::{BROKEN, Failed, REFUSED};
+use crate::fault::{Call, Side};
+use crate::log::{self, warning};
+use crate::mr;
+use crate::plugin;
+use crate::settings::{Flavour, PRODUCT};
+use crate::wire::{HANDLE_BYTES, Handle, SHORT_BYTES};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::time::{Duration, Instant};
+use tcpx_abi::v12::{Properties, VDeviceProps};
+use tcpx_abi::{ID_UNDEFINED, LoggerArg, MESSAGE_MAX, NET_DEVICE_HOST, PTR_HOST, ResultCode};
+
+type Out = *mut *mut c_void;
+
+const NAME: &CStr = c"PlainSoft";
+
+/// Longest that v4's `connect` and `accept` wait.
+const PATIENCE: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_micros(100);
+
+fn begin(logger: LoggerArg) -> ResultCode {
+    log::set(logger);
+    enter(Call::Init, || plugin::init(Flavour::Plain))
+}
+
+fn begin_context(context: Out, logger: LoggerArg) -> ResultCode {
+    let code = begin(logger);
+    if code != 0 || context.is_null() {
+        return code;
+    }
+    // There is one plugin per process, whatever its communicators are.
+    // SAFETY: the ABI makes it the caller's to be written.
+    unsafe { context.write(NAME.as_ptr().cast_mut().cast()) };
+    code
+}
+
+fn properties(device: c_int) -> Result<Properties, Failed> {
+    let tcpx = started()?.properties(device)?;
+    let mut v_props = VDeviceProps { ndevs: 1, devs: [0; 8] };
+    v_props.devs[0] = device;
+    Ok(Properties {
+        name: tcpx.name,
+        pci_path: tcpx.pci_path,
+        guid: tcpx.guid,
+        ptr_support: PTR_HOST,
+        reg_is_global: 1,
+        force_flush: 0,
+        speed: tcpx.speed,
+        port: tcpx.port,
+        latency: 0.0,
+        max_comms: tcpx.max_comms,
+        max_recvs: 1,
+        net_device_type: NET_DEVICE_HOST,
+        net_device_version: 0,
+        v_props,
+        max_p2p_bytes: MESSAGE_MAX,
+        max_coll_bytes: MESSAGE_MAX,
+        max_multi_request_size: 1,
+        rail_id: ID_UNDEFINED,
+        plane_id: ID_UNDEFINED,
+    })
+}
+
+/// Sizes of every version fit, and no message is longer than an `int` can say.
+fn post(
+    side: Side,
+    comm: *mut c_void,
+    data: *mut c_void,
+    size: impl TryInto<c_int>,
+    mhandle: *mut c_void,
+) -> Result<*mut c_void, Failed> {
+    let size = size.try_into().map_err(|_| {
+        warning!(c"softPost", "{PRODUCT} : message longer than an int can say");
+        REFUSED
+    })?;
+    // SAFETY: comm and mhandle are the caller's, as `calls::post` asks.
+    unsafe { calls::post(side, comm, data, size, mhandle) }
+}
+
+unsafe extern "C" fn devices(count: *mut c_int) -> ResultCode {
+    enter(Call::Devices, || give(count, started()?.devices.len() as c_int))
+}
+
+unsafe extern "C" fn dereg_mr(_: *mut c_void, mhandle: *mut c_void) -> ResultCode {
+    enter(Call::DeregMr, || if mhandle.is_null() || mr::deregister(mhandle) { Ok(()) } else { Err(REFUSED) })
+}
+
+unsafe extern "C" fn test(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> ResultCode {
+    enter(Call::Test, || {
+        give(done, 0)?;
+        // SAFETY: null or one of our requests, as `tested` asks.
+        let Some(size) = unsafe { calls::tested(request) }? else { return Ok(()) };
+        if !sizes.is_null() {
+            give(sizes, size)?;
+        }
+        give(done, 1)
+    })
+}
+
+unsafe extern "C" fn close_send(comm: *mut c_void) -> ResultCode {
+    enter(Call::CloseSend, || calls::close(comm))
+}
+
+unsafe extern "C" fn close_recv(comm: *mut c_void) -> ResultCode {
+    enter(Call::CloseRecv, || calls::close(comm))
+}
+
+unsafe extern "C" fn close_listen(listener: *mut c_void) -> ResultCode {
+    enter(Call::CloseListen, || calls::unlisten(listener))
+}
+
+/// # Safety
+/// `handle` is null or as long as the version says.
+unsafe fn listen_long(device: c_int, handle: *mut c_void) -> Result<*mut c_void, Failed> {
+    // SAFETY: as promised to this function.
+    unsafe { calls::listen_on(started()?, device, handle) }
+}
+
+/// # Safety
+/// As for [`listen_long`].
+unsafe fn listen_short(device: c_int, handle: *mut c_void) -> Result<*mut c_void, Failed> {
+    let mut long = [0; HANDLE_BYTES];
+    // SAFETY: a buffer of ours that is long enough.
+    let comm = unsafe { calls::listen_on(started()?, device, long.as_mut_ptr().cast()) }?;
+    let made = Handle::decode(&long).map_err(|_| REFUSED)?;
+    if handle.is_null() {
+        return Err(REFUSED);
+    }
+    // SAFETY: as promised to this function.
+    unsafe { handle.cast::<[u8; SHORT_BYTES]>().write(made.encode_short()) };
+    Ok(comm)
+}
+
+/// # Safety
+/// As for [`listen_long`].
+unsafe fn connect_long(device: c_int, handle: *mut c_void) -> Result<*mut c_void, Failed> {
+    // SAFETY: as promised to this function.
+    unsafe { calls::connect_from(started()?, device, handle) }
+}
+
+/// # Safety
+/// As for [`listen_long`].
+unsafe fn connect_short(device: c_int, handle: *mut c_void) -> Result<*mut c_void, Failed> {
+    if handle.is_null() {
+        return Err(REFUSED);
+    }
+    // SAFETY: as promised to this function.
+    let short = unsafe { handle.cast::<[u8; SHORT_BYTES]>().read() };
+    let mut long = Handle::lengthen(&short).map_err(|error| {
+        warning!(c"softConnect", "{PRODUCT} : bad handle: {error}");
+        REFUSED
+    })?;
+    let plugin = started()?;
+    // SAFETY: a buffer of ours that is long enough, the same each time.
+    wait(|| unsafe { calls::connect_from(plugin, device, long.as_mut_ptr().cast()) })
+}
+
+/// # Safety
+/// Nothing to promise; a pointer that is no listener is told.
+unsafe fn accept_long(listener: *mut c_void) -> Result<*mut c_void, Failed> {
+    // SAFETY: no device handle to write to.
+    unsafe { calls::accept_on(listener, ptr::null_mut()) }
+}
+
+/// # Safety
+/// As for [`accept_long`].
+unsafe fn accept_short(listener: *mut c_void) -> Result<*mut c_void, Failed> {
+    // SAFETY: as promised to this function.
+    wait(|| unsafe { accept_long(listener) })
+}
+
+fn wait(mut step: impl FnMut() -> Result<*mut c_void, Failed>) -> Result<*mut c_void, Failed> {
+    let started = Instant::now();
+    loop {
+        let comm = step()?;
+        if !comm.is_null() {
+            return Ok(comm);
+        }
+        if started.elapsed() > PATIENCE {
+            warning!(c"softWait", "{PRODUCT} : no peer within {} s", PATIENCE.as_secs());
+            return Err(BROKEN);
+        }
+        std::thread::sleep(REST);
+    }
+}
+
+macro_rules! plain_init {
+    (logger) => {
+        unsafe extern "C" fn init(logger: LoggerArg) -> ResultCode {
+            super::begin(logger)
+        }
+    };
+    (profiled) => {
+        unsafe extern "C" fn init(logger: LoggerArg, _: tcpx_abi::ProfilerArg) -> ResultCode {
+            super::begin(logger)
+        }
+    };
+    (context) => {
+        unsafe extern "C" fn init(
+            context: Out,
+            _: u64,
+            _: *mut abi::CommConfig,
+            logger: LoggerArg,
+            _: tcpx_abi::ProfilerArg,
+        ) -> ResultCode {
+            super::begin_context(context, logger)
+        }
+    };
+}
+
+macro_rules! plain_receive {
+    ($size:ty, single) => {
+        use super::{accept_short as accept_on, connect_short as connect_from, listen_short as listen_on};
+
+        unsafe extern "C" fn irecv(
+            comm: *mut c_void,
+            data: *mut c_void,
+            size: $size,
+            mhandle: *mut c_void,
+            request: Out,
+        ) -> ResultCode {
+            enter(Call::Irecv, || give(request, post(Side::Recv, comm, data, size, mhandle)?))
+        }
+
+        unsafe extern "C" fn iflush(
+            _: *mut c_void,
+            _: *mut c_void,
+            _: c_int,
+            _: *mut c_void,
+            request: Out,
+        ) -> ResultCode {
+            enter(Call::Iflush, || give(request, std::ptr::null_mut()))
+        }
+    };
+    ($size:ty, grouped $($phandles:ident)?) => {
+        use super::{accept_long as accept_on, connect_long as connect_from, listen_long as listen_on};
+
+        unsafe extern "C" fn irecv(
+            comm: *mut c_void,
+            count: c_int,
+            data: Out,
+            sizes: *mut $size,
+            _: *mut c_int,
+            mhandles: Out,
+            $($phandles: Out,)?
+            request: Out,
+        ) -> ResultCode {
+            $(let _ = $phandles;)?
+            enter(Call::Irecv, || {
+                if count != 1 {
+                    return Err(crate::failed::REFUSED);
+                }
+                // SAFETY: arrays of `count` elements, or null.
+                let data = unsafe { super::first(data) }?;
+                // SAFETY: as above.
+                let size = unsafe { super::first(sizes) }?;
+                // SAFETY: as above.
+                let mhandle = unsafe { super::first(mhandles) }?;
+                give(request, post(Side::Recv, comm, data, size, mhandle)?)
+            })
+        }
+
+        unsafe extern "C" fn iflush(
+            _: *mut c_void,
+            _: c_int,
+            _: Out,
+            _: *mut c_int,
+            _: Out,
+            request: Out,
+        ) -> ResultCode {
+            enter(Call::Iflush, || give(request, std::ptr::null_mut()))
+        }
+    };
+}
+
+macro_rules! plain_version {
+    ($v:ident widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
+     device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
+     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?) ($($finalize:ident)?)
+     ($($attributes:ident)?)) $($property:ident)+) => {
+        /// The table of the version that the module is called after.
+        pub mod $v {
+            use super::{Out, close_listen, close_recv, close_send, dereg_mr, devices, enter, give, post, test};
+            use crate::calls;
+            use crate::fault::{Call, Side};
+            use std::ffi::{c_int, c_void};
+            use tcpx_abi::{$v as abi, LoggerArg, ResultCode};
+
+            /// See the module.
+            pub const TABLE: abi::Net = abi::Net {
+                name: super::NAME.as_ptr(),
+                init: Some(init),
+                devices: Some(devices),
+                get_properties: Some(get_properties),
+                listen: Some(listen),
+                connect: Some(connect),
+                accept: Some(accept),
+                reg_mr: Some(reg_mr),
+                $($dma: None,)?
+                dereg_mr: Some(dereg_mr),
+                isend: Some(isend),
+                irecv: Some(irecv),
+                iflush: Some(iflush),
+                test: Some(test),
+                close_send: Some(close_send),
+                close_recv: Some(close_recv),
+                close_listen: Some(close_listen),
+                $($device_mr: None,)?
+                $($consumed: None,)?
+                $($merge: None,)?
+                $($finalize: Some($finalize),)?
+                $($attributes: None,)?
+            };
+
+            plain_init!($init);
+            plain_receive!($size, $($receive)+);
+
+            unsafe extern "C" fn get_properties(device: c_int, properties: *mut abi::Properties) -> ResultCode {
+                enter(Call::GetProperties, || {
+                    let from = super::properties(device)?;
+                    give(properties, abi::Properties { $($property: super::Into::<_>::into(from.$property),)+ })
+                })
+            }
+
+            unsafe extern "C" fn listen(
+                $($context: *mut c_void,)?
+                device: c_int,
+                handle: *mut c_void,
+                comm: Out,
+            ) -> ResultCode {
+                $(let _ = $context;)?
+                enter(Call::Listen, || {
+                    // SAFETY: the caller's handle, as long as this version says, or null.
+                    let pointer = unsafe { listen_on(device, handle) }?;
+                    give(comm, pointer)
+                })
+            }
+
+            unsafe extern "C" fn connect(
+                $($context: *mut c_void,)?
+                device: c_int,
+                $($config: *mut abi::CommConfig,)?
+                handle: *mut c_void,
+                comm: Out,
+                $($device: *mut *mut abi::DeviceHandle,)?
+            ) -> ResultCode {
+                $(let _ = $context;)?
+                $(let _ = $config;)?
+                $(let _ = $device;)?
+                enter(Call::Connect, || {
+                    give(comm, std::ptr::null_mut())?;
+                    // SAFETY: the caller's handle, as long as this version says, or null.
+                    give(comm, unsafe { connect_from(device, handle) }?)
+                })
+            }
+
+            unsafe extern "C" fn accept(
+                listener: *mut c_void,
+                comm: Out,
+                $($device: *mut *mut abi::DeviceHandle,)?
+            ) -> ResultCode {
+                $(let _ = $device;)?
+                enter(Call::Accept, || {
+                    give(comm, std::ptr::null_mut())?;
+                    // SAFETY: nothing to promise.
+                    give(comm, unsafe { accept_on(listener) }?)
+                })
+            }
+
+            unsafe extern "C" fn reg_mr(
+                comm: *mut c_void,
+                data: *mut c_void,
+                size: $reg,
+                kind: c_int,
+                mhandle: Out,
+            ) -> ResultCode {
+                enter(Call::RegMr, || {
+                    give(mhandle, calls::register(comm, data, usize::try_from(size).unwrap_or(0), kind)?)
+                })
+            }
+
+            unsafe extern "C" fn isend(
+                comm: *mut c_void,
+                data: *mut c_void,
+                size: $size,
+                $($tag: c_int,)?
+                mhandle: *mut c_void,
+                $($phandle: *mut c_void,)?
+                request: Out,
+            ) -> ResultCode {
+                $(let _ = $tag;)?
+                $(let _ = $phandle;)?
+                enter(Call::Isend, || give(request, post(Side::Send, comm, data, size, mhandle)?))
+            }
+
+            $(
+                unsafe extern "C" fn $finalize(_: *mut c_void) -> ResultCode {
+                    tcpx_abi::result::SUCCESS
+                }
+            )?
+        }
+    };
+}
+
+/// A property in the type that a version has for it.
+trait Into<T> {
+    fn into(self) -> T;
+}
+
+impl<T> Into<T> for T {
+    fn into(self) -> T {
+        self
+    }
+}
+
+macro_rules! virtual_device {
+    ($($version:ident)+) => {
+        $(
+            impl Into<tcpx_abi::$version::VDeviceProps> for VDeviceProps {
+                fn into(self) -> tcpx_abi::$version::VDeviceProps {
+                    let [first, second, third, fourth, ..] = self.devs;
+                    tcpx_abi::$version::VDeviceProps { ndevs: self.ndevs, devs: [first, second, third, fourth] }
+                }
+            }
+        )+
+    };
+}
+virtual_device!(v9 v10 v11);
+
+tcpx_abi::with_shape!(v4 plain_version name pci_path guid ptr_support speed port max_comms);
+tcpx_abi::with_shape!(v5 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs);
+tcpx_abi::with_shape!(v6 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs);
+tcpx_abi::with_shape!(v7 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
+    net_device_type net_device_version);
+tcpx_abi::with_shape!(v8 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
+    net_device_type net_device_version reg_is_global);
+tcpx_abi::with_shape!(v9 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
+    net_device_type net_device_version reg_is_global force_flush v_props max_p2p_bytes max_coll_bytes);
+tcpx_abi::with_shape!(v10 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
+    net_device_type net_device_version reg_is_global force_flush v_props max_p2p_bytes max_coll_bytes);
+tcpx_abi::with_shape!(v11 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
+    net_device_type net_device_version reg_is_global force_flush v_props max_p2p_bytes max_coll_bytes
+    max_multi_request_size);
+tcpx_abi::with_shape!(v12 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
+    net_device_type net_device_version reg_is_global force_flush v_props max_p2p_bytes max_coll_bytes
+    max_multi_request_size rail_id plane_id);
