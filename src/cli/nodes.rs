@@ -79,7 +79,7 @@ impl Nodes {
         match &self.from {
             Some(host) => {
                 let error = ReachError::new("--from", Outcome::Usage, "this command looks from where it is typed")
-                    .next(&format!("type it on {host}"));
+                    .next(format!("type it on {host}"));
                 Err(fail(common, &error, error.outcome))
             }
             None => self.peer(common),

@@ -53,7 +53,13 @@ const STOPPING_MAX: Duration = Duration::from_millis(3600);
 /// Runs all pairs; `observe` sees every event in order. At least one comes back.
 pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event)) -> Vec<PairOutcome> {
     let (to_events, events) = mpsc::channel();
-    let agents = match start_agents(request, &to_events, observe) {
+    let started = Instant::now();
+    let mut upload = |to: &str, sent, all| {
+        let what = What::Upload { to: to.to_owned(), sent, all };
+        let ms = started.elapsed().as_secs_f64() * 1e3;
+        observe(&Event { at: now_utc(), ms, node: "coordinator".into(), gpu: None, node_us: None, what });
+    };
+    let agents = match Agent::start_both(request.ways, &request.scenario.plugin, &to_events, &mut upload) {
         Ok(agents) => agents,
         Err(error) => return vec![PairOutcome::without_agents(&error)],
     };
@@ -62,57 +68,6 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event)) -> Vec<Pai
     drive.launch();
     drive.watch(&events);
     drive.conclude()
-}
-
-/// What happens while agents are started.
-enum News {
-    Upload(What),
-    Started(End, Box<Result<Agent, LaunchError>>),
-}
-
-/// Both at once; what uploads take is told as it goes. Getting to one node may
-/// take minutes (an upload, a person who is asked for a passphrase), in which
-/// the agent of the other must not think itself forgotten.
-fn start_agents(
-    request: &RunRequest<'_>,
-    events: &mpsc::Sender<FromEnd>,
-    observe: &mut dyn FnMut(&Event),
-) -> Result<[Agent; 2], LaunchError> {
-    let (to_news, news) = mpsc::channel();
-    let start = |end: End, to_news: mpsc::Sender<News>| {
-        let way = &*request.ways[end as usize];
-        // Somebody listens until both have started.
-        let tell = |what| drop(to_news.send(what));
-        let mut sent = |sent, all| tell(News::Upload(What::Upload { to: way.node().to_owned(), sent, all }));
-        let agent = Agent::start(end, way, &request.scenario.plugin, events, &mut sent);
-        tell(News::Started(end, Box::new(agent)));
-    };
-    let (started, mut beat_at) = (Instant::now(), Instant::now());
-    let mut agents = [None, None];
-    std::thread::scope(|scope| {
-        for end in End::ALL {
-            let (to_news, start) = (to_news.clone(), &start);
-            scope.spawn(move || start(end, to_news));
-        }
-        drop(to_news);
-        loop {
-            match news.recv_timeout(TICK) {
-                Ok(News::Upload(what)) => {
-                    let ms = started.elapsed().as_secs_f64() * 1e3;
-                    observe(&Event { at: now_utc(), ms, node: "coordinator".into(), gpu: None, node_us: None, what });
-                }
-                Ok(News::Started(end, agent)) => agents[end as usize] = Some(*agent),
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => return,
-            }
-            if Instant::now() >= beat_at {
-                beat_at = Instant::now() + HEARTBEAT;
-                agents.iter().flatten().flatten().for_each(Agent::beat);
-            }
-        }
-    });
-    let [local, peer] = agents.map(|agent| agent.expect("its thread sent it, or the scope panicked with it"));
-    Ok([local?, peer?])
 }
 
 struct Drive<'a> {

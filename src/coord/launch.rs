@@ -184,6 +184,54 @@ impl Agent {
         Ok(agent)
     }
 
+    /// Both at once. Getting to one node may take minutes (an upload, a person who
+    /// is asked for a passphrase), in which the agent of the other must not think
+    /// itself forgotten.
+    ///
+    /// # Errors
+    /// The first of [`Agent::start`]'s, once both have come to something.
+    pub fn start_both(
+        ways: &[Box<dyn Transport>; 2],
+        wanted: &PluginChoice,
+        events: &mpsc::Sender<Event>,
+        progress: &mut dyn FnMut(&str, u64, u64),
+    ) -> Result<[Self; 2], LaunchError> {
+        enum News {
+            Upload(End, u64, u64),
+            Started(End, Box<Result<Agent, LaunchError>>),
+        }
+        let (to_news, news) = mpsc::channel();
+        let start = |end: End, to_news: mpsc::Sender<News>| {
+            // Somebody listens until both have started.
+            let tell = |what| drop(to_news.send(what));
+            let mut sent = |sent, all| tell(News::Upload(end, sent, all));
+            let agent = Self::start(end, &*ways[end as usize], wanted, events, &mut sent);
+            tell(News::Started(end, Box::new(agent)));
+        };
+        let (mut agents, mut beat_at) = ([None, None], Instant::now());
+        std::thread::scope(|scope| {
+            for end in End::ALL {
+                let (to_news, start) = (to_news.clone(), &start);
+                scope.spawn(move || start(end, to_news));
+            }
+            drop(to_news);
+            loop {
+                match news.recv_timeout(HEARTBEAT) {
+                    Ok(News::Upload(end, sent, all)) => progress(ways[end as usize].node(), sent, all),
+                    Ok(News::Started(end, agent)) => agents[end as usize] = Some(*agent),
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                }
+                if Instant::now() >= beat_at {
+                    beat_at = Instant::now() + HEARTBEAT;
+                    agents.iter().flatten().flatten().for_each(Agent::beat);
+                }
+            }
+        });
+        let [local, peer] = agents.map(|agent| agent.expect("its thread sent it, or the scope panicked with it"));
+        Ok([local?, peer?])
+    }
+
     /// Sends one message for one worker; an agent that is gone shows through its
     /// stream.
     pub fn tell(&self, worker: u32, message: &ToAgent) {

@@ -34,12 +34,7 @@ impl Watching {
         progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, LaunchError> {
         let (to_events, events) = mpsc::channel();
-        let mut start = |end: End| {
-            let way = &*ways[end as usize];
-            let mut tell = |sent, all| progress(way.node(), sent, all);
-            Agent::start(end, way, &PluginChoice::default(), &to_events, &mut tell)
-        };
-        let agents = [start(End::Local)?, start(End::Peer)?];
+        let agents = Agent::start_both(ways, &PluginChoice::default(), &to_events, progress)?;
         let watching = Self { agents, events, beat_at: Instant::now() + HEARTBEAT, wanted: None };
         watching.ask();
         Ok(watching)
