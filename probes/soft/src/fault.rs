@@ -17,6 +17,8 @@
 //!                                      times, PENDING to that many attempts per data socket
 //! corrupt     chunk=N [byte=B]         one byte of a received chunk is flipped
 //! starve      socket=K [after=N]       data socket K is not served after N chunks
+//! lose        [after=N] [percent=P]    after N chunks so many of a hundred packets to a comm's
+//!                                      data sockets do not arrive (100), by a filter of the kernel
 //! ```
 //!
 //! Every kind but `rc` and `spin` also takes `side=send|recv` and `comm=K`, the
@@ -79,6 +81,7 @@ enum Kind {
     Refuse { times: u64 },
     Corrupt { chunk: u64, byte: Option<u64> },
     Starve { socket: u64, after: u64 },
+    Lose { after: u64, percent: u32 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,17 +187,24 @@ impl CommFaults {
             Kind::Close { socket, after } if *socket == index => Some(*after),
             _ => None,
         });
-        (starve_after.is_some() || close_after.is_some()).then_some(SocketFaults { starve_after, close_after })
+        let lose_after = self.kinds.iter().find_map(|kind| match kind {
+            Kind::Lose { after, percent } => Some((*after, *percent)),
+            _ => None,
+        });
+        let faults = SocketFaults { starve_after, close_after, lose_after };
+        (faults != SocketFaults::default()).then_some(faults)
     }
 }
 
 /// What one data socket suffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketFaults {
     /// Chunks after which it is not served any more.
     pub starve_after: Option<u64>,
     /// Bytes after which it is closed.
     pub close_after: Option<u64>,
+    /// Chunks after which packets are lost, and how many of a hundred.
+    pub lose_after: Option<(u64, u32)>,
 }
 
 /// One step of splitmix64: a seed's bits, spread.
@@ -268,8 +278,8 @@ mod tests {
     fn every_kind_in_the_grammar_parses() {
         let all = "seed=7; stop:after=40,side=recv,comm=1; drop-ctrl:nth=3; delay-ctrl:nth=2,ms=50; close:after=4096; \
                    rc:call=test,value=2,nth=5,times=0; exit:chunk=2; spin:call=isend; hang:side=send; refuse; \
-                   corrupt:chunk=9,byte=3; starve:socket=1,after=2";
-        assert_eq!(plan(all).faults.len(), 11);
+                   corrupt:chunk=9,byte=3; starve:socket=1,after=2; lose:after=4,percent=50";
+        assert_eq!(plan(all).faults.len(), 12);
         assert_eq!(plan(all).seed, 7);
         assert!(plan(" ; ").is_empty());
     }
@@ -281,7 +291,10 @@ mod tests {
         assert!(!plan.of_comm(Side::Recv, 1).unwrap().stopped(39));
         assert!(!plan.of_comm(Side::Recv, 0).unwrap().stopped(40));
         let faults = plan.of_comm(Side::Send, 0).unwrap();
-        assert_eq!(faults.of_socket(2), Some(SocketFaults { starve_after: Some(3), close_after: Some(9) }));
+        assert_eq!(
+            faults.of_socket(2),
+            Some(SocketFaults { starve_after: Some(3), close_after: Some(9), lose_after: None })
+        );
         assert_eq!(faults.of_socket(1), None);
         assert!(Plan::default().of_comm(Side::Send, 0).is_none());
     }

@@ -76,8 +76,14 @@ fn piece(side: Side) -> usize {
 }
 
 /// How many bytes the faults of this socket let pass; `None` for none at all.
-fn allowed(lane: &Lane, mover: &Mover) -> Option<usize> {
-    let faults = mover.faults?;
+fn allowed(lane: &Lane, mover: &mut Mover) -> Option<usize> {
+    let faults = mover.faults.as_mut()?;
+    if let Some((_, percent)) = faults.lose_after.take_if(|(chunks, _)| u64::from(lane.unfinished().0) >= *chunks) {
+        // A kernel that refuses the filter shows as a fault that does not happen.
+        if let Err(error) = socket::lose(&lane.stream, percent) {
+            warning!(c"softTaskProgress", "cannot lose packets: {}", socket::words(&error));
+        }
+    }
     if faults.starve_after.is_some_and(|chunks| u64::from(lane.unfinished().0) >= chunks) {
         return None;
     }

@@ -78,6 +78,29 @@ pub fn arrival(socket: &impl AsRawFd) -> (i32, i32) {
     (ask(libc::SO_INCOMING_CPU, -1), ask(libc::SO_INCOMING_NAPI_ID, 0))
 }
 
+/// From now on so many of a hundred packets to `socket` do not arrive: the
+/// kernel drops them before TCP sees them, so the peer retransmits as it would
+/// on a bad link. Needs no privilege.
+pub fn lose(socket: &impl AsRawFd, percent: u32) -> io::Result<()> {
+    // A random number below this is a packet to drop.
+    let below = u32::MAX / 100 * percent.min(100);
+    let code = |code: u32| code as u16;
+    let load = libc::sock_filter { code: code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), jt: 0, jf: 0, k: RANDOM };
+    let test = libc::sock_filter { code: code(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K), jt: 1, jf: 0, k: below };
+    let answer = |bytes| libc::sock_filter { code: code(libc::BPF_RET | libc::BPF_K), jt: 0, jf: 0, k: bytes };
+    let mut some = [load, test, answer(0), answer(u32::MAX)];
+    let mut all = [answer(0)];
+    let filter: &mut [libc::sock_filter] = if percent >= 100 { &mut all } else { &mut some };
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let (fd, value) = (socket.as_raw_fd(), (&raw const program).cast());
+    // SAFETY: `program` is `length` bytes and names `len` instructions; the kernel copies both.
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, length) }).map(drop)
+}
+
+/// A random number, as an ancillary load: `linux/filter.h`, SKF_AD_OFF + SKF_AD_RANDOM.
+const RANDOM: u32 = 0xffff_f000 + 56;
+
 /// `N` random bytes from the kernel.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -176,6 +199,25 @@ mod tests {
         assert!(!system.is_empty());
         assert_eq!(congestion(Some("reno")).unwrap(), "reno");
         assert!(congestion(Some("no-such-control")).is_err());
+    }
+
+    #[test]
+    fn what_is_lost_does_not_arrive() {
+        use std::io::{Read, Write};
+        let lo: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let listener = listen(lo, None).unwrap();
+        let mut stream = connect(lo, listener.local_addr().unwrap(), None).unwrap();
+        until(|| connected(&stream).unwrap().then_some(()));
+        let (mut accepted, _) = until(|| listener.accept().ok());
+        accepted.set_nonblocking(true).unwrap();
+        // A packet in a hundred is retransmitted; none of all arrives.
+        lose(&accepted, 1).unwrap();
+        stream.write_all(b"a").unwrap();
+        assert_eq!(until(|| accepted.read(&mut [0; 8]).ok()), 1);
+        lose(&accepted, 100).unwrap();
+        stream.write_all(b"b").unwrap();
+        // Loopback delivers within the call that sends.
+        assert_eq!(accepted.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

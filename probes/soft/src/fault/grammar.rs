@@ -84,6 +84,9 @@ impl Fault {
             "refuse" => Kind::Refuse { times: keys.optional("times")?.unwrap_or(0) },
             "corrupt" => Kind::Corrupt { chunk: keys.counted("chunk")?, byte: keys.optional("byte")? },
             "starve" => Kind::Starve { socket: keys.required("socket")?, after: keys.optional("after")?.unwrap_or(0) },
+            "lose" => {
+                Kind::Lose { after: keys.optional("after")?.unwrap_or(0), percent: keys.percent()?.unwrap_or(100) }
+            }
             other => return Err(format!("unknown kind `{other}`")),
         };
         keys.finish()?;
@@ -145,6 +148,12 @@ impl<'a> Keys<'a> {
         i32::try_from(value).map_err(|_| format!("`value` {value} is no result code"))
     }
 
+    fn percent(&mut self) -> Result<Option<u32>, String> {
+        let Some(value) = self.optional("percent")? else { return Ok(None) };
+        let percent = u32::try_from(value).ok().filter(|percent| (1..=100).contains(percent));
+        percent.map(Some).ok_or_else(|| format!("`percent` {value} is not 1 to 100"))
+    }
+
     fn finish(self) -> Result<(), String> {
         self.0.first().map_or(Ok(()), |(key, _)| Err(format!("unknown key `{key}`")))
     }
@@ -172,6 +181,7 @@ mod tests {
         check("rc:call=test,value=4294967296", "`value` 4294967296 is no result code");
         check("hang:side=both", "`side` is send or recv, not `both`");
         check("stop:after", "`after` is not key=value");
+        check("lose:percent=101", "`percent` 101 is not 1 to 100");
         check("seed=x", "`seed` is a whole number, not `x`");
     }
 
