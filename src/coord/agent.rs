@@ -9,7 +9,8 @@
 
 use super::assign::choose;
 use super::message::{
-    Addressed, Exit, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, Phase, ToAgent, ToWorker, WORKERS_MAX,
+    Addressed, Exit, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, Phase, ProcessOrder, ToAgent, ToWorker,
+    WORKERS_MAX,
 };
 use super::one_gpu;
 use super::spawn::inherited;
@@ -19,7 +20,9 @@ use crate::node::{NodeFacts, Root};
 use crate::record::ChannelNow;
 use crate::record::live::{Recorders, Which};
 use crate::record::sample::Sampler;
+use crate::scenario::ProcessFault;
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
+use rustix::process::{Signal, getpid, kill_process};
 use std::collections::BTreeMap;
 use std::io::{self, Stdin, Stdout};
 use std::net::IpAddr;
@@ -63,6 +66,7 @@ struct Running {
     looks: usize,
     kill_at: Option<Instant>,
     killed: bool,
+    fault: Option<ProcessOrder>,
 }
 
 /// Serves one coordinator over stdin and stdout.
@@ -217,6 +221,7 @@ impl Agent {
                     looks: 0,
                     kill_at: None,
                     killed: false,
+                    fault: launch.fault,
                 };
                 self.workers.insert(number, running);
             }
@@ -272,6 +277,7 @@ impl Agent {
             return;
         }
         let channels = running.now();
+        running.commit_fault(&channels);
         let verdict = running.stall.look(&channels, now);
         if running.is_due(channels.len()) {
             self.say(number, &FromAgent::Sample(channels));
@@ -304,6 +310,20 @@ impl Running {
 
     fn now(&mut self) -> Vec<ChannelNow> {
         self.sampler.as_mut().map(Sampler::now).unwrap_or_default()
+    }
+
+    /// Does to the worker what was ordered, once it has come as far.
+    fn commit_fault(&mut self, channels: &[ChannelNow]) {
+        let done: u64 = channels.iter().map(|channel| channel.done).sum();
+        let Some(order) = self.fault.take_if(|order| done >= order.after_chunk) else { return };
+        match order.kind {
+            ProcessFault::Stop => self.worker.signal(Signal::STOP),
+            ProcessFault::Kill => self.worker.signal(Signal::KILL),
+            ProcessFault::Crash => self.worker.signal(Signal::ABORT),
+            ProcessFault::Exit => self.worker.tell(&ToWorker::Exit),
+            // Nobody hears of it, and the worker ends with its stream.
+            ProcessFault::KillAgent => _ = kill_process(getpid(), Signal::KILL),
+        }
     }
 
     fn remove_recorder(&mut self) {

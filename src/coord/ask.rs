@@ -92,7 +92,7 @@ impl Node {
         match &self.agent {
             None => ask_child(answer, task, env, until),
             Some((agent, events)) => {
-                let launch = Launch { env: env.clone(), task, stall_after_ms: u64::MAX };
+                let launch = Launch { env: env.clone(), task, stall_after_ms: u64::MAX, fault: None };
                 agent.tell(0, &ToAgent::Launch(Box::new(launch)));
                 let answer = ask_agent(answer, agent, events, until);
                 leave(agent, events);

@@ -142,7 +142,8 @@ mod tests {
             preflight: true,
             together: true,
         };
-        let launch = |task| ToAgent::Launch(Box::new(Launch { env: BTreeMap::new(), task, stall_after_ms: 3000 }));
+        let launch =
+            |task| ToAgent::Launch(Box::new(Launch { env: BTreeMap::new(), task, stall_after_ms: 3000, fault: None }));
         let address = "10.0.1.25:4000".parse().expect("an address");
         let stamped = |message: FromAgent| said(&(1_700_000_000_000_000_u64, 0_u32, message));
         write("valid-from-agent-hello", &[&|| stamped(hello.clone())]);

@@ -14,7 +14,7 @@ use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LoadError, LogLine, LogSummary};
 use crate::record::live::{ChannelKey, Update};
 use crate::record::{ChannelNow, Iteration, LatencyUs};
-use crate::scenario::{CpuSet, PluginChoice, Scenario};
+use crate::scenario::{CpuSet, PluginChoice, ProcessFault, Scenario};
 use crate::transfer::{Side, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// Version of everything in this file.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// To an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,6 +62,17 @@ pub struct Launch {
     pub task: Task,
     /// No state change for this long is a stall.
     pub stall_after_ms: u64,
+    /// What is to happen to it.
+    pub fault: Option<ProcessOrder>,
+}
+
+/// Something that is to happen to a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessOrder {
+    /// What.
+    pub kind: ProcessFault,
+    /// Once it has so many chunks done.
+    pub after_chunk: u64,
 }
 
 /// From an agent.
@@ -209,6 +220,8 @@ pub enum ToWorker {
     Measure,
     /// Drain if possible, then end.
     Stop,
+    /// Call exit, as a plugin may: a fault that was asked for.
+    Exit,
 }
 
 /// What a worker can be asked to do.

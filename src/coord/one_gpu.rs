@@ -77,7 +77,7 @@ mod tests {
             preflight: false,
             together: false,
         };
-        Launch { env: BTreeMap::new(), task: Task::Pair(Box::new(task)), stall_after_ms: 3000 }
+        Launch { env: BTreeMap::new(), task: Task::Pair(Box::new(task)), stall_after_ms: 3000, fault: None }
     }
 
     #[test]

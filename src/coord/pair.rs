@@ -11,7 +11,7 @@ use super::deadline;
 use super::launch::End;
 use super::message::{
     ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Held, Launch, Loaded, MrRow, PairTask, Phase, Preflight,
-    Task, ToAgent, ToWorker, TransferResult, Work,
+    ProcessOrder, Task, ToAgent, ToWorker, TransferResult, Work,
 };
 use super::require;
 use super::standstill::Standstill;
@@ -21,7 +21,7 @@ use crate::error::Outcome;
 use crate::node::NodeFacts;
 use crate::plugin::{LogLine, LogSummary};
 use crate::record::{ChannelNow, Clock, Finding};
-use crate::scenario::Scenario;
+use crate::scenario::{Fault, Scenario, Side};
 use std::time::{Duration, Instant};
 
 /// What one end came to.
@@ -215,9 +215,16 @@ impl<'a> Pair<'a> {
             self.ends[end as usize].env.clone_from(&plan.env);
             let stall_after = Duration::from(self.scenario.limits.stall_after);
             let stall_after_ms = u64::try_from(stall_after.as_millis()).unwrap_or(u64::MAX);
-            let launch = Launch { env: plan.env, task: Task::Pair(Box::new(task)), stall_after_ms };
+            let fault = self.process_order(plan.sends, plan.receives);
+            let launch = Launch { env: plan.env, task: Task::Pair(Box::new(task)), stall_after_ms, fault };
             self.orders.push((end, ToAgent::Launch(Box::new(launch))));
         }
+    }
+
+    fn process_order(&self, sends: bool, receives: bool) -> Option<ProcessOrder> {
+        let Some(Fault::Process { kind, side, after_chunk }) = &self.scenario.fault else { return None };
+        let here = (sends && side.include(Side::Send)) || (receives && side.include(Side::Recv));
+        here.then_some(ProcessOrder { kind: *kind, after_chunk: *after_chunk })
     }
 
     /// Nothing is launched.

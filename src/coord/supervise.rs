@@ -93,8 +93,12 @@ impl Worker {
 
     /// Ends it without asking.
     pub fn kill(&self) {
-        // Already gone is what we want.
-        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        self.signal(Signal::KILL);
+    }
+
+    /// Sends it a signal; a worker that is gone says so through `Exited`.
+    pub fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.pidfd, signal);
     }
 }
 

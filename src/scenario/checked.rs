@@ -73,10 +73,8 @@ impl Scenario {
     /// plugin's fault where it is meant for that side.
     pub fn worker_env(&self, side: Side, node: &str) -> Table {
         let mut env = self.env.worker(side, node);
-        if let Some(Fault::Plugin { side: sides, spec }) = &self.fault
-            && sides.include(side)
-        {
-            env.insert("TCPXSOFT_FAULT".to_owned(), spec.clone());
+        if let Some(spec) = self.fault.as_ref().and_then(|fault| fault.of_plugin(side)) {
+            env.insert("TCPXSOFT_FAULT".to_owned(), spec);
         }
         env
     }

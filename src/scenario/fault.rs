@@ -4,8 +4,9 @@
 //! that flat table first, so that a misspelt key is still reported at its own
 //! place, and then into the enum, which cannot hold a key of another kind.
 //!
-//! Not here: doing it. Plugin faults are a grammar of the software plugin's own;
-//! driver faults are `transfer`'s `rogue`; the rest is data for who injects it.
+//! Not here: doing it. Plugin faults are a grammar of the software plugin's own,
+//! which also loses packets; driver faults are `transfer`'s `rogue`; signals are
+//! the agent's to send; what is evidence of a fault is written down by the worker.
 #![forbid(unsafe_code)]
 
 use super::words::words;
@@ -34,35 +35,61 @@ pub enum Fault {
         /// How many chunks go well before it.
         after_chunk: u64,
     },
-    /// The network between the nodes is hurt.
+    /// The network between the nodes is hurt: the software plugin's data sockets
+    /// are. `scripts/lab hurt` hurts the network itself.
     Network {
         /// How.
-        kind: String,
+        kind: NetworkFault,
         /// The end it is done at.
         side: Sides,
-        /// The interface; all data interfaces where absent.
-        nic: Option<String>,
-        /// How much, in the kind's own unit.
-        amount: Option<String>,
+        /// The channel it happens on; all where absent.
+        channel: Option<u32>,
+        /// Of a hundred packets so many; all where absent.
+        percent: Option<u32>,
         /// How many chunks go well before it.
         after_chunk: u64,
     },
-    /// A process is stopped or killed.
+    /// A process is stopped or ended by its agent, or an agent by itself.
     Process {
         /// How.
-        kind: String,
+        kind: ProcessFault,
         /// The end it is done at.
         side: Sides,
         /// How many chunks go well before it.
         after_chunk: u64,
     },
-    /// What was recorded is damaged or withheld.
+    /// Nothing is run: a document of evidence is judged.
     Evidence {
-        /// How.
+        /// Its name.
         kind: String,
-        /// The end whose record it is.
+        /// The end at which it happened.
         side: Sides,
     },
+}
+
+impl Fault {
+    /// Who commits it.
+    pub fn by(&self) -> By {
+        match self {
+            Self::Plugin { .. } => By::Plugin,
+            Self::Driver { .. } => By::Driver,
+            Self::Network { .. } => By::Network,
+            Self::Process { .. } => By::Process,
+            Self::Evidence { .. } => By::Evidence,
+        }
+    }
+
+    /// What the software plugin of one end is told, if anything.
+    pub fn of_plugin(&self, at: Side) -> Option<String> {
+        match self {
+            Self::Plugin { side, spec } if side.include(at) => Some(spec.clone()),
+            Self::Network { kind: NetworkFault::Loss, side, channel, percent, after_chunk } if side.include(at) => {
+                let comm = channel.map(|channel| format!(",comm={channel}")).unwrap_or_default();
+                Some(format!("lose:after={after_chunk},percent={},side={at}{comm}", percent.unwrap_or(100)))
+            }
+            _ => None,
+        }
+    }
 }
 
 words! {
@@ -107,6 +134,32 @@ words! {
         NeverConsumed = "never-consumed",
         /// Nothing is tested any more.
         NotPolling = "not-polling",
+        /// Nothing is posted any more, and what is in flight is finished.
+        NotPosting = "not-posting",
+    }
+}
+
+words! {
+    /// What a network does to packets.
+    pub enum NetworkFault {
+        /// They do not arrive.
+        Loss = "loss",
+    }
+}
+
+words! {
+    /// What happens to a process.
+    pub enum ProcessFault {
+        /// The worker is stopped, as by a debugger or a frozen container.
+        Stop = "stop",
+        /// The worker is killed, as by the kernel when memory runs out.
+        Kill = "kill",
+        /// The worker crashes, as by abort.
+        Crash = "crash",
+        /// The worker calls exit.
+        Exit = "exit",
+        /// The agent is gone without a word, and its worker with it.
+        KillAgent = "kill-agent",
     }
 }
 
@@ -128,7 +181,7 @@ words! {
         Network = "network",
         /// The operating system.
         Process = "process",
-        /// The recorder.
+        /// Nobody: there is only evidence of it.
         Evidence = "evidence",
     }
 }
@@ -143,24 +196,23 @@ struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
     side: Option<Sides>,
     /// How; for a driver one of younger-tested-first, seventeenth-post,
-    /// consumed-early, never-consumed, not-polling.
+    /// consumed-early, never-consumed, not-polling, not-posting; for a network
+    /// loss; for a process one of stop, kill, crash, exit, kill-agent; for evidence
+    /// the name of a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
     /// By a plugin: handed to it as TCPXSOFT_FAULT.
     #[serde(skip_serializing_if = "Option::is_none")]
     spec: Option<String>,
-    /// By a driver: the channel it happens on.
+    /// By a driver or the network: the channel it happens on.
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<u32>,
     /// How many chunks go well before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     after_chunk: Option<u64>,
-    /// By the network: the interface.
+    /// By the network: of a hundred packets so many.
     #[serde(skip_serializing_if = "Option::is_none")]
-    nic: Option<String>,
-    /// By the network: how much.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    amount: Option<String>,
+    percent: Option<u32>,
 }
 
 impl By {
@@ -169,7 +221,7 @@ impl By {
         match self {
             Self::Plugin => &["side", "spec"],
             Self::Driver => &["side", "kind", "channel", "after_chunk"],
-            Self::Network => &["side", "kind", "nic", "amount", "after_chunk"],
+            Self::Network => &["side", "kind", "channel", "percent", "after_chunk"],
             Self::Process => &["side", "kind", "after_chunk"],
             Self::Evidence => &["side", "kind"],
         }
@@ -177,15 +229,14 @@ impl By {
 }
 
 impl Written {
-    fn present(&self) -> [(&'static str, bool); 7] {
+    fn present(&self) -> [(&'static str, bool); 6] {
         [
             ("side", self.side.is_some()),
             ("kind", self.kind.is_some()),
             ("spec", self.spec.is_some()),
             ("channel", self.channel.is_some()),
             ("after_chunk", self.after_chunk.is_some()),
-            ("nic", self.nic.is_some()),
-            ("amount", self.amount.is_some()),
+            ("percent", self.percent.is_some()),
         ]
     }
 }
@@ -207,19 +258,22 @@ impl TryFrom<Written> for Fault {
         Ok(match by {
             By::Plugin => Self::Plugin { side, spec: written.spec.ok_or_else(|| needs("spec"))? },
             By::Driver => {
-                let kind = driver_fault(&kind()?)?;
+                let kind = one_of(by, DriverFault::ALL, &kind()?)?;
                 Self::Driver { side, kind, channel: written.channel.unwrap_or(0), after_chunk }
             }
-            By::Network => Self::Network { kind: kind()?, side, nic: written.nic, amount: written.amount, after_chunk },
-            By::Process => Self::Process { kind: kind()?, side, after_chunk },
+            By::Network => {
+                let kind = one_of(by, NetworkFault::ALL, &kind()?)?;
+                Self::Network { kind, side, channel: written.channel, percent: written.percent, after_chunk }
+            }
+            By::Process => Self::Process { kind: one_of(by, ProcessFault::ALL, &kind()?)?, side, after_chunk },
             By::Evidence => Self::Evidence { kind: kind()?, side },
         })
     }
 }
 
-fn driver_fault(word: &str) -> Result<DriverFault, String> {
-    let found = DriverFault::ALL.iter().copied().find(|fault| fault.word() == word);
-    found.ok_or_else(|| format!("`fault.kind` is nothing a driver does: expected one of {}", listed(DriverFault::ALL)))
+fn one_of<T: Copy + ToString>(by: By, words: &[T], word: &str) -> Result<T, String> {
+    let found = words.iter().copied().find(|known| known.to_string() == word);
+    found.ok_or_else(|| format!("`fault.kind` is nothing a {by} does: expected one of {}", listed(words)))
 }
 
 fn listed(words: &[impl ToString]) -> String {
@@ -239,19 +293,19 @@ impl From<Fault> for Written {
                 after_chunk: Some(after_chunk),
                 ..none
             },
-            Fault::Network { kind, side, nic, amount, after_chunk } => Self {
+            Fault::Network { kind, side, channel, percent, after_chunk } => Self {
                 by: Some(By::Network),
                 side: Some(side),
-                kind: Some(kind),
-                nic,
-                amount,
+                kind: Some(kind.to_string()),
+                channel,
+                percent,
                 after_chunk: Some(after_chunk),
                 ..none
             },
             Fault::Process { kind, side, after_chunk } => Self {
                 by: Some(By::Process),
                 side: Some(side),
-                kind: Some(kind),
+                kind: Some(kind.to_string()),
                 after_chunk: Some(after_chunk),
                 ..none
             },

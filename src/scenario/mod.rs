@@ -34,7 +34,7 @@ pub use checked::{
 };
 pub use error::{Diagnostic, Place, Refused, ScenarioError};
 pub(crate) use explain::nearest;
-pub use fault::{By, DriverFault, Fault, Side, Sides};
+pub use fault::{By, DriverFault, Fault, NetworkFault, ProcessFault, Side, Sides};
 pub use file::{FILE_BYTES_MAX, Layer};
 pub use identity::Difference;
 pub use resolve::{Inputs, Origin, Resolved, resolve};

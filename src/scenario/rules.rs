@@ -96,9 +96,7 @@ pub(super) const RULES: &[Rule] = &[
         _ => true,
     }),
     together("fault.kind", "a word of at most 64 letters, digits, `-`, `_` and `.`", |s| match &s.fault {
-        Some(Fault::Network { kind, .. } | Fault::Process { kind, .. } | Fault::Evidence { kind, .. }) => {
-            is_word(kind, 64)
-        }
+        Some(Fault::Evidence { kind, .. }) => is_word(kind, 64),
         _ => true,
     }),
     together("fault.side", "\"recv\": only a receive is ever consumed", |s| match &s.fault {
@@ -106,15 +104,13 @@ pub(super) const RULES: &[Rule] = &[
         _ => true,
     }),
     together("fault.channel", "a channel of the transfer: 0 to connections - 1", |s| match &s.fault {
-        Some(Fault::Driver { channel, .. }) => *channel < s.transfer.connections,
+        Some(Fault::Driver { channel, .. } | Fault::Network { channel: Some(channel), .. }) => {
+            *channel < s.transfer.connections
+        }
         _ => true,
     }),
-    rule("fault.nic", "an interface name", |s| match &s.fault {
-        Some(Fault::Network { nic: Some(nic), .. }) => is_interface(nic),
-        _ => true,
-    }),
-    rule("fault.amount", "1 to 100 printable characters", |s| match &s.fault {
-        Some(Fault::Network { amount: Some(amount), .. }) => is_line(amount, 100),
+    rule("fault.percent", "a whole number from 1 to 100", |s| match &s.fault {
+        Some(Fault::Network { percent: Some(percent), .. }) => (1..=100).contains(percent),
         _ => true,
     }),
     rule("expect.outcome", "passed, failed, stalled, plugin-died, peer-lost, not-run or interrupted", |s| {

@@ -28,6 +28,8 @@ pub enum Misbehaviour {
     NeverConsumed,
     /// Posts, and never tests again.
     NotPolling,
+    /// Finishes what is in flight, and never posts again.
+    NotPosting,
 }
 
 /// One driver fault: who, from when on, what.
@@ -72,8 +74,9 @@ impl Rogue {
     }
 
     fn misbehave(self, net: &dyn Net, channel: &mut Channel, pace: &dyn Pace) -> Result<bool, ChannelError> {
-        let posted = channel.post(net)?;
+        let posted = self.kind != Misbehaviour::NotPosting && channel.post(net)?;
         match self.kind {
+            Misbehaviour::NotPosting => channel.drain_one(net, pace),
             Misbehaviour::NotPolling => Ok(posted),
             Misbehaviour::NeverConsumed => Ok(finish_only(net, channel)? || posted),
             Misbehaviour::YoungerTestedFirst => {

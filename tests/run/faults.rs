@@ -167,6 +167,39 @@ fn a_driver_that_breaks_the_order_is_told_so_by_the_plugin() {
 }
 
 #[test]
+fn a_process_that_is_stopped_or_ended_is_told_apart() {
+    // Endless enough for the agent to look at it in between.
+    let endless = ["transfer.iterations=1000000", "limits.total=50s"];
+    for (kind, outcome, words) in [
+        ("exit", "plugin-died", "called exit(1)"),
+        ("crash", "plugin-died", "SIGABRT"),
+        ("kill", "plugin-died", "SIGKILL"),
+        ("stop", "stalled", "stall declared"),
+        ("kill-agent", "peer-lost", "the agent of the peer end"),
+    ] {
+        let fault = format!("fault={{by='process', side='recv', kind='{kind}', after_chunk=4}}");
+        expects(outcome, &[&fault], &endless, &[words]);
+    }
+}
+
+#[test]
+fn packets_that_are_lost_are_a_stall() {
+    let fault = "fault={by='network', side='recv', kind='loss', after_chunk=4}";
+    expects("stalled", &[fault], &[], &["stall declared"]);
+    // A few in a hundred are sent again.
+    let fault = "fault={by='network', side='recv', kind='loss', percent=2}";
+    expects("passed", &[fault], &["limits.stall_after=5s"], &[]);
+}
+
+#[test]
+fn a_driver_that_stops_posting_stalls_the_other_end() {
+    for side in ["send", "recv"] {
+        // More than what the first window takes at once.
+        driver(side, "not-posting", "stalled", &["transfer.total=8MiB"], &["stall declared"]);
+    }
+}
+
+#[test]
 fn consuming_early_is_never_a_silent_pass() {
     let device = ["transfer.memory=device", "transfer.chunk=256KiB", "transfer.total=8MiB"];
     let ended = driver("recv", "consumed-early", "failed", &device, &[]);

@@ -84,6 +84,8 @@ fn read_control(from: UnixStream, inbox: &mpsc::Sender<ToWorker>, stop: &AtomicB
     while let Ok(Some(received)) = receiver.next() {
         match received {
             Received::Message(ToWorker::Stop) => stop.store(true, Ordering::Relaxed),
+            // The recorder stays, as it would if the plugin had done it.
+            Received::Message(ToWorker::Exit) => exit_now(1),
             // The main thread may be gone already; then nothing waits for it.
             Received::Message(message) => drop(inbox.send(message)),
             Received::Text(_) => {}

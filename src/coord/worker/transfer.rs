@@ -241,6 +241,7 @@ fn rogue(task: &PairTask) -> Option<Rogue> {
         scenario::DriverFault::ConsumedEarly => Misbehaviour::ConsumedEarly,
         scenario::DriverFault::NeverConsumed => Misbehaviour::NeverConsumed,
         scenario::DriverFault::NotPolling => Misbehaviour::NotPolling,
+        scenario::DriverFault::NotPosting => Misbehaviour::NotPosting,
     };
     Some(Rogue { kind, side: mine, channel: *channel as usize, after_chunk: *after_chunk })
 }

@@ -25,7 +25,7 @@ fn faults_are_read_as_what_they_are() {
         Some(Fault::Plugin { side: Sides::Send, spec: "stop after=3".to_owned() })
     );
     assert!(matches!(
-        fault("by = \"network\", side = \"both\", kind = \"loss\", amount = \"1%\""),
+        fault("by = \"network\", side = \"both\", kind = \"loss\", percent = 1"),
         Some(Fault::Network { .. })
     ));
     assert!(matches!(fault("by = \"process\", side = \"send\", kind = \"kill\""), Some(Fault::Process { .. })));
