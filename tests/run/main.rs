@@ -7,6 +7,7 @@ mod doctor;
 mod endings;
 mod faults;
 mod handshake;
+mod logs;
 mod passes;
 mod plugin_files;
 mod record;

@@ -92,6 +92,13 @@ impl Tool {
         &self.marker
     }
 
+    /// A file of its folder on its stdin.
+    pub fn stdin_of(mut self, name: &str) -> Self {
+        let file = std::fs::File::open(self.folder.path().join(name)).unwrap();
+        self.command.stdin(file);
+        self
+    }
+
     /// The same command as the last arguments of another program.
     pub fn through(mut self, program: &str, arguments: &[&str]) -> Self {
         let inner = std::mem::replace(&mut self.command, Command::new(program));
