@@ -4,12 +4,16 @@
 //! is its manual.
 #![forbid(unsafe_code)]
 
+mod baseline;
+mod bundle;
+mod compare;
 mod diagnose;
 mod discover;
 mod doctor;
 mod doctor_table;
 mod gpu;
 mod handshake;
+mod history;
 mod logs;
 mod logs_text;
 mod mr;
@@ -63,6 +67,12 @@ enum Color {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Keep a result under a name, to be compared with.
+    Baseline(baseline::Arguments),
+    /// Pack a run and its report into one file that can be sent.
+    Bundle(bundle::Arguments),
+    /// Say whether one result is better or worse than another, or whether that is noise.
+    Compare(compare::Arguments),
     /// Show this node: its NICs, its GPUs, and every device of the plugin.
     Discover(discover::Arguments),
     /// Measure how received fragments are put into place on a GPU.
@@ -73,6 +83,8 @@ enum Command {
     Doctor(Box<doctor::Arguments>),
     /// Connect and close, and say what each step took.
     Handshake(handshake::Arguments),
+    /// List the runs under reports/, and where their rates stand over time.
+    History(history::Arguments),
     /// Say what log files tell about runs over TCPX.
     Logs(logs::Arguments),
     /// Register memory of many sizes and alignments, and say what is refused.
@@ -112,11 +124,15 @@ pub fn main() -> ExitCode {
     };
     let common = cli.common;
     match cli.command {
+        Command::Baseline(arguments) => baseline::main(&common, &arguments),
+        Command::Compare(arguments) => compare::main(&common, &arguments),
+        Command::Bundle(arguments) => bundle::main(&common, &arguments),
         Command::Discover(arguments) => discover::main(&common, &arguments),
         Command::Gpu(arguments) => gpu::main(&common, &arguments),
         Command::Diagnose(arguments) => diagnose::main(&common, &arguments),
         Command::Doctor(arguments) => doctor::main(&common, &arguments),
         Command::Handshake(arguments) => handshake::main(&common, &arguments),
+        Command::History(arguments) => history::main(&common, &arguments),
         Command::Logs(arguments) => logs::main(&common, &arguments),
         Command::Mr(arguments) => mr::main(&common, &arguments),
         Command::Report(arguments) => report::main(&common, &arguments),

@@ -1,10 +1,12 @@
 //! What is read: files, folders, compressed files, stdin.
 #![forbid(unsafe_code)]
 
+use crate::record::RunFiles;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
+use tcpx_recorder::format::FILE_SUFFIX;
 
 /// Of a folder, all levels together.
 const FILES_MAX: usize = 10_000;
@@ -56,6 +58,18 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
             files.push(entry.path());
         }
     }
+}
+
+/// A bundle of a run, if that is what a file is; any other compressed file is a log.
+pub(super) fn bundle(path: &Path) -> Option<RunFiles> {
+    let name = path.file_name()?.to_string_lossy();
+    let is_meant = (name.ends_with(".tar.gz") || name.ends_with(".tgz")) && RunFiles::is_bundle(path);
+    is_meant.then(|| RunFiles::open(path).ok()).flatten()
+}
+
+/// Whether a file of a bundle holds lines; its reports quote them only.
+pub(super) fn is_log(name: &str) -> bool {
+    !name.ends_with(FILE_SUFFIX) && (name == "events.jsonl" || name.starts_with("nodes/"))
 }
 
 pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> Problem {

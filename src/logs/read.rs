@@ -9,6 +9,7 @@ use super::report::Report;
 use super::scan::scan;
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
+use crate::record::RunFiles;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -44,10 +45,26 @@ impl<'a> Reader<'a> {
     pub fn paths(&mut self, paths: &[PathBuf]) {
         for path in input::expand(paths, &mut self.problems) {
             let is_asked_for = paths.contains(&path);
+            if let Some(files) = input::bundle(&path) {
+                self.bundle(&path, &files);
+                continue;
+            }
             match input::open(&path) {
                 Err(error) => self.problems.push(problem(&path, error)),
                 Ok(opened) if !is_asked_for && input::is_binary(&opened.head) => {}
                 Ok(opened) => self.source(&path.display().to_string(), &opened.head, opened.source),
+            }
+        }
+    }
+
+    /// Reads the texts of a bundle where they are.
+    fn bundle(&mut self, path: &Path, files: &RunFiles) {
+        for name in files.names().iter().filter(|name| input::is_log(name)) {
+            let shown = format!("{}:{name}", path.display());
+            match files.file(name).and_then(|file| input::plain(Box::new(file))) {
+                Ok(opened) if input::is_binary(&opened.head) => {}
+                Ok(opened) => self.source(&shown, &opened.head, opened.source),
+                Err(error) => self.problems.push(problem(Path::new(&shown), error)),
             }
         }
     }

@@ -83,6 +83,13 @@ pub enum RunFiles {
 }
 
 impl RunFiles {
+    /// Whether a file is compressed, as bundles are and recorders are not.
+    pub fn is_bundle(path: &Path) -> bool {
+        let mut magic = [0; 2];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        read.is_ok() && magic == [0x1f, 0x8b]
+    }
+
     /// Of a run folder, or of a bundle.
     ///
     /// # Errors
@@ -96,7 +103,7 @@ impl RunFiles {
         };
         if meta.is_dir() {
             let has = |name: &str| path.join(name).exists();
-            return match has("run.json") || has("events.jsonl") {
+            return match has("run.json") || has("events.jsonl") || has("nodes") {
                 true => Ok(Self::Folder(path.to_owned())),
                 false => Err(FilesError::NoRun(path.to_owned())),
             };

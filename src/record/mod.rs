@@ -4,7 +4,8 @@
 //! it saw over time; `folder.rs` makes the
 //! run folder and writes into it; `model.rs` is `run.json`, `counters.rs` the
 //! numbers in it. `files.rs` opens what is there, `archive.rs` the same in a bundle.
-//! `live` is what a view is told.
+//! `thin.rs` reads
+//! an event stream without most of its samples. `live` is what a view is told.
 
 mod archive;
 mod counters;
@@ -15,6 +16,7 @@ pub mod live;
 mod model;
 pub mod sample;
 mod series;
+mod thin;
 
 pub use archive::{Archive, ArchiveError};
 pub use counters::{ChannelNow, Iteration, LatencyUs};
@@ -24,3 +26,4 @@ pub use model::{
     ChannelRecord, Clock, Finding, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
 };
 pub use series::{SAMPLES_MAX, Sample, Series};
+pub use thin::{Samples, Thinned, thin};

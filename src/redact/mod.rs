@@ -27,6 +27,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// RFC 2544's range for benchmarks, 198.18.0.0/15: nobody's machine.
 const STAND_IN: [u8; 2] = [198, 18];
+/// Of the range for local use.
+const MAC_STAND_IN: &str = "02:00:00:00:";
 /// Networks that are told apart; beyond them all share one stand-in.
 const NETWORKS_MAX: u16 = 512;
 /// Shorter names are words of their own right; a machine may be called `vm`.
@@ -65,10 +67,11 @@ impl Redactor {
     }
 
     /// From now on knows a machine's name, with or without its domain. An address
-    /// is none.
+    /// is none, nor are words.
     pub fn host(&mut self, name: &str) {
         let short = name.split('.').next().unwrap_or(name);
-        if name.parse::<IpAddr>().is_err() {
+        let is_name = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter));
+        if is_name(name) && name.parse::<IpAddr>().is_err() {
             self.name("node", short, HOST_CHARS_MIN);
         }
     }
@@ -179,11 +182,14 @@ impl Redactor {
 
     fn mac(&mut self, found: &str) -> String {
         let plain = found.to_ascii_lowercase().replace('-', ":");
+        if plain.starts_with(MAC_STAND_IN) {
+            return plain;
+        }
         if let Some(known) = self.map.get(&plain).cloned() {
             return self.replaced(found, known);
         }
-        let number = self.map.values().filter(|value| value.starts_with("02:00:00:00:")).count();
-        let stand_in = format!("02:00:00:00:{:02x}:{:02x}", number / 256 % 256, number % 256);
+        let number = self.map.values().filter(|value| value.starts_with(MAC_STAND_IN)).count();
+        let stand_in = format!("{MAC_STAND_IN}{:02x}:{:02x}", number / 256 % 256, number % 256);
         self.replaced(&plain, stand_in.clone());
         self.replaced(found, stand_in)
     }

@@ -7,9 +7,12 @@
 //! Not here: reading an archive (`record`), redacting text (`redact`), judging a
 //! run (`diagnose`).
 
+mod bundle;
 mod chart;
+pub mod compare;
 mod csv;
 mod gather;
+pub mod history;
 mod html;
 mod json;
 mod junit;
@@ -25,6 +28,7 @@ mod verdict;
 mod words;
 mod write;
 
+pub use bundle::{Bundled, BundledFile, SUMS, Verified, bundle, verify};
 pub use csv::csv;
 pub use gather::gather;
 pub use html::html;

@@ -5,12 +5,14 @@
 use super::stream::{Stream, read_stream};
 use super::timeline::{Node, Timeline};
 use crate::error::{NextStep, Outcome};
+use crate::record::{FilesError, RunFiles};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
-use tcpx_recorder::format::FILE_SUFFIX;
 use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, list};
+
+/// Longest record that is read.
+const RECORD_MAX: u64 = 64 << 20;
 
 /// Why there is no timeline.
 #[derive(Debug, thiserror::Error)]
@@ -70,8 +72,8 @@ impl NextStep for SourceError {
 /// It names nothing, or what it names cannot be read.
 pub fn open(what: &str) -> Result<Timeline, SourceError> {
     let path = Path::new(what);
-    if path.is_dir() {
-        return run_folder(path);
+    if path.is_dir() || RunFiles::is_bundle(path) {
+        return run_files(path);
     }
     if path.is_file() {
         return Ok(Timeline::new(vec![recorder("process", path)?], Stream::default()));
@@ -88,23 +90,26 @@ fn recorder(name: &str, path: &Path) -> Result<Node, SourceError> {
 }
 
 /// The two ends of a run, with the clocks that its record has.
-fn run_folder(run: &Path) -> Result<Timeline, SourceError> {
+fn run_files(run: &Path) -> Result<Timeline, SourceError> {
     let failed = |source| SourceError::Io { path: run.to_owned(), source };
-    let offsets = offsets_us(run);
+    let files = match RunFiles::open(run) {
+        Ok(files) => files,
+        Err(FilesError::NoRun(path)) => return Err(SourceError::Empty { path }),
+        Err(error) => return Err(failed(io::Error::other(error))),
+    };
+    let offsets = offsets_us(&files);
     let ahead_us = |node: &str| offsets.get(node).copied().unwrap_or(0);
     let mut nodes = Vec::new();
-    for name in names(&run.join("nodes"))? {
-        for file in names(&run.join("nodes").join(&name))? {
-            let Some(of_gpu) = file.strip_prefix("recorder").and_then(|rest| rest.strip_suffix(FILE_SUFFIX)) else {
-                continue;
-            };
-            let shown = crate::units::printable(&format!("{name}{}", of_gpu.replace("-gpu", " gpu ")));
-            let mut node = recorder(&shown, &run.join("nodes").join(&name).join(&file))?;
-            node.move_clock(ahead_us(&name));
-            nodes.push(node);
-        }
+    for (name, file) in files.recorders() {
+        let unreadable = |source| SourceError::Unreadable { path: run.join(&file), source };
+        let opened = files.file(&file).map_err(|error| unreadable(error.into()))?;
+        let shown = crate::units::printable(&name);
+        let mut node =
+            Reader::from_file(opened).and_then(|mut reader| Node::read(&shown, &mut reader)).map_err(unreadable)?;
+        node.move_clock(ahead_us(name.split(' ').next().unwrap_or_default()));
+        nodes.push(node);
     }
-    let stream = match read_stream(run, ahead_us) {
+    let stream = match files.file("events.jsonl").and_then(|events| read_stream(BufReader::new(events), ahead_us)) {
         Ok(stream) => stream,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !nodes.is_empty() => Stream::default(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -115,21 +120,9 @@ fn run_folder(run: &Path) -> Result<Timeline, SourceError> {
     Ok(Timeline::new(nodes, stream))
 }
 
-/// What is in a folder, `gpu10` behind `gpu2`; nothing, if there is none.
-fn names(folder: &Path) -> Result<Vec<String>, SourceError> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(SourceError::Io { path: folder.to_owned(), source }),
-    };
-    let mut names: Vec<String> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_by_key(|name| (name.len(), name.clone()));
-    Ok(names)
-}
-
 /// What each node's clock is ahead of the coordinator's, where the run measured it.
-fn offsets_us(run: &Path) -> BTreeMap<String, i64> {
-    let record = fs::read(run.join("run.json")).ok();
+fn offsets_us(files: &RunFiles) -> BTreeMap<String, i64> {
+    let record = files.read("run.json", RECORD_MAX).ok();
     let record: Option<serde_json::Value> = record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let nodes = record.as_ref().and_then(|record| record["nodes"].as_array());
     let offset =
@@ -170,7 +163,7 @@ mod tests {
         let path = folder.path().display().to_string();
         assert!(matches!(open(&path), Err(SourceError::Empty { .. })));
         let file = folder.path().join("x.tcpxrec");
-        fs::write(&file, "nonsense").expect("written");
+        std::fs::write(&file, "nonsense").expect("written");
         assert!(matches!(open(&file.display().to_string()), Err(SourceError::Unreadable { .. })));
     }
 }

@@ -5,9 +5,7 @@ use crate::coord::event::{Event, What};
 use crate::coord::message::FromAgent;
 use crate::record::{Sample, Series};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead};
 
 /// Longest line of an event stream that is read.
 const LINE_MAX: u64 = 16 << 20;
@@ -23,14 +21,13 @@ pub struct Stream {
     pub unreadable: u64,
 }
 
-/// Reads `events.jsonl` of a run folder, whole or as far as it is written.
+/// Reads the `events.jsonl` of a run, whole or as far as it is written.
 /// `ahead_us` says what a node's clock is ahead of the coordinator's, whose time
 /// is meant everywhere.
 ///
 /// # Errors
-/// The file cannot be opened or read.
-pub fn read_stream(run: &Path, ahead_us: impl Fn(&str) -> i64) -> io::Result<Stream> {
-    let mut reader = BufReader::new(File::open(run.join("events.jsonl"))?);
+/// It cannot be read.
+pub fn read_stream(mut reader: impl BufRead, ahead_us: impl Fn(&str) -> i64) -> io::Result<Stream> {
     let mut stream = Stream::default();
     let mut line = Vec::new();
     loop {
@@ -75,7 +72,6 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_cut_off_or_mixed_up_is_read_as_far_as_it_goes() {
-        let run = tempfile::tempdir().expect("a folder");
         let channels = vec![ChannelNow { side: "recv".into(), bytes: 9, ..ChannelNow::default() }];
         let event = Event {
             at: "2026-11-20T10:00:00Z".into(),
@@ -88,8 +84,7 @@ mod tests {
         let line = serde_json::to_string(&event).expect("JSON");
         let note = r#"{"at":"2026-11-20T10:00:00Z","ms":1,"node":"coordinator","note":"stall declared"}"#;
         let text = format!("{line}\nnonsense\n{note}\n{}", &line[..30]);
-        std::fs::write(run.path().join("events.jsonl"), text).expect("written");
-        let stream = read_stream(run.path(), |_| -3).expect("read");
+        let stream = read_stream(text.as_bytes(), |_| -3).expect("read");
         assert_eq!(stream.series["peer"].last(), Some(&Sample { at_ns: 10_000, channels }));
         assert_eq!(stream.notes, [(1_795_168_800_000_000_000, "stall declared".to_owned())]);
         assert_eq!(stream.unreadable, 2);

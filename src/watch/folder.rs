@@ -1,28 +1,31 @@
-//! A run folder: its event stream as far as it is written, all at once or at the
+//! A run folder or a bundle: its event stream as far as it is written, all at once or at the
 //! pace at which it happened. A run that is not over is followed.
 #![forbid(unsafe_code)]
 
 use super::events::{Translator, title};
 use super::source::{Source, SourceError};
 use crate::coord::event::Event;
-use crate::record::Finding;
 use crate::record::live::{ChannelKey, Recorders, Update, Which};
+use crate::record::{Finding, RunFiles};
 use crate::scenario::Scenario;
 use crate::units::now_us;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
+use tcpx_recorder::Reader;
 
 /// Longest event that is read.
 const LINE_MAX: u64 = 16 << 20;
+/// Longest record that is read.
+const RECORD_MAX: u64 = 64 << 20;
 /// Events taken in one look while a run is followed or replayed.
 const EVENTS_MAX: usize = 20_000;
 
 /// A run folder.
 pub(crate) struct Folder {
-    path: PathBuf,
+    files: RunFiles,
     events: BufReader<File>,
     /// The beginning of a line that is not whole yet.
     partial: Vec<u8>,
@@ -48,12 +51,12 @@ impl Folder {
     /// # Errors
     /// It has no event stream.
     pub(crate) fn open(run: &Path, speed: Option<f64>) -> Result<Self, SourceError> {
-        let path = run.join("events.jsonl");
-        let events = File::open(&path)
-            .map_err(|error| SourceError::Unreadable { path: path.clone(), why: error.to_string() })?;
-        let hosts = record(run).as_ref().map(hosts).unwrap_or_default();
+        let unreadable = |why: String| SourceError::Unreadable { path: run.to_owned(), why };
+        let files = RunFiles::open(run).map_err(|error| unreadable(error.to_string()))?;
+        let events = files.file("events.jsonl").map_err(|error| unreadable(format!("events.jsonl: {error}")))?;
+        let hosts = record(&files).as_ref().map(hosts).unwrap_or_default();
         Ok(Self {
-            path: run.to_owned(),
+            files,
             events: BufReader::with_capacity(1 << 18, events),
             partial: Vec::new(),
             translator: Translator::new(hosts),
@@ -97,7 +100,7 @@ impl Folder {
     }
 
     fn end(&mut self, updates: &mut Vec<Update>) {
-        let Some(record) = record(&self.path) else { return };
+        let Some(record) = record(&self.files) else { return };
         self.over = true;
         let findings = record["findings"].as_array().into_iter().flatten();
         let findings = findings.filter_map(|one| serde_json::from_value::<Finding>(one.clone()).ok());
@@ -108,10 +111,15 @@ impl Folder {
     }
 
     fn details(&mut self) -> &mut Recorders {
-        let (path, live, over) = (&self.path, &self.translator.recorders, self.over);
+        let (files, live, over) = (&self.files, &self.translator.recorders, self.over);
         self.recorders.get_or_insert_with(|| {
-            let kept = kept(path);
-            Recorders::new(Which::Named(if over && !kept.is_empty() { kept } else { live.clone() }))
+            let kept = kept(files);
+            match over && !kept.is_empty() {
+                true => Recorders::opened(kept),
+                // Those of a bundle are of a machine that is not this one.
+                false if matches!(files, RunFiles::Bundle { .. }) => Recorders::opened(Vec::new()),
+                false => Recorders::new(Which::Named(live.clone())),
+            }
         })
     }
 }
@@ -127,8 +135,8 @@ pub(super) fn cleaned(mut finding: Finding) -> Finding {
     finding
 }
 
-fn record(run: &Path) -> Option<serde_json::Value> {
-    serde_json::from_slice(&std::fs::read(run.join("run.json")).ok()?).ok()
+fn record(files: &RunFiles) -> Option<serde_json::Value> {
+    serde_json::from_slice(&files.read("run.json", RECORD_MAX).ok()?).ok()
 }
 
 fn hosts(record: &serde_json::Value) -> BTreeMap<String, String> {
@@ -138,19 +146,9 @@ fn hosts(record: &serde_json::Value) -> BTreeMap<String, String> {
 }
 
 /// The recorders that the record has, by node as the event stream names it.
-fn kept(run: &Path) -> BTreeMap<String, PathBuf> {
-    let files = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
-    let mut all = BTreeMap::new();
-    for node in files(run.join("nodes")) {
-        for file in files(node.path()) {
-            let name = file.file_name().to_string_lossy().into_owned();
-            if let Some(gpu) = name.strip_prefix("recorder").and_then(|rest| rest.strip_suffix(".tcpxrec")) {
-                let node = node.file_name().to_string_lossy().into_owned();
-                all.insert(format!("{node}{}", gpu.replace("-gpu", " gpu ")), file.path());
-            }
-        }
-    }
-    all
+fn kept(files: &RunFiles) -> Vec<(String, Reader)> {
+    let opened = |(node, name): (String, String)| Some((node, Reader::from_file(files.file(&name).ok()?).ok()?));
+    files.recorders().into_iter().filter_map(opened).collect()
 }
 
 impl Source for Folder {
@@ -169,7 +167,8 @@ impl Source for Folder {
             self.translator.take(&event, updates);
             if !self.titled {
                 self.titled = true;
-                let scenario = std::fs::read_to_string(self.path.join("scenario.toml")).unwrap_or_default();
+                let scenario = self.files.read("scenario.toml", RECORD_MAX).unwrap_or_default();
+                let scenario = String::from_utf8_lossy(&scenario);
                 let title =
                     toml::from_str::<Scenario>(&scenario).map(|scenario| title(&scenario, self.translator.last_ns));
                 updates.insert(0, Update::Title(title.unwrap_or_default()));

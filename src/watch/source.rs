@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{NextStep, Outcome};
+use crate::record::RunFiles;
 use crate::record::live::{ChannelKey, Recorders, Title, Update, Which};
 use crate::units::now_us;
 use std::path::{Path, PathBuf};
@@ -121,7 +122,7 @@ impl Source for Local {
 pub(crate) fn open(what: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
     let Some(what) = what else { return Ok(Box::new(Local::new(Which::All)?)) };
     let path = Path::new(what);
-    if path.is_dir() {
+    if path.is_dir() || RunFiles::is_bundle(path) {
         return Ok(Box::new(super::Folder::open(path, None)?));
     }
     if path.is_file() {

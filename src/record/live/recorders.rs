@@ -65,6 +65,13 @@ impl Recorders {
         Self { which, files: Vec::new(), listed_at: None, detailed_at: None, wanted: None, looks: 0 }
     }
 
+    /// Files that somebody opened, with the names of their nodes.
+    pub fn opened(files: Vec<(String, Reader)>) -> Self {
+        let mut recorders = Self::new(Which::Named(BTreeMap::new()));
+        files.into_iter().for_each(|(node, reader)| recorders.add(PathBuf::from(&node), reader, node));
+        recorders
+    }
+
     /// The channel to look at closely.
     pub fn want(&mut self, channel: Option<ChannelKey>) {
         if self.wanted != channel {

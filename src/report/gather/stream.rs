@@ -1,28 +1,20 @@
 //! `events.jsonl` in one pass, however long it is.
 //!
-//! Nearly all of it is samples, of which a report needs a few hundred: a line is
-//! known for a sample by its first bytes, and only those that are kept are parsed.
-//! Which are kept is decided as they come: once full, every second one goes.
+//! Nearly all of it is samples, of which a report needs a few hundred: `thin` keeps
+//! those, and only they are parsed.
 #![forbid(unsafe_code)]
 
 use crate::coord::event::{Event, What};
 use crate::coord::message::FromAgent;
-use crate::record::{ChannelNow, RunFiles};
+use crate::record::{ChannelNow, RunFiles, Samples, Thinned, thin};
 use crate::report::story::{State, Story};
-use memchr::memmem::Finder;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 
-/// Longest line that is read.
-const LINE_MAX: u64 = 16 << 20;
-/// Samples of one node that are kept: twice the parts of the time axis.
-const KEPT_MAX: usize = 512;
 /// Events that are no samples.
 const EVENTS_MAX: usize = 200_000;
-/// What says so stands within these first bytes of a line.
-const HEAD: usize = 256;
 
 /// What the event stream says.
 #[derive(Debug, Default)]
@@ -85,50 +77,6 @@ struct Said {
     sample: Vec<Counters>,
 }
 
-/// Lines of samples of one node.
-struct Thin {
-    every: usize,
-    passed: usize,
-    kept: Vec<Vec<u8>>,
-    newest: Vec<u8>,
-}
-
-impl Default for Thin {
-    fn default() -> Self {
-        Self { every: 1, passed: 0, kept: Vec::new(), newest: Vec::new() }
-    }
-}
-
-impl Thin {
-    fn push(&mut self, line: &[u8]) {
-        self.newest.clear();
-        self.newest.extend_from_slice(line);
-        self.passed += 1;
-        if self.passed < self.every {
-            return;
-        }
-        self.passed = 0;
-        if self.kept.len() == KEPT_MAX {
-            let mut place = 0;
-            self.kept.retain(|_| {
-                place += 1;
-                place % 2 == 1
-            });
-            self.every *= 2;
-        }
-        self.kept.push(line.to_vec());
-    }
-
-    fn sampled(mut self) -> Vec<Sampled> {
-        if self.kept.last() != Some(&self.newest) {
-            self.kept.push(self.newest);
-        }
-        let mut all: Vec<Sampled> = self.kept.iter().filter_map(|line| sampled(line)).collect();
-        all.sort_by(|a, b| a.ms.total_cmp(&b.ms));
-        all
-    }
-}
-
 fn sampled(line: &[u8]) -> Option<Sampled> {
     let line: Line<'_> = serde_json::from_slice(line).ok()?;
     line.ms.is_finite().then_some(Sampled { ms: line.ms, channels: line.said.sample })
@@ -162,45 +110,30 @@ impl Stream {
         stream
     }
 
-    fn lines(&mut self, mut reader: impl BufRead, unreadable: &mut u64) -> io::Result<()> {
-        let is_sample = Finder::new(br#""said":{"sample":["#);
-        let (mut line, mut thin) = (Vec::new(), BTreeMap::<Vec<u8>, Thin>::new());
-        loop {
-            line.clear();
-            if reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
-                break;
-            }
-            let head = &line[..line.len().min(HEAD)];
-            if is_sample.find(head).is_some() {
-                let of = node_of(head);
-                match thin.get_mut(of) {
-                    Some(thin) => thin.push(&line),
-                    None => thin.entry(of.to_vec()).or_default().push(&line),
-                }
-                continue;
-            }
-            match serde_json::from_slice::<Event>(&line) {
-                Ok(event) => self.take(event, &thin),
-                // The last line of a run that was killed is cut off, and no damage.
-                Err(_) if line.last() != Some(&b'\n') => {}
-                Err(_) => *unreadable += 1,
-            }
-        }
+    fn lines(&mut self, reader: impl BufRead, unreadable: &mut u64) -> io::Result<()> {
+        let thinned = thin(reader, |_, line, thinned| match serde_json::from_slice::<Event>(line) {
+            Ok(event) => self.take(event, thinned),
+            // The last line of a run that was killed is cut off, and no damage.
+            Err(_) if line.last() != Some(&b'\n') => {}
+            Err(_) => *unreadable += 1,
+        })?;
         if self.windows.is_empty() {
-            self.windows = windows(&thin);
+            self.windows = windows(&thinned);
         }
-        for thin in thin.into_values() {
-            let Some(node) = name(&thin.newest) else { continue };
-            self.samples.entry(node).or_default().extend(thin.sampled());
+        for samples in thinned.samples.values() {
+            let Some(node) = name(samples.newest()) else { continue };
+            let of = self.samples.entry(node).or_default();
+            of.extend(samples.lines().filter_map(|(_, line)| sampled(line)));
+            of.sort_by(|a, b| a.ms.total_cmp(&b.ms));
         }
         Ok(())
     }
 
-    fn take(&mut self, event: Event, thin: &BTreeMap<Vec<u8>, Thin>) {
+    fn take(&mut self, event: Event, thinned: &Thinned) {
         if let What::Said(said) = &event.what {
             match &**said {
                 FromAgent::Stall(channels) if self.stall.as_ref().is_none_or(|stall| stall.recovered) => {
-                    self.windows = windows(thin);
+                    self.windows = windows(thinned);
                     self.windows.insert(end_name(&event), (event.ms, channels.clone()));
                     self.stall = Some(Stall { ms: event.ms, recovered: false });
                 }
@@ -218,23 +151,14 @@ impl Stream {
     }
 }
 
-/// Where a line says whose it is: what tells the nodes and GPUs apart, unparsed.
-fn node_of(head: &[u8]) -> &[u8] {
-    let from = memchr::memmem::find(head, br#""node":"#).unwrap_or(0);
-    let to = memchr::memmem::find(&head[from..], br#""node_us":"#)
-        .or_else(|| memchr::memmem::find(&head[from..], br#""said":"#))
-        .map_or(head.len(), |at| from + at);
-    &head[from..to]
-}
-
 fn name(line: &[u8]) -> Option<String> {
     let line: Line<'_> = serde_json::from_slice(line).ok()?;
     Some(line.gpu.map_or_else(|| line.node.clone().into_owned(), |gpu| format!("{} gpu {gpu}", line.node)))
 }
 
-fn windows(thin: &BTreeMap<Vec<u8>, Thin>) -> BTreeMap<String, (f64, Vec<ChannelNow>)> {
-    let of = |thin: &Thin| {
-        let event: Event = serde_json::from_slice(&thin.newest).ok()?;
+fn windows(thinned: &Thinned) -> BTreeMap<String, (f64, Vec<ChannelNow>)> {
+    let of = |samples: &Samples| {
+        let event: Event = serde_json::from_slice(samples.newest()).ok()?;
         let node = end_name(&event);
         match event.what {
             What::Said(said) => match *said {
@@ -244,7 +168,7 @@ fn windows(thin: &BTreeMap<Vec<u8>, Thin>) -> BTreeMap<String, (f64, Vec<Channel
             _ => None,
         }
     };
-    thin.values().filter_map(of).collect()
+    thinned.samples.values().filter_map(of).collect()
 }
 
 #[cfg(test)]
@@ -272,7 +196,7 @@ mod tests {
         assert_eq!(unreadable, 1);
         assert_eq!(stream.samples.keys().collect::<Vec<_>>(), ["local", "peer"]);
         for samples in stream.samples.values() {
-            assert!((256..=KEPT_MAX + 1).contains(&samples.len()), "{}", samples.len());
+            assert!((256..=513).contains(&samples.len()), "{}", samples.len());
             assert!(samples[0].ms < 2.0 && samples[samples.len() - 1].ms > 2997.0);
         }
         assert_eq!(stream.windows["peer"].1[0].posted, 3);

@@ -43,11 +43,7 @@ pub fn html(story: &Story, for_google: bool) -> String {
 }
 
 fn head(page: &mut Page, story: &Story) {
-    let title = escape(&format!("{} {}", story.scenario, story.id));
-    page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    page.raw(&format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n"));
-    page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n");
-    page.raw(&format!("<title>tcpxctl: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"));
+    page.raw(&top(&format!("{} {}", story.scenario, story.id)));
     let verdict = verdict(story, Language::English);
     let (tone, sign) = match verdict.tone {
         Tone::Good => ("good", "✓"),
@@ -81,6 +77,24 @@ fn head(page: &mut Page, story: &Story) {
         page.raw(&format!("<a href=\"#{id}\">{name}</a>"));
     }
     page.raw("</nav>\n");
+}
+
+/// All of a page up to its body: nothing is fetched, and the browser is told so.
+fn top(title: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>tcpxctl: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+    )
+}
+
+const END: &str = "</main>\n</body>\n</html>\n";
+
+/// A page of the same looks.
+pub(super) fn frame(title: &str, body: &str) -> String {
+    format!("{}{body}{END}", top(title))
 }
 
 fn state(story: &Story) -> &'static str {
@@ -249,5 +263,6 @@ fn foot(page: &mut Page, story: &Story) {
     };
     page.raw("<footer>\n");
     page.tag("p", &format!("tcpxctl {}. {redacted} 1 GB is 10^9 bytes.", story.tcpxctl_version));
-    page.raw("</footer>\n</main>\n</body>\n</html>\n");
+    page.raw("</footer>\n");
+    page.raw(END);
 }

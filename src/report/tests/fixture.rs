@@ -8,6 +8,8 @@ use crate::record::ChannelNow;
 use crate::scenario::Scenario;
 use serde_json::{Value, json};
 use std::path::Path;
+use tcpx_recorder::format::Role;
+use tcpx_recorder::{Address, Addresses, Opening, Options, Recorder};
 
 /// Names that no output may hold.
 pub(super) struct Names {
@@ -38,6 +40,28 @@ pub(super) fn stalled(run: &Path, names: &Names) {
     std::fs::create_dir_all(run.join("nodes/peer")).expect("a folder");
     let frame = json!({ "taken_at": "2026-11-20T10:15:03Z", "sockets": [names.address], "by": names.user });
     write(run, "nodes/peer/freeze-frame.json", &frame.to_string());
+}
+
+/// A recorder with a name in its label, an address in its slot and both in its log.
+pub(super) fn recorder(run: &Path, names: &Names) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options { role: &names.host, capacity: 4, ring_events: 8, log_entries: 8, ..Options::new("test") };
+    let recorder = Recorder::create_in(folder.path(), &options).expect("a recorder");
+    let ip = names.address.parse().expect("an address");
+    let here = Address { ip, port: 4000, scope: 0 };
+    let addresses = Addresses { local: Some(here), ctrl: Some(here), ..Addresses::default() };
+    let opening = Opening { role: Role::Recv, device: 0, comm: 1, retires_consumed: true, addresses };
+    recorder.open(&opening).expect("a slot");
+    let text = format!("eth1:{} of {} at {} with {}", names.address, names.user, names.mac, names.token);
+    recorder.log(&tcpx_recorder::LogLine {
+        level: 2,
+        flags: 0,
+        function: b"tcpxConnect",
+        line: 7,
+        text: text.as_bytes(),
+    });
+    std::fs::create_dir_all(run.join("nodes/peer")).expect("a folder");
+    std::fs::copy(recorder.path(), run.join("nodes/peer/recorder.tcpxrec")).expect("copied");
 }
 
 pub(super) fn write(run: &Path, name: &str, text: &str) {

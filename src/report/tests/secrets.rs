@@ -1,9 +1,9 @@
 //! Whatever is planted in a run never comes out of what is made to be sent.
 
-use super::fixture::{Names, stalled};
+use super::fixture::{Names, recorder, stalled};
 use crate::record::RunFiles;
 use crate::redact::Redactor;
-use crate::report::{Language, csv, gather, html, json, junit, markdown, prometheus, redacted, short};
+use crate::report::{Language, bundle, csv, gather, html, json, junit, markdown, prometheus, redacted, short, verify};
 use proptest::prelude::*;
 
 proptest! {
@@ -22,8 +22,10 @@ proptest! {
         let names = Names { host, user, address, mac: mac.join(":"), token };
         let run = tempfile::tempdir().expect("a folder");
         stalled(run.path(), &names);
-        let story = gather(&RunFiles::open(run.path()).expect("a run"));
-        let story = redacted(story, &mut Redactor::default());
+        recorder(run.path(), &names);
+        let files = RunFiles::open(run.path()).expect("a run");
+        let mut redactor = Redactor::default();
+        let story = redacted(gather(&files), &mut redactor);
         let outputs = [
             html(&story, true), markdown(&story, true, Language::English), json(&story).expect("JSON"), csv(&story), junit(&story), prometheus(&story),
             short(&story, Language::English), short(&story, Language::Chinese),
@@ -33,5 +35,56 @@ proptest! {
                 prop_assert!(!output.contains(secret.as_str()), "{secret} in {}", &output[..200]);
             }
         }
+
+        let place = run.path().join("sent.tar.gz");
+        let mut packed = Vec::new();
+        bundle(&files, &story, Some(&mut redactor), &mut packed).expect("packed");
+        std::fs::write(&place, packed).expect("written");
+        let sent = RunFiles::open(&place).expect("a bundle");
+        let binary = octets_of(&names.address);
+        for name in sent.names() {
+            let bytes = sent.read(&name, 1 << 26).expect("read");
+            for secret in [&names.host, &names.user, &names.address, &names.mac, &names.token] {
+                prop_assert!(memchr::memmem::find(&bytes, secret.as_bytes()).is_none(), "{secret} in {name}");
+            }
+            prop_assert!(!name.ends_with(".tcpxrec") || memchr::memmem::find(&bytes, &binary).is_none(), "address in {name}");
+        }
+        let verified = verify(&sent);
+        prop_assert!(verified.problems.is_empty() && verified.revealing.is_empty() && verified.redacted, "{verified:?}");
+        // It is still a run, and says the same.
+        let again = gather(&sent);
+        prop_assert_eq!(&again.outcome, &story.outcome);
+        prop_assert_eq!(&again.windows, &story.windows);
+        prop_assert_eq!(again.latencies.len(), story.latencies.len());
     }
+}
+
+/// As a recorder has it: with the port in front, which no chance brings about.
+fn octets_of(address: &str) -> Vec<u8> {
+    let address: std::net::Ipv4Addr = address.parse().expect("an address");
+    [&4000u16.to_le_bytes()[..], &[0; 4], &address.octets()].concat()
+}
+
+#[test]
+fn a_bundle_that_was_changed_is_told_from_one_that_was_not() {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    let files = RunFiles::open(run.path()).expect("a run");
+    let story = gather(&files);
+    let mut packed = Vec::new();
+    let bundled = bundle(&files, &story, None, &mut packed).expect("packed");
+    assert!(bundled.files.iter().any(|file| file.name == "SUMMARY.md"));
+    let place = run.path().join("raw.tar.gz");
+    std::fs::write(&place, packed).expect("written");
+    let mut sent = RunFiles::open(&place).expect("a bundle");
+    let whole = verify(&sent);
+    assert!(whole.problems.is_empty() && !whole.redacted, "{whole:?}");
+    let summary = String::from_utf8(sent.read("SUMMARY.md", 1 << 20).expect("there")).expect("text");
+    assert!(summary.contains("NOT REDACTED") && summary.contains("gpu-box-7"));
+    let RunFiles::Bundle { archive, .. } = &mut sent else { panic!("a bundle") };
+    archive.files.insert("run.json".into(), b"{}".to_vec());
+    archive.files.remove("SUMMARY.md");
+    archive.files.insert("more".into(), Vec::new());
+    let told = verify(&sent).problems.join("; ");
+    assert_eq!(told, "more has no sum; run.json is not as it was written; SUMMARY.md is missing");
 }

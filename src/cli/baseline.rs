@@ -1,0 +1,104 @@
+//! `tcpxctl baseline`: results that are kept under a name, to be compared with.
+//!
+//! ```console
+//! $ tcpxctl baseline save last-month reports/20261020T101500Z-4conn
+//! # Baseline : last-month in ~/.config/tcpxctl/baselines/last-month.json
+//! $ tcpxctl baseline list
+//! $ tcpxctl compare last-month reports/20261120T101500Z-4conn
+//! ```
+//!
+//! Shipped profiles are baselines, too: each has its source and date.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::compare::measured;
+use super::output::{Columns, fail, print, print_json};
+use crate::report::compare::{Baselines, Measured};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Keep a result under a name.
+    Save {
+        /// Letters, digits, `.`, `_` and `-`.
+        name: String,
+        /// A run, a bundle, or a file of another tool.
+        #[arg(value_name = "RESULT")]
+        result: String,
+    },
+    /// Name all, the shipped ones last.
+    List,
+    /// Show one with its figures.
+    Show {
+        /// As `list` has it.
+        name: String,
+    },
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    baselines: &'a [Measured],
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let baselines = Baselines::of_user(|name| std::env::var_os(name));
+    let told = match &arguments.what {
+        What::Save { name, result } => {
+            return measured(common, result).map_or_else(
+                |code| code,
+                |measured| match baselines.save(name, &measured) {
+                    Ok(path) if common.json => {
+                        print_json(&serde_json::json!({ "schema": "tcpxctl.baseline/1", "saved": name, "path": path }));
+                        ExitCode::SUCCESS
+                    }
+                    Ok(path) => {
+                        print(&format!("# Baseline : {name} in {}\n", path.display()));
+                        ExitCode::SUCCESS
+                    }
+                    Err(error) => fail(common, &error, error.outcome()),
+                },
+            );
+        }
+        What::List => baselines.list(),
+        What::Show { name } => match baselines.load(name) {
+            Ok(one) => vec![one],
+            Err(error) => return fail(common, &error, error.outcome()),
+        },
+    };
+    if common.json {
+        print_json(&Document { schema: "tcpxctl.baselines/1", baselines: &told });
+    } else {
+        print(&text(&told, matches!(arguments.what, What::Show { .. })));
+    }
+    ExitCode::SUCCESS
+}
+
+fn text(all: &[Measured], whole: bool) -> String {
+    let mut columns = Columns::new(&["name", "metric", "median", "unit", "samples"]);
+    for one in all {
+        for (name, metric) in
+            one.metrics.iter().filter(|(name, _)| whole || name.contains("rate") || name.contains("busbw"))
+        {
+            let median = metric.median().unwrap_or_default();
+            let cells = [
+                one.name.clone(),
+                name.clone(),
+                format!("{median:.3}"),
+                metric.unit.clone(),
+                metric.samples.len().to_string(),
+            ];
+            columns.row(cells);
+        }
+    }
+    let sources: String = all.iter().map(|one| format!("# {} : {}\n", one.name, one.source)).collect();
+    columns.render() + &sources
+}

@@ -1,0 +1,138 @@
+//! `tcpxctl bundle`: a run and its report as one file that can be sent.
+//!
+//! ```console
+//! $ tcpxctl bundle reports/20261120T101500Z-4conn
+//! # Bundle : 20261120T101500Z-4conn.tar.gz (14 files, 1.2 MiB, redacted)
+//! # Map : 20261120T101500Z-4conn.tar.gz.map.json, for you alone
+//! $ tcpxctl bundle --verify 20261120T101500Z-4conn.tar.gz
+//! # Bundle : 14 files are as they were written; redacted, and nothing reads like a name
+//! ```
+//!
+//! Whoever gets it reads it in place: `report`, `diagnose`, `watch --replay`,
+//! `logs` and `trace` take it for a run folder. Nothing in it is unpacked,
+//! loaded or run.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{complain, fail, print, print_json, say};
+use super::report::{beside, keep_map, open};
+use crate::error::Outcome;
+use crate::record::RunFiles;
+use crate::redact::Redactor;
+use crate::report::{self, Bundled, Verified, bundle, gather, redacted, verify};
+use crate::units::ByteCount;
+use clap::Args;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// A run folder; the newest run without it.
+    #[arg(value_name = "RUN", conflicts_with = "verify")]
+    run: Option<PathBuf>,
+    /// Where to; RUN.tar.gz in this folder without it.
+    #[arg(long, value_name = "FILE", conflicts_with = "verify")]
+    out: Option<PathBuf>,
+    /// Names and addresses as they are.
+    #[arg(long, conflicts_with = "verify")]
+    no_redact: bool,
+    /// Hold a bundle against its own sums, and look for what should not be in it.
+    #[arg(long, value_name = "FILE")]
+    verify: Option<PathBuf>,
+    /// Where run folders are.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    out: &'a Path,
+    bytes: u64,
+    redacted: bool,
+    map: Option<&'a Path>,
+    #[serde(flatten)]
+    bundled: &'a Bundled,
+}
+
+#[derive(Serialize)]
+struct VerifiedDocument<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    verified: &'a Verified,
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let ended = match &arguments.verify {
+        Some(path) => verified(common, path),
+        None => open(common, arguments.run.as_deref(), &arguments.reports)
+            .and_then(|files| write(common, &files, arguments.out.as_deref(), !arguments.no_redact)),
+    };
+    ended.unwrap_or_else(|code| code)
+}
+
+/// Writes a bundle, and says so.
+pub(crate) fn write(common: &Common, files: &RunFiles, out: Option<&Path>, redact: bool) -> Result<ExitCode, ExitCode> {
+    let mut redactor = redact.then(Redactor::of_this_machine);
+    let mut story = gather(files);
+    if let Some(redactor) = &mut redactor {
+        story = redacted(story, redactor);
+    }
+    let out =
+        out.map_or_else(|| PathBuf::from(format!("{}.tar.gz", crate::units::file_name(&story.id))), Path::to_owned);
+    let mut bundled = None;
+    report::write_whole(&out, |to| {
+        bundled = Some(bundle(files, &story, redactor.as_mut(), to)?);
+        Ok(())
+    })
+    .map_err(|error| fail(common, &error, error.outcome()))?;
+    let Some(bundled) = bundled else { return Ok(ExitCode::SUCCESS) };
+    let map = redactor.is_some().then(|| beside(&out));
+    if let (Some(redactor), Some(map)) = (&redactor, &map) {
+        keep_map(common, map, redactor)?;
+    }
+    let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
+    if common.json {
+        let map = map.as_deref();
+        print_json(&Document {
+            schema: "tcpxctl.bundle/1",
+            out: &out,
+            bytes,
+            redacted: redact,
+            map,
+            bundled: &bundled,
+        });
+        return Ok(ExitCode::SUCCESS);
+    }
+    let how = if redact { "redacted" } else { "NOT redacted" };
+    print(&format!(
+        "# Bundle : {} ({} files, {}, {how})\n",
+        out.display(),
+        bundled.files.len(),
+        ByteCount(bytes).about()
+    ));
+    bundled.cut.iter().for_each(|words| say(&format!("# Cut : {words}\n")));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verified(common: &Common, path: &Path) -> Result<ExitCode, ExitCode> {
+    let files = RunFiles::open(path).map_err(|error| fail(common, &error, error.outcome()))?;
+    let verified = verify(&files);
+    let is_good = verified.problems.is_empty() && verified.revealing.is_empty();
+    if common.json {
+        print_json(&VerifiedDocument { schema: "tcpxctl.bundle-verified/1", verified: &verified });
+    } else {
+        let how = match (verified.redacted, verified.revealing.is_empty()) {
+            (true, true) => "redacted, and nothing reads like a name",
+            (true, false) => "redacted, but some of it reads like names",
+            (false, _) => "NOT redacted",
+        };
+        print(&format!("# Bundle : {} files are as they were written; {how}\n", verified.intact));
+    }
+    verified.problems.iter().for_each(|problem| complain(common, problem, None));
+    let step = || Some("look at it before it is sent on".to_owned());
+    verified.revealing.iter().for_each(|word| complain(common, format!("reads like a name: {word}"), step()));
+    let outcome = if is_good { Outcome::Passed } else { Outcome::Failed };
+    Ok(ExitCode::from(outcome.exit_code()))
+}

@@ -1,0 +1,121 @@
+//! `tcpxctl compare A B [...]`: is it better, worse, or noise?
+//!
+//! ```console
+//! $ tcpxctl compare reports/20261120T101500Z-4conn reports/20261120T102200Z-4conn
+//! $ tcpxctl compare google-150gbps reports/20261120T102200Z-4conn --tolerance 10
+//! $ tcpxctl compare last-month reports/20261120T102200Z-4conn iperf3.json --format html --out compare.html
+//! ```
+//!
+//! A result is a run folder, a bundle, a baseline or a shipped profile by name, or a
+//! file of nccl-tests (table or -J), iperf3 (-J) or neper. The first is the
+//! reference. Exit code 1 where a metric that gates got worse.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{Columns, fail, fail_with, print, print_json};
+use crate::error::Outcome;
+use crate::record::{FilesError, RunFiles};
+use crate::report::compare::{
+    Baselines, Compared, Measured, RULE, compare, compared_html, compared_markdown, compared_text, read,
+};
+use crate::report::{gather, write_whole};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args)]
+#[command(after_help = RULE)]
+pub(crate) struct Arguments {
+    /// The reference, then what is held against it: runs, bundles, baselines, profiles, files of other tools.
+    #[arg(value_name = "RESULT", num_args = 2.., required = true)]
+    results: Vec<String>,
+    /// Differences of medians up to so many percent are noise.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
+    tolerance: f64,
+    /// How it is told.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Where to; stdout without it.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Columns for a terminal.
+    Text,
+    /// Tables to be pasted.
+    Markdown,
+    /// A page with a plot of every metric.
+    Html,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
+        _ => Err("a tolerance is a number of percent, such as 5".to_owned()),
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    rule: &'static str,
+    exit_code: u8,
+    #[serde(flatten)]
+    compared: &'a Compared,
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    told(common, arguments).unwrap_or_else(|code| code)
+}
+
+fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
+    let results: Vec<Measured> =
+        arguments.results.iter().map(|name| measured(common, name)).collect::<Result<_, _>>()?;
+    let compared = compare(results, arguments.tolerance / 100.0);
+    let outcome = if compared.regressions().next().is_some() { Outcome::Failed } else { Outcome::Passed };
+    if common.json {
+        let exit_code = outcome.exit_code();
+        print_json(&Document { schema: "tcpxctl.compare/1", rule: RULE, exit_code, compared: &compared });
+        return Ok(ExitCode::from(exit_code));
+    }
+    let text = match arguments.format {
+        Format::Text => compared_text(&compared, |header, rows| {
+            let mut columns = Columns::new(header);
+            rows.iter().for_each(|row| columns.row(row.clone()));
+            columns.render()
+        }),
+        Format::Markdown => compared_markdown(&compared),
+        Format::Html => compared_html(&compared),
+    };
+    match &arguments.out {
+        None => print(&text),
+        Some(path) => write_whole(path, |to| to.write_all(text.as_bytes()))
+            .map_err(|error| fail(common, &error, error.outcome()))?,
+    }
+    if compared.rows.is_empty() {
+        let message = "the results have no metric in common";
+        return Err(fail_with(
+            common,
+            Outcome::NotRun,
+            message,
+            Some("`tcpxctl baseline show NAME` and --json tell what each has"),
+        ));
+    }
+    Ok(ExitCode::from(outcome.exit_code()))
+}
+
+/// What a word means: a run, then a baseline, then a file of another tool.
+pub(crate) fn measured(common: &Common, name: &str) -> Result<Measured, ExitCode> {
+    let path = Path::new(name);
+    if path.is_dir() || RunFiles::is_bundle(path) {
+        let files = RunFiles::open(path).map_err(|error: FilesError| fail(common, &error, error.outcome()))?;
+        return Ok(Measured::of_run(&gather(&files)));
+    }
+    if path.is_file() {
+        return read(path).map_err(|error| fail(common, &error, Outcome::Usage));
+    }
+    Baselines::of_user(|name| std::env::var_os(name)).load(name).map_err(|error| fail(common, &error, error.outcome()))
+}

@@ -1,0 +1,186 @@
+//! `tcpxctl history`: the runs under `reports/`, and where a metric stands.
+//!
+//! ```console
+//! $ tcpxctl history --scenario 4conn --last 3
+//! #  started               scenario  outcome  median GB/s  wrong  finding  run
+//!    2026-11-20T10:15:00Z  4conn     passed         5.571      0           20261120T101500Z-4conn
+//! # 4conn local->peer : ▅▆█ 5.571 GB/s now, median 5.480 of 3, best 5.571
+//! $ tcpxctl history prune --keep 20 --keep-failed --dry-run
+//! ```
+//!
+//! Runs that go on, were killed or are damaged are listed as such. The list comes
+//! from an index in the folder, which is checked against the runs each time.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::output::{Columns, complain, fail, fail_with, print, print_json, say};
+use crate::error::Outcome;
+use crate::report::history::{Entry, History, Keep, choose, read, remove};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Columns of a sparkline.
+const SPARKS: usize = 40;
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// Only runs of this scenario.
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Only runs that ended so: passed, stalled, damaged, unfinished, ...
+    #[arg(long, value_name = "OUTCOME")]
+    outcome: Option<String>,
+    /// Only so many of the newest.
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+    /// Where run folders are.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Remove run folders that nothing keeps.
+    Prune(PruneArguments),
+}
+
+#[derive(Args)]
+struct PruneArguments {
+    /// Keep so many of the newest runs of each scenario.
+    #[arg(long, value_name = "N", required_unless_present = "keep_since")]
+    keep: Option<usize>,
+    /// Keep what began at this time or later (RFC 3339, or its begin: 2026-11).
+    #[arg(long, value_name = "TIME")]
+    keep_since: Option<String>,
+    /// Keep runs that did not pass.
+    #[arg(long)]
+    keep_failed: bool,
+    /// Say what would be removed, and remove nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Where run folders are.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    runs: &'a [&'a Entry],
+}
+
+#[derive(Serialize)]
+struct Pruned<'a> {
+    schema: &'static str,
+    dry_run: bool,
+    removed: Vec<&'a str>,
+    kept: usize,
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    if let Some(What::Prune(arguments)) = &arguments.what {
+        return prune(common, arguments);
+    }
+    let history = match read(&arguments.reports) {
+        Ok(history) => history,
+        Err(error) => return fail(common, &error, error.outcome()),
+    };
+    warn(&history);
+    let is_meant = |run: &&Entry| {
+        arguments.scenario.as_ref().is_none_or(|name| *name == run.scenario)
+            && arguments.outcome.as_ref().is_none_or(|outcome| *outcome == run.outcome)
+    };
+    let mut runs: Vec<&Entry> = history.runs.iter().filter(is_meant).collect();
+    if let Some(last) = arguments.last {
+        runs.drain(..runs.len().saturating_sub(last));
+    }
+    match common.json {
+        true => print_json(&Document { schema: "tcpxctl.history/1", runs: &runs }),
+        false => print(&text(&runs)),
+    }
+    ExitCode::SUCCESS
+}
+
+fn warn(history: &History) {
+    if let Some(why) = &history.unkept {
+        say(&format!("warning: the index cannot be kept, so the next look takes as long: {why}\n"));
+    }
+}
+
+fn text(runs: &[&Entry]) -> String {
+    let mut columns = Columns::new(&["started", "scenario", "outcome", "median GB/s", "wrong", "finding", "run"]);
+    let mut over_time: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    for run in runs {
+        let rates: Vec<String> = run.rates.iter().map(|rate| format!("{:.3}", rate.median_gb_per_s)).collect();
+        let rates = if rates.is_empty() { "-".to_owned() } else { rates.join(" ") };
+        columns.row([
+            run.started.clone(),
+            run.scenario.clone(),
+            run.outcome.clone(),
+            rates,
+            run.wrong_bytes.to_string(),
+            run.finding.clone().unwrap_or_default(),
+            run.id.clone(),
+        ]);
+        for rate in run.rates.iter().filter(|_| run.outcome == "passed") {
+            over_time.entry((&run.scenario, &rate.direction)).or_default().push(rate.median_gb_per_s);
+        }
+    }
+    let mut text = columns.render();
+    for ((scenario, direction), rates) in over_time {
+        let mut sorted = rates.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (now, best) = (rates[rates.len() - 1], sorted[sorted.len() - 1]);
+        let median = sorted[sorted.len() / 2];
+        text.push_str(&format!(
+            "# {scenario} {direction} : {} {now:.3} GB/s now, median {median:.3} of {}, best {best:.3}\n",
+            sparkline(&rates),
+            rates.len()
+        ));
+    }
+    text
+}
+
+/// The last rates as bars of eight heights, from nothing to the best.
+fn sparkline(rates: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let shown = &rates[rates.len().saturating_sub(SPARKS)..];
+    let best = shown.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    shown.iter().map(|rate| BARS[((rate / best * 8.0).ceil() as usize).clamp(1, 8) - 1]).collect()
+}
+
+fn prune(common: &Common, arguments: &PruneArguments) -> ExitCode {
+    let history = match read(&arguments.reports) {
+        Ok(history) => history,
+        Err(error) => return fail(common, &error, error.outcome()),
+    };
+    let keep = Keep { newest: arguments.keep, since: arguments.keep_since.clone(), failed: arguments.keep_failed };
+    let going = choose(&history.runs, &keep);
+    let mut removed = Vec::new();
+    for run in &going {
+        let done = if arguments.dry_run { Ok(()) } else { remove(&arguments.reports, run) };
+        match done {
+            Ok(()) => removed.push(run.id.as_str()),
+            Err(error) => complain(common, format!("cannot remove {}: {error}", run.id), None),
+        }
+    }
+    let kept = history.runs.len() - removed.len();
+    let is_whole = removed.len() == going.len();
+    if common.json {
+        print_json(&Pruned { schema: "tcpxctl.pruned/1", dry_run: arguments.dry_run, removed, kept });
+    } else {
+        let how = if arguments.dry_run { "would be removed" } else { "removed" };
+        removed.iter().for_each(|id| print(&format!("{how} {id}\n")));
+        print(&format!("# Pruned : {} {how}, {kept} kept\n", removed.len()));
+    }
+    match is_whole {
+        true => ExitCode::SUCCESS,
+        false => fail_with(common, Outcome::NotRun, "not everything could be removed", None),
+    }
+}

@@ -1,0 +1,296 @@
+//! A run as one archive that can be sent: what was recorded, what is made of it,
+//! and the sum of every file.
+//!
+//! Redacted in two passes: every file is read for names first, so that what one
+//! gives away no other keeps. Bounded: samples are thinned, recorders beyond the
+//! bound are left out, and the summary says so.
+//!
+//! Not here: reading one (`record::RunFiles`), and keeping the map.
+#![forbid(unsafe_code)]
+
+use super::{Language, Story, html, json, markdown, short};
+use crate::record::{RunFiles, thin};
+use crate::redact::Redactor;
+use crate::units::{ByteCount, hex};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Write};
+use tar::{Builder, EntryType, Header};
+
+/// Where the sums are.
+pub const SUMS: &str = "SHA256SUMS";
+/// Where a reader begins.
+const SUMMARY: &str = "SUMMARY.md";
+/// Bytes of all recorders; what a reader of bundles takes is more.
+const RECORDERS_MAX: u64 = 128 << 20;
+/// Bytes of events that are no samples.
+const EVENTS_MAX: usize = 32 << 20;
+/// Bytes of any other file.
+const FILE_MAX: u64 = 16 << 20;
+
+/// What was put into a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Bundled {
+    /// The folder in it.
+    pub name: String,
+    /// Each file.
+    pub files: Vec<BundledFile>,
+    /// What was cut or left out, in words.
+    pub cut: Vec<String>,
+}
+
+/// One file of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BundledFile {
+    /// Below the bundle's folder.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Its sum.
+    pub sha256: String,
+}
+
+/// Files while they are gathered.
+#[derive(Default)]
+struct Contents {
+    files: BTreeMap<String, Vec<u8>>,
+    cut: Vec<String>,
+}
+
+/// Writes a run and its report. Without a redactor everything goes as it is, and
+/// the summary says so.
+///
+/// # Errors
+/// It cannot be written.
+pub fn bundle(
+    files: &RunFiles,
+    story: &Story,
+    redactor: Option<&mut Redactor>,
+    to: &mut dyn Write,
+) -> io::Result<Bundled> {
+    let mut contents = recorded(files);
+    let mut name = story.id.clone();
+    if let Some(redactor) = redactor {
+        learn(&contents, redactor);
+        contents.files = contents.files.into_iter().map(|file| redact(file, redactor)).collect();
+        contents.cut.iter_mut().for_each(|words| *words = redactor.redact(words));
+        name = redactor.redact(&name);
+    }
+    let add = |contents: &mut Contents, name: &str, text: String| contents.files.insert(name.into(), text.into_bytes());
+    add(&mut contents, "report.html", html(story, false));
+    add(&mut contents, "report.md", markdown(story, false, Language::English));
+    add(&mut contents, "report.json", json(story).unwrap_or_default());
+    let summary = summary(story, &contents);
+    add(&mut contents, SUMMARY, summary);
+    let name = crate::units::file_name(&name);
+    let told: Vec<BundledFile> = contents
+        .files
+        .iter()
+        .map(|(name, bytes)| BundledFile { name: name.clone(), bytes: bytes.len() as u64, sha256: sum(bytes) })
+        .collect();
+    add(&mut contents, SUMS, told.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect());
+    write(&name, &contents, to)?;
+    Ok(Bundled { name, files: told, cut: contents.cut })
+}
+
+/// The files of a run that belong in a bundle.
+fn recorded(files: &RunFiles) -> Contents {
+    let mut contents = Contents::default();
+    let mut recorders = 0;
+    for name in files.names() {
+        let is_recorder = name.ends_with(tcpx_recorder::format::FILE_SUFFIX);
+        let is_meant =
+            matches!(name.as_str(), "run.json" | "scenario.toml" | "doctor.json") || name.starts_with("nodes/");
+        if name == "events.jsonl" {
+            match events(files, &mut contents.cut) {
+                Ok(bytes) => drop(contents.files.insert(name, bytes)),
+                Err(error) => contents.cut.push(format!("events.jsonl is left out: {error}")),
+            }
+            continue;
+        }
+        if !is_meant {
+            continue;
+        }
+        let most = if is_recorder { RECORDERS_MAX - recorders } else { FILE_MAX };
+        match files.read(&name, most) {
+            Ok(bytes) => {
+                recorders += if is_recorder { bytes.len() as u64 } else { 0 };
+                contents.files.insert(name, bytes);
+            }
+            Err(error) => contents.cut.push(format!("{name} is left out: {error}")),
+        }
+    }
+    facts(&mut contents);
+    contents
+}
+
+/// Every event but most samples, in their order.
+fn events(files: &RunFiles, cut: &mut Vec<String>) -> io::Result<Vec<u8>> {
+    let file = BufReader::with_capacity(1 << 20, files.file("events.jsonl")?);
+    let (mut lines, mut size, mut lost) = (Vec::<(u64, Vec<u8>)>::new(), 0, 0u64);
+    let thinned = thin(file, |number, line, _| {
+        size += line.len();
+        if size <= EVENTS_MAX {
+            lines.push((number, line.to_vec()));
+        } else {
+            lost += 1;
+        }
+    })?;
+    let samples = thinned.samples.values().flat_map(|samples| samples.lines());
+    lines.extend(samples.map(|(number, line)| (number, line.to_vec())));
+    lines.sort_by_key(|line| line.0);
+    if thinned.passed_over() > 0 {
+        cut.push(format!(
+            "events.jsonl has {} of {} samples",
+            thinned.sampled - thinned.passed_over(),
+            thinned.sampled
+        ));
+    }
+    if lost > 0 {
+        cut.push(format!("events.jsonl lacks {lost} events beyond {}", ByteCount(EVENTS_MAX as u64).about()));
+    }
+    Ok(lines.into_iter().flat_map(|line| line.1).collect())
+}
+
+/// What both nodes are, as files of their own.
+fn facts(contents: &mut Contents) {
+    let record = contents.files.get("run.json").and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    let nodes = record.as_ref().and_then(|record| record["nodes"].as_array()).into_iter().flatten();
+    for node in nodes.filter(|node| node["facts"].is_object()) {
+        let name = crate::units::file_name(node["name"].as_str().unwrap_or("node"));
+        let text = serde_json::to_string_pretty(&node["facts"]).unwrap_or_default();
+        contents.files.entry(format!("nodes/{name}/facts.json")).or_insert_with(|| text.into_bytes());
+    }
+}
+
+fn learn(contents: &Contents, redactor: &mut Redactor) {
+    for (name, bytes) in &contents.files {
+        redactor.learn(name);
+        let value = if name.ends_with(".json") { serde_json::from_slice(bytes).ok() } else { None };
+        match value {
+            Some(value) => redactor.learn_value(&value),
+            None if bytes.contains(&0) => redactor.learn_recorder(bytes),
+            None => redactor.learn(&String::from_utf8_lossy(bytes)),
+        }
+    }
+}
+
+fn redact((name, mut bytes): (String, Vec<u8>), redactor: &mut Redactor) -> (String, Vec<u8>) {
+    let told = redactor.redact(&name);
+    if bytes.contains(&0) {
+        redactor.redact_recorder(&mut bytes);
+        return (told, bytes);
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let text = match name.rsplit('.').next() {
+        Some("jsonl") => text.split_inclusive('\n').map(|line| redactor.redact_json_line(line)).collect(),
+        Some("json") => match serde_json::from_str::<Value>(&text) {
+            Ok(value) => serde_json::to_string_pretty(&redactor.redact_value(value)).unwrap_or_default() + "\n",
+            Err(_) => redactor.redact(&text),
+        },
+        _ => redactor.redact(&text),
+    };
+    (told, text.into_bytes())
+}
+
+fn summary(story: &Story, contents: &Contents) -> String {
+    let mut text = short(story, Language::English);
+    let how = match story.redacted {
+        true => {
+            "Redacted: host names, addresses, user names, home folders and secrets are stand-ins, the same one by the same."
+        }
+        false => "**NOT REDACTED**: names, addresses and everything else are as they were recorded.",
+    };
+    text.push_str(&format!("\n---\n\n{how}\n\n"));
+    match contents.cut.is_empty() {
+        true => text.push_str("Nothing was cut.\n\n"),
+        false => {
+            contents.cut.iter().for_each(|words| text.push_str(&format!("* cut: {}\n", super::markdown::inline(words))))
+        }
+    }
+    text.push_str("\nIt is read where it is: `tcpxctl report|diagnose|watch --replay|logs|trace FILE`, `tcpxctl bundle --verify FILE`.\n\n");
+    for (name, bytes) in &contents.files {
+        text.push_str(&format!("* `{}`, {} bytes\n", super::markdown::code(name), bytes.len()));
+    }
+    text
+}
+
+fn sum(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn write(folder: &str, contents: &Contents, to: &mut dyn Write) -> io::Result<()> {
+    let mut archive = Builder::new(GzEncoder::new(to, Compression::fast()));
+    // Where a reader begins comes first.
+    let first = contents.files.iter().filter(|(name, _)| *name == SUMMARY);
+    let others = contents.files.iter().filter(|(name, _)| *name != SUMMARY);
+    for (name, bytes) in first.chain(others) {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(0o600);
+        header.set_mtime(crate::units::now_us() / 1_000_000);
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, format!("{folder}/{name}"), bytes.as_slice())?;
+    }
+    archive.into_inner()?.finish()?.flush()
+}
+
+/// What came of holding a bundle against its own sums.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// Files that are as they were written.
+    pub intact: usize,
+    /// What is not, in words.
+    pub problems: Vec<String>,
+    /// Texts that still look like an address, a name or a secret, with their files; at most a few.
+    pub revealing: Vec<String>,
+    /// Its report says that it was redacted.
+    pub redacted: bool,
+}
+
+/// Texts that are named.
+const REVEALING_MAX: usize = 20;
+
+/// Checks every file against the sums, and that nothing reads like a name.
+pub fn verify(files: &RunFiles) -> Verified {
+    let mut verified = Verified::default();
+    let text = |name: &str| files.read(name, FILE_MAX).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let sums: BTreeMap<String, String> = match text(SUMS) {
+        Ok(text) => {
+            text.lines().filter_map(|line| line.split_once("  ")).map(|(sum, name)| (name.into(), sum.into())).collect()
+        }
+        Err(error) => {
+            verified.problems.push(format!("{SUMS}: {error}"));
+            BTreeMap::new()
+        }
+    };
+    let report = text("report.json").ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    verified.redacted = report.is_some_and(|report| report["redacted"] == Value::Bool(true));
+    let names = files.names();
+    for name in names.iter().filter(|name| *name != SUMS) {
+        let Ok(bytes) = files.read(name, u64::MAX - 1) else { continue };
+        match sums.get(name) {
+            Some(known) if *known == sum(&bytes) => verified.intact += 1,
+            Some(_) => verified.problems.push(format!("{name} is not as it was written")),
+            None => verified.problems.push(format!("{name} has no sum")),
+        }
+        if verified.redacted && !bytes.contains(&0) {
+            reveals(name, &bytes, &mut verified.revealing);
+        }
+    }
+    let gone = sums.keys().filter(|name| !names.contains(name)).map(|name| format!("{name} is missing"));
+    verified.problems.extend(gone);
+    verified
+}
+
+fn reveals(name: &str, bytes: &[u8], revealing: &mut Vec<String>) {
+    let mut redactor = Redactor::default();
+    let (_, _) = redact((name.to_owned(), bytes.to_vec()), &mut redactor);
+    let stand_ins: std::collections::BTreeSet<&String> = redactor.map().values().collect();
+    let found = redactor.map().keys().filter(|word| !stand_ins.contains(word) && *word != "SECRET");
+    revealing.extend(found.take(REVEALING_MAX.saturating_sub(revealing.len())).map(|word| format!("{name}: {word}")));
+}

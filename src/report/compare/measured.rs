@@ -1,0 +1,139 @@
+//! What was measured, whoever measured it.
+#![forbid(unsafe_code)]
+
+use super::statistics::quartiles;
+use crate::record::TransferRecord;
+use crate::report::Story;
+use crate::transfer::Side;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Samples of one metric that are kept.
+const SAMPLES_MAX: usize = 100_000;
+
+/// One result.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What it is called here.
+    pub name: String,
+    /// `tcpxctl`, `nccl-tests`, `iperf3`, `neper`, `profile`.
+    pub tool: String,
+    /// When and where it comes from, in words.
+    pub source: String,
+    /// What was set.
+    pub settings: BTreeMap<String, String>,
+    /// By name.
+    pub metrics: BTreeMap<String, Metric>,
+}
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// A rate.
+    Higher,
+    /// A time, or a count of what went wrong.
+    Lower,
+}
+
+/// One metric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Of every sample.
+    pub unit: String,
+    /// Which way is better.
+    pub better: Better,
+    /// A change for the worse fails a comparison.
+    pub gates: bool,
+    /// One, where only one figure is known.
+    pub samples: Vec<f64>,
+}
+
+impl Metric {
+    fn new(unit: &str, better: Better, gates: bool, samples: impl IntoIterator<Item = f64>) -> Self {
+        let samples = samples.into_iter().filter(|sample| sample.is_finite()).take(SAMPLES_MAX).collect();
+        Self { unit: unit.to_owned(), better, gates, samples }
+    }
+
+    /// Half of the samples are below it.
+    pub fn median(&self) -> Option<f64> {
+        quartiles(&self.samples).map(|[median, ..]| median)
+    }
+
+    /// 10^9 bytes per second.
+    pub fn rate(samples: impl IntoIterator<Item = f64>) -> Self {
+        Self::new("GB/s", Better::Higher, true, samples)
+    }
+}
+
+impl Measured {
+    /// Puts a metric in, unless nothing is known of it.
+    pub fn metric(&mut self, name: impl Into<String>, metric: Metric) {
+        if !metric.samples.is_empty() {
+            self.metrics.insert(name.into(), metric);
+        }
+    }
+
+    /// What a run measured. With one direction its rate is just `rate`, as other
+    /// tools have it.
+    pub fn of_run(story: &Story) -> Self {
+        let mut measured = Self {
+            name: story.id.clone(),
+            tool: "tcpxctl".to_owned(),
+            source: story.started.clone().unwrap_or_else(|| "started at an unknown time".to_owned()),
+            settings: settings(story),
+            metrics: BTreeMap::new(),
+        };
+        if let Some(outcome) = &story.outcome {
+            let passed = f64::from(u8::from(outcome == "passed"));
+            measured.metric("passed", Metric::new("1 or 0", Better::Higher, true, [passed]));
+        }
+        for transfer in &story.transfers {
+            let of = match story.transfers.len() {
+                1 => String::new(),
+                _ => format!(" {}", transfer.direction()),
+            };
+            measured.transfer(transfer, &of);
+        }
+        measured
+    }
+
+    fn transfer(&mut self, transfer: &TransferRecord, of: &str) {
+        let per_iteration = transfer.bytes as f64 / f64::from(transfer.iterations.max(1));
+        let times = transfer.iteration_seconds.iter().filter(|seconds| **seconds > 0.0);
+        let rates: Vec<f64> = times.map(|seconds| per_iteration / seconds / 1e9).collect();
+        let nics: BTreeSet<&str> = transfer.channels.iter().map(|channel| channel.dev.as_str()).collect();
+        let nics = nics.len().max(1) as f64;
+        self.metric(format!("rate per NIC{of}"), Metric::rate(rates.iter().map(|rate| rate / nics)));
+        self.metric(format!("rate{of}"), Metric::rate(rates));
+        let us = |gates, samples: Vec<f64>| Metric::new("µs", Better::Lower, gates, samples);
+        for (side, name) in [(Side::Send, "send"), (Side::Recv, "recv")] {
+            let of_side = transfer.channels.iter().filter(|channel| channel.side == side);
+            let latencies: Vec<_> = of_side.filter_map(|channel| channel.latency_us).collect();
+            self.metric(format!("{name} p50{of}"), us(true, latencies.iter().map(|one| one.p50).collect()));
+            self.metric(format!("{name} p99{of}"), us(true, latencies.iter().map(|one| one.p99).collect()));
+        }
+        let round = transfer.round_trip_us;
+        self.metric(format!("round trip p50{of}"), us(true, round.iter().map(|one| one.p50).collect()));
+        self.metric(format!("round trip p99{of}"), us(true, round.iter().map(|one| one.p99).collect()));
+        // Loading and connecting are in it: told, and no gate.
+        let first = transfer.first_iteration_seconds.map(|seconds| seconds * 1e6);
+        self.metric(format!("first iteration{of}"), us(false, first.into_iter().collect()));
+        let wrong = Metric::new("bytes", Better::Lower, true, [transfer.wrong_bytes as f64]);
+        self.metric(format!("wrong{of}"), wrong);
+    }
+}
+
+fn settings(story: &Story) -> BTreeMap<String, String> {
+    let mut settings: BTreeMap<String, String> = story.transfer.iter().cloned().collect();
+    settings.insert("scenario".to_owned(), story.scenario.clone());
+    for node in &story.nodes {
+        if let Some(plugin) = &node.plugin {
+            let version = plugin.version.as_deref().unwrap_or("version not logged");
+            settings.insert(format!("plugin of {}", node.name), format!("{}, {version}", plugin.name));
+            settings.insert(format!("plugin sha256 of {}", node.name), plugin.sha256.clone());
+        }
+        settings.extend(node.env.iter().map(|(name, value)| (format!("{name} of {}", node.name), value.clone())));
+    }
+    settings
+}

@@ -1,0 +1,118 @@
+//! The rule, and what other tools print.
+
+use super::measured::{Better, Measured, Metric};
+use super::others::recognised;
+use super::statistics::{Verdict, compare, mann_whitney_p, quartiles};
+use super::{BaselineError, Baselines, profiles};
+use proptest::prelude::*;
+
+fn rates(name: &str, samples: &[f64]) -> Measured {
+    let mut measured = Measured { name: name.into(), ..Measured::default() };
+    measured.metric("rate", Metric::rate(samples.iter().copied()));
+    measured
+}
+
+fn verdict(a: &[f64], b: &[f64], tolerance: f64) -> Verdict {
+    compare(vec![rates("a", a), rates("b", b)], tolerance).rows[0].verdict
+}
+
+#[test]
+fn a_difference_must_be_beyond_the_tolerance_and_beyond_chance() {
+    let steady = [10.0, 10.1, 9.9, 10.05, 9.95, 10.02, 9.98, 10.0];
+    let scaled = |factor: f64| steady.map(|rate| rate * factor);
+    assert_eq!(verdict(&steady, &scaled(0.8), 0.05), Verdict::Worse);
+    assert_eq!(verdict(&steady, &scaled(1.2), 0.05), Verdict::Better);
+    assert_eq!(verdict(&steady, &scaled(0.97), 0.05), Verdict::Noise);
+    let wild = [4.0, 16.0, 7.0, 13.0, 9.0, 11.0, 5.0, 15.0];
+    assert_eq!(verdict(&steady, &wild.map(|rate| rate * 0.9), 0.05), Verdict::Noise);
+    // One figure each: the tolerance alone.
+    assert_eq!(verdict(&[18.75], &[17.0], 0.05), Verdict::Worse);
+    assert_eq!(verdict(&[18.75], &[18.5], 0.05), Verdict::Noise);
+}
+
+#[test]
+fn what_does_not_gate_fails_nothing_and_lower_may_be_better() {
+    let of = |us: f64, gates: bool| {
+        let mut measured = Measured::default();
+        let metric = Metric { unit: "µs".into(), better: Better::Lower, gates, samples: vec![us] };
+        measured.metric("first iteration", metric);
+        measured
+    };
+    let told = compare(vec![of(10.0, false), of(20.0, false)], 0.05);
+    assert_eq!((told.rows[0].verdict, told.regressions().count()), (Verdict::Worse, 0));
+    assert_eq!(compare(vec![of(10.0, true), of(20.0, true)], 0.05).regressions().count(), 1);
+    assert_eq!(compare(vec![of(20.0, true), of(10.0, true)], 0.05).rows[0].verdict, Verdict::Better);
+}
+
+#[test]
+fn the_test_agrees_with_tables() {
+    // Exact values of the two-sided test: 2/70 and 2/252.
+    let p = mann_whitney_p(&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 7.0, 8.0]);
+    assert!((p - 0.0286).abs() < 0.004, "{p}");
+    let p = mann_whitney_p(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]);
+    assert!((p - 0.0079).abs() < 0.006, "{p}");
+    assert_eq!(mann_whitney_p(&[3.0; 5], &[3.0; 5]), 1.0);
+    assert_eq!(quartiles(&[1.0, 2.0, 3.0, 4.0, 5.0]), Some([3.0, 2.0, 4.0]));
+}
+
+const NCCL_TESTS: &str = "\
+# nccl-tests version 2.17.6
+# Collective test starting: all_reduce_perf
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+     1048576        262144     float     sum      -1    812.4    1.29    2.42       0    810.0    1.29    2.43       0
+  8589934592    2147483648     float     sum      -1   193420   44.41   83.27       0   193400   44.42   83.28       0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 42.8453 
+";
+
+#[test]
+fn other_tools_are_read() {
+    let median = |measured: &Measured, name: &str| quartiles(&measured.metrics[name].samples).map(|all| all[0]);
+    let nccl = recognised(NCCL_TESTS).expect("nccl-tests");
+    assert_eq!(
+        (median(&nccl, "busbw"), median(&nccl, "average busbw"), median(&nccl, "busbw at 1MiB")),
+        (Some(83.27), Some(42.8453), Some(2.42))
+    );
+    let gather = recognised("  1024  16  float  35.1  0.03  0.027  0  35.0  0.03  0.027  0\n").expect("no redop");
+    assert_eq!(median(&gather, "busbw"), Some(0.027));
+    let json = r#"{"config":{"iterations":20},"results":[{"size":1024,"out_of_place":{"time":1,"alg_bw":2,"bus_bw":3.5,"nwrong":0},"in_place":{"bus_bw":4}}],"average_bus_bandwidth":{"bandwidth":3.5}}"#;
+    assert_eq!(median(&recognised(json).expect("JSON"), "busbw at 1KiB"), Some(3.5));
+    let iperf = r#"{"start":{"test_start":{"num_streams":8}},"intervals":[{"sum":{"bits_per_second":8e9,"omitted":true}},{"sum":{"bits_per_second":16e9,"omitted":false}}],"end":{"sum_received":{"bits_per_second":15e9}}}"#;
+    let iperf = recognised(iperf).expect("iperf3");
+    assert_eq!((median(&iperf, "rate"), iperf.settings["num_streams"].as_str()), (Some(2.0), "8"));
+    let neper = recognised("num_flows=4\nthroughput=193550.00\nthroughput_units=Mbit/s\n").expect("neper");
+    assert!((median(&neper, "rate").unwrap() - 24.19375).abs() < 1e-9);
+    assert!(recognised("nothing of the kind").is_none() && recognised("{}").is_none());
+}
+
+#[test]
+fn shipped_profiles_have_a_source_and_a_date_and_cannot_be_replaced() {
+    assert_eq!(profiles().len(), 4);
+    for profile in profiles() {
+        assert!(
+            profile.gb_per_s > 0.0 && !profile.source.is_empty() && profile.date.parse::<jiff::civil::Date>().is_ok(),
+            "{profile:?}"
+        );
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let baselines = Baselines::at(folder.path().join("b"));
+    assert!(matches!(baselines.save("chs-60", &rates("a", &[1.0])), Err(BaselineError::Shipped(_))));
+    assert!(matches!(baselines.save("../x", &rates("a", &[1.0])), Err(BaselineError::Name(_))));
+    assert!(matches!(baselines.load("mine"), Err(BaselineError::Nothing { .. })));
+    baselines.save("mine", &rates("a", &[1.0])).expect("saved");
+    assert_eq!(baselines.load("mine").expect("there").metrics["rate"].samples, [1.0]);
+    assert_eq!(baselines.list().len(), 5);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,200}", table in "[0-9 a-z.#\\n-]{0,200}") {
+        let _ = (recognised(&text), recognised(&table), recognised(&format!("{{\"results\":[{{\"size\":{}}}]}}", text.len())));
+    }
+
+    #[test]
+    fn p_is_a_probability(a in prop::collection::vec(0.0f64..10.0, 1..30), b in prop::collection::vec(0.0f64..10.0, 1..30)) {
+        let p = mann_whitney_p(&a, &b);
+        prop_assert!((0.0..=1.0001).contains(&p), "{p}");
+    }
+}

@@ -1,0 +1,63 @@
+//! The index is believed as far as it is right.
+
+use super::{Keep, choose, read, remove};
+use std::path::Path;
+
+fn run(folder: &Path, id: &str, outcome: &str, rate: f64) {
+    let path = folder.join(id);
+    std::fs::create_dir_all(&path).expect("a folder");
+    std::fs::write(path.join("events.jsonl"), "").expect("written");
+    let record = serde_json::json!({
+        "started": format!("2026-11-20T10:{}:00Z", &id[11..13]), "outcome": outcome, "exit_code": 0,
+        "scenario": { "name": "4conn", "resolved": {} }, "nodes": [{ "facts": {} }],
+        "transfers": [{ "from": "local", "to": "peer", "iterations": 2, "median_gb_per_s": rate, "wrong_bytes": 0 }],
+        "findings": [{ "condition": "x", "severity": "warning" }],
+    });
+    std::fs::write(path.join("run.json"), record.to_string()).expect("written");
+}
+
+#[test]
+fn runs_are_listed_whatever_became_of_them_and_read_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for minute in 10..14 {
+        run(folder.path(), &format!("20261120T10{minute}00Z-4conn"), "passed", f64::from(minute));
+    }
+    std::fs::write(folder.path().join("20261120T101200Z-4conn/run.json"), "{\"outcome\":").expect("written");
+    std::fs::remove_file(folder.path().join("20261120T101300Z-4conn/run.json")).expect("removed");
+    std::fs::create_dir(folder.path().join("sample")).expect("a folder");
+    let first = read(folder.path()).expect("read");
+    let outcomes: Vec<&str> = first.runs.iter().map(|run| run.outcome.as_str()).collect();
+    assert_eq!((outcomes, first.read), (vec!["passed", "passed", "damaged", "unfinished"], 4));
+    assert_eq!(first.runs[1].rates[0].median_gb_per_s, 11.0);
+    assert_eq!(first.runs[3].started, "2026-11-20T10:13:00Z");
+    // Only what is not over is looked at again.
+    let again = read(folder.path()).expect("read");
+    assert_eq!((&again.runs, again.read), (&first.runs, 1));
+    run(folder.path(), "20261120T101300Z-4conn", "stalled", 2.0);
+    run(folder.path(), "20261120T101000Z-4conn", "failed", 123.25);
+    let changed = read(folder.path()).expect("read");
+    assert_eq!(
+        (changed.runs[0].outcome.as_str(), changed.runs[3].outcome.as_str(), changed.read),
+        ("failed", "stalled", 2)
+    );
+    std::fs::write(folder.path().join(".history.json"), "nonsense").expect("written");
+    assert_eq!(read(folder.path()).expect("read").read, 4);
+    assert!(read(&folder.path().join("nowhere")).is_err());
+}
+
+#[test]
+fn what_is_kept_is_kept_and_only_run_folders_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (minute, outcome) in [(10, "passed"), (11, "stalled"), (12, "passed"), (13, "passed")] {
+        run(folder.path(), &format!("20261120T10{minute}00Z-4conn"), outcome, 1.0);
+    }
+    let history = read(folder.path()).expect("read");
+    let ids = |keep: Keep| choose(&history.runs, &keep).iter().map(|run| run.id[11..13].to_owned()).collect::<Vec<_>>();
+    assert_eq!(ids(Keep { newest: Some(1), ..Keep::default() }), ["10", "11", "12"]);
+    assert_eq!(ids(Keep { newest: Some(1), failed: true, ..Keep::default() }), ["10", "12"]);
+    assert_eq!(ids(Keep { since: Some("2026-11-20T10:12:00Z".into()), ..Keep::default() }), ["10", "11"]);
+    remove(folder.path(), &history.runs[0]).expect("removed");
+    assert_eq!(read(folder.path()).expect("read").runs.len(), 3);
+    let evil = super::Entry { id: "../x".into(), ..super::Entry::default() };
+    assert!(remove(folder.path(), &evil).is_err());
+}
