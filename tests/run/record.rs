@@ -10,7 +10,7 @@ use std::process::Command;
 /// Every key of `run.json`; the node's facts and the resolved scenario have
 /// documents of their own. Others script against these.
 const KEYS: &str = "
-    exit_code findings finished id next_step nodes nodes[].address nodes[].clock
+    command exit_code findings finished id next_step nodes nodes[].address nodes[].clock
     nodes[].clock.offset_us nodes[].clock.round_trip_us nodes[].env nodes[].facts nodes[].host nodes[].log_lines
     nodes[].name nodes[].plugin nodes[].plugin.abi nodes[].plugin.name nodes[].plugin.passed_over
     nodes[].plugin.path nodes[].plugin.sha256 nodes[].plugin.version nodes[].plugin.why
