@@ -1,28 +1,146 @@
 //! `tcpxctl diagnose`: which condition it is.
 //!
 //! ```console
+//! $ tcpxctl diagnose                                    # the newest run below reports/
+//! $ tcpxctl diagnose reports/20261120T101500Z-4conn     # a run, finished or not
+//! $ tcpxctl diagnose 4242                               # a process under `tcpxctl tap`
+//! $ tcpxctl diagnose --peer 10.0.0.226                  # what runs on both nodes now
 //! $ tcpxctl diagnose --explain                          # every condition there is a name for
 //! $ tcpxctl diagnose --explain window-never-consumed    # what it means, how it is detected, what to do
 //! ```
+//!
+//! Silent where nothing is wrong. Exit code 0: nothing is; 4: it does not move, and
+//! why; 1: something else is wrong.
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{Columns, fail_with, print, print_json};
-use crate::diagnose::{Catalogue, Condition};
+use super::findings::render_all;
+use super::nodes::{Nodes, upload};
+use super::output::{Columns, fail, fail_with, print, print_json};
+use crate::coord::Watching;
+use crate::coord::reach::Transport;
+use crate::diagnose::{Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_recorders, of_run};
 use crate::error::Outcome;
+use crate::record::Finding;
+use crate::watch::open;
 use clap::Args;
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
+    /// A run folder, finished or not, a process id or a recorder file; the newest run below `reports` without it.
+    #[arg(value_name = "RUN|PID|FILE", conflicts_with = "explain")]
+    what: Option<String>,
     /// Say what a condition means, how it is detected, how to reproduce it and how to fix it; without a name, list all.
-    #[arg(long, value_name = "CONDITION", num_args = 0..=1, required = true)]
+    #[arg(long, value_name = "CONDITION", num_args = 0..=1)]
     explain: Option<Option<String>>,
+    /// Print the evidence itself, as JSON.
+    #[arg(long, conflicts_with = "explain")]
+    evidence: bool,
+    #[command(flatten)]
+    nodes: Nodes,
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    explain(common, arguments.explain.as_ref().and_then(Option::as_deref))
+    if let Some(name) = &arguments.explain {
+        return explain(common, name.as_deref());
+    }
+    let (of, evidence) = match evidence(common, arguments) {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    if arguments.evidence {
+        print_json(&evidence);
+        return ExitCode::SUCCESS;
+    }
+    let findings = diagnose(&evidence);
+    let outcome = exit_of(&findings);
+    if common.json {
+        let missing = evidence.missing();
+        let exit_code = outcome.exit_code();
+        print_json(&Diagnosis { schema: "tcpxctl.diagnose/1", of: &of, exit_code, findings: &findings, missing });
+    } else {
+        print(&text(&of, &evidence, &findings));
+    }
+    ExitCode::from(outcome.exit_code())
+}
+
+/// A stall is 4, as in `run`; anything else that is wrong is 1.
+fn exit_of(findings: &[Finding]) -> Outcome {
+    let errors = || findings.iter().filter(|finding| finding.severity == "error");
+    match (errors().next(), errors().any(|finding| is_stall(&finding.condition))) {
+        (None, _) => Outcome::Passed,
+        (Some(_), true) => Outcome::Stalled,
+        (Some(_), false) => Outcome::Failed,
+    }
+}
+
+/// Whether it is a reason why nothing moves, rather than how something ended.
+fn is_stall(condition: &str) -> bool {
+    let ended = ["plugin-exit", "plugin-crash", "process-killed", "no-cmsg", "payload-wrong", "consumed-early"];
+    let others = ["rate-above-line-rate", "control-lost", "premature-close", "peer-exited-first", "call-refused"];
+    !ended.contains(&condition) && !others.contains(&condition)
+}
+
+#[derive(Serialize)]
+struct Diagnosis<'a> {
+    schema: &'static str,
+    of: &'a str,
+    exit_code: u8,
+    findings: &'a [Finding],
+    missing: Vec<String>,
+}
+
+fn text(of: &str, evidence: &Evidence, findings: &[Finding]) -> String {
+    let nodes: Vec<&str> = evidence.nodes.iter().map(|node| node.name.as_str()).collect();
+    let channels = evidence.spots().count();
+    let mut text = format!("# diagnose : {of}: {channels} channels of {}\n", nodes.join(", "));
+    if findings.is_empty() {
+        text.push_str("# nothing found\n");
+        evidence.missing().iter().for_each(|what| text.push_str(&format!("# not seen : {what}\n")));
+        return text;
+    }
+    text.push_str(&render_all(findings));
+    let first = &findings[0].condition;
+    text.push_str(&format!("# More : tcpxctl diagnose --explain {first}\n"));
+    text
+}
+
+fn evidence(common: &Common, arguments: &Arguments) -> Result<(String, Evidence), ExitCode> {
+    let fail_open = |error: &OpenError| fail(common, error, Outcome::Usage);
+    if let Some(way) = arguments.nodes.peer(common)? {
+        return of_peer(common, arguments, &*way);
+    }
+    let what = arguments.what.as_deref();
+    let folder = match what {
+        Some(what) => Some(PathBuf::from(what)).filter(|path| path.is_dir()),
+        None => Some(newest_run(Path::new("reports")).map_err(|error| fail_open(&error))?),
+    };
+    match (folder, what) {
+        (Some(path), _) => Ok((path.display().to_string(), of_run(&path).map_err(|error| fail_open(&error))?)),
+        (None, what) => {
+            let mut source = open(what).map_err(|error| fail(common, &error, error.outcome()))?;
+            let seen = of_recorders(|updates| source.poll(updates));
+            let of = what.unwrap_or_default().to_owned();
+            Ok((of, seen.map_err(|error| fail(common, &error, error.outcome()))?))
+        }
+    }
+}
+
+/// What runs on both nodes now.
+fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Result<(String, Evidence), ExitCode> {
+    if arguments.what.is_some() {
+        let message = "--peer looks at what runs there now, and a recording is here";
+        return Err(fail_with(common, Outcome::Usage, message, Some("leave either away")));
+    }
+    let ways = arguments.nodes.ways(common)?;
+    let mut watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))
+        .map_err(|error| fail(common, &error, error.outcome()))?;
+    let seen = of_recorders(|updates| watching.look(updates));
+    let seen = seen.map_err(|what| fail(common, &OpenError::Lost(what), Outcome::PeerLost))?;
+    Ok((format!("{} and {}", ways[0].node(), way.node()), seen))
 }
 
 #[derive(Serialize)]

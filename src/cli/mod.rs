@@ -11,6 +11,7 @@ mod diagnose;
 mod discover;
 mod doctor;
 mod doctor_table;
+mod findings;
 mod gpu;
 mod handshake;
 mod history;

@@ -12,8 +12,9 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::findings::render_all;
 use super::nodes::{Nodes, upload};
-use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario};
+use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario, say};
 use super::run_table::{Progress, header, summary, table};
 use super::signals::interrupted;
 use super::watch::LookArguments;
@@ -22,6 +23,7 @@ use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, Work};
 use crate::coord::reach::Transport;
 use crate::coord::{self, PairOutcome, RunRequest, conclude};
+use crate::diagnose::Watcher;
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
 use crate::scenario::{Inputs, Resolved, resolve};
@@ -177,27 +179,29 @@ fn one(
             }
             return;
         }
-        if let What::Said(said) = &event.what
-            && let FromAgent::Recording { offset, base64 } = &**said
-        {
-            // What is no base64 is no piece of a recorder.
-            return folder.recording(&event.node, event.gpu, *offset, &BASE64.decode(base64).unwrap_or_default());
+        if let What::Said(said) = &event.what {
+            match &**said {
+                // What is no base64 is no piece of a recorder.
+                FromAgent::Recording { offset, base64 } => {
+                    let bytes = BASE64.decode(base64).unwrap_or_default();
+                    return folder.recording(&event.node, event.gpu, *offset, &bytes);
+                }
+                FromAgent::Frozen(frame) => return folder.frame(&event.node, event.gpu, frame),
+                _ => {}
+            }
         }
         folder.event(event);
         if !quietly {
             progress.show(event);
         }
     };
-    let pairs = if arguments.live {
+    let (pairs, run) = if arguments.live {
         let look = Look { stay: !is_sweep, ..arguments.look.look(common) };
         live(common, look, &request, &started, &mut observe)
     } else {
-        coord::run(&request, &mut |event| observe(event, false))
+        judged(&request, &started, &mut |event| observe(event, false))
     };
     progress.clear();
-    let mut run = conclude(&id, &started, scenario, &pairs);
-    run.settle();
-    run.command = command();
     if !common.json {
         print(&table(&run, &pairs));
     }
@@ -206,6 +210,9 @@ fn one(
         Some(_) if run.exit_code == 0 => {}
         Some(reason) => complain(common, reason, run.next_step.clone()),
         None => {}
+    }
+    if run.exit_code != 0 && !run.findings.is_empty() {
+        say(&render_all(&run.findings));
     }
     for unmet in &run.unmet {
         complain(common, unmet, None);
@@ -225,6 +232,17 @@ fn command() -> Option<String> {
     shlex::try_join(words.iter().map(String::as_str)).ok()
 }
 
+/// Runs, and holds what happened against the rules while it does and at the end.
+fn judged(request: &RunRequest<'_>, started: &str, observe: &mut dyn FnMut(&Event)) -> (Vec<PairOutcome>, RunRecord) {
+    let mut watcher = Watcher::of_run(request.scenario);
+    let pairs = coord::run(request, &mut |event| watcher.pass_on(event, observe));
+    let mut run = conclude(request.run_id, started, request.scenario, &pairs);
+    run.command = command();
+    watcher.conclude(&mut run);
+    run.settle();
+    (pairs, run)
+}
+
 /// Runs with the view on; whoever leaves it early sees the progress line instead.
 fn live(
     common: &Common,
@@ -232,22 +250,20 @@ fn live(
     request: &RunRequest<'_>,
     started: &str,
     observe: &mut (dyn FnMut(&Event, bool) + Send),
-) -> Vec<PairOutcome> {
+) -> (Vec<PairOutcome>, RunRecord) {
     let (to_view, told) = mpsc::channel();
     let hosts = coord::End::ALL.map(|end| (end.name().to_owned(), request.ways[end as usize].node().to_owned()));
     let mut source = Live::new(request.scenario, hosts.into(), told);
     let is_shown = AtomicBool::new(true);
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| {
-            let pairs = coord::run(request, &mut |event| {
+            let (pairs, run) = judged(request, started, &mut |event| {
                 // A view that was left wants no more.
                 let _ = to_view.send(Told::Event(Box::new(event.clone())));
                 observe(event, is_shown.load(Ordering::Relaxed));
             });
-            let mut run = conclude(request.run_id, started, request.scenario, &pairs);
-            run.settle();
-            let _ = to_view.send(Told::Over(Box::new(run)));
-            pairs
+            let _ = to_view.send(Told::Over(Box::new(run.clone())));
+            (pairs, run)
         });
         let left = tui::run(&mut source, look);
         is_shown.store(false, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use super::output::Columns;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker, Phase};
 use crate::coord::{End, PairOutcome, decisive};
+use crate::error::Outcome;
 use crate::record::{RunRecord, TransferRecord};
 use crate::scenario::{Resolved, Scenario};
 use crate::transfer::Side;
@@ -203,29 +204,10 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
     if let Some(stall) = &pair.stall {
         let how = if stall.recovered { "moved again later" } else { "did not move again" };
         text.push_str(&format!("# stall declared at {:.1} s by {}; it {how}\n", stall.at_ms / 1e3, stall.seen_by()));
-        // The last counters of what moved again say nothing of the stall.
-        for end in End::ALL.into_iter().filter(|_| !stall.recovered) {
-            let record = &pair.ends[end as usize];
-            if record.exit.is_none() {
-                let at = record.channels_ms / 1e3;
-                text.push_str(&format!("#   {} : counters as last heard, at {at:.1} s\n", end.name()));
-            }
-            for channel in &record.channels {
-                text.push_str(&format!(
-                    "#   {} {} {} : posted {} done {} consumed {} in flight {} quiet {} ms tests {} (not done {})\n",
-                    end.name(),
-                    channel.side,
-                    channel.index,
-                    channel.posted,
-                    channel.done,
-                    channel.consumed,
-                    channel.posted.saturating_sub(channel.consumed),
-                    channel.quiet_ms,
-                    channel.tests,
-                    channel.tests_not_done,
-                ));
-            }
-        }
+    }
+    // The last counters of what moved again say nothing of the stall.
+    if pair.stall.as_ref().is_some_and(|stall| !stall.recovered) || run.outcome == Outcome::PeerLost {
+        text.push_str(&counters(pair));
     }
     for finding in &run.findings {
         let because = finding.because.first().map(|fact| format!(" : {fact}")).unwrap_or_default();
@@ -238,6 +220,34 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
         "payload not verified".to_owned()
     };
     text.push_str(&format!("# Outcome : {} ({verdict})\n", run.outcome));
+    text
+}
+
+/// Every channel of both ends, as it was seen last.
+fn counters(pair: &PairOutcome) -> String {
+    let mut text = String::new();
+    for end in End::ALL {
+        let record = &pair.ends[end as usize];
+        if record.exit.is_none() {
+            let at = record.channels_ms / 1e3;
+            text.push_str(&format!("#   {} : counters as last heard, at {at:.1} s\n", end.name()));
+        }
+        for channel in &record.channels {
+            text.push_str(&format!(
+                "#   {} {} {} : posted {} done {} consumed {} in flight {} quiet {} ms tests {} (not done {})\n",
+                end.name(),
+                channel.side,
+                channel.index,
+                channel.posted,
+                channel.done,
+                channel.consumed,
+                channel.posted.saturating_sub(channel.consumed),
+                channel.quiet_ms,
+                channel.tests,
+                channel.tests_not_done,
+            ));
+        }
+    }
     text
 }
 

@@ -17,9 +17,9 @@ use super::spawn::inherited;
 use super::supervise::{Heard, Worker};
 use super::wire::{Received, Receiver, Sender};
 use crate::node::{NodeFacts, Root};
-use crate::record::ChannelNow;
 use crate::record::live::{Recorders, Which};
 use crate::record::sample::Sampler;
+use crate::record::{ChannelNow, Frame};
 use crate::scenario::ProcessFault;
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use rustix::process::{Signal, getpid, kill_process};
@@ -48,6 +48,7 @@ enum Input {
     Coordinator(Addressed),
     CoordinatorGone,
     Worker(u32, Heard),
+    Frame(u32, Box<Frame>),
 }
 
 struct Agent {
@@ -62,6 +63,8 @@ struct Running {
     worker: Worker,
     phase: Phase,
     sampler: Option<Sampler>,
+    /// Interfaces of its plugin.
+    nics: Vec<String>,
     stall: StallWatch,
     looks: usize,
     kill_at: Option<Instant>,
@@ -134,6 +137,7 @@ impl Agent {
                 }
                 Ok(Input::CoordinatorGone) => break,
                 Ok(Input::Worker(number, heard)) => self.relay(number, heard),
+                Ok(Input::Frame(number, frame)) => self.say(number, &FromAgent::Frozen(frame)),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
@@ -179,6 +183,7 @@ impl Agent {
                 let channels = self.workers.get_mut(&number).map(Running::now).unwrap_or_default();
                 self.say(number, &FromAgent::Sample(channels));
             }
+            ToAgent::Freeze => self.freeze(number),
             ToAgent::Choose(wanted) => {
                 self.say(number, &FromAgent::Chosen(choose(&wanted).map_err(NoPlugin::from)));
             }
@@ -187,6 +192,20 @@ impl Agent {
             }
             ToAgent::Heartbeat { us } => self.say(number, &FromAgent::Echo { us }),
         }
+    }
+
+    /// Takes a freeze-frame beside the loop: a file under `/proc` may make its
+    /// reader wait, and then there is none.
+    fn freeze(&mut self, number: u32) {
+        let Some(running) = self.workers.get_mut(&number) else { return };
+        let (pid, nics, channels) = (running.worker.pid, running.nics.clone(), running.now());
+        let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
+        let inputs = self.to_inputs.clone();
+        std::thread::spawn(move || {
+            let frame = Frame::take(pid, &nics, channels, in_call);
+            // An agent that has ended wants none.
+            let _ = inputs.send(Input::Frame(number, Box::new(frame)));
+        });
     }
 
     /// Tells what the recorders of this node show.
@@ -217,6 +236,7 @@ impl Agent {
                     worker,
                     phase: Phase::Starting,
                     sampler: None,
+                    nics: Vec::new(),
                     stall: StallWatch::new(Duration::from_millis(launch.stall_after_ms)),
                     looks: 0,
                     kill_at: None,
@@ -236,6 +256,9 @@ impl Agent {
                     match &message {
                         FromWorker::Phase(phase) => running.phase = *phase,
                         FromWorker::Recorder(path) => running.sampler = Some(Sampler::new(path.clone())),
+                        FromWorker::Loaded(loaded) => {
+                            running.nics = loaded.devices.iter().map(|device| device.name.clone()).collect();
+                        }
                         _ => {}
                     }
                 }

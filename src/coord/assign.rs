@@ -344,7 +344,7 @@ fn task_chunk_warning(
     let (chunk, sockets) = (scenario.transfer.chunk.0, sockets(env, facts));
     let fits = task_chunk > 0 && chunk <= task_chunk.saturating_mul(sockets);
     (!fits).then(|| Finding {
-        condition: if task_chunk == 0 { "task-chunk-zero" } else { "message-exceeds-task-chunks" }.into(),
+        condition: if task_chunk == 0 { "dynamic-chunk-size-zero" } else { "message-exceeds-task-chunks" }.into(),
         severity: "warning".into(),
         confidence: 1.0,
         node: Some(end.name().into()),

@@ -4,9 +4,7 @@
 use super::drive::decisive;
 use super::launch::End;
 use super::message::{ChannelResult, TransferResult};
-use super::pair::{EndRecord, PairOutcome, Stall};
-use super::verdict;
-use crate::error::Outcome;
+use super::pair::{EndRecord, PairOutcome};
 use crate::plugin::Device;
 use crate::record::{
     ChannelNow, ChannelRecord, Finding, Iteration, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord,
@@ -69,6 +67,7 @@ fn node(end: End, scenario: &Scenario, record: &EndRecord) -> NodeRecord {
         worker_resident_bytes: record.transfer.as_ref().and_then(|transfer| transfer.resident_bytes),
         registered_bytes: record.transfer.as_ref().map(|transfer| transfer.registered_bytes),
         memory: record.transfer.as_ref().map(|transfer| transfer.memory.clone()),
+        frames: Vec::new(),
     }
 }
 
@@ -104,6 +103,9 @@ fn transfer(scenario: &Scenario, pair: &PairOutcome, group: usize, from: End, to
     let total = scenario.transfer.total.0;
     let bytes = total * measured.len() as u64;
     let elapsed = Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
+    // Its worker was lost with what it had counted since its last iteration.
+    let lost = receiver.is_none() && pair.gpus.len() == 1;
+    let (lost_verified, lost_wrong) = if lost { pair.ends[to as usize].tallied } else { (0, 0) };
     let received: Vec<&ChannelResult> =
         of_side(receiver, Side::Recv).into_iter().filter(|channel| of_group(channel.index)).collect();
     Some(TransferRecord {
@@ -112,8 +114,8 @@ fn transfer(scenario: &Scenario, pair: &PairOutcome, group: usize, from: End, to
         gpu: pair.gpus.get(group).copied().flatten(),
         measured_ms: pair.ends[to as usize].measured_ms,
         bytes,
-        verified_bytes: received.iter().map(|channel| channel.tally.verified_bytes).sum(),
-        wrong_bytes: received.iter().map(|channel| channel.tally.wrong_bytes).sum(),
+        verified_bytes: lost_verified + received.iter().map(|channel| channel.tally.verified_bytes).sum::<u64>(),
+        wrong_bytes: lost_wrong + received.iter().map(|channel| channel.tally.wrong_bytes).sum::<u64>(),
         seconds: elapsed.as_secs_f64(),
         gb_per_s: Rate { bytes, elapsed }.gb_per_s(),
         median_gb_per_s: median(&iteration_seconds).map_or(0.0, |time| total as f64 / time / 1e9),
@@ -193,54 +195,13 @@ fn channel(result: &ChannelResult) -> ChannelRecord {
     }
 }
 
-/// What the engine itself can tell; the rules are an issue of their own.
+/// What was seen before anything ran; what holds of every GPU is said once.
 fn findings(pairs: &[PairOutcome]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
-    for finding in pairs.iter().flat_map(findings_of) {
-        // What holds of every GPU is said once.
-        if !findings.contains(&finding) {
-            findings.push(finding);
+    for finding in pairs.iter().flat_map(|pair| &pair.warnings) {
+        if !findings.contains(finding) {
+            findings.push(finding.clone());
         }
     }
     findings
-}
-
-fn findings_of(pair: &PairOutcome) -> Vec<Finding> {
-    let mut findings = pair.warnings.clone();
-    if let Some(stall) = &pair.stall {
-        let recovered = stall.recovered && pair.outcome != Outcome::Stalled;
-        findings.push(Finding {
-            condition: if recovered { "stalled-and-recovered" } else { "stalled" }.into(),
-            severity: if recovered { "warning" } else { "error" }.into(),
-            confidence: 1.0,
-            node: stall.end.map(|end| end.name().into()),
-            channel: None,
-            because: because(stall, &pair.ends),
-            cannot_see: Vec::new(),
-            next_step: None,
-            reference: None,
-        });
-    }
-    findings
-}
-
-/// The channels that stood still, and the calls that did not return.
-fn because(stall: &Stall, ends: &[EndRecord; 2]) -> Vec<String> {
-    let in_flight = stall.stuck().into_iter().map(|channel| {
-        format!(
-            "{} channel {}: posted {}, done {}, consumed {}, quiet for {} ms, {} tests",
-            channel.side,
-            channel.index,
-            channel.posted,
-            channel.done,
-            channel.consumed,
-            channel.quiet_ms,
-            channel.tests
-        )
-    });
-    let mut because: Vec<String> = in_flight.chain(verdict::stuck_calls(ends)).collect();
-    if because.is_empty() {
-        because.push("nothing in flight on any channel, and none changed".to_owned());
-    }
-    because
 }

@@ -45,6 +45,9 @@ pub struct RunRequest<'a> {
 const EVENTS_MAX: usize = 10_000;
 /// The rails may be as they were: what is lost is the way to the agent.
 const SILENT_NEXT: &str = "see whether that node is up, and whether the network over which it was reached still is";
+/// Silence of an agent, whose heart beats every second, from which on nothing is
+/// concluded from what the other end sees.
+const HUSH: Duration = Duration::from_millis(1500);
 const TICK: Duration = Duration::from_millis(200);
 /// An agent whose worker has not ended so long after it was told to is ended
 /// with its stream.
@@ -170,7 +173,9 @@ impl<'a> Drive<'a> {
             FromEnd::From(said) => self.said(said),
             // Whoever printed it, it is nobody's in particular.
             FromEnd::Noise(end, text) => self.pairs[0].keep_text(end, text),
-            FromEnd::Gone(end) => self.pairs.iter_mut().for_each(|pair| pair.lost(end, "is gone", None)),
+            FromEnd::Gone(end) => {
+                self.pairs.iter_mut().for_each(|pair| pair.lost(end, "is gone", Duration::ZERO, None))
+            }
         }
     }
 
@@ -204,11 +209,16 @@ impl<'a> Drive<'a> {
         for end in End::ALL {
             let is_awaited = self.pairs.iter().any(|pair| !pair.is_gone(end));
             if is_awaited && self.agents[end as usize].is_lost() {
-                self.pairs.iter_mut().for_each(|pair| pair.lost(end, "fell silent", Some(SILENT_NEXT)));
+                let silence = self.agents[end as usize].silence();
+                self.pairs.iter_mut().for_each(|pair| pair.lost(end, "fell silent", silence, Some(SILENT_NEXT)));
             }
         }
         let interrupted = self.request.interrupted.load(Ordering::Relaxed);
-        self.pairs.iter_mut().for_each(|pair| pair.check(now, interrupted));
+        let silent = self.agents.iter().any(|agent| agent.silence() > HUSH);
+        for pair in &mut self.pairs {
+            pair.silent(silent, now);
+            pair.check(now, interrupted);
+        }
         if self.pairs.iter().any(|pair| pair.stopping_since().is_some()) {
             self.pairs.iter_mut().for_each(Pair::end_with_the_run);
         }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::message::FromAgent;
+use crate::record::Finding;
 use serde::{Deserialize, Serialize};
 
 /// One line of `events.jsonl`.
@@ -36,6 +37,8 @@ pub enum What {
     Said(Box<FromAgent>),
     /// The coordinator decided or noticed something.
     Note(String),
+    /// What the rules say by now; replaces what they said before.
+    Found(Vec<Finding>),
     /// The program travels to a node.
     Upload {
         /// As its user calls it.

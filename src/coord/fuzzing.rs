@@ -159,7 +159,8 @@ mod tests {
         );
         write("valid-to-agent", &[&|| said(&(0, launch(probe()))), &|| said(&(7, ToAgent::Stop { grace_ms: 500 }))]);
         write("valid-to-worker", &[&|| said(&ToWorker::Start(Box::new(Task::Pair(Box::new(pair.clone())))))]);
-        let iteration = Iteration { index: 0, warmup: true, nanoseconds: 9, bytes: 64 };
+        let iteration =
+            Iteration { index: 0, warmup: true, nanoseconds: 9, bytes: 64, verified_bytes: 0, wrong_bytes: 0 };
         write(
             "valid-from-worker",
             &[

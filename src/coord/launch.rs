@@ -261,9 +261,14 @@ impl Agent {
         }
     }
 
+    /// How long nothing has come from it.
+    pub fn silence(&self) -> Duration {
+        self.heard_at.elapsed()
+    }
+
     /// Whether it has been silent for too long.
     pub fn is_lost(&self) -> bool {
-        self.heard_at.elapsed() > SILENCE_MAX
+        self.silence() > SILENCE_MAX
     }
 
     /// Lets it go: it ends by itself when its stdin does, taking its worker with

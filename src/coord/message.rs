@@ -13,7 +13,7 @@ use crate::gpu::CudaNode;
 use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LoadError, LogLine, LogSummary};
 use crate::record::live::{ChannelKey, Update};
-use crate::record::{ChannelNow, Iteration, LatencyUs};
+use crate::record::{ChannelNow, Frame, Iteration, LatencyUs};
 use crate::scenario::{CpuSet, PluginChoice, ProcessFault, Scenario};
 use crate::transfer::{Side, Tally};
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,8 @@ pub enum ToAgent {
     },
     /// Answer with a `Sample` of every channel now.
     Snapshot,
+    /// Answer with a `Frozen`, soon: everything around the worker at this moment.
+    Freeze,
     /// From now on tell what recorders of this node show, twenty times a second.
     Watch {
         /// This channel closely.
@@ -108,6 +110,8 @@ pub enum FromAgent {
     Stall(Vec<ChannelNow>),
     /// Channels moved again after a `Stall`.
     Recovered,
+    /// Everything around the worker; answer to `Freeze`.
+    Frozen(Box<Frame>),
     /// A line the plugin logged.
     PluginLine(LogLine),
     /// Text the worker or a login shell printed.

@@ -57,6 +57,10 @@ pub struct EndRecord {
     pub channels: Vec<ChannelNow>,
     /// When they came, milliseconds since the command started.
     pub channels_ms: f64,
+    /// Of the iterations that ended: bytes compared, and wrong ones.
+    pub tallied: (u64, u64),
+    /// Whether everything around it was kept at the moment of a stall.
+    pub frozen: bool,
     /// The plugin's WARN lines, the newest at the end.
     pub warnings: Vec<LogLine>,
     /// What the worker printed, the newest at the end.
@@ -137,6 +141,11 @@ pub(super) struct Pair<'a> {
     warnings: Vec<Finding>,
     give_up_at: Option<Instant>,
     stopping: Option<Instant>,
+    /// An agent has not been heard for a while: perhaps it is lost, and then that
+    /// comes first.
+    silent: bool,
+    /// The stall that the other agent saw meanwhile.
+    held: Option<(Option<End>, Vec<ChannelNow>)>,
     standstill: Standstill,
     verdict: Option<Verdict>,
     failures: Vec<(End, Failure)>,
@@ -168,6 +177,8 @@ impl<'a> Pair<'a> {
             warnings: Vec::new(),
             give_up_at: None,
             stopping: None,
+            silent: false,
+            held: None,
             standstill: Standstill::new(scenario, started),
             verdict: None,
             failures: Vec::new(),
@@ -269,6 +280,18 @@ impl<'a> Pair<'a> {
         self.standstill.overslept(now);
     }
 
+    /// Whether an agent has not been heard for a while. A stall that is seen then
+    /// is declared only once both are heard again.
+    pub(super) fn silent(&mut self, silent: bool, now: Instant) {
+        self.silent = silent;
+        if silent {
+            self.standstill.overslept(now);
+            self.give_up_at = self.give_up_at.map(|at| at.max(now + super::agent::HEARTBEAT));
+        } else if let Some((end, channels)) = self.held.take() {
+            self.stalled(end, &channels);
+        }
+    }
+
     /// Holds it against its deadlines; what a stop brings about would only hide
     /// why it was asked for.
     pub(super) fn check(&mut self, now: Instant, interrupted: bool) {
@@ -278,8 +301,11 @@ impl<'a> Pair<'a> {
     }
 
     /// The agent of one end is lost, and the worker with it.
-    pub(super) fn lost(&mut self, end: End, how: &str, next_step: Option<&str>) {
+    pub(super) fn lost(&mut self, end: End, how: &str, silence: Duration, next_step: Option<&str>) {
         if !self.ends[end as usize].gone {
+            // What stood still since nothing came from there stood still because of it.
+            let since_ms = self.now_ms() - (silence + super::agent::HEARTBEAT).as_secs_f64() * 1e3;
+            self.stall = self.stall.take().filter(|stall| stall.recovered || stall.at_ms < since_ms);
             self.ends[end as usize].gone = true;
             let address = &self.ends[end as usize].address;
             let why = format!("the agent of the {} end ({address}) {how}", end.name());
@@ -341,7 +367,16 @@ impl<'a> Pair<'a> {
             self.note(format!("{outcome}: {why}"));
             self.verdict = Some(Verdict { outcome, why, next_step });
         }
+        // A call that hangs is seen while it does.
+        if outcome == Outcome::Stalled && self.stopping.is_none() && !self.ends.iter().any(|end| end.frozen) {
+            self.freeze();
+        }
         self.stop();
+    }
+
+    /// Everything around both workers is kept as it is now.
+    fn freeze(&mut self) {
+        self.orders.extend(End::ALL.map(|end| (end, ToAgent::Freeze)));
     }
 
     /// Another pair of the run went wrong: this one ends with it.
@@ -381,6 +416,7 @@ impl<'a> Pair<'a> {
             }
             FromAgent::Stall(channels) => self.stalled(Some(end), channels),
             FromAgent::Recovered => self.recovered(),
+            FromAgent::Frozen(_) => record.frozen = true,
             FromAgent::PluginLine(line) if line.level == tcpx_abi::level::WARN => {
                 if record.warnings.len() == KEPT_LINES {
                     record.warnings.remove(0);
@@ -445,11 +481,10 @@ impl<'a> Pair<'a> {
                 record.log = Some(*log);
             }
             FromWorker::Preflight(found) => record.preflight = Some(found.clone()),
-            FromWorker::Recorder(_)
-            | FromWorker::Iteration(_)
-            | FromWorker::Contract(_)
-            | FromWorker::Gpus(_)
-            | FromWorker::Examined(_) => {}
+            FromWorker::Iteration(iteration) => {
+                record.tallied = (iteration.verified_bytes, iteration.wrong_bytes);
+            }
+            FromWorker::Recorder(_) | FromWorker::Contract(_) | FromWorker::Gpus(_) | FromWorker::Examined(_) => {}
         }
     }
 
@@ -473,6 +508,10 @@ impl<'a> Pair<'a> {
     }
 
     fn stalled(&mut self, end: Option<End>, channels: &[ChannelNow]) {
+        if self.silent {
+            self.held = Some((end, channels.to_vec()));
+            return;
+        }
         let at_ms = self.now_ms();
         let stall = Stall { end, at_ms, channels: channels.to_vec(), recovered: false };
         let seen_by = stall.seen_by();
@@ -484,6 +523,7 @@ impl<'a> Pair<'a> {
             self.give_up_at = Some(Instant::now() + patience);
             self.note(format!("stall declared by {seen_by}; giving up in {patience:?} unless it moves"));
             self.orders.extend(End::ALL.map(|end| (end, ToAgent::Snapshot)));
+            self.freeze();
         }
     }
 
@@ -493,6 +533,7 @@ impl<'a> Pair<'a> {
             return;
         }
         self.give_up_at = None;
+        self.held = None;
         if let Some(stall) = &mut self.stall {
             stall.recovered = true;
         }

@@ -66,6 +66,12 @@ pub struct Condition {
     pub fix: String,
     /// Where the facts behind it are.
     pub reference: String,
+    /// Conditions that it brings about: where it is found they are no causes.
+    #[serde(default)]
+    pub explains: Vec<String>,
+    /// What would tell it from others that look the same.
+    #[serde(default)]
+    pub decided_by: Option<String>,
 }
 
 /// A file of conditions that cannot be used.
@@ -171,6 +177,11 @@ mod tests {
         let catalogue = Catalogue::parse(&FILES).unwrap();
         assert!(catalogue.conditions.len() >= 25, "{}", catalogue.conditions.len());
         assert_eq!(&catalogue, Catalogue::embedded());
+        for condition in &catalogue.conditions {
+            for explained in &condition.explains {
+                assert!(catalogue.get(explained).is_some() && *explained != condition.name, "{explained}");
+            }
+        }
     }
 
     #[test]

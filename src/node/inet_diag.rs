@@ -4,11 +4,12 @@
 //! Needs no privilege. What comes is read with its own lengths.
 #![forbid(unsafe_code)]
 
-use super::Root;
+use super::{Fact, Root};
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -45,6 +46,37 @@ pub struct TcpSocket {
     pub retransmits: Option<u32>,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: Option<u32>,
+    /// By which `/proc/PID/fd` names it.
+    #[serde(default)]
+    pub inode: u32,
+    /// How sending and receiving go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<TcpFlow>,
+}
+
+/// What `struct tcp_info` says of a connection that does not get on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpFlow {
+    /// Times that the oldest segment was sent again without an answer.
+    pub timeouts: u8,
+    /// Times that a closed window was asked after.
+    pub probes: u8,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+    /// Segments taken for lost.
+    pub lost: u32,
+    /// Until it is sent again, microseconds.
+    pub rto_us: u32,
+    /// Segments that may be on the way.
+    pub cwnd: u32,
+    /// Since data was sent last.
+    pub sent_ms_ago: u32,
+    /// Since data came in last.
+    pub received_ms_ago: u32,
+    /// Bytes that were given to the socket and never sent.
+    pub not_sent: Option<u32>,
+    /// Time in which the peer's window kept it from sending, ever.
+    pub peer_window_limited_us: Option<u64>,
 }
 
 /// Every TCP connection of this network namespace.
@@ -128,8 +160,47 @@ fn decode(message: &[u8]) -> Option<TcpSocket> {
         // Offsets of `struct tcp_info`: tcpi_total_retrans, tcpi_rtt.
         retransmits: info.and_then(|info| u32_at(info, 100)),
         rtt_us: info.and_then(|info| u32_at(info, 68)),
+        inode: u32_at(head, 68)?,
+        flow: info.and_then(flow),
     })
 }
+
+/// Offsets of `struct tcp_info` in `<linux/tcp.h>`; the last two came later.
+fn flow(info: &[u8]) -> Option<TcpFlow> {
+    Some(TcpFlow {
+        timeouts: *info.get(2)?,
+        probes: *info.get(3)?,
+        unacked: u32_at(info, 24)?,
+        lost: u32_at(info, 32)?,
+        rto_us: u32_at(info, 8)?,
+        cwnd: u32_at(info, 80)?,
+        sent_ms_ago: u32_at(info, 44)?,
+        received_ms_ago: u32_at(info, 52)?,
+        not_sent: u32_at(info, 144),
+        peer_window_limited_us: info.get(176..).and_then(|rest| Some(u64::from_ne_bytes(*rest.first_chunk()?))),
+    })
+}
+
+/// The TCP connections of one process of this machine, as far as its open files
+/// may be listed; at most [`SOCKETS_OF_ONE_MAX`].
+pub fn sockets_of(root: &Root, pid: u32) -> Fact<Vec<TcpSocket>> {
+    let folder = format!("/proc/{pid}/fd");
+    root.names(&folder).and_then(|names| {
+        let inode = |name: &String| {
+            let target = root.link(&format!("{folder}/{name}"));
+            target.known()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u32>().ok()
+        };
+        let ours: BTreeSet<u32> = names.iter().filter_map(inode).collect();
+        let all = tcp_sockets().map_err(|error| format!("INET_DIAG: {error}"));
+        Fact::from(all).map(|all| {
+            let mine = all.into_iter().filter(|socket| ours.contains(&socket.inode));
+            mine.take(SOCKETS_OF_ONE_MAX).collect()
+        })
+    })
+}
+
+/// Connections of one process that are kept.
+const SOCKETS_OF_ONE_MAX: usize = 1024;
 
 /// The attribute that is a `struct tcp_info`.
 fn info(mut attributes: &[u8]) -> Option<&[u8]> {

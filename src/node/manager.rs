@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 
 /// The variable that names the folder of its sockets.
 pub const PREFIX: &str = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX";
@@ -104,6 +106,35 @@ fn try_to_connect(path: &str) -> Answer {
     }
 }
 
+/// Where a node keeps what containers print, and how the manager's are called.
+const LOG_FOLDER: &str = "/var/log/containers";
+const LOG_NAMES: [&str; 4] = ["rxdm", "receive-datapath-manager", "tcpgpudmarxd", "tcpx-daemon"];
+const LOG_TAIL_BYTES: u64 = 16 << 10;
+const LOG_TAIL_LINES: usize = 60;
+
+/// The newest lines of the manager's own log, where this user may read it.
+pub fn log_tail(root: &Root) -> Fact<Vec<String>> {
+    let is_its = |name: &String| LOG_NAMES.iter().any(|word| name.contains(word)) && name.ends_with(".log");
+    root.names(LOG_FOLDER).and_then(|names| match names.into_iter().filter(is_its).max() {
+        None => Fact::unknown(format!("{LOG_FOLDER}: no log of a receive manager")),
+        Some(name) => tail(&format!("{LOG_FOLDER}/{name}")).into(),
+    })
+}
+
+fn tail(path: &str) -> Result<Vec<String>, String> {
+    let failed = |error: std::io::Error| format!("{path}: {error}");
+    // Without waiting: what is there may be a pipe.
+    let opened = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let mut file = opened.map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<String> = text.lines().map(crate::node::printable).collect();
+    Ok(lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].to_vec())
+}
+
 fn processes() -> Vec<String> {
     let mut found = Vec::new();
     for pid in crate::node::processes::pids() {
@@ -139,6 +170,17 @@ mod tests {
             assert_eq!(try_to_connect(&path(name)), expected, "{name}");
         }
         assert_eq!(try_to_connect(&"x".repeat(200)), Answer::Failed);
+    }
+
+    #[test]
+    fn the_end_of_a_long_log_is_read_and_a_folder_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rxdm.log");
+        std::fs::write(&path, (0..5000).map(|number| format!("line {number} \x1b[2J\n")).collect::<String>()).unwrap();
+        let lines = tail(&path.display().to_string()).unwrap();
+        assert!(lines.len() == LOG_TAIL_LINES && lines.last().is_some_and(|line| line.starts_with("line 4999")));
+        assert!(lines.iter().all(|line| !line.contains('\x1b')));
+        assert!(tail(&folder.path().display().to_string()).is_err());
     }
 
     #[test]

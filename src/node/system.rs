@@ -6,6 +6,7 @@ use crate::node::printable;
 use crate::node::{Fact, Root};
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 
@@ -14,6 +15,8 @@ const KERNEL_LINES_MAX: usize = 200_000;
 /// Of the kernel's log only these are anyone's business here.
 const KERNEL_WORDS: [&str; 4] = ["devmem", "gve ", "NVRM", "Xid"];
 const KERNEL_KEPT_MAX: usize = 200;
+/// Newest lines of it that a moment is kept with.
+const KERNEL_TAIL: usize = 60;
 const DEVICE_FILES_MAX: usize = 64;
 
 /// What kind of machine, and how its kernel is set.
@@ -79,13 +82,34 @@ fn port_range(line: &str) -> Fact<(u16, u16)> {
     }
 }
 
+fn kernel_log() -> rustix::io::Result<Vec<String>> {
+    let mut kept = Vec::new();
+    kernel_records(|message| {
+        if KERNEL_WORDS.iter().any(|word| message.contains(word)) && kept.len() < KERNEL_KEPT_MAX {
+            kept.push(printable(message));
+        }
+    })?;
+    Ok(kept)
+}
+
+/// The newest lines of the kernel's log, whatever they are about.
+pub fn kernel_log_tail() -> Fact<Vec<String>> {
+    let mut kept = VecDeque::new();
+    let read = kernel_records(|message| {
+        if kept.len() == KERNEL_TAIL {
+            kept.pop_front();
+        }
+        kept.push_back(printable(message));
+    });
+    read.map(|()| kept.into()).map_err(|error| format!("/dev/kmsg: {error}")).into()
+}
+
 /// One record per read, the oldest first, until there is none; records that were
 /// overwritten meanwhile say EPIPE.
-fn kernel_log() -> rustix::io::Result<Vec<String>> {
+fn kernel_records(mut take: impl FnMut(&str)) -> rustix::io::Result<()> {
     use rustix::io::Errno;
     let log = rustix::fs::open("/dev/kmsg", OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     let mut record = vec![0; 8192];
-    let mut kept = Vec::new();
     for _ in 0..KERNEL_LINES_MAX {
         let length = match rustix::io::read(&log, &mut record) {
             Ok(0) | Err(Errno::AGAIN) => break,
@@ -94,12 +118,9 @@ fn kernel_log() -> rustix::io::Result<Vec<String>> {
             Err(error) => return Err(error),
         };
         let text = String::from_utf8_lossy(&record[..length]);
-        let message = text.split_once(';').map_or("", |(_, message)| message.lines().next().unwrap_or_default());
-        if KERNEL_WORDS.iter().any(|word| message.contains(word)) && kept.len() < KERNEL_KEPT_MAX {
-            kept.push(printable(message));
-        }
+        take(text.split_once(';').map_or("", |(_, message)| message.lines().next().unwrap_or_default()));
     }
-    Ok(kept)
+    Ok(())
 }
 
 fn nvidia_devices() -> Result<Vec<(String, bool)>, String> {

@@ -14,6 +14,12 @@ pub struct Iteration {
     pub nanoseconds: u64,
     /// Bytes of both directions in which this end took part.
     pub bytes: u64,
+    /// Bytes that this end has compared with the pattern since measuring began.
+    #[serde(default)]
+    pub verified_bytes: u64,
+    /// Of all that it compared, warm-up included, those that were wrong.
+    #[serde(default)]
+    pub wrong_bytes: u64,
 }
 
 /// Counters of one channel at one moment, from the recorder.
@@ -33,6 +39,9 @@ pub struct ChannelNow {
     pub consumed: u64,
     /// Bytes done.
     pub bytes: u64,
+    /// Bytes of all requests posted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes_posted: u64,
     /// Most requests in flight.
     pub in_flight_high_water: u64,
     /// Calls of `test`.

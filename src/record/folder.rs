@@ -5,6 +5,7 @@
 //! cannot be written later is said too and never changes how the run ended.
 #![forbid(unsafe_code)]
 
+use super::Frame;
 use super::lines::Lines;
 use super::model::RunRecord;
 use crate::error::NextStep;
@@ -125,6 +126,17 @@ impl RunFolder {
         self.note(written);
     }
 
+    /// Keeps everything around a node's worker at the moment of a stall, the newest
+    /// where there were several.
+    pub fn frame(&mut self, node: &str, gpu: Option<u32>, frame: &Frame) {
+        let path = frame_path(&self.path, &crate::units::file_name(node), gpu);
+        let folder = path.parent().unwrap_or(&self.path).to_owned();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let text = serde_json::to_vec_pretty(frame).map_err(io::Error::from);
+        let written = made.and(text).and_then(|text| write_whole(&path, &text));
+        self.note(written);
+    }
+
     fn recorder_of(&mut self, node: &str, gpu: Option<u32>) -> io::Result<&File> {
         let path = recorder_path(&self.path, &crate::units::file_name(node), gpu);
         match self.recorders.entry(path) {
@@ -164,6 +176,13 @@ impl RunFolder {
 pub fn recorder_path(run: &Path, node: &str, gpu: Option<u32>) -> PathBuf {
     let of_gpu = gpu.map(|gpu| format!("-gpu{gpu}")).unwrap_or_default();
     run.join("nodes").join(node).join(format!("recorder{of_gpu}.tcpxrec"))
+}
+
+/// Where a run folder has what surrounded a node's worker when a stall was
+/// declared: `nodes/<node>/frame.json`, named as its recorder is.
+pub fn frame_path(run: &Path, node: &str, gpu: Option<u32>) -> PathBuf {
+    let of_gpu = gpu.map(|gpu| format!("-gpu{gpu}")).unwrap_or_default();
+    run.join("nodes").join(node).join(format!("frame{of_gpu}.json"))
 }
 
 fn create(path: &Path) -> io::Result<File> {

@@ -3,14 +3,16 @@
 //! `sample.rs` looks into a worker's recorder from outside, `series.rs` keeps what
 //! it saw over time; `folder.rs` makes the
 //! run folder and writes into it; `model.rs` is `run.json`, `counters.rs` the
-//! numbers in it. `files.rs` opens what is there, `archive.rs` the same in a bundle.
-//! `thin.rs` reads
-//! an event stream without most of its samples. `live` is what a view is told.
+//! numbers in it. `frame.rs` is everything around a worker at the moment of a
+//! stall. `files.rs` opens what is there, `archive.rs` the same in a bundle;
+//! `thin.rs` reads an event stream without most of its samples. `live` is what a
+//! view is told.
 
 mod archive;
 mod counters;
 mod files;
 mod folder;
+mod frame;
 mod lines;
 pub mod live;
 mod model;
@@ -21,7 +23,8 @@ mod thin;
 pub use archive::{Archive, ArchiveError};
 pub use counters::{ChannelNow, Iteration, LatencyUs};
 pub use files::{FilesError, RunFiles};
-pub use folder::{FolderError, RunFolder, recorder_path};
+pub use folder::{FolderError, RunFolder, frame_path, recorder_path};
+pub use frame::Frame;
 pub use model::{
     ChannelRecord, Clock, Finding, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
 };

@@ -100,6 +100,9 @@ pub struct NodeRecord {
     /// Where its messages lay: `host`, `device stand-in`, `GPU 0 (…)`.
     #[serde(default)]
     pub memory: Option<String>,
+    /// What surrounded its workers when a stall was declared: files in the run folder.
+    #[serde(default)]
+    pub frames: Vec<String>,
 }
 
 /// Which plugin.

@@ -112,6 +112,7 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
         done: sample.done,
         consumed: sample.retired(),
         bytes: sample.bytes_done,
+        bytes_posted: sample.bytes_posted,
         in_flight_high_water: sample.in_flight_high_water,
         tests: sample.tests,
         tests_not_done: sample.tests_not_done,

@@ -139,6 +139,8 @@ fn detail(node: &str) -> Detail {
         send_queue: 0,
         retransmits: Some(3),
         rtt_us: Some(142),
+        inode: 0,
+        flow: None,
     };
     let request = |number| RequestDetail { number, stage: 'd', bytes: 65536, age_us: 4_800_000 };
     Detail {

@@ -54,6 +54,9 @@ impl Translator {
         let said = match &event.what {
             What::Said(said) => said,
             What::Note(text) => return updates.push(line(LineKind::Note, text)),
+            What::Found(findings) => {
+                return updates.push(Update::Findings(findings.iter().cloned().map(super::folder::cleaned).collect()));
+            }
             What::Upload { .. } => return,
         };
         match &**said {
@@ -84,6 +87,7 @@ impl Translator {
             | FromAgent::Echo { .. }
             | FromAgent::Recording { .. }
             | FromAgent::Watched(_)
+            | FromAgent::Frozen(_)
             | FromAgent::Heartbeat => {}
         }
     }
@@ -96,6 +100,10 @@ impl Translator {
             }
             FromWorker::Loaded(loaded) => self.node(node, updates, |facts| load(facts, loaded)),
             FromWorker::Iteration(iteration) => {
+                let (bytes, wrong) = (iteration.verified_bytes, iteration.wrong_bytes);
+                if bytes > 0 {
+                    updates.push(Update::Verified { node: node.clone(), bytes, wrong });
+                }
                 updates.push(Update::Iterations { node, done: iteration.index.saturating_add(1) });
             }
             FromWorker::Transfer(result) => {

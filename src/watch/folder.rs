@@ -104,7 +104,7 @@ impl Folder {
         self.over = true;
         let findings = record["findings"].as_array().into_iter().flatten();
         let findings = findings.filter_map(|one| serde_json::from_value::<Finding>(one.clone()).ok());
-        updates.extend(findings.map(|finding| Update::Finding(cleaned(finding))));
+        updates.push(Update::Findings(findings.map(cleaned).collect()));
         let text = |key: &str| record[key].as_str().map(crate::units::printable);
         let outcome = text("outcome").unwrap_or_else(|| "ended".into());
         updates.push(Update::Ended { at_ns: self.translator.last_ns, outcome, reason: text("reason") });

@@ -40,7 +40,7 @@ impl Live {
 
     fn end(&mut self, record: RunRecord, updates: &mut Vec<Update>) {
         self.over = true;
-        updates.extend(record.findings.into_iter().map(|finding| Update::Finding(cleaned(finding))));
+        updates.push(Update::Findings(record.findings.into_iter().map(cleaned).collect()));
         let (outcome, reason) = (record.outcome.to_string(), record.reason.as_deref().map(crate::units::printable));
         updates.push(Update::Ended { at_ns: self.translator.last_ns, outcome, reason });
     }

@@ -116,7 +116,7 @@ impl Model {
                 }
             }
             Update::Detail(detail) => self.detail = Some(*detail),
-            Update::Finding(finding) => self.findings.push(finding),
+            Update::Findings(findings) => self.findings = findings,
             Update::Ended { at_ns, outcome, reason } => self.ended = Some(Ended { at_ns, outcome, reason }),
         }
     }

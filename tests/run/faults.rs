@@ -38,14 +38,14 @@ fn findings(ended: &Ended) -> Vec<Value> {
 
 #[test]
 fn a_plugin_that_stops_is_a_stall() {
-    for (side, spec) in [
-        ("recv", "stop:after=5"),
-        ("send", "stop:after=5,comm=1"),
-        ("send", "drop-ctrl:nth=4"),
-        ("recv", "starve:socket=0,after=3"),
+    for (side, spec, found) in [
+        ("recv", "stop:after=5", "nothing-arrives"),
+        ("send", "stop:after=5,comm=1", "one-channel-starved"),
+        ("send", "drop-ctrl:nth=4", "nothing-arrives"),
+        ("recv", "starve:socket=0,after=3", "nothing-arrives"),
     ] {
         let ended = plugin(side, spec, "stalled", &["stall declared", "local send 0 : posted", "peer recv 0 : posted"]);
-        assert_eq!(findings(&ended)[0]["condition"], "stalled");
+        assert_eq!(findings(&ended)[0]["condition"], found, "{ended}");
     }
 }
 
@@ -153,7 +153,7 @@ fn a_fault_that_is_none_is_refused_by_the_plugin() {
 #[test]
 fn a_driver_that_never_consumes_or_never_polls_stalls() {
     let ended = driver("recv", "never-consumed", "stalled", &[], &["recv channel 0: 8 in flight"]);
-    assert_eq!(findings(&ended)[0]["condition"], "stalled");
+    assert_eq!(findings(&ended)[0]["condition"], "window-never-consumed");
     for side in ["send", "recv"] {
         driver(side, "not-polling", "stalled", &[], &["stall declared"]);
     }

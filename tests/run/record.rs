@@ -11,7 +11,8 @@ use std::process::Command;
 /// documents of their own. Others script against these.
 const KEYS: &str = "
     command exit_code findings finished id next_step nodes nodes[].address nodes[].clock
-    nodes[].clock.offset_us nodes[].clock.round_trip_us nodes[].env nodes[].facts nodes[].host nodes[].log_lines
+    nodes[].clock.offset_us nodes[].clock.round_trip_us nodes[].env nodes[].facts nodes[].frames nodes[].host
+    nodes[].log_lines
     nodes[].name nodes[].plugin nodes[].plugin.abi nodes[].plugin.name nodes[].plugin.passed_over
     nodes[].plugin.path nodes[].plugin.sha256 nodes[].plugin.version nodes[].plugin.why
     nodes[].memory nodes[].registered_bytes nodes[].role nodes[].warnings nodes[].worker_resident_bytes outcome reason

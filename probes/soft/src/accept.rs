@@ -250,6 +250,7 @@ impl Listener {
                 let told = words.send(self.talk()?).map_err(|error| lost(&error))?;
                 self.stage = if told { Stage::Hear(Words::incoming(4), state) } else { Stage::Tell(words, state) };
                 if told && state == STATE_FAILED {
+                    self.say_unsteered();
                     return Err(refused());
                 }
                 Ok(told)
@@ -285,6 +286,22 @@ impl Listener {
             Some(0) => STATE_FAILED,
             Some(times) if u64::from(self.attempts) < times => STATE_PENDING,
             Some(_) => STATE_OK,
+        }
+    }
+
+    /// What the real plugin says of a rule that it was not given.
+    fn say_unsteered(&self) {
+        let ends = self.socket.as_ref().and_then(|socket| Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)));
+        if let Some((local, peer)) = ends {
+            warning!(
+                c"softUpdateFlowSteerRule",
+                "update flow steering rule: local {}<{}> <- remote {}<{}>, \
+                 failed against receive-datapath-manager: refused on purpose",
+                local.ip(),
+                local.port(),
+                peer.ip(),
+                peer.port()
+            );
         }
     }
 

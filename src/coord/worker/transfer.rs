@@ -17,8 +17,8 @@ use crate::gpu::Unpack;
 use crate::record::{Iteration, LatencyUs};
 use crate::scenario::{self, Fault};
 use crate::transfer::{
-    Channel, ChannelError, ChannelSetup, Idle, Misbehaviour, Pattern, Plan, Policy, Rogue, RoundTrips, Side, WallPace,
-    ping_pong, run_iteration,
+    Channel, ChannelError, ChannelSetup, Idle, Misbehaviour, Pattern, Plan, Policy, Rogue, RoundTrips, Side, Tally,
+    WallPace, ping_pong, run_iteration,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -168,7 +168,15 @@ impl Transfer {
             self.one_iteration(context, ready)?;
             link.barrier("end", u64::from(index), until, &context.stop).map_err(|e| context.bootstrap_failure(&e))?;
             let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let iteration = Iteration { index, warmup, nanoseconds, bytes: self.plan.total() * directions };
+            let tallied = |count: fn(&Tally) -> u64| self.channels.iter().map(|channel| count(channel.tally())).sum();
+            let iteration = Iteration {
+                index,
+                warmup,
+                nanoseconds,
+                bytes: self.plan.total() * directions,
+                verified_bytes: tallied(|tally| tally.verified_bytes),
+                wrong_bytes: tallied(|tally| tally.wrong_bytes),
+            };
             self.iterations.push(iteration);
             context.tell(&FromWorker::Iteration(iteration));
         }

@@ -69,8 +69,8 @@ pub enum Update {
     },
     /// One channel, closely.
     Detail(Box<Detail>),
-    /// What somebody found out.
-    Finding(Finding),
+    /// What the rules say by now; replaces what they said before.
+    Findings(Vec<Finding>),
     /// Nothing more comes.
     Ended {
         /// When.

@@ -1,0 +1,382 @@
+//! What is known of a transfer at one moment, from both ends, as one document.
+//!
+//! Rules read it and nothing else, so whatever was recorded can be judged again.
+//! What is not there is `None`, or is told by [`Evidence::missing`]: that nothing
+//! was seen is never taken for nothing being there.
+#![forbid(unsafe_code)]
+
+use crate::coord::message::{Exit, Failure, Phase};
+use crate::error::Outcome;
+use crate::logs::Severity as LineSeverity;
+use crate::node::Host;
+use crate::record::{ChannelNow, Frame};
+use crate::scenario::Scenario;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything that rules look at. Times are milliseconds since it began.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// What was to be done; a program of somebody else's has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<Scenario>,
+    /// No change for so long is a stall.
+    pub stall_after_ms: u64,
+    /// The newest moment that is known of.
+    pub now_ms: f64,
+    /// Whether a stall was declared, and whether it moved again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Stall>,
+    /// How it ended, once it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// Both ends, or the processes that were looked at.
+    pub nodes: Vec<Node>,
+    /// What moved, as it was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<Moved>,
+}
+
+/// A stall that was declared.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Stall {
+    /// When.
+    pub at_ms: f64,
+    /// It moved again.
+    pub recovered: bool,
+}
+
+/// One direction's figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Sending node.
+    pub from: String,
+    /// Receiving node.
+    pub to: String,
+    /// Of the measured iterations.
+    pub bytes: u64,
+    /// Of the measured iterations.
+    pub seconds: f64,
+}
+
+/// One end: a worker, or a process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// `local`, `peer gpu 3`, `pid 4242`.
+    pub name: String,
+    /// Where its worker is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// When it got there.
+    #[serde(default)]
+    pub phase_ms: f64,
+    /// When its counters were taken last; `None`: there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_ms: Option<f64>,
+    /// Its channels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<Channel>,
+    /// A call that belongs to no channel and that it is inside of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<String>,
+    /// Its plugin's lines, by kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
+    /// Lines that its plugin logged, of any kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logged: Option<u64>,
+    /// The plugin's name and version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    /// Settings by name: as its environment has them, or as the plugin printed them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// GPUs that its listen comms took, as the plugin printed them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub listened_on_gpus: BTreeSet<u32>,
+    /// How its process ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<At<Exit>>,
+    /// Why it could not go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<At<Failure>>,
+    /// Bytes compared, and those that were wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<(u64, u64)>,
+    /// The first wrong stretch, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mismatch: Option<String>,
+    /// The machine below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+    /// Everything around it at the moment of the stall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<Box<Frame>>,
+}
+
+/// Something with its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct At<T> {
+    /// When the coordinator learnt of it.
+    pub at_ms: f64,
+    /// What.
+    #[serde(flatten)]
+    pub what: T,
+}
+
+/// One channel of one end.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Channel {
+    /// Its counters.
+    #[serde(flatten)]
+    pub now: ChannelNow,
+    /// Interface, where it is known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub nic: String,
+    /// What was seen of it while it stood still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched: Option<Watched>,
+}
+
+/// A stretch of time in which no request of a channel changed state.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    /// How long it was watched.
+    pub ms: f64,
+    /// Tests that returned meanwhile.
+    pub tests: u64,
+    /// It was inside a call at its begin and at its end, and none returned.
+    #[serde(default)]
+    pub in_one_call: bool,
+}
+
+/// One kind of line of a plugin's log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Its signature in `probes/logs`; a WARN that none knows has none.
+    pub signature: Option<String>,
+    /// The signature's.
+    pub severity: LineSeverity,
+    /// The first one.
+    pub text: String,
+    /// How many.
+    pub count: u64,
+    /// When the first came.
+    pub first_ms: f64,
+    /// When the last came.
+    pub last_ms: f64,
+    /// Where its process was then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+}
+
+/// What of a machine decides where bytes go.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Which one, and which network stack of it.
+    pub host: Option<Host>,
+    /// Its interfaces.
+    pub nics: Vec<Nic>,
+    /// PCI root of each GPU, by index.
+    pub gpu_roots: Vec<Option<String>>,
+}
+
+/// One interface.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Nic {
+    /// Name.
+    pub name: String,
+    /// Whether it can carry traffic.
+    pub up: bool,
+    /// 10^6 bit per second; `None` where the driver tells none.
+    pub mbit_per_s: Option<u32>,
+    /// `pciDDDD:BB`.
+    pub pci_root: Option<String>,
+}
+
+impl Evidence {
+    /// Channels with requests in flight and no change for as long as a stall takes.
+    pub fn standing(&self) -> impl Iterator<Item = Spot<'_>> {
+        self.spots().filter(|spot| spot.stands())
+    }
+
+    /// Every channel with its node.
+    pub fn spots(&self) -> impl Iterator<Item = Spot<'_>> {
+        let of = move |node| move |channel| Spot { evidence: self, node, channel };
+        self.nodes.iter().flat_map(move |node| node.channels.iter().map(of(node)))
+    }
+
+    /// Whether something is wrong, or it is not known to be right: what passed
+    /// has no channel that stands still.
+    pub fn is_bad(&self) -> bool {
+        self.outcome != Some(Outcome::Passed)
+    }
+
+    /// The other nodes.
+    pub fn others<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+        self.nodes.iter().filter(|other| other.name != node.name)
+    }
+
+    /// The node at the other end of a pair of a run: `peer gpu 3` of `local gpu 3`.
+    pub fn opposite(&self, node: &Node) -> Option<&Node> {
+        let (end, rest) = end_and_rest(&node.name)?;
+        let is_other = |other: &&Node| end_and_rest(&other.name).is_some_and(|(e, r)| e != end && r == rest);
+        self.nodes.iter().find(is_other)
+    }
+
+    /// What a rule would have liked to see, in words.
+    pub fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        if self.nodes.len() < 2 {
+            missing.push("the other end: only one process was looked at".to_owned());
+        }
+        for node in &self.nodes {
+            if node.sampled_ms.is_none() {
+                missing.push(format!("counters of {}: it never wrote a recorder that could be read", node.name));
+            }
+            if node.frame.is_none() && self.stall.is_some() {
+                missing.push(format!("sockets, threads and kernel log of {} at the stall", node.name));
+            }
+        }
+        missing
+    }
+}
+
+/// `local`, and what tells several pairs apart.
+fn end_and_rest(name: &str) -> Option<(&str, &str)> {
+    let rest = |end: &'static str| name.strip_prefix(end).map(|rest| (end, rest));
+    let (end, rest) = rest("local").or_else(|| rest("peer"))?;
+    (rest.is_empty() || rest.starts_with(" gpu ")).then_some((end, rest))
+}
+
+impl Node {
+    /// Lines of a signature.
+    pub fn line(&self, signature: &str) -> Option<&Line> {
+        self.lines.iter().find(|line| line.signature.as_deref() == Some(signature))
+    }
+
+    /// The first line of any of them.
+    pub fn any_line<'a>(&'a self, signatures: &[&str]) -> Option<&'a Line> {
+        let is = |line: &&Line| line.signature.as_deref().is_some_and(|name| signatures.contains(&name));
+        self.lines.iter().filter(is).min_by(|a, b| a.first_ms.total_cmp(&b.first_ms))
+    }
+
+    /// Its process ended, and nobody had asked for that.
+    pub fn died(&self) -> Option<&At<Exit>> {
+        let unasked = |exit: &&At<Exit>| !exit.what.killed && self.failure.is_none();
+        self.exit.as_ref().filter(unasked).filter(|exit| exit.what.phase != Phase::Finished)
+    }
+
+    /// Whether bytes should move.
+    pub fn is_moving(&self) -> bool {
+        self.phase.is_none_or(|phase| matches!(phase, Phase::WarmUp | Phase::Measuring))
+    }
+}
+
+impl Channel {
+    /// Posted and not yet handed back.
+    pub fn in_flight(&self) -> u64 {
+        self.now.posted.saturating_sub(self.now.consumed)
+    }
+
+    /// Done and not yet handed back.
+    pub fn done_unconsumed(&self) -> u64 {
+        self.now.done.saturating_sub(self.now.consumed)
+    }
+
+    /// Whether it sends.
+    pub fn sends(&self) -> bool {
+        self.now.side == "send"
+    }
+
+    /// Tests per second while it stood still; `None`: it was not watched for long enough.
+    pub fn polls_per_s(&self) -> Option<f64> {
+        let watched = self.watched.as_ref().filter(|watched| watched.ms >= WATCHED_MIN_MS)?;
+        Some(watched.tests as f64 * 1e3 / watched.ms)
+    }
+
+    /// The one call that it has been inside of all the time.
+    pub fn stuck_in(&self) -> Option<&str> {
+        let stuck = self.watched.is_some_and(|watched| watched.in_one_call && watched.tests == 0);
+        self.now.in_call.as_deref().filter(|_| stuck)
+    }
+
+    /// The last call that failed had this name and code.
+    pub fn failed_with(&self, calls: &[&str], code: i32) -> bool {
+        self.now.last_error.as_ref().is_some_and(|(call, rc)| calls.contains(&call.as_str()) && *rc == code)
+    }
+}
+
+/// A rate needs some time to be one.
+const WATCHED_MIN_MS: f64 = 150.0;
+
+/// A channel where it is.
+#[derive(Clone, Copy)]
+pub struct Spot<'a> {
+    evidence: &'a Evidence,
+    /// Its node.
+    pub node: &'a Node,
+    /// The channel.
+    pub channel: &'a Channel,
+}
+
+impl<'a> Spot<'a> {
+    /// Requests are in flight, and nothing has changed for as long as a stall takes.
+    pub fn stands(&self) -> bool {
+        let one = &self.channel.now;
+        let long = one.quiet_ms >= self.evidence.stall_after_ms || self.channel.stuck_in().is_some();
+        self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && long
+    }
+
+    /// The channel at the other end of its connection: by their addresses, or by
+    /// their number in one pair of a run.
+    pub fn other_end(&self) -> Option<Spot<'a>> {
+        let opposite = self.evidence.opposite(self.node).map(|node| node.name.as_str());
+        let meet = |from: &ChannelNow, to: &ChannelNow| from.peer.is_some() && from.peer == to.local;
+        let (this, evidence) = (&self.channel.now, self.evidence);
+        let is = |other: &Spot<'_>| {
+            let that = &other.channel.now;
+            let same_pair = opposite == Some(other.node.name.as_str()) && that.index == this.index;
+            that.side != this.side
+                && other.node.name != self.node.name
+                && (meet(this, that) || meet(that, this) || same_pair)
+        };
+        evidence.spots().find(is)
+    }
+
+    /// The other channels of its process.
+    pub fn siblings(&self) -> impl Iterator<Item = &'a Channel> {
+        let this = self.channel;
+        self.node.channels.iter().filter(move |other| !std::ptr::eq(*other, this))
+    }
+
+    /// Whether another channel of its process got further: it moves, or it is
+    /// through with what this one is not.
+    pub fn is_behind(&self, other: &Channel) -> bool {
+        let stands = Spot { channel: other, ..*self }.stands();
+        !stands && other.now.done > self.channel.now.done && other.now.side == self.channel.now.side
+    }
+
+    /// `peer recv 1 on eth2`.
+    pub fn name(&self) -> String {
+        let nic = if self.channel.nic.is_empty() { String::new() } else { format!(" on {}", self.channel.nic) };
+        format!("{} {} {}{nic}", self.node.name, self.channel.now.side, self.channel.now.index)
+    }
+
+    /// Its counters in words.
+    pub fn counters(&self) -> String {
+        let one = &self.channel.now;
+        let handed_back = if self.channel.sends() { String::new() } else { format!(", consumed {}", one.consumed) };
+        let polled = match self.channel.polls_per_s() {
+            Some(rate) => format!(", tested {rate:.0} times/s"),
+            None => String::new(),
+        };
+        format!(
+            "{}: posted {}, done {}{handed_back}, quiet for {:.1} s{polled}",
+            self.name(),
+            one.posted,
+            one.done,
+            one.quiet_ms as f64 / 1e3
+        )
+    }
+}

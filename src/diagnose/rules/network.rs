@@ -1,0 +1,156 @@
+//! What sockets and interfaces say while nothing moves.
+#![forbid(unsafe_code)]
+
+use super::Found;
+use crate::diagnose::evidence::{Evidence, Node, Spot};
+use crate::node::TcpSocket;
+use std::collections::BTreeMap;
+
+/// Sockets of a node that count: those of its plugin, with something to send or take.
+fn sockets_of(node: &Node) -> impl Iterator<Item = &TcpSocket> {
+    let all = node.frame.as_deref().and_then(|frame| frame.sockets.known());
+    all.into_iter().flatten().filter(|socket| socket.state == "ESTAB")
+}
+
+/// The same connection, seen from the other end.
+fn far_end<'a>(evidence: &'a Evidence, node: &'a Node, socket: &TcpSocket) -> Option<&'a TcpSocket> {
+    let (local, peer) = (socket.local, socket.peer);
+    let is = move |far: &&TcpSocket| far.local == peer && far.peer == local;
+    evidence.others(node).find_map(|other| sockets_of(other).find(is))
+}
+
+pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
+    if evidence.standing().next().is_none() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for node in &evidence.nodes {
+        for socket in sockets_of(node).filter(|socket| socket.send_queue > 0) {
+            let Some(flow) = socket.flow else { continue };
+            let far = far_end(evidence, node, socket);
+            let what =
+                format!("{}: {} bytes wait on {} -> {}", node.name, socket.send_queue, socket.local, socket.peer);
+            let channel = channel_of(evidence, node, socket);
+            let far_full = far.is_some_and(|far| far.recv_queue > 0);
+            if flow.timeouts > 0 && !far_full {
+                let sent = format!(
+                    "{} segments are not acknowledged, the oldest was sent again {} times in vain, next in {} ms",
+                    flow.unacked,
+                    flow.timeouts,
+                    flow.rto_us / 1000
+                );
+                found.push(at(("network-loss", 0.9), node, channel, what, sent));
+            } else if far_full || flow.probes > 0 {
+                let reader = evidence.others(node).next().unwrap_or(node);
+                let unread = match far {
+                    Some(far) => format!("{}: nobody reads {} bytes on {}", reader.name, far.recv_queue, far.local),
+                    None => format!("{} -> {}: its other end was not seen", socket.local, socket.peer),
+                };
+                let what = format!("{what}; its closed window was asked after {} times", flow.probes);
+                let sure = if far_full { 0.8 } else { 0.6 };
+                found.push(at(("zero-window-at-peer", sure), reader, channel, unread, what));
+            }
+        }
+    }
+    found
+}
+
+/// What has arrived in a node's kernel and is not taken: a fact, and no cause, as
+/// bytes wait there too when their header was lost.
+pub(super) fn unread(node: &Node) -> Option<String> {
+    let waiting: Vec<&TcpSocket> = sockets_of(node).filter(|socket| socket.recv_queue > 0).collect();
+    let first = waiting.first()?;
+    Some(format!(
+        "{}: {} bytes on {} have arrived and nobody reads them ({} such connections)",
+        node.name,
+        first.recv_queue,
+        first.local,
+        waiting.len()
+    ))
+}
+
+fn at(name: (&'static str, f64), node: &Node, channel: Option<Spot<'_>>, what: String, why: String) -> Found {
+    let found = Found::at(name.0, node, name.1, what).and(why);
+    match channel {
+        Some(spot) => Found { channel: Some(spot.channel.now.index), ..found.and(spot.counters()) },
+        None => found,
+    }
+}
+
+/// The standing channel that a socket is likely to be of: by the addresses of its
+/// comm, or the only one there is.
+fn channel_of<'a>(evidence: &'a Evidence, node: &Node, socket: &TcpSocket) -> Option<Spot<'a>> {
+    let ip = |address: &Option<String>| address.as_deref().and_then(|text| text.parse::<std::net::SocketAddr>().ok());
+    let mine: Vec<Spot<'a>> = evidence.standing().filter(|spot| spot.node.name == node.name).collect();
+    let is = |spot: &&Spot<'_>| {
+        let (local, peer) = (ip(&spot.channel.now.local), ip(&spot.channel.now.peer));
+        local.is_some_and(|local| local.ip() == socket.local.ip())
+            || peer.is_some_and(|peer| peer.ip() == socket.peer.ip())
+    };
+    mine.iter().find(is).copied().or_else(|| mine.first().copied().filter(|_| mine.len() == 1))
+}
+
+pub(super) fn link_down(evidence: &Evidence) -> Vec<Found> {
+    if evidence.standing().next().is_none() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for node in &evidence.nodes {
+        for nic in node.frame.iter().flat_map(|frame| &frame.nics).filter(|nic| nic.is_down()) {
+            let state = nic.operstate.known().map_or("", String::as_str);
+            let on = |spot: &Spot<'_>| spot.node.name == node.name && spot.channel.nic == nic.name;
+            let first = Found::at("link-down", node, 0.97, format!("{}: {} is {state}", node.name, nic.name));
+            found.push(evidence.standing().filter(on).fold(first, |found, spot| Found {
+                channel: found.channel.or(Some(spot.channel.now.index)),
+                ..found.and(spot.counters())
+            }));
+        }
+    }
+    found
+}
+
+pub(super) fn rail(evidence: &Evidence) -> Vec<Found> {
+    let mut found = Vec::new();
+    for node in &evidence.nodes {
+        let mut rails = BTreeMap::<&str, Vec<Spot<'_>>>::new();
+        let named = |spot: &Spot<'_>| spot.node.name == node.name && !spot.channel.nic.is_empty();
+        for spot in evidence.spots().filter(named).filter(|spot| spot.channel.now.posted > 0) {
+            rails.entry(&spot.channel.nic).or_default().push(spot);
+        }
+        let stands = |spots: &[Spot<'_>]| {
+            let busy: Vec<&Spot<'_>> = spots.iter().filter(|spot| spot.channel.in_flight() > 0).collect();
+            !busy.is_empty() && busy.iter().all(|spot| spot.stands() && is_of_the_rail(spot))
+        };
+        let through = |spots: &[Spot<'_>]| spots.iter().all(|spot| !spot.stands() && spot.channel.now.done > 0);
+        let good: Vec<&str> = rails.iter().filter(|(_, spots)| through(spots)).map(|(nic, _)| *nic).collect();
+        for (nic, spots) in rails.iter().filter(|(_, spots)| stands(spots) && !good.is_empty()) {
+            let sure = if spots.len() > 1 { 0.7 } else { 0.55 };
+            let why = format!(
+                "{}: every channel with requests in flight on {nic} stands still; {} moved",
+                node.name,
+                good.join(", ")
+            );
+            let first = Found::at("rail-carries-nothing", node, sure, why);
+            let channel = spots.iter().find(|spot| spot.stands()).map(|spot| spot.channel.now.index);
+            found.push(
+                spots
+                    .iter()
+                    .filter(|spot| spot.stands())
+                    .fold(Found { channel, ..first }, |found, spot| found.and(spot.counters())),
+            );
+        }
+    }
+    found
+}
+
+/// It waits for the rail, and not for whoever drives it.
+fn is_of_the_rail(spot: &Spot<'_>) -> bool {
+    let driven = |spot: Spot<'_>| {
+        spot.channel.polls_per_s().is_none_or(|rate| rate > 0.0)
+            && spot.channel.stuck_in().is_none()
+            && spot.channel.now.last_error.is_none()
+            && (spot.channel.sends() || spot.channel.done_unconsumed() < spot.channel.in_flight())
+    };
+    let other_waits = spot.other_end().is_none_or(|other| other.stands() && driven(other));
+    driven(*spot) && other_waits
+}

@@ -1,0 +1,48 @@
+//! One interface at this moment: whether it has a link, and what it has counted.
+#![forbid(unsafe_code)]
+
+use super::ethtool::Ethtool;
+use super::{Fact, Root, nic_counters};
+use serde::{Deserialize, Serialize};
+
+/// An interface at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicNow {
+    /// Its name.
+    pub name: String,
+    /// RFC 2863 state.
+    pub operstate: Fact<String>,
+    /// The kernel's counters by name, then the driver's about device memory,
+    /// header split and drops, per queue where it has them.
+    pub counters: Vec<(String, u64)>,
+}
+
+impl NicNow {
+    /// Reads it; a name is a claim of a plugin's, and no path.
+    pub fn read(root: &Root, name: &str) -> Self {
+        let is_name = !name.contains('/') && !name.starts_with('.');
+        let operstate = if is_name {
+            root.line(&format!("/sys/class/net/{name}/operstate"))
+        } else {
+            Fact::unknown("not the name of an interface")
+        };
+        let mut counters = nic_counters(root, name);
+        if is_name
+            && let Some(driver) = Ethtool::read(root, name).known()
+            && let Some(more) = driver.counters.known()
+        {
+            counters.extend(more.iter().map(|(name, count)| (name.clone(), *count)));
+        }
+        Self { name: name.to_owned(), operstate, counters }
+    }
+
+    /// Whether it is known to carry nothing.
+    pub fn is_down(&self) -> bool {
+        self.operstate.known().is_some_and(|state| matches!(state.as_str(), "down" | "lowerlayerdown" | "notpresent"))
+    }
+
+    /// One counter.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counters.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+    }
+}

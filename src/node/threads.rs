@@ -1,0 +1,105 @@
+//! What the threads of a process do at this moment: state, kernel function they
+//! wait in, kernel stack where this user may read it (`proc(5)`).
+#![forbid(unsafe_code)]
+
+use super::{Fact, Root};
+use serde::{Deserialize, Serialize};
+
+/// Threads of one process that are looked at.
+const THREADS_MAX: usize = 256;
+const STACK_LINES_MAX: usize = 24;
+
+/// One thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// `R`, `S`, `D`, `T`, `t`, ...
+    pub state: char,
+    /// Time in user and kernel mode, in clock ticks.
+    pub ticks: (u64, u64),
+    /// The processor that it ran on last.
+    pub processor: Option<u32>,
+    /// The kernel function that it waits in; empty while it runs.
+    pub waits_in: Fact<String>,
+    /// Its kernel stack.
+    pub stack: Fact<Vec<String>>,
+}
+
+impl Thread {
+    /// All threads of a process, by number.
+    pub fn read_all(root: &Root, pid: u32) -> Fact<Vec<Self>> {
+        let folder = format!("/proc/{pid}/task");
+        root.names(&folder).map(|names| {
+            let mut tids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+            tids.sort_unstable();
+            // One that ended meanwhile has no file any more.
+            tids.into_iter().take(THREADS_MAX).filter_map(|tid| Self::read(root, &folder, tid)).collect()
+        })
+    }
+
+    fn read(root: &Root, folder: &str, tid: u32) -> Option<Self> {
+        let at = |file: &str| format!("{folder}/{tid}/{file}");
+        let stat = root.text(&at("stat"));
+        let lines = |text: String| text.lines().take(STACK_LINES_MAX).map(super::printable).collect();
+        Self::parse(
+            tid,
+            stat.known()?,
+            root.line(&at("wchan")).map(|name| if name == "0" { String::new() } else { name }),
+            root.text(&at("stack")).map(lines),
+        )
+    }
+
+    /// `1234 (a name) S 1 ...`; a name may have anything in it, blanks and brackets too.
+    fn parse(tid: u32, stat: &str, waits_in: Fact<String>, stack: Fact<Vec<String>>) -> Option<Self> {
+        let (before, rest) = stat.rsplit_once(')')?;
+        let (_, name) = before.split_once('(')?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let number = |field: usize| words.get(field - 3).and_then(|word| word.parse().ok());
+        Some(Self {
+            tid,
+            name: super::printable(name),
+            state: words.first()?.chars().next()?,
+            ticks: (number(14).unwrap_or(0), number(15).unwrap_or(0)),
+            processor: number(39).and_then(|number: u64| number.try_into().ok()),
+            waits_in,
+            stack,
+        })
+    }
+
+    /// Whether somebody stopped it: job control, a debugger.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_threads_of_this_process_are_seen() {
+        let all = Thread::read_all(&Root::live(), std::process::id());
+        let all = all.known().expect("our own");
+        assert!(all.iter().any(|thread| thread.state == 'R'), "{all:?}");
+    }
+
+    #[test]
+    fn a_name_with_brackets_is_a_name() {
+        let unknown = || Fact::unknown("x");
+        let stat = "7 (a) b) T 1 7 7 0 -1 1077936384 3 0 0 0 12 34 0 0 20 0 1 0 5 0 0";
+        let thread = Thread::parse(7, stat, unknown(), Fact::unknown("x")).expect("a thread");
+        assert_eq!((thread.name.as_str(), thread.ticks, thread.processor), ("a) b", (12, 34), None));
+        assert!(thread.is_stopped());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,120}") {
+            let _ = Thread::parse(1, &text, Fact::unknown("x"), Fact::unknown("x"));
+        }
+    }
+}
