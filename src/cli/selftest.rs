@@ -1,22 +1,37 @@
 //! `tcpxctl selftest`: a plugin against what every ncclNet plugin owes, and what
 //! TCPX adds. Each row runs in a worker of its own, so a crash costs one row.
+//!
+//! ```text
+//! $ tcpxctl selftest --plugin plainsoft --abi v12
+//! # Plugin : /usr/local/lib/tcpxctl/libnccl_net_plainsoft.so (asked for)
+//! # Table : PlainSoft from ncclNetPlugin_v12 (exports ncclNetPlugin_v12 ... ncclNetPlugin_v4)
+//! #  verdict        row                 detail
+//!    PASS           table-v12           PlainSoft, 1 devices
+//!    PASS           slots-receives      took 32, all completed; to one more it said: rc 0 and no request
+//!    NOT SUPPORTED  group-by-tag        maxRecvs is 1: one buffer per receive
+//! ```
 #![forbid(unsafe_code)]
+
+mod tables;
+mod words;
 
 use super::Common;
 use super::nodes::Nodes;
 use super::output::{Columns, complain, print, print_json};
 use super::which::Which;
 use crate::contract;
-use crate::coord::message::{FromWorker, Task};
+use crate::coord::message::{FromWorker, Loaded, Task};
 use crate::coord::{Node, Problem, environment};
 use crate::error::Outcome;
-use crate::plugin::Choice;
+use crate::plugin::{ABI_VARIABLE, Choice};
 use crate::scenario::Side;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tables::Tables;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -31,6 +46,9 @@ pub(crate) struct Arguments {
     /// Longest that one row may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
+    /// Write the rows to this file as JUnit XML, too.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     #[command(flatten)]
     nodes: Nodes,
 }
@@ -39,6 +57,9 @@ pub(crate) struct Arguments {
 struct Document<'a> {
     schema: &'static str,
     plugin: &'a Choice,
+    /// Name and version of the table in use; none where no table could be used.
+    table: Option<&'a crate::plugin::About>,
+    exports: &'a [String],
     rows: &'a [Row],
 }
 
@@ -55,31 +76,57 @@ impl From<&crate::contract::Row> for Listed {
     }
 }
 
+/// One row as it came out.
 #[derive(Serialize)]
 struct Row {
-    id: &'static str,
+    id: String,
     verdict: String,
     detail: String,
+    seconds: f64,
+}
+
+/// Where rows run.
+struct Bench<'a> {
+    node: &'a Node,
+    choice: &'a Choice,
+    env: BTreeMap<String, String>,
+    patience: Duration,
+}
+
+impl Bench<'_> {
+    /// Loads and initialises, and nothing else; another version where one is given.
+    fn load(&self, version: Option<u32>) -> Result<Loaded, Problem> {
+        let mut env = self.env.clone();
+        env.extend(version.map(|version| (ABI_VARIABLE.to_owned(), format!("v{version}"))));
+        let task = Task::Probe { plugin: self.choice.clone() };
+        self.node.ask(task, &env, self.patience, |message| match message {
+            FromWorker::Loaded(loaded) => Some(*loaded),
+            _ => None,
+        })
+    }
+
+    /// A row, or why the node is lost.
+    fn row(&self, id: &str) -> Result<(String, String), Problem> {
+        let task = Task::Contract { plugin: self.choice.clone(), row: id.into() };
+        let asked = self.node.ask(task, &self.env, self.patience, |message| match message {
+            FromWorker::Contract(row) => Some(row),
+            _ => None,
+        });
+        match asked {
+            Ok(answer) => Ok((answer.verdict, answer.detail)),
+            Err(problem) if problem.outcome == Outcome::PeerLost => Err(problem),
+            Err(problem) => Ok(words::of_problem(&problem)),
+        }
+    }
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let rows: Vec<_> = contract::rows()
-        .filter(|row| arguments.only.as_ref().is_none_or(|only| row.id.contains(only.as_str())))
-        .collect();
-    if arguments.list && common.json {
-        let listed: Vec<Listed> = rows.iter().map(|row| Listed::from(*row)).collect();
-        print_json(&listed);
-        return ExitCode::SUCCESS;
-    }
     if arguments.list {
-        let mut columns = Columns::new(&["row", "owed by", "promise"]);
-        for row in rows {
-            columns.row([row.id.into(), if row.tcpx_only { "tcpx" } else { "all" }.into(), row.promise.into()]);
-        }
-        print(&columns.render());
+        list(common, arguments);
         return ExitCode::SUCCESS;
     }
-    if rows.is_empty() {
+    let rows: Vec<_> = contract::rows().filter(|row| arguments.wants(row.id)).collect();
+    if rows.is_empty() && !arguments.wants_tables() {
         let only = arguments.only.as_deref().unwrap_or_default();
         complain(common, format!("no row has `{only}` in its name"), Some("see `tcpxctl selftest --list`".into()));
         return ExitCode::from(Outcome::Usage.exit_code());
@@ -106,59 +153,95 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         }
     };
     let env = environment(&scenario, &node.facts, Side::Send, &choice, None);
-    // A plugin that does not load at all is one error, not one per row.
-    if let Err(problem) = load(&node, &choice, &env, Duration::from_secs(arguments.timeout)) {
-        complain(common, &problem.message, problem.next_step);
-        return ExitCode::from(problem.outcome.exit_code());
-    }
-    let mut results = Vec::new();
+    let mut bench = Bench { node: &node, choice: &choice, env, patience: Duration::from_secs(arguments.timeout) };
+    let (loaded, mut results) = match look_at_tables(&mut bench, arguments) {
+        Ok(found) => found,
+        Err(problem) => return refuse(common, problem),
+    };
+    let usable = loaded.is_some();
     for row in rows {
-        let task = Task::Contract { plugin: choice.clone(), row: row.id.into() };
-        let asked = node.ask(task, &env, Duration::from_secs(arguments.timeout), |message| match message {
-            FromWorker::Contract(row) => Some(row),
-            _ => None,
-        });
-        let (verdict, detail) = match asked {
-            Ok(answer) => (answer.verdict, answer.detail),
-            Err(problem) if problem.outcome == Outcome::PluginDied => ("CRASHED".into(), problem.message),
-            Err(problem) if problem.outcome == Outcome::PeerLost => {
-                complain(common, &problem.message, problem.next_step);
-                return ExitCode::from(problem.outcome.exit_code());
-            }
-            Err(problem) => ("FAIL".into(), problem.message),
+        let started = Instant::now();
+        let (verdict, detail) = match if usable { bench.row(row.id) } else { Ok(words::no_table()) } {
+            Ok(found) => found,
+            Err(problem) => return refuse(common, problem),
         };
-        results.push(Row { id: row.id, verdict, detail });
+        results.push(Row { id: row.id.into(), verdict, detail, seconds: started.elapsed().as_secs_f64() });
+    }
+    if let Some(file) = &arguments.junit
+        && let Err(error) = std::fs::write(file, words::junit(&choice, &results))
+    {
+        complain(common, format!("cannot write {}: {error}", file.display()), None);
+        return ExitCode::from(Outcome::NotRun.exit_code());
     }
     if common.json {
-        print_json(&Document { schema: "tcpxctl.selftest/1", plugin: &choice, rows: &results });
+        print_json(&Document {
+            schema: "tcpxctl.selftest/1",
+            plugin: &choice,
+            table: loaded.as_ref().map(|loaded| &loaded.about),
+            exports: loaded.as_ref().map_or(&[], |loaded| &loaded.exports),
+            rows: &results,
+        });
     } else {
-        print(&text(&choice, &results));
+        print(&words::text(&choice, loaded.as_ref(), &results));
     }
     let failed = results.iter().any(|row| row.verdict == "FAIL" || row.verdict == "CRASHED");
     ExitCode::from(if failed { Outcome::Failed.exit_code() } else { 0 })
 }
 
-fn load(node: &Node, choice: &Choice, env: &BTreeMap<String, String>, patience: Duration) -> Result<(), Problem> {
-    node.ask(Task::Probe { plugin: choice.clone() }, env, patience, |message| match message {
-        FromWorker::Loaded(_) => Some(()),
-        _ => None,
-    })
+impl Arguments {
+    fn wants(&self, id: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| id.contains(only.as_str()))
+    }
+
+    /// Rows that are about the library and not about one of its tables.
+    fn wants_tables(&self) -> bool {
+        let known = tcpx_abi::VERSIONS.iter().any(|version| self.wants(&tables::id(*version)));
+        known || self.wants(tables::AGREE)
+    }
 }
 
-fn text(choice: &Choice, rows: &[Row]) -> String {
-    let mut columns = Columns::new(&["verdict", "row", "detail"]);
-    for row in rows {
-        columns.row([row.verdict.clone(), row.id.into(), row.detail.clone()]);
+fn refuse(common: &Common, problem: Problem) -> ExitCode {
+    complain(common, &problem.message, problem.next_step);
+    ExitCode::from(problem.outcome.exit_code())
+}
+
+/// The table that rows are run on, and what there is to say of all of them. A
+/// plugin that does not load at all is one error, not one per row.
+fn look_at_tables(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(Option<Loaded>, Vec<Row>), Problem> {
+    let chosen = bench.load(None);
+    if chosen.is_ok() && !arguments.wants_tables() {
+        return Ok((chosen.ok(), Vec::new()));
     }
-    let count = |verdict: &str| rows.iter().filter(|row| row.verdict == verdict).count();
-    format!(
-        "# Plugin : {} ({})\n{}# {} passed, {} failed, {} crashed, {} not supported\n",
-        choice.source,
-        choice.why,
-        columns.render(),
-        count("PASS"),
-        count("FAIL"),
-        count("CRASHED"),
-        count("NOT SUPPORTED"),
-    )
+    let tables = Tables::of(bench);
+    let rows = tables.rows().into_iter().filter(|row| arguments.wants(&row.id)).collect();
+    match chosen {
+        Ok(loaded) => Ok((Some(loaded), rows)),
+        // The version that was asked for, or no table at all.
+        Err(problem) if arguments.which.abi.is_some() || tables.are_none() => Err(problem),
+        Err(_) => {
+            let next = tables.newest();
+            if let Some(loaded) = &next {
+                bench.env.insert(ABI_VARIABLE.to_owned(), format!("v{}", loaded.about.abi));
+            }
+            Ok((next, rows))
+        }
+    }
+}
+
+fn list(common: &Common, arguments: &Arguments) {
+    let own = [tables::LISTED, tables::LISTED_AGREE].into_iter().map(|(id, promise)| Listed {
+        id,
+        promise,
+        tcpx_only: false,
+    });
+    let rows = own.chain(contract::rows().map(Listed::from)).filter(|row| arguments.wants(row.id));
+    if common.json {
+        print_json(&rows.collect::<Vec<_>>());
+        return;
+    }
+    let mut columns = Columns::new(&["row", "owed by", "promise"]);
+    for row in rows {
+        columns.row([row.id.into(), if row.tcpx_only { "tcpx" } else { "all" }.into(), row.promise.into()]);
+    }
+    print(&columns.render());
 }

@@ -1,19 +1,24 @@
-//! Grouped receives: several buffers by one `irecv`, told apart by tags. A plugin
-//! says with `maxRecvs` how many it takes.
+//! What TCPX has not and others may: receives of several buffers told apart by
+//! tags, sizes that `test` reports, a flush, contexts.
 #![forbid(unsafe_code)]
 
 use super::Row;
 use super::calls::{Raw, UNWRITTEN};
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll};
-use crate::plugin::{GROUP_MAX, Request};
+use crate::plugin::{GROUP_MAX, PluginError, Request};
 use tcpx_abi::result::SUCCESS;
 
-pub(super) const ROWS: &[Row] = &[Row::any(
-    "group-by-tag",
-    "a grouped receive of maxRecvs buffers takes one message of each tag, in any order",
-    by_tag,
-)];
+pub(super) const ROWS: &[Row] = &[
+    Row::any(
+        "group-by-tag",
+        "a grouped receive of maxRecvs buffers takes one message of each tag, in any order",
+        by_tag,
+    ),
+    Row::any("test-tells-size", "what test writes into sizes is what arrived; it may write nothing", tells_size),
+    Row::any("flush-is-done", "iflush of a done receive makes no request, or one that becomes done", flush),
+    Row::any("finalize-ends", "finalize ends a context, and init makes another", finalize),
+];
 
 const LEN: usize = 16 << 10;
 
@@ -83,4 +88,62 @@ fn post(
         }
         Ok(request)
     })
+}
+
+fn tells_size(subject: &Subject<'_>) -> Checked {
+    let mut pair = Pair::on_host(subject, 1, LEN)?;
+    pair.receive(0, LEN)?;
+    pair.send(0, LEN / 3)?;
+    let request = pair.receives[0].request;
+    let told = poll("a receive becomes done", PATIENCE, || {
+        pair.test_send()?;
+        let written = Raw::of(subject.net).test(request)?;
+        owe(written.code == SUCCESS, || format!("test: {written:?}"))?;
+        Ok((written.done == 1).then_some(written.sizes[0]))
+    })?;
+    pair.done.extend(pair.receives.pop_front());
+    pair.hand_back()?;
+    pair.close()?;
+    match told {
+        UNWRITTEN => Ok("it writes nothing".into()),
+        size if usize::try_from(size) == Ok(LEN / 3) => Ok(format!("{size} of {LEN} posted, as sent")),
+        size => Err(Shortfall::Broken(format!("{size}, and {} were sent into a receive of {LEN}", LEN / 3))),
+    }
+}
+
+fn flush(subject: &Subject<'_>) -> Checked {
+    if subject.hands_back() {
+        return Err(Shortfall::NotOwed("receives are unpacked, so nobody flushes".into()));
+    }
+    let mut pair = Pair::on_host(subject, 1, LEN)?;
+    pair.receive(0, LEN)?;
+    pair.send(0, LEN)?;
+    pair.finish()?;
+    let (span, mhandle) = pair.destination(0, LEN)?;
+    let request = match subject.net.iflush(pair.receiver()?, span, mhandle) {
+        Err(PluginError::Missing { .. }) => return Err(Shortfall::NotOwed("the table has no iflush".into())),
+        other => other?,
+    };
+    if let Some(request) = request {
+        poll("a flush becomes done", PATIENCE, || Ok(subject.net.test(request)?.done.then_some(())))?;
+    }
+    pair.verify(0, LEN)?;
+    pair.close()?;
+    Ok(if request.is_some() { "a request, which became done" } else { "no request: nothing to wait for" }.into())
+}
+
+fn finalize(subject: &Subject<'_>) -> Checked {
+    if !subject.net.calls().facts().has_context {
+        return Err(Shortfall::NotOwed("there are no contexts before v11".into()));
+    }
+    subject.net.finalize()?;
+    subject.net.init()?;
+    let mut pair = Pair::on_host(subject, 1, LEN)?;
+    pair.receive(0, LEN)?;
+    pair.send(0, LEN)?;
+    pair.finish()?;
+    pair.verify(0, LEN)?;
+    pair.hand_back()?;
+    pair.close()?;
+    Ok("ended, begun again, and a message arrived".into())
 }

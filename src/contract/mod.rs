@@ -25,10 +25,12 @@ mod exchange;
 mod fatal;
 mod group;
 mod illegal;
+mod limits;
 mod order;
 mod pages;
 mod pair;
 mod payload;
+mod process;
 mod progress;
 mod register;
 mod scatter;
@@ -38,6 +40,7 @@ mod subject;
 
 use crate::coord::message::ContractRow;
 use crate::plugin::{Device, Net};
+pub use process::Before;
 use subject::{Checked, Shortfall, Subject};
 
 /// One promise.
@@ -89,6 +92,8 @@ const FAMILIES: &[&[Row]] = &[
     scatter::ROWS,
     register::ROWS,
     close::ROWS,
+    limits::ROWS,
+    process::ROWS,
     illegal::ROWS,
 ];
 
@@ -98,9 +103,10 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 }
 
 /// Runs one row on an initialised plugin; `None` when there is no such row.
-pub fn run_row(net: &dyn Net, devices: &[Device], id: &str) -> Option<ContractRow> {
+/// `before` is the process as it was when there was no plugin in it.
+pub fn run_row(net: &dyn Net, devices: &[Device], before: Option<&Before>, id: &str) -> Option<ContractRow> {
     let row = rows().find(|row| row.id == id)?;
-    let (verdict, detail) = match row.try_on(&Subject { net, devices }) {
+    let (verdict, detail) = match row.try_on(&Subject { net, devices, before }) {
         Ok(seen) => ("PASS", seen),
         Err(Shortfall::Broken(seen)) => ("FAIL", seen),
         Err(Shortfall::NotOwed(why)) => ("NOT SUPPORTED", why),

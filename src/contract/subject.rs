@@ -1,6 +1,7 @@
 //! The plugin under test, and how a row says what it found.
 #![forbid(unsafe_code)]
 
+use super::process::Before;
 use crate::gpu::{HostMemory, MemoryError};
 use crate::plugin::{Device, Net, PluginError, PluginResult};
 use std::time::{Duration, Instant};
@@ -89,6 +90,8 @@ pub(super) fn watch(mut step: impl FnMut() -> Checked<()>) -> Checked<usize> {
 pub(super) struct Subject<'a> {
     pub(super) net: &'a dyn Net,
     pub(super) devices: &'a [Device],
+    /// The process without the plugin.
+    pub(super) before: Option<&'a Before>,
 }
 
 impl Subject<'_> {

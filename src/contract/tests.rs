@@ -22,5 +22,5 @@ fn what_crashes_google_is_asked_of_its_family_only() {
 #[test]
 fn an_unknown_row_is_no_row() {
     let plugin = crate::plugin::Plugin::builtin();
-    assert!(super::run_row(&*plugin.net, &[], "no-such-row").is_none());
+    assert!(super::run_row(&*plugin.net, &[], None, "no-such-row").is_none());
 }

@@ -1,7 +1,7 @@
 //! What can go wrong between us and a plugin.
 #![forbid(unsafe_code)]
 
-use crate::error::NextStep;
+use crate::error::{NextStep, Outcome};
 use std::path::PathBuf;
 use tcpx_abi::{ResultCode, result};
 
@@ -159,6 +159,13 @@ pub enum LoadError {
         /// Every path that was tried.
         looked: String,
     },
+}
+
+impl LoadError {
+    /// Whose problem it is: a version that is not there was the request's.
+    pub fn outcome(&self) -> Outcome {
+        if matches!(self, Self::NoVersion { .. }) { Outcome::Usage } else { Outcome::NotRun }
+    }
 }
 
 impl NextStep for LoadError {

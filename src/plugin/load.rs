@@ -199,10 +199,8 @@ fn pick(library: &Library, path: &Path, wanted: Option<u32>) -> Result<Plugin, L
     let symbol = symbol_of(version);
     let no_table = || LoadError::NoTable { path: path.to_owned(), exported: list(&exports) };
     let address = address_of(library, &symbol).ok_or_else(no_table)?;
-    let (raw, bytes) = table(version, address).ok_or_else(no_table)?;
-    if let Some(what) = wrong_symbol(address, bytes) {
-        return Err(LoadError::NotATable { path: path.to_owned(), symbol, what });
-    }
+    let raw = table(version, address).ok_or_else(no_table)?;
+    let raw = raw.map_err(|what| LoadError::NotATable { path: path.to_owned(), symbol: symbol.clone(), what })?;
     let net = wrap(raw);
     // The rest may be filled as late as inside `init`.
     if net.calls().missing() == Some("init") {
@@ -215,16 +213,20 @@ fn list(exports: &[String]) -> String {
     if exports.is_empty() { "no ncclNet table".into() } else { exports.join(", ") }
 }
 
-/// The table at `address`, and how long it is.
-fn table(version: u32, address: *mut c_void) -> Option<(RawTable, usize)> {
+/// The table at `address`, or why there is none; nothing for a version that is not
+/// known here.
+fn table(version: u32, address: *mut c_void) -> Option<Result<RawTable, String>> {
     macro_rules! tables {
         ($($number:literal $variant:ident $version:ident)+) => {
             match version {
                 $($number => {
                     let table = address.cast::<tcpx_abi::$version::Net>().cast_const();
-                    // SAFETY: the address of a symbol that says it is this table, in
-                    // a library that is never unloaded.
-                    Some((RawTable::$variant(unsafe { &*table }), size_of::<tcpx_abi::$version::Net>()))
+                    if let Some(what) = wrong_symbol(address, size_of::<tcpx_abi::$version::Net>()) {
+                        return Some(Err(what));
+                    }
+                    // SAFETY: the address of a symbol that says it is this table and is
+                    // as long, in a library that is never unloaded.
+                    Some(Ok(RawTable::$variant(unsafe { &*table })))
                 })+
                 _ => None,
             }
@@ -251,6 +253,9 @@ fn wrong_symbol(address: *mut c_void, bytes: usize) -> Option<String> {
         2 | 10 => return Some("is a function, not a table".into()),
         6 => return Some("is a thread's own variable, not a table".into()),
         _ => {}
+    }
+    if !address.addr().is_multiple_of(align_of::<usize>()) {
+        return Some("lies where no table can lie".into());
     }
     let has = usize::try_from(entry.st_size).unwrap_or(usize::MAX);
     (has != 0 && has < bytes).then(|| format!("has {has} bytes, and a table of this version {bytes}"))

@@ -3,6 +3,7 @@
 
 use super::super::message::{FromWorker, Loaded, Phase};
 use super::{Context, RECORDER, TaskResult, VERSION};
+use crate::contract::Before;
 use crate::error::{NextStep, Outcome};
 use crate::gpu::{DeviceMemory, HostMemory};
 use crate::node::environment::captured;
@@ -67,7 +68,7 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
     context.enter(Phase::Loading);
     let started = Instant::now();
     let refused = |context: &Context, error: crate::plugin::LoadError| {
-        context.failure(Outcome::NotRun, error.to_string(), error.next_step())
+        context.failure(error.outcome(), error.to_string(), error.next_step())
     };
     let file = match &choice.source {
         Source::Builtin => None,
@@ -163,9 +164,10 @@ pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
 
 /// One row of the contract suite, in a process of its own.
 pub(super) fn contract_row(context: &mut Context, choice: &Choice, row: &str) -> TaskResult<()> {
-    let ready = load(context, choice, 64, "contract")?;
+    let before = Before::take(row);
+    let ready = load(context, choice, 128, "contract")?;
     context.enter(Phase::Checking);
-    let row = crate::contract::run_row(&*ready.net, &ready.loaded.devices, row).ok_or_else(|| {
+    let row = crate::contract::run_row(&*ready.net, &ready.loaded.devices, Some(&before), row).ok_or_else(|| {
         context.failure(
             Outcome::Usage,
             format!("no contract row `{row}`"),

@@ -7,7 +7,7 @@ mod results;
 mod standstill;
 
 pub(super) use nodes::together;
-pub(super) use page::escape;
+pub(crate) use page::escape;
 pub(super) use results::rate;
 pub(super) use standstill::dump;
 

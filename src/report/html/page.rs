@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Text as it may stand between tags and in quotes, in HTML and in XML.
-pub(in crate::report) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -1,0 +1,160 @@
+//! What a library exports, each table loaded and initialised in a worker of its own,
+//! and whether they tell the same of the same devices.
+#![forbid(unsafe_code)]
+
+use super::{Bench, Row, words};
+use crate::coord::Problem;
+use crate::coord::message::Loaded;
+use crate::error::Outcome;
+use crate::plugin::{Device, version_in};
+use std::time::Instant;
+use tcpx_abi::VERSIONS;
+
+pub(super) const LISTED: (&str, &str) =
+    ("table-vN", "each version that is exported loads, initialises and counts devices");
+pub(super) const LISTED_AGREE: (&str, &str) = (AGREE, "every version tells the same of the same devices");
+pub(super) const AGREE: &str = "versions-agree";
+
+/// The row of a version.
+pub(super) fn id(version: u32) -> String {
+    format!("table-v{version}")
+}
+
+struct Table {
+    version: u32,
+    found: Result<Loaded, Problem>,
+    seconds: f64,
+}
+
+/// Every table that the library exports, newest first.
+pub(super) struct Tables {
+    all: Vec<Table>,
+    /// Some version was said not to be there, so the library was looked into.
+    some_absent: bool,
+}
+
+impl Tables {
+    pub(super) fn of(bench: &Bench<'_>) -> Self {
+        let mut tables = Self { all: Vec::new(), some_absent: false };
+        for version in VERSIONS {
+            let started = Instant::now();
+            let found = bench.load(Some(version));
+            if found.as_ref().is_err_and(|problem| problem.outcome == Outcome::Usage) {
+                tables.some_absent = true;
+                continue;
+            }
+            tables.all.push(Table { version, found, seconds: started.elapsed().as_secs_f64() });
+        }
+        tables
+    }
+
+    fn loaded(&self) -> impl Iterator<Item = &Loaded> {
+        self.all.iter().filter_map(|table| table.found.as_ref().ok())
+    }
+
+    /// Whether there is nothing to say of single tables: the library itself does
+    /// not load.
+    pub(super) fn are_none(&self) -> bool {
+        self.all.is_empty() || (self.loaded().next().is_none() && !self.some_absent)
+    }
+
+    /// The newest that can be used.
+    pub(super) fn newest(&self) -> Option<Loaded> {
+        self.loaded().next().cloned()
+    }
+
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.all.iter().map(Table::row).collect();
+        rows.extend(self.unknown());
+        rows.push(self.agree());
+        rows
+    }
+
+    /// Versions that came after this program.
+    fn unknown(&self) -> Vec<Row> {
+        let exports = self.loaded().next().map(|loaded| loaded.exports.as_slice()).unwrap_or_default();
+        let versions = exports.iter().filter_map(|name| version_in(name.strip_prefix("ncclNetPlugin_")?));
+        versions
+            .filter(|version| !VERSIONS.contains(version))
+            .map(|version| Row {
+                id: id(version),
+                verdict: "NOT SUPPORTED".into(),
+                detail: format!("exported, and not one of v4 to v{}, which are known here", VERSIONS[0]),
+                seconds: 0.0,
+            })
+            .collect()
+    }
+
+    fn agree(&self) -> Row {
+        let mut loaded = self.loaded();
+        let (verdict, detail) = match loaded.next() {
+            None => words::no_table(),
+            Some(first) => match loaded.filter_map(|other| differ(first, other)).next() {
+                Some(difference) => ("FAIL".into(), difference),
+                None => ("PASS".into(), format!("{} devices in each", first.devices.len())),
+            },
+        };
+        Row { id: AGREE.into(), verdict, detail, seconds: 0.0 }
+    }
+}
+
+impl Table {
+    fn row(&self) -> Row {
+        let (verdict, detail) = match &self.found {
+            Err(problem) => words::of_problem(problem),
+            Ok(loaded) => match named_version(&loaded.about.name) {
+                Some(other) if other != self.version => {
+                    ("FAIL".into(), format!("calls itself {}, and is exported as v{}", loaded.about.name, self.version))
+                }
+                _ => ("PASS".into(), format!("{}, {} devices", loaded.about.name, loaded.devices.len())),
+            },
+        };
+        Row { id: id(self.version), verdict, detail, seconds: self.seconds }
+    }
+}
+
+/// The version in a name like `GPUDirectTCPX_v7`.
+fn named_version(name: &str) -> Option<u32> {
+    let (_, version) = name.rsplit_once("_v")?;
+    version.parse().ok()
+}
+
+/// The first thing that two versions tell differently, where both can tell it.
+fn differ(one: &Loaded, other: &Loaded) -> Option<String> {
+    let (first, second) = (one.about.abi, other.about.abi);
+    if one.devices.len() != other.devices.len() {
+        let counts = (one.devices.len(), other.devices.len());
+        return Some(format!("v{first} has {} devices and v{second} {}", counts.0, counts.1));
+    }
+    let told = |device: &Device| {
+        [
+            ("name", device.name.clone()),
+            ("pciPath", device.pci_path.clone().unwrap_or_default()),
+            ("guid", device.guid.to_string()),
+            ("speed", device.speed_mbps.to_string()),
+            ("port", device.port.to_string()),
+            ("maxComms", device.max_comms.to_string()),
+        ]
+    };
+    one.devices.iter().zip(&other.devices).find_map(|(mine, theirs)| {
+        let both = told(mine).into_iter().zip(told(theirs));
+        let mut apart = both.filter(|((_, here), (_, there))| here != there);
+        apart.next().map(|((property, here), (_, there))| {
+            format!("device {}: {property} is {here} by v{first} and {there} by v{second}", mine.index)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_its_version_or_nothing() {
+        for (name, version) in
+            [("GPUDirectTCPX_v7", Some(7)), ("PlainSoft", None), ("IB_very", None), ("x_v12", Some(12))]
+        {
+            assert_eq!(named_version(name), version, "{name}");
+        }
+    }
+}

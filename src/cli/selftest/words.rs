@@ -1,0 +1,88 @@
+//! Rows as a table and as JUnit XML, and what is said where a row has no answer.
+#![forbid(unsafe_code)]
+
+use super::super::output::Columns;
+use super::Row;
+use crate::coord::Problem;
+use crate::coord::message::Loaded;
+use crate::error::Outcome;
+use crate::plugin::Choice;
+use crate::report::escape;
+use std::fmt::Write;
+
+/// Verdict and detail of a worker that ended before it could answer.
+pub(super) fn of_problem(problem: &Problem) -> (String, String) {
+    let verdict = if problem.outcome == Outcome::PluginDied { "CRASHED" } else { "FAIL" };
+    (verdict.into(), problem.message.clone())
+}
+
+/// The same where no table can be used.
+pub(super) fn no_table() -> (String, String) {
+    ("NOT SUPPORTED".into(), "no table of the library can be used".into())
+}
+
+fn count(rows: &[Row], verdict: &str) -> usize {
+    rows.iter().filter(|row| row.verdict == verdict).count()
+}
+
+/// For people: every row, the limits that were found, and the sums.
+pub(super) fn text(choice: &Choice, loaded: Option<&Loaded>, rows: &[Row]) -> String {
+    let mut columns = Columns::new(&["verdict", "row", "detail"]);
+    for row in rows {
+        columns.row([row.verdict.clone(), row.id.clone(), row.detail.clone()]);
+    }
+    let mut text = format!("# Plugin : {} ({})\n", choice.source, choice.why);
+    if let Some(loaded) = loaded {
+        let exports = loaded.exports.join(" ");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# Table : {} from {} (exports {exports})", loaded.about.name, loaded.symbol);
+    }
+    text.push_str(&columns.render());
+    let limits = rows.iter().filter(|row| row.verdict == "PASS");
+    for row in limits {
+        let what = row.id.strip_prefix("limit-").or_else(|| row.id.strip_prefix("slots-"));
+        if let Some(what) = what.filter(|what| LIMITS.contains(what)) {
+            let _ = writeln!(text, "# Limit : {what}: {}", row.detail);
+        }
+    }
+    let _ = writeln!(
+        text,
+        "# {} passed, {} failed, {} crashed, {} not supported",
+        count(rows, "PASS"),
+        count(rows, "FAIL"),
+        count(rows, "CRASHED"),
+        count(rows, "NOT SUPPORTED"),
+    );
+    text
+}
+
+/// Rows whose detail is a limit that an author wants at a glance.
+const LIMITS: [&str; 5] = ["message", "registration", "connections", "receives", "sends"];
+
+/// For CI: one suite, one case per row; what is not owed is skipped.
+pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
+    let sums = format!(
+        "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
+        rows.len(),
+        count(rows, "FAIL"),
+        count(rows, "CRASHED"),
+        count(rows, "NOT SUPPORTED"),
+        rows.iter().map(|row| row.seconds).sum::<f64>()
+    );
+    let name = escape(&choice.source.to_string());
+    let mut text =
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"{name}\" {sums}>\n");
+    for row in rows {
+        let (id, detail) = (escape(&row.id), escape(&row.detail));
+        let head = format!("    <testcase classname=\"tcpxctl.selftest\" name=\"{id}\" time=\"{:.3}\"", row.seconds);
+        let inner = match row.verdict.as_str() {
+            "FAIL" => format!("<failure message=\"{detail}\"/>"),
+            "CRASHED" => format!("<error message=\"{detail}\"/>"),
+            "NOT SUPPORTED" => format!("<skipped message=\"{detail}\"/>"),
+            _ => format!("<system-out>{detail}</system-out>"),
+        };
+        let _ = writeln!(text, "{head}>{inner}</testcase>");
+    }
+    text.push_str("  </testsuite>\n</testsuites>\n");
+    text
+}

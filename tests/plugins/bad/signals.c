@@ -1,0 +1,5 @@
+/* Takes a signal of the program's. */
+#include "bad.h"
+#include <signal.h>
+static void taken(int number) { (void)number; }
+static void misbehave(void) { signal(SIGUSR2, taken); }
