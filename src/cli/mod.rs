@@ -7,6 +7,7 @@
 mod baseline;
 mod bundle;
 mod compare;
+mod child;
 mod diagnose;
 mod discover;
 mod doctor;
@@ -20,6 +21,7 @@ mod logs_text;
 mod mr;
 mod nodes;
 mod output;
+mod rehearse;
 mod report;
 mod run;
 mod run_table;
@@ -92,6 +94,8 @@ enum Command {
     Mr(mr::Arguments),
     /// Tell what a run was: for people, for Google, for a CI.
     Report(Box<report::Arguments>),
+    /// Make known failures happen, and see whether each is found.
+    Rehearse(rehearse::Arguments),
     /// Move verified bytes between two workers, as a scenario says.
     Run(Box<run::Arguments>),
     /// Hold a plugin against what every plugin owes, row by row.
@@ -137,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Logs(arguments) => logs::main(&common, &arguments),
         Command::Mr(arguments) => mr::main(&common, &arguments),
         Command::Report(arguments) => report::main(&common, &arguments),
+        Command::Rehearse(arguments) => rehearse::main(&common, &arguments),
         Command::Run(arguments) => run::main(&common, &arguments),
         Command::Selftest(arguments) => selftest::main(&common, &arguments),
         Command::Serve(arguments) => serve::main(&common, &arguments),

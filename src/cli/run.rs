@@ -90,6 +90,15 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     if arguments.dry_run {
         return dry_run(common, arguments, &points);
     }
+    if let Some(name) = points.iter().find_map(|point| point.scenario.evidence_only()) {
+        let next = format!("`tcpxctl rehearse {name}` judges the evidence");
+        return fail_with(
+            common,
+            Outcome::Usage,
+            "of this fault there is only evidence: nothing can be run",
+            Some(&next),
+        );
+    }
     if arguments.live && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         return fail_with(
             common,

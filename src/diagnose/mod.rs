@@ -12,7 +12,10 @@ mod catalogue;
 mod collect;
 mod evidence;
 mod open;
+#[cfg(test)]
+mod page;
 mod rank;
+mod rehearse;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -23,4 +26,5 @@ pub use collect::Collector;
 pub use evidence::{At, Channel, Evidence, Line, Machine, Moved, Nic, Node, Spot, Stall, Watched};
 pub use open::{OpenError, newest_run, of_recorders, of_run};
 pub use rank::diagnose;
+pub use rehearse::{Rehearsal, Row, Stopwatch, rehearsals, row};
 pub use watcher::Watcher;

@@ -79,6 +79,14 @@ impl Scenario {
         env
     }
 
+    /// The name of the evidence that is judged where there is nothing to run.
+    pub fn evidence_only(&self) -> Option<&str> {
+        match &self.fault {
+            Some(Fault::Evidence { kind, .. }) => Some(kind),
+            _ => None,
+        }
+    }
+
     /// The name as a part of a file name: letters, digits, `.`, `_` and `-`.
     pub fn slug(&self) -> String {
         let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };

@@ -11,6 +11,7 @@ mod logs;
 mod passes;
 mod plugin_files;
 mod record;
+mod rehearse;
 mod stalls;
 mod strangers;
 mod strict_plugin;

@@ -75,7 +75,7 @@ fn a_runs_requests_become_slices_of_both_ends() {
 
 #[test]
 fn a_ring_that_went_round_says_so_and_a_standstill_is_seen_in_flight() {
-    let ended = Tool::shipped("repro/never-consumed.toml", &["env.TCPXTAP_RING_EVENTS=\"64\""]).ends_with(0);
+    let ended = Tool::shipped("repro/window-never-consumed.toml", &["env.TCPXTAP_RING_EVENTS=\"64\""]).ends_with(0);
     let document = trace(&ended.run_folders()[0], &[]).json();
     nest(&document);
     assert!(document["otherData"]["overwritten"].as_u64().unwrap() > 0);

@@ -78,6 +78,25 @@ fn every_condition_is_found_in_some_evidence() {
     assert_eq!(missing, Vec::<&str>::new());
 }
 
+/// After a change: `UPDATE_DOCS=1 cargo test are_judged_from`.
+#[test]
+fn rehearsals_that_run_nothing_are_judged_from_evidence_that_is_here() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios/repro/evidence");
+    let mut stale = Vec::new();
+    for one in rehearsals().iter().filter(|one| one.evidence.is_some()) {
+        let made = simulated::ALL.iter().find(|(name, _)| *name == one.name);
+        let evidence = made.map_or_else(|| fixture(one.name), |(_, make)| make());
+        let text = format!("{:#}\n", serde_json::to_value(evidence).expect("a document"));
+        if one.evidence != Some(text.as_str()) {
+            stale.push(one.name);
+        }
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(folder.join(format!("{}.json", one.name)), &text).expect("evidence is writable");
+        }
+    }
+    assert!(stale.is_empty(), "{stale:?}: UPDATE_DOCS=1, look at the differences, and once more");
+}
+
 #[test]
 fn what_follows_from_something_else_is_never_first() {
     for (name, _) in RECORDED {

@@ -1,0 +1,145 @@
+//! A scenario run by another `tcpxctl run`: what it came to, and its events.
+#![forbid(unsafe_code)]
+
+use crate::coord::event::Event;
+use crate::record::RunRecord;
+use crate::scenario::Scenario;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a run may take beyond its own `limits.total`.
+const BEYOND_TOTAL: Duration = Duration::from_secs(60);
+/// Between an interrupt and the end of a run that does not heed it.
+const HEED: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Where runs of one command go: a folder of its own.
+pub(crate) struct Runs<'a> {
+    folder: PathBuf,
+    extra: &'a [String],
+    interrupted: &'a AtomicBool,
+    count: u32,
+}
+
+impl<'a> Runs<'a> {
+    /// Makes `<reports>/<stamp>-<what>`; `extra` are arguments of every run.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub(crate) fn new(
+        reports: &Path,
+        what: &str,
+        extra: &'a [String],
+        interrupted: &'a AtomicBool,
+    ) -> io::Result<Self> {
+        let folder = reports.join(format!("{}-{what}-{}", crate::units::stamp_utc(), std::process::id()));
+        std::fs::DirBuilder::new().recursive(true).create(reports)?;
+        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        Ok(Self { folder, extra, interrupted, count: 0 })
+    }
+
+    /// Where they are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether the user wants no more.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Runs one to its end.
+    ///
+    /// # Errors
+    /// In one sentence, when it leaves no record.
+    pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Ran, String> {
+        self.count += 1;
+        let file = self.folder.join(format!("{:03}-{}.toml", self.count, scenario.slug()));
+        let text = toml::to_string_pretty(scenario).map_err(|error| error.to_string())?;
+        write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let mut command = Command::new(program);
+        command.arg("run").arg(&file).args(["--json", "--reports"]).arg(&self.folder).args(self.extra);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| format!("cannot start tcpxctl run: {error}"))?;
+        let (document, said) = self.wait(child, Duration::from(scenario.limits.total) + BEYOND_TOTAL)?;
+        let record: RunRecord = serde_json::from_str(&document).map_err(|_| last_line(&said))?;
+        Ok(Ran { events: self.folder.join(&record.id).join("events.jsonl"), record })
+    }
+
+    /// What it printed on stdout and stderr.
+    fn wait(&self, mut child: Child, limit: Duration) -> Result<(String, String), String> {
+        let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
+        let mut until = Instant::now() + limit;
+        let mut was_told = false;
+        loop {
+            match child.try_wait() {
+                Ok(Some(_)) => break,
+                Err(error) => return Err(format!("cannot wait for tcpxctl run: {error}")),
+                Ok(None) => {}
+            }
+            if self.is_interrupted() && !was_told {
+                was_told = true;
+                until = Instant::now() + HEED;
+                // The terminal told it too; whoever signalled only us did not.
+                let _ = kill_process(Pid::from_child(&child), Signal::INT);
+            }
+            if Instant::now() > until {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("it did not end within {limit:?}"));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let text = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
+        Ok((text(stdout), text(stderr)))
+    }
+}
+
+/// What one run came to.
+pub(crate) struct Ran {
+    /// Its `run.json`.
+    pub record: RunRecord,
+    events: PathBuf,
+}
+
+impl Ran {
+    /// Its events in order, as far as they were kept.
+    pub(crate) fn events(&self, mut each: impl FnMut(&Event)) {
+        let Ok(file) = File::open(&self.events) else { return };
+        for line in BufReader::new(file.take(DOCUMENT_BYTES_MAX)).lines().map_while(Result::ok) {
+            if let Ok(event) = serde_json::from_str::<Event>(&line) {
+                each(&event);
+            }
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn drain(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(from) = from {
+            // What came before an error is what there is.
+            let _ = from.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Its own words for why it has no result.
+fn last_line(said: &str) -> String {
+    let line = said.lines().find(|line| line.contains("error")).or_else(|| said.lines().last());
+    line.unwrap_or("it said nothing").trim_start_matches("error: ").to_owned()
+}

@@ -1,0 +1,185 @@
+//! `tcpxctl rehearse [NAME...]`: every known failure, made to happen.
+//!
+//! ```console
+//! $ tcpxctl rehearse window-never-consumed plugin-crash
+//! #  scenario               expected               found                  seconds  verdict
+//!    window-never-consumed  window-never-consumed  window-never-consumed      3.1  passed
+//!    plugin-crash           plugin-crash           plugin-crash               0.1  passed
+//! # 2 of 2 passed : reports/20261120T140730Z-rehearsal-4242
+//! ```
+//!
+//! Each is a scenario of its own, run as `tcpxctl run` would; `--list` names
+//! them. Seconds go from the last progress to the moment at which the expected
+//! condition was found first. What no software can bring about is judged from
+//! evidence that was written down, and its row says so. Exit code 1 says that one
+//! of them was not found first.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::child::Runs;
+use super::output::{Columns, complain, fail_with, print, print_json};
+use super::signals::interrupted;
+use crate::diagnose::{Rehearsal, Row, Stopwatch, rehearsals, row};
+use crate::error::Outcome;
+use crate::scenario::{Scenario, nearest};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Which; all of them without one.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Name them, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Where run folders go.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+    /// Plugin: soft or builtin; faults are the software plugin's.
+    #[arg(long, value_name = "PLUGIN", default_value = "builtin", value_parser = ["soft", "builtin"])]
+    plugin: String,
+}
+
+#[derive(Serialize)]
+struct Table<'a> {
+    schema: &'static str,
+    rows: &'a [Row],
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+    let chosen = match chosen(&arguments.names) {
+        Ok(chosen) => chosen,
+        Err((message, next)) => return fail_with(common, Outcome::Usage, &message, next.as_deref()),
+    };
+    if arguments.list {
+        return list(common, &chosen);
+    }
+    let flag = match interrupted(common) {
+        Ok(flag) => flag,
+        Err(code) => return code,
+    };
+    let extra = ["--plugin".to_owned(), arguments.plugin.clone(), "--no-preflight".to_owned()];
+    let mut runs = match Runs::new(&arguments.reports, "rehearsal", &extra, &flag) {
+        Ok(runs) => runs,
+        Err(error) => {
+            let message = format!("cannot make a folder in {}: {error}", arguments.reports.display());
+            return fail_with(common, Outcome::NotRun, &message, Some("choose another place with --reports DIR"));
+        }
+    };
+    let mut rows = Vec::new();
+    let mut line = Lines::new(common, &chosen);
+    for (_, scenario, rehearsal) in &chosen {
+        let row = rehearsal.judge(scenario).unwrap_or_else(|| rehearse(&mut runs, scenario));
+        if runs.is_interrupted() {
+            break;
+        }
+        line.show(&row);
+        rows.push(row);
+    }
+    let passed = rows.iter().filter(|row| row.passed).count();
+    if common.json {
+        print_json(&Table { schema: "tcpxctl.rehearse/1", rows: &rows });
+    } else {
+        print(&format!("# {passed} of {} passed : {}\n", chosen.len(), runs.folder().display()));
+    }
+    ExitCode::from(match (runs.is_interrupted(), passed == chosen.len()) {
+        (true, _) => Outcome::Interrupted.exit_code(),
+        (_, true) => 0,
+        (_, false) => Outcome::Failed.exit_code(),
+    })
+}
+
+type Chosen = (&'static str, Scenario, Rehearsal);
+
+fn chosen(names: &[String]) -> Result<Vec<Chosen>, (String, Option<String>)> {
+    let all = rehearsals();
+    let find = |name: &String| {
+        all.iter().find(|one| one.name == name).ok_or_else(|| {
+            let near = nearest(name, all.iter().map(|one| one.name));
+            let next =
+                near.map_or("`tcpxctl rehearse --list` names them".to_owned(), |near| format!("did you mean {near}?"));
+            (format!("there is no rehearsal `{name}`"), Some(next))
+        })
+    };
+    let wanted: Vec<&Rehearsal> =
+        if names.is_empty() { all.iter().collect() } else { names.iter().map(find).collect::<Result<_, _>>()? };
+    let read = |one: &Rehearsal| {
+        let scenario = one.scenario().map_err(|error| (format!("{}: {error}", one.name), None))?;
+        Ok((one.name, scenario, *one))
+    };
+    wanted.into_iter().map(read).collect()
+}
+
+fn rehearse(runs: &mut Runs<'_>, scenario: &Scenario) -> Row {
+    let ran = match runs.run(scenario) {
+        Ok(ran) => ran,
+        Err(why) => return row(scenario, &[], "no record", vec![why]),
+    };
+    let record = &ran.record;
+    let row = row(scenario, &record.findings, &record.outcome.to_string(), record.unmet.clone());
+    let mut stopwatch = Stopwatch::new(&row.expected);
+    ran.events(|event| stopwatch.event(event));
+    Row { seconds_to_verdict: stopwatch.seconds(), ..row }
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    schema: &'static str,
+    scenarios: Vec<&'a str>,
+}
+
+fn list(common: &Common, chosen: &[Chosen]) -> ExitCode {
+    if common.json {
+        let scenarios = chosen.iter().map(|(name, ..)| *name).collect();
+        print_json(&Listed { schema: "tcpxctl.rehearsals/1", scenarios });
+        return ExitCode::SUCCESS;
+    }
+    let mut columns = Columns::new(&["scenario", "expects", "by"]);
+    for (name, scenario, _) in chosen {
+        let expects = scenario.expect.finding.clone().unwrap_or_default();
+        let by = scenario.fault.as_ref().map_or("settings".to_owned(), |fault| fault.by().to_string());
+        columns.row([(*name).to_owned(), expects, by]);
+    }
+    print(&columns.render());
+    ExitCode::SUCCESS
+}
+
+/// Rows as they come: a rehearsal of all takes minutes.
+struct Lines<'a> {
+    common: &'a Common,
+    width: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(common: &'a Common, chosen: &[Chosen]) -> Self {
+        let width = chosen.iter().map(|(name, ..)| name.len()).max().unwrap_or_default().max(COLUMN);
+        if !common.json {
+            print(&format!(
+                "#  {:width$}  {:COLUMN$}  {:COLUMN$}  seconds  verdict\n",
+                "scenario", "expected", "found"
+            ));
+        }
+        Self { common, width }
+    }
+
+    fn show(&mut self, row: &Row) {
+        if self.common.json {
+            return;
+        }
+        let width = self.width;
+        let seconds = row.seconds_to_verdict.map_or("-".to_owned(), |seconds| format!("{seconds:.1}"));
+        let verdict = if row.passed { "passed" } else { "FAILED" };
+        let simulated = if row.simulated { " (simulated)" } else { "" };
+        print(&format!(
+            "   {:width$}  {:COLUMN$}  {:COLUMN$}  {seconds:>7}  {verdict}{simulated}\n",
+            row.scenario, row.expected, row.found
+        ));
+        row.unmet.iter().for_each(|unmet| complain(self.common, format!("{}: {unmet}", row.scenario), None));
+    }
+}
+
+/// As wide as the longest condition.
+const COLUMN: usize = 27;
