@@ -27,6 +27,7 @@ mod run;
 mod run_table;
 mod selftest;
 mod serve;
+mod shrink;
 mod signals;
 mod tap;
 mod trace;
@@ -102,6 +103,8 @@ enum Command {
     Selftest(selftest::Arguments),
     /// Wait for a coordinator that joins without ssh.
     Serve(serve::Arguments),
+    /// Find the smallest scenario that still shows a finding.
+    Shrink(shrink::Arguments),
     /// Run a program of your own with every plugin call recorded.
     Tap(tap::Arguments),
     /// Write a recording as a timeline: for the Perfetto UI, as CSV or as JSON lines.
@@ -145,6 +148,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::main(&common, &arguments),
         Command::Selftest(arguments) => selftest::main(&common, &arguments),
         Command::Serve(arguments) => serve::main(&common, &arguments),
+        Command::Shrink(arguments) => shrink::main(&common, &arguments),
         Command::Tap(arguments) => tap::main(&common, &arguments),
         Command::Trace(arguments) => trace::main(&common, &arguments),
         Command::Watch(arguments) => watch::main(&common, &arguments),

@@ -17,6 +17,7 @@ mod page;
 mod rank;
 mod rehearse;
 mod rules;
+mod shrink;
 #[cfg(test)]
 mod tests;
 mod watcher;
@@ -27,4 +28,5 @@ pub use evidence::{At, Channel, Evidence, Line, Machine, Moved, Nic, Node, Spot,
 pub use open::{OpenError, newest_run, of_recorders, of_run};
 pub use rank::diagnose;
 pub use rehearse::{Rehearsal, Row, Stopwatch, rehearsals, row};
+pub use shrink::{Shrunk, shrink};
 pub use watcher::Watcher;

@@ -1,4 +1,4 @@
-//! `tcpxctl rehearse` as a user types it. Every rehearsal
+//! `tcpxctl rehearse` and `tcpxctl shrink` as a user types them. Every rehearsal
 //! is run by `scripts/rehearse --all`; here are the quick ones.
 
 use crate::tcpxctl::Tool;
@@ -29,4 +29,21 @@ fn a_name_that_is_none_is_refused_with_the_nearest() {
 #[test]
 fn what_is_only_evidence_is_not_run() {
     Tool::shipped("repro/link-down.toml", &[]).ends_with(2).says(&["tcpxctl rehearse link-down"]);
+}
+
+#[test]
+fn a_scenario_is_shrunk_within_its_runs() {
+    let tool = Tool::new(&["shrink", "large.toml", "--runs", "12", "--out", "small.toml", "--plugin", "builtin"]);
+    let text = "name = 'large'\ntransfer = { connections = 8, chunk = '64KiB', total = '4MiB', iterations = 4 }\n\
+                env = { NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS = '0' }\n\
+                fault = { by = 'plugin', side = 'send', spec = 'rc:call=isend,value=3,nth=3' }\n\
+                expect = { finding = 'call-refused' }\n";
+    tool.write("large.toml", text);
+    let ended = tool.ends_with(0);
+    ended.says(&["# run 1 : connections 8", ": shown", "# 12 runs", "it may not be the smallest"]);
+    let small = std::fs::read_to_string(ended.folder().join("small.toml")).unwrap();
+    assert!(small.contains("connections = 1\n") && small.contains("iterations = 1\n"), "{small}");
+    let tool = Tool::new(&["shrink", "healthy.toml", "--finding", "stalled", "--plugin", "builtin"]);
+    tool.write("healthy.toml", "name = 'healthy'\ntransfer = { total = '1MiB', iterations = 1, connections = 1 }\n");
+    tool.ends_with(1).says(&["does not show stalled first"]);
 }
