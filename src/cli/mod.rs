@@ -6,8 +6,8 @@
 
 mod baseline;
 mod bundle;
-mod compare;
 mod child;
+mod compare;
 mod diagnose;
 mod discover;
 mod doctor;
