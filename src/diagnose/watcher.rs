@@ -63,6 +63,15 @@ impl Watcher {
         self.look()
     }
 
+    /// Adds to what a view is told what is found, where that is new.
+    pub fn add_to(&mut self, updates: &mut Vec<Update>) {
+        let mut found = None;
+        for update in updates.iter() {
+            found = self.update(update).map(<[Finding]>::to_vec).or(found);
+        }
+        updates.extend(found.map(Update::Findings));
+    }
+
     fn look(&mut self) -> Option<&[Finding]> {
         let found = diagnose(self.collector.evidence());
         let name = |one: &Finding| (one.condition.clone(), one.node.clone(), one.severity.clone());
@@ -106,4 +115,31 @@ impl Watcher {
 fn frame_file(node: &str) -> String {
     let (end, gpu) = node.split_once(" gpu ").map_or((node, None), |(end, gpu)| (end, gpu.parse().ok()));
     crate::record::frame_path(std::path::Path::new(""), end, gpu).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::ChannelNow;
+
+    fn sample(at_ms: u64, quiet_ms: u64, tests: u64) -> Update {
+        let one = ChannelNow { side: "recv".into(), posted: 16, quiet_ms, tests, ..ChannelNow::default() };
+        Update::Sample { node: "pid 7".into(), at_ns: at_ms * 1_000_000, channels: vec![one] }
+    }
+
+    #[test]
+    fn a_stall_is_told_once_and_its_end_too() {
+        let mut watcher = Watcher::default();
+        let mut told = Vec::new();
+        for at_ms in (0..6000).step_by(100) {
+            let mut updates = vec![sample(at_ms, at_ms.saturating_sub(1000), 9)];
+            watcher.add_to(&mut updates);
+            told.extend(updates.into_iter().skip(1));
+        }
+        let [Update::Findings(findings)] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!(findings[0].condition, "local-loop-starved");
+        let mut updates = vec![sample(9000, 0, 5000)];
+        watcher.add_to(&mut updates);
+        assert_eq!(updates.last(), Some(&Update::Findings(Vec::new())));
+    }
 }

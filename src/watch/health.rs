@@ -53,7 +53,7 @@ impl Health {
             Some(row) if row.state == State::Stuck => Self {
                 level: Level::Stalled,
                 word: format!("STALLED {}", seconds(row.quiet_ms)),
-                why: blame(nodes, rows, row) + &others(rows, State::Stuck),
+                why: named(model).unwrap_or_else(|| blame(nodes, rows, row) + &others(rows, State::Stuck)),
             },
             Some(row) if row.state == State::Waiting => Self {
                 level: Level::Waiting,
@@ -93,6 +93,13 @@ impl Health {
         };
         Self { level: Level::Quiet, word: word.into(), why }
     }
+}
+
+/// What the rules call it, with the fact that decides.
+fn named(model: &Model) -> Option<String> {
+    let first = model.findings.first().filter(|first| first.severity == "error" && model.ended.is_none())?;
+    let node = first.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
+    Some(format!("{}{node}: {}", first.condition, first.because.first().map_or("", String::as_str)))
 }
 
 /// In a run, samples come only while it moves bytes; a phase says that it does.
@@ -232,6 +239,29 @@ mod tests {
         );
         let refused = ChannelNow { rc_errors: 1, last_error: Some(("test".into(), 2)), ..recv([16, 0, 0], 4) };
         check(send([12, 12, 12], 4), refused, "STALLED 4.0 s: peer recv 0: 16 in flight; test returned 2");
+    }
+
+    #[test]
+    fn what_the_rules_found_is_said_while_it_stands_still() {
+        let mut model = Model::default();
+        let stuck = channel("recv", [16, 0, 0], 4);
+        model.take(Update::Sample { node: "peer".into(), at_ns: 9, channels: vec![stuck] });
+        let found = crate::record::Finding {
+            condition: "process-stopped".into(),
+            severity: "error".into(),
+            confidence: 1.0,
+            node: Some("peer".into()),
+            channel: None,
+            because: vec!["all 2 threads are stopped".into()],
+            cannot_see: Vec::new(),
+            next_step: None,
+            reference: None,
+        };
+        model.take(Update::Findings(vec![found]));
+        let health = Picture::at(&model, 9).health;
+        assert_eq!(health.why, "process-stopped at peer: all 2 threads are stopped");
+        model.take(Update::Findings(Vec::new()));
+        assert_eq!(Picture::at(&model, 9).health.why, "peer recv 0: 16 posted, 0 done");
     }
 
     #[test]

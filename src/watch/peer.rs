@@ -3,6 +3,7 @@
 
 use super::source::{Source, SourceError};
 use crate::coord::Watching;
+use crate::diagnose::Watcher;
 use crate::record::live::{ChannelKey, Title, Update};
 use crate::units::now_us;
 
@@ -10,20 +11,23 @@ use crate::units::now_us;
 pub(crate) struct Peer {
     watching: Watching,
     title: Option<Update>,
+    watcher: Watcher,
 }
 
 impl Peer {
     /// `name` is what its user calls the pair.
     pub(crate) fn new(watching: Watching, name: String) -> Self {
         let title = Title { name, started_ns: now_us() * 1000, ..Title::default() };
-        Self { watching, title: Some(Update::Title(title)) }
+        Self { watching, title: Some(Update::Title(title)), watcher: Watcher::default() }
     }
 }
 
 impl Source for Peer {
     fn poll(&mut self, updates: &mut Vec<Update>) -> Result<(), SourceError> {
         updates.extend(self.title.take());
-        self.watching.look(updates).map_err(|what| SourceError::Lost { what })
+        self.watching.look(updates).map_err(|what| SourceError::Lost { what })?;
+        self.watcher.add_to(updates);
+        Ok(())
     }
 
     fn now_ns(&self) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! Where updates come from.
 #![forbid(unsafe_code)]
 
+use crate::diagnose::Watcher;
 use crate::error::{NextStep, Outcome};
 use crate::record::RunFiles;
 use crate::record::live::{ChannelKey, Recorders, Title, Update, Which};
@@ -61,6 +62,7 @@ pub(crate) struct Local {
     /// What the first look found.
     first: Vec<Update>,
     only: Option<PathBuf>,
+    watcher: Watcher,
 }
 
 impl Local {
@@ -80,7 +82,7 @@ impl Local {
             _ => (None, None),
         };
         let title = Title { name, started_ns: now_us() * 1000, ..Title::default() };
-        let mut local = Self { recorders: Recorders::new(which), first: Vec::new(), only };
+        let mut local = Self { recorders: Recorders::new(which), first: Vec::new(), only, watcher: Watcher::default() };
         let mut first = vec![Update::Title(title)];
         local.look(&mut first)?;
         local.first = first;
@@ -103,7 +105,9 @@ impl Local {
 impl Source for Local {
     fn poll(&mut self, updates: &mut Vec<Update>) -> Result<(), SourceError> {
         updates.append(&mut self.first);
-        self.look(updates)
+        self.look(updates)?;
+        self.watcher.add_to(updates);
+        Ok(())
     }
 
     fn now_ns(&self) -> Option<u64> {
