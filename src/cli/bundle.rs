@@ -67,13 +67,19 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let ended = match &arguments.verify {
         Some(path) => verified(common, path),
         None => open(common, arguments.run.as_deref(), &arguments.reports)
-            .and_then(|files| write(common, &files, arguments.out.as_deref(), !arguments.no_redact)),
+            .and_then(|files| write(common, &files, arguments.out.as_deref(), !arguments.no_redact, print)),
     };
     ended.unwrap_or_else(|code| code)
 }
 
-/// Writes a bundle, and says so.
-pub(crate) fn write(common: &Common, files: &RunFiles, out: Option<&Path>, redact: bool) -> Result<ExitCode, ExitCode> {
+/// Writes a bundle, and says so with `tell`.
+pub(crate) fn write(
+    common: &Common,
+    files: &RunFiles,
+    out: Option<&Path>,
+    redact: bool,
+    tell: fn(&str),
+) -> Result<ExitCode, ExitCode> {
     let mut redactor = redact.then(Redactor::of_this_machine);
     let mut story = gather(files);
     if let Some(redactor) = &mut redactor {
@@ -106,7 +112,7 @@ pub(crate) fn write(common: &Common, files: &RunFiles, out: Option<&Path>, redac
         return Ok(ExitCode::SUCCESS);
     }
     let how = if redact { "redacted" } else { "NOT redacted" };
-    print(&format!(
+    tell(&format!(
         "# Bundle : {} ({} files, {}, {how})\n",
         out.display(),
         bundled.files.len(),

@@ -5,14 +5,19 @@
 #![forbid(unsafe_code)]
 
 mod baseline;
+#[cfg(test)]
+mod book;
 mod bundle;
 mod child;
+mod collect;
 mod compare;
 mod diagnose;
 mod discover;
 mod doctor;
 mod doctor_table;
+mod examples;
 mod findings;
+mod generate;
 mod gpu;
 mod handshake;
 mod history;
@@ -35,7 +40,7 @@ mod watch;
 mod which;
 
 use crate::coord::{agent, worker};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
 /// Proves, measures and explains transfers over GPUDirect-TCPX and other ncclNet plugins.
@@ -75,6 +80,8 @@ enum Command {
     Baseline(baseline::Arguments),
     /// Pack a run and its report into one file that can be sent.
     Bundle(bundle::Arguments),
+    /// Print what a shell needs to complete commands and flags.
+    Completions(generate::CompletionArguments),
     /// Say whether one result is better or worse than another, or whether that is noise.
     Compare(compare::Arguments),
     /// Show this node: its NICs, its GPUs, and every device of the plugin.
@@ -91,6 +98,8 @@ enum Command {
     History(history::Arguments),
     /// Say what log files tell about runs over TCPX.
     Logs(logs::Arguments),
+    /// Print the manual page, or write one for every command.
+    Man(generate::ManArguments),
     /// Register memory of many sizes and alignments, and say what is refused.
     Mr(mr::Arguments),
     /// Tell what a run was: for people, for Google, for a CI.
@@ -119,9 +128,15 @@ enum Command {
     Worker,
 }
 
+/// The whole command line, with the examples of every command.
+fn command() -> clap::Command {
+    examples::with_examples(Cli::command())
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers, the rest are mistakes.
@@ -133,6 +148,8 @@ pub fn main() -> ExitCode {
     let common = cli.common;
     match cli.command {
         Command::Baseline(arguments) => baseline::main(&common, &arguments),
+        Command::Completions(arguments) => generate::completions(&arguments, command()),
+        Command::Man(arguments) => generate::man(&common, &arguments, command()),
         Command::Compare(arguments) => compare::main(&common, &arguments),
         Command::Bundle(arguments) => bundle::main(&common, &arguments),
         Command::Discover(arguments) => discover::main(&common, &arguments),

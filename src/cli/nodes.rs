@@ -63,6 +63,29 @@ impl Nodes {
         self.bootstrap_port
     }
 
+    /// The flags that say the same to another command of this program.
+    pub(crate) fn as_arguments(&self) -> Vec<String> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let flags = [
+            ("--peer", self.peer.clone()),
+            ("--from", self.from.clone()),
+            ("--rsh", self.rsh.clone()),
+            ("--join", self.join.clone()),
+            ("--secret-file", path(&self.secret_file)),
+            ("--remote-bin", self.remote_bin.clone()),
+            ("--ssh-config", path(&self.ssh_config)),
+            ("--identity", path(&self.identity)),
+        ];
+        let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+        let trusting = self.accept_new_host_key.then(|| "--accept-new-host-key".to_owned());
+        given.flatten().chain(trusting).collect()
+    }
+
+    /// Whether a second node is named.
+    pub(crate) fn has_peer(&self) -> bool {
+        self.peer.is_some() || self.join.is_some()
+    }
+
     /// How to reach local and peer.
     pub(crate) fn ways(&self, common: &Common) -> Result<[Box<dyn Transport>; 2], ExitCode> {
         self.try_ways().map_err(|error| fail(common, &error, error.outcome))

@@ -5,6 +5,8 @@
 //! # Report : reports/20261120T101500Z-4conn/report.html (redacted; 412 kB)
 //! $ tcpxctl report reports/20261120T101500Z-4conn --short --lang zh
 //! $ tcpxctl report run.tar.gz --format junit --out junit.xml
+//! $ tcpxctl report reports/*-sweep-* --out sweep/     # all points in one chart
+//! $ tcpxctl report --collect --peer 10.0.0.226        # no run: what both nodes are now
 //! ```
 //!
 //! Any run folder, finished, going on or damaged, or a bundle, which is read in
@@ -12,10 +14,11 @@
 //! by what goes beside the report, for its owner only.
 #![forbid(unsafe_code)]
 
-use super::Common;
+use super::nodes::Nodes;
 use super::output::{fail, fail_with, print, print_json, say};
+use super::{Common, collect};
 use crate::error::Outcome;
-use crate::record::RunFiles;
+use crate::record::{RunFiles, RunFolder};
 use crate::redact::Redactor;
 use crate::report::{self, Language, Story, gather};
 use clap::{Args, ValueEnum};
@@ -24,9 +27,12 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// A run folder or a bundle; the newest run without it.
-    #[arg(value_name = "RUN")]
-    run: Option<PathBuf>,
+    /// A run folder or a bundle; the newest run without it. Of several the first is told, and all are its sweep.
+    #[arg(value_name = "RUN", conflicts_with = "collect")]
+    runs: Vec<PathBuf>,
+    /// Report no run, but what both nodes are now: the doctor's table of this one and of --peer.
+    #[arg(long)]
+    collect: bool,
     /// How it is told.
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
@@ -48,6 +54,8 @@ pub(crate) struct Arguments {
     /// Where run folders are.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
+    #[command(flatten)]
+    nodes: Nodes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -123,8 +131,23 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 }
 
 fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
-    let files = open(common, arguments.run.as_deref(), &arguments.reports)?;
-    let story = gather(&files);
+    if !arguments.collect && arguments.nodes.has_peer() {
+        return Err(fail_with(
+            common,
+            Outcome::Usage,
+            "--peer goes with --collect",
+            Some("a run has recorded its nodes"),
+        ));
+    }
+    let files = match arguments.collect {
+        true => collected(common, arguments)?,
+        false => open(common, arguments.runs.first().map(PathBuf::as_path), &arguments.reports)?,
+    };
+    let mut story = gather(&files);
+    for other in arguments.runs.iter().skip(1) {
+        let other = gather(&open(common, Some(other), &arguments.reports)?);
+        story.sweep_with(&other);
+    }
     let (story, redactor) = match arguments.no_redact {
         true => (story, None),
         false => {
@@ -154,6 +177,18 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
         keep_map(common, &path, redactor)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A folder with what both nodes are now, and no run.
+fn collected(common: &Common, arguments: &Arguments) -> Result<RunFiles, ExitCode> {
+    let stamp = crate::units::stamp_utc();
+    let folder = RunFolder::create(&arguments.reports, &stamp, "collected")
+        .map_err(|error| fail(common, &error, Outcome::NotRun))?;
+    let path = folder.path.clone();
+    collect::examine(&path, &arguments.nodes).map_err(|why| {
+        fail_with(common, Outcome::PeerLost, &format!("the nodes could not be examined: {why}"), None)
+    })?;
+    RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))
 }
 
 /// Where the map goes: beside what is sent, and never in it.

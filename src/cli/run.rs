@@ -33,7 +33,7 @@ use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use clap::Args;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -56,6 +56,9 @@ pub(crate) struct Arguments {
     /// Do not look at the nodes first.
     #[arg(long)]
     no_preflight: bool,
+    /// Unless the run passes, examine both nodes and pack a redacted bundle of it, to be sent.
+    #[arg(long)]
+    report_on_fail: bool,
     /// Show the run as `tcpxctl watch` would, until `q`.
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     live: bool,
@@ -236,12 +239,38 @@ fn one(
         complain(common, unmet, None);
     }
     match folder.finish(&run) {
-        Ok(path) if !common.json => print(&format!("# Record : {}\n", path.display())),
-        Ok(_) => {}
+        Ok(path) => {
+            if !common.json {
+                print(&format!("# Record : {}\n", path.display()));
+            }
+            if arguments.report_on_fail && (run.exit_code != 0 || run.outcome != Outcome::Passed) {
+                report_failure(common, arguments, &path);
+            }
+        }
         // The results stand whether or not they could be kept.
         Err(error) => complain(common, format!("the record is incomplete: {error}"), None),
     }
     Ok(run)
+}
+
+/// A bundle beside the run folder. What fails is said, and changes no exit code.
+fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
+    if let Err(why) = super::collect::examine(run, &arguments.nodes) {
+        complain(common, format!("the report has no doctor's table: {why}"), None);
+    }
+    let quiet = Common { json: false, ..common.clone() };
+    let files = match crate::record::RunFiles::open(run) {
+        Ok(files) => files,
+        Err(error) => return complain(common, format!("there is no bundle: {error}"), None),
+    };
+    // It says itself what it could not do; stdout is the result's.
+    let _ = super::bundle::write(
+        &quiet,
+        &files,
+        Some(&PathBuf::from(format!("{}.tar.gz", run.display()))),
+        true,
+        super::output::say,
+    );
 }
 
 /// What was typed, to be typed again.

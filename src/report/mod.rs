@@ -30,7 +30,7 @@ mod write;
 
 pub use bundle::{Bundled, BundledFile, SUMS, Verified, bundle, verify};
 pub use csv::csv;
-pub use gather::gather;
+pub use gather::{DOCTOR, gather};
 pub(crate) use html::escape;
 pub use html::html;
 pub use json::json;
@@ -42,3 +42,8 @@ pub use short::short;
 pub use story::{SCHEMA, Story};
 pub use words::Language;
 pub use write::{WriteError, write_whole};
+
+/// Whether a plugin is Google's, and not the one that stands in for it.
+fn is_tcpx(plugin: &crate::record::PluginRecord) -> bool {
+    plugin.name.contains("TCPX") && !plugin.name.contains("Soft")
+}

@@ -166,9 +166,7 @@ fn silent_sender(story: &Story) -> Vec<String> {
 const GUIDANCE_GB_PER_S: f64 = 18.75;
 
 fn slow(story: &Story) -> Vec<String> {
-    let is_tcpx = story.nodes.iter().any(|node| {
-        node.plugin.as_ref().is_some_and(|plugin| plugin.name.contains("TCPX") && !plugin.name.contains("Soft"))
-    });
+    let is_tcpx = story.nodes.iter().any(|node| node.plugin.as_ref().is_some_and(super::is_tcpx));
     if !is_tcpx || story.outcome.as_deref() != Some("passed") {
         return Vec::new();
     }

@@ -6,8 +6,9 @@
 #![forbid(unsafe_code)]
 
 use crate::record::{Clock, Finding, LatencyUs, PluginRecord, TransferRecord};
+use crate::units::ByteCount;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Value of the key `schema`.
 pub const SCHEMA: &str = "tcpxctl.report/1";
@@ -49,6 +50,9 @@ pub struct Story {
     pub command: Option<String>,
     /// Local, then peer.
     pub nodes: Vec<Node>,
+    /// Other runs of the same kind, and this one, where several were named.
+    #[serde(default)]
+    pub sweep: Vec<Point>,
     /// What is not the same on both nodes.
     pub differences: Vec<Difference>,
     /// Each direction, and each GPU.
@@ -117,6 +121,25 @@ pub struct Node {
     pub node_env: BTreeMap<String, String>,
     /// What the worker last did: its last plugin call, how it ended.
     pub last_words: Vec<String>,
+}
+
+/// One run of a sweep, in one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Its id.
+    pub run: String,
+    /// Which way.
+    pub direction: String,
+    /// Bytes of one chunk.
+    pub chunk_bytes: u64,
+    /// Bytes of one iteration.
+    pub total_bytes: u64,
+    /// Per GPU pair.
+    pub connections: u64,
+    /// Median over its iterations.
+    pub median_gb_per_s: f64,
+    /// Interfaces that carried it.
+    pub nics: usize,
 }
 
 /// Something that differs.
@@ -378,6 +401,29 @@ impl Story {
     /// Of these wrong.
     pub fn wrong_bytes(&self) -> u64 {
         self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.wrong_bytes))
+    }
+
+    /// Takes another run into the sweep; the first brings this one, too.
+    pub fn sweep_with(&mut self, other: &Self) {
+        if self.sweep.is_empty() {
+            self.sweep = self.points();
+        }
+        self.sweep.extend(other.points());
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let of = |key: &str| self.transfer.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        let bytes = |key: &str| of(key).and_then(|text| text.parse::<ByteCount>().ok()).map_or(0, |size| size.0);
+        let point = |one: &TransferRecord| Point {
+            run: self.id.clone(),
+            direction: one.direction(),
+            chunk_bytes: bytes("transfer.chunk"),
+            total_bytes: bytes("transfer.total"),
+            connections: of("transfer.connections").and_then(|text| text.parse().ok()).unwrap_or(0),
+            median_gb_per_s: one.median_gb_per_s,
+            nics: one.channels.iter().map(|channel| &channel.dev).collect::<BTreeSet<_>>().len().max(1),
+        };
+        self.transfers.iter().filter(|one| one.iterations > 0).map(point).collect()
     }
 
     /// Whether there is a moment at which something did not move: a stall, or an end

@@ -31,6 +31,7 @@ pub(super) struct Verdict {
 pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
     let word = match (&story.outcome, story.state) {
         (Some(outcome), _) => outcome.to_uppercase(),
+        _ if is_examination(story) => "EXAMINED".to_owned(),
         (None, State::Damaged) => "DAMAGED".to_owned(),
         (None, _) => "UNFINISHED".to_owned(),
     };
@@ -45,7 +46,21 @@ pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
     Verdict { tone, word, sentence: sentence(story, language) }
 }
 
+/// No run, but what the nodes are.
+fn is_examination(story: &Story) -> bool {
+    story.outcome.is_none() && story.series.is_empty() && story.nodes.is_empty() && !story.checks.is_empty()
+}
+
 fn sentence(story: &Story, language: Language) -> String {
+    if is_examination(story) {
+        let of = |verdict: &str| story.checks.iter().filter(|check| check.verdict == verdict).count();
+        let counts =
+            format!("{} FAIL, {} WARN, {} UNKNOWN, {} PASS", of("FAIL"), of("WARN"), of("UNKNOWN"), of("PASS"));
+        return match language {
+            Language::English => format!("The nodes were examined and nothing was run: {counts}."),
+            Language::Chinese => format!("仅检查了节点，没有运行传输：{counts}。"),
+        };
+    }
     let moved = moved(story, language);
     match (story.outcome.as_deref(), language) {
         (Some("passed"), _) => moved,

@@ -36,6 +36,10 @@ impl NextStep for WriteError {
 /// It cannot be written whole; nothing of it is left then.
 pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), WriteError> {
     let failed = |source| WriteError { path: path.to_owned(), source };
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        // A pipe or a device is written to; another file in its place would be no help.
+        return std::fs::OpenOptions::new().write(true).open(path).and_then(|mut to| write(&mut to)).map_err(failed);
+    }
     let name = path.file_name().ok_or_else(|| failed(io::Error::other("it names no file")))?;
     let mut beside = name.to_owned();
     beside.push(format!(".{}.partial", std::process::id()));
@@ -61,6 +65,13 @@ fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_stays_one() {
+        write_whole(Path::new("/dev/null"), |to| to.write_all(b"x")).expect("written");
+        assert!(!std::fs::metadata("/dev/null").expect("there").is_file());
+        assert!(write_whole(Path::new("/dev/full"), |to| to.write_all(b"x")).is_err());
+    }
 
     #[test]
     fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {

@@ -1,4 +1,4 @@
-//! A strip per channel: the darker, the fuller.
+//! A strip per channel: the stronger, the fuller.
 //!
 //! Cells of one level are one path, and neighbours one rectangle, so that 128
 //! channels over a run of any length stay a few hundred kilobytes.

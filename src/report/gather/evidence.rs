@@ -16,7 +16,7 @@ const READ_MAX: u64 = 16 << 20;
 /// Files that are shown.
 const FILES_MAX: usize = 32;
 /// Where a doctor's examination lies, if one was made.
-pub(crate) const DOCTOR: &str = "doctor.json";
+pub const DOCTOR: &str = "doctor.json";
 
 pub(super) fn tell(files: &RunFiles, stream: &Stream, story: &mut Story) {
     for event in &stream.events {
@@ -43,7 +43,7 @@ pub(super) fn tell(files: &RunFiles, stream: &Stream, story: &mut Story) {
     if story.checks.is_empty() {
         story.lacks(
             "the doctor's table",
-            "the nodes were not examined: `tcpxctl doctor --peer HOST` does, and so does `run --report-on-fail`",
+            "the nodes were not examined: `run --report-on-fail` does so, and `tcpxctl doctor --json` kept as doctor.json in the run folder",
         );
     }
 }

@@ -8,6 +8,7 @@ use crate::coord::event::What;
 use crate::coord::message::FromAgent;
 use crate::logs::{Catalogue, CatalogueError, Filter, Reader, Report};
 use crate::report::story::{Excerpt, LogFinding, Setting, Story};
+use crate::units::printable;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -17,17 +18,27 @@ const BYTES_MAX: usize = 16 << 20;
 const KINDS_MAX: usize = 64;
 
 pub(super) fn tell(stream: &Stream, story: &mut Story) {
-    let mut lines: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut lines: BTreeMap<String, String> = BTreeMap::new();
     for event in &stream.events {
         let What::Said(said) = &event.what else { continue };
-        if matches!(**said, FromAgent::PluginLine(_) | FromAgent::Output { .. })
-            && let Ok(line) = serde_json::to_vec(event)
-        {
-            let of = lines.entry(end_name(event)).or_default();
-            if of.len() + line.len() < BYTES_MAX {
-                of.extend(line);
-                of.push(b'\n');
+        let line = match &**said {
+            // As a program prints them that hands the plugin a logger of its own.
+            FromAgent::PluginLine(line) => {
+                format!(
+                    "{} [ncclNet:{}] {}:{} {}\n",
+                    event.at,
+                    line.level,
+                    line.function,
+                    line.line,
+                    printable(&line.text)
+                )
             }
+            FromAgent::Output { text, .. } => format!("{} {}\n", event.at, printable(text)),
+            _ => continue,
+        };
+        let of = lines.entry(end_name(event)).or_default();
+        if of.len() + line.len() < BYTES_MAX {
+            of.push_str(&line);
         }
     }
     // Making the search takes longer than most runs have lines for.
@@ -43,7 +54,7 @@ pub(super) fn tell(stream: &Stream, story: &mut Story) {
     let mut settings: BTreeMap<String, Setting> = BTreeMap::new();
     for (node, text) in &lines {
         let mut reader = Reader::new(catalogue, &filter);
-        reader.stream(node, &text[..]);
+        reader.stream(node, text.as_bytes());
         take(node, &reader.report(), story, &mut settings);
     }
     story.settings = beside_the_environment(settings, story);

@@ -13,6 +13,8 @@ mod recorders;
 mod series;
 mod stream;
 
+pub use evidence::DOCTOR;
+
 use super::questions;
 use super::story::{SCHEMA, State, Story};
 use crate::record::RunFiles;

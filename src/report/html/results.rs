@@ -3,8 +3,10 @@
 
 use super::page::{Page, Row};
 use crate::report::chart::{Dot, Line, dots, heat, histogram, lines};
-use crate::report::story::{ChannelSeries, Story};
-use std::collections::BTreeMap;
+use crate::report::compare::profiles;
+use crate::report::story::{ChannelSeries, Point, Story};
+use crate::units::ByteCount;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Channels that are lines of a chart; more are strips.
 const LINES_MAX: usize = 8;
@@ -19,6 +21,7 @@ pub(super) fn results(page: &mut Page, story: &Story) {
         transfers(page, story);
         iterations(page, story);
     }
+    sweep(page, story);
     over_time(page, story);
     latencies(page, story);
     counters(page, story);
@@ -98,6 +101,40 @@ fn iterations(page: &mut Page, story: &Story) {
     }
 }
 
+/// Rates over whatever the sweep varies, beside what is known of such NICs.
+fn sweep(page: &mut Page, story: &Story) {
+    type Pick = fn(&Point) -> u64;
+    let axes: [(&str, bool, Pick); 3] = [
+        ("bytes per iteration", true, |point| point.total_bytes),
+        ("bytes per chunk", true, |point| point.chunk_bytes),
+        ("connections", false, |point| point.connections),
+    ];
+    for (name, is_size, pick) in axes {
+        let values: BTreeSet<u64> = story.sweep.iter().map(pick).filter(|value| *value > 0).collect();
+        if values.len() < 2 {
+            continue;
+        }
+        // Sizes are doubled from point to point, connections mostly, too.
+        let at = |value: u64| (value as f64).log2();
+        let all: Vec<Dot> = story
+            .sweep
+            .iter()
+            .filter(|point| pick(point) > 0)
+            .map(|point| Dot { x: at(pick(point)), y: point.median_gb_per_s, apart: point.run == story.id })
+            .collect();
+        let shown = |value: u64| if is_size { ByteCount(value).to_string() } else { value.to_string() };
+        let marks: Vec<(f64, String)> = values.iter().map(|value| (at(*value), shown(*value))).collect();
+        let nics = story.sweep.iter().map(|point| point.nics).max().unwrap_or(1) as f64;
+        let is_tcpx = |node: &crate::report::story::Node| node.plugin.as_ref().is_some_and(crate::report::is_tcpx);
+        let per_nic = profiles().iter().filter(|one| one.metric == "rate per NIC" && story.nodes.iter().any(is_tcpx));
+        let references: Vec<(String, f64)> =
+            per_nic.map(|one| (format!("{}:", one.name), one.gb_per_s * nics)).collect();
+        let title = format!("Median rate over {name}");
+        let svg = dots(&title, "GB/s", name, &all, &references, &marks);
+        page.figure(&title, "every run that was named; hollow: the one that is told here", &svg);
+    }
+}
+
 fn over_time(page: &mut Page, story: &Story) {
     if story.series.is_empty() {
         return;
@@ -123,7 +160,7 @@ fn over_time(page: &mut Page, story: &Story) {
             })
             .collect();
         let svg = heat("Rate over time per channel", story.axis, &strips, &format!("{most:.3} GB/s"));
-        page.figure("Rate over time per channel", "the darker, the faster", &svg);
+        page.figure("Rate over time per channel", "the stronger, the faster", &svg);
     } else {
         let all: Vec<Line> = moving.iter().map(|series| Line { name: name(series), values: rates(series) }).collect();
         let svg = lines("Rate over time per channel", "GB/s", story.axis, &all);
@@ -179,7 +216,7 @@ fn occupancy(page: &mut Page, story: &Story) {
             .collect();
         let title = format!("Window occupancy over time, {side} side, {node}");
         let svg = heat(&title, story.axis, &strips, &format!("full ({full:.0} requests in flight)"));
-        page.figure(&title, "most requests in flight in each part; the darker, the fuller", &svg);
+        page.figure(&title, "most requests in flight in each part; the stronger, the fuller", &svg);
     }
 }
 

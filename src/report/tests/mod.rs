@@ -2,4 +2,5 @@
 
 mod fixture;
 mod renders;
+mod sample;
 mod secrets;

@@ -1,0 +1,88 @@
+//! Pages of the book that are made from the program: a page that is out of step
+//! fails, and `UPDATE_DOCS=1 cargo test -p tcpxctl --lib book` writes it.
+
+use super::command;
+use crate::scenario::json_schema;
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Holds a page against what it should be, or writes it.
+fn in_step(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(&path, text).expect("written");
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == text, "{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpxctl --lib book");
+}
+
+#[test]
+fn every_key_of_a_scenario_is_in_the_book() {
+    let mut text = String::from(
+        "# Scenario keys\n\nMade from the schema, `scenarios/schema.json`. Where a single value stands, a list is a sweep. `--set KEY=VALUE` \
+         overrides any key.\n\n| key | what it is | default | values |\n|---|---|---|---|\n",
+    );
+    keys(&json_schema(), "", &mut text);
+    in_step("docs/scenario-reference.md", &text);
+}
+
+fn keys(schema: &Value, path: &str, text: &mut String) {
+    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        if property["properties"].is_object() {
+            keys(property, &path, text);
+            continue;
+        }
+        let about = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        let default = match &property["default"] {
+            Value::Null => String::new(),
+            value => format!("`{value}`"),
+        };
+        writeln!(text, "| `{path}` | {about} | {default} | {} |", values(property)).expect("a string");
+    }
+}
+
+/// The words or the kind of value that a key takes.
+fn values(property: &Value) -> String {
+    let options = ["anyOf", "oneOf"].iter().find_map(|key| property[*key].as_array());
+    let mut all: Vec<String> = match options {
+        Some(options) => options.iter().map(values).collect(),
+        None => match (&property["enum"], &property["const"], &property["type"]) {
+            (Value::Array(words), ..) => words.iter().map(|word| format!("`{word}`")).collect(),
+            (_, word @ Value::String(_), _) => vec![format!("`{word}`")],
+            (.., Value::String(kind)) if kind == "array" => vec!["a list".to_owned()],
+            (.., Value::String(kind)) => vec![kind.clone()],
+            (.., Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            _ => Vec::new(),
+        },
+    };
+    all.dedup();
+    all.join(", ").replace('|', "\\|")
+}
+
+#[test]
+fn every_command_says_what_it_is_and_shows_how() {
+    let command = command();
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        let name = below.get_name();
+        assert!(below.get_about().is_some(), "{name}");
+        let shown = below.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(shown.contains(&format!("tcpxctl {name}")), "--help of {name} has no example");
+        for argument in below.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            assert!(argument.get_help().is_some(), "{name} {}", argument.get_id());
+        }
+    }
+}
+
+#[test]
+fn the_book_has_every_page_that_it_lists() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).expect("a summary");
+    let pages: Vec<&str> = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(pages.len() > 10);
+    for page in pages {
+        assert!(docs.join(page).is_file(), "{page}");
+    }
+}

@@ -1,0 +1,55 @@
+//! What both nodes are now, beside what a run recorded of them: the doctor's
+//! table, made by this program in a process of its own, so that its errors and
+//! its patience are its own too.
+#![forbid(unsafe_code)]
+
+use super::nodes::Nodes;
+use crate::report::{DOCTOR, write_whole};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long the examination may take; a report does without it then.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of its answer.
+const ANSWER_MAX: u64 = 16 << 20;
+
+/// Examines both nodes and keeps the table in a run folder.
+///
+/// # Errors
+/// Why there is none, in words.
+pub(super) fn examine(run: &Path, nodes: &Nodes) -> Result<(), String> {
+    let table = ask(nodes)?;
+    write_whole(&run.join(DOCTOR), |to| to.write_all(&table)).map_err(|error| error.to_string())
+}
+
+fn ask(nodes: &Nodes) -> Result<Vec<u8>, String> {
+    let mut child = Command::new("/proc/self/exe")
+        .args(["doctor", "--json"])
+        .args(nodes.as_arguments())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let stdout = child.stdout.take();
+    let (to_us, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = stdout.map(|stdout| stdout.take(ANSWER_MAX).read_to_end(&mut bytes));
+        // Whoever asked may have lost patience.
+        let _ = to_us.send((read, bytes));
+    });
+    let answered = answer.recv_timeout(PATIENCE);
+    // It has ended, or is not waited for.
+    let _ = child.kill();
+    let _ = child.wait();
+    let (_, bytes) = answered.map_err(|_| format!("the doctor did not answer within {} s", PATIENCE.as_secs()))?;
+    match serde_json::from_slice::<serde_json::Value>(&bytes) {
+        Ok(table) if table["schema"].as_str().is_some_and(|schema| schema.starts_with("tcpxctl.doctor")) => Ok(bytes),
+        Ok(refusal) => Err(refusal["message"].as_str().unwrap_or("the doctor gave no table").to_owned()),
+        Err(_) => Err("the doctor gave no table".to_owned()),
+    }
+}

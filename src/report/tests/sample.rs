@@ -1,0 +1,75 @@
+//! `reports/sample` is what a report of such a run looks like, for those who have
+//! none yet. A file that is out of step fails, and `UPDATE_DOCS=1` writes it.
+
+use super::fixture::{Names, stalled};
+use crate::record::{LatencyUs, RunFiles};
+use crate::redact::Redactor;
+use crate::report::story::{Latency, Story, Timeline, TimelineEnd, TimelineRequest};
+use crate::report::{Language, gather, html, json, junit, markdown, redacted, short};
+use std::path::Path;
+
+fn sample() -> Story {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    let story = gather(&RunFiles::open(run.path()).expect("a run"));
+    let mut story = redacted(story, &mut Redactor::default());
+    // What recorders would add; those have times of the machine that made them.
+    story.missing.retain(|missing| !missing.what.starts_with("latency"));
+    story.latencies = ["local send", "peer recv"].map(latency).into();
+    let ends = [("local", "send", false), ("peer", "recv", true)].map(|(node, side, stuck)| TimelineEnd {
+        node: node.into(),
+        side: side.into(),
+        requests: (40..64).map(|number| request(number, stuck)).collect(),
+    });
+    story.timeline = Some(Timeline {
+        why: "named by the finding window-never-consumed".into(),
+        channel: 1,
+        before_ns: 1_400_000,
+        after_ns: 280_000,
+        ends: ends.into(),
+        notes: Vec::new(),
+    });
+    story
+}
+
+fn latency(whose: &str) -> Latency {
+    let (node, side) = whose.split_once(' ').expect("two words");
+    let count = |step: u64| (step * (40 - step)).saturating_sub(100);
+    let buckets =
+        (4..36).map(|step| (1000 * step, 1000 * (step + 1), count(step))).filter(|bucket| bucket.2 > 0).collect();
+    let quantiles = Some(LatencyUs { p50: 20.0, p99: 34.5, p999: 35.75, max: 36.0 });
+    Latency { node: node.into(), side: side.into(), buckets, quantiles }
+}
+
+fn request(number: u32, stuck: bool) -> TimelineRequest {
+    let posted = (i64::from(number) - 64) * 55_000 - 60_000;
+    let done = Some(posted + 21_000 + i64::from(number % 5) * 7_000);
+    let consumed = done.filter(|_| stuck && number < 48).map(|at| at + 9_000);
+    TimelineRequest { number, posted: Some(posted), done, unpacked: consumed, consumed }
+}
+
+#[test]
+fn the_sample_in_the_repository_is_in_step() {
+    let story = sample();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reports/sample");
+    let files = [
+        ("report.html", html(&story, false)),
+        ("report.md", markdown(&story, false, Language::English)),
+        ("report.json", json(&story).expect("JSON")),
+        ("junit.xml", junit(&story)),
+        ("short.md", short(&story, Language::English)),
+        ("short.zh.md", short(&story, Language::Chinese)),
+    ];
+    for (name, text) in files {
+        let path = folder.join(name);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::create_dir_all(&folder).expect("made");
+            std::fs::write(&path, &text).expect("written");
+        }
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            there == text,
+            "reports/sample/{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpxctl --lib sample"
+        );
+    }
+}
