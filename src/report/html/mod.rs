@@ -18,7 +18,7 @@ use page::{Page, Row};
 
 const STYLE: &str = include_str!("style.css");
 /// What the browser may fetch: nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// The whole report as one HTML file. `for_google` puts the questions first.
 pub fn html(story: &Story, for_google: bool) -> String {
