@@ -3,6 +3,7 @@
 //! ```console
 //! $ tcpxctl diagnose                                    # the newest run below reports/
 //! $ tcpxctl diagnose reports/20261120T101500Z-4conn     # a run, finished or not
+//! $ tcpxctl diagnose run.tar.gz                         # a bundle, read in place
 //! $ tcpxctl diagnose 4242                               # a process under `tcpxctl tap`
 //! $ tcpxctl diagnose --peer 10.0.0.226                  # what runs on both nodes now
 //! $ tcpxctl diagnose --explain                          # every condition there is a name for
@@ -21,7 +22,7 @@ use crate::coord::Watching;
 use crate::coord::reach::Transport;
 use crate::diagnose::{Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_recorders, of_run};
 use crate::error::Outcome;
-use crate::record::Finding;
+use crate::record::{Finding, RunFiles};
 use crate::watch::open;
 use clap::Args;
 use serde::Serialize;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// A run folder, finished or not, a process id or a recorder file; the newest run below `reports` without it.
+    /// A run folder, finished or not, a bundle, a process id or a recorder file; the newest run below `reports` without it.
     #[arg(value_name = "RUN|PID|FILE", conflicts_with = "explain")]
     what: Option<String>,
     /// Say what a condition means, how it is detected, how to reproduce it and how to fix it; without a name, list all.
@@ -115,7 +116,7 @@ fn evidence(common: &Common, arguments: &Arguments) -> Result<(String, Evidence)
     }
     let what = arguments.what.as_deref();
     let folder = match what {
-        Some(what) => Some(PathBuf::from(what)).filter(|path| path.is_dir()),
+        Some(what) => Some(PathBuf::from(what)).filter(|path| path.is_dir() || RunFiles::is_bundle(path)),
         None => Some(newest_run(Path::new("reports")).map_err(|error| fail_open(&error))?),
     };
     match (folder, what) {

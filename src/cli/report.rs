@@ -17,6 +17,7 @@
 use super::nodes::Nodes;
 use super::output::{fail, fail_with, print, print_json, say};
 use super::{Common, collect};
+use crate::diagnose::newest_run;
 use crate::error::Outcome;
 use crate::record::{RunFiles, RunFolder};
 use crate::redact::Redactor;
@@ -210,21 +211,9 @@ pub(crate) fn keep_map(common: &Common, path: &Path, redactor: &Redactor) -> Res
 pub(crate) fn open(common: &Common, named: Option<&Path>, reports: &Path) -> Result<RunFiles, ExitCode> {
     let path = match named {
         Some(path) => path.to_owned(),
-        None => newest(reports).ok_or_else(|| {
-            let message = format!("there is no run under {}", reports.display());
-            fail_with(common, Outcome::Usage, &message, Some("name a run folder or a bundle, or run a scenario first"))
-        })?,
+        None => newest_run(reports).map_err(|error| fail(common, &error, Outcome::Usage))?,
     };
     RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))
-}
-
-/// Run folders are named by when they began.
-fn newest(reports: &Path) -> Option<PathBuf> {
-    let names = std::fs::read_dir(reports).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| name.as_bytes().first().is_some_and(u8::is_ascii_digit)).collect();
-    names.sort();
-    let runs = names.into_iter().rev().map(|name| reports.join(name));
-    runs.into_iter().find(|path| path.join("events.jsonl").exists() || path.join("run.json").exists())
 }
 
 enum Place {

@@ -1,4 +1,4 @@
-//! Evidence from where it lies: a run folder, finished or not, and recorders of
+//! Evidence from where it lies: a run folder, finished or not, a bundle, and recorders of
 //! programs that run now.
 #![forbid(unsafe_code)]
 
@@ -7,10 +7,9 @@ use super::evidence::Evidence;
 use crate::coord::event::Event;
 use crate::error::NextStep;
 use crate::record::live::Update;
-use crate::record::{ChannelNow, Frame, RunRecord};
+use crate::record::{ChannelNow, Frame, RunFiles, RunRecord};
 use crate::scenario::Scenario;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -69,9 +68,18 @@ pub fn newest_run(reports: &Path) -> Result<PathBuf, OpenError> {
 /// # Errors
 /// It has no event stream.
 pub fn of_run(path: &Path) -> Result<Evidence, OpenError> {
-    let no_run = |error: std::io::Error| OpenError::NoRun { path: path.to_owned(), why: error.to_string() };
-    let mut events = BufReader::new(File::open(path.join("events.jsonl")).map_err(no_run)?);
-    let scenario = text_of(&path.join("scenario.toml")).and_then(|text| toml::from_str::<Scenario>(&text).ok());
+    let no_run = |why: String| OpenError::NoRun { path: path.to_owned(), why };
+    let files = RunFiles::open(path).map_err(|error| no_run(error.to_string()))?;
+    of_files(&files).map_err(|error| no_run(error.to_string()))
+}
+
+/// The same of a run whose files are open, in a bundle or not.
+///
+/// # Errors
+/// It has no event stream.
+pub fn of_files(files: &RunFiles) -> io::Result<Evidence> {
+    let mut events = BufReader::new(files.file("events.jsonl")?);
+    let scenario = text_of(files, "scenario.toml").and_then(|text| toml::from_str::<Scenario>(&text).ok());
     let mut collector = scenario.as_ref().map(Collector::of_run).unwrap_or_default();
     let mut line = Vec::new();
     while (&mut events).take(FILE_BYTES_MAX).read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
@@ -81,37 +89,29 @@ pub fn of_run(path: &Path) -> Result<Evidence, OpenError> {
         }
         line.clear();
     }
-    for (node, frame) in frames(path) {
+    for (node, frame) in frames(files) {
         collector.frame(&node, None, &frame);
     }
-    let record = text_of(&path.join("run.json")).and_then(|text| serde_json::from_str::<RunRecord>(&text).ok());
+    let record = text_of(files, "run.json").and_then(|text| serde_json::from_str::<RunRecord>(&text).ok());
     if let Some(record) = record {
         collector.record(&record);
     }
     Ok(collector.into_evidence())
 }
 
-fn text_of(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
-    Some(text)
+fn text_of(files: &RunFiles, name: &str) -> Option<String> {
+    String::from_utf8(files.read(name, FILE_BYTES_MAX).ok()?).ok()
 }
 
 /// `nodes/peer/frame-gpu3.json`, by the name of the node in the event stream.
-fn frames(run: &Path) -> Vec<(String, Frame)> {
-    let files = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
-    let mut frames = Vec::new();
-    for node in files(run.join("nodes")) {
-        for file in files(node.path()) {
-            let name = file.file_name().to_string_lossy().into_owned();
-            let gpu = name.strip_prefix("frame").and_then(|rest| rest.strip_suffix(".json"));
-            let frame = gpu.and_then(|_| serde_json::from_str(&text_of(&file.path())?).ok());
-            if let (Some(gpu), Some(frame)) = (gpu, frame) {
-                let node = node.file_name().to_string_lossy().into_owned();
-                frames.push((format!("{node}{}", gpu.replace("-gpu", " gpu ")), frame));
-            }
-        }
-    }
+fn frames(files: &RunFiles) -> Vec<(String, Frame)> {
+    let frame = |name: String| {
+        let (node, file) = name.strip_prefix("nodes/")?.split_once('/')?;
+        let gpu = file.strip_prefix("frame")?.strip_suffix(".json")?;
+        let frame = serde_json::from_str(&text_of(files, &name)?).ok()?;
+        Some((format!("{node}{}", gpu.replace("-gpu", " gpu ")), frame))
+    };
+    let mut frames: Vec<(String, Frame)> = files.names().into_iter().filter_map(frame).collect();
     frames.sort_by(|a, b| a.0.cmp(&b.0));
     frames
 }

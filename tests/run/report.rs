@@ -72,5 +72,6 @@ fn a_failure_is_packed_with_what_the_doctor_says() {
     let run = &ended.run_folders()[0];
     assert!(run.join("doctor.json").is_file(), "{ended}");
     let bundle = run.with_file_name(format!("{}.tar.gz", run.file_name().unwrap().to_string_lossy()));
+    told(&bundle, &["diagnose", "RUN"], 4).says(&["window-never-consumed"]);
     told(&bundle, &["report", "RUN", "--short"], 0).says(&["**STALLED**", "dddddddddddddddd"]);
 }

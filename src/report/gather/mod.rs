@@ -17,6 +17,7 @@ pub use evidence::DOCTOR;
 
 use super::questions;
 use super::story::{SCHEMA, State, Story};
+use crate::diagnose::{diagnose, of_files};
 use crate::record::RunFiles;
 use crate::units::printable;
 use serde_json::Value;
@@ -32,6 +33,10 @@ pub fn gather(files: &RunFiles) -> Story {
     };
     let record = record::read(files, &mut story);
     let stream = Stream::read(files, &mut story);
+    if record.is_none() {
+        // Nobody has judged it yet.
+        story.findings = of_files(files).map(|evidence| diagnose(&evidence)).unwrap_or_default();
+    }
     nodes::tell(record.as_ref(), &stream, &mut story);
     series::tell(&stream, &mut story);
     let recorders = recorders::read(files, &mut story);
