@@ -191,8 +191,8 @@ const WITHOUT_EFFECT: [&str; 8] = [
     "NCCL_GPUDIRECTTCPX_RX_BINDINGS",
 ];
 
-/// What production sets for TCPX.
-const PLAIN_CHUNK: &str = "524288";
+/// NCCL's messages of 512 KiB over four sockets at once.
+const PLAIN_CHUNK: &str = "131072";
 
 /// Pages address the pool with 32 bits.
 const POOL_MOST: usize = u32::MAX as usize & !0xfff;
@@ -213,6 +213,8 @@ impl Settings {
             "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" => lookup(name).or_else(|| lookup("NCCL_SOCKET_IFNAME")),
             "NCCL_GPUDIRECTTCPX_SOCKET_FAMILY" => lookup(name).or_else(|| lookup("NCCL_SOCKET_FAMILY")),
             "NCCL_DYNAMIC_CHUNK_SIZE" => lookup(name).or_else(|| Some(PLAIN_CHUNK.to_owned())),
+            // Who asks for threads by NCCL's own name gets one, as from its Socket transport.
+            "TCPXSOFT_IO" => lookup(name).or_else(|| lookup("NCCL_SOCKET_NTHREADS").map(|_| "helper".to_owned())),
             // Switches of the real plugin's that this one does not have.
             "NCCL_GPUDIRECTTCPX_SOCKET_ENABLE" | "NCCL_GPUDIRECTTCPX_RECV_SYNC" | "TCPXSOFT_CUDA" => None,
             _ => lookup(name),
@@ -478,5 +480,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_plain_flavour_takes_nccls_own_names_and_needs_none() {
+        let read = |pairs: &[(&str, &str)]| {
+            let lookup = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+            Settings::read_plain(&lookup).0.unwrap()
+        };
+        let bare = read(&[("NCCL_GPUDIRECTTCPX_SOCKET_ENABLE", "0"), ("TCPXSOFT_CUDA", "standin")]);
+        assert!(bare.is_plain() && bare.enabled && bare.chunk == 131_072 && bare.io == Io::Inline);
+        assert_eq!(bare.cuda, Cuda::Off);
+        let named = read(&[("NCCL_SOCKET_IFNAME", "eth"), ("NCCL_SOCKET_NTHREADS", "2")]);
+        assert_eq!((named.interfaces.as_deref(), named.threads, named.io), (Some("eth"), 2, Io::Helper));
     }
 }
