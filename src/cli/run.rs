@@ -26,7 +26,7 @@ use crate::coord::{self, Closely, PairOutcome, RunRequest, conclude};
 use crate::diagnose::Watcher;
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
-use crate::scenario::{Inputs, Resolved, resolve};
+use crate::scenario::{Inputs, Resolved, Scenario, resolve};
 use crate::tui::{self, Left, Look};
 use crate::watch::{Live, Told};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
@@ -93,14 +93,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     if arguments.dry_run {
         return dry_run(common, arguments, &points);
     }
-    if let Some(name) = points.iter().find_map(|point| point.scenario.evidence_only()) {
-        let next = format!("`tcpxctl rehearse {name}` judges the evidence");
-        return fail_with(
-            common,
-            Outcome::Usage,
-            "of this fault there is only evidence: nothing can be run",
-            Some(&next),
-        );
+    if let Some(code) = points.iter().find_map(|point| refuse_evidence(common, &point.scenario)) {
+        return code;
     }
     if arguments.live && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         return fail_with(
@@ -145,6 +139,13 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         (true, runs) => print_json(&Sweep { schema: "tcpxctl.sweep/1", runs }),
     }
     ExitCode::from(code)
+}
+
+/// A scenario of which there is only evidence is not run.
+pub(crate) fn refuse_evidence(common: &Common, scenario: &Scenario) -> Option<ExitCode> {
+    let name = scenario.evidence_only()?;
+    let next = format!("`tcpxctl rehearse {name}` judges the evidence");
+    Some(fail_with(common, Outcome::Usage, "of this fault there is only evidence: nothing can be run", Some(&next)))
 }
 
 #[derive(Serialize)]

@@ -72,6 +72,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         return fail_with(common, Outcome::Usage, "a sweep cannot be shrunk", Some(next));
     };
     let mut scenario = point.scenario.clone();
+    if let Some(code) = super::run::refuse_evidence(common, &scenario) {
+        return code;
+    }
     let Some(finding) = arguments.finding.clone().or_else(|| scenario.expect.finding.clone()) else {
         let next = "name the condition with --finding, or in expect.finding";
         return fail_with(common, Outcome::Usage, "the scenario expects no finding", Some(next));

@@ -29,6 +29,8 @@ fn a_name_that_is_none_is_refused_with_the_nearest() {
 #[test]
 fn what_is_only_evidence_is_not_run() {
     Tool::shipped("repro/link-down.toml", &[]).ends_with(2).says(&["tcpxctl rehearse link-down"]);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/repro/link-down.toml");
+    Tool::new(&["shrink", path]).ends_with(2).says(&["tcpxctl rehearse link-down"]);
 }
 
 #[test]
