@@ -46,12 +46,8 @@ fn merged(found: Vec<Found>) -> Vec<Found> {
             Some((known, more)) => {
                 *more += 1;
                 known.confidence = known.confidence.max(one.confidence);
-                known
-                    .because
-                    .extend(one.because.into_iter().filter(|fact| !known.because.contains(fact)).collect::<Vec<_>>());
-                known.cannot_see.extend(
-                    one.cannot_see.into_iter().filter(|what| !known.cannot_see.contains(what)).collect::<Vec<_>>(),
-                );
+                add(&mut known.because, one.because);
+                add(&mut known.cannot_see, one.cannot_see);
             }
             None => all.push((one, 1)),
         }
@@ -59,11 +55,20 @@ fn merged(found: Vec<Found>) -> Vec<Found> {
     let bounded = |(mut one, channels): (Found, usize)| {
         if one.because.len() > FACTS_MAX {
             one.because.truncate(FACTS_MAX - 1);
-            one.because.push(format!("{channels} times in all"));
+            one.because.push(format!("and so on: {channels} in all"));
         }
         one
     };
     all.into_iter().map(bounded).collect()
+}
+
+/// What is new, as far as there is room: of hundreds of channels a few are shown.
+fn add(known: &mut Vec<String>, more: Vec<String>) {
+    for text in more {
+        if known.len() <= FACTS_MAX && !known.contains(&text) {
+            known.push(text);
+        }
+    }
 }
 
 fn ranked(found: Vec<Found>) -> Vec<Ranked> {
