@@ -64,6 +64,24 @@ fn the_other_shipped_scenarios_pass_cut_short() {
     ships("progress.toml", 3, &["transfer.total=8MiB"]);
 }
 
+/// Versions by scenarios. Both ends of a bidirectional one connect first, which v4's
+/// `connect` would wait in for ever.
+#[test]
+fn shipped_scenarios_run_unchanged_on_every_version_of_a_plain_plugin() {
+    for version in 4..=12 {
+        for name in ["4conn.toml", "bidirectional.toml"] {
+            if version == 4 && name == "bidirectional.toml" {
+                continue;
+            }
+            let settings = [&FEW[..], &["transfer.total=2MiB"]].concat();
+            let abi = format!("v{version}");
+            let ended =
+                Tool::shipped(name, &settings).arg("--plugin").arg("plainsoft").arg("--abi").arg(&abi).ends_with(0);
+            check(&ended.record());
+        }
+    }
+}
+
 #[test]
 fn a_sweep_has_a_run_for_every_combination() {
     ships("sweep.toml", 16, &["transfer.total=1MiB"]);
