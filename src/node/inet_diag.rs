@@ -182,7 +182,7 @@ fn flow(info: &[u8]) -> Option<TcpFlow> {
 }
 
 /// The TCP connections of one process of this machine, as far as its open files
-/// may be listed; at most [`SOCKETS_OF_ONE_MAX`].
+/// may be listed; at most `SOCKETS_OF_ONE_MAX`.
 pub fn sockets_of(root: &Root, pid: u32) -> Fact<Vec<TcpSocket>> {
     let folder = format!("/proc/{pid}/fd");
     root.names(&folder).and_then(|names| {
