@@ -5,7 +5,7 @@
 use super::launch::{End, Greeting};
 use super::message::{NoPlugin, WORKERS_MAX, Work};
 use super::reach::Addresses;
-use super::worker::memory::SOFT_CUDA;
+use super::worker::memory::{GPU, SOFT_CUDA};
 use crate::node::pci::shared_bridges;
 use crate::node::{Nic, NodeFacts};
 use crate::plugin::{self, Choice, LoadError, Source};
@@ -118,7 +118,8 @@ fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[Choice; 2]) -> Re
         Gpus::StandIns(count) => all(*count as usize),
         Gpus::OrStandIns(count) => all(if on_both > 0 { on_both } else { *count as usize }),
         Gpus::List(list) => list.iter().map(|gpu| Some(*gpu)).collect(),
-        Gpus::Auto if takes_gpus => all(on_both),
+        // A GPU that a node's user chose by name is one, whichever number it has there.
+        Gpus::Auto if takes_gpus && !nodes.iter().any(|node| has_chosen_gpu(scenario, &node.facts)) => all(on_both),
         Gpus::Auto => Vec::new(),
     };
     if gpus.len() > WORKERS_MAX as usize {
@@ -126,6 +127,11 @@ fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[Choice; 2]) -> Re
         return Err(Refusal { why, next_step: Some("name fewer".into()) });
     }
     Ok(if gpus.is_empty() { vec![None] } else { gpus })
+}
+
+fn has_chosen_gpu(scenario: &Scenario, facts: &NodeFacts) -> bool {
+    let node = facts.host.name.known().map_or("", String::as_str);
+    [Side::Send, Side::Recv].iter().any(|side| effective(&scenario.worker_env(*side, node), facts, GPU).is_some())
 }
 
 /// The rail of one GPU that has a worker to itself: by hand, in turn, or the one
@@ -392,4 +398,31 @@ fn carries_data(nic: &Nic) -> bool {
     let container =
         ["docker", "br-", "virbr", "cni", "flannel", "cali"].iter().any(|prefix| nic.name.starts_with(prefix));
     nic.name != "lo" && nic.is_up() && !container && nic.addresses.known().is_some_and(|all| !all.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::fixture;
+
+    #[test]
+    fn all_gpus_of_both_nodes_take_part_unless_one_was_chosen() {
+        let tcpx = || Choice::of_file("/usr/local/tcpx/lib64/libnccl-net-tcpx.so".into());
+        let node = |environment: &[(&str, &str)]| {
+            let mut facts = NodeFacts::read(&fixture::a3_high().root);
+            let given = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            facts.environment.extend(given);
+            Greeting { facts: Box::new(facts), plugin: Ok(tcpx()), addresses: Addresses::default(), reached_at: None }
+        };
+        let taken = |scenario: &Scenario, node: &Greeting| {
+            let found = gpus(scenario, [node, node], &[tcpx(), tcpx()]);
+            found.map_err(|refusal| refusal.why).expect("GPUs")
+        };
+        let all: Vec<Option<u32>> = (0..8).map(Some).collect();
+        assert_eq!(taken(&Scenario::default(), &node(&[])), all);
+        assert_eq!(taken(&Scenario::default(), &node(&[(GPU, "0000:0a:00.0")])), [None]);
+        let mut listed = Scenario::default();
+        listed.topology.gpus = Gpus::List(vec![2, 5]);
+        assert_eq!(taken(&listed, &node(&[])), [Some(2), Some(5)]);
+    }
 }
