@@ -23,7 +23,9 @@ pub(super) fn stopped(evidence: &Evidence) -> Vec<Found> {
 }
 
 pub(super) fn hangs(evidence: &Evidence) -> Vec<Found> {
-    let on_channels = evidence.standing().filter_map(|spot| {
+    // Whoever died inside a call does not hang there.
+    let alive = evidence.standing().filter(|spot| spot.node.died().is_none());
+    let on_channels = alive.filter_map(|spot| {
         let call = spot.channel.stuck_in()?;
         let so_long = spot.channel.watched.map_or(0.0, |watched| watched.ms) / 1e3;
         let why = format!("it is inside {call}, which has not returned for at least {so_long:.1} s");

@@ -22,6 +22,7 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("accept-budget-too-small", accept_budget),
     ("wrong-gpu-current", wrong_gpu),
     ("plugin-exit", plugin_exit),
+    ("process-killed", killed_inside_a_call),
     ("premature-close", reset_in_flight),
     ("connection-reset", reset_only),
     ("control-lost", control_lost),
@@ -178,6 +179,24 @@ fn plugin_exit() -> Evidence {
     let mut evidence = ended(Outcome::PluginDied, pair(channel("send", [40, 28, 28], 10), channel("recv", [0; 3], 0)));
     evidence.nodes[1].exit = exit(Some(1));
     evidence.nodes[0].failure = failure(Phase::Measuring, "test returned 2 (ncclSystemError)", true);
+    evidence
+}
+
+/// Its last counters were taken while it was inside `test`, and again when it was gone.
+fn killed_inside_a_call() -> Evidence {
+    let mut evidence = plugin_exit();
+    evidence.nodes.swap(0, 1);
+    let gone = &mut evidence.nodes[0];
+    (gone.name, gone.exit) = ("local".into(), exit(None));
+    if let Some(exit) = &mut gone.exit {
+        exit.what.signal = Some(libc::SIGKILL);
+    }
+    let mut inside = channel("send", [40, 28, 28], 20);
+    inside.watched = Some(Watched { ms: 20.0, tests: 0, in_one_call: true });
+    inside.now.in_call = Some("test".into());
+    gone.channels = vec![inside];
+    evidence.nodes[1].name = "peer".into();
+    evidence.nodes[1].channels = vec![channel("recv", [44, 28, 28], 20)];
     evidence
 }
 
