@@ -22,7 +22,7 @@ use super::which::Which;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, Work};
 use crate::coord::reach::Transport;
-use crate::coord::{self, Closely, PairOutcome, RunRequest, conclude};
+use crate::coord::{self, PairOutcome, RunRequest, conclude};
 use crate::diagnose::Watcher;
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
@@ -183,17 +183,8 @@ fn one(
     let mut progress = Progress::new(scenario);
     let bootstrap_port = arguments.nodes.bootstrap_port();
     let preflight = !arguments.no_preflight;
-    let closely = Closely::default();
-    let request = RunRequest {
-        scenario,
-        work: Work::Transfer,
-        run_id: &id,
-        interrupted,
-        ways,
-        bootstrap_port,
-        preflight,
-        closely: arguments.live.then_some(&closely),
-    };
+    let request =
+        RunRequest { scenario, work: Work::Transfer, run_id: &id, interrupted, ways, bootstrap_port, preflight };
     let mut observe = |event: &Event, quietly: bool| {
         if let What::Upload { to, sent, all } = &event.what {
             if !quietly {
@@ -301,7 +292,7 @@ fn live(
 ) -> (Vec<PairOutcome>, RunRecord) {
     let (to_view, told) = mpsc::channel();
     let hosts = coord::End::ALL.map(|end| (end.name().to_owned(), request.ways[end as usize].node().to_owned()));
-    let mut source = Live::new(request.scenario, hosts.into(), told, request.closely);
+    let mut source = Live::new(request.scenario, hosts.into(), told);
     let is_shown = AtomicBool::new(true);
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| {

@@ -4,14 +4,13 @@
 use super::events::{Translator, title};
 use super::folder::cleaned;
 use super::source::{Source, SourceError};
-use crate::coord::Closely;
 use crate::coord::event::Event;
 use crate::record::RunRecord;
-use crate::record::live::{ChannelKey, Update};
+use crate::record::live::{ChannelKey, Recorders, Update, Which};
 use crate::scenario::Scenario;
 use crate::units::now_us;
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, mpsc};
+use std::sync::mpsc;
 
 /// Taken at one poll.
 const TOLD_MAX: usize = 10_000;
@@ -24,25 +23,19 @@ pub(crate) enum Told {
 }
 
 /// The end that is looked at.
-pub(crate) struct Live<'a> {
+pub(crate) struct Live {
     told: mpsc::Receiver<Told>,
     translator: Translator,
     title: Option<Update>,
-    closely: Option<&'a Closely>,
+    recorders: Option<Recorders>,
     over: bool,
 }
 
-impl<'a> Live<'a> {
-    /// `hosts` are the nodes as their user calls them; `closely` is where the
-    /// coordinator finds what is looked at.
-    pub(crate) fn new(
-        scenario: &Scenario,
-        hosts: BTreeMap<String, String>,
-        told: mpsc::Receiver<Told>,
-        closely: Option<&'a Closely>,
-    ) -> Self {
+impl Live {
+    /// `hosts` are the nodes as their user calls them.
+    pub(crate) fn new(scenario: &Scenario, hosts: BTreeMap<String, String>, told: mpsc::Receiver<Told>) -> Self {
         let title = Some(Update::Title(title(scenario, now_us() * 1000)));
-        Self { told, translator: Translator::new(hosts), title, closely, over: false }
+        Self { told, translator: Translator::new(hosts), title, recorders: None, over: false }
     }
 
     fn end(&mut self, record: RunRecord, updates: &mut Vec<Update>) {
@@ -53,7 +46,7 @@ impl<'a> Live<'a> {
     }
 }
 
-impl Source for Live<'_> {
+impl Source for Live {
     fn poll(&mut self, updates: &mut Vec<Update>) -> Result<(), SourceError> {
         updates.extend(self.title.take());
         for _ in 0..TOLD_MAX {
@@ -63,6 +56,12 @@ impl Source for Live<'_> {
                 Err(_) => break,
             }
         }
+        if let Some(recorders) = self.recorders.as_mut().filter(|_| !self.over) {
+            let mut close = Vec::new();
+            // A recorder on another node is not here to be read.
+            let _ = recorders.look(now_us() * 1000, &mut close);
+            updates.extend(close.into_iter().filter(|update| matches!(update, Update::Detail(_))));
+        }
         Ok(())
     }
 
@@ -71,11 +70,11 @@ impl Source for Live<'_> {
     }
 
     fn want(&mut self, channel: Option<ChannelKey>) {
-        let Some(closely) = self.closely else { return };
-        let recorder = |channel: ChannelKey| {
-            let path = self.translator.recorders.get(&channel.node)?.clone();
-            Some((channel, path))
-        };
-        *closely.lock().unwrap_or_else(PoisonError::into_inner) = channel.and_then(recorder);
+        if channel.is_some() && self.recorders.is_none() && !self.translator.recorders.is_empty() {
+            self.recorders = Some(Recorders::new(Which::Named(self.translator.recorders.clone())));
+        }
+        if let Some(recorders) = &mut self.recorders {
+            recorders.want(channel);
+        }
     }
 }
