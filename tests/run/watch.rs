@@ -163,7 +163,7 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
     // Navigate: closely, help, a filter, back in time.
     terminal.press("n");
     terminal.press("Enter");
-    terminal.shows("last calls");
+    terminal.shows("in flight 16");
     terminal.press("?");
     terminal.shows("any key closes this");
     terminal.press("Escape");
