@@ -53,7 +53,7 @@ impl Health {
             Some(row) if row.state == State::Stuck => Self {
                 level: Level::Stalled,
                 word: format!("STALLED {}", seconds(row.quiet_ms)),
-                why: named(model).unwrap_or_else(|| blame(nodes, rows, row) + &others(rows, State::Stuck)),
+                why: named(model, || blame(nodes, rows, row) + &others(rows, State::Stuck)),
             },
             Some(row) if row.state == State::Waiting => Self {
                 level: Level::Waiting,
@@ -95,11 +95,20 @@ impl Health {
     }
 }
 
-/// What the rules call it, with the fact that decides.
-fn named(model: &Model) -> Option<String> {
-    let first = model.findings.first().filter(|first| first.severity == "error" && model.ended.is_none())?;
-    let node = first.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
-    Some(format!("{}{node}: {}", first.condition, first.because.first().map_or("", String::as_str)))
+/// What stands still by the counters, then what the rules call it, where they have
+/// said so: whose turn it is stays in sight on a narrow screen. A finding that is
+/// not of a channel (a stopped process, a link that is down) has the fact that
+/// decides instead.
+fn named(model: &Model, counters: impl FnOnce() -> String) -> String {
+    let first = model.findings.first().filter(|first| first.severity == "error" && model.ended.is_none());
+    match first {
+        Some(first) if first.channel.is_none() => {
+            let node = first.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
+            format!("{}{node}: {}", first.condition, first.because.first().map_or("", String::as_str))
+        }
+        Some(first) => format!("{} ({})", counters(), first.condition),
+        None => counters(),
+    }
 }
 
 /// In a run, samples come only while it moves bytes; a phase says that it does.
@@ -257,9 +266,12 @@ mod tests {
             next_step: None,
             reference: None,
         };
-        model.take(Update::Findings(vec![found]));
+        model.take(Update::Findings(vec![found.clone()]));
         let health = Picture::at(&model, 9).health;
         assert_eq!(health.why, "process-stopped at peer: all 2 threads are stopped");
+        let of_a_channel = crate::record::Finding { condition: "stuck".into(), channel: Some(0), ..found };
+        model.take(Update::Findings(vec![of_a_channel]));
+        assert_eq!(Picture::at(&model, 9).health.why, "peer recv 0: 16 posted, 0 done (stuck)");
         model.take(Update::Findings(Vec::new()));
         assert_eq!(Picture::at(&model, 9).health.why, "peer recv 0: 16 posted, 0 done");
     }
