@@ -23,9 +23,12 @@ use ratatui::DefaultTerminal;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::layout::Rect;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGTERM, SIGTSTP};
 use state::{Pane, ViewState, channel_key};
-use std::io;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -157,7 +160,8 @@ impl Seen {
 
     /// Takes keys until the next frame is due, or one was taken and nothing else waits.
     fn keys(&mut self, next: Instant, now_ns: u64, screen: &mut Screen) -> Result<Option<Left>, TuiError> {
-        while event::poll(next.saturating_duration_since(Instant::now()))? {
+        let began = Instant::now();
+        while screen.keyboard.has_more(next)? {
             let message = match event::read()? {
                 Event::Key(key) => keys::message(key, self.state.typing),
                 Event::Resize(..) => return Ok(None),
@@ -172,7 +176,7 @@ impl Seen {
                 Some(Effect::Screenshot) => self.screenshot(screen, now_ns),
                 None => {}
             }
-            if !event::poll(Duration::ZERO)? {
+            if !screen.keyboard.has_more(began)? {
                 // What was asked for is shown at once.
                 return Ok(None);
             }
@@ -205,11 +209,13 @@ impl Seen {
 /// hook in its way.
 struct Screen {
     terminal: DefaultTerminal,
+    keyboard: Keyboard,
 }
 
 impl Screen {
     fn open() -> io::Result<Self> {
-        Ok(Self { terminal: ratatui::try_init()? })
+        let keyboard = Keyboard::open()?;
+        Ok(Self { terminal: ratatui::try_init()?, keyboard })
     }
 
     fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> io::Result<()> {
@@ -236,6 +242,58 @@ impl Drop for Screen {
         ratatui::restore();
     }
 }
+
+/// What crossterm reads keys from: it reads one that has hung up again and again
+/// and never comes back, so we look first.
+struct Keyboard {
+    /// Where standard input is not a terminal.
+    other: Option<File>,
+}
+
+impl Keyboard {
+    fn open() -> io::Result<Self> {
+        let other = if io::stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
+        Ok(Self { other })
+    }
+
+    /// Whether a key or a new size is there, or comes until then.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    fn has_more(&self, until: Instant) -> io::Result<bool> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            self.wait(left.min(SIZE_EVERY))?;
+            if event::poll(Duration::ZERO)? {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// For a key, no longer than this, which is less than a second.
+    fn wait(&self, most: Duration) -> io::Result<()> {
+        let stdin = io::stdin();
+        let fd = self.other.as_ref().map_or_else(|| stdin.as_fd(), File::as_fd);
+        let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+        let most = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
+        match rustix::event::poll(&mut polled, Some(&most)) {
+            // A signal: whoever asked looks at what it was.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let seen = polled[0].revents();
+        if seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up"));
+        }
+        Ok(())
+    }
+}
+
+/// Between two looks at whether the terminal has another size, which is no key.
+const SIZE_EVERY: Duration = Duration::from_millis(50);
 
 /// Signals leave a note; the loop looks.
 struct Signals {

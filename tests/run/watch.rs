@@ -209,3 +209,19 @@ fn a_signal_gives_the_terminal_back() {
         assert_eq!(terminal.settings("after"), before, "SIG{signal}");
     }
 }
+
+#[test]
+fn a_terminal_that_is_gone_without_a_signal_ends_the_view() {
+    let Some(terminal) = Terminal::open(100, 30) else { return };
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
+    let program = env!("CARGO_BIN_EXE_tcpxctl");
+    // A session of its own gets no SIGHUP with the terminal.
+    let told = terminal.folder.path().join("pid");
+    let inner = format!("echo $$ > {}; exec {program} watch {}", told.display(), fixture.display());
+    terminal.type_line(&format!("clear; setsid -w sh -c '{inner}'"));
+    terminal.shows("STALLED");
+    let pid: i32 = std::fs::read_to_string(told).unwrap().trim().parse().unwrap();
+    assert!(crate::tcpxctl::Process::read(pid).is_some_and(|one| one.role == "watch"));
+    terminal.tmux(&["kill-server"]);
+    wait_for("an end of the view", || crate::tcpxctl::Process::read(pid).is_none().then_some(()));
+}
