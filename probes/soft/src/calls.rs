@@ -7,10 +7,11 @@
 
 use crate::accept::Listener;
 use crate::block;
-use crate::comm::{Comm, DeviceSide, Parts};
+use crate::comm::{Buffer, Comm, DeviceSide, Parts};
 use crate::connect;
 use crate::failed::{Failed, REFUSED};
 use crate::fault::Side;
+use crate::group::GROUP_MAX;
 use crate::log::{note, warning};
 use crate::mr::{self, Region};
 use crate::plugin::Plugin;
@@ -165,22 +166,60 @@ fn check_device_memory(comm: *mut c_void, data: *mut c_void, length: usize) -> R
     Ok(())
 }
 
+/// What a caller posts.
+#[derive(Debug, Clone, Copy)]
+pub struct Given {
+    /// First byte.
+    pub data: *mut c_void,
+    /// Bytes.
+    pub size: c_int,
+    /// 0 where there are none.
+    pub tag: c_int,
+    /// Of its registration.
+    pub mhandle: *mut c_void,
+}
+
 /// `isend` and `irecv`; null where a plain comm has no slot for one more.
 ///
 /// # Safety
 /// `comm` and `mhandle` are as `block::comm` and `mr::region` ask.
-pub unsafe fn post(
-    side: Side,
-    comm: *mut c_void,
-    data: *mut c_void,
-    size: c_int,
-    mhandle: *mut c_void,
-) -> Result<*mut c_void, Failed> {
+pub unsafe fn post(side: Side, comm: *mut c_void, given: Given) -> Result<*mut c_void, Failed> {
     // SAFETY: by the contract above.
-    let Some(comm) = (unsafe { block::comm(comm) }) else {
+    let comm = unsafe { posted_on(side, comm) }?;
+    // SAFETY: by the contract above.
+    comm.post(side, &unsafe { buffer(given) }?)
+}
+
+/// `irecv` of several buffers, of the plain flavour.
+///
+/// # Safety
+/// As for [`post`].
+pub unsafe fn post_group(comm: *mut c_void, given: &[Given]) -> Result<*mut c_void, Failed> {
+    // SAFETY: by the contract above.
+    let comm = unsafe { posted_on(Side::Recv, comm) }?;
+    let mut buffers = [Buffer::NONE; GROUP_MAX];
+    let Some(buffers) = buffers.get_mut(..given.len()) else { return Err(REFUSED) };
+    for (place, given) in buffers.iter_mut().zip(given) {
+        // SAFETY: by the contract above.
+        *place = unsafe { buffer(*given) }?;
+    }
+    comm.post_group(buffers)
+}
+
+/// # Safety
+/// `comm` is as `block::comm` asks.
+unsafe fn posted_on<'a>(side: Side, comm: *mut c_void) -> Result<&'a mut Comm, Failed> {
+    // SAFETY: by the contract above.
+    unsafe { block::comm(comm) }.ok_or_else(|| {
         warning!(c"softPost", "{PRODUCT} : {side:?} request on {comm:p}, which is no comm");
-        return Err(REFUSED);
-    };
+        REFUSED
+    })
+}
+
+/// # Safety
+/// `mhandle` is as `mr::region` asks.
+unsafe fn buffer(given: Given) -> Result<Buffer, Failed> {
+    let Given { data, size, tag, mhandle } = given;
     if mhandle.is_null() {
         warning!(c"softPost", "{PRODUCT} : mhandle is null");
         return Err(REFUSED);
@@ -190,27 +229,46 @@ pub unsafe fn post(
         warning!(c"softPost", "{PRODUCT} : mhandle {mhandle:p} is not registered");
         return Err(REFUSED);
     };
-    comm.post(side, data, size, region)
+    Ok(Buffer { data, size, region, tag })
 }
 
-/// `test`: the bytes of the request, once it is done.
+/// `test`: whether the request is done.
 ///
 /// # Safety
 /// `request` is as `block::owner` asks.
-pub unsafe fn tested(request: *mut c_void) -> Result<Option<c_int>, Failed> {
+pub unsafe fn test(request: *mut c_void) -> Result<bool, Failed> {
+    // SAFETY: by the contract above.
+    let (comm, slot) = unsafe { tested(request) }?;
+    comm.test(slot)
+}
+
+/// `test` of the plain flavour; `tell` gets the bytes of each buffer of a request
+/// that is done.
+///
+/// # Safety
+/// As for [`test`].
+pub unsafe fn test_any(request: *mut c_void, tell: impl FnMut(usize, c_int)) -> Result<bool, Failed> {
+    // SAFETY: by the contract above.
+    let (comm, slot) = unsafe { tested(request) }?;
+    let done = comm.test_any(slot)?;
+    if done {
+        comm.sizes(slot, tell);
+    }
+    Ok(done)
+}
+
+/// # Safety
+/// `request` is as `block::owner` asks.
+unsafe fn tested<'a>(request: *mut c_void) -> Result<(&'a mut Comm, usize), Failed> {
     if request.is_null() {
         warning!(c"softTest", "{PRODUCT} : test called with NULL request");
         return Err(REFUSED);
     }
     // SAFETY: by the contract above.
-    let Some((comm, slot)) = (unsafe { block::owner(request) }) else {
+    unsafe { block::owner(request) }.ok_or_else(|| {
         warning!(c"softTest", "{PRODUCT} : test of {request:p}, which is no request");
-        return Err(REFUSED);
-    };
-    if comm.plugin.settings.is_plain() {
-        return comm.test_any(slot);
-    }
-    Ok(comm.test(slot)?.then(|| comm.size_of(slot)))
+        REFUSED
+    })
 }
 
 /// `irecvConsumed`.

@@ -18,6 +18,7 @@ use crate::cuda::Gpu;
 use crate::device::Device;
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::fault::{CommFaults, Side};
+use crate::group::{GROUP_MAX, Groups};
 use crate::helper::Helper;
 use crate::io::pump;
 use crate::lane::{Lane, Lanes};
@@ -67,8 +68,12 @@ pub struct Comm {
     pub(crate) flushed: u64,
     /// The last header of each slot's request.
     pub(crate) last_header: [u64; SLOTS_MAX],
-    /// Plain flavour: slots whose request `test` has called done, one bit each.
+    /// Plain flavour: slots whose bytes `test` has called done, one bit each.
     answered: u64,
+    /// Plain flavour: what belongs to which request.
+    pub(crate) groups: Groups,
+    /// Plain flavour: the tag of the message that is announced next.
+    pub(crate) tag: c_int,
     /// Bytes of the inline message being received that have arrived.
     pub(crate) inline: Option<usize>,
     /// Bytes assigned since data sockets were last served.
@@ -107,6 +112,25 @@ pub struct Parts {
     pub faults: Option<Box<CommFaults>>,
     /// The GPU that was current when it began.
     pub gpu: Option<&'static Gpu>,
+}
+
+/// What is posted.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffer {
+    /// Where its bytes are, or go.
+    pub data: *mut c_void,
+    /// How many.
+    pub size: c_int,
+    /// What they lie in.
+    pub region: Region,
+    /// Plain flavour: only a message of the same tag goes there.
+    pub tag: c_int,
+}
+
+impl Buffer {
+    /// No bytes anywhere.
+    pub const NONE: Self =
+        Self { data: std::ptr::null_mut(), size: 0, region: Region { base: 0, length: 0, kind: 0 }, tag: 0 };
 }
 
 /// What a comm needs for device memory.
@@ -158,6 +182,8 @@ impl Comm {
             requests,
             queue: Queue::of(if settings.is_plain() { SLOTS_MAX } else { SLOTS }),
             answered: 0,
+            groups: Groups::default(),
+            tag: 0,
             ctrl: Ctrl::new(ctrl, ctrl_flow),
             sent: vec![0; lanes.len()],
             lanes: Arc::new(Lanes {
@@ -199,6 +225,13 @@ impl Comm {
         unsafe { &mut *self.place(slot) }
     }
 
+    /// What was posted in two slots changes places; nothing has been done for either.
+    pub(crate) fn swap_requests(&mut self, one: usize, other: usize) {
+        let first = *self.request(one);
+        *self.request(one) = *self.request(other);
+        *self.request(other) = first;
+    }
+
     fn pointer(&self, slot: usize) -> *mut c_void {
         self.place(slot).cast()
     }
@@ -209,7 +242,44 @@ impl Comm {
     }
 
     /// `isend` and `irecv`: queues, and does nothing else.
-    pub fn post(&mut self, side: Side, data: *mut c_void, size: c_int, region: Region) -> Result<*mut c_void, Failed> {
+    pub fn post(&mut self, side: Side, buffer: &Buffer) -> Result<*mut c_void, Failed> {
+        let length = self.check_post(side, buffer)?;
+        let Some(slot) = self.queue.take(Step::Post) else {
+            if self.plugin.settings.is_plain() {
+                return Ok(std::ptr::null_mut());
+            }
+            warning!(c"softPost", "{PRODUCT} : unable to allocate requests");
+            return Err(REFUSED);
+        };
+        self.place_buffer(slot, side, buffer, length)?;
+        self.groups.open(slot, buffer.tag);
+        Ok(self.pointer(slot))
+    }
+
+    /// A receive of one to [`GROUP_MAX`] buffers, of the plain flavour: all or none.
+    pub fn post_group(&mut self, buffers: &[Buffer]) -> Result<*mut c_void, Failed> {
+        let mut lengths = [0; GROUP_MAX];
+        for (length, buffer) in lengths.iter_mut().zip(buffers) {
+            *length = self.check_post(Side::Recv, buffer)?;
+        }
+        if self.queue.free() < buffers.len() {
+            return Ok(std::ptr::null_mut());
+        }
+        let mut first = None;
+        for (length, buffer) in lengths.into_iter().zip(buffers) {
+            let Some(slot) = self.queue.take(Step::Post) else { return Err(REFUSED) };
+            self.place_buffer(slot, Side::Recv, buffer, length)?;
+            match first {
+                None => self.groups.open(slot, buffer.tag),
+                Some(request) => self.groups.add(request, slot, buffer.tag),
+            }
+            first = first.or(Some(slot));
+        }
+        first.map(|slot| self.pointer(slot)).ok_or(REFUSED)
+    }
+
+    /// The bytes of a buffer that may be posted.
+    fn check_post(&self, side: Side, &Buffer { data, size, region, .. }: &Buffer) -> Result<usize, Failed> {
         let function = c"softPost";
         if side != self.side {
             warning!(function, "{PRODUCT} : {} on a comm of the other side, {:#x}", word(side), self.address);
@@ -227,13 +297,11 @@ impl Comm {
             warning!(function, "{PRODUCT} : {data:p} and {size} bytes lie outside the registration");
             return Err(REFUSED);
         }
-        let Some(slot) = self.queue.take(Step::Post) else {
-            if self.plugin.settings.is_plain() {
-                return Ok(std::ptr::null_mut());
-            }
-            warning!(function, "{PRODUCT} : unable to allocate requests");
-            return Err(REFUSED);
-        };
+        Ok(length)
+    }
+
+    fn place_buffer(&mut self, slot: usize, side: Side, buffer: &Buffer, length: usize) -> Result<(), Failed> {
+        let &Buffer { data, size, region, .. } = buffer;
         let request = self.request(slot);
         request.data = data;
         request.op = if side == Side::Send { SEND } else { RECV };
@@ -251,7 +319,7 @@ impl Comm {
         {
             stage.fetch(slot, data as u64, length)?;
         }
-        Ok(self.pointer(slot))
+        Ok(())
     }
 
     /// `test`: one step of everything, then the front decides.
@@ -276,26 +344,50 @@ impl Comm {
         }
     }
 
-    /// `test` of the plain flavour: any request may be asked about, in any order.
-    /// Its bytes, once it is done.
-    pub fn test_any(&mut self, slot: usize) -> Result<Option<c_int>, Failed> {
+    /// `test` of the plain flavour: any request may be asked about, in any order,
+    /// and is done once all its buffers are.
+    pub fn test_any(&mut self, request: usize) -> Result<bool, Failed> {
         self.progress()?;
-        let bit = 1 << slot;
-        let whole = self.queue.is_in(slot, State::Transmitting)
-            && self.answered & bit == 0
-            && self.request(slot).size_pending == 0
-            && (self.side == Side::Recv || self.is_announced(slot)?);
-        if !whole {
-            return Ok(None);
+        if !self.groups.is_open(request) {
+            return Ok(false);
         }
-        self.answered |= bit;
-        // Slots are given out again in the order in which they were posted.
-        while let Some(front) = self.queue.oldest(State::Transmitting).filter(|front| self.answered >> front & 1 == 1) {
+        let mut whole = 0;
+        for place in 0..self.groups.slots(request).len() {
+            let slot = usize::from(self.groups.slots(request)[place]);
+            if !self.is_whole(slot)? {
+                return Ok(false);
+            }
+            whole |= 1 << slot;
+        }
+        self.answered |= whole;
+        self.groups.close(request);
+        self.release_answered();
+        Ok(true)
+    }
+
+    fn is_whole(&mut self, slot: usize) -> Result<bool, Failed> {
+        Ok(self.queue.is_in(slot, State::Transmitting)
+            && self.request(slot).size_pending == 0
+            && (self.side == Side::Recv || self.is_announced(slot)?))
+    }
+
+    /// Slots are given out again in the order in which they were posted, and none
+    /// whose pointer somebody still waits for.
+    fn release_answered(&mut self) {
+        let may_go = |comm: &Self, slot: &usize| comm.answered >> slot & 1 == 1 && !comm.groups.is_open(*slot);
+        while let Some(front) = self.queue.oldest(State::Transmitting).filter(|front| may_go(self, front)) {
             self.answered &= !(1 << front);
             self.queue.take(Step::Finish);
             self.queue.take(Step::Release);
         }
-        Ok(Some(self.request(slot).size))
+    }
+
+    /// Bytes of each buffer of a request that `test_any` has just called done.
+    pub fn sizes(&mut self, request: usize, mut tell: impl FnMut(usize, c_int)) {
+        for place in 0..self.groups.slots(request).len() {
+            let slot = usize::from(self.groups.slots(request)[place]);
+            tell(place, self.request(slot).size);
+        }
     }
 
     fn progress(&mut self) -> Result<(), Failed> {

@@ -156,7 +156,7 @@ unsafe extern "C" fn isend(
 ) -> ResultCode {
     enter(Call::Isend, || {
         // SAFETY: comm and mhandle are the caller's, as `post` asks.
-        give(request, unsafe { calls::post(Side::Send, comm, data, size, mhandle) }?)
+        give(request, unsafe { calls::post(Side::Send, comm, calls::Given { data, size, tag: 0, mhandle }) }?)
     })
 }
 
@@ -174,26 +174,29 @@ unsafe extern "C" fn irecv(
             return Err(REFUSED);
         }
         // SAFETY: arrays of `count` elements, or null.
-        let data = unsafe { first(data) }?;
+        let data = unsafe { nth(data, 0) }?;
         // SAFETY: as above.
-        let size = unsafe { first(sizes) }?;
+        let size = unsafe { nth(sizes, 0) }?;
         // SAFETY: as above.
-        let mhandle = unsafe { first(mhandles) }?;
+        let mhandle = unsafe { nth(mhandles, 0) }?;
         // SAFETY: comm and mhandle are the caller's, as `post` asks.
-        give(request, unsafe { calls::post(Side::Recv, comm, data, size, mhandle) }?)
+        give(request, unsafe { calls::post(Side::Recv, comm, calls::Given { data, size, tag: 0, mhandle }) }?)
     })
 }
 
-/// The only element of an array that the caller passed.
+/// An element of an array that the caller passed.
 ///
 /// # Safety
-/// `array` is null or has an element.
-pub(crate) unsafe fn first<T: Copy>(array: *const T) -> Result<T, Failed> {
-    // SAFETY: by the contract above.
-    unsafe { array.as_ref() }.copied().ok_or_else(|| {
+/// `array` is null or has as many elements and one more.
+pub(crate) unsafe fn nth<T: Copy>(array: *const T, at: usize) -> Result<T, Failed> {
+    if array.is_null() {
         warning!(c"softCall", "{PRODUCT} : called with a null array");
-        REFUSED
-    })
+        return Err(REFUSED);
+    }
+    // SAFETY: by the contract above.
+    let place = unsafe { array.add(at) };
+    // SAFETY: as above.
+    Ok(unsafe { place.read() })
 }
 
 unsafe extern "C" fn iflush(
@@ -209,7 +212,7 @@ unsafe extern "C" fn iflush(
             return Err(REFUSED);
         }
         // SAFETY: null or the caller's request pointer.
-        let request = unsafe { first(request) }?;
+        let request = unsafe { nth(request, 0) }?;
         // SAFETY: null or one of our requests, as `block::owner` asks.
         let Some((comm, slot)) = (unsafe { block::owner(request) }) else {
             warning!(c"softIflush", "{PRODUCT} : iflush of {request:p}, which is no request");
@@ -222,8 +225,8 @@ unsafe extern "C" fn iflush(
 unsafe extern "C" fn test(request: *mut c_void, done: *mut c_int, _: *mut c_int) -> ResultCode {
     enter(Call::Test, || {
         give(done, 0)?;
-        // SAFETY: null or one of our requests, as `tested` asks.
-        if unsafe { calls::tested(request) }?.is_some() {
+        // SAFETY: null or one of our requests, as `test` asks.
+        if unsafe { calls::test(request) }? {
             give(done, 1)?;
         }
         Ok(())

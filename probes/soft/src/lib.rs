@@ -46,6 +46,7 @@ mod failed;
 mod fault;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod group;
 mod helper;
 mod integers;
 mod io;

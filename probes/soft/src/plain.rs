@@ -3,16 +3,17 @@
 //! The same comms, sockets and wire as the other flavour, without what TCPX asks
 //! of its callers: thirty-two requests per comm and "try again" for one more,
 //! `test` of any of them in any order, sizes reported, nothing to hand back,
-//! `init` as often as one likes. Of what the family may have it has host memory
-//! and one buffer per receive; `iflush` has nothing to wait for.
+//! `init` as often as one likes. A receive takes one to eight buffers, and every
+//! message goes to the oldest buffer of its tag, or waits for one.
 //!
 //! v4 knows no "call again": its `connect` and `accept` wait, for a minute at most.
 #![expect(unsafe_code, reason = "takes pointers from C and writes through them")]
 
-use crate::calls;
-use crate::export::{enter, first, give, started};
+use crate::calls::{self, Given};
+use crate::export::{enter, give, nth, started};
 use crate::failed::{BROKEN, Failed, REFUSED};
-use crate::fault::{Call, Side};
+use crate::fault::Call;
+use crate::group::GROUP_MAX;
 use crate::log::{self, warning};
 use crate::mr;
 use crate::plugin;
@@ -63,7 +64,7 @@ fn properties(device: c_int) -> Result<Properties, Failed> {
         port: tcpx.port,
         latency: 0.0,
         max_comms: tcpx.max_comms,
-        max_recvs: 1,
+        max_recvs: GROUP_MAX as c_int,
         net_device_type: NET_DEVICE_HOST,
         net_device_version: 0,
         v_props,
@@ -76,19 +77,43 @@ fn properties(device: c_int) -> Result<Properties, Failed> {
 }
 
 /// Sizes of every version fit, and no message is longer than an `int` can say.
-fn post(
-    side: Side,
-    comm: *mut c_void,
-    data: *mut c_void,
-    size: impl TryInto<c_int>,
-    mhandle: *mut c_void,
-) -> Result<*mut c_void, Failed> {
+fn given(data: *mut c_void, size: impl TryInto<c_int>, tag: c_int, mhandle: *mut c_void) -> Result<Given, Failed> {
     let size = size.try_into().map_err(|_| {
         warning!(c"softPost", "{PRODUCT} : message longer than an int can say");
         REFUSED
     })?;
-    // SAFETY: comm and mhandle are the caller's, as `calls::post` asks.
-    unsafe { calls::post(side, comm, data, size, mhandle) }
+    Ok(Given { data, size, tag, mhandle })
+}
+
+/// A receive of several buffers.
+///
+/// # Safety
+/// The arrays have `count` elements each, or are null.
+unsafe fn receive_group<S: Copy + TryInto<c_int>>(
+    comm: *mut c_void,
+    count: c_int,
+    [data, mhandles]: [Out; 2],
+    sizes: *mut S,
+    tags: *mut c_int,
+) -> Result<*mut c_void, Failed> {
+    let count = usize::try_from(count).ok().filter(|count| (1..=GROUP_MAX).contains(count)).ok_or_else(|| {
+        warning!(c"softIrecv", "{PRODUCT} : irecv of {count} buffers, of 1 to {GROUP_MAX}");
+        REFUSED
+    })?;
+    let none = ptr::null_mut();
+    let mut buffers = [Given { data: none, size: 0, tag: 0, mhandle: none }; GROUP_MAX];
+    for (at, buffer) in buffers.iter_mut().enumerate().take(count) {
+        // SAFETY: by the contract above.
+        let data = unsafe { nth(data, at) }?;
+        // SAFETY: by the contract above.
+        let size = unsafe { nth(sizes, at) }?;
+        // SAFETY: by the contract above.
+        let tag = unsafe { nth(tags, at) }?;
+        // SAFETY: by the contract above.
+        *buffer = given(data, size, tag, unsafe { nth(mhandles, at) }?)?;
+    }
+    // SAFETY: comm and mhandles are the caller's, as `calls::post_group` asks.
+    unsafe { calls::post_group(comm, &buffers[..count]) }
 }
 
 unsafe extern "C" fn devices(count: *mut c_int) -> ResultCode {
@@ -102,12 +127,17 @@ unsafe extern "C" fn dereg_mr(_: *mut c_void, mhandle: *mut c_void) -> ResultCod
 unsafe extern "C" fn test(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> ResultCode {
     enter(Call::Test, || {
         give(done, 0)?;
-        // SAFETY: null or one of our requests, as `tested` asks.
-        let Some(size) = unsafe { calls::tested(request) }? else { return Ok(()) };
-        if !sizes.is_null() {
-            give(sizes, size)?;
-        }
-        give(done, 1)
+        let tell = |place: usize, size: c_int| {
+            if !sizes.is_null() {
+                // SAFETY: where a caller wants sizes, it has room for each buffer's.
+                let place = unsafe { sizes.add(place) };
+                // SAFETY: as above.
+                unsafe { place.write(size) };
+            }
+        };
+        // SAFETY: null or one of our requests, as `test_any` asks.
+        let is_done = unsafe { calls::test_any(request, tell) }?;
+        give(done, c_int::from(is_done))
     })
 }
 
@@ -233,7 +263,10 @@ macro_rules! plain_receive {
             mhandle: *mut c_void,
             request: Out,
         ) -> ResultCode {
-            enter(Call::Irecv, || give(request, post(Side::Recv, comm, data, size, mhandle)?))
+            enter(Call::Irecv, || {
+                // SAFETY: comm and mhandle are the caller's, as `calls::post` asks.
+                give(request, unsafe { calls::post(Side::Recv, comm, given(data, size, 0, mhandle)?) }?)
+            })
         }
 
         unsafe extern "C" fn iflush(
@@ -254,23 +287,15 @@ macro_rules! plain_receive {
             count: c_int,
             data: Out,
             sizes: *mut $size,
-            _: *mut c_int,
+            tags: *mut c_int,
             mhandles: Out,
             $($phandles: Out,)?
             request: Out,
         ) -> ResultCode {
             $(let _ = $phandles;)?
             enter(Call::Irecv, || {
-                if count != 1 {
-                    return Err(crate::failed::REFUSED);
-                }
                 // SAFETY: arrays of `count` elements, or null.
-                let data = unsafe { super::first(data) }?;
-                // SAFETY: as above.
-                let size = unsafe { super::first(sizes) }?;
-                // SAFETY: as above.
-                let mhandle = unsafe { super::first(mhandles) }?;
-                give(request, post(Side::Recv, comm, data, size, mhandle)?)
+                give(request, unsafe { super::receive_group(comm, count, [data, mhandles], sizes, tags) }?)
             })
         }
 
@@ -294,7 +319,7 @@ macro_rules! plain_version {
      ($($attributes:ident)?)) $($property:ident)+) => {
         /// The table of the version that the module is called after.
         pub mod $v {
-            use super::{Out, close_listen, close_recv, close_send, dereg_mr, devices, enter, give, post, test};
+            use super::{Out, close_listen, close_recv, close_send, dereg_mr, devices, enter, give, given, test};
             use crate::calls;
             use crate::fault::{Call, Side};
             use std::ffi::{c_int, c_void};
@@ -402,9 +427,13 @@ macro_rules! plain_version {
                 $($phandle: *mut c_void,)?
                 request: Out,
             ) -> ResultCode {
-                $(let _ = $tag;)?
+                let tag = 0;
+                $(let tag = { let _ = tag; $tag };)?
                 $(let _ = $phandle;)?
-                enter(Call::Isend, || give(request, post(Side::Send, comm, data, size, mhandle)?))
+                enter(Call::Isend, || {
+                    // SAFETY: comm and mhandle are the caller's, as `calls::post` asks.
+                    give(request, unsafe { calls::post(Side::Send, comm, given(data, size, tag, mhandle)?) }?)
+                })
             }
 
             $(

@@ -116,6 +116,17 @@ impl Queue {
         ahead < entered - left
     }
 
+    /// Slots that nothing was assigned for yet, oldest first.
+    pub fn waiting(&self) -> impl Iterator<Item = usize> + use<> {
+        let slots = self.slots;
+        (self.taken(Step::Transmit)..self.taken(Step::Post)).map(move |number| (number % slots) as usize)
+    }
+
+    /// How many slots are free.
+    pub fn free(&self) -> usize {
+        (self.slots + self.taken(Step::Release) - self.taken(Step::Post)) as usize
+    }
+
     /// How many requests have taken `step` so far.
     pub fn taken(&self, step: Step) -> u64 {
         self.taken[step as usize]

@@ -18,7 +18,7 @@ use crate::lane::{Memory, Task};
 use crate::log::warning;
 use crate::queue::{State, Step};
 use crate::settings::PRODUCT;
-use crate::wire::{HEADER_BYTES, Header, Route};
+use crate::wire::{self, HEADER_BYTES, Header, Route};
 use std::ffi::{c_int, c_void};
 use std::process;
 use std::slice;
@@ -81,6 +81,19 @@ impl Comm {
                 continue;
             };
             self.stall.moved();
+            if self.plugin.settings.is_plain()
+                && let Some(tag) = wire::decode_tag(&bytes)
+            {
+                if self.tag != 0 || tag == 0 {
+                    return Err(self.refuse(slot, &"a tag without a message"));
+                }
+                self.tag = tag;
+                self.ctrl.skip(HEADER_BYTES);
+                continue;
+            }
+            if self.plugin.settings.is_plain() && !self.bring_up(slot) {
+                return Ok(());
+            }
             let header = Header::decode(&bytes, self.lanes.all.len()).map_err(|error| self.refuse(slot, &error))?;
             self.check(slot, &header)?;
             match header.route {
@@ -152,12 +165,31 @@ impl Comm {
         Ok(())
     }
 
+    /// Plain flavour: the oldest buffer of the next message's tag goes before those
+    /// that were to be filled, whose order stays. `false` while there is none.
+    fn bring_up(&mut self, slot: usize) -> bool {
+        if self.request(slot).size_pending != -1 {
+            return true;
+        }
+        let Some(place) = self.queue.waiting().position(|slot| self.groups.tag(slot) == self.tag) else { return false };
+        for behind in (1..=place).rev() {
+            let mut pair = self.queue.waiting().skip(behind - 1);
+            if let (Some(one), Some(other)) = (pair.next(), pair.next()) {
+                self.swap_requests(one, other);
+                self.groups.swap(one, other);
+            }
+        }
+        true
+    }
+
     /// The first header of a receive gives it its size and its slot.
     fn adopt(&mut self, slot: usize, header: &Header) {
         let request = self.request(slot);
         if request.size_pending != -1 {
             return;
         }
+        self.tag = 0;
+        let request = self.request(slot);
         request.size = header.total as c_int;
         request.size_pending = header.total as c_int;
         let mut opened = request.slot;

@@ -21,7 +21,7 @@ use crate::fault::Fate;
 use crate::lane::{Memory, Task};
 use crate::log::warning;
 use crate::queue::{State, Step};
-use crate::wire::{HEADER_BYTES, Header, Route};
+use crate::wire::{self, HEADER_BYTES, Header, Route};
 use std::ffi::c_int;
 use std::slice;
 use std::time::Instant;
@@ -74,6 +74,9 @@ impl Comm {
     }
 
     fn assign(&mut self, slot: usize) -> Result<(), Failed> {
+        if !self.tell_tag(slot) {
+            return Ok(());
+        }
         let request = *self.request(slot);
         let total = request.size as usize;
         let threshold = self.plugin.settings.inline_threshold;
@@ -106,6 +109,19 @@ impl Comm {
             self.queue.take(Step::Transmit);
         }
         Ok(())
+    }
+
+    /// Plain flavour: a tag that is not 0 goes before the message's first header.
+    fn tell_tag(&mut self, slot: usize) -> bool {
+        let tag = self.groups.tag(slot);
+        if tag == 0 {
+            return true;
+        }
+        let told = self.ctrl.has_room(HEADER_BYTES) && self.ctrl.push(&wire::encode_tag(tag));
+        if told {
+            self.groups.told(slot);
+        }
+        told
     }
 
     fn assign_chunk(&mut self, slot: usize, index: usize, piece: Piece) -> Result<(), Failed> {

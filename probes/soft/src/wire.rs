@@ -350,6 +350,23 @@ impl Header {
     }
 }
 
+/// The kind of a word that is no header: the tag of the message announced next.
+const TAG: u16 = 2;
+
+/// Plain flavour: what goes before the first header of a message with a tag.
+pub fn encode_tag(tag: i32) -> [u8; HEADER_BYTES] {
+    let mut out = [0; HEADER_BYTES];
+    out[..2].copy_from_slice(&TAG.to_le_bytes());
+    out[4..8].copy_from_slice(&tag.to_le_bytes());
+    out
+}
+
+/// The tag, where these bytes are one and not a header.
+pub fn decode_tag(bytes: &[u8; HEADER_BYTES]) -> Option<i32> {
+    let tag = i32::from_le_bytes(array(bytes, 4));
+    (*bytes == encode_tag(tag)).then_some(tag)
+}
+
 /// `N` bytes at `at`; callers pass constants that fit, so nothing is cut.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];

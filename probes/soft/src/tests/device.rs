@@ -155,8 +155,13 @@ fn a_receive_outside_its_registration_is_refused() {
     let buffer = Buffer::new(8192, 0);
     let mhandle = crate::calls::register(pair.receiver, buffer.pointer(), 4096, tcpx_abi::PTR_CUDA).unwrap();
     // SAFETY: our comm and mhandle.
-    let posted =
-        unsafe { crate::calls::post(crate::fault::Side::Recv, pair.receiver, buffer.pointer(), 4097, mhandle) };
+    let posted = unsafe {
+        crate::calls::post(
+            crate::fault::Side::Recv,
+            pair.receiver,
+            crate::calls::Given { data: buffer.pointer(), size: 4097, tag: 0, mhandle },
+        )
+    };
     assert_eq!(posted, Err(REFUSED));
     pair.close();
 }

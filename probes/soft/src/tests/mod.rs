@@ -8,6 +8,7 @@ mod device;
 mod faults;
 mod model;
 mod peer;
+mod plain;
 mod refuse;
 mod setup;
 mod transfer;

@@ -124,7 +124,7 @@ impl Pair {
     pub fn isend(&self, data: *mut c_void, size: usize) -> Posted {
         let mhandle = calls::register(self.sender, data, size, PTR_HOST).unwrap();
         // SAFETY: our comm, our mhandle.
-        unsafe { calls::post(Side::Send, self.sender, data, size as c_int, mhandle) }
+        unsafe { calls::post(Side::Send, self.sender, calls::Given { data, size: size as c_int, tag: 0, mhandle }) }
     }
 
     pub fn irecv(&self, data: *mut c_void, size: usize) -> Posted {
@@ -139,7 +139,7 @@ impl Pair {
     fn irecv_as(&self, data: *mut c_void, size: usize, kind: c_int) -> Posted {
         let mhandle = calls::register(self.receiver, data, size.max(1), kind)?;
         // SAFETY: our comm, our mhandle.
-        unsafe { calls::post(Side::Recv, self.receiver, data, size as c_int, mhandle) }
+        unsafe { calls::post(Side::Recv, self.receiver, calls::Given { data, size: size as c_int, tag: 0, mhandle }) }
     }
 
     /// Tests both until both are done.
@@ -185,7 +185,7 @@ impl Pair {
 
 pub fn test(request: *mut c_void) -> Result<bool, Failed> {
     // SAFETY: null or a request of ours.
-    unsafe { calls::tested(request) }.map(|size| size.is_some())
+    unsafe { calls::test(request) }
 }
 
 pub fn consume(request: *mut c_void) -> Result<(), Failed> {

@@ -10,7 +10,7 @@ use tcpx_abi::{PTR_CUDA, PTR_DMABUF, PTR_HOST};
 
 fn post(side: Side, comm: *mut c_void, data: *mut c_void, size: i32, mhandle: *mut c_void) -> Posted {
     // SAFETY: comms and mhandles of this test, or null, or memory of ours.
-    unsafe { calls::post(side, comm, data, size, mhandle) }
+    unsafe { calls::post(side, comm, calls::Given { data, size, tag: 0, mhandle }) }
 }
 
 #[test]

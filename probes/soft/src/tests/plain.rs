@@ -1,0 +1,160 @@
+//! The plain flavour: tags, and receives of several buffers.
+
+use super::pair::{Buffer, Pair, until};
+use crate::calls::{self, Given};
+use crate::fault::Side;
+use crate::plugin::Plugin;
+use crate::settings::{Flavour, Settings};
+use proptest::prelude::*;
+use std::ffi::{c_int, c_void};
+use tcpx_abi::PTR_HOST;
+
+fn pair() -> Pair {
+    let settings = Settings::of(&[("TCPXSOFT_SOCKET_IFNAME", "=lo"), ("NCCL_DYNAMIC_CHUNK_SIZE", "4096")]);
+    let plugin = Plugin::start(Settings { flavour: Flavour::Plain, ..settings }).unwrap();
+    let plugin: &'static Plugin = Box::leak(Box::new(plugin));
+    Pair::of(plugin, plugin)
+}
+
+fn given(comm: *mut c_void, buffer: &Buffer, size: usize, tag: c_int) -> Given {
+    let mhandle = calls::register(comm, buffer.pointer(), size, PTR_HOST).unwrap();
+    Given { data: buffer.pointer(), size: size as c_int, tag, mhandle }
+}
+
+fn send(pair: &Pair, buffer: &Buffer, size: usize, tag: c_int) -> *mut c_void {
+    // SAFETY: our comm and registration.
+    unsafe { calls::post(Side::Send, pair.sender, given(pair.sender, buffer, size, tag)) }.unwrap()
+}
+
+/// A receive of these buffers, as long as they may be.
+fn receive(pair: &Pair, buffers: &[(&Buffer, c_int)]) -> *mut c_void {
+    let given: Vec<_> = buffers.iter().map(|(buffer, tag)| given(pair.receiver, buffer, ROOM, *tag)).collect();
+    // SAFETY: our comm and registrations.
+    unsafe { calls::post_group(pair.receiver, &given) }.unwrap()
+}
+
+/// The bytes of each buffer, once the request is done.
+fn sizes(request: *mut c_void) -> Option<Vec<c_int>> {
+    let mut told = Vec::new();
+    // SAFETY: a request of ours.
+    unsafe { calls::test_any(request, |_, size| told.push(size)) }.unwrap().then_some(told)
+}
+
+const ROOM: usize = 10_000;
+
+fn message(number: usize) -> Buffer {
+    Buffer::new(ROOM, number as u8 + 1)
+}
+
+#[test]
+fn a_group_takes_a_message_of_each_tag_and_tells_how_long_each_is() {
+    let pair = pair();
+    let places = [0, 1, 2].map(|_| Buffer::new(ROOM, 0));
+    let group = receive(&pair, &[(&places[0], 7), (&places[1], 0), (&places[2], -3)]);
+    let sent = [(2, -3), (0, 7), (1, 0)].map(|(number, tag)| {
+        let buffer = message(number);
+        (send(&pair, &buffer, 5000 + number, tag), buffer)
+    });
+    let told = until("the group", || {
+        sent.iter().for_each(|(request, _)| drop(sizes(*request)));
+        sizes(group)
+    });
+    assert_eq!(told, [5000, 5001, 5002]);
+    for (number, place) in places.iter().enumerate() {
+        assert!(place.bytes(5000 + number).iter().all(|byte| usize::from(*byte) == number + 1), "{number}");
+        assert_eq!(place.bytes(ROOM)[5000 + number..], vec![0; ROOM - 5000 - number]);
+    }
+    assert_eq!(sizes(group), None, "it is done once");
+    pair.close();
+}
+
+#[test]
+fn a_message_waits_for_a_receive_of_its_tag_and_those_behind_it_wait_too() {
+    let pair = pair();
+    let [early, late] = [0, 1].map(|_| Buffer::new(ROOM, 0));
+    let sent = [message(0), message(1)];
+    let requests = [send(&pair, &sent[0], 100, 5), send(&pair, &sent[1], 100, 6)];
+    let second = receive(&pair, &[(&late, 6)]);
+    for _ in 0..1000 {
+        requests.iter().for_each(|request| drop(sizes(*request)));
+        assert_eq!(sizes(second), None, "the first message has nowhere to go");
+    }
+    let first = receive(&pair, &[(&early, 5)]);
+    let (mut of_first, mut of_second) = (None, None);
+    until("both", || {
+        requests.iter().for_each(|request| drop(sizes(*request)));
+        of_first = of_first.take().or_else(|| sizes(first));
+        of_second = of_second.take().or_else(|| sizes(second));
+        (of_first.is_some() && of_second.is_some()).then_some(())
+    });
+    assert_eq!((early.bytes(1)[0], late.bytes(1)[0]), (1, 2));
+    pair.close();
+}
+
+#[test]
+fn a_group_is_posted_whole_or_not_at_all() {
+    let pair = pair();
+    let place = Buffer::new(ROOM, 0);
+    let mut groups: Vec<_> = (0..4).map(|_| receive(&pair, &[(&place, 0); 7])).collect();
+    assert!(groups.iter().all(|group| !group.is_null()));
+    assert!(receive(&pair, &[(&place, 0); 5]).is_null(), "four slots are left");
+    groups.push(receive(&pair, &[(&place, 0); 4]));
+    assert!(!groups[4].is_null() && receive(&pair, &[(&place, 0)]).is_null());
+    pair.close();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn every_message_goes_to_the_oldest_buffer_of_its_tag(
+        tags in prop::collection::vec(prop::collection::vec(0 as c_int..4, 1..=8), 1..6),
+        order in any::<prop::sample::Index>(),
+        rounds in 1usize..3,
+    ) {
+        let pair = pair();
+        let mut tags: Vec<Vec<c_int>> = tags;
+        while tags.iter().map(Vec::len).sum::<usize>() > 32 {
+            tags.pop();
+        }
+        let all: Vec<c_int> = tags.concat();
+        for round in 0..rounds {
+            let places: Vec<Buffer> = all.iter().map(|_| Buffer::new(ROOM, 0)).collect();
+            let mut at = 0;
+            let mut groups = Vec::new();
+            for group in &tags {
+                let buffers: Vec<_> = group.iter().zip(&places[at..]).map(|(tag, place)| (place, *tag)).collect();
+                groups.push(receive(&pair, &buffers));
+                at += group.len();
+            }
+            // Some order of their own: a walk with a stride that meets each once.
+            let stride = (1..=all.len()).filter(|stride| gcd(*stride, all.len()) == 1).collect::<Vec<_>>();
+            let stride = stride[(order.index(stride.len()) + round) % stride.len()];
+            let turns: Vec<usize> = (0..all.len()).map(|turn| turn * stride % all.len()).collect();
+            let sent: Vec<_> = turns.iter().enumerate().map(|(number, turn)| {
+                let buffer = message(number);
+                (send(&pair, &buffer, 1 + 97 * number, all[*turn]), buffer)
+            }).collect();
+            let (mut waiting, mut open) = (sent.iter().map(|one| one.0).collect::<Vec<_>>(), groups.clone());
+            until("all of them", || {
+                waiting.retain(|request| sizes(*request).is_none());
+                open.retain(|request| sizes(*request).is_none());
+                (waiting.is_empty() && open.is_empty()).then_some(())
+            });
+            for tag in 0..4 {
+                let numbers = turns.iter().enumerate().filter(|(_, turn)| all[**turn] == tag).map(|(number, _)| number);
+                let of_tag = places.iter().zip(&all).filter(|(_, of)| **of == tag).map(|(place, _)| place);
+                for (number, place) in numbers.zip(of_tag) {
+                    let len = 1 + 97 * number;
+                    prop_assert!(place.bytes(len).iter().all(|byte| usize::from(*byte) == number + 1));
+                    prop_assert_eq!(place.bytes(len + 1)[len], 0);
+                }
+            }
+        }
+        pair.close();
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
