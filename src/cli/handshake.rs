@@ -121,6 +121,7 @@ pub(crate) fn pair(
         ways: &ways,
         bootstrap_port: nodes.bootstrap_port(),
         preflight,
+        closely: None,
     };
     let mut pairs = run(&request, &mut |event| {
         if let What::Upload { to, sent, all } = &event.what {

@@ -22,13 +22,13 @@ use super::which::Which;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, Work};
 use crate::coord::reach::Transport;
-use crate::coord::{self, PairOutcome, RunRequest, conclude};
+use crate::coord::{self, Closely, PairOutcome, RunRequest, conclude};
 use crate::diagnose::Watcher;
 use crate::error::Outcome;
 use crate::record::{RunFolder, RunRecord};
 use crate::scenario::{Inputs, Resolved, Scenario, resolve};
 use crate::tui::{self, Left, Look};
-use crate::watch::{Live, Told};
+use crate::watch::{Live, Source, Told};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use clap::Args;
 use serde::Serialize;
@@ -183,17 +183,22 @@ fn one(
     let mut progress = Progress::new(scenario);
     let bootstrap_port = arguments.nodes.bootstrap_port();
     let preflight = !arguments.no_preflight;
-    let request =
-        RunRequest { scenario, work: Work::Transfer, run_id: &id, interrupted, ways, bootstrap_port, preflight };
+    let closely = Closely::default();
+    let request = RunRequest {
+        scenario,
+        work: Work::Transfer,
+        run_id: &id,
+        interrupted,
+        ways,
+        bootstrap_port,
+        preflight,
+        closely: arguments.live.then_some(&closely),
+    };
     let mut observe = |event: &Event, quietly: bool| {
-        if let What::Upload { to, sent, all } = &event.what {
-            if !quietly {
-                upload(to, *sent, *all);
-            }
-            return;
-        }
-        if let What::Said(said) = &event.what {
-            match &**said {
+        match &event.what {
+            What::Upload { to, sent, all } if !quietly => return upload(to, *sent, *all),
+            What::Upload { .. } | What::Closely(_) => return,
+            What::Said(said) => match &**said {
                 // What is no base64 is no piece of a recorder.
                 FromAgent::Recording { offset, base64 } => {
                     let bytes = BASE64.decode(base64).unwrap_or_default();
@@ -201,7 +206,8 @@ fn one(
                 }
                 FromAgent::Frozen(frame) => return folder.frame(&event.node, event.gpu, frame),
                 _ => {}
-            }
+            },
+            What::Note(_) | What::Found(_) => {}
         }
         folder.event(event);
         if !quietly {
@@ -292,7 +298,7 @@ fn live(
 ) -> (Vec<PairOutcome>, RunRecord) {
     let (to_view, told) = mpsc::channel();
     let hosts = coord::End::ALL.map(|end| (end.name().to_owned(), request.ways[end as usize].node().to_owned()));
-    let mut source = Live::new(request.scenario, hosts.into(), told);
+    let mut source = Live::new(request.scenario, hosts.into(), told, request.closely);
     let is_shown = AtomicBool::new(true);
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| {
@@ -305,6 +311,8 @@ fn live(
             (pairs, run)
         });
         let left = tui::run(&mut source, look);
+        // Nobody looks at a channel any more.
+        source.want(None);
         is_shown.store(false, Ordering::Relaxed);
         match left {
             Ok(Left::Quit) => {}

@@ -17,7 +17,7 @@ use super::spawn::inherited;
 use super::supervise::{Heard, Worker};
 use super::wire::{Received, Receiver, Sender};
 use crate::node::{NodeFacts, Root};
-use crate::record::live::{Recorders, Which};
+use crate::record::live::{Recorders, Update, Which};
 use crate::record::sample::Sampler;
 use crate::record::{ChannelNow, Frame};
 use crate::scenario::ProcessFault;
@@ -187,8 +187,9 @@ impl Agent {
             ToAgent::Choose(wanted) => {
                 self.say(number, &FromAgent::Chosen(choose(&wanted).map_err(NoPlugin::from)));
             }
-            ToAgent::Watch { closely } => {
-                self.watched.get_or_insert_with(|| Recorders::new(Which::All)).want(closely);
+            ToAgent::Watch { which, closely } => {
+                let watched = self.watched.take().filter(|watched| *watched.which() == which);
+                self.watched.insert(watched.unwrap_or_else(|| Recorders::new(which))).want(closely);
             }
             ToAgent::Heartbeat { us } => self.say(number, &FromAgent::Echo { us }),
         }
@@ -214,6 +215,9 @@ impl Agent {
         let mut updates = Vec::new();
         // Only a file that was named can be an error.
         let _ = recorders.look(crate::units::now_us() * 1000, &mut updates);
+        if matches!(recorders.which(), Which::Named(_)) {
+            updates.retain(|update| matches!(update, Update::Detail(_)));
+        }
         if !updates.is_empty() {
             self.say(0, &FromAgent::Watched(updates));
         }

@@ -10,17 +10,19 @@ use super::agent::{HEARTBEAT, OVERSLEPT};
 use super::assign::{self, Refusal};
 use super::event::{Event, What};
 use super::launch::{Agent, End, Event as FromEnd, LaunchError, Said};
-use super::message::{FromAgent, Work};
+use super::message::{FromAgent, ToAgent, Work};
 use super::pair::{EndRecord, Pair, PairOutcome};
 use super::reach::Transport;
 use super::require;
 use super::stream::Stream;
 use crate::bootstrap::Secret;
 use crate::error::NextStep;
+use crate::record::live::{ChannelKey, Which};
 use crate::scenario::Scenario;
 use crate::units::now_utc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// What to do, and for whom.
@@ -39,7 +41,13 @@ pub struct RunRequest<'a> {
     pub bootstrap_port: u16,
     /// Each worker makes the critical checks of its node first.
     pub preflight: bool,
+    /// What a view looks at.
+    pub closely: Option<&'a Closely>,
 }
+
+/// The channel that a view shows closely and the recorder that has it: written
+/// by the view, read by the coordinator a few times a second.
+pub type Closely = Mutex<Option<(ChannelKey, PathBuf)>>;
 
 /// Events taken in between two looks at the deadlines.
 const EVENTS_MAX: usize = 10_000;
@@ -67,7 +75,8 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event)) -> Vec<Pai
         Err(error) => return vec![PairOutcome::without_agents(&error)],
     };
     drop(to_events);
-    let mut drive = Drive { request, observe, agents, pairs: Vec::new(), started: Instant::now(), measures: false };
+    let mut drive =
+        Drive { request, observe, agents, pairs: Vec::new(), started: Instant::now(), measures: false, closely: None };
     drive.launch();
     drive.watch(&events);
     drive.conclude()
@@ -81,6 +90,8 @@ struct Drive<'a> {
     started: Instant,
     /// Whether pairs that measure together were let go.
     measures: bool,
+    /// What the agents were asked to show closely.
+    closely: Option<(ChannelKey, PathBuf)>,
 }
 
 impl<'a> Drive<'a> {
@@ -164,6 +175,7 @@ impl<'a> Drive<'a> {
             }
             self.check(now);
             self.let_measure();
+            self.look_closely();
             self.deliver();
         }
     }
@@ -186,6 +198,10 @@ impl<'a> Drive<'a> {
         match message {
             FromAgent::Echo { us } => agent.echoed(us, node_us),
             FromAgent::Heartbeat => {}
+            FromAgent::Watched(theirs) => {
+                let seen = agent.seen_from_here(end, theirs).collect();
+                self.emit(end.name(), 0, None, What::Closely(seen));
+            }
             message => {
                 // A number that nobody gave out is nobody's.
                 let Some(pair) = self.pairs.get_mut(worker as usize) else { return };
@@ -203,6 +219,22 @@ impl<'a> Drive<'a> {
             self.measures = true;
             self.pairs.iter_mut().for_each(Pair::measure);
         }
+    }
+
+    /// Passes on what a view wants to see.
+    fn look_closely(&mut self) {
+        let Some(wanted) = self.request.closely else { return };
+        let wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if wanted == self.closely {
+            return;
+        }
+        for end in End::ALL {
+            let theirs = wanted.as_ref().and_then(|(channel, path)| Some((channel.seen_from_there(end.name())?, path)));
+            let named = theirs.as_ref().map(|(channel, path)| (channel.node.clone(), (*path).clone()));
+            let (which, closely) = (Which::Named(named.into_iter().collect()), theirs.map(|(channel, _)| channel));
+            self.agents[end as usize].tell(0, &ToAgent::Watch { which, closely });
+        }
+        self.closely = wanted;
     }
 
     fn check(&mut self, now: Instant) {

@@ -6,6 +6,7 @@
 
 use super::message::FromAgent;
 use crate::record::Finding;
+use crate::record::live::Update;
 use serde::{Deserialize, Serialize};
 
 /// One line of `events.jsonl`.
@@ -37,6 +38,8 @@ pub enum What {
     Said(Box<FromAgent>),
     /// The coordinator decided or noticed something.
     Note(String),
+    /// One channel closely, for whoever looks; never written down.
+    Closely(Vec<Update>),
     /// What the rules say by now; replaces what they said before.
     Found(Vec<Finding>),
     /// The program travels to a node.

@@ -9,6 +9,7 @@ use crate::error::{NextStep, Outcome};
 use crate::node::NodeFacts;
 use crate::plugin::Choice;
 use crate::record::Clock;
+use crate::record::live::Update;
 use crate::scenario::PluginChoice;
 use crate::units::now_us;
 use std::io::{self, Write};
@@ -259,6 +260,12 @@ impl Agent {
             let offset_us = node_us.cast_signed().saturating_sub(middle.cast_signed());
             self.clock = Some(Clock { offset_us, round_trip_us });
         }
+    }
+
+    /// What it shows of its node, the given end, with names and times of this machine.
+    pub fn seen_from_here(&self, end: End, theirs: Vec<Update>) -> impl Iterator<Item = Update> + use<> {
+        let ahead_us = self.clock.map_or(0, |clock| clock.offset_us);
+        theirs.into_iter().filter_map(move |one| one.seen_from_here(end.name(), ahead_us))
     }
 
     /// How long nothing has come from it.

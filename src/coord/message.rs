@@ -12,7 +12,7 @@ use crate::error::{NextStep, Outcome};
 use crate::gpu::CudaNode;
 use crate::node::NodeFacts;
 use crate::plugin::{About, Choice, Device, FileFacts, LoadError, LogLine, LogSummary};
-use crate::record::live::{ChannelKey, Update};
+use crate::record::live::{ChannelKey, Update, Which};
 use crate::record::{ChannelNow, Frame, Iteration, LatencyUs};
 use crate::scenario::{CpuSet, PluginChoice, ProcessFault, Scenario};
 use crate::transfer::{Side, Tally};
@@ -44,7 +44,10 @@ pub enum ToAgent {
     /// Answer with a `Frozen`, soon: everything around the worker at this moment.
     Freeze,
     /// From now on tell what recorders of this node show, twenty times a second.
+    /// Of files that are named, whose counters come anyway, only the close look.
     Watch {
+        /// Which recorders.
+        which: Which,
         /// This channel closely.
         closely: Option<ChannelKey>,
     },

@@ -39,7 +39,7 @@ pub mod worker;
 pub use ask::{Node, Problem};
 pub use assign::{choose, environment};
 pub use conclude::conclude;
-pub use drive::{RunRequest, decisive, run};
+pub use drive::{Closely, RunRequest, decisive, run};
 pub use launch::{End, LaunchError};
 pub use pair::{EndRecord, PairOutcome, Stall};
 pub use watching::Watching;

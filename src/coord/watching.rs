@@ -8,7 +8,7 @@ use super::agent::HEARTBEAT;
 use super::launch::{Agent, End, Event, LaunchError, Said};
 use super::message::{FromAgent, ToAgent};
 use super::reach::Transport;
-use crate::record::live::{ChannelKey, Line, LineKind, Update};
+use crate::record::live::{ChannelKey, Line, LineKind, Update, Which};
 use crate::scenario::PluginChoice;
 use std::sync::mpsc;
 use std::time::Instant;
@@ -42,12 +42,8 @@ impl Watching {
 
     fn ask(&self) {
         for end in End::ALL {
-            let prefix = format!("{} ", end.name());
-            let theirs = self.wanted.as_ref().and_then(|wanted| {
-                let node = wanted.node.strip_prefix(&prefix)?.to_owned();
-                Some(ChannelKey { node, ..wanted.clone() })
-            });
-            self.agents[end as usize].tell(0, &ToAgent::Watch { closely: theirs });
+            let theirs = self.wanted.as_ref().and_then(|wanted| wanted.seen_from_there(end.name()));
+            self.agents[end as usize].tell(0, &ToAgent::Watch { which: Which::All, closely: theirs });
         }
     }
 
@@ -71,9 +67,7 @@ impl Watching {
                     match message {
                         FromAgent::Echo { us } => self.agents[end as usize].echoed(us, node_us),
                         FromAgent::Watched(theirs) => {
-                            let ahead_us = self.agents[end as usize].clock.map_or(0, |clock| clock.offset_us);
-                            updates
-                                .extend(theirs.into_iter().filter_map(|one| one.seen_from_here(end.name(), ahead_us)));
+                            updates.extend(self.agents[end as usize].seen_from_here(end, theirs));
                         }
                         _ => {}
                     }

@@ -60,7 +60,7 @@ impl Stream {
                     self.series.entry(event.node + &of_gpu).or_default().push(Sample { at_ns, channels });
                 }
             }
-            What::Upload { .. } | What::Found(_) => {}
+            What::Upload { .. } | What::Closely(_) | What::Found(_) => {}
         }
     }
 }

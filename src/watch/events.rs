@@ -41,8 +41,10 @@ impl Translator {
 
     /// What an event means to a view.
     pub(crate) fn take(&mut self, event: &Event, updates: &mut Vec<Update>) {
-        if matches!(event.what, What::Upload { .. }) {
-            return;
+        match &event.what {
+            What::Upload { .. } => return,
+            What::Closely(seen) => return updates.extend(seen.iter().cloned()),
+            _ => {}
         }
         let since_ns = (event.ms.max(0.0) * 1e6) as u64;
         let told = || event.at.parse::<jiff::Timestamp>().ok().and_then(|at| u64::try_from(at.as_nanosecond()).ok());
@@ -57,7 +59,7 @@ impl Translator {
             What::Found(findings) => {
                 return updates.push(Update::Findings(findings.iter().cloned().map(super::folder::cleaned).collect()));
             }
-            What::Upload { .. } => return,
+            What::Upload { .. } | What::Closely(_) => return,
         };
         match &**said {
             FromAgent::Sample(channels) | FromAgent::Stall(channels) => {

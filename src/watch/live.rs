@@ -4,13 +4,14 @@
 use super::events::{Translator, title};
 use super::folder::cleaned;
 use super::source::{Source, SourceError};
+use crate::coord::Closely;
 use crate::coord::event::Event;
 use crate::record::RunRecord;
-use crate::record::live::{ChannelKey, Recorders, Update, Which};
+use crate::record::live::{ChannelKey, Update};
 use crate::scenario::Scenario;
 use crate::units::now_us;
 use std::collections::BTreeMap;
-use std::sync::mpsc;
+use std::sync::{PoisonError, mpsc};
 
 /// Taken at one poll.
 const TOLD_MAX: usize = 10_000;
@@ -23,19 +24,25 @@ pub(crate) enum Told {
 }
 
 /// The end that is looked at.
-pub(crate) struct Live {
+pub(crate) struct Live<'a> {
     told: mpsc::Receiver<Told>,
     translator: Translator,
     title: Option<Update>,
-    recorders: Option<Recorders>,
+    closely: Option<&'a Closely>,
     over: bool,
 }
 
-impl Live {
-    /// `hosts` are the nodes as their user calls them.
-    pub(crate) fn new(scenario: &Scenario, hosts: BTreeMap<String, String>, told: mpsc::Receiver<Told>) -> Self {
+impl<'a> Live<'a> {
+    /// `hosts` are the nodes as their user calls them; `closely` is where the
+    /// coordinator finds what is looked at.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        hosts: BTreeMap<String, String>,
+        told: mpsc::Receiver<Told>,
+        closely: Option<&'a Closely>,
+    ) -> Self {
         let title = Some(Update::Title(title(scenario, now_us() * 1000)));
-        Self { told, translator: Translator::new(hosts), title, recorders: None, over: false }
+        Self { told, translator: Translator::new(hosts), title, closely, over: false }
     }
 
     fn end(&mut self, record: RunRecord, updates: &mut Vec<Update>) {
@@ -46,7 +53,7 @@ impl Live {
     }
 }
 
-impl Source for Live {
+impl Source for Live<'_> {
     fn poll(&mut self, updates: &mut Vec<Update>) -> Result<(), SourceError> {
         updates.extend(self.title.take());
         for _ in 0..TOLD_MAX {
@@ -56,12 +63,6 @@ impl Source for Live {
                 Err(_) => break,
             }
         }
-        if let Some(recorders) = self.recorders.as_mut().filter(|_| !self.over) {
-            let mut close = Vec::new();
-            // A recorder on another node is not here to be read.
-            let _ = recorders.look(now_us() * 1000, &mut close);
-            updates.extend(close.into_iter().filter(|update| matches!(update, Update::Detail(_))));
-        }
         Ok(())
     }
 
@@ -70,11 +71,11 @@ impl Source for Live {
     }
 
     fn want(&mut self, channel: Option<ChannelKey>) {
-        if channel.is_some() && self.recorders.is_none() && !self.translator.recorders.is_empty() {
-            self.recorders = Some(Recorders::new(Which::Named(self.translator.recorders.clone())));
-        }
-        if let Some(recorders) = &mut self.recorders {
-            recorders.want(channel);
-        }
+        let Some(closely) = self.closely else { return };
+        let recorder = |channel: ChannelKey| {
+            let path = self.translator.recorders.get(&channel.node)?.clone();
+            Some((channel, path))
+        };
+        *closely.lock().unwrap_or_else(PoisonError::into_inner) = channel.and_then(recorder);
     }
 }

@@ -16,6 +16,7 @@ mod peer;
 mod reach;
 mod sockets;
 mod topologies;
+mod watch;
 
 #[path = "../support/lab.rs"]
 mod lab;
@@ -25,3 +26,6 @@ mod strict;
 #[allow(dead_code, reason = "shared with tests/run, which uses more of it")]
 #[path = "../support/tcpxctl.rs"]
 mod tcpxctl;
+#[allow(dead_code, reason = "shared with tests/run, which uses more of it")]
+#[path = "../support/terminal.rs"]
+mod terminal;

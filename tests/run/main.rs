@@ -25,3 +25,5 @@ mod watch;
 mod strict;
 #[path = "../support/tcpxctl.rs"]
 mod tcpxctl;
+#[path = "../support/terminal.rs"]
+mod terminal;

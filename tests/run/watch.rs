@@ -2,10 +2,9 @@
 //! terminal under tmux.
 
 use crate::tcpxctl::Tool;
+use crate::terminal::{Terminal, wait_for};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 /// One channel of a run that stalls within two seconds of its start.
 const STALL: &str = "name = \"stall\"\n[transfer]\nconnections = 2\nchunk = \"64KiB\"\ntotal = \"8MiB\"\niterations = 5\n\
@@ -72,93 +71,10 @@ fn another_node_is_watched_through_its_agent() {
     runs.ended();
 }
 
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + Duration::from_secs(40);
-    loop {
-        match look() {
-            Some(found) => return found,
-            None => assert!(Instant::now() < until, "{what} did not come"),
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// A terminal of its own; gone with this value.
-struct Terminal {
-    folder: tempfile::TempDir,
-}
-
-impl Terminal {
-    /// A shell in a terminal of this size; none where there is no tmux.
-    fn open(columns: u16, lines: u16) -> Option<Self> {
-        if Command::new("tmux").arg("-V").output().is_err() {
-            eprintln!("skipped: there is no tmux on this machine");
-            return None;
-        }
-        let terminal = Self { folder: tempfile::tempdir().unwrap() };
-        let size = [columns.to_string(), lines.to_string()];
-        let started = terminal.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1], "sh -i"]);
-        assert!(started.status.success(), "{started:?}");
-        terminal.type_line(&format!("PS1='ready> '; cd {}; clear", terminal.folder.path().display()));
-        terminal.shows("ready>");
-        Some(terminal)
-    }
-
-    fn tmux(&self, words: &[&str]) -> Output {
-        let mut command = Command::new("tmux");
-        command.arg("-S").arg(self.folder.path().join("socket")).args(["-f", "/dev/null"]).args(words);
-        command.env("LC_ALL", "C.UTF-8").env_remove("TMUX").env_remove("NO_COLOR").output().unwrap()
-    }
-
-    fn press(&self, key: &str) {
-        assert!(self.tmux(&["send-keys", key]).status.success());
-    }
-
-    fn type_line(&self, text: &str) {
-        assert!(self.tmux(&["send-keys", "-l", text]).status.success());
-        self.press("Enter");
-    }
-
-    fn screen(&self) -> String {
-        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
-    }
-
-    fn shows(&self, text: &str) -> String {
-        let until = Instant::now() + Duration::from_secs(40);
-        loop {
-            let screen = self.screen();
-            if screen.contains(text) {
-                return screen;
-            }
-            assert!(Instant::now() < until, "`{text}` did not show:\n{screen}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn shows_no_more(&self, text: &str) {
-        wait_for(&format!("a screen without `{text}`"), || (!self.screen().contains(text)).then_some(()));
-    }
-
-    /// What `stty -a` says, without the size.
-    fn settings(&self, name: &str) -> String {
-        let path: PathBuf = self.folder.path().join(name);
-        self.type_line(&format!("clear; stty -a | grep -v rows > {name}; echo settings''-kept"));
-        self.shows("settings-kept");
-        std::fs::read_to_string(path).unwrap()
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
-    }
-}
-
 #[test]
 fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
     let Some(terminal) = Terminal::open(110, 32) else { return };
-    std::fs::write(terminal.folder.path().join("stall.toml"), STALL.replace("\"1s\"\n[fault]", "\"5s\"\n[fault]"))
-        .unwrap();
+    std::fs::write(terminal.folder().join("stall.toml"), STALL.replace("\"1s\"\n[fault]", "\"5s\"\n[fault]")).unwrap();
     let before = terminal.settings("before");
     terminal.type_line(&format!("clear; {} run stall.toml --plugin builtin --live", env!("CARGO_BIN_EXE_tcpxctl")));
     terminal.shows("LIVE");
@@ -187,6 +103,10 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
     terminal.press("q");
     terminal.shows("# Record");
     assert_eq!(terminal.settings("after"), before);
+    // What the view alone was told is no part of the record.
+    let events = std::fs::read_dir(terminal.folder().join("reports")).unwrap().next().unwrap().unwrap().path();
+    let events = std::fs::read_to_string(events.join("events.jsonl")).unwrap();
+    assert!(events.contains("\"sample\"") && !events.contains("\"closely\""), "{events}");
     let cursor = terminal.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on}"]);
     assert_eq!(String::from_utf8_lossy(&cursor.stdout).trim(), "1 0");
 }
@@ -216,7 +136,7 @@ fn a_terminal_that_is_gone_without_a_signal_ends_the_view() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
     let program = env!("CARGO_BIN_EXE_tcpxctl");
     // A session of its own gets no SIGHUP with the terminal.
-    let told = terminal.folder.path().join("pid");
+    let told = terminal.folder().join("pid");
     let inner = format!("echo $$ > {}; exec {program} watch {}", told.display(), fixture.display());
     terminal.type_line(&format!("clear; setsid -w sh -c '{inner}'"));
     terminal.shows("STALLED");

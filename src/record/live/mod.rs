@@ -87,7 +87,7 @@ impl Update {
     /// end's name in front, times by this machine's clock, which the node's is
     /// `ahead_us` ahead of, and text made safe. `None` for what no agent says.
     pub fn seen_from_here(self, end: &str, ahead_us: i64) -> Option<Self> {
-        let named = |node: String| format!("{end} {}", printable(&node));
+        let named = |node: String| format!("{end} {}", printable(&node)).trim_end().to_owned();
         let moved = |at_ns: u64| at_ns.saturating_add_signed(ahead_us.saturating_neg().saturating_mul(1000));
         Some(match self {
             Self::Node { node, facts } => Self::Node { node: named(node), facts: facts.cleaned() },
@@ -103,6 +103,7 @@ impl Update {
             }),
             Self::Detail(mut detail) => {
                 detail.channel.node = named(detail.channel.node);
+                detail.at_ns = moved(detail.at_ns);
                 Self::Detail(detail)
             }
             _ => return None,
@@ -192,6 +193,16 @@ pub struct ChannelKey {
     pub index: usize,
 }
 
+impl ChannelKey {
+    /// As the agent of an end knows it: the reverse of [`Update::seen_from_here`].
+    /// `None` for a channel of the other end.
+    pub fn seen_from_there(&self, end: &str) -> Option<Self> {
+        let rest = self.node.strip_prefix(end)?;
+        let node = if rest.is_empty() { rest } else { rest.strip_prefix(' ')? };
+        Some(Self { node: node.to_owned(), ..self.clone() })
+    }
+}
+
 /// One channel, as closely as it can be seen from where its recorder lies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
@@ -253,7 +264,23 @@ mod tests {
         let facts = NodeNow { plugin: "x\x07".into(), ..NodeNow::default() };
         let node = Update::Node { node: "pid 7".into(), facts }.seen_from_here("peer", 0);
         assert!(matches!(node, Some(Update::Node { facts, .. }) if facts.plugin == "x"));
+        let channel = ChannelKey { node: String::new(), side: "recv".into(), index: 0 };
+        let (requests, events, latency, sockets, nic) =
+            (Vec::new(), Vec::new(), Vec::new(), Ok(Vec::new()), Vec::new());
+        let detail = Box::new(Detail { channel, at_ns: 5_000_000, requests, events, latency, sockets, nic });
+        let detail = Update::Detail(detail).seen_from_here("peer", 2000);
+        assert!(matches!(detail, Some(Update::Detail(one)) if one.channel.node == "peer" && one.at_ns == 3_000_000));
         let ended = Update::Ended { at_ns: 1, outcome: "passed".into(), reason: None };
         assert_eq!(ended.seen_from_here("peer", 0), None);
+    }
+
+    #[test]
+    fn a_channel_is_known_to_its_own_end_by_what_that_calls_it() {
+        let key = |node: &str| ChannelKey { node: node.into(), side: "recv".into(), index: 3 };
+        for (here, there) in [("peer", ""), ("peer gpu 3", "gpu 3"), ("peer pid 7", "pid 7")] {
+            assert_eq!(key(here).seen_from_there("peer"), Some(key(there)), "{here}");
+            assert_eq!(key(here).seen_from_there("local"), None);
+        }
+        assert_eq!(key("peers").seen_from_there("peer"), None);
     }
 }

@@ -72,6 +72,11 @@ impl Recorders {
         recorders
     }
 
+    /// Which files these are.
+    pub fn which(&self) -> &Which {
+        &self.which
+    }
+
     /// The channel to look at closely.
     pub fn want(&mut self, channel: Option<ChannelKey>) {
         if self.wanted != channel {
