@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "turns the caller's pointers into comms")]
 
 use crate::comm::Comm;
+use crate::landing::FLUSHES;
 use crate::queue::SLOTS_MAX;
 use std::cell::UnsafeCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -20,12 +21,15 @@ use tcpx_abi::unpack::Request;
 const LIVE: u64 = u64::from_le_bytes(*b"tcpxsoft");
 const NOBODY: u64 = 0;
 
+/// Requests of one comm: its slots, and what `iflush` gives out.
+pub const REQUESTS: usize = SLOTS_MAX + FLUSHES;
+
 /// One comm's place, 128-byte aligned so that most wild pointers are told by
 /// their low bits.
 #[repr(C, align(128))]
 pub struct Block {
     magic: AtomicU64,
-    requests: UnsafeCell<[Request; SLOTS_MAX]>,
+    requests: UnsafeCell<[Request; REQUESTS]>,
     comm: UnsafeCell<Option<Comm>>,
 }
 
@@ -48,7 +52,7 @@ pub fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
     let requests = place.requests.get();
     let blank = blank_request(block.cast());
     // SAFETY: as above.
-    unsafe { *requests = [blank; SLOTS_MAX] };
+    unsafe { *requests = [blank; REQUESTS] };
     let comm = make(address, requests.cast());
     // SAFETY: as above.
     unsafe { *place.comm.get() = Some(comm) };
@@ -96,7 +100,8 @@ pub unsafe fn comm<'a>(pointer: *mut c_void) -> Option<&'a mut Comm> {
     unsafe { (*place.comm.get()).as_mut() }
 }
 
-/// The comm that `request` belongs to, and the request's slot.
+/// The comm that `request` belongs to, and the request's slot; those behind the
+/// slots are flushes.
 ///
 /// # Safety
 /// As for [`comm`], of `request` and of the comm it names.
@@ -110,7 +115,7 @@ pub unsafe fn owner<'a>(request: *mut c_void) -> Option<(&'a mut Comm, usize)> {
     let comm = unsafe { comm(pointer) }?;
     let offset = (request as usize).checked_sub(comm.requests() as usize)?;
     let (slot, rest) = (offset / size_of::<Request>(), offset % size_of::<Request>());
-    (slot < SLOTS_MAX && rest == 0).then_some((comm, slot))
+    (slot < REQUESTS && rest == 0).then_some((comm, slot))
 }
 
 impl Block {
@@ -118,7 +123,7 @@ impl Block {
         let blank = blank_request(std::ptr::null_mut());
         Self {
             magic: AtomicU64::new(NOBODY),
-            requests: UnsafeCell::new([blank; SLOTS_MAX]),
+            requests: UnsafeCell::new([blank; REQUESTS]),
             comm: UnsafeCell::new(None),
         }
     }

@@ -232,6 +232,19 @@ unsafe fn buffer(given: Given) -> Result<Buffer, Failed> {
     Ok(Buffer { data, size, region, tag })
 }
 
+/// `iflush` of the plain flavour; null where there is nothing to wait for.
+///
+/// # Safety
+/// `comm` is as `block::comm` asks.
+pub unsafe fn flush(comm: *mut c_void, places: &[*mut c_void]) -> Result<*mut c_void, Failed> {
+    // SAFETY: by the contract above.
+    let Some(comm) = (unsafe { block::comm(comm) }) else {
+        warning!(c"softIflush", "{PRODUCT} : iflush on {comm:p}, which is no comm");
+        return Err(REFUSED);
+    };
+    comm.flush(places)
+}
+
 /// `test`: whether the request is done.
 ///
 /// # Safety

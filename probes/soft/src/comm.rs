@@ -13,6 +13,7 @@
 //! Not here: pointers as C gives them (`export`, `block`), or setting up.
 #![expect(unsafe_code, reason = "requests live where the caller can read them")]
 
+use crate::block::REQUESTS;
 use crate::ctrl::Ctrl;
 use crate::cuda::Gpu;
 use crate::device::Device;
@@ -21,13 +22,14 @@ use crate::fault::{CommFaults, Side};
 use crate::group::{GROUP_MAX, Groups};
 use crate::helper::Helper;
 use crate::io::pump;
+use crate::landing::Landing;
 use crate::lane::{Lane, Lanes};
 use crate::log::{note, warning};
 use crate::mr::Region;
 use crate::pages::PagePool;
 use crate::plugin::Plugin;
 use crate::queue::{Queue, SLOTS, SLOTS_MAX, State, Step};
-use crate::settings::{Io, PRODUCT};
+use crate::settings::{Cuda, Io, PRODUCT};
 use crate::stage::Stage;
 use crate::stall::Stall;
 use crate::unpack::Unpack;
@@ -84,6 +86,8 @@ pub struct Comm {
     pub(crate) unpack: Option<Unpack>,
     /// Send comms with a GPU only.
     pub(crate) stage: Option<Stage>,
+    /// Receive comms of the plain flavour that take device memory only.
+    pub(crate) landing: Option<Box<Landing>>,
     /// The GPU that was current when it began.
     pub(crate) gpu: Option<&'static Gpu>,
     /// A receive waits for a header.
@@ -138,23 +142,25 @@ pub struct DeviceSide {
     pool: Option<&'static PagePool>,
     unpack: Option<Unpack>,
     stage: Option<Stage>,
+    landing: Option<Box<Landing>>,
 }
 
 impl DeviceSide {
     /// Pages and slots of a receiver, buffers of a sender.
     pub fn of(parts: &Parts) -> Result<Self, Failed> {
-        if parts.plugin.settings.is_plain() {
-            return Ok(Self { pool: None, unpack: None, stage: None });
-        }
+        let none = Self { pool: None, unpack: None, stage: None, landing: None };
+        let settings = &parts.plugin.settings;
         Ok(match (parts.side, parts.gpu) {
-            (Side::Send, gpu) => Self { pool: None, unpack: None, stage: gpu.map(Stage::new) },
+            (Side::Send, gpu) => Self { stage: gpu.map(Stage::new), ..none },
+            (Side::Recv, _) if settings.is_plain() && settings.cuda == Cuda::Off => none,
+            (Side::Recv, gpu) if settings.is_plain() => Self { landing: Some(Box::new(Landing::new(gpu))), ..none },
             (Side::Recv, Some(gpu)) => {
                 let pool = parts.plugin.pool_on(gpu)?;
-                Self { pool: Some(pool), unpack: Some(Unpack::on_gpu(pool)?), stage: None }
+                Self { pool: Some(pool), unpack: Some(Unpack::on_gpu(pool)?), ..none }
             }
             (Side::Recv, None) => {
                 let pool = parts.plugin.pool();
-                Self { pool, unpack: Some(Unpack::new(pool)), stage: None }
+                Self { pool, unpack: Some(Unpack::new(pool)), ..none }
             }
         })
     }
@@ -165,7 +171,7 @@ impl Comm {
     pub fn new(parts: Parts, memory: DeviceSide, address: usize, requests: *mut Request) -> Self {
         let Parts { plugin, side, device, ctrl, data, faults, gpu } = parts;
         let settings = &plugin.settings;
-        let DeviceSide { pool, unpack, stage } = memory;
+        let DeviceSide { pool, unpack, stage, landing } = memory;
         let lanes: Vec<Lane> = data
             .into_iter()
             .enumerate()
@@ -207,6 +213,7 @@ impl Comm {
             delayed: None,
             unpack,
             stage,
+            landing,
             gpu,
             stall: Stall::default(),
             faults,
@@ -238,7 +245,7 @@ impl Comm {
 
     fn place(&self, slot: usize) -> *mut Request {
         // SAFETY: one of those in our block.
-        unsafe { self.requests.add(slot % SLOTS_MAX) }
+        unsafe { self.requests.add(slot % REQUESTS) }
     }
 
     /// `isend` and `irecv`: queues, and does nothing else.
@@ -348,6 +355,9 @@ impl Comm {
     /// and is done once all its buffers are.
     pub fn test_any(&mut self, request: usize) -> Result<bool, Failed> {
         self.progress()?;
+        if request >= SLOTS_MAX {
+            return self.landing.as_mut().map_or(Ok(false), |landing| landing.finish(request - SLOTS_MAX));
+        }
         if !self.groups.is_open(request) {
             return Ok(false);
         }
@@ -361,8 +371,25 @@ impl Comm {
         }
         self.answered |= whole;
         self.groups.close(request);
+        self.land(request);
         self.release_answered();
         Ok(true)
+    }
+
+    /// What arrived for device memory waits to be flushed.
+    fn land(&mut self, request: usize) {
+        let Some(mut landing) = self.landing.take() else { return };
+        for place in 0..self.groups.slots(request).len() {
+            let slot = usize::from(self.groups.slots(request)[place]);
+            landing.arrived(slot, self.request(slot).data);
+        }
+        self.landing = Some(landing);
+    }
+
+    /// `iflush` of the plain flavour; null where there is nothing to wait for.
+    pub fn flush(&mut self, places: &[*mut c_void]) -> Result<*mut c_void, Failed> {
+        let begun = self.landing.as_mut().map_or(Ok(None), |landing| landing.flush(places))?;
+        Ok(begun.map_or(std::ptr::null_mut(), |flush| self.pointer(SLOTS_MAX + flush)))
     }
 
     fn is_whole(&mut self, slot: usize) -> Result<bool, Failed> {
@@ -384,6 +411,9 @@ impl Comm {
 
     /// Bytes of each buffer of a request that `test_any` has just called done.
     pub fn sizes(&mut self, request: usize, mut tell: impl FnMut(usize, c_int)) {
+        if request >= SLOTS_MAX {
+            return;
+        }
         for place in 0..self.groups.slots(request).len() {
             let slot = usize::from(self.groups.slots(request)[place]);
             tell(place, self.request(slot).size);

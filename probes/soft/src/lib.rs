@@ -50,6 +50,7 @@ mod group;
 mod helper;
 mod integers;
 mod io;
+mod landing;
 mod lane;
 mod log;
 mod mr;

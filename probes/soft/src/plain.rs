@@ -4,7 +4,8 @@
 //! of its callers: thirty-two requests per comm and "try again" for one more,
 //! `test` of any of them in any order, sizes reported, nothing to hand back,
 //! `init` as often as one likes. A receive takes one to eight buffers, and every
-//! message goes to the oldest buffer of its tag, or waits for one.
+//! message goes to the oldest buffer of its tag, or waits for one. With
+//! `TCPXSOFT_CUDA` it takes device memory, too, whose receives must be flushed.
 //!
 //! v4 knows no "call again": its `connect` and `accept` wait, for a minute at most.
 #![expect(unsafe_code, reason = "takes pointers from C and writes through them")]
@@ -23,7 +24,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::time::{Duration, Instant};
 use tcpx_abi::v12::{Properties, VDeviceProps};
-use tcpx_abi::{ID_UNDEFINED, LoggerArg, MESSAGE_MAX, NET_DEVICE_HOST, PTR_HOST, ResultCode};
+use tcpx_abi::{ID_UNDEFINED, LoggerArg, MESSAGE_MAX, NET_DEVICE_HOST, PTR_CUDA, ResultCode};
 
 type Out = *mut *mut c_void;
 
@@ -57,9 +58,9 @@ fn properties(device: c_int) -> Result<Properties, Failed> {
         name: tcpx.name,
         pci_path: tcpx.pci_path,
         guid: tcpx.guid,
-        ptr_support: PTR_HOST,
+        ptr_support: tcpx.ptr_support,
         reg_is_global: 1,
-        force_flush: 0,
+        force_flush: c_int::from(tcpx.ptr_support & PTR_CUDA != 0),
         speed: tcpx.speed,
         port: tcpx.port,
         latency: 0.0,
@@ -96,10 +97,7 @@ unsafe fn receive_group<S: Copy + TryInto<c_int>>(
     sizes: *mut S,
     tags: *mut c_int,
 ) -> Result<*mut c_void, Failed> {
-    let count = usize::try_from(count).ok().filter(|count| (1..=GROUP_MAX).contains(count)).ok_or_else(|| {
-        warning!(c"softIrecv", "{PRODUCT} : irecv of {count} buffers, of 1 to {GROUP_MAX}");
-        REFUSED
-    })?;
+    let count = buffers("irecv", count)?;
     let none = ptr::null_mut();
     let mut buffers = [Given { data: none, size: 0, tag: 0, mhandle: none }; GROUP_MAX];
     for (at, buffer) in buffers.iter_mut().enumerate().take(count) {
@@ -114,6 +112,27 @@ unsafe fn receive_group<S: Copy + TryInto<c_int>>(
     }
     // SAFETY: comm and mhandles are the caller's, as `calls::post_group` asks.
     unsafe { calls::post_group(comm, &buffers[..count]) }
+}
+
+/// # Safety
+/// `data` has `count` elements, or is null.
+unsafe fn flush_group(comm: *mut c_void, count: c_int, data: Out) -> Result<*mut c_void, Failed> {
+    let count = buffers("iflush", count)?;
+    let mut places = [ptr::null_mut(); GROUP_MAX];
+    for (at, place) in places.iter_mut().enumerate().take(count) {
+        // SAFETY: by the contract above.
+        *place = unsafe { nth(data, at) }?;
+    }
+    // SAFETY: the comm is the caller's, as `calls::flush` asks.
+    unsafe { calls::flush(comm, &places[..count]) }
+}
+
+/// A number of buffers that a call may be given.
+fn buffers(call: &str, count: c_int) -> Result<usize, Failed> {
+    usize::try_from(count).ok().filter(|count| (1..=GROUP_MAX).contains(count)).ok_or_else(|| {
+        warning!(c"softCall", "{PRODUCT} : {call} of {count} buffers, of 1 to {GROUP_MAX}");
+        REFUSED
+    })
 }
 
 unsafe extern "C" fn devices(count: *mut c_int) -> ResultCode {
@@ -270,13 +289,14 @@ macro_rules! plain_receive {
         }
 
         unsafe extern "C" fn iflush(
-            _: *mut c_void,
-            _: *mut c_void,
+            comm: *mut c_void,
+            data: *mut c_void,
             _: c_int,
             _: *mut c_void,
             request: Out,
         ) -> ResultCode {
-            enter(Call::Iflush, || give(request, std::ptr::null_mut()))
+            // SAFETY: the comm is the caller's, as `calls::flush` asks.
+            enter(Call::Iflush, || give(request, unsafe { calls::flush(comm, &[data]) }?))
         }
     };
     ($size:ty, grouped $($phandles:ident)?) => {
@@ -300,14 +320,15 @@ macro_rules! plain_receive {
         }
 
         unsafe extern "C" fn iflush(
-            _: *mut c_void,
-            _: c_int,
-            _: Out,
+            comm: *mut c_void,
+            count: c_int,
+            data: Out,
             _: *mut c_int,
             _: Out,
             request: Out,
         ) -> ResultCode {
-            enter(Call::Iflush, || give(request, std::ptr::null_mut()))
+            // SAFETY: an array of `count` elements, or null.
+            enter(Call::Iflush, || give(request, unsafe { super::flush_group(comm, count, data) }?))
         }
     };
 }

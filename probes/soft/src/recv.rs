@@ -199,12 +199,17 @@ impl Comm {
         self.request(slot).slot = opened;
     }
 
-    /// Where a chunk's bytes go: in place, or to pages.
+    /// Where a chunk's bytes go: in place, to a buffer, or to pages.
     fn destination(&mut self, slot: usize, offset: usize, length: usize) -> Result<Memory, Failed> {
         let request = *self.request(slot);
         if request.mem_type == PTR_HOST {
             // SAFETY: `check` saw that the chunk ends inside the posted size.
             return Ok(Memory::Flat(unsafe { request.data.cast::<u8>().add(offset) }));
+        }
+        if let Some(landing) = &mut self.landing {
+            let start = landing.buffer(slot, request.size as usize);
+            // SAFETY: as above, of a buffer as long as the message.
+            return Ok(Memory::Flat(unsafe { start.add(offset) }));
         }
         let Some(unpack) = &mut self.unpack else { return Err(REFUSED) };
         unpack.reserve(&request.slot, length).map(Memory::Pages).map_err(|pages| {

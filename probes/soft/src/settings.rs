@@ -216,7 +216,7 @@ impl Settings {
             // Who asks for threads by NCCL's own name gets one, as from its Socket transport.
             "TCPXSOFT_IO" => lookup(name).or_else(|| lookup("NCCL_SOCKET_NTHREADS").map(|_| "helper".to_owned())),
             // Switches of the real plugin's that this one does not have.
-            "NCCL_GPUDIRECTTCPX_SOCKET_ENABLE" | "NCCL_GPUDIRECTTCPX_RECV_SYNC" | "TCPXSOFT_CUDA" => None,
+            "NCCL_GPUDIRECTTCPX_SOCKET_ENABLE" | "NCCL_GPUDIRECTTCPX_RECV_SYNC" => None,
             _ => lookup(name),
         };
         let (settings, notes) = Self::read(&plain);
@@ -488,7 +488,7 @@ mod tests {
             let lookup = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
             Settings::read_plain(&lookup).0.unwrap()
         };
-        let bare = read(&[("NCCL_GPUDIRECTTCPX_SOCKET_ENABLE", "0"), ("TCPXSOFT_CUDA", "standin")]);
+        let bare = read(&[("NCCL_GPUDIRECTTCPX_SOCKET_ENABLE", "0")]);
         assert!(bare.is_plain() && bare.enabled && bare.chunk == 131_072 && bare.io == Io::Inline);
         assert_eq!(bare.cuda, Cuda::Off);
         let named = read(&[("NCCL_SOCKET_IFNAME", "eth"), ("NCCL_SOCKET_NTHREADS", "2")]);

@@ -7,13 +7,13 @@
 
 use crate::cuda::{Event, Gpu};
 use crate::failed::Failed;
-use crate::queue::SLOTS;
+use crate::queue::SLOTS_MAX;
 use std::ptr::{self, NonNull};
 
 /// Buffers of one send comm.
 pub struct Stage {
     gpu: &'static Gpu,
-    slots: [Option<Buffer>; SLOTS],
+    slots: [Option<Buffer>; SLOTS_MAX],
 }
 
 struct Buffer {
@@ -28,12 +28,12 @@ unsafe impl Send for Stage {}
 impl Stage {
     /// No buffers yet.
     pub fn new(gpu: &'static Gpu) -> Self {
-        Self { gpu, slots: [const { None }; SLOTS] }
+        Self { gpu, slots: [const { None }; SLOTS_MAX] }
     }
 
     /// Starts to fetch `bytes` at device address `from` for a slot.
     pub fn fetch(&mut self, slot: usize, from: u64, bytes: usize) -> Result<(), Failed> {
-        let place = &mut self.slots[slot % SLOTS];
+        let place = &mut self.slots[slot % SLOTS_MAX];
         if place.as_ref().is_none_or(|buffer| buffer.bytes < bytes) {
             if let Some(small) = place.take() {
                 self.gpu.free_pinned(small.start);
@@ -47,12 +47,12 @@ impl Stage {
 
     /// Whether a slot's message has arrived.
     pub fn is_here(&self, slot: usize) -> Result<bool, Failed> {
-        self.slots[slot % SLOTS].as_ref().map_or(Ok(true), |buffer| buffer.event.has_passed())
+        self.slots[slot % SLOTS_MAX].as_ref().map_or(Ok(true), |buffer| buffer.event.has_passed())
     }
 
     /// Where it is.
     pub fn message(&self, slot: usize) -> *mut u8 {
-        self.slots[slot % SLOTS].as_ref().map_or(ptr::null_mut(), |buffer| buffer.start.as_ptr())
+        self.slots[slot % SLOTS_MAX].as_ref().map_or(ptr::null_mut(), |buffer| buffer.start.as_ptr())
     }
 }
 

@@ -10,14 +10,23 @@ use std::ffi::{c_int, c_void};
 use tcpx_abi::PTR_HOST;
 
 fn pair() -> Pair {
-    let settings = Settings::of(&[("TCPXSOFT_SOCKET_IFNAME", "=lo"), ("NCCL_DYNAMIC_CHUNK_SIZE", "4096")]);
+    pair_with("off")
+}
+
+fn pair_with(cuda: &str) -> Pair {
+    let chunk = ("NCCL_DYNAMIC_CHUNK_SIZE", "4096");
+    let settings = Settings::of(&[("TCPXSOFT_SOCKET_IFNAME", "=lo"), chunk, ("TCPXSOFT_CUDA", cuda)]);
     let plugin = Plugin::start(Settings { flavour: Flavour::Plain, ..settings }).unwrap();
     let plugin: &'static Plugin = Box::leak(Box::new(plugin));
     Pair::of(plugin, plugin)
 }
 
 fn given(comm: *mut c_void, buffer: &Buffer, size: usize, tag: c_int) -> Given {
-    let mhandle = calls::register(comm, buffer.pointer(), size, PTR_HOST).unwrap();
+    given_as(PTR_HOST, comm, buffer, size, tag)
+}
+
+fn given_as(kind: c_int, comm: *mut c_void, buffer: &Buffer, size: usize, tag: c_int) -> Given {
+    let mhandle = calls::register(comm, buffer.pointer(), size, kind).unwrap();
     Given { data: buffer.pointer(), size: size as c_int, tag, mhandle }
 }
 
@@ -88,6 +97,43 @@ fn a_message_waits_for_a_receive_of_its_tag_and_those_behind_it_wait_too() {
         (of_first.is_some() && of_second.is_some()).then_some(())
     });
     assert_eq!((early.bytes(1)[0], late.bytes(1)[0]), (1, 2));
+    pair.close();
+}
+
+#[test]
+fn a_receive_into_device_memory_is_in_its_place_once_flushed() {
+    let pair = pair_with("standin");
+    let places = [0, 1, 2].map(|_| Buffer::new(ROOM, 0));
+    let given: Vec<_> =
+        places.iter().map(|place| given_as(tcpx_abi::PTR_CUDA, pair.receiver, place, ROOM, 0)).collect();
+    // SAFETY: our comm and registrations.
+    let group = unsafe { calls::post_group(pair.receiver, &given[..2]) }.unwrap();
+    // SAFETY: as above.
+    let single = unsafe { calls::post(Side::Recv, pair.receiver, given[2]) }.unwrap();
+    let sent = [0, 1, 2].map(|number| {
+        let buffer = message(number);
+        (send(&pair, &buffer, 9000, 0), buffer)
+    });
+    let mut waiting = vec![group, single];
+    waiting.extend(sent.iter().map(|(request, _)| *request));
+    until("all of them", || {
+        waiting.retain(|request| sizes(*request).is_none());
+        waiting.is_empty().then_some(())
+    });
+    assert!(places.iter().all(|place| place.bytes(1)[0] == 0), "nobody flushed");
+    let flush = |places: &[&Buffer]| {
+        let places: Vec<_> = places.iter().map(|place| place.pointer()).collect();
+        // SAFETY: our comm.
+        unsafe { calls::flush(pair.receiver, &places) }.unwrap()
+    };
+    let request = flush(&[&places[2], &places[0]]);
+    assert!(!request.is_null() && places[0].bytes(1)[0] == 0, "the flush has only begun");
+    assert_eq!((sizes(request), sizes(request)), (Some(vec![]), None), "it is done, once");
+    assert_eq!([0, 1, 2].map(|place: usize| places[place].bytes(9000)[8999]), [1, 0, 3]);
+    assert!(flush(&[&places[0]]).is_null(), "there is nothing left to wait for");
+    let begun: Vec<_> = (0..40).map(|_| flush(&[&places[1]])).collect();
+    assert!(!begun[0].is_null() && begun[1..].iter().all(|request| request.is_null()));
+    assert_eq!((sizes(begun[0]), places[1].bytes(1)[0]), (Some(vec![]), 2));
     pair.close();
 }
 
