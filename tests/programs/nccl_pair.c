@@ -5,23 +5,34 @@
  *   nccl_pair [BYTES [ROUNDS]]
  *
  * Both ranks are processes on this machine, rank R on GPU R modulo the number of
- * GPUs; each takes itself for a host of its own (NCCL_HOSTID), so that they share a
- * GPU in any NCCL and have nothing between them but the network. NCCL_LIBRARY names
- * libnccl.so.2; CUDA is the driver's alone.
+ * GPUs, with nothing between them but the network:
  *
- * Prints the version and how far it came. Exit code: 0; 3 without NCCL or a GPU,
- * 4 when a call failed, 5 for wrong sums.
+ *   from NCCL 2.30   one host that shares its GPU (NCCL_MULTI_RANK_GPU_ENABLE) without
+ *                    P2P and SHM, rank 1 in a container's place: see `own_shm`
+ *   older, and       each rank takes itself for a host of its own (NCCL_HOSTID), so
+ *   where refused    that they share a GPU in any NCCL; NCCL_PAIR=hosts asks for it
+ *
+ * NCCL_LIBRARY names libnccl.so.2; CUDA is the driver's alone. Prints the version
+ * and how far it came. Exit code: 0; 3 without NCCL or a GPU, 4 when a call failed,
+ * 5 for wrong sums.
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MISSING = 3, CALL_FAILED = 4, WRONG_SUM = 5, RANKS = 2, FLOAT = 7, SUM = 0 };
+enum { MISSING = 3, CALL_FAILED = 4, WRONG_SUM = 5, RANKS = 2, FLOAT = 7, SUM = 0, SHARES_A_GPU = 23000 };
 
 struct id { char bytes[128]; };
 
@@ -37,15 +48,60 @@ static void *need(void *library, const char *name)
     return found;
 }
 
-/* Makes a call by name and says which one failed. */
+/* Which call, which code, which rank, and what the library says about it. */
+static void failed(int rank, void *library, const char *name, int code)
+{
+    const char *(*text)(int) = library == nccl ? dlsym(nccl, "ncclGetErrorString") : NULL;
+    const char *(*last)(void *) = library == nccl ? dlsym(nccl, "ncclGetLastError") : NULL;
+    int (*cuda_name)(int, const char **) = library == cuda ? dlsym(cuda, "cuGetErrorName") : NULL;
+    const char *said = text != NULL ? text(code) : NULL, *why = last != NULL ? last(NULL) : NULL;
+    if (cuda_name != NULL)
+        cuda_name(code, &said);
+    printf("rank %d: %s is %d (%s)%s%s\n", rank, name, code, said != NULL ? said : "not in the library's list",
+           why != NULL && *why != '\0' ? ": " : "", why != NULL ? why : "");
+    exit(CALL_FAILED);
+}
+
+/* Makes a call by name. */
 #define CALL(library, name, ...)                                                                             \
     do {                                                                                                     \
         int code_ = ((int (*)())need(library, #name))(__VA_ARGS__);                                          \
-        if (code_ != 0) {                                                                                    \
-            printf("rank %d: %s is %d\n", rank, #name, code_);                                               \
-            exit(CALL_FAILED);                                                                               \
-        }                                                                                                    \
+        if (code_ != 0)                                                                                      \
+            failed(rank, library, #name, code_);                                                             \
     } while (0)
+
+/*
+ * A /dev/shm of this process alone, as in a container of its own. To NCCL ranks of
+ * one GPU are at no distance, and NCCL_P2P_DISABLE=1 forbids only what is further
+ * (2.30.7 and 2.32.3, ncclTopoCheckP2p): it would take P2P, and no network. It goes
+ * by P2P only between ranks whose /dev/shm is the same.
+ */
+static int own_shm(void)
+{
+    uid_t user = getuid();
+    if (unshare(CLONE_NEWNS) != 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+            return 0;
+        /* The same user in there: files of the recorder keep their owner. */
+        int map = open("/proc/self/uid_map", O_WRONLY);
+        if (map < 0 || dprintf(map, "%u %u 1", user, user) < 0 || close(map) != 0)
+            return 0;
+    }
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL) == 0;
+}
+
+/* Nothing but the network between the ranks. */
+static void keep_apart(int rank, int one_host)
+{
+    if (!one_host) {
+        setenv("NCCL_HOSTID", rank == 0 ? "rank-0" : "rank-1", 1);
+        return;
+    }
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    setenv("NCCL_P2P_DISABLE", "1", 1);
+    setenv("NCCL_SHM_DISABLE", "1", 1);
+}
 
 static void use_gpu(int rank)
 {
@@ -53,8 +109,10 @@ static void use_gpu(int rank)
     void *context = NULL;
     CALL(cuda, cuInit, 0);
     CALL(cuda, cuDeviceGetCount, &count);
-    if (count == 0)
+    if (count == 0) {
+        puts("no GPU");
         exit(MISSING);
+    }
     CALL(cuda, cuDeviceGet, &device, rank % count);
     CALL(cuda, cuDevicePrimaryCtxRetain, &context, device);
     CALL(cuda, cuCtxSetCurrent, context);
@@ -72,26 +130,22 @@ static void add_up(int rank, void *comm, size_t count, int rounds)
     uint64_t from = 0, into = 0;
     double inside = 0;
     void *stream = NULL;
-    float *host = malloc(count * sizeof *host);
-    CALL(cuda, cuMemAlloc_v2, &from, count * sizeof *host);
-    CALL(cuda, cuMemAlloc_v2, &into, count * sizeof *host);
+    size_t bytes = count * sizeof(float);
+    float *host = malloc(bytes);
+    CALL(cuda, cuMemAlloc_v2, &from, bytes);
+    CALL(cuda, cuMemAlloc_v2, &into, bytes);
     CALL(cuda, cuStreamCreate, &stream, 0);
-    int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *) = need(nccl, "ncclAllReduce");
     for (int round = 0; round < rounds; round++) {
         for (size_t at = 0; at < count; at++)
             host[at] = (float)((at + (size_t)round) % 1000 + (size_t)rank);
-        CALL(cuda, cuMemcpyHtoD_v2, from, host, count * sizeof *host);
+        CALL(cuda, cuMemcpyHtoD_v2, from, host, bytes);
         double started = now();
-        int code = all_reduce((void *)from, (void *)into, count, FLOAT, SUM, comm, stream);
-        if (code != 0) {
-            printf("rank %d: ncclAllReduce is %d\n", rank, code);
-            exit(CALL_FAILED);
-        }
+        CALL(nccl, ncclAllReduce, from, into, count, FLOAT, SUM, comm, stream);
         CALL(cuda, cuStreamSynchronize, stream);
         /* The first round connects. */
         if (round > 0)
             inside += now() - started;
-        CALL(cuda, cuMemcpyDtoH_v2, host, into, count * sizeof *host);
+        CALL(cuda, cuMemcpyDtoH_v2, host, into, bytes);
         for (size_t at = 0; at < count; at++) {
             float sum = (float)(2 * ((at + (size_t)round) % 1000) + 1);
             if (host[at] != sum) {
@@ -102,49 +156,64 @@ static void add_up(int rank, void *comm, size_t count, int rounds)
     }
     free(host);
     if (rank == 0 && rounds > 1)
-        printf("%.3f GB/s of %zu bytes, %d rounds\n", (double)count * sizeof *host * (rounds - 1) / inside / 1e9,
-               count * sizeof *host, rounds - 1);
+        printf("%.3f GB/s of %zu bytes, %d rounds\n", (double)bytes * (rounds - 1) / inside / 1e9, bytes, rounds - 1);
+}
+
+static pid_t other;
+
+/* Rank 1 failed: rank 0 would wait for it inside CUDA for ever. */
+static void other_ended(int signal)
+{
+    siginfo_t end = {0};
+    (void)signal;
+    if (waitid(P_PID, (id_t)other, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == other &&
+        end.si_status != 0)
+        _exit(end.si_code == CLD_EXITED ? end.si_status : CALL_FAILED);
 }
 
 int main(int argc, char **argv)
 {
     size_t count = (argc > 1 ? strtoull(argv[1], NULL, 0) : 4 << 20) / sizeof(float);
-    int rounds = argc > 2 ? atoi(argv[2]) : 10, rank = 0, pipes[2], version = 0, status = 0;
+    int rounds = argc > 2 ? atoi(argv[2]) : 10, rank = 0, one_host = 0, ends[2], version = 0, status = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    const char *library = getenv("NCCL_LIBRARY");
+    const char *library = getenv("NCCL_LIBRARY"), *wish = getenv("NCCL_PAIR");
     nccl = dlopen(library != NULL ? library : "libnccl.so.2", RTLD_NOW);
     cuda = dlopen("libcuda.so.1", RTLD_NOW);
     CALL(nccl, ncclGetVersion, &version);
     printf("nccl %d\n", version);
-    /* Before either process has touched CUDA. */
-    if (pipe(pipes) != 0)
+    /* Before either process has touched CUDA or has threads. */
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         return CALL_FAILED;
-    pid_t child = fork();
+    signal(SIGCHLD, other_ended);
+    other = fork();
+    rank = other == 0;
+    close(ends[1 - rank]);
     struct id id;
-    if (child == 0) {
-        rank = 1;
-        if (read(pipes[0], &id, sizeof id) != (ssize_t)sizeof id)
+    void *comm = NULL;
+    if (rank == 1) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        one_host = version >= SHARES_A_GPU && (wish == NULL || strcmp(wish, "hosts") != 0) && own_shm();
+        keep_apart(rank, one_host);
+        if (write(ends[1], &one_host, sizeof one_host) != (ssize_t)sizeof one_host ||
+            read(ends[1], &id, sizeof id) != (ssize_t)sizeof id)
             return CALL_FAILED;
     } else {
+        if (other < 0 || read(ends[0], &one_host, sizeof one_host) != (ssize_t)sizeof one_host)
+            return CALL_FAILED;
+        keep_apart(rank, one_host);
+        puts(one_host ? "one host: NCCL_MULTI_RANK_GPU_ENABLE=1, P2P and SHM disabled" : "two hosts: NCCL_HOSTID");
         CALL(nccl, ncclGetUniqueId, &id);
         puts("unique id made");
-        if (write(pipes[1], &id, sizeof id) != (ssize_t)sizeof id)
+        if (write(ends[0], &id, sizeof id) != (ssize_t)sizeof id)
             return CALL_FAILED;
     }
-    setenv("NCCL_HOSTID", rank == 0 ? "rank-0" : "rank-1", 1);
     use_gpu(rank);
-    void *comm = NULL;
-    int (*init)(void **, int, struct id, int) = need(nccl, "ncclCommInitRank");
-    int code = init(&comm, RANKS, id, rank);
-    if (code != 0) {
-        printf("rank %d: ncclCommInitRank is %d\n", rank, code);
-        return CALL_FAILED;
-    }
+    CALL(nccl, ncclCommInitRank, &comm, RANKS, id, rank);
     add_up(rank, comm, count, rounds);
     CALL(nccl, ncclCommDestroy, comm);
     if (rank == 1)
         return 0;
-    waitpid(child, &status, 0);
+    waitpid(other, &status, 0);
     if (status == 0)
         printf("%d rounds of %zu bytes: every sum is right\n", rounds, count * sizeof(float));
     return WIFEXITED(status) ? WEXITSTATUS(status) : CALL_FAILED;
