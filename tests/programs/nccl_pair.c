@@ -1,6 +1,7 @@
 /*
- * Two ranks of NCCL that add up a buffer, each round compared: what a program does
- * that knows nothing of plugins. NCCL finds the plugin by its own rules.
+ * Two ranks of NCCL that add up a buffer and exchange others, every byte compared:
+ * what a program does that knows nothing of plugins. NCCL finds the plugin by its
+ * own rules.
  *
  *   nccl_pair [BYTES [ROUNDS]]
  *
@@ -12,9 +13,14 @@
  *   older, and       each rank takes itself for a host of its own (NCCL_HOSTID), so
  *   where refused    that they share a GPU in any NCCL; NCCL_PAIR=hosts asks for it
  *
+ * An exchange is one group of sends and receives, several each way, of sizes that
+ * differ by direction and lie side by side in memory. NCCL posts each receive with
+ * the sender's rank as its tag; it puts several into one irecv only when they come
+ * from different ranks through one proxy, which two ranks do not have.
+ *
  * NCCL_LIBRARY names libnccl.so.2; CUDA is the driver's alone. Prints the version
  * and how far it came. Exit code: 0; 3 without NCCL or a GPU, 4 when a call failed,
- * 5 for wrong sums.
+ * 5 for wrong sums or bytes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,7 +38,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MISSING = 3, CALL_FAILED = 4, WRONG_SUM = 5, RANKS = 2, FLOAT = 7, SUM = 0, SHARES_A_GPU = 23000 };
+enum { MISSING = 3, CALL_FAILED = 4, WRONG = 5, RANKS = 2, BYTE = 1, FLOAT = 7, SUM = 0, SHARES_A_GPU = 23000 };
 
 struct id { char bytes[128]; };
 
@@ -150,13 +156,68 @@ static void add_up(int rank, void *comm, size_t count, int rounds)
             float sum = (float)(2 * ((at + (size_t)round) % 1000) + 1);
             if (host[at] != sum) {
                 printf("rank %d: round %d, element %zu is %g and not %g\n", rank, round, at, host[at], sum);
-                exit(WRONG_SUM);
+                exit(WRONG);
             }
         }
     }
     free(host);
     if (rank == 0 && rounds > 1)
         printf("%.3f GB/s of %zu bytes, %d rounds\n", (double)bytes * (rounds - 1) / inside / 1e9, bytes, rounds - 1);
+}
+
+/* From one byte to several of NCCL's chunks, and no multiples of anything. */
+static const size_t sizes[] = {1, 4099, 70001, 131072, 1048583, 3145739};
+enum { BUFFERS = sizeof sizes / sizeof *sizes };
+
+/* Rank 1 sends them in the other order: a receive never has the size of its send's neighbour. */
+static size_t size_of(int sender, int buffer)
+{
+    return sizes[sender == 0 ? buffer : BUFFERS - 1 - buffer];
+}
+
+static unsigned char byte_of(int sender, int round, int buffer, size_t at)
+{
+    return (unsigned char)(at % 251 + (size_t)(101 * sender + 13 * round + 37 * buffer));
+}
+
+static void exchange(int rank, void *comm, int rounds)
+{
+    uint64_t from = 0, into = 0;
+    void *stream = NULL;
+    size_t bytes = 0, sent = 0, got = 0;
+    int peer = 1 - rank;
+    for (int buffer = 0; buffer < BUFFERS; buffer++)
+        bytes += sizes[buffer];
+    unsigned char *host = malloc(bytes);
+    CALL(cuda, cuMemAlloc_v2, &from, bytes);
+    CALL(cuda, cuMemAlloc_v2, &into, bytes);
+    CALL(cuda, cuStreamCreate, &stream, 0);
+    for (int round = 0; round < rounds; round++, sent = got = 0) {
+        for (int buffer = 0; buffer < BUFFERS; sent += size_of(rank, buffer++))
+            for (size_t at = 0; at < size_of(rank, buffer); at++)
+                host[sent + at] = byte_of(rank, round, buffer, at);
+        CALL(cuda, cuMemcpyHtoD_v2, from, host, bytes);
+        sent = 0;
+        CALL(nccl, ncclGroupStart);
+        for (int buffer = 0; buffer < BUFFERS; buffer++) {
+            CALL(nccl, ncclSend, from + sent, size_of(rank, buffer), BYTE, peer, comm, stream);
+            CALL(nccl, ncclRecv, into + got, size_of(peer, buffer), BYTE, peer, comm, stream);
+            sent += size_of(rank, buffer);
+            got += size_of(peer, buffer);
+        }
+        CALL(nccl, ncclGroupEnd);
+        CALL(cuda, cuStreamSynchronize, stream);
+        CALL(cuda, cuMemcpyDtoH_v2, host, into, bytes);
+        got = 0;
+        for (int buffer = 0; buffer < BUFFERS; got += size_of(peer, buffer++))
+            for (size_t at = 0; at < size_of(peer, buffer); at++)
+                if (host[got + at] != byte_of(peer, round, buffer, at)) {
+                    printf("rank %d: exchange %d, buffer %d of %zu bytes, byte %zu is %d and not %d\n", rank, round,
+                           buffer, size_of(peer, buffer), at, host[got + at], byte_of(peer, round, buffer, at));
+                    exit(WRONG);
+                }
+    }
+    free(host);
 }
 
 static pid_t other;
@@ -210,11 +271,14 @@ int main(int argc, char **argv)
     use_gpu(rank);
     CALL(nccl, ncclCommInitRank, &comm, RANKS, id, rank);
     add_up(rank, comm, count, rounds);
+    exchange(rank, comm, rounds);
     CALL(nccl, ncclCommDestroy, comm);
     if (rank == 1)
         return 0;
     waitpid(other, &status, 0);
-    if (status == 0)
+    if (status == 0) {
         printf("%d rounds of %zu bytes: every sum is right\n", rounds, count * sizeof(float));
+        printf("%d groups of %d sends and receives: every exchange is right\n", rounds, BUFFERS);
+    }
     return WIFEXITED(status) ? WEXITSTATUS(status) : CALL_FAILED;
 }
