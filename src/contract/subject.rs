@@ -122,7 +122,7 @@ impl Subject<'_> {
 
     /// Memory that passes for a GPU's.
     pub(super) fn stand_in(&self) -> Checked<HostMemory> {
-        if self.net.about().is_soft() && std::env::var("TCPXSOFT_CUDA").is_ok_and(|value| value == "standin") {
+        if self.net.about().is_ours() && std::env::var("TCPXSOFT_CUDA").is_ok_and(|value| value == "standin") {
             return Ok(HostMemory::device_stand_in());
         }
         let why =

@@ -111,7 +111,7 @@ fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[Choice; 2]) -> Re
     let takes_gpus = match scenario.transfer.memory {
         Memory::Host => false,
         Memory::Device => true,
-        Memory::Auto => !plugins.iter().any(Choice::is_soft),
+        Memory::Auto => !plugins.iter().any(Choice::is_ours),
     };
     let all = |count: usize| (0..count).map(|gpu| Some(gpu as u32)).collect::<Vec<_>>();
     let gpus = match &scenario.topology.gpus {
@@ -245,7 +245,7 @@ fn plugins(scenario: &Scenario, nodes: [&Greeting; 2], place: Place) -> Result<[
         let why = "the software plugin; the other end has no library of it";
         return Ok([builtin(why), builtin(why)]);
     }
-    if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !(local.is_soft() && peer.is_soft()) {
+    if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !(local.is_ours() && peer.is_ours()) {
         return Err(Refusal {
             why: "both ends are the same machine: packets that never leave it are not steered into device memory"
                 .into(),
@@ -314,7 +314,7 @@ fn environment_on(
     }
     // Which device memory the software plugin takes: a GPU's where there is one,
     // and ordinary memory in its place where there is none.
-    if scenario.transfer.memory == Memory::Device && plugin.is_soft() && !set(SOFT_CUDA) {
+    if scenario.transfer.memory == Memory::Device && plugin.is_ours() && !set(SOFT_CUDA) {
         let has_gpu = facts.gpus.devices.known().is_some_and(|gpus| !gpus.is_empty());
         let stand_in = !has_gpu || matches!(scenario.topology.gpus, Gpus::StandIns(_));
         let memory = if stand_in { "standin" } else { "device" };

@@ -62,6 +62,12 @@ impl Choice {
         }
     }
 
+    /// Whether it is either flavour of the software plugin, by the same signs.
+    pub fn is_ours(&self) -> bool {
+        let Source::File(path) = &self.source else { return true };
+        self.is_soft() || path.file_name().is_some_and(|name| name.to_string_lossy().contains("plainsoft"))
+    }
+
     /// Whether it is taken for Google's plugin: before a library is loaded only
     /// its name can say, and one of the two names says it by its folder.
     pub fn is_tcpx(&self) -> bool {

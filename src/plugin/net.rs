@@ -46,6 +46,11 @@ impl About {
         self.name.to_ascii_lowercase().contains("tcpxsoft")
     }
 
+    /// Either flavour of it: what stands in for a GPU's memory is known to it.
+    pub fn is_ours(&self) -> bool {
+        self.is_soft() || self.name.to_ascii_lowercase().contains("plainsoft")
+    }
+
     /// Google's.
     pub fn is_tcpx(&self) -> bool {
         self.is_tcpx_family() && !self.is_soft()
@@ -91,6 +96,11 @@ pub struct Device {
 }
 
 impl Device {
+    /// Whether messages may lie in a GPU's memory.
+    pub fn takes_cuda(&self) -> bool {
+        self.ptr_support & tcpx_abi::PTR_CUDA != 0
+    }
+
     /// Whether receives land in bounce pages that must be unpacked and given back.
     pub fn is_unpack(&self) -> bool {
         self.net_device_type == tcpx_abi::NET_DEVICE_UNPACK

@@ -5,6 +5,9 @@
 //! pattern is there, and a receive is handed back once its job has passed; the
 //! requests that are done in between are taken together, by one launch.
 //!
+//! A receive into device memory of a plugin that unpacks nothing is flushed before
+//! its bytes are looked at, as NCCL does; TCPX's are unpacked and never flushed.
+//!
 //! Posting and draining never allocate, lock or make a system call of their own.
 #![forbid(unsafe_code)]
 
@@ -15,7 +18,7 @@ use super::plan::{Plan, Share};
 use super::slots::{self, Slots};
 use super::window::{Illegal, InFlight, Step, Window};
 use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Passed, ScatterError, Span, Unpack};
-use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, SendComm, Tested};
+use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, Request, SendComm, Tested};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,6 +140,10 @@ pub struct Channel {
     iteration: u64,
     turn: u64,
     refused_since: Option<Duration>,
+    /// What is received must be flushed.
+    flushes: bool,
+    /// The oldest request has arrived and is being flushed.
+    flushing: Option<Request>,
     recorded: Option<(Tap, Key)>,
     tally: Tally,
 }
@@ -152,18 +159,23 @@ impl Channel {
         Self::new(net, End::Send(comm), device, setup)
     }
 
-    /// A channel that receives on `comm`. With device memory the comm must have
-    /// an unpack queue that this process can read.
+    /// A channel that receives on `comm`. With device memory, a comm that unpacks
+    /// must have a queue that this process can read.
     pub fn receiver(
         net: &dyn Net,
         comm: RecvComm,
         device: Arc<dyn DeviceMemory>,
-        setup: ChannelSetup,
+        mut setup: ChannelSetup,
     ) -> Result<Self, ChannelError> {
-        let unpacks = device.kind() == MemoryKind::Device;
+        let (on_device, unpacks) = (device.kind() == MemoryKind::Device, comm.hands_back());
+        if !unpacks {
+            // There is nothing to unpack, and how to is no question.
+            setup.unpack = Unpack::Kernel;
+        }
         let mut channel = Self::new(net, End::Recv(comm), device, setup)?;
+        channel.flushes = on_device && !unpacks;
         // After the registration, whose refusal says more than a missing queue.
-        if let (true, End::Recv(comm)) = (unpacks, &channel.end) {
+        if let (true, true, End::Recv(comm)) = (on_device, unpacks, &channel.end) {
             channel.slots.receive_from(comm)?;
         }
         Ok(channel)
@@ -183,6 +195,8 @@ impl Channel {
             iteration: 0,
             turn: 0,
             refused_since: None,
+            flushes: false,
+            flushing: None,
             recorded: None,
             tally: Tally::default(),
         })
@@ -364,17 +378,39 @@ impl Channel {
 
     fn finish_one(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<bool, ChannelError> {
         let Some(head) = self.window.to_test() else { return Ok(false) };
-        match net.test(head.request) {
-            Ok(tested) if !tested.done => return Ok(false),
-            Ok(tested) => {
-                self.refused_since = None;
-                self.check_size(tested, head)?;
+        if self.flushing.is_none() {
+            match net.test(head.request) {
+                Ok(tested) if !tested.done => return Ok(false),
+                Ok(tested) => {
+                    self.refused_since = None;
+                    self.check_size(tested, head)?;
+                }
+                Err(error) => return self.maybe_closed(error, pace),
             }
-            Err(error) => return self.maybe_closed(error, pace),
+        }
+        if self.flushes && !self.flush(net, head)? {
+            return Ok(false);
         }
         self.finish(head)?;
         if !self.takes_later() {
             self.take(net)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether what has arrived is in its place: the plugin had nothing to flush,
+    /// or the flush, begun here or before, is done.
+    fn flush(&mut self, net: &dyn Net, head: InFlight) -> Result<bool, ChannelError> {
+        let End::Recv(comm) = &self.end else { return Ok(true) };
+        if self.flushing.is_none() {
+            let span = self.slots.span(head.slot, head.len as usize)?;
+            self.flushing = net.iflush(comm, span, self.slots.mhandle())?;
+        }
+        if let Some(flush) = self.flushing {
+            if !net.test(flush)?.done {
+                return Ok(false);
+            }
+            self.flushing = None;
         }
         Ok(true)
     }

@@ -64,22 +64,37 @@ fn the_other_shipped_scenarios_pass_cut_short() {
     ships("progress.toml", 3, &["transfer.total=8MiB"]);
 }
 
-/// Versions by scenarios. Both ends of a bidirectional one connect first, which v4's
-/// `connect` would wait in for ever.
+/// Versions by scenarios: v4's `connect` and `accept` wait, also where both ends do
+/// both, and what is received in device memory is not there before it was flushed.
 #[test]
 fn shipped_scenarios_run_unchanged_on_every_version_of_a_plain_plugin() {
     for version in 4..=12 {
-        for name in ["4conn.toml", "bidirectional.toml"] {
-            if version == 4 && name == "bidirectional.toml" {
-                continue;
-            }
-            let settings = [&FEW[..], &["transfer.total=2MiB"]].concat();
-            let abi = format!("v{version}");
+        let abi = format!("v{version}");
+        let on_device: &[&str] = &["transfer.memory=device"];
+        for (name, more) in [("4conn.toml", &[][..]), ("bidirectional.toml", &[]), ("4conn.toml", on_device)] {
+            let settings = [&FEW[..], &["transfer.total=2MiB"], more].concat();
             let ended =
                 Tool::shipped(name, &settings).arg("--plugin").arg("plainsoft").arg("--abi").arg(&abi).ends_with(0);
             check(&ended.record());
+            if !more.is_empty() {
+                assert!(flushes(&ended) > 0, "{ended}");
+            }
         }
     }
+}
+
+/// Requests that `iflush` made, by the receiver's recorder.
+fn flushes(ended: &Ended) -> u64 {
+    let recorder = ended.run_folders()[0].join("nodes/peer/recorder.tcpxrec");
+    let snapshot = tcpx_recorder::Reader::open(&recorder).unwrap().snapshot().unwrap();
+    snapshot.channels.iter().map(|channel| channel.flushes).sum()
+}
+
+#[test]
+fn a_plugin_without_device_memory_says_so() {
+    let tool = Tool::shipped("4conn.toml", &["transfer.memory=device"]).env("TCPXSOFT_CUDA", "off");
+    let ended = tool.arg("--plugin").arg("plainsoft").ends_with(3);
+    ended.says(&["no device of PlainSoft takes a GPU's memory", "TCPXSOFT_CUDA=standin"]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! Listeners come first on the receiving end, their handles travel over the
 //! bootstrap, then every connect and accept is asked in turn until each has
 //! answered. One listener per connection, one private handle buffer per
-//! connect: the real plugin allows no more.
+//! connect: the real plugin allows no more. The end that the other one calls
+//! accepts before it connects: a v4 plugin waits inside either call.
 #![forbid(unsafe_code)]
 
 use super::super::deadline;
@@ -15,6 +16,7 @@ use super::{Context, TaskResult, handshake, memory, mr, transfer};
 use crate::bootstrap::{self, Config, Deadline, Link, Listener, Secret};
 use crate::error::Outcome;
 use crate::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
+use crate::transfer::Side;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -52,6 +54,7 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
         Work::Handshake { repeat } => handshake::run(context, task, &ready, &mut link, *repeat),
         Work::Mr => mr::run(context, task, &ready, &mut link),
     };
+    let done = done.and_then(|()| ready.net.finalize().map_err(|error| context.plugin_failure(&error)));
     let deadline = Deadline::after("the goodbye", Duration::from_secs(2));
     match &done {
         Ok(()) => {
@@ -205,7 +208,9 @@ fn finish_all(
     }
     let mut sends: Vec<Option<SendComm>> = theirs.iter().map(|_| None).collect();
     let mut recvs: Vec<Option<RecvComm>> = listeners.iter().map(|_| None).collect();
-    let asked = ask_until_connected(context, ready, patience, (&mut connecting, &mut sends), (listeners, &mut recvs));
+    let order = if task.listen.is_some() { [Side::Recv, Side::Send] } else { [Side::Send, Side::Recv] };
+    let halves = ((&mut connecting[..], &mut sends[..]), (&mut *listeners, &mut recvs[..]));
+    let asked = ask_until_connected(context, ready, patience, order, halves);
     if let Err(failure) = asked {
         context.announce(&failure);
         end_pending(ready, &mut connecting, &sends);
@@ -258,32 +263,56 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
+fn ask_connects(
+    context: &Context,
+    ready: &Ready,
+    connecting: &mut [Pending<Connecting>],
+    sends: &mut [Option<SendComm>],
+) -> TaskResult<usize> {
+    let mut waiting = 0;
+    for (index, (one, comm)) in connecting.iter_mut().zip(sends).enumerate().filter(|(_, (_, comm))| comm.is_none()) {
+        make_current(context, ready, index)?;
+        let asked = ready.net.connect(ready.device_of(index), &mut one.state);
+        *comm = asked.map_err(|error| context.plugin_failure(&error))?;
+        waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
+    }
+    Ok(waiting)
+}
+
+fn ask_accepts(
+    context: &Context,
+    ready: &Ready,
+    listeners: &mut [Listening],
+    recvs: &mut [Option<RecvComm>],
+) -> TaskResult<usize> {
+    let mut waiting = 0;
+    for (index, ((one, _), comm)) in listeners.iter_mut().zip(recvs).enumerate().filter(|(_, (_, comm))| comm.is_none())
+    {
+        make_current(context, ready, index)?;
+        *comm = ready.net.accept(&mut one.state).map_err(|error| context.plugin_failure(&error))?;
+        waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
+    }
+    Ok(waiting)
+}
+
+type Connects<'a> = (&'a mut [Pending<Connecting>], &'a mut [Option<SendComm>]);
+type Accepts<'a> = (&'a mut [Listening], &'a mut [Option<RecvComm>]);
+
 fn ask_until_connected(
     context: &Context,
     ready: &Ready,
     patience: Duration,
-    (connecting, sends): (&mut [Pending<Connecting>], &mut [Option<SendComm>]),
-    (listeners, recvs): (&mut [Listening], &mut [Option<RecvComm>]),
+    order: [Side; 2],
+    ((connecting, sends), (listeners, recvs)): (Connects<'_>, Accepts<'_>),
 ) -> TaskResult<()> {
     let started = Instant::now();
     loop {
         let mut waiting = 0;
-        for (index, (one, comm)) in connecting.iter_mut().zip(sends.iter_mut()).enumerate() {
-            if comm.is_none() {
-                make_current(context, ready, index)?;
-                *comm = ready
-                    .net
-                    .connect(ready.device_of(index), &mut one.state)
-                    .map_err(|error| context.plugin_failure(&error))?;
-                waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
-            }
-        }
-        for (index, ((one, _), comm)) in listeners.iter_mut().zip(recvs.iter_mut()).enumerate() {
-            if comm.is_none() {
-                make_current(context, ready, index)?;
-                *comm = ready.net.accept(&mut one.state).map_err(|error| context.plugin_failure(&error))?;
-                waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
-            }
+        for side in order {
+            waiting += match side {
+                Side::Send => ask_connects(context, ready, connecting, sends)?,
+                Side::Recv => ask_accepts(context, ready, listeners, recvs)?,
+            };
         }
         if waiting == 0 {
             return Ok(());

@@ -11,6 +11,7 @@ use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::error::{NextStep, Outcome};
 use crate::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes};
+use crate::plugin::{About, Device};
 use crate::scenario::Memory;
 use std::sync::Arc;
 
@@ -27,21 +28,29 @@ pub(super) fn open(
     ready: &Ready,
     gpu: Option<u32>,
 ) -> TaskResult<Arc<dyn DeviceMemory>> {
-    let (is_tcpx, is_soft) = (ready.net.about().is_tcpx(), ready.net.about().is_soft());
-    let soft_cuda = std::env::var(SOFT_CUDA).unwrap_or_default();
-    let on_gpu = match task.scenario.transfer.memory {
-        Memory::Host => return Ok(Arc::new(HostMemory::host())),
-        // Device memory is what TCPX is for; without a GPU it does not even load.
-        Memory::Auto => is_tcpx && cuda_node().is_ok(),
-        Memory::Device => is_tcpx || (is_soft && soft_cuda == "device"),
-    };
-    if on_gpu {
-        return Ok(open_gpu(context, gpu, is_tcpx)?);
+    let about = ready.net.about();
+    // Device memory is what TCPX is for; without a GPU it does not even load.
+    let takes_cuda = about.is_tcpx() || ready.loaded.devices.iter().any(Device::takes_cuda);
+    match task.scenario.transfer.memory {
+        Memory::Auto if takes_cuda && !about.is_ours() && cuda_node().is_ok() => {}
+        Memory::Auto | Memory::Host => return Ok(Arc::new(HostMemory::host())),
+        Memory::Device if !takes_cuda => return Err(host_only(context, &about)),
+        Memory::Device if about.is_ours() && std::env::var(SOFT_CUDA).is_ok_and(|kind| kind == "standin") => {
+            return Ok(Arc::new(HostMemory::device_stand_in()));
+        }
+        Memory::Device => {}
     }
-    Ok(match task.scenario.transfer.memory {
-        Memory::Device => Arc::new(HostMemory::device_stand_in()),
-        Memory::Auto | Memory::Host => Arc::new(HostMemory::host()),
-    })
+    Ok(open_gpu(context, gpu, about.is_tcpx())?)
+}
+
+fn host_only(context: &Context, about: &About) -> Box<super::Failure> {
+    let message = format!("transfer.memory is \"device\", and no device of {} takes a GPU's memory", about.name);
+    let next = if about.is_ours() {
+        format!("{SOFT_CUDA}=standin (ordinary memory in its place) or =device in the worker's environment")
+    } else {
+        "transfer.memory = \"host\"; `tcpxctl discover` lists what each device takes".to_owned()
+    };
+    context.failure(Outcome::NotRun, message, Some(next))
 }
 
 fn open_gpu(context: &Context, gpu: Option<u32>, is_tcpx: bool) -> TaskResult<Arc<CudaMemory>> {
