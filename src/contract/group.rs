@@ -6,6 +6,7 @@ use super::Row;
 use super::calls::{Raw, UNWRITTEN};
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll};
+use crate::gpu::{DeviceMemory, HostMemory};
 use crate::plugin::{GROUP_MAX, PluginError, Request};
 use tcpx_abi::result::SUCCESS;
 
@@ -115,7 +116,10 @@ fn flush(subject: &Subject<'_>) -> Checked {
     if subject.hands_back() {
         return Err(Shortfall::NotOwed("receives are unpacked, so nobody flushes".into()));
     }
-    let mut pair = Pair::on_host(subject, 1, LEN)?;
+    // Device memory is what must be flushed; without any, the call is still owed.
+    let memory = subject.stand_in().unwrap_or(HostMemory::host());
+    let mut pair = Pair::connect(subject)?;
+    pair.allocate(memory, 1, LEN)?;
     pair.receive(0, LEN)?;
     pair.send(0, LEN)?;
     pair.finish()?;
@@ -129,7 +133,8 @@ fn flush(subject: &Subject<'_>) -> Checked {
     }
     pair.verify(0, LEN)?;
     pair.close()?;
-    Ok(if request.is_some() { "a request, which became done" } else { "no request: nothing to wait for" }.into())
+    let how = if request.is_some() { "a request, which became done" } else { "no request: nothing to wait for" };
+    Ok(format!("{}: {how}", memory.describe()))
 }
 
 fn finalize(subject: &Subject<'_>) -> Checked {
