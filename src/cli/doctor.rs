@@ -16,7 +16,8 @@
 use super::Common;
 use super::doctor_table::{Paint, Report, Section};
 use super::nodes::{Nodes, upload};
-use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario, say, stdout_colors};
+use super::output::{fail, fail_with, print, print_json, refuse_scenario, say, stdout_colors};
+use super::report::{beside, keep_map};
 use super::which::Which;
 use crate::coord::message::{Examine, FromWorker, Loaded, Task};
 use crate::coord::{Node, environment};
@@ -293,27 +294,10 @@ fn captured(common: &Common, path: &Path, scope: Scope<'_>, as_it_is: bool) -> R
     let mut redactor = (!as_it_is).then(Redactor::of_this_machine);
     let (facts, entries) =
         capture(path, scope, redactor.as_mut()).map_err(|error| fail(common, &error, Outcome::NotRun))?;
-    let mut said = format!("# Capture : {} ({entries} entries", path.display());
-    match &redactor {
-        None => said.push_str(", with names and addresses as they are)\n"),
-        Some(redactor) => {
-            let map = path.with_extension("map.json");
-            match write_map(&map, redactor) {
-                Ok(()) => said.push_str(&format!(", redacted; what was replaced is in {}, for you)\n", map.display())),
-                Err(error) => {
-                    said.push_str(", redacted)\n");
-                    complain(common, format!("cannot write {}: {error}", map.display()), None);
-                }
-            }
-        }
+    let how = if as_it_is { "with names and addresses as they are" } else { "redacted" };
+    say(&format!("# Capture : {} ({entries} entries, {how})\n", path.display()));
+    if let Some(redactor) = &redactor {
+        keep_map(common, &beside(path), redactor)?;
     }
-    say(&said);
     Ok(facts)
-}
-
-/// Beside the archive and not in it: whoever gets the archive has no use for it.
-fn write_map(path: &Path, redactor: &Redactor) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    serde_json::to_writer_pretty(file, redactor.map()).map_err(std::io::Error::from)
 }

@@ -25,7 +25,7 @@ impl WriteError {
 
 impl NextStep for WriteError {
     fn next_step(&self) -> Option<String> {
-        Some("choose another place with --out".into())
+        Some("make room there, or choose another place".into())
     }
 }
 

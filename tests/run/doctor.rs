@@ -6,6 +6,7 @@ mod lay;
 
 use crate::tcpxctl::{Ended, Tool};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 const A3_HIGH: &str = include_str!("../../src/node/fixtures/a3-high.tree");
@@ -121,9 +122,12 @@ fn a_redacted_capture_keeps_names_for_itself() {
     let tool =
         Tool::new(&["doctor", "--capture", "node.tar.gz"]).env("USER", "somebody").env("UCCL_HOME", "/home/somebody/x");
     let ended = tool.ended();
-    ended.says(&["node.tar.gz", "redacted"]);
-    let map = std::fs::read_to_string(ended.folder().join("node.tar.map.json")).unwrap();
-    assert!(map.contains("somebody"), "{map}");
+    ended.says(&["# Capture : node.tar.gz (", "redacted", "# Map : node.tar.gz.map.json, for you alone"]);
+    // As of a report and a bundle: beside it, whole, for its owner only.
+    let map = ended.folder().join("node.tar.gz.map.json");
+    assert_eq!(std::fs::metadata(&map).unwrap().permissions().mode() & 0o777, 0o600);
+    let map: Value = serde_json::from_slice(&std::fs::read(map).unwrap()).unwrap();
+    assert!(map.as_object().unwrap().contains_key("somebody"), "{map}");
     let archive = std::fs::read(ended.folder().join("node.tar.gz")).unwrap();
     assert!(!archive.windows(8).any(|bytes| bytes == b"somebody"));
 }
