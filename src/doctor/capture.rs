@@ -66,6 +66,9 @@ pub fn capture(path: &Path, scope: Scope<'_>, redactor: Option<&mut Redactor>) -
 }
 
 fn write(out: impl Write, entries: &BTreeMap<PathBuf, Entry>, mut redactor: Option<&mut Redactor>) -> io::Result<()> {
+    if let Some(redactor) = redactor.as_deref_mut() {
+        learn(entries, redactor);
+    }
     let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
     // Names of folders name people, too.
     let mut told =
@@ -95,4 +98,32 @@ fn write(out: impl Write, entries: &BTreeMap<PathBuf, Entry>, mut redactor: Opti
         }
     }
     archive.into_inner()?.finish()?.flush()
+}
+
+/// What one entry gives away, no other keeps.
+fn learn(entries: &BTreeMap<PathBuf, Entry>, redactor: &mut Redactor) {
+    for (path, entry) in entries {
+        redactor.learn(&path.to_string_lossy());
+        match entry {
+            Entry::Folder => {}
+            Entry::Link(target) => redactor.learn(&target.to_string_lossy()),
+            Entry::File(text) => redactor.learn(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_a_later_entry_gives_away_is_in_no_earlier_one() {
+        let entries = [("/a", "alicia was here"), ("/b", "/home/alicia/x")]
+            .map(|(path, text)| (PathBuf::from(path), Entry::File(text.into())));
+        let mut bytes = Vec::new();
+        write(&mut bytes, &entries.into(), Some(&mut Redactor::default())).expect("written");
+        let mut text = String::new();
+        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text).expect("read");
+        assert!(text.contains("was here") && !text.contains("alicia"), "{text}");
+    }
 }
