@@ -13,15 +13,18 @@ use super::message::{
     ConnectionTimes, Exit, Failure, FromAgent, FromWorker, Held, Launch, Loaded, MrRow, PairTask, Phase, Preflight,
     ProcessOrder, Task, ToAgent, ToWorker, TransferResult, Work,
 };
+use super::reach::Transport;
+use super::reach::child::Local;
 use super::require;
 use super::standstill::Standstill;
-use super::verdict::{Verdict, cause, death_words, stall_words, stuck_calls};
+use super::verdict::{Verdict, cause, death_words, no_way, stall_words, stuck_calls};
 use crate::bootstrap::Secret;
 use crate::error::Outcome;
 use crate::node::NodeFacts;
 use crate::plugin::{LogLine, LogSummary};
 use crate::record::{ChannelNow, Clock, Finding};
 use crate::scenario::{Fault, Scenario, Side};
+use crate::units::printable;
 use std::time::{Duration, Instant};
 
 /// What one end came to.
@@ -470,8 +473,11 @@ impl<'a> Pair<'a> {
             FromWorker::Mr(rows) => record.mr = Some(rows.clone()),
             FromWorker::Transfer(result) => record.transfer = Some(result.clone()),
             FromWorker::Failed(failure) => {
-                record.failure = Some(failure.clone());
-                self.failures.push((end, failure.clone()));
+                let mut failure = failure.clone();
+                let [from, to] = [end, end.other()].map(|end| self.host(end));
+                no_way(&mut failure, &from, &to, self.driver().as_deref());
+                self.ends[end as usize].failure = Some(failure.clone());
+                self.failures.push((end, failure));
                 self.bad_since.get_or_insert_with(Instant::now);
                 // The other end has heard of it over the bootstrap, or will be stopped.
                 self.stop();
@@ -486,6 +492,19 @@ impl<'a> Pair<'a> {
             }
             FromWorker::Recorder(_) | FromWorker::Contract(_) | FromWorker::Gpus(_) | FromWorker::Examined(_) => {}
         }
+    }
+
+    /// What a node calls itself.
+    fn host(&self, end: End) -> String {
+        let record = &self.ends[end as usize];
+        let name = record.facts.as_ref().and_then(|facts| facts.host.name.known());
+        name.map_or_else(|| record.address.clone(), |name| printable(name))
+    }
+
+    /// The machine where the command was typed, where it is one end and not both.
+    fn driver(&self) -> Option<String> {
+        let is_here = self.ends.each_ref().map(|end| end.address == Local.node());
+        (is_here == [true, false]).then(|| self.host(End::Local))
     }
 
     fn now_ms(&self) -> f64 {

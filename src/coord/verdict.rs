@@ -6,9 +6,10 @@
 #![forbid(unsafe_code)]
 
 use super::launch::End;
-use super::message::{Exit, Failure};
+use super::message::{Exit, Failure, Phase};
 use super::pair::{EndRecord, Stall};
 use crate::error::Outcome;
+use std::net::{IpAddr, SocketAddr};
 
 /// An ending with its sentence and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,30 @@ pub(super) fn cause(own: Option<Verdict>, failures: &[(End, Failure)]) -> Option
             next_step: failure.next_step.clone(),
         })
     })
+}
+
+/// What the C library calls `ENETUNREACH` and `EHOSTUNREACH`.
+const NO_WAY: [&str; 2] = ["Network is unreachable", "No route to host"];
+
+/// Where the kernel of node `from` knows no way to node `to`, says so with their
+/// names; the plugin knows addresses only. `driver` is the node where the command was
+/// typed, if that is an end of the pair: most often it was only meant to drive others.
+pub(super) fn no_way(failure: &mut Failure, from: &str, to: &str, driver: Option<&str>) {
+    let said = &failure.message;
+    if failure.phase != Phase::Connecting || !NO_WAY.iter().any(|words| said.contains(words)) {
+        return;
+    }
+    let address = |word: &str| word.parse().or_else(|_| word.parse().map(|socket: SocketAddr| socket.ip())).ok();
+    let address: Option<IpAddr> = said.split([' ', '<', ',']).find_map(address);
+    let Some(address) = address else { return };
+    let look = format!("look at `ip route get {address}` on {from}");
+    failure.message = format!("{from} has no way to {address} of {to}: {said}");
+    failure.next_step = Some(match driver {
+        Some(driver) => {
+            format!("if {driver} only drives the transfer, put a node in its place with --from HOST; else {look}")
+        }
+        None => look,
+    });
 }
 
 /// The channels that stand still.
@@ -70,7 +95,6 @@ pub(super) fn stuck_calls(ends: &[EndRecord; 2]) -> impl Iterator<Item = String>
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::Phase;
     use super::Outcome::{Failed, Interrupted, NotRun, PeerLost, PluginDied, Stalled};
     use super::*;
 
@@ -85,6 +109,27 @@ mod tests {
         let found = cause(own, &failures);
         let found = found.as_ref().map(|verdict| (verdict.outcome, verdict.why.split(' ').next().unwrap_or_default()));
         assert_eq!(found, expected, "{failures:?}");
+    }
+
+    #[test]
+    fn a_node_without_a_way_to_the_other_is_named_with_the_address_and_what_to_do() {
+        let check = |phase, said: &str, driver, expected: Option<(&str, &str)>| {
+            let mut failure = Failure { outcome: Failed, phase, message: said.into(), next_step: None, follows: false };
+            no_way(&mut failure, "laptop", "node1", driver);
+            let Some((why, next)) = expected else {
+                return assert_eq!((failure.message.as_str(), failure.next_step), (said, None));
+            };
+            assert_eq!(failure.message, format!("laptop has no way to {why} of node1: {said}"));
+            assert!(failure.next_step.as_ref().is_some_and(|step| step.contains(next)), "{failure:?}");
+        };
+        let ours = "it said: Connect to 192.168.1.226:40000 from 10.0.1.77:0 failed : Network is unreachable";
+        let nccl = "it said: Call to connect to fd00::1<40000> failed : No route to host";
+        check(Phase::Connecting, ours, Some("laptop"), Some(("192.168.1.226", "if laptop only drives")));
+        check(Phase::Connecting, ours, Some("laptop"), Some(("192.168.1.226", "--from HOST")));
+        check(Phase::Connecting, nccl, None, Some(("fd00::1", "look at `ip route get fd00::1` on laptop")));
+        check(Phase::Measuring, ours, None, None);
+        check(Phase::Connecting, "Connect to 192.168.1.226:1 failed : Connection refused", None, None);
+        check(Phase::Connecting, "Network is unreachable", None, None);
     }
 
     #[test]

@@ -80,6 +80,22 @@ fn a_laptop_drives_two_nodes_and_carries_no_payload() {
 }
 
 #[test]
+fn a_laptop_that_drives_and_is_taken_for_an_end_is_told_how_to_name_one() {
+    let Some(lab) = Lab::up() else { return };
+    let tools = [
+        small(&lab, "laptop", &[]),
+        lab.tool("laptop", &["handshake", "--peer", PEER]),
+        lab.tool("laptop", &["mr", "--peer", PEER]),
+    ];
+    for tool in tools {
+        let ended = tool.ends_with(1);
+        ended.says(&["laptop has no way to 192.168.1.226 of node1: ", "Network is unreachable"]);
+        ended.says(&["next: if laptop only drives the transfer, put a node in its place with --from HOST"]);
+    }
+    lab.is_left_clean();
+}
+
+#[test]
 fn flows_between_nodes_carry_the_addresses_of_the_rails() {
     let Some(lab) = Lab::up() else { return };
     let json = lab.tool("node0", &["handshake", "-n", "4", "--peer", PEER, "--json"]).ends_with(0).json();
