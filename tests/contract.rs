@@ -7,10 +7,13 @@
 #[path = "support/strict.rs"]
 mod support;
 
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Exit code, and verdict and detail of every row.
 struct Report {
@@ -340,4 +343,50 @@ fn what_cannot_be_tried_is_one_error_and_not_a_table_of_failures() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(words) && out.is_empty(), "{said}{out}");
     }
+}
+
+/// Runs the `order-` rows of a plugin that waits for ever in the second, is
+/// interrupted there, and prints what it has.
+fn interrupted_in_the_second_row(folder: &Path, signal: Signal, arguments: &[&str]) -> (String, String) {
+    let (plugin, first, next) = (bad(folder, "waits"), folder.join("first"), folder.join("first.now"));
+    let env = [("BAD_WAITS", first.to_str().unwrap())];
+    let mut command = command(plugin.to_str().unwrap(), &env, &[&["order-"], arguments].concat());
+    // As a shell starts it: a terminal's Ctrl-C is for all of the group.
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+    let since = Instant::now();
+    while !next.exists() {
+        assert!(since.elapsed() < Duration::from_secs(40), "no row began to wait");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let group = Pid::from_child(&child);
+    kill_process_group(group, signal).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    while test_kill_process_group(group).is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(60), "something of it is left");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_dir(first).and_then(|()| std::fs::remove_dir(next)).unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(ended.stdout), text(ended.stderr))
+}
+
+#[test]
+fn an_interrupted_selftest_tells_the_rows_so_far_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let junit = folder.path().join("rows.xml");
+    let (out, err) = interrupted_in_the_second_row(folder.path(), Signal::INT, &["--junit", junit.to_str().unwrap()]);
+    for words in ["PASS         order-fifo", "INTERRUPTED  order-not-early", "1 passed, 0 failed"] {
+        assert!(out.contains(words), "`{words}` is not in\n{out}");
+    }
+    assert!(out.trim_end().ends_with("; interrupted in order-not-early, so this is not all"), "{out}");
+    assert!(err.is_empty() && !out.contains("order-sends-first"), "{out}\n{err}");
+    // For CI it is no pass.
+    let junit = std::fs::read_to_string(junit).unwrap();
+    assert!(junit.contains("tests=\"2\" failures=\"0\" errors=\"1\""), "{junit}");
+
+    let (out, _) = interrupted_in_the_second_row(folder.path(), Signal::TERM, &["--json"]);
+    let document: Value = serde_json::from_str(&out).unwrap();
+    let verdicts = [0, 1, 2].map(|row| document["rows"][row]["verdict"].as_str());
+    assert_eq!(verdicts, [Some("PASS"), Some("INTERRUPTED"), None]);
 }

@@ -18,6 +18,7 @@ mod words;
 use super::Common;
 use super::nodes::Nodes;
 use super::output::{Columns, complain, print, print_json};
+use super::signals::interrupted;
 use super::which::Which;
 use crate::contract;
 use crate::coord::message::{FromWorker, Loaded, Task};
@@ -85,6 +86,9 @@ struct Row {
     seconds: f64,
 }
 
+/// The verdict of the row that the user ended; no other follows it.
+const INTERRUPTED: &str = "INTERRUPTED";
+
 /// Where rows run.
 struct Bench<'a> {
     node: &'a Node,
@@ -105,7 +109,7 @@ impl Bench<'_> {
         })
     }
 
-    /// A row, or why the node is lost.
+    /// A row, or why there is no use in another: the node is lost, or the user has enough.
     fn row(&self, id: &str) -> Result<(String, String), Problem> {
         let task = Task::Contract { plugin: self.choice.clone(), row: id.into() };
         let asked = self.node.ask(task, &self.env, self.patience, |message| match message {
@@ -114,7 +118,7 @@ impl Bench<'_> {
         });
         match asked {
             Ok(answer) => Ok((answer.verdict, answer.detail)),
-            Err(problem) if problem.outcome == Outcome::PeerLost => Err(problem),
+            Err(problem) if matches!(problem.outcome, Outcome::PeerLost | Outcome::Interrupted) => Err(problem),
             Err(problem) => Ok(words::of_problem(&problem)),
         }
     }
@@ -141,10 +145,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
-    let node = match arguments.nodes.last(common, &scenario.plugin) {
+    let mut node = match arguments.nodes.last(common, &scenario.plugin) {
         Ok(node) => node,
         Err(code) => return code,
     };
+    match interrupted(common) {
+        Ok(interrupted) => node.until(interrupted),
+        Err(code) => return code,
+    }
     let choice = match &node.plugin {
         Ok(choice) => choice.clone(),
         Err(no) => {
@@ -158,14 +166,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(found) => found,
         Err(problem) => return refuse(common, problem),
     };
-    let usable = loaded.is_some();
-    for row in rows {
-        let started = Instant::now();
-        let (verdict, detail) = match if usable { bench.row(row.id) } else { Ok(words::no_table()) } {
-            Ok(found) => found,
-            Err(problem) => return refuse(common, problem),
-        };
-        results.push(Row { id: row.id.into(), verdict, detail, seconds: started.elapsed().as_secs_f64() });
+    if let Err(problem) = run_rows(&bench, rows, loaded.is_some(), &mut results) {
+        return refuse(common, problem);
     }
     if let Some(file) = &arguments.junit
         && let Err(error) = std::fs::write(file, words::junit(&choice, &results))
@@ -184,8 +186,29 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     } else {
         print(&words::text(&choice, loaded.as_ref(), &results));
     }
-    let failed = results.iter().any(|row| row.verdict == "FAIL" || row.verdict == "CRASHED");
-    ExitCode::from(if failed { Outcome::Failed.exit_code() } else { 0 })
+    let any = |verdict: &str| results.iter().any(|row| row.verdict == verdict);
+    let outcome = match any("FAIL") || any("CRASHED") {
+        _ if any(INTERRUPTED) => Outcome::Interrupted,
+        true => Outcome::Failed,
+        false => Outcome::Passed,
+    };
+    ExitCode::from(outcome.exit_code())
+}
+
+/// Each row in turn, up to one that the user interrupts.
+fn run_rows(bench: &Bench<'_>, rows: Vec<&contract::Row>, usable: bool, results: &mut Vec<Row>) -> Result<(), Problem> {
+    for row in rows {
+        if results.last().is_some_and(|last| last.verdict == INTERRUPTED) {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let (verdict, detail) = match if usable { bench.row(row.id) } else { Ok(words::no_table()) } {
+            Err(problem) if problem.outcome == Outcome::Interrupted => words::interrupted(),
+            found => found?,
+        };
+        results.push(Row { id: row.id.into(), verdict, detail, seconds: started.elapsed().as_secs_f64() });
+    }
+    Ok(())
 }
 
 impl Arguments {

@@ -16,6 +16,8 @@ use crate::plugin::Choice;
 use crate::scenario::PluginChoice;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,10 @@ impl Problem {
     fn not_run(message: String) -> Self {
         Self { outcome: Outcome::NotRun, message, next_step: None }
     }
+
+    fn interrupted() -> Self {
+        Self { outcome: Outcome::Interrupted, message: "interrupted".into(), next_step: None }
+    }
 }
 
 impl From<NoPlugin> for Problem {
@@ -49,13 +55,15 @@ pub struct Node {
     /// What the wanted plugin means there.
     pub plugin: Result<Choice, NoPlugin>,
     agent: Option<(Agent, mpsc::Receiver<Event>)>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Node {
     /// This machine; workers are children of this process.
     pub fn here(wanted: &PluginChoice) -> Self {
         let plugin = choose(wanted).map_err(NoPlugin::from);
-        Self { facts: Box::new(NodeFacts::read(&Root::live())), plugin, agent: None }
+        let facts = Box::new(NodeFacts::read(&Root::live()));
+        Self { facts, plugin, agent: None, interrupted: Arc::default() }
     }
 
     /// Another one, over an agent.
@@ -72,14 +80,20 @@ impl Node {
         let Agent { greeting, .. } = &agent;
         let (facts, plugin) = (greeting.facts.clone(), greeting.plugin.clone());
         let plugin = or_builtin(plugin, wanted);
-        Ok(Self { facts, plugin, agent: Some((agent, events)) })
+        Ok(Self { facts, plugin, agent: Some((agent, events)), interrupted: Arc::default() })
+    }
+
+    /// From now on no answer is waited for once the flag is set.
+    pub fn until(&mut self, interrupted: Arc<AtomicBool>) {
+        self.interrupted = interrupted;
     }
 
     /// Runs one task in a worker of its own and returns what `pick` makes of its
     /// messages.
     ///
     /// # Errors
-    /// A worker that fails, dies, or has not finished after `patience`.
+    /// A worker that fails, dies, or has not finished after `patience`; the user
+    /// interrupted it, which is told from its ending by the same signal.
     pub fn ask<T>(
         &self,
         task: Task,
@@ -88,16 +102,55 @@ impl Node {
         pick: impl Fn(FromWorker) -> Option<T>,
     ) -> Result<T, Problem> {
         let answer = Answer { phase: Phase::Starting, last_warning: None, answer: None, failure: None, pick };
-        let until = Instant::now() + patience;
-        match &self.agent {
-            None => ask_child(answer, task, env, until),
+        let wait = Wait { until: Instant::now() + patience, interrupted: &self.interrupted };
+        let answer = match &self.agent {
+            _ if wait.is_interrupted() => return Err(Problem::interrupted()),
+            None => ask_child(answer, task, env, &wait),
             Some((agent, events)) => {
                 let launch = Launch { env: env.clone(), task, stall_after_ms: u64::MAX, fault: None };
                 agent.tell(0, &ToAgent::Launch(Box::new(launch)));
-                let answer = ask_agent(answer, agent, events, until);
+                let answer = ask_agent(answer, agent, events, &wait);
                 leave(agent, events);
                 answer
             }
+        };
+        answer.map_err(|problem| if wait.is_interrupted() { Problem::interrupted() } else { problem })
+    }
+}
+
+/// How long an answer is waited for.
+struct Wait<'a> {
+    until: Instant,
+    interrupted: &'a AtomicBool,
+}
+
+/// Between two looks at whether somebody interrupted.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Nothing more is heard.
+enum Silence {
+    /// For a moment.
+    Yet,
+    /// Not in time, or not wanted any more.
+    Over,
+    /// Whoever spoke is gone.
+    Gone,
+}
+
+impl Wait<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// The next thing that is heard; what has arrived counts before the deadline does.
+    fn next<E>(&self, from: &mpsc::Receiver<E>) -> Result<E, Silence> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match from.recv_timeout(left.min(LOOK_EVERY)) {
+            _ if self.is_interrupted() => Err(Silence::Over),
+            Ok(heard) => Ok(heard),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => Err(Silence::Over),
+            Err(RecvTimeoutError::Timeout) => Err(Silence::Yet),
+            Err(RecvTimeoutError::Disconnected) => Err(Silence::Gone),
         }
     }
 }
@@ -106,20 +159,21 @@ fn ask_child<T, P: Fn(FromWorker) -> Option<T>>(
     mut answer: Answer<T, P>,
     task: Task,
     env: &BTreeMap<String, String>,
-    until: Instant,
+    wait: &Wait<'_>,
 ) -> Result<T, Problem> {
     let (to_heard, heard) = mpsc::channel();
     let worker = Worker::start(env, move |one| drop(to_heard.send(one)))
         .map_err(|error| Problem::not_run(format!("cannot start a worker: {error}")))?;
     worker.tell(&ToWorker::Start(Box::new(task)));
     loop {
-        match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match wait.next(&heard) {
             Ok(heard) => {
                 if let Some(done) = answer.hear(heard) {
                     return done;
                 }
             }
-            Err(_) => return Err(answer.hangs()),
+            Err(Silence::Yet) => {}
+            Err(Silence::Over | Silence::Gone) => return Err(answer.hangs()),
         }
     }
 }
@@ -128,15 +182,17 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
     mut answer: Answer<T, P>,
     agent: &Agent,
     events: &mpsc::Receiver<Event>,
-    until: Instant,
+    wait: &Wait<'_>,
 ) -> Result<T, Problem> {
     let lost = |what: String| Problem { outcome: Outcome::PeerLost, message: what, next_step: None };
+    let mut beat_at = Instant::now();
     loop {
-        let now = Instant::now();
-        if now >= until {
-            return Err(answer.hangs());
+        // However much it says: it ends when nothing comes from us.
+        if Instant::now() >= beat_at {
+            beat_at = Instant::now() + HEARTBEAT;
+            agent.beat();
         }
-        let heard = match events.recv_timeout(until.duration_since(now).min(HEARTBEAT)) {
+        let heard = match wait.next(events) {
             Ok(Event::From(Said { message, .. })) => match message {
                 FromAgent::Worker(message) => Heard::Message(message),
                 FromAgent::PluginLine(line) => Heard::Log(line),
@@ -144,14 +200,9 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
                 FromAgent::Broken(why) => return Err(Problem::not_run(why)),
                 _ => continue,
             },
-            Ok(Event::Gone(_)) | Err(RecvTimeoutError::Disconnected) => {
-                return Err(lost("the agent is gone".into()));
-            }
-            Ok(Event::Noise(..)) => continue,
-            Err(RecvTimeoutError::Timeout) => {
-                agent.beat();
-                continue;
-            }
+            Ok(Event::Gone(_)) | Err(Silence::Gone) => return Err(lost("the agent is gone".into())),
+            Ok(Event::Noise(..)) | Err(Silence::Yet) => continue,
+            Err(Silence::Over) => return Err(answer.hangs()),
         };
         if let Some(done) = answer.hear(heard) {
             return done;

@@ -2,7 +2,7 @@
 //! and whether they tell the same of the same devices.
 #![forbid(unsafe_code)]
 
-use super::{Bench, Row, words};
+use super::{Bench, INTERRUPTED, Row, words};
 use crate::coord::Problem;
 use crate::coord::message::Loaded;
 use crate::error::Outcome;
@@ -43,7 +43,11 @@ impl Tables {
                 tables.some_absent = true;
                 continue;
             }
+            let is_last = found.as_ref().is_err_and(|problem| problem.outcome == Outcome::Interrupted);
             tables.all.push(Table { version, found, seconds: started.elapsed().as_secs_f64() });
+            if is_last {
+                break;
+            }
         }
         tables
     }
@@ -65,6 +69,9 @@ impl Tables {
 
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.all.iter().map(Table::row).collect();
+        if rows.last().is_some_and(|last| last.verdict == INTERRUPTED) {
+            return rows;
+        }
         rows.extend(self.unknown());
         rows.push(self.agree());
         rows

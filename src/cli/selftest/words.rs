@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::output::Columns;
-use super::Row;
+use super::{INTERRUPTED, Row};
 use crate::coord::Problem;
 use crate::coord::message::Loaded;
 use crate::error::Outcome;
@@ -12,8 +12,17 @@ use std::fmt::Write;
 
 /// Verdict and detail of a worker that ended before it could answer.
 pub(super) fn of_problem(problem: &Problem) -> (String, String) {
-    let verdict = if problem.outcome == Outcome::PluginDied { "CRASHED" } else { "FAIL" };
+    let verdict = match problem.outcome {
+        Outcome::PluginDied => "CRASHED",
+        Outcome::Interrupted => return interrupted(),
+        _ => "FAIL",
+    };
     (verdict.into(), problem.message.clone())
+}
+
+/// The same of the row that the user ended.
+pub(super) fn interrupted() -> (String, String) {
+    (INTERRUPTED.into(), "ended by the user; the rows after it were not run".into())
 }
 
 /// The same where no table can be used.
@@ -47,11 +56,15 @@ pub(super) fn text(choice: &Choice, loaded: Option<&Loaded>, rows: &[Row]) -> St
     }
     let _ = writeln!(
         text,
-        "# {} passed, {} failed, {} crashed, {} not supported",
+        "# {} passed, {} failed, {} crashed, {} not supported{}",
         count(rows, "PASS"),
         count(rows, "FAIL"),
         count(rows, "CRASHED"),
         count(rows, "NOT SUPPORTED"),
+        match rows.last().filter(|last| last.verdict == INTERRUPTED) {
+            Some(last) => format!("; interrupted in {}, so this is not all", last.id),
+            None => String::new(),
+        },
     );
     text
 }
@@ -65,7 +78,7 @@ pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
         "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
         rows.len(),
         count(rows, "FAIL"),
-        count(rows, "CRASHED"),
+        count(rows, "CRASHED") + count(rows, INTERRUPTED),
         count(rows, "NOT SUPPORTED"),
         rows.iter().map(|row| row.seconds).sum::<f64>()
     );
@@ -77,7 +90,7 @@ pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
         let head = format!("    <testcase classname=\"tcpxctl.selftest\" name=\"{id}\" time=\"{:.3}\"", row.seconds);
         let inner = match row.verdict.as_str() {
             "FAIL" => format!("<failure message=\"{detail}\"/>"),
-            "CRASHED" => format!("<error message=\"{detail}\"/>"),
+            "CRASHED" | INTERRUPTED => format!("<error message=\"{detail}\"/>"),
             "NOT SUPPORTED" => format!("<skipped message=\"{detail}\"/>"),
             _ => format!("<system-out>{detail}</system-out>"),
         };
