@@ -237,6 +237,15 @@ def tap_calls(programs: Programs, _pairs: int) -> None:
     print(f"  ({lines[-1].lstrip('# ')})", flush=True)
 
 
+def shim(programs: Programs, _pairs: int) -> None:
+    """What a version's shim adds to a request, on a plugin that does nothing (examples/shim_cost.rs)"""
+    for line in programs.processes.run([programs.shim_cost]).splitlines():
+        if not line.startswith("#"):
+            version, _table, _net, added, least = line.split()
+            print(f"  v{version}: {float(added):.2f} ns, least {float(least):.2f}  {at_most(10).judge(float(added))}",
+                  flush=True)
+
+
 def tap(programs: Programs, pairs: int) -> None:
     """The bare driver with the tap between it and the soft plugin, over without"""
     for label, chunk, windows, full, channels in (("512 KiB", CHUNK, WINDOWS, GIB, 1),
@@ -301,7 +310,7 @@ def export(programs: Programs, pairs: int) -> None:
 COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
     "iperf-sockets": iperf_sockets, "iperf-connections": iperf_connections, "control": control, "verify": verify,
     "idle": idle, "engine": engine, "small": small, "round-trip": round_trip, "memory": memory, "channels": channels,
-    "discover": discover, "fixed": fixed, "cpu": cpu, "tap-calls": tap_calls, "tap": tap, "attached": attached,
-    "recorder-memory": recorder_memory, "export": export, **nodes.COMPARISONS,
+    "discover": discover, "fixed": fixed, "cpu": cpu, "shim": shim, "tap-calls": tap_calls, "tap": tap,
+    "attached": attached, "recorder-memory": recorder_memory, "export": export, **nodes.COMPARISONS,
     **logs.COMPARISONS,
 }

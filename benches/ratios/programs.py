@@ -41,6 +41,7 @@ class Programs:
         cargo = ["cargo", "build", "--release", "--quiet"]
         self.processes.run(cargo, seconds=BUILD_SECONDS)
         self.processes.run([*cargo, "--package", "tcpx-bare"], seconds=BUILD_SECONDS)
+        self.processes.run([*cargo, "--package", "tcpx-bare", "--example", "shim_cost"], seconds=BUILD_SECONDS)
         self.processes.run([*cargo, "--package", "tcpx-tap", "--example", "tap_cost"], seconds=BUILD_SECONDS)
         self.processes.run([*cargo, "--package", "tcpx-recorder", "--example", "follow"], seconds=BUILD_SECONDS)
         metadata = json.loads(self.processes.run(["cargo", "metadata", "--format-version", "1", "--no-deps"]))
@@ -49,7 +50,8 @@ class Programs:
         # Where tcpxctl looks first: the copy beside the program can be older.
         self.soft = str(release / "deps" / "libnccl_net_tcpxsoft.so")
         self.tap = str(release / "deps" / "libnccl_net_tcpxtap.so")
-        self.tap_cost, self.follow = str(release / "examples" / "tap_cost"), str(release / "examples" / "follow")
+        self.tap_cost, self.follow, self.shim_cost = (
+            str(release / "examples" / name) for name in ("tap_cost", "follow", "shim_cost"))
         self.control_program, self.strict = str(self.folder / "control"), str(self.folder / "libnccl-net-strict.so")
         compiler = ["cc", "-O2", "-Wall", "-Wextra", "-pthread"]
         self.processes.run([*compiler, str(ROOT / "benches/control.c"), "-o", self.control_program])
