@@ -190,7 +190,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         v11::version(),
         v12::version(),
     ];
-    println!("# ns per request (isend, test), {ROUNDS} interleaved rounds of {REQUESTS}: medians, and the least of each");
+    println!(
+        "# ns per request (isend, test), {ROUNDS} interleaved rounds of {REQUESTS}: medians, and the least of each"
+    );
     println!("# {:>8} {:>8} {:>8} {:>8} {:>12}", "version", "table", "net", "added", "least added");
     for Version { number, table, bare } in versions {
         let driver = Driver::new(table)?;
