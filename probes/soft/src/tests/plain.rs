@@ -1,12 +1,15 @@
 //! The plain flavour: tags, and receives of several buffers.
 
 use super::pair::{Buffer, Pair, until};
+use crate::block;
 use crate::calls::{self, Given};
 use crate::fault::Side;
 use crate::plugin::Plugin;
 use crate::settings::{Flavour, Settings};
+use crate::wire::{HEADER_BYTES, encode_tag};
 use proptest::prelude::*;
 use std::ffi::{c_int, c_void};
+use std::io::Write;
 use tcpx_abi::PTR_HOST;
 
 fn pair() -> Pair {
@@ -196,6 +199,59 @@ proptest! {
                     prop_assert_eq!(place.bytes(len + 1)[len], 0);
                 }
             }
+        }
+        pair.close();
+    }
+}
+
+/// A word of the control stream that no sender of ours would write.
+fn word() -> impl Strategy<Value = [u8; HEADER_BYTES]> {
+    let near = || prop_oneof![Just(0u32), 1..300u32, Just(ROOM as u32), Just(ROOM as u32 + 1), any::<u32>()];
+    let mostly = move |usual: u32| prop_oneof![4 => Just(usual), 1 => near()];
+    let fields = near().prop_flat_map(move |total| {
+        (mostly(0), Just(total))
+            .prop_flat_map(move |(offset, total)| (mostly(total.wrapping_sub(offset)), Just(offset), Just(total)))
+    });
+    let few = || prop_oneof![5 => Just(0u16), 1 => 0..3u16];
+    let header = (few(), few(), fields).prop_map(|(kind, index, (size, offset, total))| {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..2].copy_from_slice(&kind.to_le_bytes());
+        bytes[2..4].copy_from_slice(&index.to_le_bytes());
+        bytes[4..8].copy_from_slice(&size.to_le_bytes());
+        bytes[8..12].copy_from_slice(&offset.to_le_bytes());
+        bytes[12..].copy_from_slice(&total.to_le_bytes());
+        bytes
+    });
+    prop_oneof![4 => header, 3 => (0..4i32).prop_map(encode_tag), 1 => any::<[u8; HEADER_BYTES]>()]
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_peer_announces_stays_inside_the_buffers(words in prop::collection::vec(word(), 1..8)) {
+        let pair = pair_with("standin");
+        let places = [0, 1, 2, 3].map(|_| Buffer::new(ROOM, 0));
+        let group = receive(&pair, &[(&places[0], 0), (&places[1], 1)]);
+        let on_device = given_as(tcpx_abi::PTR_CUDA, pair.receiver, &places[2], ROOM, 2);
+        // SAFETY: our comm and registration.
+        let device = unsafe { calls::post(Side::Recv, pair.receiver, on_device) }.unwrap();
+        let last = receive(&pair, &[(&places[3], 0)]);
+        // SAFETY: a comm of ours, which nobody else uses now.
+        let sender = unsafe { block::comm(pair.sender) }.unwrap();
+        for word in &words {
+            sender.ctrl.push(word);
+        }
+        sender.ctrl.flush().unwrap();
+        for lane in &sender.lanes.all {
+            (&lane.stream).write_all(&[0xab; 4 * ROOM]).unwrap();
+        }
+        for _ in 0..20 {
+            for request in [group, device, last] {
+                // SAFETY: a request of ours.
+                let _ = unsafe { calls::test_any(request, |_, size| assert!((0..=ROOM as c_int).contains(&size))) };
+            }
+        }
+        for place in &places {
+            prop_assert!(place.bytes(ROOM + 4096)[ROOM..].iter().all(|byte| *byte == 0));
         }
         pair.close();
     }
