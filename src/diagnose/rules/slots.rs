@@ -66,7 +66,8 @@ pub(super) fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
     let mut found = refused_with(evidence, "consumed-early", is, CONSUMED_EARLY);
     for node in &evidence.nodes {
         let Some((compared, wrong)) = node.verified.filter(|(_, wrong)| *wrong > 0) else { continue };
-        let mut because = format!("{}: {wrong} bytes are wrong, {compared} were compared", node.name);
+        let mut because =
+            format!("{}: {wrong} bytes are wrong, warm-up included; after it {compared} were compared", node.name);
         if let Some(first) = &node.mismatch {
             because.push_str(&format!("; first {first}"));
         }
