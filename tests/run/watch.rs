@@ -112,6 +112,20 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
 }
 
 #[test]
+fn a_run_that_recovers_is_seen_to_move_again() {
+    let Some(terminal) = Terminal::open(110, 32) else { return };
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/repro/stalled-and-recovered.toml");
+    let run = format!("{} run {} --plugin builtin --live", env!("CARGO_BIN_EXE_tcpxctl"), scenario.display());
+    // Long enough to be seen on a busy machine.
+    terminal.type_line(&format!("clear; {run} --set fault.spec=delay-ctrl:nth=40,ms=7000; echo code-$?"));
+    terminal.shows("STALLED");
+    terminal.shows("it moves again");
+    terminal.shows("PASSED");
+    terminal.press("q");
+    terminal.shows("code-0");
+}
+
+#[test]
 fn a_signal_gives_the_terminal_back() {
     let Some(terminal) = Terminal::open(100, 30) else { return };
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
