@@ -5,6 +5,7 @@ use crate::lab::{Lab, NODES};
 use crate::peer::small;
 use crate::tcpxctl::{Ended, Process, Running};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// From the loss to the end: 10 s promised, the rest for a busy machine.
@@ -129,18 +130,34 @@ fn patience_with_ctrl_c() {
     ended.recorded("interrupted");
 }
 
-#[test]
-fn a_rail_is_a_stall_and_not_a_lost_peer() {
-    let Some(lab) = Lab::up() else { return };
+/// Hurts one of two rails of a run under way, which then stands still; its record.
+fn a_rail(how: &str) -> Option<Value> {
+    let lab = Lab::up()?;
     let limits = ["limits.stall_after=2s", "limits.give_up_after=1s", "topology.nics=[\"eth1\", \"eth2\"]"];
     let endless = ["transfer.iterations=1000000", "limits.total=50s"];
     let mut run = small(&lab, "node0", &[]).set(&limits).set(&endless).start();
     measures(&mut run);
-    lab.hurt("node1", "eth2", "blackhole");
+    lab.hurt("node1", "eth2", how);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(4), "{ended}");
-    ended.recorded("stalled");
+    let record = ended.recorded("stalled");
     lab.is_left_clean();
+    Some(record)
+}
+
+#[test]
+fn a_rail_is_a_stall_and_not_a_lost_peer() {
+    a_rail("blackhole");
+}
+
+#[test]
+fn a_rail_that_is_down_is_named_before_what_follows_from_it() {
+    let Some(record) = a_rail("down") else { return };
+    let found = &record["findings"][0];
+    assert_eq!((&found["condition"], &found["severity"]), (&"link-down".into(), &"error".into()), "{record:#}");
+    assert!(found["because"][0].as_str().unwrap().contains("eth2 is down"), "{found:#}");
+    let others = record["findings"].as_array().unwrap();
+    assert!(others[1..].iter().all(|one| one["severity"] != "error"), "{others:#?}");
 }
 
 #[test]
