@@ -116,7 +116,7 @@ impl Queue {
         ahead < entered - left
     }
 
-    /// Slots that nothing was assigned for yet, oldest first.
+    /// Slots that are posted or active, oldest first: only the first can have begun.
     pub fn waiting(&self) -> impl Iterator<Item = usize> + use<> {
         let slots = self.slots;
         (self.taken(Step::Transmit)..self.taken(Step::Post)).map(move |number| (number % slots) as usize)
