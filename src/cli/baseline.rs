@@ -53,7 +53,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let baselines = Baselines::of_user(|name| std::env::var_os(name));
     let told = match &arguments.what {
         What::Save { name, result } => {
-            return measured(common, result).map_or_else(
+            return measured(common, result, None).map_or_else(
                 |code| code,
                 |measured| match baselines.save(name, &measured) {
                     Ok(path) if common.json => {

@@ -9,16 +9,21 @@
 //! A result is a run folder, a bundle, a baseline or a shipped profile by name, or a
 //! file of nccl-tests (table or -J), iperf3 (-J) or neper. The first is the
 //! reference. Exit code 1 where a metric that gates got worse.
+//!
+//! Names and addresses are replaced unless `--no-redact`; with `--out`, what was
+//! replaced by what goes beside it, for its owner only.
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{Columns, fail, fail_with, print, print_json};
+use super::output::{Columns, fail, fail_with, print, print_json, say};
+use super::report::{beside, keep_map};
 use crate::error::Outcome;
 use crate::record::{FilesError, RunFiles};
+use crate::redact::Redactor;
 use crate::report::compare::{
     Baselines, Compared, Measured, RULE, compare, compared_html, compared_markdown, compared_text, read,
 };
-use crate::report::{gather, write_whole};
+use crate::report::{gather, learn, write_whole};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -39,6 +44,9 @@ pub(crate) struct Arguments {
     /// Where to; stdout without it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Names and addresses as they are.
+    #[arg(long)]
+    no_redact: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,6 +71,7 @@ struct Document<'a> {
     schema: &'static str,
     rule: &'static str,
     exit_code: u8,
+    redacted: bool,
     #[serde(flatten)]
     compared: &'a Compared,
 }
@@ -72,13 +81,17 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 }
 
 fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
-    let results: Vec<Measured> =
-        arguments.results.iter().map(|name| measured(common, name)).collect::<Result<_, _>>()?;
-    let compared = compare(results, arguments.tolerance / 100.0);
+    let mut redactor = (!arguments.no_redact).then(Redactor::of_this_machine);
+    let results = arguments.results.iter().map(|name| measured(common, name, redactor.as_mut()));
+    let mut compared = compare(results.collect::<Result<Vec<Measured>, _>>()?, arguments.tolerance / 100.0);
+    if let Some(redactor) = &mut redactor {
+        compared = compared.redacted(redactor);
+    }
     let outcome = if compared.regressions().next().is_some() { Outcome::Failed } else { Outcome::Passed };
     if common.json {
         let exit_code = outcome.exit_code();
-        print_json(&Document { schema: "tcpxctl.compare/1", rule: RULE, exit_code, compared: &compared });
+        let redacted = redactor.is_some();
+        print_json(&Document { schema: "tcpxctl.compare/1", rule: RULE, exit_code, redacted, compared: &compared });
         return Ok(ExitCode::from(exit_code));
     }
     let text = match arguments.format {
@@ -92,8 +105,15 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
     };
     match &arguments.out {
         None => print(&text),
-        Some(path) => write_whole(path, |to| to.write_all(text.as_bytes()))
-            .map_err(|error| fail(common, &error, error.outcome()))?,
+        Some(path) => {
+            write_whole(path, |to| to.write_all(text.as_bytes()))
+                .map_err(|error| fail(common, &error, error.outcome()))?;
+            let how = if redactor.is_some() { "redacted" } else { "NOT redacted" };
+            say(&format!("# Comparison : {} ({how})\n", path.display()));
+            if let Some(redactor) = &redactor {
+                keep_map(common, &beside(path), redactor)?;
+            }
+        }
     }
     if compared.rows.is_empty() {
         let message = "the results have no metric in common";
@@ -107,15 +127,20 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
     Ok(ExitCode::from(outcome.exit_code()))
 }
 
-/// What a word means: a run, then a baseline, then a file of another tool.
-pub(crate) fn measured(common: &Common, name: &str) -> Result<Measured, ExitCode> {
+/// What a word means: a run, then a file of another tool, then a baseline. The
+/// redactor learns every name in it.
+pub(crate) fn measured(common: &Common, name: &str, redactor: Option<&mut Redactor>) -> Result<Measured, ExitCode> {
     let path = Path::new(name);
     if path.is_dir() || RunFiles::is_bundle(path) {
         let files = RunFiles::open(path).map_err(|error: FilesError| fail(common, &error, error.outcome()))?;
-        return Ok(Measured::of_run(&gather(&files)));
+        let story = gather(&files);
+        if let Some(redactor) = redactor {
+            learn(&story, redactor);
+        }
+        return Ok(Measured::of_run(&story));
     }
     if path.is_file() {
-        return read(path).map_err(|error| fail(common, &error, Outcome::Usage));
+        return read(path, redactor).map_err(|error| fail(common, &error, Outcome::Usage));
     }
     Baselines::of_user(|name| std::env::var_os(name)).load(name).map_err(|error| fail(common, &error, error.outcome()))
 }

@@ -37,13 +37,11 @@ impl Redactor {
             Value::String(text) => Value::String(self.redact(&text)),
             Value::Array(all) => Value::Array(all.into_iter().map(|one| self.redact_value(one)).collect()),
             Value::Object(all) => {
-                // A key of a secret says so of its value.
                 let of = |redactor: &mut Self, (key, value): (String, Value)| {
-                    let told = match &value {
-                        Value::String(text) => redactor.redact_pair(&key, text).map(Value::String),
-                        _ => None,
+                    let told = match value {
+                        Value::String(text) => Value::String(redactor.redact_pair(&key, &text)),
+                        other => redactor.redact_value(other),
                     };
-                    let told = told.unwrap_or_else(|| redactor.redact_value(value));
                     (redactor.redact(&key), told)
                 };
                 Value::Object(all.into_iter().map(|pair| of(self, pair)).collect())
@@ -52,14 +50,17 @@ impl Redactor {
         }
     }
 
-    /// The value of a key that names a secret.
-    fn redact_pair(&mut self, key: &str, value: &str) -> Option<String> {
+    /// The value of a key, which may say that it is a secret.
+    pub fn redact_pair(&mut self, key: &str, value: &str) -> String {
         let whole = format!("{key}=");
         let mut is_secret = false;
         super::shape::each(&format!("{whole}x"), |start, _, shape| {
             is_secret |= shape == super::Shape::Secret && start >= whole.len();
         });
-        (is_secret && !value.is_empty()).then(|| self.replaced(value, "SECRET".to_owned()))
+        match is_secret && !value.is_empty() {
+            true => self.replaced(value, "SECRET".to_owned()),
+            false => self.redact(value),
+        }
     }
 
     /// One line of JSON, its strings redacted in place; what is no JSON is

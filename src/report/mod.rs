@@ -37,7 +37,7 @@ pub use json::json;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use prometheus::prometheus;
-pub use redacted::redacted;
+pub use redacted::{learn, redacted};
 pub use short::short;
 pub use story::{SCHEMA, Story};
 pub use words::Language;

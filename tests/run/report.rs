@@ -40,6 +40,27 @@ fn a_run_is_reported_sent_read_in_place_and_compared() {
 }
 
 #[test]
+fn a_comparison_of_other_tools_files_names_nobody_unless_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let iperf = r#"{"start":{"connecting_to":{"host":"a3-node7"}},"end":{"sum":{"bits_per_second":15e9}}}"#;
+    let names = ["a3-node7.json", "10.0.1.25.json"].map(|name| folder.path().join(name).display().to_string());
+    names.iter().for_each(|name| std::fs::write(name, iperf).unwrap());
+    let out = folder.path().join("told.html").display().to_string();
+    let compare = |more: &[&str]| told(folder.path(), &[&["compare", &names[0], &names[1]], more].concat(), 0);
+    for format in ["text", "markdown", "html"] {
+        let ended = compare(&["--format", format]);
+        ended.says(&[".json", "198.18."]);
+        assert!(!ended.out.contains("a3-node7") && !ended.out.contains("10.0.1.25"), "{ended}");
+        compare(&["--format", format, "--no-redact"]).says(&["a3-node7", "10.0.1.25.json"]);
+    }
+    assert_eq!(compare(&["--json"]).json()["redacted"], true);
+    compare(&["--format", "html", "--out", &out]).says(&["told.html (redacted)", "told.html.map.json, for you alone"]);
+    let page = std::fs::read_to_string(&out).unwrap();
+    assert!(page.contains("198.18.") && !page.contains("a3-node7"), "{page}");
+    assert!(std::fs::read_to_string(out + ".map.json").unwrap().contains("a3-node7"));
+}
+
+#[test]
 fn what_is_no_run_no_bundle_or_no_result_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     told(folder.path(), &["report", "RUN"], 2);

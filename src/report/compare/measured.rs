@@ -3,6 +3,7 @@
 
 use super::statistics::quartiles;
 use crate::record::TransferRecord;
+use crate::redact::Redactor;
 use crate::report::Story;
 use crate::transfer::Side;
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,17 @@ impl Measured {
         }
     }
 
+    /// Without what may not leave the machine; names of metrics are nobody's.
+    #[must_use]
+    pub fn redacted(self, redactor: &mut Redactor) -> Self {
+        Self {
+            name: redactor.redact(&self.name),
+            source: redactor.redact(&self.source),
+            settings: self.settings.iter().map(|(name, value)| setting(redactor, name, value)).collect(),
+            ..self
+        }
+    }
+
     /// What a run measured. With one direction its rate is just `rate`, as other
     /// tools have it.
     pub fn of_run(story: &Story) -> Self {
@@ -122,6 +134,13 @@ impl Measured {
         let wrong = Metric::new("bytes", Better::Lower, true, [transfer.wrong_bytes as f64]);
         self.metric(format!("wrong{of}"), wrong);
     }
+}
+
+/// A setting without what may not leave: `NAME of peer` is a variable.
+pub(super) fn setting(redactor: &mut Redactor, name: &str, value: &str) -> (String, String) {
+    let key = name.split(' ').next().unwrap_or(name);
+    let value = redactor.redact_pair(key, value);
+    (redactor.redact(name), value)
 }
 
 fn settings(story: &Story) -> BTreeMap<String, String> {

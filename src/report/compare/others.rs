@@ -4,6 +4,7 @@
 
 use super::measured::{Measured, Metric};
 use crate::error::NextStep;
+use crate::redact::Redactor;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,25 +37,51 @@ impl NextStep for ReadError {
     }
 }
 
-/// Reads a file of another tool.
+/// Reads a file of another tool; `redactor` learns the names in it, also those of
+/// which a comparison shows nothing: the file may be called by them.
 ///
 /// # Errors
 /// It cannot be read, or no tool that is known wrote it.
-pub fn read(path: &Path) -> Result<Measured, ReadError> {
+pub fn read(path: &Path, redactor: Option<&mut Redactor>) -> Result<Measured, ReadError> {
     use std::io::Read;
     let failed = |source| ReadError::Io { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     std::fs::File::open(path).and_then(|file| file.take(FILE_MAX).read_to_end(&mut bytes)).map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
+    if let Some(redactor) = redactor {
+        learn(&text, redactor);
+    }
     let mut measured = recognised(&text).ok_or_else(|| ReadError::Unknown { path: path.to_owned() })?;
     measured.name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     measured.source = path.display().to_string();
     Ok(measured)
 }
 
+/// The JSON of a tool that prints some, behind whatever a launcher printed before.
+fn document(text: &str) -> Option<Value> {
+    text.find('{').and_then(|at| serde_json::from_str(text[at..].trim()).ok())
+}
+
+/// Machines are named under `host` and `hostname`, in iperf3's `uname -a`, and behind
+/// the process in nccl-tests' lines of ranks.
+pub(super) fn learn(text: &str, redactor: &mut Redactor) {
+    if let Some(document) = document(text) {
+        redactor.learn_value(&document);
+        let system = document["start"]["system_info"].as_str().and_then(|uname| uname.split(' ').nth(1));
+        system.into_iter().for_each(|name| redactor.host(name));
+        return;
+    }
+    redactor.learn(text);
+    for line in text.lines() {
+        let of_rank = line.contains(" Pid ").then(|| line.split_once(" on ")).flatten();
+        let of_rank = of_rank.and_then(|(_, behind)| behind.split_whitespace().next());
+        let of_key = line.split_once('=').filter(|(key, _)| matches!(key.trim(), "host" | "hostname"));
+        of_rank.into_iter().chain(of_key.map(|(_, name)| name.trim())).for_each(|name| redactor.host(name));
+    }
+}
+
 pub(super) fn recognised(text: &str) -> Option<Measured> {
-    let document = text.find('{').and_then(|at| serde_json::from_str::<Value>(text[at..].trim()).ok());
-    let found = match document {
+    let found = match document(text) {
         Some(document) => iperf3(&document).or_else(|| nccl_tests_json(&document)),
         None => nccl_tests_text(text).or_else(|| neper(text)),
     };

@@ -1,7 +1,8 @@
 //! Better, worse, or noise: one rule, stated where it is used.
 #![forbid(unsafe_code)]
 
-use super::measured::{Better, Measured, Metric};
+use super::measured::{Better, Measured, Metric, setting};
+use crate::redact::Redactor;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -77,6 +78,19 @@ pub struct Row {
 }
 
 impl Compared {
+    /// Without what may not leave the machine. What differed still does, though two
+    /// secrets have one stand-in.
+    #[must_use]
+    pub fn redacted(self, redactor: &mut Redactor) -> Self {
+        let settings = self.settings.into_iter().map(|(name, values)| {
+            let values = values.into_iter().map(|value| Some(setting(redactor, &name, &value?).1)).collect();
+            (redactor.redact(&name), values)
+        });
+        let settings = settings.collect();
+        let results = self.results.into_iter().map(|one| one.redacted(redactor)).collect();
+        Self { results, settings, ..self }
+    }
+
     /// Metrics that got worse and matter.
     pub fn regressions(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.gates && row.verdict == Verdict::Worse)

@@ -1,7 +1,7 @@
 //! The rule, and what other tools print.
 
 use super::measured::{Better, Measured, Metric};
-use super::others::recognised;
+use super::others::{learn, read, recognised};
 use super::statistics::{Verdict, compare, mann_whitney_p, quartiles};
 use super::{BaselineError, Baselines, profiles};
 use proptest::prelude::*;
@@ -85,6 +85,44 @@ fn other_tools_are_read() {
     assert!(recognised("nothing of the kind").is_none() && recognised("{}").is_none());
 }
 
+/// A file of another tool that is called by the machine it was made on.
+fn shown(text: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a3-node7-10.0.1.25.txt");
+    std::fs::write(&path, text).expect("written");
+    let mut redactor = crate::redact::Redactor::default();
+    let measured = read(&path, Some(&mut redactor)).expect("a result");
+    let compared = compare(vec![measured, rates("b", &[1.0])], 0.05).redacted(&mut redactor);
+    serde_json::to_string(&compared).expect("JSON")
+}
+
+#[test]
+fn names_in_files_of_other_tools_are_in_no_comparison() {
+    let iperf = r#"{"start":{"connecting_to":{"host":"10.0.1.25"},"system_info":"Linux a3-node7 6.6","test_start":{"num_streams":8}},"intervals":[],"end":{"sum_received":{"bits_per_second":15e9}}}"#;
+    let nccl = r#"{"config":{"nranks":2,"peers":{"hostname":"a3-node7","address":"10.0.1.25"}},"results":[{"size":1024,"out_of_place":{"bus_bw":3.5}}]}"#;
+    let table = format!("#  Rank  0 Group  0 Pid   4242 on   a3-node7 device  0 [0x04] NVIDIA H100\n{NCCL_TESTS}");
+    let neper = "host=a3-node7\nthroughput=193550.00\nbuffer_size=65536\n";
+    for text in [iperf, nccl, &table, neper] {
+        let shown = shown(text);
+        assert!(!shown.contains("a3-node7") && !shown.contains("10.0.1.25"), "{shown}");
+        assert!(shown.contains("node0-198.18."), "{shown}");
+    }
+}
+
+#[test]
+fn settings_that_differ_still_do_without_their_secrets() {
+    let with = |value: &str| {
+        let settings = [("API_TOKEN of peer", value), ("NCCL_SOCKET_IFNAME of peer", "eth0")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Measured { settings, ..rates("a", &[1.0]) }
+    };
+    let compared = compare(vec![with("hunter2"), with("hunter3")], 0.05);
+    let compared = compared.redacted(&mut crate::redact::Redactor::default());
+    let same = Some("SECRET".to_owned());
+    assert_eq!(compared.settings, [("API_TOKEN of peer".to_owned(), vec![same.clone(), same])]);
+    assert!(compared.results.iter().all(|one| one.settings["NCCL_SOCKET_IFNAME of peer"] == "eth0"));
+}
+
 #[test]
 fn shipped_profiles_have_a_source_and_a_date_and_cannot_be_replaced() {
     assert_eq!(profiles().len(), 4);
@@ -107,6 +145,8 @@ fn shipped_profiles_have_a_source_and_a_date_and_cannot_be_replaced() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC{0,200}", table in "[0-9 a-z.#\\n-]{0,200}") {
+        let mut redactor = crate::redact::Redactor::default();
+        [&text, &table].into_iter().for_each(|text| learn(text, &mut redactor));
         let _ = (recognised(&text), recognised(&table), recognised(&format!("{{\"results\":[{{\"size\":{}}}]}}", text.len())));
     }
 
