@@ -4,7 +4,8 @@
 #![forbid(unsafe_code)]
 
 use super::nodes::Nodes;
-use crate::report::{DOCTOR, write_whole};
+use crate::record::DOCTOR;
+use crate::report::write_whole;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -20,7 +20,7 @@ use super::nodes::{Nodes, upload};
 use super::output::{Columns, fail, fail_with, print, print_json};
 use crate::coord::Watching;
 use crate::coord::reach::Transport;
-use crate::diagnose::{Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_recorders, of_run};
+use crate::diagnose::{Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders};
 use crate::error::Outcome;
 use crate::record::{Finding, RunFiles};
 use crate::watch::open;
@@ -48,7 +48,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     if let Some(name) = &arguments.explain {
         return explain(common, name.as_deref());
     }
-    let (of, evidence) = match evidence(common, arguments) {
+    let Seen { of, evidence, note } = match seen(common, arguments) {
         Ok(found) => found,
         Err(code) => return code,
     };
@@ -61,9 +61,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     if common.json {
         let missing = evidence.missing();
         let exit_code = outcome.exit_code();
-        print_json(&Diagnosis { schema: "tcpxctl.diagnose/1", of: &of, exit_code, findings: &findings, missing });
+        let (of, findings, note) = (&*of, &*findings, note.as_deref());
+        print_json(&Diagnosis { schema: "tcpxctl.diagnose/1", of, exit_code, note, findings, missing });
     } else {
-        print(&text(&of, &evidence, &findings));
+        print(&text(&of, note.as_deref(), &evidence, &findings));
     }
     ExitCode::from(outcome.exit_code())
 }
@@ -90,14 +91,18 @@ struct Diagnosis<'a> {
     schema: &'static str,
     of: &'a str,
     exit_code: u8,
+    /// What the run is, where it has no end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
     findings: &'a [Finding],
     missing: Vec<String>,
 }
 
-fn text(of: &str, evidence: &Evidence, findings: &[Finding]) -> String {
+fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding]) -> String {
     let nodes: Vec<&str> = evidence.nodes.iter().map(|node| node.name.as_str()).collect();
     let channels = evidence.spots().count();
     let mut text = format!("# diagnose : {of}: {channels} channels of {}\n", nodes.join(", "));
+    note.iter().for_each(|note| text.push_str(&format!("# note : {note}\n")));
     if findings.is_empty() {
         text.push_str("# nothing found\n");
         evidence.missing().iter().for_each(|what| text.push_str(&format!("# not seen : {what}\n")));
@@ -109,7 +114,14 @@ fn text(of: &str, evidence: &Evidence, findings: &[Finding]) -> String {
     text
 }
 
-fn evidence(common: &Common, arguments: &Arguments) -> Result<(String, Evidence), ExitCode> {
+/// What there is to be judged.
+struct Seen {
+    of: String,
+    evidence: Evidence,
+    note: Option<String>,
+}
+
+fn seen(common: &Common, arguments: &Arguments) -> Result<Seen, ExitCode> {
     let fail_open = |error: &OpenError| fail(common, error, Outcome::Usage);
     if let Some(way) = arguments.nodes.peer(common)? {
         return of_peer(common, arguments, &*way);
@@ -120,18 +132,24 @@ fn evidence(common: &Common, arguments: &Arguments) -> Result<(String, Evidence)
         None => Some(newest_run(Path::new("reports")).map_err(|error| fail_open(&error))?),
     };
     match (folder, what) {
-        (Some(path), _) => Ok((path.display().to_string(), of_run(&path).map_err(|error| fail_open(&error))?)),
+        (Some(path), _) => {
+            let files = RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))?;
+            let evidence = of_files(&files).map_err(|error| fail_open(&error))?;
+            let note = files.unfinished().map(|unfinished| unfinished.words(evidence.now_ms));
+            Ok(Seen { of: path.display().to_string(), evidence, note })
+        }
         (None, what) => {
             let mut source = open(what).map_err(|error| fail(common, &error, error.outcome()))?;
             let seen = of_recorders(|updates| source.poll(updates));
             let of = what.unwrap_or_default().to_owned();
-            Ok((of, seen.map_err(|error| fail(common, &error, error.outcome()))?))
+            let evidence = seen.map_err(|error| fail(common, &error, error.outcome()))?;
+            Ok(Seen { of, evidence, note: None })
         }
     }
 }
 
 /// What runs on both nodes now.
-fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Result<(String, Evidence), ExitCode> {
+fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Result<Seen, ExitCode> {
     if arguments.what.is_some() {
         let message = "--peer looks at what runs there now, and a recording is here";
         return Err(fail_with(common, Outcome::Usage, message, Some("leave either away")));
@@ -141,7 +159,7 @@ fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Resul
         .map_err(|error| fail(common, &error, error.outcome()))?;
     let seen = of_recorders(|updates| watching.look(updates));
     let seen = seen.map_err(|what| fail(common, &OpenError::Lost(what), Outcome::PeerLost))?;
-    Ok((format!("{} and {}", ways[0].node(), way.node()), seen))
+    Ok(Seen { of: format!("{} and {}", ways[0].node(), way.node()), evidence: seen, note: None })
 }
 
 #[derive(Serialize)]

@@ -15,6 +15,7 @@
 use super::Common;
 use super::output::{Columns, complain, fail, fail_with, print, print_json, say};
 use crate::error::Outcome;
+use crate::record::Unfinished;
 use crate::report::history::{Entry, History, Keep, choose, read, remove};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -25,6 +26,10 @@ use std::process::ExitCode;
 /// Columns of a sparkline.
 const SPARKS: usize = 40;
 
+/// Below the table, where there is one.
+const KILLED: &str = "# killed : its coordinator was killed before it wrote run.json; `tcpxctl diagnose RUN` and \
+                      `tcpxctl report RUN` tell what its events.jsonl knows\n";
+
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -33,7 +38,7 @@ pub(crate) struct Arguments {
     /// Only runs of this scenario.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Only runs that ended so: passed, stalled, damaged, unfinished, ...
+    /// Only runs that ended so: passed, stalled, damaged, killed, running, ...
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<String>,
     /// Only so many of the newest.
@@ -133,6 +138,9 @@ fn text(runs: &[&Entry]) -> String {
         }
     }
     let mut text = columns.render();
+    if runs.iter().any(|run| run.outcome == Unfinished::Killed.word()) {
+        text.push_str(KILLED);
+    }
     for ((scenario, direction), rates) in over_time {
         let mut sorted = rates.clone();
         sorted.sort_by(f64::total_cmp);

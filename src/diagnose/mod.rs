@@ -25,7 +25,7 @@ mod watcher;
 pub use catalogue::{Catalogue, CatalogueError, Condition, Severity};
 pub use collect::Collector;
 pub use evidence::{At, Channel, Evidence, Line, Machine, Moved, Nic, Node, Spot, Stall, Watched};
-pub use open::{OpenError, newest_run, of_files, of_recorders, of_run};
+pub use open::{OpenError, newest_run, of_files, of_recorders};
 pub use rank::diagnose;
 pub use rehearse::{Rehearsal, Row, Stopwatch, rehearsals, row};
 pub use shrink::{Shrunk, shrink};

@@ -23,8 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// A folder without an event stream.
-    #[error("{} is no run folder: {why}", path.display())]
-    NoRun {
+    #[error("{} has no events.jsonl to judge by: {why}", path.display())]
+    NoEvents {
         /// Which.
         path: PathBuf,
         /// In the system's words.
@@ -41,7 +41,7 @@ pub enum OpenError {
 impl NextStep for OpenError {
     fn next_step(&self) -> Option<String> {
         match self {
-            Self::NoRun { .. } | Self::NoRuns(_) => {
+            Self::NoEvents { .. } | Self::NoRuns(_) => {
                 Some("name a folder under reports/, a process that writes a recorder, or a recorder file".into())
             }
             Self::Lost(_) => None,
@@ -63,22 +63,13 @@ pub fn newest_run(reports: &Path) -> Result<PathBuf, OpenError> {
     runs.max().map(|(_, path)| path).ok_or_else(|| OpenError::NoRuns(reports.to_owned()))
 }
 
-/// What a run left, as far as it has got.
+/// What a run left, as far as it has got, in its folder or in a bundle.
 ///
 /// # Errors
 /// It has no event stream.
-pub fn of_run(path: &Path) -> Result<Evidence, OpenError> {
-    let no_run = |why: String| OpenError::NoRun { path: path.to_owned(), why };
-    let files = RunFiles::open(path).map_err(|error| no_run(error.to_string()))?;
-    of_files(&files).map_err(|error| no_run(error.to_string()))
-}
-
-/// The same of a run whose files are open, in a bundle or not.
-///
-/// # Errors
-/// It has no event stream.
-pub fn of_files(files: &RunFiles) -> io::Result<Evidence> {
-    let mut events = BufReader::new(files.file("events.jsonl")?);
+pub fn of_files(files: &RunFiles) -> Result<Evidence, OpenError> {
+    let no_events = |error: io::Error| OpenError::NoEvents { path: files.path().to_owned(), why: error.to_string() };
+    let mut events = BufReader::new(files.file("events.jsonl").map_err(no_events)?);
     let scenario = text_of(files, "scenario.toml").and_then(|text| toml::from_str::<Scenario>(&text).ok());
     let mut collector = scenario.as_ref().map(Collector::of_run).unwrap_or_default();
     let mut line = Vec::new();

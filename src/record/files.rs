@@ -8,7 +8,8 @@
 
 use super::archive::{Archive, ArchiveError};
 use crate::error::{NextStep, Outcome};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -68,6 +69,48 @@ impl NextStep for FilesError {
     }
 }
 
+/// What a folder without `run.json` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfinished {
+    /// Its coordinator writes in it now.
+    GoesOn,
+    /// Its coordinator is gone, and had no time to say how it ended.
+    Killed,
+    /// Nothing was run; the nodes were examined.
+    Examined,
+    /// Either of the first two: it is not where it was written.
+    Open,
+}
+
+impl Unfinished {
+    /// In a word, as histories have it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::GoesOn => "running",
+            Self::Killed => "killed",
+            Self::Examined => "examined",
+            Self::Open => "unfinished",
+        }
+    }
+
+    /// In words, with how far the event stream goes.
+    pub fn words(self, known_ms: f64) -> String {
+        let what = match self {
+            Self::GoesOn => "the run goes on and has no run.json yet",
+            Self::Killed => "the coordinator was killed before it wrote run.json",
+            Self::Examined => return "nothing was run: the nodes were examined".to_owned(),
+            Self::Open => "there is no run.json: the run went on when this was taken of it, or had been killed",
+        };
+        match known_ms > 0.0 {
+            true => format!("{what}; what is known is the first {:.1} s in events.jsonl", known_ms / 1e3),
+            false => format!("{what}, and events.jsonl tells nothing"),
+        }
+    }
+}
+
+/// Where a folder has what the doctor said of its nodes.
+pub const DOCTOR: &str = "doctor.json";
+
 /// A run's files.
 #[derive(Debug)]
 pub enum RunFiles {
@@ -118,6 +161,24 @@ impl RunFiles {
         match self {
             Self::Folder(path) | Self::Bundle { path, .. } => path,
         }
+    }
+
+    /// Why there is no `run.json`; none where there is one. A coordinator holds a lock
+    /// on its event stream for as long as it lives.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        if self.size("run.json").is_some() {
+            return None;
+        }
+        if self.size("events.jsonl") == Some(0) && self.size(DOCTOR).is_some() {
+            return Some(Unfinished::Examined);
+        }
+        let Self::Folder(_) = self else { return Some(Unfinished::Open) };
+        let lock = |events: File| flock(&events, FlockOperation::NonBlockingLockShared);
+        Some(match self.file("events.jsonl").map(lock) {
+            Ok(Ok(())) => Unfinished::Killed,
+            Ok(Err(Errno::WOULDBLOCK)) => Unfinished::GoesOn,
+            Ok(Err(_)) | Err(_) => Unfinished::Open,
+        })
     }
 
     /// What the run is called: its folder's name.

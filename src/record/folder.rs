@@ -9,6 +9,7 @@ use super::Frame;
 use super::lines::Lines;
 use super::model::RunRecord;
 use crate::error::NextStep;
+use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -42,6 +43,9 @@ pub struct RunFolder {
     pub path: PathBuf,
     /// None on a disk that was full from the start.
     events: Option<Lines>,
+    /// The event stream once more, locked until the record is there: whoever finds
+    /// neither lock nor record knows that we were killed.
+    _lock: Option<File>,
     /// Recorders that are being written, by path.
     recorders: BTreeMap<PathBuf, File>,
     /// The first write that failed.
@@ -62,6 +66,7 @@ impl RunFolder {
                     path: parent.join(&id),
                     id,
                     events: None,
+                    _lock: None,
                     recorders: BTreeMap::new(),
                     failed: Some(error.source),
                 })
@@ -79,10 +84,14 @@ impl RunFolder {
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
                     let events = create(&path.join("events.jsonl")).map_err(failed)?;
+                    let lock = events.try_clone().map_err(failed)?;
+                    // Where there are no locks a run that goes on looks like one that was killed.
+                    let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
                     return Ok(Self {
                         id,
                         path,
                         events: Some(Lines::new(events)),
+                        _lock: Some(lock),
                         recorders: BTreeMap::new(),
                         failed: None,
                     });

@@ -22,7 +22,7 @@ mod thin;
 
 pub use archive::{Archive, ArchiveError};
 pub use counters::{ChannelNow, Iteration, LatencyUs};
-pub use files::{FilesError, RunFiles};
+pub use files::{DOCTOR, FilesError, RunFiles, Unfinished};
 pub use folder::{FolderError, RunFolder, frame_path, recorder_path};
 pub use frame::Frame;
 pub use model::{

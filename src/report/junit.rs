@@ -74,7 +74,10 @@ fn cases(story: &Story) -> Vec<Case> {
         Some(outcome) => {
             Some((Kind::Failure, format!("{outcome}: {}", story.reason.as_deref().unwrap_or("no reason recorded"))))
         }
-        None => Some((Kind::Error, "the record ends before the run does".to_owned())),
+        None => {
+            let ends = || "the record ends before the run does".to_owned();
+            Some((Kind::Error, story.reason.clone().unwrap_or_else(ends)))
+        }
     };
     let mut cases = vec![Case { name: "outcome".to_owned(), seconds: seconds(story), failure: ended }];
     for transfer in &story.transfers {

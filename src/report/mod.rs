@@ -30,7 +30,7 @@ mod write;
 
 pub use bundle::{Bundled, BundledFile, SUMS, Verified, bundle, verify};
 pub use csv::csv;
-pub use gather::{DOCTOR, gather};
+pub use gather::gather;
 pub(crate) use html::escape;
 pub use html::html;
 pub use json::json;

@@ -5,7 +5,7 @@
 //! `missing` says why.
 #![forbid(unsafe_code)]
 
-use crate::record::{Clock, Finding, LatencyUs, PluginRecord, TransferRecord};
+use crate::record::{Clock, Finding, LatencyUs, PluginRecord, TransferRecord, Unfinished};
 use crate::units::ByteCount;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,11 +91,25 @@ pub struct Story {
 pub enum State {
     /// The run ended and was recorded.
     Finished,
-    /// No `run.json`: it goes on, or was killed.
+    /// No `run.json`, and nobody can say why.
     #[default]
     Unfinished,
+    /// No `run.json` yet.
+    Running,
+    /// No `run.json`: its coordinator was killed.
+    Killed,
     /// Something in it cannot be read.
     Damaged,
+}
+
+impl From<Unfinished> for State {
+    fn from(unfinished: Unfinished) -> Self {
+        match unfinished {
+            Unfinished::GoesOn => Self::Running,
+            Unfinished::Killed => Self::Killed,
+            Unfinished::Examined | Unfinished::Open => Self::Unfinished,
+        }
+    }
 }
 
 /// One node.

@@ -33,6 +33,8 @@ pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
         (Some(outcome), _) => outcome.to_uppercase(),
         _ if is_examination(story) => "EXAMINED".to_owned(),
         (None, State::Damaged) => "DAMAGED".to_owned(),
+        (None, State::Killed) => "KILLED".to_owned(),
+        (None, State::Running) => "RUNNING".to_owned(),
         (None, _) => "UNFINISHED".to_owned(),
     };
     let warned = story.findings.iter().any(|finding| finding.severity == "warning");
@@ -62,18 +64,13 @@ fn sentence(story: &Story, language: Language) -> String {
         };
     }
     let moved = moved(story, language);
-    match (story.outcome.as_deref(), language) {
-        (Some("passed"), _) => moved,
-        (Some(_), _) => {
-            let reason = story
-                .reason
-                .clone()
-                .unwrap_or_else(|| language.pick("no reason was recorded", "未记录原因").to_owned());
-            format!("{}{} {moved}", reason.trim_end_matches('.'), language.pick(".", "。"))
-        }
-        (None, Language::English) => format!("The record ends before the run does. {moved}"),
-        (None, Language::Chinese) => format!("记录在运行结束前中断。{moved}"),
-    }
+    let unsaid = match story.outcome.as_deref() {
+        Some("passed") => return moved,
+        Some(_) => language.pick("no reason was recorded", "未记录原因"),
+        None => language.pick("The record ends before the run does", "记录在运行结束前中断"),
+    };
+    let reason = story.reason.as_deref().unwrap_or(unsaid);
+    format!("{}{} {moved}", reason.trim_end_matches('.'), language.pick(".", "。"))
 }
 
 /// What was moved and how fast, as far as it was measured.

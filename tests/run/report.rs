@@ -74,6 +74,35 @@ fn what_is_no_run_no_bundle_or_no_result_is_refused() {
 }
 
 #[test]
+fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
+    let long = ["limits.give_up_after=60s", "limits.total=90s"];
+    let tool = Tool::shipped("repro/window-never-consumed.toml", &long);
+    let folder = tool.folder().to_owned();
+    let reports = folder.join("reports");
+    let mut runs = tool.start();
+    runs.until_event("stall declared");
+    told(&reports, &["history", "--reports", "RUN"], 0).says(&["running"]);
+    runs.signal(rustix::process::Signal::KILL);
+    let ended = runs.ended();
+    told(&reports, &["history", "--reports", "RUN"], 0).says(&["killed", "tcpxctl diagnose RUN"]);
+    // Behind the history's index.
+    let run = &ended.run_folders()[1];
+    let why = "the coordinator was killed before it wrote run.json; what is known is the first ";
+    told(run, &["diagnose", "RUN"], 4).says(&[why, "s in events.jsonl", "error window-never-consumed"]);
+    assert!(told(run, &["diagnose", "RUN", "--json"], 4).json()["note"].as_str().unwrap().starts_with(why));
+    told(run, &["report", "RUN", "--short"], 0).says(&["**KILLED**", why, "window-never-consumed"]);
+    // As early as can be.
+    let events = run.join("events.jsonl");
+    std::fs::write(&events, "").unwrap();
+    told(run, &["diagnose", "RUN"], 0).says(&["killed before it wrote run.json, and events.jsonl tells nothing"]);
+    std::fs::remove_file(events).unwrap();
+    told(run, &["diagnose", "RUN"], 2).says(&["has no events.jsonl to judge by"]);
+    std::fs::remove_dir_all(run.join("nodes")).unwrap();
+    let ended = told(run, &["diagnose", "RUN"], 2);
+    assert_eq!(ended.err.matches("is no run folder").count(), 1, "{ended}");
+}
+
+#[test]
 fn a_full_disk_leaves_the_old_report_intact() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("events.jsonl"), "").unwrap();

@@ -5,7 +5,7 @@
 use super::stream::{Stream, end_name};
 use crate::coord::event::What;
 use crate::coord::message::{FromAgent, FromWorker, Preflight};
-use crate::record::RunFiles;
+use crate::record::{DOCTOR, RunFiles};
 use crate::report::story::{Check, Evidence, Story};
 use serde_json::Value;
 
@@ -15,8 +15,6 @@ const SHOWN_MAX: usize = 24 << 10;
 const READ_MAX: u64 = 16 << 20;
 /// Files that are shown.
 const FILES_MAX: usize = 32;
-/// Where a doctor's examination lies, if one was made.
-pub const DOCTOR: &str = "doctor.json";
 
 pub(super) fn tell(files: &RunFiles, stream: &Stream, story: &mut Story) {
     for event in &stream.events {

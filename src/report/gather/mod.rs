@@ -13,8 +13,6 @@ mod recorders;
 mod series;
 mod stream;
 
-pub use evidence::DOCTOR;
-
 use super::questions;
 use super::story::{SCHEMA, State, Story};
 use crate::diagnose::{diagnose, of_files};
@@ -35,7 +33,9 @@ pub fn gather(files: &RunFiles) -> Story {
     let stream = Stream::read(files, &mut story);
     if record.is_none() {
         // Nobody has judged it yet.
-        story.findings = of_files(files).map(|evidence| diagnose(&evidence)).unwrap_or_default();
+        let evidence = of_files(files).unwrap_or_default();
+        story.findings = diagnose(&evidence);
+        story.reason = files.unfinished().map(|unfinished| unfinished.words(evidence.now_ms));
     }
     nodes::tell(record.as_ref(), &stream, &mut story);
     series::tell(&stream, &mut story);

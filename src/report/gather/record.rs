@@ -2,7 +2,7 @@
 //! says what it can.
 #![forbid(unsafe_code)]
 
-use crate::record::{Finding, RunFiles, TransferRecord};
+use crate::record::{Finding, RunFiles, TransferRecord, Unfinished};
 use crate::report::story::{State, Story};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,7 +34,9 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
     let record = match files.read("run.json", RECORD_BYTES_MAX) {
         Ok(bytes) => serde_json::from_slice::<Value>(&bytes).map_err(|error| format!("run.json is damaged: {error}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            story.lacks("outcome and results", "there is no run.json: the run goes on, or was killed");
+            let unfinished = files.unfinished().unwrap_or(Unfinished::Open);
+            story.state = State::from(unfinished);
+            story.lacks("outcome and results", format!("there is no run.json ({})", unfinished.word()));
             story.scenario = scenario_name(story.scenario_toml.as_deref());
             return None;
         }

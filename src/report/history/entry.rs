@@ -1,6 +1,7 @@
 //! What a history keeps of one run: as much as fits a line.
 #![forbid(unsafe_code)]
 
+use crate::record::{RunFiles, Unfinished};
 use crate::units::printable;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -19,7 +20,7 @@ pub struct Entry {
     pub started: String,
     /// The scenario's name.
     pub scenario: String,
-    /// `passed`, `stalled`, ...; `unfinished` without a record, `damaged` where it cannot be read.
+    /// `passed`, `stalled`, ...; a word of [`Unfinished`] without a record, `damaged` where it cannot be read.
     pub outcome: String,
     /// Of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +102,8 @@ impl Entry {
             ..Self::default()
         };
         if seen.is_none() {
-            return bare("unfinished");
+            let unfinished = RunFiles::Folder(folder.join(id)).unfinished();
+            return bare(unfinished.unwrap_or(Unfinished::Open).word());
         }
         let file = File::open(folder.join(id).join("run.json"));
         let record = file.ok().and_then(|file| {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::entry::Entry;
+use crate::record::Unfinished;
 use std::io;
 use std::path::Path;
 
@@ -16,6 +17,9 @@ pub struct Keep {
     pub failed: bool,
 }
 
+/// Not over, as far as anybody can say.
+const OPEN: [&str; 2] = [Unfinished::GoesOn.word(), Unfinished::Open.word()];
+
 /// Those that nothing keeps, the oldest first. A run that is not over is kept.
 pub fn choose<'a>(runs: &'a [Entry], keep: &Keep) -> Vec<&'a Entry> {
     let mut newer = std::collections::HashMap::<&str, usize>::new();
@@ -28,7 +32,7 @@ pub fn choose<'a>(runs: &'a [Entry], keep: &Keep) -> Vec<&'a Entry> {
             let is_new = keep.newest.is_some_and(|newest| *place <= newest);
             let is_young = keep.since.as_ref().is_some_and(|since| run.started.as_str() >= since.as_str());
             let is_evidence = keep.failed && run.outcome != "passed";
-            !(is_new || is_young || is_evidence || run.outcome == "unfinished")
+            !(is_new || is_young || is_evidence || OPEN.contains(&run.outcome.as_str()))
         })
         .collect();
     going.reverse();

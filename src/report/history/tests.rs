@@ -1,6 +1,7 @@
 //! The index is believed as far as it is right.
 
 use super::{Keep, choose, read, remove};
+use crate::record::{DOCTOR, RunFolder};
 use std::path::Path;
 
 fn run(folder: &Path, id: &str, outcome: &str, rate: f64) {
@@ -27,7 +28,7 @@ fn runs_are_listed_whatever_became_of_them_and_read_once() {
     std::fs::create_dir(folder.path().join("sample")).expect("a folder");
     let first = read(folder.path()).expect("read");
     let outcomes: Vec<&str> = first.runs.iter().map(|run| run.outcome.as_str()).collect();
-    assert_eq!((outcomes, first.read), (vec!["passed", "passed", "damaged", "unfinished"], 4));
+    assert_eq!((outcomes, first.read), (vec!["passed", "passed", "damaged", "killed"], 4));
     assert_eq!(first.runs[1].rates[0].median_gb_per_s, 11.0);
     assert_eq!(first.runs[3].started, "2026-11-20T10:13:00Z");
     // Only what is not over is looked at again.
@@ -43,6 +44,24 @@ fn runs_are_listed_whatever_became_of_them_and_read_once() {
     std::fs::write(folder.path().join(".history.json"), "nonsense").expect("written");
     assert_eq!(read(folder.path()).expect("read").read, 4);
     assert!(read(&folder.path().join("nowhere")).is_err());
+}
+
+#[test]
+fn a_run_without_a_record_goes_on_or_was_killed_or_was_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stamp = |minute: u32| format!("20261120T10{minute}00Z");
+    let going = RunFolder::create(folder.path(), &stamp(10), "going").expect("a run");
+    drop(RunFolder::create(folder.path(), &stamp(11), "killed").expect("a run"));
+    let examined = RunFolder::create(folder.path(), &stamp(12), "collected").expect("a folder");
+    std::fs::write(examined.path.join(DOCTOR), "{}").expect("written");
+    let outcomes = || {
+        let history = read(folder.path()).expect("read");
+        let kept = choose(&history.runs, &Keep::default()).len();
+        (history.runs.into_iter().map(|run| run.outcome).collect::<Vec<_>>(), kept)
+    };
+    assert_eq!(outcomes(), (vec!["running".into(), "killed".into(), "examined".into()], 2));
+    drop(going);
+    assert_eq!(outcomes().0[0], "killed");
 }
 
 #[test]

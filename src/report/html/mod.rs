@@ -101,6 +101,8 @@ fn state(story: &Story) -> &'static str {
     match story.state {
         State::Finished => "",
         State::Unfinished => " The record has no end: the run goes on, or was killed.",
+        State::Running => " The run goes on, and its record with it.",
+        State::Killed => " The record has no end: the coordinator was killed.",
         State::Damaged => " The record is damaged; what could be read is below.",
     }
 }

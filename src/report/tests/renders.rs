@@ -74,10 +74,13 @@ fn what_is_left_of_a_run_is_told_and_the_rest_named() {
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
     assert_eq!(
         (story.state, story.outcome.as_deref(), story.scenario.as_str()),
-        (State::Unfinished, None, "never-consumed")
+        (State::Killed, None, "never-consumed")
     );
+    let why = "the coordinator was killed before it wrote run.json; what is known is the first ";
+    assert!(story.reason.as_deref().is_some_and(|reason| reason.starts_with(why)), "{:?}", story.reason);
+    assert!(short(&story, Language::English).contains(why) && junit(&story).contains(why));
     assert!(story.missing.iter().any(|one| one.why.contains("no run.json")), "{:?}", story.missing);
-    assert!(html(&story, false).contains("UNFINISHED"));
+    assert!(html(&story, false).contains("KILLED"));
 
     write(run.path(), "run.json", "{\"outcome\":");
     write(run.path(), "events.jsonl", "nonsense\n");
