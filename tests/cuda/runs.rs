@@ -5,15 +5,23 @@ use std::process::Output;
 
 /// A run on whatever GPU there is to be.
 fn run(settings: &[&str]) -> Output {
-    let real = if on_a_real_gpu() { vec![("LD_LIBRARY_PATH", "")] } else { Vec::new() };
-    run_with(settings, &real)
+    run_with(settings, real())
+}
+
+/// Nothing that stands in front of a real driver.
+fn real() -> &'static [(&'static str, &'static str)] {
+    if on_a_real_gpu() { &[("LD_LIBRARY_PATH", "")] } else { &[] }
 }
 
 fn run_with(settings: &[&str], environment: &[(&str, &str)]) -> Output {
+    run_over("builtin", settings, environment)
+}
+
+fn run_over(plugin: &str, settings: &[&str], environment: &[(&str, &str)]) -> Output {
     let folder = tempfile::TempDir::new().unwrap();
     let reports = folder.path().to_str().unwrap();
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/1conn.toml");
-    let mut arguments = vec!["run", scenario, "--plugin", "builtin", "--reports", reports];
+    let mut arguments = vec!["run", scenario, "--plugin", plugin, "--reports", reports];
     let small = ["transfer.memory=device", "transfer.total=2MiB", "transfer.iterations=2", "transfer.warmup=1"];
     let patient = ["limits.stall_after=30s", "topology.nics=[\"lo\"]"];
     small.iter().chain(&patient).chain(settings).for_each(|setting| arguments.extend(["--set", setting]));
@@ -23,8 +31,11 @@ fn run_with(settings: &[&str], environment: &[(&str, &str)]) -> Output {
 }
 
 fn passes(settings: &[&str]) {
-    let output = run(settings);
-    let said = said(&output);
+    has_passed(settings, &run(settings));
+}
+
+fn has_passed(settings: &[&str], output: &Output) {
+    let said = said(output);
     assert_eq!(output.status.code(), Some(0), "{settings:?}: {said}");
     assert!(said.contains("memory : GPU 0 (") && said.contains("# Outcome : passed"), "{settings:?}: {said}");
 }
@@ -46,6 +57,16 @@ fn every_shape_of_a_run_passes() {
     passes(&["transfer.recv_window=1", "transfer.send_window=1"]);
     passes(&["progress.policy=window-full-only", "transfer.verify=false"]);
     passes(&["env.TCPXSOFT_IO=helper"]);
+}
+
+#[test]
+fn what_is_not_unpacked_is_flushed_before_it_is_compared() {
+    for settings in [&["transfer.connections=2"][..], &["transfer.direction=both"], &["env.TCPXSOFT_IO=helper"]] {
+        for abi in ["v4", "v8", "v12"] {
+            let environment = [real(), &[("TCPXCTL_ABI", abi)]].concat();
+            has_passed(settings, &run_over("plainsoft", settings, &environment));
+        }
+    }
 }
 
 #[test]
