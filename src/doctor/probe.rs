@@ -5,8 +5,8 @@
 //! One node opens an [`Offer`], which travels; the other tries it and returns
 //! what came of it. Everything is bound to its interface, so a packet cannot
 //! arrive by another way. Each packet carries the offer's token; anything else
-//! is not answered, and an answer is never longer than a question. All waits
-//! together end within [`PATIENCE`].
+//! is not answered, and an answer is never longer than a question. Whatever is
+//! tried is tried at once, so that all waits end within [`PATIENCE`].
 //!
 //! Not here: how an offer travels, and what its result means.
 #![forbid(unsafe_code)]
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Ports tried per rail.
 pub const PORTS: usize = 16;
 /// The longest that trying takes.
-pub const PATIENCE: Duration = Duration::from_millis(1000);
+pub const PATIENCE: Duration = Duration::from_millis(600);
 /// An offer that nobody takes up ends by itself.
 const OFFER_LIFE: Duration = Duration::from_secs(30);
 /// How often a packet is sent before it counts as lost.
@@ -159,22 +159,27 @@ pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> Tried {
 }
 
 fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instant) -> TriedRail {
-    let small = echoed(here, there, token, token.len() + 4, until);
     // Either end may send as much as its own interface takes.
     let full = usize::try_from(here.mtu.max(there.mtu).min(MTU_MAX).saturating_sub(HEADERS)).unwrap_or_default();
+    let (small, full, closed) = std::thread::scope(|scope| {
+        let full = scope.spawn(|| echoed(here, there, token, full, until));
+        let closed = scope.spawn(|| closed(here, there, until));
+        (echoed(here, there, token, token.len() + 4, until), full.join(), closed.join())
+    });
     TriedRail {
         name: here.name.clone(),
         to: there.echo.ip(),
         full_mtu: match &small {
-            Ok(true) => told(echoed(here, there, token, full, until)),
+            Ok(true) => told(full),
             _ => Fact::unknown("a small packet did not come back either"),
         },
-        reachable: told(small),
-        ports_closed: closed(here, there, until).map_err(|error| error.to_string()).into(),
+        reachable: told(Ok(small)),
+        ports_closed: told(closed),
     }
 }
 
-fn told(answer: io::Result<bool>) -> Fact<bool> {
+fn told<T>(answer: std::thread::Result<io::Result<T>>) -> Fact<T> {
+    let answer = answer.unwrap_or_else(|_| Err(io::Error::other("trying it failed")));
     answer.map_err(|error| error.to_string()).into()
 }
 
@@ -200,7 +205,7 @@ fn echoed(here: &RailAddress, there: &OfferedRail, token: &[u8], length: usize, 
     let socket = UdpSocket::from(socket);
     let mut packet = token.to_vec();
     packet.resize(length.max(token.len() + 4), 0);
-    let share = until.saturating_duration_since(Instant::now()) / (2 * ATTEMPTS);
+    let share = until.saturating_duration_since(Instant::now()) / ATTEMPTS;
     for _ in 0..ATTEMPTS {
         match socket.send(&packet) {
             // Longer than the interface itself takes, or told so by a router.
