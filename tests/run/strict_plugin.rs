@@ -71,12 +71,17 @@ fn a_close_that_blocks_is_named_and_the_results_stand() {
 
 #[test]
 fn a_refused_device_registration_is_in_the_plugin_s_words() {
-    let ended = Tool::run(&["transfer.memory=device"]).strict("").ends_with(1);
+    let on_device = ["transfer.memory=device"];
+    let ended = Tool::run(&on_device).strict("").env("TCPXSOFT_CUDA", "standin").ends_with(1);
     ended.says(&["regMr", "gpu_tx_reg_mr failed -5"]).recorded("failed");
+    // Ordinary memory is given to nobody as a GPU's who was not told so.
+    let ended = Tool::run(&on_device).strict("").env("LD_LIBRARY_PATH", "/nowhere").env("CUDA_VISIBLE_DEVICES", "");
+    ended.ends_with(3).says(&["next: "]).recorded("not-run");
 }
 
 #[test]
 fn handshake_and_mr_pass_on_it() {
     Tool::new(&["handshake", "-n", "8"]).strict("").ends_with(0);
     Tool::new(&["mr"]).strict("").ends_with(0).says(&["gpu_tx_reg_mr failed -5"]);
+    Tool::new(&["mr", "--plugin", "plainsoft"]).env("TCPXSOFT_CUDA", "off").ends_with(0).says(&["refused"]);
 }

@@ -6,7 +6,7 @@
 //! any of its calls that bind to whichever GPU is current.
 #![forbid(unsafe_code)]
 
-use super::super::message::PairTask;
+use super::super::message::{PairTask, Work};
 use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::error::{NextStep, Outcome};
@@ -31,13 +31,15 @@ pub(super) fn open(
     let about = ready.net.about();
     // Device memory is what TCPX is for; without a GPU it does not even load.
     let takes_cuda = about.is_tcpx() || ready.loaded.devices.iter().any(Device::takes_cuda);
+    let stand_in = || Ok(Arc::new(HostMemory::device_stand_in()) as Arc<dyn DeviceMemory>);
     match task.scenario.transfer.memory {
         Memory::Auto if takes_cuda && !about.is_ours() && cuda_node().is_ok() => {}
         Memory::Auto | Memory::Host => return Ok(Arc::new(HostMemory::host())),
+        // What a plugin says to a registration is asked of any.
+        Memory::Device if matches!(task.work, Work::Mr) && !(takes_cuda && cuda_node().is_ok()) => return stand_in(),
         Memory::Device if !takes_cuda => return Err(host_only(context, &about)),
-        Memory::Device if about.is_ours() && std::env::var(SOFT_CUDA).is_ok_and(|kind| kind == "standin") => {
-            return Ok(Arc::new(HostMemory::device_stand_in()));
-        }
+        // Said for the software plugin, or by somebody who wants to see what another makes of it.
+        Memory::Device if std::env::var(SOFT_CUDA).is_ok_and(|kind| kind == "standin") => return stand_in(),
         Memory::Device => {}
     }
     Ok(open_gpu(context, gpu, about.is_tcpx())?)
