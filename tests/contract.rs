@@ -4,6 +4,8 @@
 //! name and under Google's. Then the other way round: a plugin that is broken on
 //! purpose fails the rows that are about what is broken, in words, and no others.
 
+#[path = "support/junit.rs"]
+mod junit;
 #[path = "support/strict.rs"]
 mod support;
 
@@ -224,6 +226,21 @@ fn a_misdeed_costs_the_row_that_is_about_it_and_the_command_goes_on() {
 }
 
 #[test]
+fn junit_of_rows_that_pass_fail_crash_and_are_not_owed_is_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = bad(folder.path(), "exits");
+    let file = folder.path().join("rows <&\"'>.xml");
+    for row in ["order-both-ways", "table-v", "group-", "properties-"] {
+        let arguments = ["--junit", file.to_str().unwrap(), row];
+        command(plugin.to_str().unwrap(), &[], &arguments).output().unwrap();
+        junit::is_valid(&file);
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("classname=\"tcpxctl.selftest\""), "{text}");
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
 fn what_the_family_may_do_fails_no_row() {
     let folder = tempfile::tempdir().unwrap();
     for (name, rows) in [
@@ -382,6 +399,7 @@ fn an_interrupted_selftest_tells_the_rows_so_far_and_leaves_nothing() {
     assert!(out.trim_end().ends_with("; interrupted in order-not-early, so this is not all"), "{out}");
     assert!(err.is_empty() && !out.contains("order-sends-first"), "{out}\n{err}");
     // For CI it is no pass.
+    junit::is_valid(&junit);
     let junit = std::fs::read_to_string(junit).unwrap();
     assert!(junit.contains("tests=\"2\" failures=\"0\" errors=\"1\""), "{junit}");
 

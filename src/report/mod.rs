@@ -22,6 +22,7 @@ mod questions;
 mod redacted;
 mod short;
 mod story;
+pub(crate) mod suite;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -31,7 +32,6 @@ mod write;
 pub use bundle::{Bundled, BundledFile, SUMS, Verified, bundle, verify};
 pub use csv::csv;
 pub use gather::gather;
-pub(crate) use html::escape;
 pub use html::html;
 pub use json::json;
 pub use junit::junit;

@@ -21,6 +21,8 @@ mod tap;
 mod trace;
 mod watch;
 
+#[path = "../support/junit.rs"]
+mod junit;
 #[path = "../support/strict.rs"]
 mod strict;
 #[path = "../support/tcpxctl.rs"]

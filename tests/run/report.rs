@@ -1,7 +1,8 @@
 //! What a run becomes: reports, a bundle that is read in place, comparisons, gates.
 
+use crate::junit::{is_valid, problems};
 use crate::tcpxctl::Tool;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn told(run: &Path, arguments: &[&str], code: i32) -> crate::tcpxctl::Ended {
     let run = run.to_str().unwrap();
@@ -100,6 +101,72 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
     std::fs::remove_dir_all(run.join("nodes")).unwrap();
     let ended = told(run, &["diagnose", "RUN"], 2);
     assert_eq!(ended.err.matches("is no run folder").count(), 1, "{ended}");
+}
+
+/// The JUnit XML of a run folder.
+fn junit(run: &Path) -> PathBuf {
+    let file = run.join("junit.xml");
+    told(run, &["report", "RUN", "--format", "junit", "--out", file.to_str().unwrap()], 0);
+    file
+}
+
+#[test]
+fn junit_is_what_its_readers_agree_on_whatever_became_of_the_run() {
+    let gates = ["expect.min_gb_per_s=1e5", "expect.outcome=\"stalled\"", "transfer.direction=\"both\""];
+    let ended = Tool::run(&gates).ends_with(1);
+    let run = &ended.run_folders()[0];
+    is_valid(&junit(run));
+    let text = std::fs::read_to_string(run.join("junit.xml")).unwrap();
+    // Two directions fail one gate.
+    assert!(text.contains("expect.min_gb_per_s\"") && text.contains("expect.min_gb_per_s (2)\""), "{text}");
+
+    // What a damaged record, or one by somebody else, may claim.
+    let record = std::fs::read_to_string(run.join("run.json")).unwrap();
+    let mut record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let evil = "<a>&\"'\u{1}\u{1b}[2J\u{ffff}]]> --> 名";
+    record["scenario"]["name"] = evil.into();
+    record["reason"] = evil.into();
+    record["started"] = "yesterday".into();
+    record["transfers"][0]["seconds"] = (-1.0).into();
+    record["transfers"][1]["seconds"] = 1e300.into();
+    record["unmet"] = serde_json::json!(["", evil, evil]);
+    record["exit_code"] = 1.into();
+    for (outcome, host) in [("failed", evil), ("not-run", ""), ("passed", "\n")] {
+        record["outcome"] = outcome.into();
+        record["nodes"][0]["host"] = host.into();
+        std::fs::write(run.join("run.json"), record.to_string()).unwrap();
+        is_valid(&junit(run));
+    }
+    std::fs::remove_file(run.join("run.json")).unwrap();
+    is_valid(&junit(run));
+}
+
+#[test]
+fn what_is_no_junit_is_found_to_be_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.xml");
+    let case = "<testcase classname=\"c\" name=\"n\" time=\"0.5\"/>";
+    let suite = |claims: &str, inside: &str| {
+        format!("<testsuites><testsuite name=\"s\" {claims}>{inside}</testsuite></testsuites>")
+    };
+    let fair = "tests=\"1\" failures=\"0\" errors=\"0\"";
+    let failed = "<testcase classname=\"c\" name=\"n\"><failure type=\"t\" message=\"m\"/></testcase>";
+    for (text, wrong) in [
+        (suite(fair, case), ""),
+        (suite(fair, case) + "x", "is no XML"),
+        (suite(fair, "a\u{1}"), "is no XML"),
+        (suite(fair, failed), "failures is 0, there are 1"),
+        (suite("tests=\"2\" failures=\"0\" errors=\"0\"", &(case.to_owned() + case)), "is there twice"),
+        (suite(fair, &case.replace("0.5", "soon")), "time 'soon'"),
+        (suite(fair, &case.replace("classname", "class")), "testcase has class"),
+        (suite("tests=\"1\"", case), "testsuite has no errors"),
+        (suite(&format!("{fair} hostname=\"\""), case), "hostname is empty"),
+        (suite(fair, &format!("<system-out/>{case}")), "out of order"),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let Some(found) = problems(&file) else { return };
+        assert!(found.contains(wrong) && found.is_empty() == wrong.is_empty(), "{text}\n{found}");
+    }
 }
 
 #[test]

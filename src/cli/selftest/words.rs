@@ -7,7 +7,7 @@ use crate::coord::Problem;
 use crate::coord::message::Loaded;
 use crate::error::Outcome;
 use crate::plugin::Choice;
-use crate::report::escape;
+use crate::report::suite::{Case, Ended, Suite};
 use std::fmt::Write;
 
 /// Verdict and detail of a worker that ended before it could answer.
@@ -72,30 +72,23 @@ pub(super) fn text(choice: &Choice, loaded: Option<&Loaded>, rows: &[Row]) -> St
 /// Rows whose detail is a limit that an author wants at a glance.
 const LIMITS: [&str; 5] = ["message", "registration", "connections", "receives", "sends"];
 
-/// For CI: one suite, one case per row; what is not owed is skipped.
+/// For CI: one case per row; what is not owed is skipped.
 pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
-    let sums = format!(
-        "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
-        rows.len(),
-        count(rows, "FAIL"),
-        count(rows, "CRASHED") + count(rows, INTERRUPTED),
-        count(rows, "NOT SUPPORTED"),
-        rows.iter().map(|row| row.seconds).sum::<f64>()
-    );
-    let name = escape(&choice.source.to_string());
-    let mut text =
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"{name}\" {sums}>\n");
-    for row in rows {
-        let (id, detail) = (escape(&row.id), escape(&row.detail));
-        let head = format!("    <testcase classname=\"tcpxctl.selftest\" name=\"{id}\" time=\"{:.3}\"", row.seconds);
-        let inner = match row.verdict.as_str() {
-            "FAIL" => format!("<failure message=\"{detail}\"/>"),
-            "CRASHED" | INTERRUPTED => format!("<error message=\"{detail}\"/>"),
-            "NOT SUPPORTED" => format!("<skipped message=\"{detail}\"/>"),
-            _ => format!("<system-out>{detail}</system-out>"),
+    let case = |row: &Row| {
+        let detail = row.detail.clone();
+        let ended = match row.verdict.as_str() {
+            "FAIL" => Ended::Failure(detail),
+            "CRASHED" | INTERRUPTED => Ended::Error(detail),
+            "NOT SUPPORTED" => Ended::Skipped(detail),
+            _ => Ended::Passed(Some(detail)),
         };
-        let _ = writeln!(text, "{head}>{inner}</testcase>");
-    }
-    text.push_str("  </testsuite>\n</testsuites>\n");
-    text
+        Case { name: row.id.clone(), seconds: row.seconds, ended }
+    };
+    let suite = Suite {
+        name: choice.source.to_string(),
+        classname: "tcpxctl.selftest".to_owned(),
+        cases: rows.iter().map(case).collect(),
+        ..Suite::default()
+    };
+    suite.render()
 }
