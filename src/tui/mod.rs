@@ -24,11 +24,12 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::layout::Rect;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::termios::tcgetwinsize;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGTERM, SIGTSTP};
 use state::{Pane, ViewState, channel_key};
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -243,29 +244,40 @@ impl Drop for Screen {
     }
 }
 
-/// What crossterm reads keys from: it reads one that has hung up again and again
-/// and never comes back, so we look first.
+/// What crossterm reads keys from. It reads one that has hung up again and again and
+/// never comes back, so it is asked only when there is something for it to take, and we
+/// look first.
 struct Keyboard {
     /// Where standard input is not a terminal.
     other: Option<File>,
+    /// Of several keys that came at once crossterm keeps all but the first.
+    may_hold: bool,
+    /// Looks at which crossterm is asked with nothing typed: its signal of another size
+    /// may come after the size itself.
+    asks: u32,
+    size: Option<(u16, u16)>,
 }
 
 impl Keyboard {
     fn open() -> io::Result<Self> {
         let other = if io::stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
-        Ok(Self { other })
+        Ok(Self { other, may_hold: false, asks: 0, size: None })
     }
 
     /// Whether a key or a new size is there, or comes until then.
     ///
     /// # Errors
     /// The terminal is gone.
-    fn has_more(&self, until: Instant) -> io::Result<bool> {
+    fn has_more(&mut self, until: Instant) -> io::Result<bool> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            self.wait(left.min(SIZE_EVERY))?;
-            if event::poll(Duration::ZERO)? {
-                return Ok(true);
+            let is_typed = self.wait(if self.may_hold { Duration::ZERO } else { left.min(SIZE_EVERY) })?;
+            self.asks = if self.is_resized() { RESIZED_ASKS } else { self.asks.saturating_sub(1) };
+            if is_typed || self.asks > 0 || self.may_hold {
+                self.may_hold = event::poll(Duration::ZERO)?;
+                if self.may_hold {
+                    return Ok(true);
+                }
             }
             if left.is_zero() {
                 return Ok(false);
@@ -273,11 +285,22 @@ impl Keyboard {
         }
     }
 
-    /// For a key, no longer than this, which is less than a second.
-    fn wait(&self, most: Duration) -> io::Result<()> {
-        let stdin = io::stdin();
-        let fd = self.other.as_ref().map_or_else(|| stdin.as_fd(), File::as_fd);
-        let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    fn is_resized(&mut self) -> bool {
+        let size = tcgetwinsize(self.fd()).ok().map(|size| (size.ws_col, size.ws_row));
+        let was = std::mem::replace(&mut self.size, size);
+        was != size
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.other {
+            Some(other) => other.as_fd(),
+            None => rustix::stdio::stdin(),
+        }
+    }
+
+    /// Whether something was typed, after no longer than this, which is less than a second.
+    fn wait(&self, most: Duration) -> io::Result<bool> {
+        let mut polled = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
         let most = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
         match rustix::event::poll(&mut polled, Some(&most)) {
             // A signal: whoever asked looks at what it was.
@@ -288,12 +311,14 @@ impl Keyboard {
         if seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up"));
         }
-        Ok(())
+        Ok(seen.contains(PollFlags::IN))
     }
 }
 
 /// Between two looks at whether the terminal has another size, which is no key.
 const SIZE_EVERY: Duration = Duration::from_millis(50);
+/// Its signal may come this many looks after the size itself.
+const RESIZED_ASKS: u32 = 4;
 
 /// Signals leave a note; the loop looks.
 struct Signals {
