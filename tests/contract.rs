@@ -341,6 +341,37 @@ fn a_call_that_hangs_is_ended_and_costs_one_row() {
 }
 
 #[test]
+fn rows_that_fail_alike_are_told_to_have_one_cause_and_each_what_is_owed() {
+    let output = command("builtin", &[("TCPXSOFT_FAULT", "exit:chunk=1")], &["payload-4"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let same = "# Same : 3 rows, payload-4095 first: the plugin called exit(1) while trying this row, inside test";
+    assert!(text.contains(same) && text.contains("owed : 4096 bytes, a page"), "{text}");
+}
+
+#[test]
+fn what_only_tcpx_owes_is_one_line_for_another_plugin() {
+    let output = command("plainsoft", &[], &["payload-"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("payload-device") && text.contains("# TCPX : not shown are 1 of"), "{text}");
+    assert!(text.contains("# 9 passed, 0 failed, 0 crashed, 0 not supported"), "{text}");
+}
+
+#[test]
+fn a_property_that_no_json_can_say_costs_one_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = strict_but(folder.path(), &[(".max_comms = 65536,", ".max_comms = 65536, .latency = 0.0f / 0.0f,")]);
+    let report = selftest(plugin.to_str().unwrap(), &[], "properties-sane");
+    assert!(report.detail("properties-sane", "FAIL").contains("latency is NaN"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_said_before_any_row_is_run() {
+    let output = command("builtin", &[], &["--junit", "/nowhere/rows.xml"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write /nowhere/rows.xml"), "{output:?}");
+}
+
+#[test]
 fn the_list_says_who_owes_what_and_runs_nothing() {
     let output = command("/nonexistent.so", &[], &["--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -393,7 +424,7 @@ fn an_interrupted_selftest_tells_the_rows_so_far_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let junit = folder.path().join("rows.xml");
     let (out, err) = interrupted_in_the_second_row(folder.path(), Signal::INT, &["--junit", junit.to_str().unwrap()]);
-    for words in ["PASS         order-fifo", "INTERRUPTED  order-not-early", "1 passed, 0 failed"] {
+    for words in ["PASS           order-fifo", "INTERRUPTED    order-not-early", "1 passed, 0 failed"] {
         assert!(out.contains(words), "`{words}` is not in\n{out}");
     }
     assert!(out.trim_end().ends_with("; interrupted in order-not-early, so this is not all"), "{out}");

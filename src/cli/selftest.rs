@@ -6,9 +6,9 @@
 //! # Plugin : /usr/local/lib/tcpxctl/libnccl_net_plainsoft.so (asked for)
 //! # Table : PlainSoft from ncclNetPlugin_v12 (exports ncclNetPlugin_v12 ... ncclNetPlugin_v4)
 //! #  verdict        row                 detail
-//!    PASS           table-v12           PlainSoft, 1 devices
+//!    PASS           table-v12           PlainSoft, 1 device
 //!    PASS           slots-receives      took 32, all completed; to one more it said: rc 0 and no request
-//!    NOT SUPPORTED  group-by-tag        maxRecvs is 1: one buffer per receive
+//!    PASS           group-by-tag        8 buffers, sent in reverse, each in its own
 //! ```
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,8 @@ use crate::scenario::Side;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -81,9 +83,25 @@ impl From<&crate::contract::Row> for Listed {
 #[derive(Serialize)]
 struct Row {
     id: String,
+    /// What is owed.
+    promise: &'static str,
+    /// Whether TCPX alone owes it.
+    tcpx_only: bool,
     verdict: String,
     detail: String,
     seconds: f64,
+}
+
+impl Row {
+    /// One that every plugin owes.
+    fn new(id: String, promise: &'static str, (verdict, detail): (String, String), seconds: f64) -> Self {
+        Self { id, promise, tcpx_only: false, verdict, detail, seconds }
+    }
+
+    /// It is about TCPX, which this plugin is not.
+    fn is_beside_the_point(&self) -> bool {
+        self.tcpx_only && self.verdict == "NOT SUPPORTED"
+    }
 }
 
 /// The verdict of the row that the user ended; no other follows it.
@@ -160,20 +178,30 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
             return ExitCode::from(Outcome::NotRun.exit_code());
         }
     };
+    // A place that cannot be written to is known before the first row, not after the last.
+    let junit = arguments.junit.as_ref().map(|file| (file, File::create(file)));
+    if let Some((file, Err(error))) = &junit {
+        complain(common, format!("cannot write {}: {error}", file.display()), None);
+        return ExitCode::from(Outcome::NotRun.exit_code());
+    }
     let env = environment(&scenario, &node.facts, Side::Send, &choice, None);
     let mut bench = Bench { node: &node, choice: &choice, env, patience: Duration::from_secs(arguments.timeout) };
     let (loaded, mut results) = match look_at_tables(&mut bench, arguments) {
         Ok(found) => found,
         Err(problem) => return refuse(common, problem),
     };
-    if let Err(problem) = run_rows(&bench, rows, loaded.is_some(), &mut results) {
-        return refuse(common, problem);
+    let width = rows.iter().map(|row| row.id.len()).chain(results.iter().map(|row| row.id.len())).max().unwrap_or(0);
+    let tell = |row: &Row| {
+        if !common.json && !row.is_beside_the_point() {
+            print(&words::line(row, width));
+        }
+    };
+    if !common.json {
+        print(&words::head(&choice, loaded.as_ref(), width));
     }
-    if let Some(file) = &arguments.junit
-        && let Err(error) = std::fs::write(file, words::junit(&choice, &results))
-    {
-        complain(common, format!("cannot write {}: {error}", file.display()), None);
-        return ExitCode::from(Outcome::NotRun.exit_code());
+    results.iter().for_each(tell);
+    if let Err(problem) = run_rows(&bench, rows, loaded.is_some(), &mut results, &tell) {
+        return refuse(common, problem);
     }
     if common.json {
         print_json(&Document {
@@ -184,7 +212,13 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
             rows: &results,
         });
     } else {
-        print(&words::text(&choice, loaded.as_ref(), &results));
+        print(&words::sums(&results));
+    }
+    if let Some((file, Ok(mut open))) = junit
+        && let Err(error) = open.write_all(words::junit(&choice, &results).as_bytes())
+    {
+        complain(common, format!("cannot write {}: {error}", file.display()), None);
+        return ExitCode::from(Outcome::NotRun.exit_code());
     }
     let any = |verdict: &str| results.iter().any(|row| row.verdict == verdict);
     let outcome = match any("FAIL") || any("CRASHED") {
@@ -195,18 +229,27 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     ExitCode::from(outcome.exit_code())
 }
 
-/// Each row in turn, up to one that the user interrupts.
-fn run_rows(bench: &Bench<'_>, rows: Vec<&contract::Row>, usable: bool, results: &mut Vec<Row>) -> Result<(), Problem> {
+/// Each row in turn, up to one that the user interrupts; `tell` hears of each at once.
+fn run_rows(
+    bench: &Bench<'_>,
+    rows: Vec<&contract::Row>,
+    usable: bool,
+    results: &mut Vec<Row>,
+    tell: &impl Fn(&Row),
+) -> Result<(), Problem> {
     for row in rows {
         if results.last().is_some_and(|last| last.verdict == INTERRUPTED) {
             return Ok(());
         }
         let started = Instant::now();
-        let (verdict, detail) = match if usable { bench.row(row.id) } else { Ok(words::no_table()) } {
+        let said = match if usable { bench.row(row.id) } else { Ok(words::no_table()) } {
             Err(problem) if problem.outcome == Outcome::Interrupted => words::interrupted(),
             found => found?,
         };
-        results.push(Row { id: row.id.into(), verdict, detail, seconds: started.elapsed().as_secs_f64() });
+        let came_out = Row::new(row.id.into(), row.promise, said, started.elapsed().as_secs_f64());
+        let came_out = Row { tcpx_only: row.tcpx_only, ..came_out };
+        tell(&came_out);
+        results.push(came_out);
     }
     Ok(())
 }

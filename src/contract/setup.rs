@@ -5,10 +5,10 @@ use super::Row;
 use super::exchange::exchange;
 use super::pair::Pair;
 use super::subject::{Checked, Shortfall, Subject, owe, poll, watch};
-use crate::plugin::PluginError;
+use crate::plugin::{Device, PluginError};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use tcpx_abi::{HANDLE_MAX, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_HOST};
+use tcpx_abi::{HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_HOST};
 
 pub(super) const ROWS: &[Row] = &[
     Row::any("init-again", "a second init does not crash and leaves the first one usable", init_again),
@@ -56,15 +56,48 @@ fn properties_sane(subject: &Subject<'_>) -> Checked {
     let mut seen = Vec::new();
     for device in subject.devices {
         let again = subject.net.properties(device.index)?;
-        owe(again == *device, || format!("asked twice, device {} is {device:?}, then {again:?}", device.index))?;
+        let (first, second) = (named(device), named(&again));
+        if let Some(((property, then), (_, now))) = first.iter().zip(&second).find(|(one, other)| one != other) {
+            let device = device.index;
+            return Err(Shortfall::Broken(format!(
+                "device {device}: {property} is {then}, and {now} when asked again"
+            )));
+        }
         let printable = !device.name.is_empty() && device.name.chars().all(|letter| letter.is_ascii_graphic());
         owe(printable, || format!("device {} is called {:?}", device.index, device.name))?;
-        let sane = device.speed_mbps > 0 && device.max_comms > 0 && device.max_recvs >= 1;
-        owe(sane, || format!("{device:?}"))?;
-        owe(device.ptr_support & PTR_HOST != 0, || format!("{} takes no host pointers", device.name))?;
+        let number = |property: &str, value: &dyn std::fmt::Display, sane: bool, owed: &str| {
+            owe(sane, || format!("device {}: {property} is {value}, and {owed} is owed", device.name))
+        };
+        number("speed", &device.speed_mbps, device.speed_mbps > 0, "more than 0 Mbit/s")?;
+        number("latency", &device.latency_us, device.latency_us.is_finite(), "a number")?;
+        number("maxComms", &device.max_comms, device.max_comms > 0, "more than 0")?;
+        number("maxRecvs", &device.max_recvs, device.max_recvs >= 1, "at least 1")?;
+        let pointers = device.ptr_support;
+        number("ptrSupport", &pointers, pointers >= 0 && pointers & PTR_HOST != 0, "a set with host pointers, 1,")?;
+        let (kind, known) = (device.net_device_type, [NET_DEVICE_HOST, NET_DEVICE_UNPACK]);
+        number("netDeviceType", &kind, known.contains(&kind), "0 (host) or 1 (unpack)")?;
         seen.push(format!("{} {} Mbit/s", device.name, device.speed_mbps));
     }
     Ok(seen.join(", "))
+}
+
+/// Every property under its name in nccl_net.h.
+fn named(device: &Device) -> [(&'static str, String); 13] {
+    [
+        ("name", format!("{:?}", device.name)),
+        ("pciPath", format!("{:?}", device.pci_path)),
+        ("guid", device.guid.to_string()),
+        ("ptrSupport", device.ptr_support.to_string()),
+        ("speed", device.speed_mbps.to_string()),
+        ("port", device.port.to_string()),
+        ("latency", device.latency_us.to_string()),
+        ("maxComms", device.max_comms.to_string()),
+        ("maxRecvs", device.max_recvs.to_string()),
+        ("netDeviceType", device.net_device_type.to_string()),
+        ("netDeviceVersion", device.net_device_version.to_string()),
+        ("regIsGlobal, forceFlush", format!("{}, {}", device.reg_is_global, device.force_flush)),
+        ("maxP2pBytes", device.max_p2p_bytes.to_string()),
+    ]
 }
 
 fn properties_tcpx(subject: &Subject<'_>) -> Checked {

@@ -13,6 +13,7 @@ use super::supervise::{Heard, Worker};
 use crate::error::Outcome;
 use crate::node::{NodeFacts, Root};
 use crate::plugin::Choice;
+use crate::record::sample::Sampler;
 use crate::scenario::PluginChoice;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -101,8 +102,9 @@ impl Node {
         patience: Duration,
         pick: impl Fn(FromWorker) -> Option<T>,
     ) -> Result<T, Problem> {
-        let answer = Answer { phase: Phase::Starting, last_warning: None, answer: None, failure: None, pick };
-        let wait = Wait { until: Instant::now() + patience, interrupted: &self.interrupted };
+        let answer =
+            Answer { phase: Phase::Starting, inside: None, last_warning: None, answer: None, failure: None, pick };
+        let wait = Wait { until: Instant::now() + patience, patience, interrupted: &self.interrupted };
         let answer = match &self.agent {
             _ if wait.is_interrupted() => return Err(Problem::interrupted()),
             None => ask_child(answer, task, env, &wait),
@@ -121,6 +123,7 @@ impl Node {
 /// How long an answer is waited for.
 struct Wait<'a> {
     until: Instant,
+    patience: Duration,
     interrupted: &'a AtomicBool,
 }
 
@@ -165,15 +168,23 @@ fn ask_child<T, P: Fn(FromWorker) -> Option<T>>(
     let worker = Worker::start(env, move |one| drop(to_heard.send(one)))
         .map_err(|error| Problem::not_run(format!("cannot start a worker: {error}")))?;
     worker.tell(&ToWorker::Start(Box::new(task)));
+    let mut recorder = None;
     loop {
         match wait.next(&heard) {
+            Ok(Heard::Message(FromWorker::Recorder(path))) => recorder = Some(Sampler::new(path)),
             Ok(heard) => {
+                if matches!(heard, Heard::Exited { .. }) {
+                    answer.inside = recorder.as_mut().and_then(Sampler::in_call);
+                }
                 if let Some(done) = answer.hear(heard) {
                     return done;
                 }
             }
             Err(Silence::Yet) => {}
-            Err(Silence::Over | Silence::Gone) => return Err(answer.hangs()),
+            Err(Silence::Over | Silence::Gone) => {
+                answer.inside = recorder.as_mut().and_then(Sampler::in_call);
+                return Err(answer.is_late(wait));
+            }
         }
     }
 }
@@ -196,13 +207,16 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
             Ok(Event::From(Said { message, .. })) => match message {
                 FromAgent::Worker(message) => Heard::Message(message),
                 FromAgent::PluginLine(line) => Heard::Log(line),
-                FromAgent::Exited(exit) => Heard::Exited { code: exit.code, signal: exit.signal },
+                FromAgent::Exited(exit) => {
+                    answer.inside = exit.in_call;
+                    Heard::Exited { code: exit.code, signal: exit.signal }
+                }
                 FromAgent::Broken(why) => return Err(Problem::not_run(why)),
                 _ => continue,
             },
             Ok(Event::Gone(_)) | Err(Silence::Gone) => return Err(lost("the agent is gone".into())),
             Ok(Event::Noise(..)) | Err(Silence::Yet) => continue,
-            Err(Silence::Over) => return Err(answer.hangs()),
+            Err(Silence::Over) => return Err(answer.is_late(wait)),
         };
         if let Some(done) = answer.hear(heard) {
             return done;
@@ -224,6 +238,8 @@ fn leave(agent: &Agent, events: &mpsc::Receiver<Event>) {
 /// What has been heard of a worker so far.
 struct Answer<T, P> {
     phase: Phase,
+    /// The plugin call that it is inside of, as far as is known.
+    inside: Option<String>,
     last_warning: Option<String>,
     answer: Option<T>,
     failure: Option<Problem>,
@@ -255,14 +271,24 @@ impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
             Heard::Exited { code, signal } => {
                 let how = how_ended(code, signal);
                 let said = self.last_warning.take().map(|line| format!("; its last WARN: {line}")).unwrap_or_default();
-                let message = format!("the plugin {how} while {}{said}", self.phase);
+                let message = format!("the plugin {how} while {}{}{said}", self.phase, self.inside());
                 return Some(Err(Problem { outcome: Outcome::PluginDied, message, next_step: None }));
             }
         }
         None
     }
 
-    fn hangs(&self) -> Problem {
-        Problem::not_run(format!("the plugin hangs while {}; it was ended", self.phase))
+    fn inside(&self) -> String {
+        self.inside.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default()
+    }
+
+    /// A plugin hangs where a call does not return, or where nothing but calls is done.
+    fn is_late(&self, wait: &Wait<'_>) -> Problem {
+        let seconds = wait.patience.as_secs_f64();
+        let what = match (self.phase, &self.inside) {
+            (Phase::Checking, None) => format!("not finished within {seconds:.0} s"),
+            _ => "the plugin hangs".to_owned(),
+        };
+        Problem::not_run(format!("{what} while {}{}; it was ended", self.phase, self.inside()))
     }
 }

@@ -74,7 +74,8 @@ pub struct Device {
     pub speed_mbps: i32,
     /// Port.
     pub port: i32,
-    /// Microseconds as claimed.
+    /// Microseconds as claimed; JSON has no word for what is no number.
+    #[serde(deserialize_with = "number_or_none")]
     pub latency_us: f32,
     /// Most comms.
     pub max_comms: i32,
@@ -93,6 +94,10 @@ pub struct Device {
     /// Longest message; what NCCL takes it to be where the version does not say.
     #[serde(default)]
     pub max_p2p_bytes: u64,
+}
+
+fn number_or_none<'a, D: serde::Deserializer<'a>>(from: D) -> Result<f32, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f32::NAN))
 }
 
 impl Device {

@@ -83,40 +83,38 @@ impl Tables {
         let versions = exports.iter().filter_map(|name| version_in(name.strip_prefix("ncclNetPlugin_")?));
         versions
             .filter(|version| !VERSIONS.contains(version))
-            .map(|version| Row {
-                id: id(version),
-                verdict: "NOT SUPPORTED".into(),
-                detail: format!("exported, and not one of v4 to v{}, which are known here", VERSIONS[0]),
-                seconds: 0.0,
+            .map(|version| {
+                let detail = format!("exported, and not one of v4 to v{}, which are known here", VERSIONS[0]);
+                Row::new(id(version), LISTED.1, ("NOT SUPPORTED".into(), detail), 0.0)
             })
             .collect()
     }
 
     fn agree(&self) -> Row {
         let mut loaded = self.loaded();
-        let (verdict, detail) = match loaded.next() {
+        let said = match loaded.next() {
             None => words::no_table(),
             Some(first) => match loaded.filter_map(|other| differ(first, other)).next() {
                 Some(difference) => ("FAIL".into(), difference),
-                None => ("PASS".into(), format!("{} devices in each", first.devices.len())),
+                None => ("PASS".into(), format!("{} in each", words::devices(first.devices.len()))),
             },
         };
-        Row { id: AGREE.into(), verdict, detail, seconds: 0.0 }
+        Row::new(AGREE.into(), LISTED_AGREE.1, said, 0.0)
     }
 }
 
 impl Table {
     fn row(&self) -> Row {
-        let (verdict, detail) = match &self.found {
+        let said = match &self.found {
             Err(problem) => words::of_problem(problem),
             Ok(loaded) => match named_version(&loaded.about.name) {
                 Some(other) if other != self.version => {
                     ("FAIL".into(), format!("calls itself {}, and is exported as v{}", loaded.about.name, self.version))
                 }
-                _ => ("PASS".into(), format!("{}, {} devices", loaded.about.name, loaded.devices.len())),
+                _ => ("PASS".into(), format!("{}, {}", loaded.about.name, words::devices(loaded.devices.len()))),
             },
         };
-        Row { id: id(self.version), verdict, detail, seconds: self.seconds }
+        Row::new(id(self.version), LISTED.1, said, self.seconds)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Rows as a table and as JUnit XML, and what is said where a row has no answer.
 #![forbid(unsafe_code)]
 
-use super::super::output::Columns;
 use super::{INTERRUPTED, Row};
 use crate::coord::Problem;
 use crate::coord::message::Loaded;
@@ -34,25 +33,56 @@ fn count(rows: &[Row], verdict: &str) -> usize {
     rows.iter().filter(|row| row.verdict == verdict).count()
 }
 
-/// For people: every row, the limits that were found, and the sums.
-pub(super) fn text(choice: &Choice, loaded: Option<&Loaded>, rows: &[Row]) -> String {
-    let mut columns = Columns::new(&["verdict", "row", "detail"]);
-    for row in rows {
-        columns.row([row.verdict.clone(), row.id.clone(), row.detail.clone()]);
-    }
+/// `1 device`, `4 devices`.
+pub(super) fn devices(count: usize) -> String {
+    format!("{count} device{}", if count == 1 { "" } else { "s" })
+}
+
+/// For people: which plugin, and the columns of the rows, whose names are so wide.
+pub(super) fn head(choice: &Choice, loaded: Option<&Loaded>, width: usize) -> String {
     let mut text = format!("# Plugin : {} ({})\n", choice.source, choice.why);
     if let Some(loaded) = loaded {
         let exports = loaded.exports.join(" ");
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# Table : {} from {} (exports {exports})", loaded.about.name, loaded.symbol);
     }
-    text.push_str(&columns.render());
-    let limits = rows.iter().filter(|row| row.verdict == "PASS");
-    for row in limits {
+    let _ = writeln!(text, "#  {:<13}  {:<width$}  detail", "verdict", "row");
+    text
+}
+
+/// A row; with what is owed, where that is not what was found.
+pub(super) fn line(row: &Row, width: usize) -> String {
+    let mut text = format!("   {:<13}  {:<width$}  {}\n", row.verdict, row.id, row.detail);
+    if is_bad(row) {
+        let _ = writeln!(text, "   {:<13}  {:<width$}  owed : {}", "", "", row.promise);
+    }
+    text
+}
+
+fn is_bad(row: &Row) -> bool {
+    matches!(row.verdict.as_str(), "FAIL" | "CRASHED")
+}
+
+/// What the rows come to: one cause of many, the limits that were found, and the sums.
+pub(super) fn sums(rows: &[Row]) -> String {
+    let mut text = String::new();
+    let mut told = Vec::new();
+    for row in rows.iter().filter(|row| is_bad(row)) {
+        let same = rows.iter().filter(|other| is_bad(other) && cause(other) == cause(row)).count();
+        if same >= MANY && !told.contains(&cause(row)) {
+            told.push(cause(row));
+            let _ = writeln!(text, "# Same : {same} rows, {} first: {}", row.id, cause(row));
+        }
+    }
+    for row in rows.iter().filter(|row| row.verdict == "PASS") {
         let what = row.id.strip_prefix("limit-").or_else(|| row.id.strip_prefix("slots-"));
         if let Some(what) = what.filter(|what| LIMITS.contains(what)) {
             let _ = writeln!(text, "# Limit : {what}: {}", row.detail);
         }
+    }
+    let beside = rows.iter().filter(|row| row.is_beside_the_point()).count();
+    if beside > 0 {
+        let _ = writeln!(text, "# TCPX : not shown are {beside} of what only TCPX promises; --json has them");
     }
     let _ = writeln!(
         text,
@@ -60,7 +90,7 @@ pub(super) fn text(choice: &Choice, loaded: Option<&Loaded>, rows: &[Row]) -> St
         count(rows, "PASS"),
         count(rows, "FAIL"),
         count(rows, "CRASHED"),
-        count(rows, "NOT SUPPORTED"),
+        count(rows, "NOT SUPPORTED") - beside,
         match rows.last().filter(|last| last.verdict == INTERRUPTED) {
             Some(last) => format!("; interrupted in {}, so this is not all", last.id),
             None => String::new(),
@@ -69,13 +99,21 @@ pub(super) fn text(choice: &Choice, loaded: Option<&Loaded>, rows: &[Row]) -> St
     text
 }
 
+/// The detail without the plugin's own words, which name what differs from row to row.
+fn cause(row: &Row) -> &str {
+    row.detail.split("; its last WARN: ").next().unwrap_or_default()
+}
+
+/// From so many on, rows with the same words have one cause.
+const MANY: usize = 3;
+
 /// Rows whose detail is a limit that an author wants at a glance.
 const LIMITS: [&str; 5] = ["message", "registration", "connections", "receives", "sends"];
 
 /// For CI: one case per row; what is not owed is skipped.
 pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
     let case = |row: &Row| {
-        let detail = row.detail.clone();
+        let detail = if is_bad(row) { format!("{}; owed: {}", row.detail, row.promise) } else { row.detail.clone() };
         let ended = match row.verdict.as_str() {
             "FAIL" => Ended::Failure(detail),
             "CRASHED" | INTERRUPTED => Ended::Error(detail),
