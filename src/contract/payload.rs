@@ -4,7 +4,7 @@
 use super::Row;
 use super::exchange::exchange;
 use super::pair::Pair;
-use super::subject::{Checked, Subject};
+use super::subject::{Checked, Shortfall, Subject};
 
 pub(super) const ROWS: &[Row] = &[
     Row::any("payload-1", "a message of 1 byte arrives byte for byte", |subject| one_size(subject, 1)),
@@ -21,6 +21,10 @@ pub(super) const ROWS: &[Row] = &[
 
 /// Several of one size, so that a stale buffer cannot pass for a message.
 fn one_size(subject: &Subject<'_>, len: usize) -> Checked {
+    let longest = subject.device()?.max_p2p_bytes;
+    if (1..len as u64).contains(&longest) {
+        return Err(Shortfall::NotOwed(format!("the longest message is {longest} bytes, as maxP2pBytes says")));
+    }
     let (messages, depth) = (6, 2);
     let mut pair = Pair::on_host(subject, depth, len)?;
     let bytes = exchange(&mut pair, &vec![len; messages], depth)?;

@@ -139,12 +139,21 @@ impl Scenario {
     /// What can only be said once the plugin is known.
     ///
     /// # Errors
-    /// A chunk above 4 MiB, for a plugin of the TCPX family.
-    pub fn check_against_plugin(&self, is_tcpx_family: bool) -> Result<(), ScenarioError> {
-        if !is_tcpx_family || self.transfer.chunk <= TCPX_CHUNK_MAX {
-            return Ok(());
-        }
-        let expected = "at most 4MiB with a plugin of the TCPX family: one receive unpacks no more".to_owned();
+    /// A chunk above 4 MiB for a plugin of the TCPX family, or above the longest message
+    /// of the device that says so, which is given with its name.
+    pub fn check_against_plugin(
+        &self,
+        is_tcpx_family: bool,
+        longest: Option<(&str, u64)>,
+    ) -> Result<(), ScenarioError> {
+        let chunk = self.transfer.chunk;
+        let expected = match longest.filter(|(_, bytes)| *bytes < chunk.0) {
+            _ if is_tcpx_family && chunk > TCPX_CHUNK_MAX => {
+                "at most 4MiB with a plugin of the TCPX family: one receive unpacks no more".to_owned()
+            }
+            Some((device, bytes)) => format!("at most {bytes}, the longest message of device {device} (maxP2pBytes)"),
+            None => return Ok(()),
+        };
         Err(ScenarioError::Refused(self.refuse("transfer.chunk", expected)))
     }
 
@@ -250,7 +259,10 @@ mod tests {
     #[test]
     fn the_defaults_are_sound() {
         assert!(Scenario::default().check().is_ok());
-        assert!(Scenario::default().check_against_plugin(true).is_ok());
+        assert!(Scenario::default().check_against_plugin(true, None).is_ok());
+        let refused = Scenario::default().check_against_plugin(false, Some(("eth1", 1000))).expect_err("512 KiB");
+        assert!(refused.to_string().contains("at most 1000, the longest message of device eth1"), "{refused}");
+        assert!(Scenario::default().check_against_plugin(false, Some(("eth1", 512 << 10))).is_ok());
     }
 
     #[test]
@@ -259,8 +271,8 @@ mod tests {
         for (chunk, tcpx) in [(4u64 << 20, true), ((4 << 20) + 1, false), (CHUNK_MAX, false)] {
             scenario.transfer.chunk = ByteCount(chunk);
             assert!(scenario.check().is_ok(), "{chunk}");
-            assert!(scenario.check_against_plugin(false).is_ok(), "{chunk}");
-            assert_eq!(scenario.check_against_plugin(true).is_ok(), tcpx, "{chunk}");
+            assert!(scenario.check_against_plugin(false, None).is_ok(), "{chunk}");
+            assert_eq!(scenario.check_against_plugin(true, None).is_ok(), tcpx, "{chunk}");
         }
     }
 

@@ -41,7 +41,9 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     let channels = connections * task.gpus.len();
     let ends = usize::from(task.sends) + usize::from(task.receives);
     let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
-    if let Err(reason) = task.scenario.check_against_plugin(ready.net.about().is_tcpx_family()) {
+    let says = ready.loaded.devices.iter().filter(|device| device.max_p2p_bytes > 0);
+    let longest = says.map(|device| (device.name.as_str(), device.max_p2p_bytes)).min_by_key(|(_, bytes)| *bytes);
+    if let Err(reason) = task.scenario.check_against_plugin(ready.net.about().is_tcpx_family(), longest) {
         return Err(context.failure(Outcome::Usage, reason.to_string(), None));
     }
     ready.connections = connections;

@@ -112,8 +112,13 @@ fn wanted_version() -> Option<u32> {
 fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {
     let count = net.devices().map_err(|error| context.plugin_failure(&error))?;
     if count == 0 {
-        let message = format!("plugin {} loaded and initialised, and has no device", net.about().name);
-        let next = "check NCCL_GPUDIRECTTCPX_SOCKET_IFNAME against `tcpxctl discover`".to_owned();
+        let about = net.about();
+        let message = format!("plugin {} loaded and initialised, and has no device", about.name);
+        let next = if about.is_tcpx_family() {
+            "check NCCL_GPUDIRECTTCPX_SOCKET_IFNAME against the network interfaces of `tcpxctl discover`".to_owned()
+        } else {
+            "its own settings say which interfaces it takes; NCCL_DEBUG=INFO has it say why it took none".to_owned()
+        };
         return Err(context.failure(Outcome::NotRun, message, Some(next)));
     }
     (0..count.min(64)).map(|index| net.properties(index).map_err(|error| context.plugin_failure(&error))).collect()

@@ -91,6 +91,6 @@ fn the_shipped_scenarios_ask_what_they_say() {
     assert_eq!(shipped("sweep.toml").len(), 16);
     assert_eq!(shipped("progress.toml").len(), 3);
     for name in ["sweep.toml", "progress.toml", "latency.toml"] {
-        assert!(shipped(name).iter().all(|point| point.scenario.check_against_plugin(true).is_ok()), "{name}");
+        assert!(shipped(name).iter().all(|point| point.scenario.check_against_plugin(true, None).is_ok()), "{name}");
     }
 }
