@@ -2,8 +2,10 @@
 //! and how it ends, as one stream.
 //!
 //! Used by the agent, and directly by commands that need one plugin for one
-//! question. A worker that outlives its task or its parent's interest is killed
-//! through a pidfd, so a recycled process id is never hit.
+//! question. A worker leads a process group of its own. Whichever way it ends, what
+//! its plugin forked is ended with it, unless that left the group (`setsid`). The
+//! group is signalled only while the worker is not reaped: until then its id is
+//! nobody else's. A terminal's Ctrl-C does not reach it; its parent ends it.
 #![forbid(unsafe_code)]
 
 use super::message::{FromWorker, ToWorker};
@@ -11,14 +13,14 @@ use super::spawn::{inherit, ourselves};
 use super::wire::{Received, Receiver, Sender};
 use crate::plugin::LogLine;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
-use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 /// What a parent learns.
@@ -47,7 +49,7 @@ pub enum Heard {
 /// A running worker.
 pub struct Worker {
     control: Sender<UnixStream>,
-    pidfd: OwnedFd,
+    group: Arc<Group>,
     /// Process id, for messages.
     pub pid: u32,
 }
@@ -71,19 +73,21 @@ impl Worker {
         let (log, log_theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new(ourselves());
         command.arg("worker").envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0);
         inherit(&mut command, theirs.as_fd(), log_theirs.as_fd());
         let mut child = command.spawn()?;
         drop((theirs, log_theirs));
-        let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty())?;
         let pid = child.id();
+        let group = Arc::new(Group { leader: Pid::from_child(&child), is_reaped: Mutex::new(false) });
         let (ended, all_ended) = mpsc::channel::<()>();
         let (told, all_told) = mpsc::channel::<()>();
         read_messages(control.try_clone()?, heard.clone(), told);
         read_log(log, heard.clone(), ended.clone());
         read_output("stdout", child.stdout.take(), heard.clone(), ended.clone());
         read_output("stderr", child.stderr.take(), heard.clone(), ended);
-        std::thread::spawn(move || wait(child, &all_told, &all_ended, &heard));
-        Ok(Self { control: Sender::new(control), pidfd, pid })
+        let of_waiter = Arc::clone(&group);
+        std::thread::spawn(move || wait(&of_waiter, child, &all_told, &all_ended, &heard));
+        Ok(Self { control: Sender::new(control), group, pid })
     }
 
     /// Sends one message; a worker that is gone says so through `Exited`.
@@ -91,20 +95,49 @@ impl Worker {
         let _ = self.control.send(message);
     }
 
-    /// Ends it without asking.
+    /// Ends it and what it forked, without asking.
     pub fn kill(&self) {
-        self.signal(Signal::KILL);
+        self.group.send(kill_process_group, Signal::KILL);
     }
 
     /// Sends it a signal; a worker that is gone says so through `Exited`.
     pub fn signal(&self, signal: Signal) {
-        let _ = pidfd_send_signal(&self.pidfd, signal);
+        self.group.send(kill_process, signal);
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A worker and whatever it forked.
+struct Group {
+    leader: Pid,
+    /// From then on the id may be somebody else's.
+    is_reaped: Mutex<bool>,
+}
+
+impl Group {
+    fn send(&self, send: fn(Pid, Signal) -> rustix::io::Result<()>, signal: Signal) {
+        let is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_reaped {
+            // What is gone needs no signal.
+            let _ = send(self.leader, signal);
+        }
+    }
+
+    /// Waits until the worker has ended, ends what it left behind, and reaps it.
+    fn end(&self, mut child: Child) -> io::Result<ExitStatus> {
+        let has_ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        // Refused where SIGCHLD is ignored: the system reaped it, and its id is free.
+        if rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.leader), has_ended)).is_ok() {
+            self.send(kill_process_group, Signal::KILL);
+        }
+        let mut is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_reaped = true;
+        child.wait()
     }
 }
 
@@ -160,8 +193,14 @@ fn read_output(
     });
 }
 
-fn wait(mut child: Child, all_told: &mpsc::Receiver<()>, all_ended: &mpsc::Receiver<()>, heard: &impl Fn(Heard)) {
-    let status = child.wait();
+fn wait(
+    group: &Group,
+    child: Child,
+    all_told: &mpsc::Receiver<()>,
+    all_ended: &mpsc::Receiver<()>,
+    heard: &impl Fn(Heard),
+) {
+    let status = group.end(child);
     let (Err(_) | Ok(())) = all_told.recv_timeout(MESSAGES_TRAILING);
     // Nobody sends; the readers' ends disappear one by one.
     let (Err(_) | Ok(())) = all_ended.recv_timeout(TRAILING);

@@ -1,7 +1,7 @@
 //! However a run ends, nothing of it is left: no process, no recorder file
 //! beyond what the next run sweeps, and the record says how it ended.
 
-use crate::tcpxctl::{Running, Tool, recorder_files};
+use crate::tcpxctl::{Running, SMALL, Tool, recorder_files, shared_object};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -208,4 +208,38 @@ fn a_program_whose_file_was_replaced_meanwhile_runs_on() {
     let from_a_removed_file = r#"cp "$0" copy && exec 9<copy && rm copy && exec /proc/self/fd/9 "$@""#;
     let ended = Tool::run(&[]).through("sh", &["-c", from_a_removed_file]).ends_with(0);
     ended.recorded("passed");
+}
+
+/// A plugin that forks twenty processes when it is loaded, which stay.
+fn leaves(tool: Tool) -> Tool {
+    let source = concat!("#include \"", env!("CARGO_MANIFEST_DIR"), "/tests/plugins/bad/leaves.c\"\n");
+    let library = shared_object(source, tool.folder(), "leaves.so");
+    tool.arg("--plugin").arg(library.to_str().unwrap())
+}
+
+#[test]
+fn what_a_plugin_forked_ends_with_its_worker() {
+    leaves(Tool::new(&["discover"])).ends_with(0);
+    leaves(Tool::new(&["selftest", "order-fifo"])).ends_with(0).says(&["PASS"]);
+    leaves(Tool::run(&[])).ends_with(0).recorded("passed");
+}
+
+#[test]
+fn what_a_plugin_forked_ends_when_its_worker_is_ended() {
+    // Then nobody is left to end the workers.
+    let all_above = |run: &Running| {
+        run.processes().iter().filter(|process| process.role != "worker").for_each(crate::tcpxctl::Process::kill);
+    };
+    let ways: [&dyn Fn(&Running); 3] = [&|run| run.signal(Signal::INT), &|run| run.signal(Signal::KILL), &all_above];
+    for command in [&["discover"][..], &["run", "small.toml"]] {
+        for end in ways {
+            let tool = leaves(Tool::new(command));
+            tool.write("small.toml", SMALL);
+            let ready = tool.folder().join("ready");
+            let mut run = tool.env("BAD_LEAVES", ready.to_str().unwrap()).start();
+            run.until("a plugin that waits", |_| ready.exists());
+            end(&run);
+            assert_ne!(run.ended().status.code(), Some(0));
+        }
+    }
 }

@@ -24,6 +24,7 @@ use crate::error::{NextStep, Outcome};
 use crate::plugin::{LogLine, PluginError};
 use crate::transfer::{ChannelError, TransferError};
 use rustix::net::SendFlags;
+use rustix::process::{Signal, getpgrp, getpid, kill_process_group};
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -91,17 +92,25 @@ fn read_control(from: UnixStream, inbox: &mpsc::Sender<ToWorker>, stop: &AtomicB
             Received::Text(_) => {}
         }
     }
-    // The agent is gone: nobody wants this process any more.
-    end(i32::from(Outcome::PeerLost.exit_code()))
+    // The agent is gone: nobody wants this process any more, nor what it forked.
+    remove_recorder();
+    if getpgrp() == getpid() {
+        let _ = kill_process_group(getpid(), Signal::KILL);
+    }
+    exit_now(i32::from(Outcome::PeerLost.exit_code()))
 }
 
 fn end(code: i32) -> ! {
+    remove_recorder();
+    exit_now(code)
+}
+
+fn remove_recorder() {
     let path = RECORDER.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(path) = path {
         // Whoever outlives us sweeps what cannot be removed now.
         let _ = std::fs::remove_file(path);
     }
-    exit_now(code)
 }
 
 /// Sends the plugin's sampled lines one per packet; a full queue loses lines,
