@@ -52,13 +52,15 @@ struct Counts {
     /// All calls that have returned.
     calls: u64,
     tests: u64,
+    null_requests: u64,
     in_call: bool,
 }
 
 impl Counts {
     fn of(one: &ChannelNow) -> Self {
         let calls = [one.posted, one.done, one.consumed, one.tests, one.rc_errors, one.null_requests];
-        Self { calls: calls.iter().sum(), tests: one.tests, in_call: one.in_call.is_some() }
+        let (tests, null_requests) = (one.tests, one.null_requests);
+        Self { calls: calls.iter().sum(), tests, null_requests, in_call: one.in_call.is_some() }
     }
 }
 
@@ -352,6 +354,7 @@ fn watched(looks: &VecDeque<Look>, place: usize, now: &ChannelNow, at_ms: f64) -
     Some(Watched {
         ms: at_ms - oldest.at_ms,
         tests: after.tests.saturating_sub(before.tests),
+        null_requests: after.null_requests.saturating_sub(before.null_requests),
         in_one_call: before.in_call && after.in_call && before.calls == after.calls,
     })
 }

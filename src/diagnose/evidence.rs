@@ -139,12 +139,15 @@ pub struct Channel {
 }
 
 /// A stretch of time in which no request of a channel changed state.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
     /// How long it was watched.
     pub ms: f64,
     /// Tests that returned meanwhile.
     pub tests: u64,
+    /// Posts that returned success and no request meanwhile: "try again".
+    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    pub null_requests: u64,
     /// It was inside a call at its begin and at its end, and none returned.
     #[serde(default)]
     pub in_one_call: bool,
@@ -192,6 +195,10 @@ pub struct Nic {
     pub mbit_per_s: Option<u32>,
     /// `pciDDDD:BB`.
     pub pci_root: Option<String>,
+}
+
+fn is_none_of_it(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Evidence {
@@ -293,6 +300,13 @@ impl Channel {
     pub fn polls_per_s(&self) -> Option<f64> {
         let watched = self.watched.as_ref().filter(|watched| watched.ms >= WATCHED_MIN_MS)?;
         Some(watched.tests as f64 * 1e3 / watched.ms)
+    }
+
+    /// Nothing is in flight because the plugin has no request for what is posted:
+    /// it answers "try again", and has all the time that it was watched.
+    pub fn is_put_off(&self) -> bool {
+        let meanwhile = self.watched.map_or(0, |watched| watched.null_requests);
+        self.in_flight() == 0 && (meanwhile > 0 || (self.now.posted == 0 && self.now.null_requests > 0))
     }
 
     /// The one call that it has been inside of all the time.

@@ -48,6 +48,7 @@ fn merged(found: Vec<Found>) -> Vec<Found> {
                 known.confidence = known.confidence.max(one.confidence);
                 add(&mut known.because, one.because);
                 add(&mut known.cannot_see, one.cannot_see);
+                known.next_step = known.next_step.take().or(one.next_step);
             }
             None => all.push((one, 1)),
         }
@@ -121,7 +122,7 @@ impl Ranked {
             channel: found.channel,
             because,
             cannot_see: found.cannot_see,
-            next_step: Some(condition.fix.clone()),
+            next_step: Some(found.next_step.unwrap_or_else(|| condition.fix.clone())),
             reference: Some(condition.reference.clone()),
         }
     }

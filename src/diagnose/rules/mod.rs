@@ -30,13 +30,14 @@ pub(super) struct Found {
     pub because: Vec<String>,
     /// What would be needed to be sure.
     pub cannot_see: Vec<String>,
+    /// What to do here, where that is not what the catalogue has for its condition.
+    pub next_step: Option<String>,
 }
 
 impl Found {
     /// On a node.
     fn at(condition: &'static str, node: &Node, confidence: f64, because: impl Into<String>) -> Self {
-        let because = vec![because.into()];
-        Self { condition, node: Some(node.name.clone()), channel: None, confidence, because, cannot_see: Vec::new() }
+        Self { node: Some(node.name.clone()), ..Self::of_all(condition, confidence, because) }
     }
 
     /// On a channel, with its counters.
@@ -47,7 +48,8 @@ impl Found {
 
     /// Of the transfer as a whole.
     fn of_all(condition: &'static str, confidence: f64, because: impl Into<String>) -> Self {
-        Self { condition, node: None, channel: None, confidence, because: vec![because.into()], cannot_see: Vec::new() }
+        let because = vec![because.into()];
+        Self { condition, node: None, channel: None, confidence, because, cannot_see: Vec::new(), next_step: None }
     }
 
     fn and(mut self, fact: impl Into<String>) -> Self {

@@ -124,12 +124,26 @@ pub(super) fn silent(evidence: &Evidence) -> Vec<Found> {
             false => ("sender-silent", "sends in flight"),
         };
         (!is_through(other, spot)).then(|| {
-            Found::on(name, other, 0.85)
+            let found = Found::on(name, other, 0.85)
                 .and(spot.counters())
-                .and(format!("{} has no {theirs}: it is its turn", other.name()))
+                .and(format!("{} has no {theirs}: it is its turn", other.name()));
+            if other.channel.is_put_off() { put_off(found, other) } else { found }
         })
     });
     found.collect()
+}
+
+/// Its program posts, and its plugin takes nothing: no thread waits for anything.
+fn put_off(found: Found, spot: Spot<'_>) -> Found {
+    let (node, times) = (&spot.node.name, spot.channel.now.null_requests);
+    let call = if spot.channel.sends() { "isend" } else { "irecv" };
+    let why =
+        format!("its plugin answers \"try again\": {call} returned 0 and no request {times} times, with 0 in flight");
+    let next_step = format!(
+        "look at the plugin at {node}, not at its program: {call} says \"try again\" for ever, although nothing is in \
+         flight; read its log of that time at INFO, and try the plugin alone with `tcpxctl selftest`"
+    );
+    Found { next_step: Some(next_step), ..found.and(why) }
 }
 
 /// Whether one end has done all that the other end waits for.

@@ -45,6 +45,31 @@ fn each_has_its_condition_first() {
 }
 
 #[test]
+fn an_end_whose_plugin_says_try_again_for_ever_is_told_to_look_at_the_plugin() {
+    let put_off = |side: &str, posted, meanwhile| {
+        let mut one = channel(side, [posted; 3], 9000);
+        one.now.null_requests = 21_995;
+        one.watched = Some(Watched { ms: 3000.0, null_requests: meanwhile, ..Watched::default() });
+        one
+    };
+    let (send, recv) = (channel("send", [40, 28, 28], 4000), channel("recv", [44, 28, 28], 4000));
+    for (evidence, condition, node, call, is_put_off) in [
+        (pair(put_off("send", 28, 9000), recv.clone()), "sender-silent", "local", "isend", true),
+        (pair(put_off("send", 0, 0), recv.clone()), "sender-silent", "local", "isend", true),
+        (pair(send, put_off("recv", 28, 9000)), "receiver-silent", "peer", "irecv", true),
+        // It was told so while it connected, and then its program stopped posting.
+        (pair(put_off("send", 28, 0), recv), "sender-silent", "local", "isend", false),
+    ] {
+        let found = &diagnose(&evidence)[0];
+        assert_eq!((found.condition.as_str(), found.node.as_deref()), (condition, Some(node)), "{found:#?}");
+        let why = format!("{call} returned 0 and no request 21995 times, with 0 in flight");
+        assert_eq!(found.because.iter().any(|fact| fact.contains(&why)), is_put_off, "{found:#?}");
+        let next_step = found.next_step.as_deref().unwrap_or_default();
+        assert_eq!(next_step.contains(&format!("look at the plugin at {node}")), is_put_off, "{next_step}");
+    }
+}
+
+#[test]
 fn a_slow_pair_that_moves_is_silent() {
     let mut evidence = pair(channel("send", [40, 28, 28], 900), channel("recv", [44, 28, 28], 900));
     assert_eq!(names(&diagnose(&evidence)), Vec::<&str>::new());
@@ -52,7 +77,7 @@ fn a_slow_pair_that_moves_is_silent() {
     evidence.outcome = Some(Outcome::Passed);
     for node in &mut evidence.nodes {
         node.channels[0].now.quiet_ms = 9000;
-        node.channels[0].watched = Some(Watched { ms: 3000.0, tests: 0, in_one_call: true });
+        node.channels[0].watched = Some(Watched { ms: 3000.0, tests: 0, in_one_call: true, ..Watched::default() });
     }
     assert_eq!(names(&diagnose(&evidence)), Vec::<&str>::new());
 }
@@ -60,7 +85,11 @@ fn a_slow_pair_that_moves_is_silent() {
 /// Posted, done, consumed; quiet for so long and tested a thousand times a second.
 fn channel(side: &str, [posted, done, consumed]: [u64; 3], quiet_ms: u64) -> Channel {
     let now = ChannelNow { side: side.into(), posted, done, consumed, quiet_ms, ..ChannelNow::default() };
-    Channel { now, nic: "eth1".into(), watched: Some(Watched { ms: 3000.0, tests: 3000, in_one_call: false }) }
+    Channel {
+        now,
+        nic: "eth1".into(),
+        watched: Some(Watched { ms: 3000.0, tests: 3000, in_one_call: false, ..Watched::default() }),
+    }
 }
 
 fn node(name: &str, channels: Vec<Channel>) -> Node {
@@ -112,7 +141,7 @@ fn window_full_only() -> Evidence {
     let mut scenario = Scenario::default();
     scenario.progress.policy = Policy::WindowFullOnly;
     let mut recv = channel("recv", [36, 28, 28], 4000);
-    recv.watched = Some(Watched { ms: 3000.0, tests: 0, in_one_call: false });
+    recv.watched = Some(Watched { ms: 3000.0, tests: 0, in_one_call: false, ..Watched::default() });
     Evidence { scenario: Some(scenario), ..pair(channel("send", [40, 28, 28], 4000), recv) }
 }
 
@@ -192,7 +221,7 @@ fn killed_inside_a_call() -> Evidence {
         exit.what.signal = Some(libc::SIGKILL);
     }
     let mut inside = channel("send", [40, 28, 28], 20);
-    inside.watched = Some(Watched { ms: 20.0, tests: 0, in_one_call: true });
+    inside.watched = Some(Watched { ms: 20.0, tests: 0, in_one_call: true, ..Watched::default() });
     inside.now.in_call = Some("test".into());
     gone.channels = vec![inside];
     evidence.nodes[1].name = "peer".into();
