@@ -141,10 +141,16 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version are answers, the rest are mistakes.
             let code = if error.use_stderr() { 2 } else { 0 };
-            let _ = error.print();
-            return ExitCode::from(code);
+            if let Err(error) = error.print() {
+                output::cut_short(&error);
+            }
+            return output::ending(ExitCode::from(code));
         }
     };
+    output::ending(obey(cli))
+}
+
+fn obey(cli: Cli) -> ExitCode {
     let common = cli.common;
     match cli.command {
         Command::Baseline(arguments) => baseline::main(&common, &arguments),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether stderr takes colour.
 pub(crate) fn colors(common: &Common) -> bool {
@@ -28,16 +29,29 @@ fn takes_color(common: &Common, stream: &impl IsTerminal) -> bool {
     }
 }
 
+/// Whether stdout did not take all that was for it.
+static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
+
 /// Writes to stdout; a closed pipe ends quietly, as `head` expects.
 pub(crate) fn print(text: &str) {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            say(&format!("error: the output is incomplete: {error}\n"));
-        }
-        // Written, or there is nobody left to tell.
-        _ => {}
+    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        cut_short(&error);
     }
+}
+
+/// Says that stdout did not take everything, once, and has the command end so;
+/// not where its reader has left.
+pub(crate) fn cut_short(error: &io::Error) {
+    if error.kind() != io::ErrorKind::BrokenPipe && !IS_INCOMPLETE.swap(true, Ordering::Relaxed) {
+        say(&format!("error: the output is incomplete: {error}\n"));
+    }
+}
+
+/// How the command ends: a success that could not be told is none.
+pub(crate) fn ending(code: ExitCode) -> ExitCode {
+    let is_untold = code == ExitCode::SUCCESS && IS_INCOMPLETE.load(Ordering::Relaxed);
+    if is_untold { ExitCode::from(Outcome::NotRun.exit_code()) } else { code }
 }
 
 /// Writes one JSON document to stdout.

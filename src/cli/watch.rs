@@ -14,7 +14,7 @@
 
 use super::Common;
 use super::nodes::{Nodes, upload};
-use super::output::{complain, fail, fail_with, print, stdout_colors};
+use super::output::{complain, cut_short, fail, fail_with, print, stdout_colors};
 use crate::coord::Watching;
 use crate::coord::reach::Transport;
 use crate::error::Outcome;
@@ -185,14 +185,19 @@ fn stream(common: &Common, source: &mut dyn Source, look: Look) -> ExitCode {
         let mut stdout = io::stdout().lock();
         for update in updates.drain(..) {
             let written = serde_json::to_writer(&mut stdout, &update).map_err(io::Error::from);
-            if written.and_then(|()| stdout.write_all(b"\n")).is_err() {
+            if let Err(error) = written.and_then(|()| stdout.write_all(b"\n")) {
+                cut_short(&error);
                 return ExitCode::SUCCESS;
             }
             if matches!(update, Update::Ended { .. }) {
                 return ExitCode::SUCCESS;
             }
         }
-        if stdout.flush().is_err() || source.now_ns().is_none() {
+        if let Err(error) = stdout.flush() {
+            cut_short(&error);
+            return ExitCode::SUCCESS;
+        }
+        if source.now_ns().is_none() {
             return ExitCode::SUCCESS;
         }
         drop(stdout);
