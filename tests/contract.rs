@@ -393,6 +393,21 @@ fn what_cannot_be_tried_is_one_error_and_not_a_table_of_failures() {
     }
 }
 
+#[test]
+fn a_version_in_the_environment_is_a_claim_to_check() {
+    let output = command("plainsoft", &[("TCPXCTL_ABI", "garbage")], &["payload-1"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("TCPXCTL_ABI is `garbage`"), "{output:?}");
+    let output = command("plainsoft", &[("TCPXCTL_ABI", "v8")], &["payload-1"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("from ncclNetPlugin_v8 ("), "{output:?}");
+}
+
+#[test]
+fn a_list_of_no_rows_is_a_mistake_like_a_run_of_none() {
+    let output = command("plainsoft", &[], &["--list", "no-such-row"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{output:?}");
+}
+
 /// Runs the `order-` rows of a plugin that waits for ever in the second, is
 /// interrupted there, and prints what it has.
 fn interrupted_in_the_second_row(folder: &Path, signal: Signal, arguments: &[&str]) -> (String, String) {

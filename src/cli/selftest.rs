@@ -143,15 +143,15 @@ impl Bench<'_> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    if arguments.list {
-        list(common, arguments);
-        return ExitCode::SUCCESS;
-    }
     let rows: Vec<_> = contract::rows().filter(|row| arguments.wants(row.id)).collect();
     if rows.is_empty() && !arguments.wants_tables() {
         let only = arguments.only.as_deref().unwrap_or_default();
         complain(common, format!("no row has `{only}` in its name"), Some("see `tcpxctl selftest --list`".into()));
         return ExitCode::from(Outcome::Usage.exit_code());
+    }
+    if arguments.list {
+        list(common, arguments);
+        return ExitCode::SUCCESS;
     }
     let scenario = match super::handshake::pair_scenario(
         common,
@@ -266,6 +266,10 @@ impl Arguments {
     }
 }
 
+fn has_abi() -> bool {
+    std::env::var_os(ABI_VARIABLE).is_some_and(|text| !text.is_empty())
+}
+
 fn refuse(common: &Common, problem: Problem) -> ExitCode {
     complain(common, &problem.message, problem.next_step);
     ExitCode::from(problem.outcome.exit_code())
@@ -282,8 +286,8 @@ fn look_at_tables(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(Optio
     let rows = tables.rows().into_iter().filter(|row| arguments.wants(&row.id)).collect();
     match chosen {
         Ok(loaded) => Ok((Some(loaded), rows)),
-        // The version that was asked for, or no table at all.
-        Err(problem) if arguments.which.abi.is_some() || tables.are_none() => Err(problem),
+        // The version that was asked for, here or in the environment, or no table at all.
+        Err(problem) if arguments.which.abi.is_some() || has_abi() || tables.are_none() => Err(problem),
         Err(_) => {
             let next = tables.newest();
             if let Some(loaded) = &next {

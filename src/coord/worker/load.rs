@@ -74,7 +74,8 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         Source::Builtin => None,
         Source::File(path) => Some(inspect(path).map_err(|error| refused(context, error))?),
     };
-    let plugin = Plugin::open(&choice.source, wanted_version()).map_err(|error| refused(context, error))?;
+    let version = wanted_version(context)?;
+    let plugin = Plugin::open(&choice.source, version).map_err(|error| refused(context, error))?;
     let load_ms = started.elapsed().as_secs_f64() * 1e3;
     if let Some(recorder) = &recorder.0 {
         // A full disk costs the label.
@@ -104,9 +105,14 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
     Ok(Ready { net, tap, loaded, recorder, memory: vec![Arc::new(HostMemory::host())], connections: 1 })
 }
 
-/// The version that `--abi` asks for; it comes with the scenario's environment.
-fn wanted_version() -> Option<u32> {
-    std::env::var(ABI_VARIABLE).ok().and_then(|text| version_in(&text))
+/// The version that `--abi` asks for; it comes with the scenario's environment, or
+/// is somebody's own, which is a claim like any other.
+fn wanted_version(context: &Context) -> TaskResult<Option<u32>> {
+    let Some(text) = std::env::var(ABI_VARIABLE).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
+    version_in(&text).map(Some).ok_or_else(|| {
+        let message = format!("{ABI_VARIABLE} is `{text}`, which is no version like v7");
+        context.failure(Outcome::Usage, message, Some(format!("unset {ABI_VARIABLE}, or give --abi vN")))
+    })
 }
 
 fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {
