@@ -18,7 +18,8 @@ use crate::plugin::Plugin;
 use crate::settings::{Cuda, PRODUCT};
 use crate::wire::{HANDLE_BYTES, TOKEN};
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::fmt::Display;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tcpx_abi::subsystem::{INIT, NET};
@@ -185,7 +186,7 @@ pub struct Given {
 /// `comm` and `mhandle` are as `block::comm` and `mr::region` ask.
 pub unsafe fn post(side: Side, comm: *mut c_void, given: Given) -> Result<*mut c_void, Failed> {
     // SAFETY: by the contract above.
-    let comm = unsafe { posted_on(side, comm) }?;
+    let comm = unsafe { called_on(comm, c"softPost", &format_args!("{side:?} request")) }?;
     // SAFETY: by the contract above.
     comm.post(side, &unsafe { buffer(given) }?)
 }
@@ -196,7 +197,7 @@ pub unsafe fn post(side: Side, comm: *mut c_void, given: Given) -> Result<*mut c
 /// As for [`post`].
 pub unsafe fn post_group(comm: *mut c_void, given: &[Given]) -> Result<*mut c_void, Failed> {
     // SAFETY: by the contract above.
-    let comm = unsafe { posted_on(Side::Recv, comm) }?;
+    let comm = unsafe { called_on(comm, c"softPost", &format_args!("{:?} request", Side::Recv)) }?;
     let mut buffers = [Buffer::NONE; GROUP_MAX];
     let Some(buffers) = buffers.get_mut(..given.len()) else { return Err(REFUSED) };
     for (place, given) in buffers.iter_mut().zip(given) {
@@ -208,10 +209,10 @@ pub unsafe fn post_group(comm: *mut c_void, given: &[Given]) -> Result<*mut c_vo
 
 /// # Safety
 /// `comm` is as `block::comm` asks.
-unsafe fn posted_on<'a>(side: Side, comm: *mut c_void) -> Result<&'a mut Comm, Failed> {
+unsafe fn called_on<'a>(comm: *mut c_void, function: &CStr, what: &dyn Display) -> Result<&'a mut Comm, Failed> {
     // SAFETY: by the contract above.
     unsafe { block::comm(comm) }.ok_or_else(|| {
-        warning!(c"softPost", "{PRODUCT} : {side:?} request on {comm:p}, which is no comm");
+        warning!(function, "{PRODUCT} : {what} on {comm:p}, which is no comm");
         REFUSED
     })
 }
@@ -238,11 +239,7 @@ unsafe fn buffer(given: Given) -> Result<Buffer, Failed> {
 /// `comm` is as `block::comm` asks.
 pub unsafe fn flush(comm: *mut c_void, places: &[*mut c_void]) -> Result<*mut c_void, Failed> {
     // SAFETY: by the contract above.
-    let Some(comm) = (unsafe { block::comm(comm) }) else {
-        warning!(c"softIflush", "{PRODUCT} : iflush on {comm:p}, which is no comm");
-        return Err(REFUSED);
-    };
-    comm.flush(places)
+    unsafe { called_on(comm, c"softIflush", &"iflush") }?.flush(places)
 }
 
 /// `test`: whether the request is done.

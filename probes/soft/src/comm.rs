@@ -362,8 +362,7 @@ impl Comm {
             return Ok(false);
         }
         let mut whole = 0;
-        for place in 0..self.groups.slots(request).len() {
-            let slot = usize::from(self.groups.slots(request)[place]);
+        for slot in self.groups.slots(request) {
             if !self.is_whole(slot)? {
                 return Ok(false);
             }
@@ -379,8 +378,7 @@ impl Comm {
     /// What arrived for device memory waits to be flushed.
     fn land(&mut self, request: usize) {
         let Some(mut landing) = self.landing.take() else { return };
-        for place in 0..self.groups.slots(request).len() {
-            let slot = usize::from(self.groups.slots(request)[place]);
+        for slot in self.groups.slots(request) {
             landing.arrived(slot, self.request(slot).data);
         }
         self.landing = Some(landing);
@@ -414,8 +412,7 @@ impl Comm {
         if request >= SLOTS_MAX {
             return;
         }
-        for place in 0..self.groups.slots(request).len() {
-            let slot = usize::from(self.groups.slots(request)[place]);
+        for (place, slot) in self.groups.slots(request).enumerate() {
             tell(place, self.request(slot).size);
         }
     }
