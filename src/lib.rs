@@ -15,24 +15,10 @@
 
 pub mod bootstrap;
 pub mod cli;
-pub mod contract;
 pub mod coord;
 pub mod diagnose;
-pub mod doctor;
-pub mod error;
-pub mod gpu;
 pub mod interpose;
-pub mod logs;
-pub mod node;
-pub mod plugin;
-pub mod record;
-pub mod redact;
 pub mod report;
-pub mod scenario;
-#[cfg(test)]
-mod seeds;
 pub mod trace;
-pub mod transfer;
 mod tui;
-pub mod units;
 mod watch;

@@ -1,4 +1,4 @@
 //! Log files, compressed ones, the plugin's telemetry, and files of signatures.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tcpxctl::logs::fuzzing::bytes(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tcpx_logs::fuzzing::bytes(data));

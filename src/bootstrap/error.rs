@@ -5,11 +5,11 @@
 use super::config::Difference;
 use super::message::{Malformed, TooLarge};
 use super::wait::Awaited;
-use crate::error::{NextStep, Outcome};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tcpx_words::error::{NextStep, Outcome};
 
 /// A bootstrap that ended early.
 #[derive(Debug, thiserror::Error)]

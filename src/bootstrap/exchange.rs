@@ -11,10 +11,10 @@ use super::error::{BootstrapError, Cause, Strangers, Whom, printable};
 use super::message::{BODY_MAX, Flow, HANDLES_MAX, Handle, Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
 use super::wire::Wire;
-use crate::error::Outcome;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tcpx_words::error::Outcome;
 
 /// How often a barrier looks for the peer before it sleeps: some tens of
 /// microseconds, about what two ends that finish together are apart.

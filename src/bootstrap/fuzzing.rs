@@ -80,9 +80,9 @@ fn is_shown(text: &str) -> bool {
 mod tests {
     use super::super::message::{Flow, Refusal};
     use super::*;
-    use crate::error::Outcome;
-    use crate::seeds;
     use proptest::prelude::*;
+    use tcpx_words::error::Outcome;
+    use tcpx_words::seeds;
 
     #[test]
     fn the_seeds_of_the_fuzz_target_hold() {

@@ -17,8 +17,8 @@
 
 use super::config::Config;
 use super::error::printable;
-use crate::error::Outcome;
 use serde::{Deserialize, Serialize};
+use tcpx_words::error::Outcome;
 
 /// What this build speaks. Two versions never talk: both ends run one build.
 pub const PROTOCOL_VERSION: u16 = 1;

@@ -10,7 +10,6 @@ use super::message::{Flow, Message};
 use super::wait::{Awaited, Wait};
 use super::wire::Wire;
 use super::*;
-use crate::error::{NextStep, Outcome};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -18,6 +17,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use tcpx_words::error::{NextStep, Outcome};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 

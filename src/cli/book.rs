@@ -2,10 +2,10 @@
 //! fails, and `UPDATE_DOCS=1 cargo test -p tcpxctl --lib book` writes it.
 
 use super::command;
-use crate::scenario::json_schema;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
+use tcpx_run_model::scenario::json_schema;
 
 /// Holds a page against what it should be, or writes it.
 fn in_step(name: &str, text: &str) {

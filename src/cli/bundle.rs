@@ -16,15 +16,15 @@
 use super::Common;
 use super::output::{complain, fail, print, print_json, say};
 use super::report::{beside, keep_map, open};
-use crate::error::Outcome;
-use crate::record::RunFiles;
-use crate::redact::Redactor;
 use crate::report::{self, Bundled, Verified, bundle, gather, redacted, verify};
-use crate::units::ByteCount;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_node::redact::Redactor;
+use tcpx_run_model::record::RunFiles;
+use tcpx_words::error::Outcome;
+use tcpx_words::units::ByteCount;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -85,8 +85,8 @@ pub(crate) fn write(
     if let Some(redactor) = &mut redactor {
         story = redacted(story, redactor);
     }
-    let out =
-        out.map_or_else(|| PathBuf::from(format!("{}.tar.gz", crate::units::file_name(&story.id))), Path::to_owned);
+    let out = out
+        .map_or_else(|| PathBuf::from(format!("{}.tar.gz", tcpx_words::units::file_name(&story.id))), Path::to_owned);
     let mut bundled = None;
     report::write_whole(&out, |to| {
         bundled = Some(bundle(files, &story, redactor.as_mut(), to)?);

@@ -2,8 +2,6 @@
 #![forbid(unsafe_code)]
 
 use crate::coord::event::Event;
-use crate::record::RunRecord;
-use crate::scenario::Scenario;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tcpx_run_model::record::RunRecord;
+use tcpx_run_model::scenario::Scenario;
 
 /// What a run may take beyond its own `limits.total`.
 const BEYOND_TOTAL: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ impl<'a> Runs<'a> {
         extra: &'a [String],
         interrupted: &'a AtomicBool,
     ) -> io::Result<Self> {
-        let folder = reports.join(format!("{}-{what}-{}", crate::units::stamp_utc(), std::process::id()));
+        let folder = reports.join(format!("{}-{what}-{}", tcpx_words::units::stamp_utc(), std::process::id()));
         std::fs::DirBuilder::new().recursive(true).create(reports)?;
         std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Self { folder, extra, interrupted, count: 0 })

@@ -17,9 +17,6 @@
 use super::Common;
 use super::output::{Columns, fail, fail_with, print, print_json, say};
 use super::report::{beside, keep_map};
-use crate::error::Outcome;
-use crate::record::{FilesError, RunFiles};
-use crate::redact::Redactor;
 use crate::report::compare::{
     Baselines, Compared, Measured, RULE, compare, compared_html, compared_markdown, compared_text, read,
 };
@@ -28,6 +25,9 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_node::redact::Redactor;
+use tcpx_run_model::record::{FilesError, RunFiles};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 #[command(after_help = RULE)]

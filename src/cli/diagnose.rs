@@ -21,13 +21,13 @@ use super::output::{Columns, fail, fail_with, print, print_json};
 use crate::coord::Watching;
 use crate::coord::reach::Transport;
 use crate::diagnose::{Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders};
-use crate::error::Outcome;
-use crate::record::{Finding, RunFiles};
 use crate::watch::open;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_run_model::record::{Finding, RunFiles};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

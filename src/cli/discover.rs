@@ -12,16 +12,18 @@ use super::output::{Columns, complain, print, print_json, refuse_scenario};
 use super::which::Which;
 use crate::coord::message::{FromWorker, Loaded, Task};
 use crate::coord::{Node, Problem, environment};
-use crate::gpu::CudaNode;
-use crate::node::{Fact, Gpu, Nic, NodeFacts, Speed};
-use crate::plugin::{Choice, Device};
-use crate::scenario::{Scenario, Side, resolve};
-use crate::units::printable;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
+use tcpx_engine::gpu::CudaNode;
+use tcpx_engine::plugin::Device;
+use tcpx_node::plugin_files::Choice;
+use tcpx_node::{Fact, Gpu, Nic, NodeFacts, Speed};
+use tcpx_run_model::scenario::{Scenario, resolve};
+use tcpx_words::side::Side;
+use tcpx_words::units::printable;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

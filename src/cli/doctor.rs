@@ -21,16 +21,6 @@ use super::report::{beside, keep_map};
 use super::which::Which;
 use crate::coord::message::{Examine, FromWorker, Loaded, Task};
 use crate::coord::{Node, environment};
-use crate::doctor::lint::Table;
-use crate::doctor::{
-    Catalogue, Depth, Facts, Scope, Subject, Tested, Tried, capture, examine, examine_pair, probe, rail_names,
-};
-use crate::error::Outcome;
-use crate::gpu::CudaNode;
-use crate::node::{NodeFacts, Root};
-use crate::plugin::{Choice, must_have_table};
-use crate::redact::Redactor;
-use crate::scenario::{PluginChoice, Side, resolve};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,6 +28,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use tcpx_engine::gpu::CudaNode;
+use tcpx_node::doctor::lint::Table;
+use tcpx_node::doctor::{
+    Catalogue, Depth, Facts, Scope, Subject, Tested, Tried, capture, examine, examine_pair, probe, rail_names,
+};
+use tcpx_node::plugin_files::{Choice, must_have_table};
+use tcpx_node::redact::Redactor;
+use tcpx_node::{NodeFacts, Root};
+use tcpx_run_model::scenario::{PluginChoice, resolve};
+use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
 
 /// Facts of a node are some hundred kilobytes.
 const FACTS_BYTES_MAX: u64 = 64 << 20;
@@ -123,7 +124,7 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
     }
     if arguments.fix_env {
         let table = Table::embedded().map_err(broken)?;
-        return Ok(fix_env(common, &crate::doctor::exports(&table, &facts, subject)));
+        return Ok(fix_env(common, &tcpx_node::doctor::exports(&table, &facts, subject)));
     }
     let there = match &arguments.peer_facts {
         Some(path) => Some((peer_facts(common, path)?, None)),

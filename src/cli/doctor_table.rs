@@ -3,12 +3,12 @@
 //! end what to do first.
 #![forbid(unsafe_code)]
 
-use crate::doctor::{Catalogue, Examination, Row, Verdict};
-use crate::units::printable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use tcpx_node::doctor::{Catalogue, Examination, Row, Verdict};
+use tcpx_words::units::printable;
 
 /// Characters of a value where all is well; the whole one is in `--json`.
 const VALUE_CHARS_MAX: usize = 90;

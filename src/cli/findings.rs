@@ -1,7 +1,7 @@
 //! Findings as text.
 #![forbid(unsafe_code)]
 
-use crate::record::Finding;
+use tcpx_run_model::record::Finding;
 
 /// In full: what it is, the deciding facts, what is not seen, what to do.
 pub(crate) fn render(finding: &Finding) -> String {

@@ -13,14 +13,14 @@
 
 use super::Common;
 use super::output::{Columns, complain, print, print_json};
-use crate::error::{NextStep, Outcome};
-use crate::gpu::bench::{self, Latency, Payload, Row, Setup};
-use crate::gpu::{CudaDevice, CudaMemory, MemoryError, Unpack, Wanted, cuda_node};
-use crate::units::ByteCount;
 use clap::Args;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use tcpx_engine::gpu::bench::{self, Latency, Payload, Row, Setup};
+use tcpx_engine::gpu::{CudaDevice, CudaMemory, MemoryError, Unpack, Wanted, cuda_node};
+use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::units::ByteCount;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

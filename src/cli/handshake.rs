@@ -9,11 +9,11 @@ use super::which::Which;
 use crate::coord::event::What;
 use crate::coord::message::{ConnectionTimes, Held, Preflight, Work};
 use crate::coord::{End, PairOutcome, RunRequest, run};
-use crate::error::Outcome;
-use crate::scenario::{Scenario, resolve};
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
+use tcpx_run_model::scenario::{Scenario, resolve};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -112,7 +112,7 @@ pub(crate) fn pair(
 ) -> Result<PairOutcome, ExitCode> {
     let ways = nodes.ways(common)?;
     let interrupted = interrupted(common)?;
-    let run_id = format!("{}-{}", crate::units::stamp_utc(), scenario.slug());
+    let run_id = format!("{}-{}", tcpx_words::units::stamp_utc(), scenario.slug());
     let request = RunRequest {
         scenario,
         work,

@@ -14,14 +14,14 @@
 
 use super::Common;
 use super::output::{Columns, complain, fail, fail_with, print, print_json, say};
-use crate::error::Outcome;
-use crate::record::Unfinished;
 use crate::report::history::{Entry, History, Keep, choose, read, remove};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tcpx_run_model::record::Unfinished;
+use tcpx_words::error::Outcome;
 
 /// Columns of a sparkline.
 const SPARKS: usize = 40;

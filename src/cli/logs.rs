@@ -25,13 +25,13 @@ use super::Common;
 use super::logs_text;
 use super::output::{fail, fail_with, print, print_json, say};
 use super::signals::interrupted;
-use crate::error::Outcome;
-use crate::logs::{Catalogue, CatalogueError, Filter, Mistake, Reader, Report, check_folder, follow, parse_time};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use tcpx_logs::{Catalogue, CatalogueError, Filter, Mistake, Reader, Report, check_folder, follow, parse_time};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::output::Columns;
-use crate::logs::{Comm, Finding, Report, Severity};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use tcpx_logs::{Comm, Finding, Report, Severity};
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;

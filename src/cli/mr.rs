@@ -9,12 +9,12 @@ use super::output::{Columns, print, print_json};
 use super::which::Which;
 use crate::coord::message::{MrRow, Work};
 use crate::coord::{End, PairOutcome};
-use crate::error::Outcome;
-use crate::transfer::Side;
-use crate::units::ByteCount;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
+use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
+use tcpx_words::units::ByteCount;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

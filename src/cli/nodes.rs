@@ -9,15 +9,15 @@ use crate::coord::reach::join::{Join, read_secret};
 use crate::coord::reach::rsh::Rsh;
 use crate::coord::reach::ssh::{Ssh, Target};
 use crate::coord::reach::{ReachError, Transport, child::Local};
-use crate::error::{NextStep, Outcome};
-use crate::scenario::PluginChoice;
-use crate::scenario::hosts::{self, Host};
-use crate::units::ByteCount;
 use clap::Args;
 use std::cell::LazyCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_run_model::scenario::PluginChoice;
+use tcpx_run_model::scenario::hosts::{self, Host};
+use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::units::ByteCount;
 
 /// Where the two ends are.
 #[derive(Args, Clone, Default)]

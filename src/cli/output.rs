@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::{Color, Common};
-use crate::error::{NextStep, Outcome};
-use crate::scenario::ScenarioError;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tcpx_run_model::scenario::ScenarioError;
+use tcpx_words::error::{NextStep, Outcome};
 
 /// Whether stderr takes colour.
 pub(crate) fn colors(common: &Common) -> bool {

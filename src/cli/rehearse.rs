@@ -20,12 +20,12 @@ use super::child::Runs;
 use super::output::{Columns, complain, fail_with, print, print_json};
 use super::signals::interrupted;
 use crate::diagnose::{Rehearsal, Row, Stopwatch, rehearsals, row};
-use crate::error::Outcome;
-use crate::scenario::{Scenario, nearest};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tcpx_run_model::scenario::{Scenario, nearest};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -18,13 +18,13 @@ use super::nodes::Nodes;
 use super::output::{fail, fail_with, print, print_json, say};
 use super::{Common, collect};
 use crate::diagnose::newest_run;
-use crate::error::Outcome;
-use crate::record::{RunFiles, RunFolder};
-use crate::redact::Redactor;
 use crate::report::{self, Language, Story, gather};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_node::redact::Redactor;
+use tcpx_run_model::record::{RunFiles, RunFolder};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -182,7 +182,7 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
 
 /// A folder with what both nodes are now, and no run.
 fn collected(common: &Common, arguments: &Arguments) -> Result<RunFiles, ExitCode> {
-    let stamp = crate::units::stamp_utc();
+    let stamp = tcpx_words::units::stamp_utc();
     let folder = RunFolder::create(&arguments.reports, &stamp, "collected")
         .map_err(|error| fail(common, &error, Outcome::NotRun))?;
     let path = folder.path.clone();

@@ -24,9 +24,6 @@ use crate::coord::message::{FromAgent, Work};
 use crate::coord::reach::Transport;
 use crate::coord::{self, Closely, PairOutcome, RunRequest, conclude};
 use crate::diagnose::Watcher;
-use crate::error::Outcome;
-use crate::record::{RunFolder, RunRecord};
-use crate::scenario::{Inputs, Resolved, Scenario, resolve};
 use crate::tui::{self, Left, Look};
 use crate::watch::{Live, Source, Told};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
@@ -37,6 +34,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use tcpx_run_model::record::{RunFolder, RunRecord};
+use tcpx_run_model::scenario::{Inputs, Resolved, Scenario, resolve};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -73,7 +73,7 @@ pub(crate) fn inputs(
     scenario: Option<PathBuf>,
     set: &[String],
     which: &Which,
-) -> Result<Inputs, crate::scenario::ScenarioError> {
+) -> Result<Inputs, tcpx_run_model::scenario::ScenarioError> {
     let mut inputs = Inputs::from_environment(|name| std::env::var_os(name))?;
     inputs.scenario = scenario;
     for setting in set {
@@ -171,8 +171,8 @@ fn one(
     interrupted: &Arc<AtomicBool>,
 ) -> Result<RunRecord, ExitCode> {
     let scenario = &point.scenario;
-    let started = crate::units::now_utc();
-    let stamp = crate::units::stamp_utc();
+    let started = tcpx_words::units::now_utc();
+    let stamp = tcpx_words::units::stamp_utc();
     let mut folder = RunFolder::create(&arguments.reports, &stamp, &scenario.slug())
         .map_err(|error| fail(common, &error, Outcome::NotRun))?;
     folder.scenario(&toml::to_string_pretty(scenario).unwrap_or_default());
@@ -257,7 +257,7 @@ fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
         complain(common, format!("the report has no doctor's table: {why}"), None);
     }
     let quiet = Common { json: false, ..common.clone() };
-    let files = match crate::record::RunFiles::open(run) {
+    let files = match tcpx_run_model::record::RunFiles::open(run) {
         Ok(files) => files,
         Err(error) => return complain(common, format!("there is no bundle: {error}"), None),
     };
@@ -349,7 +349,7 @@ struct DryRun {
     point: String,
     sha256: String,
     keys: Vec<Key>,
-    plugin: crate::plugin::Choice,
+    plugin: tcpx_node::plugin_files::Choice,
     env: Vec<(String, std::collections::BTreeMap<String, String>)>,
     commands: Vec<String>,
 }
@@ -362,12 +362,12 @@ struct Key {
 }
 
 impl DryRun {
-    fn new(point: &Resolved, ways: &[Box<dyn Transport>; 2]) -> Result<Self, crate::plugin::LoadError> {
-        let facts = crate::node::NodeFacts::read(&crate::node::Root::live());
+    fn new(point: &Resolved, ways: &[Box<dyn Transport>; 2]) -> Result<Self, tcpx_node::plugin_files::LoadError> {
+        let facts = tcpx_node::NodeFacts::read(&tcpx_node::Root::live());
         let plugin = coord::choose(&point.scenario.plugin)?;
-        let env = [crate::scenario::Side::Send, crate::scenario::Side::Recv]
+        let env = [tcpx_words::side::Side::Send, tcpx_words::side::Side::Recv]
             .map(|side| (side.to_string(), coord::environment(&point.scenario, &facts, side, &plugin, None)));
-        let key = |(key, value, origin): (String, String, crate::scenario::Origin)| Key {
+        let key = |(key, value, origin): (String, String, tcpx_run_model::scenario::Origin)| Key {
             key,
             value,
             origin: origin.to_string(),

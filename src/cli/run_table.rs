@@ -7,12 +7,12 @@ use super::output::Columns;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker, Phase};
 use crate::coord::{End, PairOutcome, decisive};
-use crate::error::Outcome;
-use crate::record::{RunRecord, TransferRecord};
-use crate::scenario::{Resolved, Scenario};
-use crate::transfer::Side;
-use crate::units::ByteCount;
 use std::io::{self, IsTerminal, Write};
+use tcpx_run_model::record::{RunRecord, TransferRecord};
+use tcpx_run_model::scenario::{Resolved, Scenario};
+use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
+use tcpx_words::units::ByteCount;
 
 /// First lines: which run, what moves.
 pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
@@ -133,7 +133,7 @@ fn channels(transfer: &TransferRecord) -> String {
     ]);
     for channel in &transfer.channels {
         let share = if channel.tests == 0 { 0.0 } else { 100.0 * channel.tests_not_done as f64 / channel.tests as f64 };
-        let latency = |pick: fn(&crate::record::LatencyUs) -> f64| {
+        let latency = |pick: fn(&tcpx_run_model::record::LatencyUs) -> f64| {
             channel.latency_us.as_ref().map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
         };
         columns.row([

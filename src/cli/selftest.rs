@@ -20,12 +20,8 @@ use super::nodes::Nodes;
 use super::output::{Columns, complain, print, print_json};
 use super::signals::interrupted;
 use super::which::Which;
-use crate::contract;
 use crate::coord::message::{FromWorker, Loaded, Task};
 use crate::coord::{Node, Problem, environment};
-use crate::error::Outcome;
-use crate::plugin::{ABI_VARIABLE, Choice};
-use crate::scenario::Side;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,6 +31,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tables::Tables;
+use tcpx_engine::contract;
+use tcpx_node::plugin_files::{ABI_VARIABLE, Choice};
+use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -61,7 +61,7 @@ struct Document<'a> {
     schema: &'static str,
     plugin: &'a Choice,
     /// Name and version of the table in use; none where no table could be used.
-    table: Option<&'a crate::plugin::About>,
+    table: Option<&'a tcpx_engine::plugin::About>,
     exports: &'a [String],
     rows: &'a [Row],
 }
@@ -73,8 +73,8 @@ struct Listed {
     tcpx_only: bool,
 }
 
-impl From<&crate::contract::Row> for Listed {
-    fn from(row: &crate::contract::Row) -> Self {
+impl From<&tcpx_engine::contract::Row> for Listed {
+    fn from(row: &tcpx_engine::contract::Row) -> Self {
         Self { id: row.id, promise: row.promise, tcpx_only: row.tcpx_only }
     }
 }

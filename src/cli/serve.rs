@@ -10,12 +10,12 @@ use super::Common;
 use super::output::{complain, print};
 use super::signals::interrupted;
 use crate::coord::reach::join::{self, Serving};
-use crate::error::Outcome;
 use clap::Args;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -20,12 +20,12 @@ use super::output::{complain, fail_with, print, print_json, refuse_scenario, say
 use super::signals::interrupted;
 use super::which::Which;
 use crate::diagnose::shrink;
-use crate::error::Outcome;
-use crate::scenario::{Scenario, resolve};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tcpx_run_model::scenario::{Scenario, resolve};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -3,12 +3,12 @@
 
 use super::Common;
 use super::output::complain;
-use crate::error::Outcome;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tcpx_words::error::Outcome;
 
 /// The flag that the first signal sets.
 pub(crate) fn interrupted(common: &Common) -> Result<Arc<AtomicBool>, ExitCode> {

@@ -17,7 +17,6 @@
 
 use super::Common;
 use super::output::{complain, fail, print_json, say, warn};
-use crate::error::Outcome;
 use crate::interpose::{
     Ending, Exports, Given, InterposeError, PrivateFolder, Program, RealPlugin, Recording, TapLibrary, exports,
     fixed_paths, real_plugin, tap_library,
@@ -27,6 +26,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

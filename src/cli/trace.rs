@@ -13,7 +13,6 @@
 
 use super::Common;
 use super::output::{complain, fail, print_json, say};
-use crate::error::Outcome;
 use crate::trace::{Timeline, open, write_csv, write_jsonl, write_perfetto};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -21,6 +20,7 @@ use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

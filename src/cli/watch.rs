@@ -17,8 +17,6 @@ use super::nodes::{Nodes, upload};
 use super::output::{complain, cut_short, fail, fail_with, print, stdout_colors};
 use crate::coord::Watching;
 use crate::coord::reach::Transport;
-use crate::error::Outcome;
-use crate::record::live::Update;
 use crate::tui::{self, Left, Look, Theme, TuiError};
 use crate::watch::{Folder, Peer, Source, open};
 use clap::Args;
@@ -26,6 +24,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tcpx_run_model::record::live::Update;
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

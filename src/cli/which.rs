@@ -2,11 +2,11 @@
 //! loads one.
 #![forbid(unsafe_code)]
 
-use crate::plugin::{ABI_VARIABLE, version_in};
-use crate::scenario::Inputs;
 use clap::Args;
 use std::path::Path;
 use tcpx_abi::VERSIONS;
+use tcpx_node::plugin_files::{ABI_VARIABLE, version_in};
+use tcpx_run_model::scenario::Inputs;
 
 #[derive(Args, Default)]
 pub(crate) struct Which {

@@ -16,11 +16,6 @@ use super::one_gpu;
 use super::spawn::inherited;
 use super::supervise::{Heard, Worker};
 use super::wire::{Received, Receiver, Sender};
-use crate::node::{NodeFacts, Root};
-use crate::record::live::{Recorders, Update, Which};
-use crate::record::sample::Sampler;
-use crate::record::{ChannelNow, Frame};
-use crate::scenario::ProcessFault;
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use rustix::process::{Signal, getpid, kill_process};
 use std::collections::BTreeMap;
@@ -29,6 +24,11 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tcpx_node::{NodeFacts, Root};
+use tcpx_run_model::record::live::{Recorders, Update, Which};
+use tcpx_run_model::record::sample::Sampler;
+use tcpx_run_model::record::{ChannelNow, Frame};
+use tcpx_run_model::scenario::ProcessFault;
 
 /// Silence of the coordinator that ends the agent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(8);
@@ -119,7 +119,7 @@ fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<Input>) {
 impl Agent {
     fn say(&self, number: u32, message: &FromAgent) {
         // A coordinator that is gone shows as the end of stdin.
-        let _ = self.to_coordinator.send(&(crate::units::now_us(), number, message));
+        let _ = self.to_coordinator.send(&(tcpx_words::units::now_us(), number, message));
     }
 
     fn serve(&mut self) {
@@ -214,7 +214,7 @@ impl Agent {
         let Some(recorders) = &mut self.watched else { return };
         let mut updates = Vec::new();
         // Only a file that was named can be an error.
-        let _ = recorders.look(crate::units::now_us() * 1000, &mut updates);
+        let _ = recorders.look(tcpx_words::units::now_us() * 1000, &mut updates);
         if matches!(recorders.which(), Which::Named(_)) {
             updates.retain(|update| matches!(update, Update::Detail(_)));
         }

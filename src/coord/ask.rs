@@ -10,17 +10,17 @@ use super::launch::{Agent, End, Event, LaunchError, Said};
 use super::message::{FromAgent, FromWorker, Launch, NoPlugin, Phase, Task, ToAgent, ToWorker, how_ended};
 use super::reach::Transport;
 use super::supervise::{Heard, Worker};
-use crate::error::Outcome;
-use crate::node::{NodeFacts, Root};
-use crate::plugin::Choice;
-use crate::record::sample::Sampler;
-use crate::scenario::PluginChoice;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use tcpx_node::plugin_files::Choice;
+use tcpx_node::{NodeFacts, Root};
+use tcpx_run_model::record::sample::Sampler;
+use tcpx_run_model::scenario::PluginChoice;
+use tcpx_words::error::Outcome;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Serialize)]

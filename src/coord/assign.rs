@@ -6,13 +6,14 @@ use super::launch::{End, Greeting};
 use super::message::{NoPlugin, WORKERS_MAX, Work};
 use super::reach::Addresses;
 use super::worker::memory::{GPU, SOFT_CUDA};
-use crate::node::pci::shared_bridges;
-use crate::node::{Nic, NodeFacts};
-use crate::plugin::{self, Choice, LoadError, Source};
-use crate::record::Finding;
-use crate::scenario::{CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, Processes, Scenario, Side};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use tcpx_node::pci::shared_bridges;
+use tcpx_node::plugin_files::{self, Choice, LoadError, Source};
+use tcpx_node::{Nic, NodeFacts};
+use tcpx_run_model::record::Finding;
+use tcpx_run_model::scenario::{CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, Processes, Scenario};
+use tcpx_words::side::Side;
 
 /// What one end is told.
 pub struct EndPlan {
@@ -272,7 +273,7 @@ fn builtin(why: &str) -> Choice {
 pub fn choose(wanted: &PluginChoice) -> Result<Choice, LoadError> {
     let exe = std::env::current_exe().unwrap_or_default();
     match wanted {
-        PluginChoice::Name(name) => plugin::choose(name, |name| std::env::var(name).ok(), &exe),
+        PluginChoice::Name(name) => plugin_files::choose(name, |name| std::env::var(name).ok(), &exe),
         PluginChoice::Path(path) => {
             Ok(Choice { source: Source::File(path.into()), why: "asked for".into(), passed_over: Vec::new() })
         }
@@ -403,7 +404,7 @@ fn carries_data(nic: &Nic) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fixture;
+    use tcpx_node::fixture;
 
     #[test]
     fn all_gpus_of_both_nodes_take_part_unless_one_was_chosen() {

@@ -5,15 +5,15 @@ use super::drive::decisive;
 use super::launch::End;
 use super::message::{ChannelResult, TransferResult};
 use super::pair::{EndRecord, PairOutcome};
-use crate::plugin::Device;
-use crate::record::{
+use std::time::Duration;
+use tcpx_engine::plugin::Device;
+use tcpx_run_model::record::{
     ChannelNow, ChannelRecord, Finding, Iteration, NodeRecord, PluginRecord, RunRecord, SCHEMA, ScenarioRecord,
     TransferRecord,
 };
-use crate::scenario::{Direction, Scenario};
-use crate::transfer::Side;
-use crate::units::Rate;
-use std::time::Duration;
+use tcpx_run_model::scenario::{Direction, Scenario};
+use tcpx_words::side::Side;
+use tcpx_words::units::Rate;
 
 /// The record of what a pair came to. `exit_code` and `unmet` are the gates' to
 /// set.
@@ -23,7 +23,7 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, pairs: &[PairOutco
         schema: SCHEMA.into(),
         id: id.into(),
         started: started.into(),
-        finished: crate::units::now_utc(),
+        finished: tcpx_words::units::now_utc(),
         tcpxctl_version: env!("CARGO_PKG_VERSION").into(),
         outcome: pair.outcome,
         exit_code: pair.outcome.exit_code(),

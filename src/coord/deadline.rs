@@ -6,9 +6,9 @@
 #![forbid(unsafe_code)]
 
 use super::message::{Phase, Work};
-use crate::error::Outcome;
-use crate::scenario::Limits;
 use std::time::Duration;
+use tcpx_run_model::scenario::Limits;
+use tcpx_words::error::Outcome;
 
 /// What the worker's own deadline of the same length is given to come first.
 const SLACK: Duration = Duration::from_millis(1500);
@@ -56,7 +56,7 @@ pub(super) fn connecting(limits: &Limits, variable: impl Fn(&str) -> Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::TimeSpan;
+    use tcpx_words::units::TimeSpan;
 
     #[test]
     fn the_plugin_s_own_waits_are_waited_for() {

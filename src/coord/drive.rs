@@ -16,14 +16,14 @@ use super::reach::Transport;
 use super::require;
 use super::stream::Stream;
 use crate::bootstrap::Secret;
-use crate::error::NextStep;
-use crate::record::live::{ChannelKey, Which};
-use crate::scenario::Scenario;
-use crate::units::now_utc;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
+use tcpx_run_model::record::live::{ChannelKey, Which};
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::error::NextStep;
+use tcpx_words::units::now_utc;
 
 /// What to do, and for whom.
 pub struct RunRequest<'a> {
@@ -292,6 +292,6 @@ impl PairOutcome {
 /// # Panics
 /// Never for what [`run`] returns.
 pub fn decisive(pairs: &[PairOutcome]) -> &PairOutcome {
-    let bad = pairs.iter().filter(|pair| pair.outcome != crate::error::Outcome::Passed);
+    let bad = pairs.iter().filter(|pair| pair.outcome != tcpx_words::error::Outcome::Passed);
     bad.min_by_key(|pair| pair.bad_since).unwrap_or(&pairs[0])
 }

@@ -5,9 +5,9 @@
 #![forbid(unsafe_code)]
 
 use super::message::FromAgent;
-use crate::record::Finding;
-use crate::record::live::Update;
 use serde::{Deserialize, Serialize};
+use tcpx_run_model::record::Finding;
+use tcpx_run_model::record::live::Update;
 
 /// One line of `events.jsonl`.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -6,9 +6,9 @@
 
 use super::message::{Addressed, FromWorker, Stamped, ToWorker};
 use super::wire::{Received, Receiver, Sender, TEXT_MAX};
-use crate::plugin::LogLine;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tcpx_words::log::LogLine;
 
 /// A stream of lines, heard as each of those who read one, and a log packet.
 pub fn lines(data: &[u8]) {
@@ -57,14 +57,15 @@ fn said<T: Serialize>(message: &T) -> Vec<u8> {
 mod tests {
     use super::super::message::*;
     use super::*;
-    use crate::error::Outcome;
-    use crate::node::{NodeFacts, Root};
-    use crate::plugin::{Choice, LogSummary, Source};
-    use crate::record::{ChannelNow, Iteration, LatencyUs};
-    use crate::scenario::Scenario;
-    use crate::seeds;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use tcpx_node::plugin_files::{Choice, Source};
+    use tcpx_node::{NodeFacts, Root};
+    use tcpx_run_model::record::{ChannelNow, Iteration, LatencyUs};
+    use tcpx_run_model::scenario::Scenario;
+    use tcpx_words::error::Outcome;
+    use tcpx_words::log::LogSummary;
+    use tcpx_words::seeds;
 
     #[test]
     fn the_seeds_of_the_fuzz_target_hold() {

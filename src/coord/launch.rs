@@ -5,17 +5,17 @@ use super::agent::{HEARTBEAT, SILENCE_MAX};
 use super::message::{FromAgent, NoPlugin, PROTOCOL, Stamped, ToAgent};
 use super::reach::{Addresses, Hold, Link, ReachError, Transport};
 use super::wire::{Received, Receiver, Sender};
-use crate::error::{NextStep, Outcome};
-use crate::node::NodeFacts;
-use crate::plugin::Choice;
-use crate::record::Clock;
-use crate::record::live::Update;
-use crate::scenario::PluginChoice;
-use crate::units::now_us;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tcpx_node::NodeFacts;
+use tcpx_node::plugin_files::Choice;
+use tcpx_run_model::record::Clock;
+use tcpx_run_model::record::live::Update;
+use tcpx_run_model::scenario::PluginChoice;
+use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::units::now_us;
 
 /// Which of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -394,7 +394,7 @@ mod tests {
             fn finish(&mut self, _patience: Duration) {}
         }
         let greeting = Greeting {
-            facts: Box::new(NodeFacts::read(&crate::node::Root::live())),
+            facts: Box::new(NodeFacts::read(&tcpx_node::Root::live())),
             plugin: Err(NoPlugin { why: String::new(), next_step: None }),
             addresses: Addresses::default(),
             reached_at: None,

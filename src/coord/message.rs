@@ -6,20 +6,24 @@
 //! passed on as text.
 #![forbid(unsafe_code)]
 
-use crate::doctor::probe::Offer;
-use crate::doctor::{Facts, Tried};
-use crate::error::{NextStep, Outcome};
-use crate::gpu::CudaNode;
-use crate::node::NodeFacts;
-use crate::plugin::{About, Choice, Device, FileFacts, LoadError, LogLine, LogSummary};
-use crate::record::live::{ChannelKey, Update, Which};
-use crate::record::{ChannelNow, Frame, Iteration, LatencyUs};
-use crate::scenario::{CpuSet, PluginChoice, ProcessFault, Scenario};
-use crate::transfer::{Side, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use tcpx_engine::contract::ContractRow;
+use tcpx_engine::gpu::CudaNode;
+use tcpx_engine::plugin::{About, Device};
+use tcpx_node::NodeFacts;
+use tcpx_node::doctor::probe::Offer;
+use tcpx_node::doctor::{Facts, Tried};
+use tcpx_node::plugin_files::{Choice, FileFacts, LoadError};
+use tcpx_run_model::record::live::{ChannelKey, Update, Which};
+use tcpx_run_model::record::{ChannelNow, Frame, Iteration, LatencyUs};
+use tcpx_run_model::scenario::{CpuSet, PluginChoice, ProcessFault, Scenario};
+use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::log::{LogLine, LogSummary};
+use tcpx_words::payload::Tally;
+use tcpx_words::side::Side;
 
 /// Version of everything in this file.
 pub const PROTOCOL: u32 = 6;
@@ -560,15 +564,4 @@ pub struct MrRow {
     pub reg_us: Option<(f64, f64)>,
     /// deregMr, microseconds: p50 and p99.
     pub dereg_us: Option<(f64, f64)>,
-}
-
-/// One row of the contract suite.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContractRow {
-    /// Stable name.
-    pub id: String,
-    /// PASS, FAIL, NOT SUPPORTED.
-    pub verdict: String,
-    /// What was seen.
-    pub detail: String,
 }

@@ -9,10 +9,10 @@
 
 use super::message::{Launch, Task};
 use super::worker::memory::GPU;
-use crate::plugin::Source;
-use crate::scenario::Memory;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tcpx_node::plugin_files::Source;
+use tcpx_run_model::scenario::Memory;
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// What a plugin with a shared runtime names among the libraries it needs.
@@ -51,8 +51,8 @@ fn has_shared_runtime(plugin: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::coord::message::{PairTask, Work};
-    use crate::plugin::Choice;
-    use crate::scenario::{Gpus, Scenario};
+    use tcpx_node::plugin_files::Choice;
+    use tcpx_run_model::scenario::{Gpus, Scenario};
 
     fn launch(plugin: Source, gpus: Gpus, memory: Memory) -> Launch {
         let mut scenario = Scenario::default();

@@ -19,13 +19,14 @@ use super::require;
 use super::standstill::Standstill;
 use super::verdict::{Verdict, cause, death_words, no_way, stall_words, stuck_calls};
 use crate::bootstrap::Secret;
-use crate::error::Outcome;
-use crate::node::NodeFacts;
-use crate::plugin::{LogLine, LogSummary};
-use crate::record::{ChannelNow, Clock, Finding};
-use crate::scenario::{Fault, Scenario, Side};
-use crate::units::printable;
 use std::time::{Duration, Instant};
+use tcpx_node::NodeFacts;
+use tcpx_run_model::record::{ChannelNow, Clock, Finding};
+use tcpx_run_model::scenario::{Fault, Scenario};
+use tcpx_words::error::Outcome;
+use tcpx_words::log::{LogLine, LogSummary};
+use tcpx_words::side::Side;
+use tcpx_words::units::printable;
 
 /// What one end came to.
 #[derive(Debug, Default)]

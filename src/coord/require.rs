@@ -3,8 +3,8 @@
 
 use super::launch::End;
 use super::message::Loaded;
-use crate::node::NodeFacts;
-use crate::scenario::Requirement;
+use tcpx_node::NodeFacts;
+use tcpx_run_model::scenario::Requirement;
 
 /// What is missing before anything is loaded, in one sentence.
 pub(super) fn missing(requires: &[Requirement], facts: [&NodeFacts; 2], is_one_machine: bool) -> Option<String> {
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn a_node_that_told_nothing_has_no_gpu() {
         let check = |requires: &[Requirement], expected: Option<&str>| {
-            let nothing = NodeFacts::read(&crate::node::fixture::tree("").root);
+            let nothing = NodeFacts::read(&tcpx_node::fixture::tree("").root);
             assert_eq!(missing(requires, [&nothing, &nothing], true).as_deref(), expected);
         };
         check(&[], None);

@@ -6,9 +6,9 @@
 #![forbid(unsafe_code)]
 
 use super::launch::End;
-use crate::record::ChannelNow;
-use crate::scenario::{Scenario, Transfer};
 use std::time::{Duration, Instant};
+use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::scenario::{Scenario, Transfer};
 
 /// Samples of many channels come this far apart.
 const SAMPLES_APART: Duration = Duration::from_secs(1);

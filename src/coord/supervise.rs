@@ -11,7 +11,6 @@
 use super::message::{FromWorker, ToWorker};
 use super::spawn::{inherit, ourselves};
 use super::wire::{Received, Receiver, Sender};
-use crate::plugin::LogLine;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use std::collections::BTreeMap;
@@ -22,6 +21,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
+use tcpx_words::log::LogLine;
 
 /// What a parent learns.
 #[derive(Debug)]

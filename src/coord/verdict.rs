@@ -8,8 +8,8 @@
 use super::launch::End;
 use super::message::{Exit, Failure, Phase};
 use super::pair::{EndRecord, Stall};
-use crate::error::Outcome;
 use std::net::{IpAddr, SocketAddr};
+use tcpx_words::error::Outcome;
 
 /// An ending with its sentence and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_channel_that_is_quiet_for_the_longest_is_named_first() {
-        use crate::record::ChannelNow;
+        use tcpx_run_model::record::ChannelNow;
         let channel = |index, posted, quiet_ms| ChannelNow {
             index,
             posted,

@@ -8,10 +8,10 @@ use super::agent::HEARTBEAT;
 use super::launch::{Agent, End, Event, LaunchError, Said};
 use super::message::{FromAgent, ToAgent};
 use super::reach::Transport;
-use crate::record::live::{ChannelKey, Line, LineKind, Update, Which};
-use crate::scenario::PluginChoice;
 use std::sync::mpsc;
 use std::time::Instant;
+use tcpx_run_model::record::live::{ChannelKey, Line, LineKind, Update, Which};
+use tcpx_run_model::scenario::PluginChoice;
 
 /// Messages taken in one look.
 const EVENTS_MAX: usize = 10_000;
@@ -74,7 +74,7 @@ impl Watching {
                 }
                 Event::Noise(end, text) => updates.push(Update::Line(Line {
                     node: end.name().to_owned(),
-                    at_ns: crate::units::now_us() * 1000,
+                    at_ns: tcpx_words::units::now_us() * 1000,
                     kind: LineKind::Output,
                     text,
                 })),

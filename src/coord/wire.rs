@@ -48,7 +48,7 @@ impl<R: Read> Receiver<R> {
 
     fn text(&self) -> String {
         let cut = &self.line[..self.line.len().min(TEXT_MAX)];
-        crate::units::printable(&String::from_utf8_lossy(cut))
+        tcpx_words::units::printable(&String::from_utf8_lossy(cut))
     }
 
     /// Fills `line`; what exceeds the bound is skipped up to the line's end.

@@ -2,9 +2,9 @@
 //! that people can quote, and what there is to say about each.
 #![forbid(unsafe_code)]
 
-use crate::scenario::nearest;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
+use tcpx_run_model::scenario::nearest;
 
 const FILES: [(&str, &str); 7] = [
     ("progress.toml", include_str!("../../probes/conditions/progress.toml")),

@@ -9,16 +9,16 @@
 use super::evidence::{At, Channel, Evidence, Line, Machine, Moved, Nic, Node, Stall, Watched};
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker, Loaded, Phase, TransferResult};
-use crate::logs::{Catalogue as Signatures, Phase as LogPhase, Severity as LineSeverity, Signature};
-use crate::node::NodeFacts;
-use crate::plugin::LogLine;
-use crate::record::live::{LineKind, NodeNow, Update};
-use crate::record::{ChannelNow, Frame, RunRecord};
-use crate::scenario::Scenario;
-use crate::units::printable;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::LazyLock;
 use std::time::Duration;
+use tcpx_logs::{Catalogue as Signatures, Phase as LogPhase, Severity as LineSeverity, Signature};
+use tcpx_node::NodeFacts;
+use tcpx_run_model::record::live::{LineKind, NodeNow, Update};
+use tcpx_run_model::record::{ChannelNow, Frame, RunRecord};
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::log::LogLine;
+use tcpx_words::units::printable;
 
 /// Kinds of lines that are kept of one node.
 const LINES_MAX: usize = 64;
@@ -162,7 +162,7 @@ impl Collector {
         let counters: Option<Vec<ChannelNow>> = result.channels.iter().map(|one| one.counters.clone()).collect();
         self.sample(name, at_ms, &counters.unwrap_or_default());
         let Some(node) = self.node(name) else { return };
-        let sum = |count: fn(&crate::transfer::Tally) -> u64| {
+        let sum = |count: fn(&tcpx_words::payload::Tally) -> u64| {
             result.channels.iter().fold(0u64, |sum, one| sum.saturating_add(count(&one.tally)))
         };
         node.verified = Some((sum(|tally| tally.verified_bytes), sum(|tally| tally.wrong_bytes)));
@@ -377,7 +377,7 @@ fn is_benign(signature: &Signature, phase: Option<Phase>) -> bool {
 }
 
 fn machine(facts: &NodeFacts) -> Machine {
-    let nic = |nic: &crate::node::Nic| Nic {
+    let nic = |nic: &tcpx_node::Nic| Nic {
         name: nic.name.clone(),
         up: nic.is_up(),
         mbit_per_s: nic.speed.mbit_per_s(),

@@ -6,13 +6,13 @@
 #![forbid(unsafe_code)]
 
 use crate::coord::message::{Exit, Failure, Phase};
-use crate::error::Outcome;
-use crate::logs::Severity as LineSeverity;
-use crate::node::Host;
-use crate::record::{ChannelNow, Frame};
-use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_logs::Severity as LineSeverity;
+use tcpx_node::Host;
+use tcpx_run_model::record::{ChannelNow, Frame};
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::error::Outcome;
 
 /// Everything that rules look at. Times are milliseconds since it began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

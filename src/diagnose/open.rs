@@ -5,13 +5,13 @@
 use super::collect::Collector;
 use super::evidence::Evidence;
 use crate::coord::event::Event;
-use crate::error::NextStep;
-use crate::record::live::Update;
-use crate::record::{ChannelNow, Frame, RunFiles, RunRecord};
-use crate::scenario::Scenario;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tcpx_run_model::record::live::Update;
+use tcpx_run_model::record::{ChannelNow, Frame, RunFiles, RunRecord};
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::error::NextStep;
 
 /// Longest event, and largest file of a run folder, that is read.
 const FILE_BYTES_MAX: u64 = 64 << 20;

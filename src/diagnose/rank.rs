@@ -5,8 +5,8 @@
 use super::catalogue::{Catalogue, Condition, Severity};
 use super::evidence::Evidence;
 use super::rules::{Found, LAST_RESORT, RULES};
-use crate::record::Finding;
 use std::cmp::Reverse;
+use tcpx_run_model::record::Finding;
 
 /// Facts of one finding that are kept.
 const FACTS_MAX: usize = 6;

@@ -13,10 +13,10 @@ use super::evidence::Evidence;
 use super::rank::diagnose;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker};
-use crate::record::Finding;
-use crate::scenario::Scenario;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use tcpx_run_model::record::Finding;
+use tcpx_run_model::scenario::Scenario;
 
 macro_rules! rehearsals {
     (run: $($name:literal,)+ judged: $($judged:literal,)+) => {
@@ -250,7 +250,7 @@ mod tests {
         let event =
             |ms: f64, what| Event { at: String::new(), ms, node: "local".into(), gpu: None, node_us: None, what };
         let sample = |posted, quiet_ms| {
-            let channel = crate::record::ChannelNow { posted, quiet_ms, ..Default::default() };
+            let channel = tcpx_run_model::record::ChannelNow { posted, quiet_ms, ..Default::default() };
             What::Said(Box::new(FromAgent::Sample(vec![channel])))
         };
         stopwatch.event(&event(1000.0, sample(4, 0)));

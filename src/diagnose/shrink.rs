@@ -9,8 +9,8 @@
 //! Not here: running them. A question is a function.
 #![forbid(unsafe_code)]
 
-use crate::scenario::{Fault, Scenario, Transfer};
-use crate::units::ByteCount;
+use tcpx_run_model::scenario::{Fault, Scenario, Transfer};
+use tcpx_words::units::ByteCount;
 
 /// What came out.
 #[derive(Debug, Clone, PartialEq)]
@@ -180,8 +180,10 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{DriverFault, Policy, Sides};
     use proptest::prelude::*;
+    use tcpx_run_model::scenario::Sides;
+    use tcpx_words::progress::DriverFault;
+    use tcpx_words::progress::Policy;
 
     fn large() -> Scenario {
         let mut scenario = Scenario::default();

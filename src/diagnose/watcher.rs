@@ -6,10 +6,10 @@ use super::evidence::Evidence;
 use super::rank::diagnose;
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker};
-use crate::error::Outcome;
-use crate::record::live::Update;
-use crate::record::{Finding, RunRecord};
-use crate::scenario::Scenario;
+use tcpx_run_model::record::live::Update;
+use tcpx_run_model::record::{Finding, RunRecord};
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::error::Outcome;
 
 /// Between two looks at what is told without a cause to look.
 const EVERY_MS: f64 = 500.0;
@@ -114,13 +114,13 @@ impl Watcher {
 /// `nodes/peer/frame-gpu3.json` of `peer gpu 3`.
 fn frame_file(node: &str) -> String {
     let (end, gpu) = node.split_once(" gpu ").map_or((node, None), |(end, gpu)| (end, gpu.parse().ok()));
-    crate::record::frame_path(std::path::Path::new(""), end, gpu).display().to_string()
+    tcpx_run_model::record::frame_path(std::path::Path::new(""), end, gpu).display().to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::ChannelNow;
+    use tcpx_run_model::record::ChannelNow;
 
     fn sample(at_ms: u64, quiet_ms: u64, tests: u64) -> Update {
         let one = ChannelNow { side: "recv".into(), posted: 16, quiet_ms, tests, ..ChannelNow::default() };

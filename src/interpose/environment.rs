@@ -89,7 +89,7 @@ impl PrivateFolder {
         let bytes = std::fs::read(self.report()).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(REPORT_MAX)]).into_owned();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
-        lines.filter_map(|(pid, said)| Some((pid.parse().ok()?, crate::units::printable(said)))).collect()
+        lines.filter_map(|(pid, said)| Some((pid.parse().ok()?, tcpx_words::units::printable(said)))).collect()
     }
 
     /// The environment that leads a program here. `real` is the plugin behind the

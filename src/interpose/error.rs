@@ -1,9 +1,9 @@
 //! Why a program cannot be given the tap.
 #![forbid(unsafe_code)]
 
-use crate::error::{NextStep, Outcome};
 use std::io;
 use std::path::PathBuf;
+use tcpx_words::error::{NextStep, Outcome};
 
 /// Why a program cannot be given the tap.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum InterposeError {
     Builtin,
     /// The file is no plugin, or cannot be read.
     #[error(transparent)]
-    Plugin(#[from] crate::plugin::LoadError),
+    Plugin(#[from] tcpx_node::plugin_files::LoadError),
     /// It exports nothing that the tap knows.
     #[error("{} exports {found}; the tap knows versions 4 to 12", path.display())]
     Versions {

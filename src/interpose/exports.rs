@@ -2,8 +2,8 @@
 //! plugin, and this command is none.
 #![forbid(unsafe_code)]
 
-use crate::plugin::{LoadError, dynamic_of, inspect};
 use std::path::Path;
+use tcpx_node::plugin_files::{LoadError, dynamic_of, inspect};
 
 /// NCCL's tables among a plugin's symbols.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn the_software_plugin_exports_version_7() {
         let exe = std::env::current_exe().expect("a path");
-        if let Ok(soft) = crate::plugin::soft_library(&exe) {
+        if let Ok(soft) = tcpx_node::plugin_files::soft_library(&exe) {
             assert_eq!(exports(&soft).expect("readable"), Exports { net: vec![7], other: vec![] });
         }
         assert!(exports(Path::new("/etc/passwd")).is_err());

@@ -3,9 +3,9 @@
 
 use super::error::InterposeError;
 use super::exports::Exports;
-use crate::plugin::library_places;
 use std::path::{Path, PathBuf};
 use tcpx_abi::VERSIONS;
+use tcpx_node::plugin_files::library_places;
 
 /// The tap's object, for a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]

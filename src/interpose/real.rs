@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::error::InterposeError;
-use crate::plugin::{Source, TCPX_PLACES, TCPX_VARIABLES, choose, search_folders};
 use std::path::{Path, PathBuf};
+use tcpx_node::plugin_files::{Source, TCPX_PLACES, TCPX_VARIABLES, choose, search_folders};
 
 /// The plugin, and how it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn real_plugin(
         },
         None => found(&named, &variable)?,
     };
-    let path = path.canonicalize().map_err(|_| crate::plugin::LoadError::NotFound { path: path.clone() })?;
+    let path = path.canonicalize().map_err(|_| tcpx_node::plugin_files::LoadError::NotFound { path: path.clone() })?;
     let another = |value: &str| Path::new(value).canonicalize().map_or(true, |real| real != path);
     let also = named.into_iter().filter(|(_, value)| another(value)).collect();
     Ok(RealPlugin { path, why, also })

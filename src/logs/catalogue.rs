@@ -47,7 +47,7 @@ pub enum CatalogueError {
     Search(String),
 }
 
-impl crate::error::NextStep for CatalogueError {
+impl tcpx_words::error::NextStep for CatalogueError {
     fn next_step(&self) -> Option<String> {
         matches!(self, Self::Wrong(_)).then(|| "`tcpxctl logs --check DIR` names every mistake of a folder".to_owned())
     }

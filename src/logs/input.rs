@@ -1,12 +1,12 @@
 //! What is read: files, folders, compressed files, stdin.
 #![forbid(unsafe_code)]
 
-use crate::record::RunFiles;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 use tcpx_recorder::format::FILE_SUFFIX;
+use tcpx_run_model::record::RunFiles;
 
 /// Of a folder, all levels together.
 const FILES_MAX: usize = 10_000;

@@ -9,11 +9,11 @@ use super::report::Report;
 use super::scan::scan;
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
-use crate::record::RunFiles;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tcpx_run_model::record::RunFiles;
 
 /// Files whose telemetry is told each.
 const TELEMETRY_MAX: usize = 1024;

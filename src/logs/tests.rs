@@ -223,7 +223,7 @@ fn a_user_can_add_and_replace_signatures() {
 
 #[test]
 fn the_seeds_of_the_fuzz_target_hold() {
-    crate::seeds::of("logs", "").iter().for_each(|seed| fuzzing::bytes(seed));
+    tcpx_words::seeds::of("logs", "").iter().for_each(|seed| fuzzing::bytes(seed));
 }
 
 /// After a change of the catalogue: `cargo test write_the_seeds -- --ignored`.
@@ -233,15 +233,15 @@ fn write_the_seeds() {
     let catalogue = Catalogue::embedded().unwrap();
     let examples: Vec<String> =
         catalogue.signatures().iter().map(|signature| format!("{}\n", signature.example)).collect();
-    crate::seeds::write("logs", "examples", examples.concat().as_bytes());
-    crate::seeds::write("logs", "ordinary", include_bytes!("../../probes/logs/ordinary.txt"));
-    crate::seeds::write(
+    tcpx_words::seeds::write("logs", "examples", examples.concat().as_bytes());
+    tcpx_words::seeds::write("logs", "ordinary", include_bytes!("../../probes/logs/ordinary.txt"));
+    tcpx_words::seeds::write(
         "logs",
         "telemetry",
         b"Fri Nov 20 08:14:04 2026\n\nR 0x1 1 3 5\nR 0x1 1 4 6\nT 0x2 1 3 6\nR 0x1 1 2 7\nR 0x1 1 1 8\nR 0x1 1 0 9\n",
     );
-    crate::seeds::write("logs", "signatures", files()[7].1.as_bytes());
-    crate::seeds::write("logs", "torn", b"node0:1:2 [0] f:1 NCCL WARN mhandle is nullnode1:1:2 [0] g:2 NCCL WARN \x1b[31mctrl timeout cnt 1, nanos\xff\xfe\r\nAll bytes: ");
+    tcpx_words::seeds::write("logs", "signatures", files()[7].1.as_bytes());
+    tcpx_words::seeds::write("logs", "torn", b"node0:1:2 [0] f:1 NCCL WARN mhandle is nullnode1:1:2 [0] g:2 NCCL WARN \x1b[31mctrl timeout cnt 1, nanos\xff\xfe\r\nAll bytes: ");
 }
 
 proptest! {

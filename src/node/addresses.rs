@@ -2,7 +2,7 @@
 //! is reached. Both ask the running kernel, so a captured tree has neither.
 #![expect(unsafe_code, reason = "walks the list that getifaddrs allocates")]
 
-use crate::node::Fact;
+use crate::Fact;
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::io;

@@ -9,8 +9,8 @@
 //! Not here: any question. Those live with what they are about.
 #![forbid(unsafe_code)]
 
-use crate::node::root::{FILE_BYTES_MAX, printable};
-use crate::node::{Fact, Root};
+use crate::root::{FILE_BYTES_MAX, printable};
+use crate::{Fact, Root};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -64,7 +64,7 @@ pub(crate) fn cleaned(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fixture;
+    use crate::fixture;
 
     #[test]
     fn a_captured_answer_is_read_and_a_missing_one_is_unknown() {

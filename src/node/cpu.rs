@@ -1,8 +1,8 @@
 //! Processors, NUMA nodes and memory.
 #![forbid(unsafe_code)]
 
-use crate::node::root::{printable, unexpected};
-use crate::node::{Fact, Root};
+use crate::root::{printable, unexpected};
+use crate::{Fact, Root};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::ops::RangeInclusive;

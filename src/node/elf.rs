@@ -99,7 +99,7 @@ fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
 fn string(strings: &[u8], at: u64) -> Option<String> {
     let rest = strings.get(usize::try_from(at).ok()?..)?;
     let text = rest.split(|byte| *byte == 0).next()?;
-    Some(crate::node::printable(&String::from_utf8_lossy(text)))
+    Some(crate::printable(&String::from_utf8_lossy(text)))
 }
 
 fn long(bytes: &[u8], at: usize) -> Option<u64> {

@@ -2,7 +2,7 @@
 //! rest may hold secrets and never enters a run folder.
 #![forbid(unsafe_code)]
 
-use crate::node::{Fact, Root, printable};
+use crate::{Fact, Root, printable};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 

@@ -7,7 +7,7 @@
 //! All are read; which one counts is for the reader to say.
 #![expect(unsafe_code, reason = "SIOCETHTOOL takes a pointer inside a union")]
 
-use crate::node::{Fact, Root, ethtool_netlink};
+use crate::{Fact, Root, ethtool_netlink};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketType, socket};
 use serde::{Deserialize, Serialize};
@@ -207,7 +207,7 @@ impl Driver {
 fn text_at(words: &[u32], at: usize) -> String {
     let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).skip(at).take(NAME_BYTES);
     let text: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
-    crate::node::printable(&String::from_utf8_lossy(&text))
+    crate::printable(&String::from_utf8_lossy(&text))
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //! and what `discover` prints before any plugin is asked.
 #![forbid(unsafe_code)]
 
-use crate::node::cpu::Cpu;
-use crate::node::gpu::Gpus;
-use crate::node::limits::Limits;
-use crate::node::nic::Nic;
-use crate::node::root::unexpected;
-use crate::node::{Fact, Root, environment};
+use crate::cpu::Cpu;
+use crate::gpu::Gpus;
+use crate::limits::Limits;
+use crate::nic::Nic;
+use crate::root::unexpected;
+use crate::{Fact, Root, environment};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ fn network_namespace(root: &Root) -> Fact<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fixture;
+    use crate::fixture;
     use proptest::prelude::*;
 
     #[test]

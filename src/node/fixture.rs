@@ -8,28 +8,29 @@
 #[path = "fixtures/lay.rs"]
 mod lay;
 
-use crate::node::Root;
+use crate::Root;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// A tree on disk for as long as this lives.
-pub(crate) struct Tree {
-    pub(crate) root: Root,
+pub struct Tree {
+    /// The same, as the readers of facts take it.
+    pub root: Root,
     /// The folder that stands for `/`.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     _folder: TempDir,
 }
 
 /// A GCP A3-high node, as text.
-pub(crate) const A3_HIGH: &str = include_str!("fixtures/a3-high.tree");
+pub const A3_HIGH: &str = include_str!("fixtures/a3-high.tree");
 
 /// A GCP A3-high node.
-pub(crate) fn a3_high() -> Tree {
+pub fn a3_high() -> Tree {
     tree(A3_HIGH)
 }
 
 /// Builds what `text` describes, in the format of `fixtures/lay.rs`.
-pub(crate) fn tree(text: &str) -> Tree {
+pub fn tree(text: &str) -> Tree {
     let folder = tempfile::tempdir().unwrap();
     lay::lay(text, folder.path());
     let path = folder.path().to_owned();

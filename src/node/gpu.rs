@@ -5,11 +5,11 @@
 //! `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and on nodes whose GPUs are all alike.
 #![forbid(unsafe_code)]
 
-use crate::node::cpu::field;
-use crate::node::nic::{in_path, numa_node};
-use crate::node::pci::{self, PciAddress};
-use crate::node::root::unexpected;
-use crate::node::{Fact, Root};
+use crate::cpu::field;
+use crate::nic::{in_path, numa_node};
+use crate::pci::{self, PciAddress};
+use crate::root::unexpected;
+use crate::{Fact, Root};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -116,7 +116,7 @@ fn driver_version(root: &Root) -> Fact<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fixture;
+    use crate::fixture;
 
     #[test]
     fn the_driver_version_comes_from_the_module_or_the_banner() {

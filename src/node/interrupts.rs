@@ -7,8 +7,8 @@
 //! wrong NUMA node.
 #![forbid(unsafe_code)]
 
-use crate::node::cpu::CpuList;
-use crate::node::{Fact, PciAddress, Root};
+use crate::cpu::CpuList;
+use crate::{Fact, PciAddress, Root};
 use serde::{Deserialize, Serialize};
 
 /// A line has one counter per CPU: 208 CPUs and 400 lines are a megabyte.
@@ -63,7 +63,7 @@ fn parse(line: &str) -> Option<(u32, String, PciAddress)> {
     let name = words().last()?;
     let in_name = name.split_once("@pci:").and_then(|(_, at)| at.parse().ok());
     let in_chip = || words().find_map(|word| word.strip_prefix("PCI-MSI")?.split_once('-')?.1.parse().ok());
-    Some((number, crate::node::printable(name), in_name.or_else(in_chip)?))
+    Some((number, crate::printable(name), in_name.or_else(in_chip)?))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! are those of the configuration.
 #![forbid(unsafe_code)]
 
-use crate::node::{Fact, Root};
+use crate::{Fact, Root};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn version_of(path: &str) -> Fact<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fixture;
+    use crate::fixture;
 
     #[test]
     fn the_variable_comes_before_the_loaders_configuration() {

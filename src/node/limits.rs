@@ -1,7 +1,7 @@
 //! Resource limits of this process, which a worker inherits.
 #![forbid(unsafe_code)]
 
-use crate::node::{Fact, Root};
+use crate::{Fact, Root};
 use serde::{Deserialize, Serialize};
 
 const FILE: &str = "/proc/self/limits";

@@ -7,7 +7,7 @@
 //! manager sees a caller that hung up.
 #![forbid(unsafe_code)]
 
-use crate::node::{Fact, PciAddress, Root};
+use crate::{Fact, PciAddress, Root};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::{Deserialize, Serialize};
@@ -131,18 +131,18 @@ fn tail(path: &str) -> Result<Vec<String>, String> {
     let mut bytes = Vec::new();
     file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<String> = text.lines().map(crate::node::printable).collect();
+    let lines: Vec<String> = text.lines().map(crate::printable).collect();
     Ok(lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].to_vec())
 }
 
 fn processes() -> Vec<String> {
     let mut found = Vec::new();
-    for pid in crate::node::processes::pids() {
+    for pid in crate::processes::pids() {
         // The kernel keeps fifteen letters of a command's name.
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.trim_end().starts_with(PROCESS) {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            found.push(crate::node::printable(&String::from_utf8_lossy(&line).replace('\0', " ")));
+            found.push(crate::printable(&String::from_utf8_lossy(&line).replace('\0', " ")));
         }
     }
     found

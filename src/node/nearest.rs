@@ -5,9 +5,9 @@
 //! crossing a socket; the same NUMA node is a second best, anything else is far.
 #![forbid(unsafe_code)]
 
-use crate::node::gpu::Gpu;
-use crate::node::nic::Nic;
-use crate::node::pci::shared_bridges;
+use crate::gpu::Gpu;
+use crate::nic::Nic;
+use crate::pci::shared_bridges;
 use serde::{Deserialize, Serialize};
 
 /// How near a NIC is to a GPU, far to near.
@@ -55,7 +55,7 @@ pub fn nearest<'a>(gpu: &Gpu, nics: impl IntoIterator<Item = &'a Nic>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Fact, NodeFacts, fixture};
+    use crate::{Fact, NodeFacts, fixture};
 
     #[test]
     fn each_pair_of_gpus_of_an_a3_high_shares_a_root_with_one_nic() {

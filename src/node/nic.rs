@@ -4,10 +4,10 @@
 //! so a reader must be told where a number came from.
 #![forbid(unsafe_code)]
 
-use crate::node::addresses::{InterfaceAddress, addresses};
-use crate::node::pci::{self, PciAddress};
-use crate::node::root::unexpected;
-use crate::node::{Fact, Root};
+use crate::addresses::{InterfaceAddress, addresses};
+use crate::pci::{self, PciAddress};
+use crate::root::unexpected;
+use crate::{Fact, Root};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
@@ -171,7 +171,7 @@ fn addresses_of(held: &[InterfaceAddress], name: &str) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fixture;
+    use crate::fixture;
 
     #[test]
     fn this_machine_has_a_loopback_that_is_up_and_virtual() {

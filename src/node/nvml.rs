@@ -6,7 +6,7 @@
 //! driver is left behind on a thread of its own.
 #![expect(unsafe_code, reason = "opens libnvidia-ml and calls it")]
 
-use crate::node::{Fact, PciAddress, Root};
+use crate::{Fact, PciAddress, Root};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use serde::{Deserialize, Serialize};
 use std::ffi::{c_char, c_int, c_uint, c_void};

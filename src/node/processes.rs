@@ -6,8 +6,8 @@
 //! of the answer. Nothing is ever ended here.
 #![forbid(unsafe_code)]
 
-use crate::node::printable;
-use crate::node::{Fact, Root};
+use crate::printable;
+use crate::{Fact, Root};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};

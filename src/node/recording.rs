@@ -9,7 +9,7 @@
 //! no regular file leaves no trace but the answer about it.
 #![forbid(unsafe_code)]
 
-use crate::node::Fact;
+use crate::Fact;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;

@@ -6,8 +6,8 @@
 //! the tree is refused. sysfs links are relative, so an honest tree needs none.
 #![forbid(unsafe_code)]
 
-use crate::node::Fact;
-use crate::node::recording::Recording;
+use crate::Fact;
+use crate::recording::Recording;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};

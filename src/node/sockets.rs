@@ -2,8 +2,8 @@
 //! from `/proc/net`, so a captured tree has both.
 #![forbid(unsafe_code)]
 
-use crate::node::printable;
-use crate::node::{Fact, Root};
+use crate::printable;
+use crate::{Fact, Root};
 use std::collections::BTreeSet;
 
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -44,7 +44,7 @@ pub fn default_interface(root: &Root) -> Fact<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fixture;
+    use crate::fixture;
 
     #[test]
     fn only_listeners_count_and_only_the_default_route_is_one() {

@@ -2,8 +2,8 @@
 //! said while starting, what is mounted, which device files there are.
 #![forbid(unsafe_code)]
 
-use crate::node::printable;
-use crate::node::{Fact, Root};
+use crate::printable;
+use crate::{Fact, Root};
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ fn port_range(line: &str) -> Fact<(u16, u16)> {
     let mut words = line.split_whitespace().map(str::parse);
     match (words.next(), words.next()) {
         (Some(Ok(first)), Some(Ok(last))) if first <= last => Fact::Known((first, last)),
-        _ => crate::node::root::unexpected("/proc/sys/net/ipv4/ip_local_port_range", line),
+        _ => crate::root::unexpected("/proc/sys/net/ipv4/ip_local_port_range", line),
     }
 }
 
@@ -179,7 +179,7 @@ fn mount(line: &str) -> Option<Mount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fixture;
+    use crate::fixture;
 
     #[test]
     fn the_nearest_mount_decides() {

@@ -9,9 +9,6 @@
 #![forbid(unsafe_code)]
 
 use super::{Language, Story, html, json, markdown, short};
-use crate::record::{RunFiles, thin};
-use crate::redact::Redactor;
-use crate::units::{ByteCount, hex};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
@@ -20,6 +17,9 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use tar::{Builder, EntryType, Header};
+use tcpx_node::redact::Redactor;
+use tcpx_run_model::record::{RunFiles, thin};
+use tcpx_words::units::{ByteCount, hex};
 
 /// Where the sums are.
 pub const SUMS: &str = "SHA256SUMS";
@@ -86,7 +86,7 @@ pub fn bundle(
     add(&mut contents, "report.json", json(story).unwrap_or_default());
     let summary = summary(story, &contents);
     add(&mut contents, SUMMARY, summary);
-    let name = crate::units::file_name(&name);
+    let name = tcpx_words::units::file_name(&name);
     let told: Vec<BundledFile> = contents
         .files
         .iter()
@@ -161,7 +161,7 @@ fn facts(contents: &mut Contents) {
     let record = contents.files.get("run.json").and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
     let nodes = record.as_ref().and_then(|record| record["nodes"].as_array()).into_iter().flatten();
     for node in nodes.filter(|node| node["facts"].is_object()) {
-        let name = crate::units::file_name(node["name"].as_str().unwrap_or("node"));
+        let name = tcpx_words::units::file_name(node["name"].as_str().unwrap_or("node"));
         let text = serde_json::to_string_pretty(&node["facts"]).unwrap_or_default();
         contents.files.entry(format!("nodes/{name}/facts.json")).or_insert_with(|| text.into_bytes());
     }
@@ -232,7 +232,7 @@ fn write(folder: &str, contents: &Contents, to: &mut dyn Write) -> io::Result<()
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Regular);
         header.set_mode(0o600);
-        header.set_mtime(crate::units::now_us() / 1_000_000);
+        header.set_mtime(tcpx_words::units::now_us() / 1_000_000);
         header.set_size(bytes.len() as u64);
         archive.append_data(&mut header, format!("{folder}/{name}"), bytes.as_slice())?;
     }

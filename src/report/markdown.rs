@@ -168,7 +168,7 @@ fn results(text: &mut String, story: &Story) {
         let _ = writeln!(text, "Nothing was measured.\n");
         return;
     }
-    let row = |one: &crate::record::TransferRecord| {
+    let row = |one: &tcpx_run_model::record::TransferRecord| {
         vec![
             one.direction(),
             rate(one, one.median_gb_per_s),

@@ -44,6 +44,6 @@ pub use words::Language;
 pub use write::{WriteError, write_whole};
 
 /// Whether a plugin is Google's, and not the one that stands in for it.
-fn is_tcpx(plugin: &crate::record::PluginRecord) -> bool {
+fn is_tcpx(plugin: &tcpx_run_model::record::PluginRecord) -> bool {
     plugin.name.contains("TCPX") && !plugin.name.contains("Soft")
 }

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::Story;
-use crate::record::TransferRecord;
 use std::fmt::Write;
+use tcpx_run_model::record::TransferRecord;
 
 type Pick = fn(&TransferRecord) -> f64;
 

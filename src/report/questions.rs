@@ -104,7 +104,7 @@ const ALL: [Ask; 9] = [
         english: "A GPU was used with a NIC behind another PCI root. Is that supported, and what happens to flow steering and header split there?",
         chinese: "有 GPU 使用了位于其他 PCI root 下的网卡。这种组合是否受支持？此时流引导和 header split 会如何工作？",
         because: |story| {
-            let far = |one: &&crate::record::Finding| {
+            let far = |one: &&tcpx_run_model::record::Finding| {
                 one.condition.contains("far") || one.condition.contains("numa") || one.condition.contains("nearest")
             };
             story.findings.iter().filter(far).flat_map(|one| one.because.clone()).collect()
@@ -170,7 +170,7 @@ fn slow(story: &Story) -> Vec<String> {
     if !is_tcpx || story.outcome.as_deref() != Some("passed") {
         return Vec::new();
     }
-    let per_nic = |one: &crate::record::TransferRecord| {
+    let per_nic = |one: &tcpx_run_model::record::TransferRecord| {
         let nics: std::collections::BTreeSet<&str> = one.channels.iter().map(|channel| channel.dev.as_str()).collect();
         let rate = one.median_gb_per_s / nics.len().max(1) as f64;
         (rate > 0.0 && rate < GUIDANCE_GB_PER_S).then(|| {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::story::{State, Story};
-use crate::redact::Redactor;
+use tcpx_node::redact::Redactor;
 
 /// From now on knows the names in a story: what one part of it gives away, no other
 /// part keeps.

@@ -5,10 +5,10 @@
 //! `missing` says why.
 #![forbid(unsafe_code)]
 
-use crate::record::{Clock, Finding, LatencyUs, PluginRecord, TransferRecord, Unfinished};
-use crate::units::ByteCount;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_run_model::record::{Clock, Finding, LatencyUs, PluginRecord, TransferRecord, Unfinished};
+use tcpx_words::units::ByteCount;
 
 /// Value of the key `schema`.
 pub const SCHEMA: &str = "tcpxctl.report/1";

@@ -3,7 +3,7 @@
 
 use super::story::{State, Story};
 use super::words::Language;
-use crate::units::ByteCount;
+use tcpx_words::units::ByteCount;
 
 /// Good, bad, or not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Files that are whole or not there: a full disk leaves the old report as it was.
 #![forbid(unsafe_code)]
 
-use crate::error::{NextStep, Outcome};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use tcpx_words::error::{NextStep, Outcome};
 
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]

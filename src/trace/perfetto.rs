@@ -185,7 +185,7 @@ impl Out<'_> {
         self.text("}}");
     }
 
-    fn samples(&mut self, name: &str, samples: &[crate::record::Sample], process: usize) -> io::Result<()> {
+    fn samples(&mut self, name: &str, samples: &[tcpx_run_model::record::Sample], process: usize) -> io::Result<()> {
         self.process(process, &format!("{name} : sampled"));
         for sample in samples {
             for channel in &sample.channels {

@@ -4,12 +4,12 @@
 
 use super::stream::{Stream, read_stream};
 use super::timeline::{Node, Timeline};
-use crate::error::{NextStep, Outcome};
-use crate::record::{FilesError, RunFiles};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, list};
+use tcpx_run_model::record::{FilesError, RunFiles};
+use tcpx_words::error::{NextStep, Outcome};
 
 /// Longest record that is read.
 const RECORD_MAX: u64 = 64 << 20;
@@ -103,7 +103,7 @@ fn run_files(run: &Path) -> Result<Timeline, SourceError> {
     for (name, file) in files.recorders() {
         let unreadable = |source| SourceError::Unreadable { path: run.join(&file), source };
         let opened = files.file(&file).map_err(|error| unreadable(error.into()))?;
-        let shown = crate::units::printable(&name);
+        let shown = tcpx_words::units::printable(&name);
         let mut node =
             Reader::from_file(opened).and_then(|mut reader| Node::read(&shown, &mut reader)).map_err(unreadable)?;
         node.move_clock(ahead_us(name.split(' ').next().unwrap_or_default()));

@@ -3,9 +3,9 @@
 
 use crate::coord::event::{Event, What};
 use crate::coord::message::FromAgent;
-use crate::record::{Sample, Series};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
+use tcpx_run_model::record::{Sample, Series};
 
 /// Longest line of an event stream that is read.
 const LINE_MAX: u64 = 16 << 20;
@@ -53,7 +53,7 @@ impl Stream {
             return;
         };
         match event.what {
-            What::Note(text) => self.notes.push((at_ns, crate::units::printable(&text))),
+            What::Note(text) => self.notes.push((at_ns, tcpx_words::units::printable(&text))),
             What::Said(said) => {
                 if let FromAgent::Sample(channels) | FromAgent::Stall(channels) = *said {
                     let of_gpu = event.gpu.map(|gpu| format!(" gpu {gpu}")).unwrap_or_default();
@@ -68,7 +68,7 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::ChannelNow;
+    use tcpx_run_model::record::ChannelNow;
 
     #[test]
     fn a_stream_that_is_cut_off_or_mixed_up_is_read_as_far_as_it_goes() {

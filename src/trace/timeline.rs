@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::stream::Stream;
-use crate::record::Sample;
 use tcpx_recorder::format::Role;
 use tcpx_recorder::{ChannelSample, Event, Events, LogEntry, ReadError, Reader};
+use tcpx_run_model::record::Sample;
 
 /// Log lines of one node that are shown.
 const LINES_MAX: usize = 100_000;

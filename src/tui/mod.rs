@@ -196,7 +196,7 @@ impl Seen {
     }
 
     /// The channel that is shown closely.
-    fn wanted(&self, now_ns: u64) -> Option<crate::record::live::ChannelKey> {
+    fn wanted(&self, now_ns: u64) -> Option<tcpx_run_model::record::live::ChannelKey> {
         if self.state.pane != Pane::Detail || self.state.at.is_some() {
             return None;
         }

@@ -127,7 +127,7 @@ fn rgb(color: Color) -> Option<String> {
 /// # Errors
 /// One of them cannot be made; a file that is there is left alone.
 pub(crate) fn save(buffer: &Buffer, folder: &Path) -> io::Result<PathBuf> {
-    let base = folder.join(format!("tcpxctl-watch-{}", crate::units::stamp_utc()));
+    let base = folder.join(format!("tcpxctl-watch-{}", tcpx_words::units::stamp_utc()));
     for (suffix, content) in [("txt", text(buffer)), ("ans", ansi(buffer)), ("svg", svg(buffer))] {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(base.with_extension(suffix))?;
         io::Write::write_all(&mut file, content.as_bytes())?;

@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::theme::Theme;
-use crate::record::live::ChannelKey;
 use crate::watch::{Picture, Row, State as Doing};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use tcpx_run_model::record::live::ChannelKey;
 
 /// Which part of the lower half is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

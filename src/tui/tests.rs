@@ -6,14 +6,16 @@ use super::state::{Pane, Sort, ViewState};
 use super::theme::Theme;
 use super::update::{Effect, update};
 use super::view::view;
-use crate::record::ChannelNow;
-use crate::record::live::{ChannelKey, Detail, EventDetail, Line, LineKind, NodeNow, RequestDetail, Title, Update};
 use crate::watch::{Folder, Model, Source};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 use std::path::Path;
+use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::record::live::{
+    ChannelKey, Detail, EventDetail, Line, LineKind, NodeNow, RequestDetail, Title, Update,
+};
 
 const PLAIN: Theme = Theme { color: false, ascii: false };
 const COLOR: Theme = Theme { color: true, ascii: false };
@@ -131,7 +133,7 @@ fn detail(node: &str) -> Detail {
         request: 0x00c0_ffee,
         value,
     };
-    let socket = crate::node::TcpSocket {
+    let socket = tcpx_node::TcpSocket {
         local: "10.0.0.226:40000".parse().expect("an address"),
         peer: "10.0.1.25:50000".parse().expect("an address"),
         state: "ESTAB".into(),

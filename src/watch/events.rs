@@ -3,12 +3,12 @@
 
 use crate::coord::event::{Event, What};
 use crate::coord::message::{FromAgent, FromWorker, Loaded, TransferResult};
-use crate::record::live::{Line, LineKind, NodeNow, Title, Update};
-use crate::scenario::Scenario;
-use crate::units::printable;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use tcpx_run_model::record::live::{Line, LineKind, NodeNow, Title, Update};
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::units::printable;
 
 /// Keeps what one event needs of those before it.
 #[derive(Debug, Default)]
@@ -138,7 +138,7 @@ fn load(facts: &mut NodeNow, loaded: &Loaded) {
 }
 
 fn verified(result: &TransferResult) -> (u64, u64) {
-    let sum = |count: fn(&crate::transfer::Tally) -> u64| {
+    let sum = |count: fn(&tcpx_words::payload::Tally) -> u64| {
         result.channels.iter().fold(0u64, |sum, one| sum.saturating_add(count(&one.tally)))
     };
     (sum(|tally| tally.verified_bytes), sum(|tally| tally.wrong_bytes))

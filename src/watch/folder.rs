@@ -5,16 +5,16 @@
 use super::events::{Translator, title};
 use super::source::{Source, SourceError};
 use crate::coord::event::Event;
-use crate::record::live::{ChannelKey, Recorders, Update, Which};
-use crate::record::{Finding, RunFiles};
-use crate::scenario::Scenario;
-use crate::units::now_us;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Instant;
 use tcpx_recorder::Reader;
+use tcpx_run_model::record::live::{ChannelKey, Recorders, Update, Which};
+use tcpx_run_model::record::{Finding, RunFiles};
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::units::now_us;
 
 /// Longest event that is read.
 const LINE_MAX: u64 = 16 << 20;
@@ -105,7 +105,7 @@ impl Folder {
         let findings = record["findings"].as_array().into_iter().flatten();
         let findings = findings.filter_map(|one| serde_json::from_value::<Finding>(one.clone()).ok());
         updates.push(Update::Findings(findings.map(cleaned).collect()));
-        let text = |key: &str| record[key].as_str().map(crate::units::printable);
+        let text = |key: &str| record[key].as_str().map(tcpx_words::units::printable);
         let outcome = text("outcome").unwrap_or_else(|| "ended".into());
         updates.push(Update::Ended { at_ns: self.translator.last_ns, outcome, reason: text("reason") });
     }
@@ -126,7 +126,7 @@ impl Folder {
 
 /// What a file says, made fit for a screen.
 pub(super) fn cleaned(mut finding: Finding) -> Finding {
-    let clean = |text: &mut String| *text = crate::units::printable(text);
+    let clean = |text: &mut String| *text = tcpx_words::units::printable(text);
     clean(&mut finding.condition);
     clean(&mut finding.severity);
     finding.because.iter_mut().for_each(clean);
@@ -140,7 +140,7 @@ fn record(files: &RunFiles) -> Option<serde_json::Value> {
 }
 
 fn hosts(record: &serde_json::Value) -> BTreeMap<String, String> {
-    let text = |node: &serde_json::Value, key: &str| node[key].as_str().map(crate::units::printable);
+    let text = |node: &serde_json::Value, key: &str| node[key].as_str().map(tcpx_words::units::printable);
     let nodes = record["nodes"].as_array().into_iter().flatten();
     nodes.filter_map(|node| Some((text(node, "name")?, text(node, "host")?))).collect()
 }

@@ -200,8 +200,8 @@ pub(crate) fn seconds(ms: u64) -> String {
 mod tests {
     use super::super::Picture;
     use super::*;
-    use crate::record::ChannelNow;
-    use crate::record::live::{NodeNow, Update};
+    use tcpx_run_model::record::ChannelNow;
+    use tcpx_run_model::record::live::{NodeNow, Update};
 
     /// A channel with so many posted, done and consumed, quiet for so many seconds.
     fn channel(side: &str, [posted, done, consumed]: [u64; 3], quiet_s: u64) -> ChannelNow {
@@ -255,7 +255,7 @@ mod tests {
         let mut model = Model::default();
         let stuck = channel("recv", [16, 0, 0], 4);
         model.take(Update::Sample { node: "peer".into(), at_ns: 9, channels: vec![stuck] });
-        let found = crate::record::Finding {
+        let found = tcpx_run_model::record::Finding {
             condition: "process-stopped".into(),
             severity: "error".into(),
             confidence: 1.0,
@@ -269,7 +269,7 @@ mod tests {
         model.take(Update::Findings(vec![found.clone()]));
         let health = Picture::at(&model, 9).health;
         assert_eq!(health.why, "process-stopped at peer: all 2 threads are stopped");
-        let of_a_channel = crate::record::Finding { condition: "stuck".into(), channel: Some(0), ..found };
+        let of_a_channel = tcpx_run_model::record::Finding { condition: "stuck".into(), channel: Some(0), ..found };
         model.take(Update::Findings(vec![of_a_channel]));
         assert_eq!(Picture::at(&model, 9).health.why, "peer recv 0: 16 posted, 0 done (stuck)");
         model.take(Update::Findings(Vec::new()));

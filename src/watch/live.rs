@@ -6,12 +6,12 @@ use super::folder::cleaned;
 use super::source::{Source, SourceError};
 use crate::coord::Closely;
 use crate::coord::event::Event;
-use crate::record::RunRecord;
-use crate::record::live::{ChannelKey, Update};
-use crate::scenario::Scenario;
-use crate::units::now_us;
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, mpsc};
+use tcpx_run_model::record::RunRecord;
+use tcpx_run_model::record::live::{ChannelKey, Update};
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::units::now_us;
 
 /// Taken at one poll.
 const TOLD_MAX: usize = 10_000;
@@ -48,7 +48,8 @@ impl<'a> Live<'a> {
     fn end(&mut self, record: RunRecord, updates: &mut Vec<Update>) {
         self.over = true;
         updates.push(Update::Findings(record.findings.into_iter().map(cleaned).collect()));
-        let (outcome, reason) = (record.outcome.to_string(), record.reason.as_deref().map(crate::units::printable));
+        let (outcome, reason) =
+            (record.outcome.to_string(), record.reason.as_deref().map(tcpx_words::units::printable));
         updates.push(Update::Ended { at_ns: self.translator.last_ns, outcome, reason });
     }
 }

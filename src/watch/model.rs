@@ -4,9 +4,9 @@
 //! model knows no clock and no screen; a time is what an update says.
 #![forbid(unsafe_code)]
 
-use crate::record::live::{Detail, Line, NodeNow, Title, Update};
-use crate::record::{ChannelNow, Finding, Sample, Series};
 use std::collections::VecDeque;
+use tcpx_run_model::record::live::{Detail, Line, NodeNow, Title, Update};
+use tcpx_run_model::record::{ChannelNow, Finding, Sample, Series};
 
 /// Channel samples of one node that are kept, some 400 bytes each.
 const SAMPLES_OF_CHANNELS_MAX: usize = 200_000;
@@ -54,7 +54,7 @@ impl Node {
     fn make_room(&mut self, channels: usize) {
         if channels > self.room {
             self.room = channels.next_power_of_two();
-            let most = (SAMPLES_OF_CHANNELS_MAX / self.room).clamp(64, crate::record::SAMPLES_MAX);
+            let most = (SAMPLES_OF_CHANNELS_MAX / self.room).clamp(64, tcpx_run_model::record::SAMPLES_MAX);
             let before = std::mem::replace(&mut self.series, Series::new(most));
             before.iter().for_each(|sample| self.series.push(sample.clone()));
         }
@@ -202,7 +202,7 @@ pub(super) fn is_quiet(channel: &ChannelNow, after_ms: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::live::LineKind;
+    use tcpx_run_model::record::live::LineKind;
 
     #[test]
     fn lines_of_two_nodes_stand_in_the_order_of_their_times_and_the_oldest_go() {

@@ -4,8 +4,8 @@
 use super::source::{Source, SourceError};
 use crate::coord::Watching;
 use crate::diagnose::Watcher;
-use crate::record::live::{ChannelKey, Title, Update};
-use crate::units::now_us;
+use tcpx_run_model::record::live::{ChannelKey, Title, Update};
+use tcpx_words::units::now_us;
 
 /// Both ends of what `--peer` names.
 pub(crate) struct Peer {

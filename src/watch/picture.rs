@@ -6,7 +6,7 @@
 
 use super::health::Health;
 use super::model::{Model, Node};
-use crate::record::{ChannelNow, Sample};
+use tcpx_run_model::record::{ChannelNow, Sample};
 
 /// Rates are over this long, or less where there is less.
 const RATE_NS: u64 = 1_000_000_000;

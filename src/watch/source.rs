@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use crate::diagnose::Watcher;
-use crate::error::{NextStep, Outcome};
-use crate::record::RunFiles;
-use crate::record::live::{ChannelKey, Recorders, Title, Update, Which};
-use crate::units::now_us;
 use std::path::{Path, PathBuf};
+use tcpx_run_model::record::RunFiles;
+use tcpx_run_model::record::live::{ChannelKey, Recorders, Title, Update, Which};
+use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::units::now_us;
 
 /// Something that tells what happens.
 pub(crate) trait Source {

@@ -27,7 +27,7 @@ static unsigned emulated_thread, emulated_block_x, emulated_block_y, emulated_th
 #define BLOCK_X emulated_block_x
 #define BLOCK_Y emulated_block_y
 #define BLOCK_THREADS emulated_threads
-#include "../../src/gpu/kernels/kernels.cu"
+#include "../../src/engine/gpu/kernels/kernels.cu"
 
 #define EXPORT __attribute__((visibility("default")))
 enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NOT_INITIALISED = 3, NO_DEVICE = 100, BAD_DEVICE = 101, NO_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600 };

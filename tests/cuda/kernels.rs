@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tcpx_abi::unpack::{ENTRIES, LoadMeta, SLOTS, UnpackHandle, UnpackMeta};
 use tcpx_abi::v7::DeviceHandle;
-use tcpxctl::gpu::{CudaMemory, DeviceMemory, Lane, LaneSetup, Passed, Region, ScatterSource, Unpack, Wanted, Work};
-use tcpxctl::transfer::{Pattern, StampId};
+use tcpx_engine::gpu::{
+    CudaMemory, DeviceMemory, Lane, LaneSetup, Passed, Region, ScatterSource, Unpack, Wanted, Work,
+};
+use tcpx_engine::transfer::Pattern;
+use tcpx_words::payload::StampId;
 
 const CHUNK: usize = 256 << 10;
 const GUARD: usize = 64;

@@ -31,7 +31,7 @@ fn exchange() -> &'static Path {
 }
 
 fn soft() -> PathBuf {
-    ::tcpxctl::plugin::soft_library(&std::env::current_exe().unwrap()).unwrap()
+    ::tcpx_node::plugin_files::soft_library(&std::env::current_exe().unwrap()).unwrap()
 }
 
 /// The strict plugin as version 8 only, and as 7 and 8.
@@ -125,7 +125,7 @@ fn the_tap_presents_what_the_plugin_exports_and_no_more() {
         let discover = discover.env("TCPXTAP_PLUGIN", plugin.to_str().unwrap()).env("TCPXTAP_FOLDER", &folder);
         discover.ends_with(0).says(&[versions]);
     }
-    let file = ::tcpxctl::plugin::dynamic_of(
+    let file = ::tcpx_node::plugin_files::dynamic_of(
         &::tcpxctl::interpose::tap_library(
             strict::library(),
             &::tcpxctl::interpose::exports(strict::library()).unwrap(),

@@ -13,8 +13,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 use tcpx_abi::ResultCode;
-use tcpxctl::gpu::{DeviceMemory, HostMemory, Region};
-use tcpxctl::plugin::{Comm, ConnectHandle, Connecting, MHandle, Net, RawTable, SendComm, wrap};
+use tcpx_engine::gpu::{DeviceMemory, HostMemory, Region};
+use tcpx_engine::plugin::{Comm, ConnectHandle, Connecting, MHandle, Net, RawTable, SendComm, wrap};
 
 const ROUNDS: usize = 201;
 const REQUESTS: usize = 50_000;

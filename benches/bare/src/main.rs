@@ -29,7 +29,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tcpxctl::transfer::{Idle, SLOTS_MAX, WallPace};
+use tcpx_engine::transfer::{SLOTS_MAX, WallPace};
+use tcpx_words::progress::Idle;
 
 /// A sentence that ends the program.
 type Outcome<T> = Result<T, String>;

@@ -7,8 +7,8 @@ use crate::{Outcome, Pingpong, too_long};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::Instant;
-use tcpxctl::gpu::{DeviceMemory, HostMemory, Region};
-use tcpxctl::transfer::{Pace, WallPace};
+use tcpx_engine::gpu::{DeviceMemory, HostMemory, Region};
+use tcpx_engine::transfer::{Pace, WallPace};
 
 /// One direction.
 struct Way {

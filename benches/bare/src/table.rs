@@ -12,8 +12,9 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tcpx_abi::{HANDLE_MAX, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_HOST, v7};
-use tcpxctl::gpu::Region;
-use tcpxctl::plugin::{Plugin, RawTable, Source};
+use tcpx_engine::gpu::Region;
+use tcpx_engine::plugin::{Plugin, RawTable};
+use tcpx_node::plugin_files::Source;
 
 /// A comm, a registration or a request; null is none.
 pub type Raw = *mut c_void;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::Instant;
-use tcpxctl::gpu::{DeviceMemory, HostMemory, Region};
-use tcpxctl::transfer::{Pace, WallPace};
+use tcpx_engine::gpu::{DeviceMemory, HostMemory, Region};
+use tcpx_engine::transfer::{Pace, WallPace};
 
 /// Bytes between two slots, as the engine leaves for its canary.
 const GUARD: usize = 4096;

@@ -17,8 +17,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The gather kernel; see `src/gpu/kernels` of the workspace.
-const PTX: &str = include_str!("../../../src/gpu/kernels/kernels.ptx");
+/// The gather kernel; see `src/engine/gpu/kernels` of the workspace.
+const PTX: &str = include_str!("../../../src/engine/gpu/kernels/kernels.ptx");
 /// `CUDA_ERROR_NOT_READY`
 const NOT_READY: c_int = 600;
 /// `CU_STREAM_NON_BLOCKING`

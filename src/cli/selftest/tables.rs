@@ -5,10 +5,11 @@
 use super::{Bench, INTERRUPTED, Row, words};
 use crate::coord::Problem;
 use crate::coord::message::Loaded;
-use crate::error::Outcome;
-use crate::plugin::{Device, version_in};
 use std::time::Instant;
 use tcpx_abi::VERSIONS;
+use tcpx_engine::plugin::Device;
+use tcpx_node::plugin_files::version_in;
+use tcpx_words::error::Outcome;
 
 pub(super) const LISTED: (&str, &str) =
     ("table-vN", "each version that is exported loads, initialises and counts devices");

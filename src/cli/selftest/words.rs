@@ -4,10 +4,10 @@
 use super::{INTERRUPTED, Row};
 use crate::coord::Problem;
 use crate::coord::message::Loaded;
-use crate::error::Outcome;
-use crate::plugin::Choice;
 use crate::report::suite::{Case, Ended, Suite};
 use std::fmt::Write;
+use tcpx_node::plugin_files::Choice;
+use tcpx_words::error::Outcome;
 
 /// Verdict and detail of a worker that ended before it could answer.
 pub(super) fn of_problem(problem: &Problem) -> (String, String) {

@@ -3,10 +3,10 @@
 
 use super::super::spawn::ourselves;
 use super::{Addresses, Hold, Link, ReachError, Transport, Until, lines};
-use crate::error::Outcome;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tcpx_words::error::Outcome;
 
 /// A child of this process, from the same file.
 pub struct Local;

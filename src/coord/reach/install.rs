@@ -12,13 +12,13 @@
 #![forbid(unsafe_code)]
 
 use super::{Link, ReachError, Until, line};
-use crate::error::Outcome;
-use crate::units::shell_word;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use tcpx_words::error::Outcome;
+use tcpx_words::units::shell_word;
 
 /// Longest silence of a node while the program gets there.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -81,7 +81,7 @@ impl Program {
     /// The file cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
-        let (sha256, size) = crate::units::sha256(&mut file)?;
+        let (sha256, size) = tcpx_words::units::sha256(&mut file)?;
         Ok(Self { file, size, sha256 })
     }
 

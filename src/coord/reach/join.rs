@@ -9,7 +9,6 @@
 use super::super::spawn::ourselves;
 use super::{Addresses, Half, Hold, Link, REACH_MAX, ReachError, Transport, Until};
 use crate::bootstrap::Secret;
-use crate::error::Outcome;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -19,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tcpx_words::error::Outcome;
 
 /// What comes first on the wire, so that a stranger is told apart from an old build.
 const GREETING: &[u8; 16] = b"tcpxctl serve 1\n";

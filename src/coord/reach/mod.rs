@@ -19,13 +19,13 @@ pub mod join;
 pub mod rsh;
 pub mod ssh;
 
-use crate::error::{NextStep, Outcome};
-use crate::node::route_to;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tcpx_node::route_to;
+use tcpx_words::error::{NextStep, Outcome};
 
 /// Longest it may take to reach a node and log in.
 pub const REACH_MAX: Duration = Duration::from_secs(15);
@@ -190,5 +190,5 @@ pub(super) fn line(from: &mut dyn Read) -> Option<String> {
             Ok(_) => {}
         }
     }
-    Some(crate::units::printable(&String::from_utf8_lossy(&line)))
+    Some(tcpx_words::units::printable(&String::from_utf8_lossy(&line)))
 }

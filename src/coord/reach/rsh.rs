@@ -9,9 +9,9 @@
 
 use super::install::{Boot, bring};
 use super::{Addresses, Link, ReachError, Transport, child};
-use crate::error::Outcome;
 use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};
+use tcpx_words::error::Outcome;
 
 /// One node behind one command.
 pub struct Rsh {
@@ -48,7 +48,7 @@ impl Rsh {
             arguments.extend(["sh".to_owned(), "-c".to_owned()]);
             arguments.push(line.to_owned());
         } else {
-            arguments.push(format!("sh -c {}", crate::units::shell_word(line)));
+            arguments.push(format!("sh -c {}", tcpx_words::units::shell_word(line)));
         }
         arguments
     }

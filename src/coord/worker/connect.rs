@@ -14,12 +14,12 @@ use super::load::{Ready, load};
 use super::sockets::{self, Flow};
 use super::{Context, TaskResult, handshake, memory, mr, transfer};
 use crate::bootstrap::{self, Config, Deadline, Link, Listener, Secret};
-use crate::error::Outcome;
-use crate::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
-use crate::transfer::Side;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tcpx_engine::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
+use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
 
 /// On top of the deadline for what the peer does. A peer that is stuck inside a
 /// plugin call is for the coordinator to end, which can name the call.

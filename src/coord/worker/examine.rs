@@ -6,14 +6,14 @@
 
 use super::super::message::{Examine, Examined, FromWorker, PairTask, Preflight};
 use super::{Context, TaskResult};
-use crate::doctor::probe::{rails, try_offer};
-use crate::doctor::{Catalogue, Depth, Facts, Row, Scope, Subject, Verdict, examine, rail_names};
-use crate::error::Outcome;
-use crate::node::Root;
-use crate::plugin::{Source, inspect};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
+use tcpx_node::Root;
+use tcpx_node::doctor::probe::{rails, try_offer};
+use tcpx_node::doctor::{Catalogue, Depth, Facts, Row, Scope, Subject, Verdict, examine, rail_names};
+use tcpx_node::plugin_files::{Source, inspect};
+use tcpx_words::error::Outcome;
 
 /// Reads everything, tries what was offered, and tells it.
 pub(super) fn run(context: &Context, task: &Examine) {

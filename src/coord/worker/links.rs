@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::bootstrap::{BootstrapError, Deadline, Handle, Link};
-use crate::error::Outcome;
 use std::sync::atomic::AtomicBool;
+use tcpx_words::error::Outcome;
 
 /// In the order of the task's GPUs.
 pub(super) struct Links(pub(super) Vec<Link>);

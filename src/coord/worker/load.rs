@@ -3,18 +3,19 @@
 
 use super::super::message::{FromWorker, Loaded, Phase};
 use super::{Context, RECORDER, TaskResult, VERSION};
-use crate::contract::Before;
-use crate::error::{NextStep, Outcome};
-use crate::gpu::{DeviceMemory, HostMemory};
-use crate::node::environment::captured;
-use crate::plugin::{ABI_VARIABLE, Choice, Device, Net, Plugin, Source, inspect, tapped, version_in};
-use crate::record::{ChannelNow, sample};
-use crate::scenario::Scenario;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
+use tcpx_engine::contract::Before;
+use tcpx_engine::gpu::{DeviceMemory, HostMemory};
+use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
+use tcpx_node::environment::captured;
+use tcpx_node::plugin_files::{ABI_VARIABLE, Choice, Source, inspect, version_in};
 use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
+use tcpx_run_model::record::{ChannelNow, sample};
+use tcpx_run_model::scenario::Scenario;
 use tcpx_tap::Tap;
+use tcpx_words::error::{NextStep, Outcome};
 
 /// What every task starts with.
 pub(super) struct Ready {
@@ -67,7 +68,7 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
     let recorder = record(context, channels, label);
     context.enter(Phase::Loading);
     let started = Instant::now();
-    let refused = |context: &Context, error: crate::plugin::LoadError| {
+    let refused = |context: &Context, error: tcpx_node::plugin_files::LoadError| {
         context.failure(error.outcome(), error.to_string(), error.next_step())
     };
     let file = match &choice.source {
@@ -131,7 +132,7 @@ fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {
 }
 
 fn record(context: &Context, channels: usize, label: &str) -> Recording {
-    let name = format!("worker-{}", crate::units::file_name(label));
+    let name = format!("worker-{}", tcpx_words::units::file_name(label));
     // A listener and a comm per connection.
     let capacity = u32::try_from(2 * channels + 8).unwrap_or(u32::MAX).min(tcpx_recorder::format::CAPACITY_MAX);
     let fallback = std::env::temp_dir();
@@ -178,13 +179,14 @@ pub(super) fn contract_row(context: &mut Context, choice: &Choice, row: &str) ->
     let before = Before::take(row);
     let ready = load(context, choice, 128, "contract")?;
     context.enter(Phase::Checking);
-    let row = crate::contract::run_row(&*ready.net, &ready.loaded.devices, Some(&before), row).ok_or_else(|| {
-        context.failure(
-            Outcome::Usage,
-            format!("no contract row `{row}`"),
-            Some("see `tcpxctl selftest --list`".into()),
-        )
-    })?;
+    let row =
+        tcpx_engine::contract::run_row(&*ready.net, &ready.loaded.devices, Some(&before), row).ok_or_else(|| {
+            context.failure(
+                Outcome::Usage,
+                format!("no contract row `{row}`"),
+                Some("see `tcpxctl selftest --list`".into()),
+            )
+        })?;
     context.tell(&FromWorker::Contract(row));
     Ok(())
 }

@@ -9,11 +9,11 @@
 use super::super::message::{PairTask, Work};
 use super::load::Ready;
 use super::{Context, TaskResult};
-use crate::error::{NextStep, Outcome};
-use crate::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes};
-use crate::plugin::{About, Device};
-use crate::scenario::Memory;
 use std::sync::Arc;
+use tcpx_engine::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes};
+use tcpx_engine::plugin::{About, Device};
+use tcpx_run_model::scenario::Memory;
+use tcpx_words::error::{NextStep, Outcome};
 
 /// Which GPU a worker takes, when it is not the scenario's first: set by whoever
 /// starts a worker for one GPU only, and by people.

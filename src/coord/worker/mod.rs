@@ -20,9 +20,6 @@ use super::message::{Failure, FromWorker, Phase, Task, ToWorker};
 use super::spawn::{CONTROL_FD, LOG_FD, exit_now, inherited, keep_descriptor_zero};
 use super::wire::{Received, Receiver, Sender};
 use crate::bootstrap::{BootstrapError, Cause};
-use crate::error::{NextStep, Outcome};
-use crate::plugin::{LogLine, PluginError};
-use crate::transfer::{ChannelError, TransferError};
 use rustix::net::SendFlags;
 use rustix::process::{Signal, getpgrp, getpid, kill_process_group};
 use std::cell::Cell;
@@ -33,6 +30,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
+use tcpx_engine::plugin::PluginError;
+use tcpx_engine::transfer::{ChannelError, TransferError};
+use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::log::LogLine;
 
 /// What the worker's tasks share.
 pub(super) struct Context {
@@ -116,7 +117,7 @@ fn remove_recorder() {
 /// Sends the plugin's sampled lines one per packet; a full queue loses lines,
 /// never time.
 fn pass_on_log(log: OwnedFd) {
-    crate::plugin::capture(move |line: &LogLine| {
+    tcpx_engine::plugin::capture(move |line: &LogLine| {
         if let Some((_, version)) = line.text.split_once(" ver. ") {
             // The first one stays.
             let _ = VERSION.set(version.trim_end_matches('.').to_owned());
@@ -131,7 +132,7 @@ impl Context {
         let done = match task {
             Task::Probe { plugin } => load::load(self, &plugin, 0, "probe").map(drop),
             Task::Gpus => {
-                let gpus = crate::gpu::cuda_node().map_err(|error| error.to_string());
+                let gpus = tcpx_engine::gpu::cuda_node().map_err(|error| error.to_string());
                 self.tell(&FromWorker::Gpus(gpus));
                 Ok(())
             }
@@ -150,7 +151,7 @@ impl Context {
             }
         };
         self.enter(Phase::Finished);
-        self.tell(&FromWorker::Finished(crate::plugin::log_summary()));
+        self.tell(&FromWorker::Finished(tcpx_engine::plugin::log_summary()));
         code
     }
 

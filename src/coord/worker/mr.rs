@@ -8,12 +8,12 @@ use super::links::Links;
 use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
-use crate::gpu::{DeviceMemory, HostMemory, MemoryKind, Region};
-use crate::plugin::{Comm, MHandle, Net, PluginError};
-use crate::transfer::Side;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tcpx_engine::gpu::{DeviceMemory, HostMemory, MemoryKind, Region};
+use tcpx_engine::plugin::{Comm, MHandle, Net, PluginError};
+use tcpx_words::side::Side;
 
 /// Sizes tried at offset 0: one byte to the C int's end, and one beyond it.
 const SIZES: [u64; 9] = [1, 4095, 4096, 4097, 512 << 10, 4 << 20, 1 << 30, (1 << 31) - 1, 1 << 31];

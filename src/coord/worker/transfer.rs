@@ -12,16 +12,18 @@ use super::load::Ready;
 use super::memory::memory_failure;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
-use crate::error::Outcome;
-use crate::gpu::Unpack;
-use crate::record::{Iteration, LatencyUs};
-use crate::scenario::{self, Fault};
-use crate::transfer::{
-    Channel, ChannelError, ChannelSetup, Idle, Misbehaviour, Pattern, Plan, Policy, Rogue, RoundTrips, Side, Tally,
-    WallPace, ping_pong, run_iteration,
-};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tcpx_engine::gpu::Unpack;
+use tcpx_engine::transfer::{
+    Channel, ChannelError, ChannelSetup, Pattern, Plan, Rogue, RoundTrips, WallPace, ping_pong, run_iteration,
+};
+use tcpx_run_model::record::{Iteration, LatencyUs};
+use tcpx_run_model::scenario::{self, Fault};
+use tcpx_words::error::Outcome;
+use tcpx_words::payload::Tally;
+use tcpx_words::progress::Policy;
+use tcpx_words::side::Side;
 
 pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
@@ -109,12 +111,8 @@ impl Transfer {
                 scenario::Unpack::Host => Unpack::Host,
                 scenario::Unpack::None => Unpack::None,
             },
-            policy: match task.scenario.progress.policy {
-                scenario::Policy::Opportunistic => Policy::Opportunistic,
-                scenario::Policy::WindowFullOnly => Policy::WindowFullOnly,
-                scenario::Policy::DedicatedThread => Policy::DedicatedThread,
-            },
-            pace: WallPace::new(idle(task.scenario.progress.idle), Arc::clone(&context.stop)),
+            policy: task.scenario.progress.policy,
+            pace: WallPace::new(task.scenario.progress.idle, Arc::clone(&context.stop)),
             rogue: rogue(task),
             ping_pong: (wanted.direction == scenario::Direction::PingPong).then(|| PingPong {
                 // The end that connects.
@@ -224,34 +222,11 @@ impl Transfer {
     }
 }
 
-fn idle(wanted: scenario::Idle) -> Idle {
-    match wanted {
-        scenario::Idle::Adaptive => Idle::Adaptive,
-        scenario::Idle::Spin => Idle::Spin,
-        scenario::Idle::Yield => Idle::Yield,
-        scenario::Idle::Sleep(time) => Idle::Sleep(time.into()),
-    }
-}
-
 fn rogue(task: &PairTask) -> Option<Rogue> {
     let Some(Fault::Driver { side, kind, channel, after_chunk }) = &task.scenario.fault else { return None };
-    let here = |sends, wanted| sends && side.include(wanted);
-    let mine = if here(task.sends, scenario::Side::Send) {
-        Side::Send
-    } else if here(task.receives, scenario::Side::Recv) {
-        Side::Recv
-    } else {
-        return None;
-    };
-    let kind = match kind {
-        scenario::DriverFault::YoungerTestedFirst => Misbehaviour::YoungerTestedFirst,
-        scenario::DriverFault::SeventeenthPost => Misbehaviour::SeventeenthPost,
-        scenario::DriverFault::ConsumedEarly => Misbehaviour::ConsumedEarly,
-        scenario::DriverFault::NeverConsumed => Misbehaviour::NeverConsumed,
-        scenario::DriverFault::NotPolling => Misbehaviour::NotPolling,
-        scenario::DriverFault::NotPosting => Misbehaviour::NotPosting,
-    };
-    Some(Rogue { kind, side: mine, channel: *channel as usize, after_chunk: *after_chunk })
+    let ends = [(task.sends, Side::Send), (task.receives, Side::Recv)];
+    let mine = ends.into_iter().find(|(takes_part, one)| *takes_part && side.include(*one))?;
+    Some(Rogue { kind: *kind, side: mine.1, channel: *channel as usize, after_chunk: *after_chunk })
 }
 
 /// The same on both ends, another for every run.

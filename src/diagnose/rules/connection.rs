@@ -5,8 +5,8 @@ use super::Found;
 use super::slots::{said, with_line};
 use crate::coord::message::Phase;
 use crate::diagnose::evidence::{Evidence, Node};
-use crate::error::Outcome;
-use crate::scenario::Processes;
+use tcpx_run_model::scenario::Processes;
+use tcpx_words::error::Outcome;
 
 pub(super) fn never_completes(evidence: &Evidence) -> Vec<Found> {
     let waited = |node: &&Node| {

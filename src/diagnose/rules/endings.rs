@@ -5,9 +5,9 @@ use super::Found;
 use super::slots::{said, with_line};
 use crate::coord::message::{Exit, Phase};
 use crate::diagnose::evidence::{At, Evidence, Line, Node, Spot};
-use crate::error::Outcome;
-use crate::logs::Severity;
-use crate::node::TcpSocket;
+use tcpx_logs::Severity;
+use tcpx_node::TcpSocket;
+use tcpx_words::error::Outcome;
 
 pub(super) fn died(evidence: &Evidence) -> Vec<Found> {
     let found = evidence.nodes.iter().filter_map(|node| Some((node, node.died()?))).map(|(node, exit)| {

@@ -3,8 +3,8 @@
 
 use super::Found;
 use crate::diagnose::evidence::{Evidence, Moved, Node};
-use crate::error::Outcome;
 use std::collections::BTreeSet;
+use tcpx_words::error::Outcome;
 
 pub(super) fn first_iteration(evidence: &Evidence) -> Vec<Found> {
     let Some(scenario) = &evidence.scenario else { return Vec::new() };

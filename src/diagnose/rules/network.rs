@@ -3,8 +3,8 @@
 
 use super::Found;
 use crate::diagnose::evidence::{Evidence, Node, Spot};
-use crate::node::TcpSocket;
 use std::collections::BTreeMap;
+use tcpx_node::TcpSocket;
 
 /// Sockets of a node that count: those of its plugin, with something to send or take.
 fn sockets_of(node: &Node) -> impl Iterator<Item = &TcpSocket> {

@@ -4,9 +4,9 @@
 
 use super::Found;
 use crate::diagnose::evidence::{Evidence, Spot};
-use crate::error::Outcome;
-use crate::scenario::{Idle, Policy};
 use std::time::Duration;
+use tcpx_words::error::Outcome;
+use tcpx_words::progress::{Idle, Policy};
 
 /// Tests per second below which a loop is not one: a healthy one makes a million,
 /// one that sleeps a millisecond between two rounds of many channels makes tens.

@@ -3,7 +3,7 @@
 
 use super::Found;
 use crate::diagnose::evidence::{Evidence, Node};
-use crate::scenario::Memory;
+use tcpx_run_model::scenario::Memory;
 
 /// Whether a GPU's memory is moved by a plugin that needs NIC and GPU together.
 fn is_device(evidence: &Evidence, node: &Node) -> bool {

@@ -46,7 +46,7 @@ fn fixture(name: &str) -> Evidence {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn names(findings: &[crate::record::Finding]) -> Vec<&str> {
+fn names(findings: &[tcpx_run_model::record::Finding]) -> Vec<&str> {
     findings.iter().map(|finding| finding.condition.as_str()).collect()
 }
 
@@ -103,8 +103,9 @@ fn what_follows_from_something_else_is_never_first() {
         let findings = diagnose(&fixture(name));
         let secondary = ["connection-reset", "peer-exited-first"];
         assert!(!secondary.contains(&findings[0].condition.as_str()), "{name}");
-        let follows =
-            |finding: &&crate::record::Finding| finding.because.iter().any(|fact| fact.starts_with("it follows from "));
+        let follows = |finding: &&tcpx_run_model::record::Finding| {
+            finding.because.iter().any(|fact| fact.starts_with("it follows from "))
+        };
         assert!(findings.iter().filter(follows).all(|finding| finding.severity == "info"), "{name}: {findings:#?}");
     }
 }

@@ -3,11 +3,12 @@
 
 use super::*;
 use crate::coord::message::{Exit, Failure, Phase};
-use crate::error::Outcome;
-use crate::logs::Severity as LineSeverity;
-use crate::node::{Fact, Host, NicNow, TcpFlow, TcpSocket};
-use crate::record::{ChannelNow, Frame};
-use crate::scenario::{Policy, Processes, Scenario};
+use tcpx_logs::Severity as LineSeverity;
+use tcpx_node::{Fact, Host, NicNow, TcpFlow, TcpSocket};
+use tcpx_run_model::record::{ChannelNow, Frame};
+use tcpx_run_model::scenario::{Processes, Scenario};
+use tcpx_words::error::Outcome;
+use tcpx_words::progress::Policy;
 
 type Make = fn() -> Evidence;
 

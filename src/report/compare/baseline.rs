@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::measured::{Measured, Metric};
-use crate::error::{NextStep, Outcome};
 use crate::report::write_whole;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use tcpx_words::error::{NextStep, Outcome};
 
 const PROFILES: &str = include_str!("profiles/profiles.toml");
 /// Bytes of a kept result.
@@ -125,7 +125,7 @@ impl Baselines {
     }
 
     fn path(&self, name: &str) -> Result<PathBuf, BaselineError> {
-        let plain = crate::units::file_name(name) == name && !name.is_empty() && !name.starts_with('.');
+        let plain = tcpx_words::units::file_name(name) == name && !name.is_empty() && !name.starts_with('.');
         match plain {
             true => Ok(self.folder.join(format!("{name}.json"))),
             false => Err(BaselineError::Name(name.to_owned())),

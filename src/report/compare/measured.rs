@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::statistics::quartiles;
-use crate::record::TransferRecord;
-use crate::redact::Redactor;
 use crate::report::Story;
-use crate::transfer::Side;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_node::redact::Redactor;
+use tcpx_run_model::record::TransferRecord;
+use tcpx_words::side::Side;
 
 /// Samples of one metric that are kept.
 const SAMPLES_MAX: usize = 100_000;

@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::measured::{Measured, Metric};
-use crate::error::NextStep;
-use crate::redact::Redactor;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use tcpx_node::redact::Redactor;
+use tcpx_words::error::NextStep;
 
 /// Bytes of a result file.
 const FILE_MAX: u64 = 64 << 20;
@@ -174,7 +174,7 @@ fn sizes(measured: &mut Measured, rates: Vec<(u64, f64)>, average: Option<f64>) 
     let mut by_size: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     rates.into_iter().for_each(|(size, rate)| by_size.entry(size).or_default().push(rate));
     for (size, rates) in by_size {
-        measured.metric(format!("busbw at {}", crate::units::ByteCount(size)), Metric::rate(rates));
+        measured.metric(format!("busbw at {}", tcpx_words::units::ByteCount(size)), Metric::rate(rates));
     }
 }
 

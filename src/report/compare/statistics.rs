@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::measured::{Better, Measured, Metric, setting};
-use crate::redact::Redactor;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use tcpx_node::redact::Redactor;
 
 /// The rule in words, for `--help`, reports and the book.
 pub const RULE: &str = "Samples are the measured iterations (for latencies: the channels). A metric is better or worse when \

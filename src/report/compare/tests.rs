@@ -90,7 +90,7 @@ fn shown(text: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a3-node7-10.0.1.25.txt");
     std::fs::write(&path, text).expect("written");
-    let mut redactor = crate::redact::Redactor::default();
+    let mut redactor = tcpx_node::redact::Redactor::default();
     let measured = read(&path, Some(&mut redactor)).expect("a result");
     let compared = compare(vec![measured, rates("b", &[1.0])], 0.05).redacted(&mut redactor);
     serde_json::to_string(&compared).expect("JSON")
@@ -117,7 +117,7 @@ fn settings_that_differ_still_do_without_their_secrets() {
         Measured { settings, ..rates("a", &[1.0]) }
     };
     let compared = compare(vec![with("hunter2"), with("hunter3")], 0.05);
-    let compared = compared.redacted(&mut crate::redact::Redactor::default());
+    let compared = compared.redacted(&mut tcpx_node::redact::Redactor::default());
     let same = Some("SECRET".to_owned());
     assert_eq!(compared.settings, [("API_TOKEN of peer".to_owned(), vec![same.clone(), same])]);
     assert!(compared.results.iter().all(|one| one.settings["NCCL_SOCKET_IFNAME of peer"] == "eth0"));
@@ -145,7 +145,7 @@ fn shipped_profiles_have_a_source_and_a_date_and_cannot_be_replaced() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC{0,200}", table in "[0-9 a-z.#\\n-]{0,200}") {
-        let mut redactor = crate::redact::Redactor::default();
+        let mut redactor = tcpx_node::redact::Redactor::default();
         [&text, &table].into_iter().for_each(|text| learn(text, &mut redactor));
         let _ = (recognised(&text), recognised(&table), recognised(&format!("{{\"results\":[{{\"size\":{}}}]}}", text.len())));
     }

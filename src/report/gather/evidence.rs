@@ -5,9 +5,9 @@
 use super::stream::{Stream, end_name};
 use crate::coord::event::What;
 use crate::coord::message::{FromAgent, FromWorker, Preflight};
-use crate::record::{DOCTOR, RunFiles};
 use crate::report::story::{Check, Evidence, Story};
 use serde_json::Value;
+use tcpx_run_model::record::{DOCTOR, RunFiles};
 
 /// Bytes of a file that a report shows.
 const SHOWN_MAX: usize = 24 << 10;

@@ -6,11 +6,11 @@ use super::record::rank;
 use super::stream::{Stream, end_name};
 use crate::coord::event::What;
 use crate::coord::message::FromAgent;
-use crate::logs::{Catalogue, CatalogueError, Filter, Reader, Report};
 use crate::report::story::{Excerpt, LogFinding, Setting, Story};
-use crate::units::printable;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use tcpx_logs::{Catalogue, CatalogueError, Filter, Reader, Report};
+use tcpx_words::units::printable;
 
 /// Bytes of one node's lines that are read.
 const BYTES_MAX: usize = 16 << 20;

@@ -16,10 +16,10 @@ mod stream;
 use super::questions;
 use super::story::{SCHEMA, State, Story};
 use crate::diagnose::{diagnose, of_files};
-use crate::record::RunFiles;
-use crate::units::printable;
 use serde_json::Value;
 use stream::Stream;
+use tcpx_run_model::record::RunFiles;
+use tcpx_words::units::printable;
 
 /// Tells a run. Never fails: a run of which nothing can be read is a story, too.
 pub fn gather(files: &RunFiles) -> Story {

@@ -4,10 +4,10 @@
 use super::stream::{Stream, end_name};
 use crate::coord::event::What;
 use crate::coord::message::{FromAgent, FromWorker};
-use crate::record::PluginRecord;
 use crate::report::story::{Difference, Node, Story};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use tcpx_run_model::record::PluginRecord;
 
 /// What is shown of a node's facts, and where it stands in them.
 const FACTS: [(&str, &str); 9] = [

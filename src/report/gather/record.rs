@@ -2,11 +2,11 @@
 //! says what it can.
 #![forbid(unsafe_code)]
 
-use crate::record::{Finding, RunFiles, TransferRecord, Unfinished};
 use crate::report::story::{State, Story};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io;
+use tcpx_run_model::record::{Finding, RunFiles, TransferRecord, Unfinished};
 
 /// Longer records are none of ours.
 const RECORD_BYTES_MAX: u64 = 64 << 20;

@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::stream::Stream;
-use crate::record::{LatencyUs, RunFiles};
 use crate::report::story::{Latency, State, Story, Timeline, TimelineEnd, TimelineRequest, Window};
 use crate::trace::{Channel, Node, Request, each_request};
 use std::collections::BTreeMap;
 use tcpx_recorder::{Histogram, Reader};
+use tcpx_run_model::record::{LatencyUs, RunFiles};
 
 /// Requests of one end that are drawn.
 const REQUESTS_MAX: usize = 24;

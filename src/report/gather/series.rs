@@ -3,9 +3,9 @@
 
 use super::nodes::devices;
 use super::stream::{Counters, Sampled, Stream};
-use crate::record::ChannelNow;
 use crate::report::story::{Axis, ChannelSeries, Story, Window};
 use std::collections::BTreeMap;
+use tcpx_run_model::record::ChannelNow;
 
 /// Parts of the time axis; a chart is some 900 pixels wide.
 const PARTS_MAX: usize = 240;

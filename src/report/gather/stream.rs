@@ -6,12 +6,12 @@
 
 use crate::coord::event::{Event, What};
 use crate::coord::message::FromAgent;
-use crate::record::{ChannelNow, RunFiles, Samples, Thinned, thin};
 use crate::report::story::{State, Story};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
+use tcpx_run_model::record::{ChannelNow, RunFiles, Samples, Thinned, thin};
 
 /// Events that are no samples.
 const EVENTS_MAX: usize = 200_000;

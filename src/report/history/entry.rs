@@ -1,12 +1,12 @@
 //! What a history keeps of one run: as much as fits a line.
 #![forbid(unsafe_code)]
 
-use crate::record::{RunFiles, Unfinished};
-use crate::units::printable;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
+use tcpx_run_model::record::{RunFiles, Unfinished};
+use tcpx_words::units::printable;
 
 /// Longest record that is read.
 const RECORD_MAX: u64 = 64 << 20;

@@ -7,13 +7,13 @@
 #![forbid(unsafe_code)]
 
 use super::entry::Entry;
-use crate::error::{NextStep, Outcome};
 use crate::report::write_whole;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use tcpx_words::error::{NextStep, Outcome};
 
 /// Beside the runs; not a name that a run has.
 const INDEX: &str = ".history.json";

@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::entry::Entry;
-use crate::record::Unfinished;
 use std::io;
 use std::path::Path;
+use tcpx_run_model::record::Unfinished;
 
 /// What stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

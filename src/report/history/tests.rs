@@ -1,8 +1,8 @@
 //! The index is believed as far as it is right.
 
 use super::{Keep, choose, read, remove};
-use crate::record::{DOCTOR, RunFolder};
 use std::path::Path;
+use tcpx_run_model::record::{DOCTOR, RunFolder};
 
 fn run(folder: &Path, id: &str, outcome: &str, rate: f64) {
     let path = folder.join(id);

@@ -170,7 +170,7 @@ fn findings(page: &mut Page, story: &Story) {
 }
 
 /// Severity, confidence and place of a finding.
-pub(super) fn place(finding: &crate::record::Finding) -> String {
+pub(super) fn place(finding: &tcpx_run_model::record::Finding) -> String {
     let node = finding.node.as_ref().map(|node| format!(", {node}")).unwrap_or_default();
     let channel = finding.channel.map(|channel| format!(", channel {channel}")).unwrap_or_default();
     format!("{}, confidence {:.2}{node}{channel}", finding.severity, finding.confidence)

@@ -44,7 +44,7 @@ fn fingerprint(page: &mut Page, story: &Story) {
     row("host", &|node| node.host.clone());
     row("reached as", &|node| if node.address.is_empty() { "-".into() } else { node.address.clone() });
     row("role", &|node| node.role.clone());
-    let plugin = |of: fn(&crate::record::PluginRecord) -> String| {
+    let plugin = |of: fn(&tcpx_run_model::record::PluginRecord) -> String| {
         move |node: &Node| node.plugin.as_ref().map_or("-".to_owned(), of)
     };
     row("plugin", &plugin(|plugin| format!("{} (ncclNet v{})", plugin.name, plugin.abi)));

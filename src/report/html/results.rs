@@ -5,8 +5,8 @@ use super::page::{Page, Row};
 use crate::report::chart::{Dot, Line, dots, heat, histogram, lines};
 use crate::report::compare::profiles;
 use crate::report::story::{ChannelSeries, Point, Story};
-use crate::units::ByteCount;
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_words::units::ByteCount;
 
 /// Channels that are lines of a chart; more are strips.
 const LINES_MAX: usize = 8;
@@ -28,7 +28,7 @@ pub(super) fn results(page: &mut Page, story: &Story) {
 }
 
 fn transfers(page: &mut Page, story: &Story) {
-    let row = |one: &crate::record::TransferRecord| -> Row {
+    let row = |one: &tcpx_run_model::record::TransferRecord| -> Row {
         let first = one.first_iteration_seconds.map_or("-".to_owned(), |first| format!("{:.3}", first * 1e3));
         let round = one.round_trip_us.map_or("-".to_owned(), |us| format!("{:.1} / {:.1}", us.p50, us.p99));
         [
@@ -68,7 +68,7 @@ fn transfers(page: &mut Page, story: &Story) {
 }
 
 /// A rate, where anything was measured.
-pub(in crate::report) fn rate(transfer: &crate::record::TransferRecord, gb_per_s: f64) -> String {
+pub(in crate::report) fn rate(transfer: &tcpx_run_model::record::TransferRecord, gb_per_s: f64) -> String {
     if transfer.iterations == 0 { "-".to_owned() } else { format!("{gb_per_s:.3}") }
 }
 
@@ -245,7 +245,7 @@ fn counters(page: &mut Page, story: &Story) {
                 .latency_us
                 .map_or(["-".to_owned(), "-".to_owned()], |us| [format!("{:.1}", us.p50), format!("{:.1}", us.p99)]);
             let [p50, p99] = latency;
-            let side = if channel.side == crate::transfer::Side::Send { "send" } else { "recv" };
+            let side = if channel.side == tcpx_words::side::Side::Send { "send" } else { "recv" };
             Row::from([
                 transfer.direction(),
                 format!("{side} {}", channel.id),

@@ -3,13 +3,13 @@
 
 use crate::coord::event::{Event, What};
 use crate::coord::message::{Exit, FromAgent, Phase};
-use crate::plugin::LogLine;
-use crate::record::ChannelNow;
-use crate::scenario::Scenario;
 use serde_json::{Value, json};
 use std::path::Path;
 use tcpx_recorder::format::Role;
 use tcpx_recorder::{Address, Addresses, Opening, Options, Recorder};
+use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::scenario::Scenario;
+use tcpx_words::log::LogLine;
 
 /// Names that no output may hold.
 pub(super) struct Names {

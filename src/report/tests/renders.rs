@@ -1,11 +1,11 @@
 //! Golden renders: read the diff when they change.
 
 use super::fixture::{Names, stalled, write};
-use crate::record::RunFiles;
-use crate::redact::Redactor;
 use crate::report::story::{State, Story};
 use crate::report::{Language, csv, gather, html, json, junit, markdown, prometheus, redacted, short};
 use proptest::prelude::*;
+use tcpx_node::redact::Redactor;
+use tcpx_run_model::record::RunFiles;
 
 fn told() -> Story {
     let run = tempfile::tempdir().expect("a folder");

@@ -2,11 +2,11 @@
 //! none yet. A file that is out of step fails, and `UPDATE_DOCS=1` writes it.
 
 use super::fixture::{Names, stalled};
-use crate::record::{LatencyUs, RunFiles};
-use crate::redact::Redactor;
 use crate::report::story::{Latency, Story, Timeline, TimelineEnd, TimelineRequest};
 use crate::report::{Language, gather, html, json, junit, markdown, redacted, short};
 use std::path::Path;
+use tcpx_node::redact::Redactor;
+use tcpx_run_model::record::{LatencyUs, RunFiles};
 
 fn sample() -> Story {
     let run = tempfile::tempdir().expect("a folder");

@@ -1,10 +1,10 @@
 //! Whatever is planted in a run never comes out of what is made to be sent.
 
 use super::fixture::{Names, recorder, stalled};
-use crate::record::RunFiles;
-use crate::redact::Redactor;
 use crate::report::{Language, bundle, csv, gather, html, json, junit, markdown, prometheus, redacted, short, verify};
 use proptest::prelude::*;
+use tcpx_node::redact::Redactor;
+use tcpx_run_model::record::RunFiles;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]

@@ -3,15 +3,15 @@
 #![forbid(unsafe_code)]
 
 use super::{channels, frame};
-use crate::record::ChannelNow;
-use crate::record::live::{Detail, EventDetail};
 use crate::tui::canvas::{Pen, age, count, short};
 use crate::tui::state::{Item, ViewState, channel_key, doing};
 use crate::tui::theme::{Ink, Theme};
-use crate::units::ByteCount;
 use crate::watch::{Model, Picture, Row};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::record::live::{Detail, EventDetail};
+use tcpx_words::units::ByteCount;
 
 pub(super) fn draw(
     buffer: &mut Buffer,

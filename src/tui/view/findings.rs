@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 use super::frame;
-use crate::record::Finding;
 use crate::tui::canvas::Pen;
 use crate::tui::state::ViewState;
 use crate::tui::theme::Ink;
 use crate::watch::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use tcpx_run_model::record::Finding;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
     if area.height == 0 {

@@ -5,10 +5,10 @@
 use crate::tui::canvas::{Pen, age, gb};
 use crate::tui::state::ViewState;
 use crate::tui::theme::{Ink, Theme};
-use crate::units::ByteCount;
 use crate::watch::{Level, Model, NodePicture, Picture};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use tcpx_words::units::ByteCount;
 
 /// Nodes that have a line of their own at most.
 const NODES_MAX: u16 = 8;

@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::frame;
-use crate::record::live::{Line, LineKind};
 use crate::tui::canvas::Pen;
 use crate::tui::state::ViewState;
 use crate::tui::theme::Ink;
 use crate::watch::{Model, Picture};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use tcpx_run_model::record::live::{Line, LineKind};
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState, picture: &Picture<'_>) {
     if area.height == 0 {

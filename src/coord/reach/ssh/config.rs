@@ -3,10 +3,10 @@
 
 use super::super::ReachError;
 use super::Target;
-use crate::error::Outcome;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use tcpx_words::error::Outcome;
 
 /// Resolved: defaults, configuration, and what was asked for on top.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +51,7 @@ impl Settings {
             };
             words.extend(port.into_iter().flat_map(|port| ["-p".to_owned(), port]));
             words.extend(["-W".into(), format!("[{}]:{}", self.host, self.port), "--".into(), last.to_owned()]);
-            return Some(words.iter().map(|word| crate::units::shell_word(word)).collect::<Vec<_>>().join(" "));
+            return Some(words.iter().map(|word| tcpx_words::units::shell_word(word)).collect::<Vec<_>>().join(" "));
         }
         let command = self.proxy.as_ref()?;
         let filled = command
@@ -82,7 +82,7 @@ pub fn ask(target: &Target) -> Result<Settings, ReachError> {
         Ok(output) if output.status.success() => parse(&String::from_utf8_lossy(&output.stdout)),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let said = crate::units::printable(said.lines().last().unwrap_or("no reason given"));
+            let said = tcpx_words::units::printable(said.lines().last().unwrap_or("no reason given"));
             return Err(ReachError::new(&target.name, Outcome::Usage, format!("the ssh configuration: {said}")));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => without_ssh(target),

@@ -9,7 +9,6 @@
 use super::super::ReachError;
 use super::Target;
 use super::config::Settings;
-use crate::error::Outcome;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ssh2::{CheckResult, ErrorCode, HostKeyType, KnownHostFileKind, KnownHosts, MethodType, Session};
@@ -17,6 +16,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use tcpx_words::error::Outcome;
 
 /// A kind of key: its word in known_hosts, the ways to sign with it, and what a
 /// session calls it.

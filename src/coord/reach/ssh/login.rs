@@ -6,10 +6,10 @@
 use super::super::ReachError;
 use super::Target;
 use super::config::Settings;
-use crate::error::Outcome;
 use ssh2::{ErrorCode, Session};
 use std::io::IsTerminal;
 use std::path::Path;
+use tcpx_words::error::Outcome;
 
 const FILE_ERROR: ErrorCode = ErrorCode::Session(-16);
 const ATTEMPTS: usize = 3;

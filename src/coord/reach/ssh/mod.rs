@@ -13,7 +13,6 @@ mod pump;
 
 use super::install::{Boot, bring};
 use super::{Addresses, Link, REACH_MAX, ReachError, Transport, Until};
-use crate::error::Outcome;
 use config::Settings;
 use ssh2::Session;
 use std::io;
@@ -22,6 +21,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use tcpx_words::error::Outcome;
 
 /// Where to go and as whom; what is `None` is left to the user's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl Transport for Ssh {
         let (session, socket, addresses, proxy) = self.session()?;
         let broken = |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
         let mut channel = session.channel_session().map_err(broken)?;
-        channel.exec(&format!("sh -c {}", crate::units::shell_word(&self.boot.line()))).map_err(broken)?;
+        channel.exec(&format!("sh -c {}", tcpx_words::units::shell_word(&self.boot.line()))).map_err(broken)?;
         let link = pump::start(session, channel, socket, proxy, addresses)
             .map_err(|error| self.error(Outcome::NotRun, format!("cannot carry its streams: {error}")))?;
         bring(&self.target.name, link, &self.boot, progress)

@@ -1,0 +1,111 @@
+//! How far a plugin goes, found by trying: a limit is no failure unless the plugin
+//! itself has promised more. What takes too long is not tried, and said.
+#![forbid(unsafe_code)]
+
+use super::Row;
+use super::calls::Raw;
+use super::exchange::exchange;
+use super::pair::Pair;
+use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll};
+use crate::gpu::{DeviceMemory, HostMemory};
+use crate::plugin::Comm;
+use std::time::{Duration, Instant};
+use tcpx_abi::result::SUCCESS;
+use tcpx_words::units::ByteCount;
+
+pub(super) const ROWS: &[Row] = &[
+    Row::any("limit-message", "messages up to 1 GiB, as far as they go and in a few seconds", message),
+    Row::any("limit-registration", "registrations from 0 bytes to 1 GiB, as far as they go", registration),
+    Row::any("limit-connections", "64 connections at once, or as many as there can be", connections),
+];
+
+/// What trying ever longer messages may take.
+const BUDGET: Duration = Duration::from_secs(8);
+const LONGEST: usize = 1 << 30;
+
+fn bytes(count: usize) -> String {
+    ByteCount(count as u64).to_string()
+}
+
+fn message(subject: &Subject<'_>) -> Checked {
+    let promised = subject.device()?.max_p2p_bytes;
+    let started = Instant::now();
+    let (mut len, mut done) = (4 << 20, 0);
+    while len <= LONGEST {
+        let before = started.elapsed();
+        let moved = Pair::on_host(subject, 1, len).and_then(|mut pair| {
+            exchange(&mut pair, &[len], 1)?;
+            pair.close()
+        });
+        if let Err(shortfall) = moved {
+            // TCPX promises 4 MiB, whatever NCCL makes of it.
+            let owed = len as u64 <= promised && !subject.is_tcpx();
+            return match shortfall {
+                Shortfall::Broken(why) if !owed => Ok(format!("{}; {}: {why}", bytes(done), bytes(len))),
+                Shortfall::Broken(why) => Err(Shortfall::Broken(format!("{}: {why}", bytes(len)))),
+                other => Err(other),
+            };
+        }
+        done = len;
+        if started.elapsed() + 4 * (started.elapsed() - before) > BUDGET && len < LONGEST {
+            return Ok(format!("{}; more would have taken too long here", bytes(done)));
+        }
+        len *= 4;
+    }
+    Ok(format!("{}, none wrong", bytes(done)))
+}
+
+fn registration(subject: &Subject<'_>) -> Checked {
+    let region = HostMemory::host().allocate(LONGEST)?;
+    let pair = Pair::connect(subject)?;
+    let mut refused = Vec::new();
+    let mut most = 0;
+    for comm in [Comm::Send(pair.sender()?), Comm::Recv(pair.receiver()?)] {
+        for len in [0, 1, 4095, 4096, 1 << 20, 64 << 20, 256 << 20, LONGEST] {
+            let answer = Raw::of(subject.net).register_part(Some(comm), &region, len, tcpx_abi::PTR_HOST)?;
+            match answer.code {
+                SUCCESS => most = most.max(len),
+                code => refused.push(format!("{} is rc {code}", bytes(len))),
+            }
+        }
+    }
+    pair.close()?;
+    refused.dedup();
+    owe(most > 0, || format!("no size is taken: {}", refused.join(", ")))?;
+    let but = if refused.is_empty() { String::new() } else { format!("; {}", refused.join(", ")) };
+    Ok(format!("{}{but}", bytes(most)))
+}
+
+fn connections(subject: &Subject<'_>) -> Checked {
+    const MOST: usize = 64;
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
+    let mut stopped = String::new();
+    while pairs.len() < MOST {
+        match Pair::on_host(subject, 1, 4096) {
+            Ok(pair) => pairs.push(pair),
+            Err(Shortfall::Broken(why)) => {
+                stopped = format!("; one more: {why}");
+                break;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    owe(!pairs.is_empty(), || format!("none{stopped}"))?;
+    let count = pairs.len();
+    for pair in &mut pairs {
+        pair.receive(0, 4096)?;
+        pair.send(0, 4096)?;
+    }
+    poll("a message over each connection", 2 * PATIENCE, || {
+        for pair in &mut pairs {
+            pair.drive()?;
+        }
+        Ok(pairs.iter().all(|pair| pair.sends.is_empty() && pair.receives.is_empty()).then_some(()))
+    })?;
+    for mut pair in pairs {
+        pair.verify(0, 4096)?;
+        pair.hand_back()?;
+        pair.close()?;
+    }
+    Ok(format!("{count} at once, a message over each{stopped}"))
+}

@@ -1,0 +1,165 @@
+//! From a file to a table: what the file is, then dlopen, then which symbol.
+//!
+//! `inspect` reads the file and calls nothing, so the coordinator may do it.
+//! `Plugin::open` runs the library's constructors: only a worker does that. A
+//! plugin is never unloaded, because its detached threads and static
+//! destructors outlive any handle of ours.
+#![expect(unsafe_code, reason = "opens a shared object and reads its tables")]
+
+use super::net::{Net, RawTable};
+use super::shim::wrap;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::ffi::c_void;
+use std::path::Path;
+use std::sync::Arc;
+use tcpx_abi::{VERSIONS, v7};
+use tcpx_node::plugin_files::{LoadError, Source, dynamic_of, inspect};
+
+/// A loaded table, not yet initialised.
+pub struct Plugin {
+    /// Its safe face.
+    pub net: Arc<dyn Net>,
+    /// The symbol the table came from; `builtin` for the one linked in.
+    pub symbol: String,
+    /// Every ncclNet symbol the library exports, newest first, known to us or not.
+    pub exports: Vec<String>,
+}
+
+impl Plugin {
+    /// Loads what `source` names, and takes the newest version that both sides
+    /// know, as NCCL does, or the one that is asked for. Runs the library's
+    /// constructors, which may do anything; call it in a process that can be lost.
+    pub fn open(source: &Source, version: Option<u32>) -> Result<Self, LoadError> {
+        match (source, version) {
+            (Source::Builtin, None | Some(7)) => Ok(Self::builtin()),
+            (Source::Builtin, Some(wanted)) => {
+                Err(LoadError::NoVersion { path: "builtin".into(), wanted, exported: v7::SYMBOL.into() })
+            }
+            (Source::File(path), version) => Self::open_file(path, version),
+        }
+    }
+
+    /// The software plugin that is linked into this program.
+    pub fn builtin() -> Self {
+        let net = wrap(RawTable::V7(tcpx_soft::table()));
+        Self { net, symbol: "builtin".into(), exports: vec![v7::SYMBOL.into()] }
+    }
+
+    fn open_file(path: &Path, version: Option<u32>) -> Result<Self, LoadError> {
+        inspect(path)?;
+        // What was inspected: a name without a slash would be looked for along
+        // the linker's own paths instead.
+        let file = std::path::absolute(path)
+            .map_err(|error| LoadError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
+        // SAFETY: running foreign constructors is what the worker process is for.
+        let library = unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
+            use std::error::Error;
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            LoadError::Open { path: path.to_owned(), why: tcpx_words::units::printable(&why) }
+        })?;
+        let plugin = pick(&library, path, version);
+        // Never unloaded, whatever came of it.
+        std::mem::forget(library);
+        plugin
+    }
+}
+
+/// Versions that the library exports, newest first. Names in the file that the
+/// loader does not find are none, and so is what an image in memory has hidden.
+fn exported(library: &Library, path: &Path) -> Vec<u32> {
+    let named = dynamic_of(path).map(|dynamic| dynamic.names(PREFIX)).unwrap_or_default();
+    let mut versions: Vec<u32> = named.iter().filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok()).collect();
+    versions.retain(|version| address_of(library, &symbol_of(*version)).is_some());
+    versions.sort_unstable_by(|one, other| other.cmp(one));
+    versions.dedup();
+    versions
+}
+
+const PREFIX: &str = "ncclNetPlugin_v";
+
+fn symbol_of(version: u32) -> String {
+    format!("{PREFIX}{version}")
+}
+
+fn address_of(library: &Library, symbol: &str) -> Option<*mut c_void> {
+    // SAFETY: only the address is taken, nothing is read through it.
+    let symbol = unsafe { library.get::<*const c_void>(symbol.as_bytes()) }.ok()?;
+    Some(symbol.as_raw_ptr()).filter(|address| !address.is_null())
+}
+
+fn pick(library: &Library, path: &Path, wanted: Option<u32>) -> Result<Plugin, LoadError> {
+    let versions = exported(library, path);
+    let exports: Vec<String> = versions.iter().map(|version| symbol_of(*version)).collect();
+    let newest = VERSIONS.into_iter().find(|known| versions.contains(known));
+    let version = match (wanted, newest) {
+        (Some(wanted), _) if versions.contains(&wanted) => wanted,
+        (Some(wanted), _) => {
+            return Err(LoadError::NoVersion { path: path.to_owned(), wanted, exported: list(&exports) });
+        }
+        (None, Some(newest)) => newest,
+        (None, None) => return Err(LoadError::NoTable { path: path.to_owned(), exported: list(&exports) }),
+    };
+    let symbol = symbol_of(version);
+    let no_table = || LoadError::NoTable { path: path.to_owned(), exported: list(&exports) };
+    let address = address_of(library, &symbol).ok_or_else(no_table)?;
+    let raw = table(version, address).ok_or_else(no_table)?;
+    let raw = raw.map_err(|what| LoadError::NotATable { path: path.to_owned(), symbol: symbol.clone(), what })?;
+    let net = wrap(raw);
+    // The rest may be filled as late as inside `init`.
+    if net.calls().missing() == Some("init") {
+        return Err(LoadError::NullMember { path: path.to_owned(), symbol, member: "init" });
+    }
+    Ok(Plugin { net, symbol, exports })
+}
+
+fn list(exports: &[String]) -> String {
+    if exports.is_empty() { "no ncclNet table".into() } else { exports.join(", ") }
+}
+
+/// The table at `address`, or why there is none; nothing for a version that is not
+/// known here.
+fn table(version: u32, address: *mut c_void) -> Option<Result<RawTable, String>> {
+    macro_rules! tables {
+        ($($number:literal $variant:ident $version:ident)+) => {
+            match version {
+                $($number => {
+                    let table = address.cast::<tcpx_abi::$version::Net>().cast_const();
+                    if let Some(what) = wrong_symbol(address, size_of::<tcpx_abi::$version::Net>()) {
+                        return Some(Err(what));
+                    }
+                    // SAFETY: the address of a symbol that says it is this table and is
+                    // as long, in a library that is never unloaded.
+                    Some(Ok(RawTable::$variant(unsafe { &*table })))
+                })+
+                _ => None,
+            }
+        };
+    }
+    tables!(4 V4 v4 5 V5 v5 6 V6 v6 7 V7 v7 8 V8 v8 9 V9 v9 10 V10 v10 11 V11 v11 12 V12 v12)
+}
+
+/// What speaks against a table of so many bytes at the address of a symbol.
+fn wrong_symbol(address: *mut c_void, bytes: usize) -> Option<String> {
+    // The flag of dladdr1 that asks for the symbol, from glibc's dlfcn.h.
+    const WITH_SYMBOL: i32 = 1;
+    // SAFETY: zeroes are a valid `Dl_info`.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let mut entry: *mut c_void = std::ptr::null_mut();
+    // SAFETY: both are ours to write.
+    let found = unsafe { libc::dladdr1(address, &mut info, &mut entry, WITH_SYMBOL) };
+    if found == 0 || info.dli_saddr != address {
+        return None;
+    }
+    // SAFETY: null, or the loader's own entry of a library that stays loaded.
+    let entry = unsafe { entry.cast::<libc::Elf64_Sym>().as_ref() }?;
+    match entry.st_info & 0xf {
+        2 | 10 => return Some("is a function, not a table".into()),
+        6 => return Some("is a thread's own variable, not a table".into()),
+        _ => {}
+    }
+    if !address.addr().is_multiple_of(align_of::<usize>()) {
+        return Some("lies where no table can lie".into());
+    }
+    let has = usize::try_from(entry.st_size).unwrap_or(usize::MAX);
+    (has != 0 && has < bytes).then(|| format!("has {has} bytes, and a table of this version {bytes}"))
+}

@@ -1,0 +1,576 @@
+//! One comm, its registration, its memory and its window.
+//!
+//! The most recently freed slot is used next, because its lines are still in the
+//! cache. Where bytes are written or taken by a GPU, a send is posted once its
+//! pattern is there, and a receive is handed back once its job has passed; the
+//! requests that are done in between are taken together, by one launch.
+//!
+//! A receive into device memory of a plugin that unpacks nothing is flushed before
+//! its bytes are looked at, as NCCL does; TCPX's are unpacked and never flushed.
+//!
+//! Posting and draining never allocate, lock or make a system call of their own.
+#![forbid(unsafe_code)]
+
+use super::Pace;
+use super::filling::Filling;
+use super::payload::Pattern;
+use super::plan::{Plan, Share};
+use super::slots::{self, Slots};
+use super::window::{Illegal, InFlight, Step, Window};
+use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Passed, ScatterError, Span, Unpack};
+use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, Request, SendComm, Tested};
+use std::sync::Arc;
+use std::time::Duration;
+use tcpx_abi::result::SYSTEM_ERROR;
+use tcpx_recorder::Key;
+use tcpx_tap::Tap;
+use tcpx_words::payload::{Mismatch, StampId, Tally};
+use tcpx_words::side::Side;
+
+/// What stopped a channel. Terminal for its comm.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The plugin refused a call.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The scatter list cannot be true.
+    #[error("a received scatter list was refused: {0}")]
+    Scatter(#[from] ScatterError),
+    /// The peer closed before everything had arrived.
+    #[error("the peer closed with {missing} chunks outstanding; {error}")]
+    ClosedEarly {
+        /// Chunks of this iteration not yet done.
+        missing: u64,
+        /// The plugin's last answer.
+        error: PluginError,
+    },
+    /// `test` told another size than was sent.
+    #[error("test reported {reported} bytes for a receive of {sent}")]
+    Size {
+        /// What the plugin wrote into `sizes`.
+        reported: i32,
+        /// What the peer sends, as planned on both sides.
+        sent: u32,
+    },
+    /// A bug of ours, kept as a value.
+    #[error("the engine broke its own order: {0}")]
+    Order(#[from] Illegal),
+    /// A bug of ours: bytes of a slot could not be reached.
+    #[error("slot {0} is not memory of its channel")]
+    Slot(u8),
+}
+
+/// Sizes and habits of a channel.
+#[derive(Clone)]
+pub struct ChannelSetup {
+    /// Index within its direction.
+    pub index: usize,
+    /// Requests in flight at most.
+    pub window: usize,
+    /// Bytes of a full chunk.
+    pub chunk: usize,
+    /// Write and check the pattern.
+    pub verify: Option<Arc<Pattern>>,
+    /// How receives in bounce pages get into place.
+    pub unpack: Unpack,
+    /// How long rc 2 from the head of a receive may be a peer that closed
+    /// after everything had arrived.
+    pub close_grace: Duration,
+}
+
+enum End {
+    Send(SendComm),
+    Recv(RecvComm),
+}
+
+impl End {
+    fn comm(&self) -> Comm<'_> {
+        match self {
+            Self::Send(comm) => Comm::Send(comm),
+            Self::Recv(comm) => Comm::Recv(comm),
+        }
+    }
+}
+
+/// See [`Channel::pieces`].
+pub(super) struct Pieces<'a> {
+    pub(super) end: Comm<'a>,
+    pub(super) mhandle: &'a MHandle,
+    pub(super) window: &'a mut Window,
+}
+
+/// One comm, its mhandle and its window.
+pub struct Channel {
+    setup: ChannelSetup,
+    // Before the comm: its memory may still be worked on.
+    slots: Slots,
+    end: End,
+    window: Window,
+    free: Vec<u8>,
+    /// Neither free nor in the window.
+    filling: Filling,
+    share: Share,
+    iteration: u64,
+    turn: u64,
+    refused_since: Option<Duration>,
+    /// What is received must be flushed.
+    flushes: bool,
+    /// The oldest request has arrived and is being flushed.
+    flushing: Option<Request>,
+    recorded: Option<(Tap, Key)>,
+    tally: Tally,
+}
+
+impl Channel {
+    /// A channel that sends on `comm`.
+    pub fn sender(
+        net: &dyn Net,
+        comm: SendComm,
+        device: Arc<dyn DeviceMemory>,
+        setup: ChannelSetup,
+    ) -> Result<Self, ChannelError> {
+        Self::new(net, End::Send(comm), device, setup)
+    }
+
+    /// A channel that receives on `comm`. With device memory, a comm that unpacks
+    /// must have a queue that this process can read.
+    pub fn receiver(
+        net: &dyn Net,
+        comm: RecvComm,
+        device: Arc<dyn DeviceMemory>,
+        mut setup: ChannelSetup,
+    ) -> Result<Self, ChannelError> {
+        let (on_device, unpacks) = (device.kind() == MemoryKind::Device, comm.hands_back());
+        if !unpacks {
+            // There is nothing to unpack, and how to is no question.
+            setup.unpack = Unpack::Kernel;
+        }
+        let mut channel = Self::new(net, End::Recv(comm), device, setup)?;
+        channel.flushes = on_device && !unpacks;
+        // After the registration, whose refusal says more than a missing queue.
+        if let (true, true, End::Recv(comm)) = (on_device, unpacks, &channel.end) {
+            channel.slots.receive_from(comm)?;
+        }
+        Ok(channel)
+    }
+
+    fn new(net: &dyn Net, end: End, device: Arc<dyn DeviceMemory>, setup: ChannelSetup) -> Result<Self, ChannelError> {
+        let slots = Slots::new(net, end.comm(), device, &setup)?;
+        let count = slots::count(&setup);
+        Ok(Self {
+            window: Window::new(setup.window),
+            free: (0..count as u8).rev().collect(),
+            filling: Filling::new(count),
+            setup,
+            slots,
+            end,
+            share: Share::default(),
+            iteration: 0,
+            turn: 0,
+            refused_since: None,
+            flushes: false,
+            flushing: None,
+            recorded: None,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Numbers the channel in the flight recorder, which sees every call but
+    /// the unpacking.
+    pub fn record(&mut self, tap: Tap) {
+        self.recorded = tap.key(self.end.comm().as_ptr()).map(|key| (tap, key));
+        if let Some((tap, key)) = self.recorded {
+            tap.set_channel(key, self.setup.index as u32);
+        }
+    }
+
+    /// Send or receive.
+    pub fn side(&self) -> Side {
+        match self.end {
+            End::Send(_) => Side::Send,
+            End::Recv(_) => Side::Recv,
+        }
+    }
+
+    /// Index within its direction.
+    pub fn index(&self) -> usize {
+        self.setup.index
+    }
+
+    /// What it did so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// From here on bytes count as measured; wrong ones count from the start.
+    pub fn start_measuring(&mut self) {
+        self.tally.bytes = 0;
+        self.tally.verified_bytes = 0;
+    }
+
+    /// Bytes registered with the plugin.
+    pub fn registered_bytes(&self) -> usize {
+        self.slots.registered_bytes()
+    }
+
+    /// The window, for those who report on it.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Sets the next iteration up; a sender writes its pattern here, outside
+    /// the timed part.
+    pub fn begin(&mut self, plan: Plan, iteration: u64) -> Result<(), ChannelError> {
+        self.share = plan.share(self.setup.index);
+        self.iteration = iteration;
+        self.turn = 0;
+        self.filling.restart();
+        if self.side() == Side::Recv {
+            return Ok(());
+        }
+        if self.slots.fills_later() {
+            self.fill_free()?;
+            self.slots.settle()?;
+            return self.see_filled();
+        }
+        let id = self.id(0);
+        (0..slots::count(&self.setup) as u8).try_for_each(|slot| self.slots.fill(slot, id))
+    }
+
+    /// Has a GPU write the coming messages into whatever slots are free.
+    fn fill_free(&mut self) -> Result<(), ChannelError> {
+        while self.filling.next_turn() < self.share.turns()
+            && let Some(slot) = self.free.pop()
+        {
+            let chunk = self.share.chunk(self.filling.next_turn());
+            self.slots.queue_fill(slot, chunk.len as usize, self.id(chunk.index))?;
+            self.filling.add(slot);
+        }
+        self.slots.launch()
+    }
+
+    fn see_filled(&mut self) -> Result<(), ChannelError> {
+        while self.filling.is_waiting() && self.slots.passed()?.is_some() {
+            self.filling.passed();
+        }
+        Ok(())
+    }
+
+    fn id(&self, chunk: u64) -> StampId {
+        StampId { iteration: self.iteration, channel: self.setup.index as u64, chunk }
+    }
+
+    /// Whether every chunk of the iteration is consumed.
+    pub fn is_finished(&self) -> bool {
+        self.turn == self.share.turns() && self.window.is_drained()
+    }
+
+    /// Whether one more chunk may be posted now.
+    pub fn can_post(&self) -> bool {
+        self.turn < self.share.turns() && self.window.has_room()
+    }
+
+    /// Whether every chunk of the iteration was posted.
+    pub fn has_posted_all(&self) -> bool {
+        self.turn == self.share.turns()
+    }
+
+    /// Whether nothing more can be posted for lack of room.
+    pub fn is_full(&self) -> bool {
+        !self.window.has_room()
+    }
+
+    /// Posts the next chunk. `false`: the plugin said "try again", or there is
+    /// nothing to post.
+    pub fn post(&mut self, net: &dyn Net) -> Result<bool, ChannelError> {
+        if !self.can_post() {
+            return Ok(false);
+        }
+        let Some(slot) = self.next_slot()? else { return Ok(false) };
+        let chunk = self.share.chunk(self.turn);
+        let span = self.slots.span(slot, chunk.len as usize)?;
+        let request = match &self.end {
+            End::Send(comm) => {
+                if !self.slots.fills_later() {
+                    self.slots.stamp(slot, chunk.len as usize, self.id(chunk.index))?;
+                }
+                net.isend(comm, span, self.slots.mhandle())?
+            }
+            End::Recv(comm) => net.irecv(comm, span, self.slots.mhandle())?,
+        };
+        let Some(request) = request else {
+            self.tally.null_requests += 1;
+            return Ok(false);
+        };
+        self.use_slot();
+        let posted = self.window.post(InFlight { request, turn: self.turn, slot, len: chunk.len });
+        debug_assert!(posted.is_ok(), "room was checked above");
+        self.turn += 1;
+        Ok(true)
+    }
+
+    /// The slot of the next post, if its message is ready to go.
+    fn next_slot(&mut self) -> Result<Option<u8>, ChannelError> {
+        if self.side() == Side::Recv || !self.slots.fills_later() {
+            return Ok(self.free.last().copied());
+        }
+        if self.filling.written_for(self.turn).is_none() {
+            // Whatever could not be launched before; nobody may be draining.
+            self.slots.launch()?;
+            self.see_filled()?;
+        }
+        Ok(self.filling.written_for(self.turn))
+    }
+
+    fn use_slot(&mut self) {
+        if self.side() == Side::Send && self.slots.fills_later() {
+            self.filling.posted();
+        } else {
+            self.free.pop();
+        }
+    }
+
+    /// Tests the oldest request until one is not done; takes, checks and hands
+    /// back what is. Returns how many requests went on.
+    pub fn drain(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<u32, ChannelError> {
+        let mut moved = self.retire(net)?;
+        while self.finish_one(net, pace)? {
+            moved += 1;
+        }
+        self.launch()?;
+        Ok(moved)
+    }
+
+    /// As `drain`, for at most one request that is done.
+    pub fn drain_one(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<bool, ChannelError> {
+        let retired = self.retire(net)? > 0;
+        let finished = self.finish_one(net, pace)?;
+        self.launch()?;
+        Ok(finished || retired)
+    }
+
+    fn finish_one(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<bool, ChannelError> {
+        let Some(head) = self.window.to_test() else { return Ok(false) };
+        if self.flushing.is_none() {
+            match net.test(head.request) {
+                Ok(tested) if !tested.done => return Ok(false),
+                Ok(tested) => {
+                    self.refused_since = None;
+                    self.check_size(tested, head)?;
+                }
+                Err(error) => return self.maybe_closed(error, pace),
+            }
+        }
+        if self.flushes && !self.flush(net, head)? {
+            return Ok(false);
+        }
+        self.finish(head)?;
+        if !self.takes_later() {
+            self.take(net)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether what has arrived is in its place: the plugin had nothing to flush,
+    /// or the flush, begun here or before, is done.
+    fn flush(&mut self, net: &dyn Net, head: InFlight) -> Result<bool, ChannelError> {
+        let End::Recv(comm) = &self.end else { return Ok(true) };
+        if self.flushing.is_none() {
+            let span = self.slots.span(head.slot, head.len as usize)?;
+            self.flushing = net.iflush(comm, span, self.slots.mhandle())?;
+        }
+        if let Some(flush) = self.flushing {
+            if !net.test(flush)?.done {
+                return Ok(false);
+            }
+            self.flushing = None;
+        }
+        Ok(true)
+    }
+
+    /// A size that `test` did report; plugins that unpack, like TCPX, report none.
+    fn check_size(&self, tested: Tested, head: InFlight) -> Result<(), ChannelError> {
+        let told = match &self.end {
+            End::Recv(comm) if !comm.hands_back() => tested.reported,
+            _ => return Ok(()),
+        };
+        if told == Tested::UNREPORTED || i64::from(told) == i64::from(head.len) {
+            return Ok(());
+        }
+        Err(ChannelError::Size { reported: told, sent: head.len })
+    }
+
+    /// Books a request that is done; where it is taken later, its job is queued.
+    fn finish(&mut self, head: InFlight) -> Result<(), ChannelError> {
+        self.window.step(Step::Finish)?;
+        self.tally.bytes += u64::from(head.len);
+        if self.takes_later() {
+            let number = self.window.totals()[1] - 1;
+            self.slots.queue_take(head.slot, head.len as usize, number, self.id_of(head))?;
+        }
+        Ok(())
+    }
+
+    fn takes_later(&self) -> bool {
+        self.side() == Side::Recv && self.slots.takes_later()
+    }
+
+    /// Launches the jobs of all requests that were done, or fills all slots that
+    /// became free.
+    fn launch(&mut self) -> Result<(), ChannelError> {
+        match self.side() {
+            Side::Recv => self.slots.launch(),
+            Side::Send if self.slots.fills_later() => self.fill_free(),
+            Side::Send => Ok(()),
+        }
+    }
+
+    /// Hands back every receive whose job has passed, and none before.
+    fn retire(&mut self, net: &dyn Net) -> Result<u32, ChannelError> {
+        let mut retired = 0;
+        while self.takes_later()
+            && let Some(one) = self.window.to_unpack()
+            && let Some(passed) = self.slots.passed()?
+        {
+            self.judge(one, passed)?;
+            self.hand_back(net, one)?;
+            retired += 1;
+        }
+        Ok(retired)
+    }
+
+    /// Books what a job found out.
+    fn judge(&mut self, one: InFlight, passed: Passed) -> Result<(), ChannelError> {
+        if self.setup.verify.is_none() {
+            return Ok(());
+        }
+        let found = match passed {
+            Passed::Right => None,
+            Passed::Wrong | Passed::Overrun => Some(self.slots.explain(one.slot, one.len as usize, self.id_of(one))?),
+        };
+        self.book(one, found);
+        Ok(())
+    }
+
+    fn book(&mut self, one: InFlight, mismatch: Option<Mismatch>) {
+        self.tally.verified_bytes += u64::from(one.len);
+        if let Some(mismatch) = mismatch {
+            self.tally.wrong_bytes += mismatch.wrong_bytes;
+            self.tally.first_mismatch.get_or_insert(mismatch);
+        }
+    }
+
+    fn id_of(&self, one: InFlight) -> StampId {
+        self.id(self.share.chunk(one.turn).index)
+    }
+
+    /// Which turn is posted next.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// Some bytes of the channel, for a post that must be refused.
+    pub(super) fn any_span(&self) -> Option<Span> {
+        self.slots.span(0, self.setup.chunk).ok()
+    }
+
+    /// Hands back every receive that is done; waits for jobs that are under way.
+    pub(super) fn catch_up(&mut self, net: &dyn Net) -> Result<(), ChannelError> {
+        while self.takes_later() && self.window.to_unpack().is_some() {
+            self.slots.settle()?;
+            if self.retire(net)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a payload whose pages were handed back already.
+    pub(super) fn take_too_late(&mut self) -> Result<(), ChannelError> {
+        let Some(one) = self.window.to_test() else { return Ok(()) };
+        self.finish(one)?;
+        if self.takes_later() {
+            self.slots.settle()?;
+            if let Some(passed) = self.slots.passed()? {
+                self.judge(one, passed)?;
+            }
+        } else {
+            self.unpack_and_check(one)?;
+        }
+        self.window.step(Step::Unpack)?;
+        self.free_slot(one)
+    }
+
+    /// What `rogue` may reach: the pieces whose order it breaks on purpose.
+    pub(super) fn pieces(&mut self) -> Pieces<'_> {
+        Pieces { end: self.end.comm(), mhandle: self.slots.mhandle(), window: &mut self.window }
+    }
+
+    /// Payload of the oldest done request into place, checked, handed back.
+    fn take(&mut self, net: &dyn Net) -> Result<(), ChannelError> {
+        let Some(one) = self.window.to_unpack() else { return Ok(()) };
+        if self.side() == Side::Recv {
+            self.unpack_and_check(one)?;
+        }
+        self.hand_back(net, one)
+    }
+
+    fn unpack_and_check(&mut self, one: InFlight) -> Result<(), ChannelError> {
+        let (slot, len) = (one.slot, one.len as usize);
+        self.slots.unpack(slot, len, self.window.totals()[1] - 1)?;
+        if let Some(found) = self.slots.check(slot, len, self.id_of(one))? {
+            self.book(one, found);
+        }
+        Ok(())
+    }
+
+    /// Consumes a request whose payload was taken, or ends a send.
+    fn hand_back(&mut self, net: &dyn Net, one: InFlight) -> Result<(), ChannelError> {
+        self.window.step(Step::Unpack)?;
+        if let End::Recv(comm) = &self.end {
+            match self.recorded {
+                Some((tap, key)) if self.slots.has_work() => tap.unpacked(key),
+                Some((tap, key)) => tap.in_place(key),
+                None => {}
+            }
+            net.irecv_consumed(comm, one.request)?;
+        }
+        self.free_slot(one)
+    }
+
+    fn free_slot(&mut self, one: InFlight) -> Result<(), ChannelError> {
+        self.window.step(Step::Consume)?;
+        self.free.push(one.slot);
+        Ok(())
+    }
+
+    /// rc 2 from the head of a receive may only say that the peer closed after
+    /// sending everything; TCPX then succeeds when asked again.
+    #[cold]
+    fn maybe_closed(&mut self, error: PluginError, pace: &dyn Pace) -> Result<bool, ChannelError> {
+        if !matches!(self.end, End::Recv(_)) || error.code() != Some(SYSTEM_ERROR) {
+            return Err(error.into());
+        }
+        let now = pace.now();
+        let since = *self.refused_since.get_or_insert(now);
+        if now.saturating_sub(since) < self.setup.close_grace {
+            return Ok(false);
+        }
+        let missing = self.share.turns() - self.turn + self.window.in_flight() as u64;
+        Err(ChannelError::ClosedEarly { missing, error })
+    }
+
+    /// Deregisters and closes; for after the barrier that ends the run, or to
+    /// give everything back after an error.
+    pub fn close(self, net: &dyn Net) -> Result<(), PluginError> {
+        let deregistered = self.slots.end(net, self.end.comm());
+        let closed = match self.end {
+            End::Send(comm) => net.close_send(comm),
+            End::Recv(comm) => net.close_recv(comm),
+        };
+        deregistered.and(closed)
+    }
+}

@@ -1,0 +1,146 @@
+//! Whose turn it is: the loop that posts, tests, takes and drains.
+//!
+//! Progress happens only inside `test`, and only for the comm of the request
+//! tested, so every policy is a rule about which channel is tested when.
+#![forbid(unsafe_code)]
+
+use super::Pace;
+use super::channel::{Channel, ChannelError};
+use crate::plugin::Net;
+use tcpx_words::progress::Policy;
+use tcpx_words::side::Side;
+
+/// What ended an iteration before its last chunk.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// A channel failed; its comm is unusable.
+    #[error("{side:?} channel {channel}: {error}")]
+    Channel {
+        /// Index within its direction.
+        channel: usize,
+        /// Its direction.
+        side: Side,
+        /// Why.
+        #[source]
+        error: Box<ChannelError>,
+    },
+    /// Told to stop.
+    #[error("stopped before the transfer was complete")]
+    Stopped,
+    /// A driving thread panicked.
+    #[error("the thread of {side:?} channel {channel} panicked")]
+    Panicked {
+        /// Index within its direction.
+        channel: usize,
+        /// Its direction.
+        side: Side,
+    },
+}
+
+pub(super) fn of(channel: &Channel) -> impl FnOnce(ChannelError) -> TransferError + use<> {
+    let (index, side) = (channel.index(), channel.side());
+    move |error| TransferError::Channel { channel: index, side, error: Box::new(error) }
+}
+
+/// Moves every chunk that `Channel::begin` set up.
+pub fn run_iteration<P: Pace + Clone + Send>(
+    net: &dyn Net,
+    channels: &mut [Channel],
+    policy: Policy,
+    pace: &mut P,
+) -> Result<(), TransferError> {
+    match policy {
+        Policy::Opportunistic => opportunistic(net, channels, pace),
+        Policy::WindowFullOnly => window_full_only(net, channels, pace),
+        Policy::DedicatedThread => dedicated_threads(net, channels, pace),
+    }
+}
+
+fn opportunistic(net: &dyn Net, channels: &mut [Channel], pace: &mut dyn Pace) -> Result<(), TransferError> {
+    let mut empty_sweeps = 0;
+    loop {
+        let (mut moved, mut finished) = (false, true);
+        for channel in channels.iter_mut() {
+            if channel.is_finished() {
+                continue;
+            }
+            moved |= turn(net, channel, pace).map_err(of(channel))?;
+            finished &= channel.is_finished();
+        }
+        if finished {
+            return Ok(());
+        }
+        empty_sweeps = if moved { 0 } else { empty_sweeps + 1 };
+        rest(empty_sweeps, pace)?;
+    }
+}
+
+/// The whole window is filled before anything is tested: a plugin can batch
+/// only what it has been given.
+pub(super) fn turn(net: &dyn Net, channel: &mut Channel, pace: &dyn Pace) -> Result<bool, ChannelError> {
+    let mut moved = false;
+    while channel.post(net)? {
+        moved = true;
+    }
+    Ok(channel.drain(net, pace)? > 0 || moved)
+}
+
+pub(super) fn rest(empty_sweeps: u32, pace: &mut dyn Pace) -> Result<(), TransferError> {
+    if empty_sweeps == 0 {
+        return Ok(());
+    }
+    if pace.stopped() {
+        return Err(TransferError::Stopped);
+    }
+    pace.idle(empty_sweeps);
+    Ok(())
+}
+
+fn window_full_only(net: &dyn Net, channels: &mut [Channel], pace: &mut dyn Pace) -> Result<(), TransferError> {
+    while channels.iter().any(|channel| !channel.has_posted_all()) {
+        for channel in channels.iter_mut().filter(|channel| !channel.has_posted_all()) {
+            let mut empty_sweeps = 0;
+            while channel.is_full() {
+                let moved = channel.drain_one(net, pace).map_err(of(channel))?;
+                empty_sweeps = if moved { 0 } else { empty_sweeps + 1 };
+                rest(empty_sweeps, pace)?;
+            }
+            if !channel.post(net).map_err(of(channel))? {
+                rest(1, pace)?;
+            }
+        }
+    }
+    for channel in channels.iter_mut() {
+        let mut empty_sweeps = 0;
+        while !channel.is_finished() {
+            let moved = channel.drain_one(net, pace).map_err(of(channel))?;
+            empty_sweeps = if moved { 0 } else { empty_sweeps + 1 };
+            rest(empty_sweeps, pace)?;
+        }
+    }
+    Ok(())
+}
+
+fn dedicated_threads<P: Pace + Clone + Send>(
+    net: &dyn Net,
+    channels: &mut [Channel],
+    pace: &mut P,
+) -> Result<(), TransferError> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = channels
+            .iter_mut()
+            .map(|channel| {
+                let (index, side) = (channel.index(), channel.side());
+                let mut pace = pace.clone();
+                let body = move || opportunistic(net, std::slice::from_mut(channel), &mut pace);
+                (index, side, scope.spawn(body))
+            })
+            .collect();
+        let mut first = Ok(());
+        for (channel, side, thread) in threads {
+            let ended = thread.join().unwrap_or(Err(TransferError::Panicked { channel, side }));
+            first = first.and(ended);
+        }
+        first
+    })
+}

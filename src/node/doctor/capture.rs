@@ -1,0 +1,129 @@
+//! `--capture`: the files and answers that a full examination of this node
+//! reads, as a tree in one archive, so that somebody else can examine it.
+//!
+//! Only what was read goes in, never a whole environment or a whole log, and
+//! redacted unless told otherwise. The archive holds regular files, folders and
+//! relative links under plain names; unpacked, it is what `--sysroot` takes.
+#![forbid(unsafe_code)]
+
+use super::facts::{Facts, Scope};
+use crate::recording::Entry;
+use crate::redact::Redactor;
+use crate::{Recording, Root};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tar::{Builder, EntryType, Header};
+use tcpx_words::error::{NextStep, Outcome};
+
+/// Why there is no archive.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the capture {}: {source}", path.display())]
+pub struct CaptureError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl CaptureError {
+    /// Whose problem it is.
+    pub fn outcome(&self) -> Outcome {
+        Outcome::NotRun
+    }
+}
+
+impl NextStep for CaptureError {
+    fn next_step(&self) -> Option<String> {
+        match self.source.kind() {
+            io::ErrorKind::AlreadyExists => Some("name a file that is not there yet".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Reads this node as `scope` says and writes what was read to `path`, which must
+/// not exist. Returns the facts and how many entries there are.
+///
+/// # Errors
+/// The archive cannot be created or written.
+pub fn capture(path: &Path, scope: Scope<'_>, redactor: Option<&mut Redactor>) -> Result<(Facts, usize), CaptureError> {
+    let recording = Recording::default();
+    let facts = Facts::read(&Root::recorded(recording.clone()), scope);
+    let entries = recording.entries();
+    let failed = |source| CaptureError { path: path.to_owned(), source };
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    let written = write(file, &entries, redactor);
+    if written.is_err() {
+        // Half an archive is none.
+        let _ = std::fs::remove_file(path);
+    }
+    written.map_err(failed)?;
+    Ok((facts, entries.len()))
+}
+
+fn write(out: impl Write, entries: &BTreeMap<PathBuf, Entry>, mut redactor: Option<&mut Redactor>) -> io::Result<()> {
+    if let Some(redactor) = redactor.as_deref_mut() {
+        learn(entries, redactor);
+    }
+    let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
+    // Names of folders name people, too.
+    let mut told =
+        |text: &str| redactor.as_deref_mut().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text));
+    for (path, entry) in entries {
+        let Some(name) = path.to_str().and_then(|path| path.strip_prefix('/')).filter(|name| !name.is_empty()) else {
+            continue;
+        };
+        let name = told(name);
+        let mut header = Header::new_gnu();
+        header.set_mode(if matches!(entry, Entry::Folder) { 0o755 } else { 0o644 });
+        header.set_size(0);
+        match entry {
+            Entry::Folder => {
+                header.set_entry_type(EntryType::Directory);
+                archive.append_data(&mut header, name, io::empty())?;
+            }
+            Entry::Link(target) => {
+                header.set_entry_type(EntryType::Symlink);
+                archive.append_link(&mut header, name, told(&target.to_string_lossy()))?;
+            }
+            Entry::File(text) => {
+                let text = told(text);
+                header.set_size(text.len() as u64);
+                archive.append_data(&mut header, name, text.as_bytes())?;
+            }
+        }
+    }
+    archive.into_inner()?.finish()?.flush()
+}
+
+/// What one entry gives away, no other keeps.
+fn learn(entries: &BTreeMap<PathBuf, Entry>, redactor: &mut Redactor) {
+    for (path, entry) in entries {
+        redactor.learn(&path.to_string_lossy());
+        match entry {
+            Entry::Folder => {}
+            Entry::Link(target) => redactor.learn(&target.to_string_lossy()),
+            Entry::File(text) => redactor.learn(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_a_later_entry_gives_away_is_in_no_earlier_one() {
+        let entries = [("/a", "alicia was here"), ("/b", "/home/alicia/x")]
+            .map(|(path, text)| (PathBuf::from(path), Entry::File(text.into())));
+        let mut bytes = Vec::new();
+        write(&mut bytes, &entries.into(), Some(&mut Redactor::default())).expect("written");
+        let mut text = String::new();
+        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text).expect("read");
+        assert!(text.contains("was here") && !text.contains("alicia"), "{text}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Facts to rows: pure, so that a captured node, a remote one and this one are
+//! judged alike.
+//!
+//! An element that breaks the condition decides; otherwise one that is unknown
+//! leaves the check open; only all of them known and good is a PASS. Nothing to
+//! look at is unknown, too: "no rail is too small" is not said of no rails.
+#![forbid(unsafe_code)]
+
+use super::catalogue::Catalogue;
+use super::check::{Check, Layer};
+use super::facts::Facts;
+use super::pair::{self, Tried};
+use super::path::{FactPath, Seen};
+use super::predicate::{Must, plain};
+use super::row::{Row, Verdict};
+use super::view;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Elements named in one row; the others are counted.
+const NAMED_MAX: usize = 8;
+/// Characters of names that are listed one by one.
+const NAMES_CHARS_MAX: usize = 48;
+/// Characters of one value.
+const VALUE_CHARS_MAX: usize = 400;
+
+/// For what a node is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject {
+    /// For Google's plugin, which needs the GPUs, the gVNICs and the manager. Any
+    /// other, as the software plugin, needs a network and no more.
+    pub tcpx: bool,
+    /// Bytes of one message, where a scenario says so.
+    pub chunk: Option<u64>,
+}
+
+/// What the checks made of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Examination {
+    /// In the catalogue's order.
+    pub rows: Vec<Row>,
+}
+
+impl Examination {
+    /// How many rows ended like that.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.rows.iter().filter(|row| row.verdict == verdict).count()
+    }
+
+    /// 1 when something failed; 3 when nothing did, but a check that could have
+    /// is open; else 0. A warning is for reading.
+    pub fn exit_code(&self) -> u8 {
+        let open = |row: &Row| row.verdict == Verdict::Unknown && row.severity.fails();
+        match self.count(Verdict::Fail) {
+            0 if self.rows.iter().any(open) => 3,
+            0 => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// What `catalogue` makes of one node; layers about two nodes are left out.
+pub fn examine(catalogue: &Catalogue, facts: &Facts, subject: Subject) -> Examination {
+    judge(catalogue, false, &view::document(facts, subject), None)
+}
+
+/// What it makes of two nodes together: where they differ, and what was tried
+/// between them.
+pub fn examine_pair(
+    catalogue: &Catalogue,
+    here: &Facts,
+    there: &Facts,
+    tried: Option<&Tried>,
+    subject: Subject,
+) -> Examination {
+    let document = pair::document(here, there, tried, subject);
+    judge(catalogue, true, &document, Some(&view::document(there, subject)))
+}
+
+fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>) -> Examination {
+    let mut ended: BTreeMap<&str, Verdict> = BTreeMap::new();
+    let mut rows = Vec::new();
+    for (layer, check) in catalogue.checks().filter(|(layer, _)| layer.both == both) {
+        if check.when.as_ref().is_some_and(|when| !is_there(when, here)) {
+            continue;
+        }
+        // What was left out for this node is no reason to leave out more.
+        let open = |needed: &&String| matches!(ended.get(needed.as_str()), Some(Verdict::Fail | Verdict::Unknown));
+        let (verdict, value, name) = match check.needs.iter().find(open) {
+            Some(needed) => (Verdict::Unknown, format!("not looked at: needs {needed}"), String::new()),
+            None => held(check, here, there),
+        };
+        ended.insert(&check.id, verdict);
+        rows.push(row(layer, check, verdict, value, &name));
+    }
+    Examination { rows }
+}
+
+fn is_there(when: &FactPath, document: &Value) -> bool {
+    let found = when.find(document);
+    found.iter().any(|seen| seen.value.as_ref().is_ok_and(|value| **value != Value::Bool(false)))
+}
+
+/// The verdict, what was seen, and the name of the first element that decided.
+fn held(check: &Check, here: &Value, there: Option<&Value>) -> (Verdict, String, String) {
+    let seen = check.reads.find(here);
+    let opposite =
+        there.filter(|_| check.must.is_about_both()).map(|there| check.reads.find(there)).unwrap_or_default();
+    let other = |of: &str| opposite.iter().find(|seen| seen.of == of).map(|seen| &seen.value);
+    let (mut broken, mut unknown) = (Vec::new(), Vec::new());
+    for one in &seen {
+        match (&one.value, other(&one.of)) {
+            (Err(_), _) if check.must.fails_unknown() => broken.push(shown(check, one, None)),
+            (Err(_), _) => unknown.push(shown(check, one, None)),
+            (Ok(_), Some(Err(why))) => unknown.push(named(&one.of, &format!("on the peer: {why}"))),
+            (Ok(_), None) if check.must.is_about_both() => unknown.push(named(&one.of, "not on the peer")),
+            (Ok(value), there) => {
+                let there = there.and_then(|there| there.as_ref().ok().copied());
+                if !check.must.holds(value, there) {
+                    broken.push(shown(check, one, there));
+                }
+            }
+        }
+    }
+    let fails = if check.severity.fails() { Verdict::Fail } else { Verdict::Warn };
+    let (verdict, deciding) = match (broken.is_empty(), unknown.is_empty()) {
+        (false, _) => (fails, broken),
+        (true, false) => (Verdict::Unknown, unknown),
+        (true, true) if seen.is_empty() => (Verdict::Unknown, vec![(String::new(), "nothing to look at".to_owned())]),
+        (true, true) => (Verdict::Pass, seen.iter().map(|one| shown(check, one, None)).collect()),
+    };
+    let name = deciding.first().map(|(name, _)| name.clone()).unwrap_or_default();
+    (verdict, together(&deciding), name)
+}
+
+fn named(of: &str, text: &str) -> (String, String) {
+    (of.to_owned(), text.to_owned())
+}
+
+/// The name of an element, and its value in words; with the peer's beside it
+/// where the two were compared.
+fn shown(check: &Check, seen: &Seen<'_>, there: Option<&Value>) -> (String, String) {
+    let words = |value: &Value| match (value.as_u64(), &check.must) {
+        (Some(bytes), _) if check.reads.is_in_bytes() => tcpx_words::units::ByteCount(bytes).about(),
+        (_, Must::Contains(part)) if value.is_array() && check.must.holds(value, None) => part.clone(),
+        _ => plain(value),
+    };
+    let here = match &seen.value {
+        Ok(value) => words(value),
+        Err(why) => why.clone(),
+    };
+    let text = there.map_or(here.clone(), |there| format!("{here} here, {} there", words(there)));
+    (seen.of.clone(), text.chars().take(VALUE_CHARS_MAX).collect())
+}
+
+/// `8244 (eth1 eth2 eth3 eth4)` where all are equal, else `eth1: 8244, eth3: 1460`.
+fn together(all: &[(String, String)]) -> String {
+    let [(first, value), rest @ ..] = all else { return String::new() };
+    if first.is_empty() && rest.is_empty() {
+        return value.clone();
+    }
+    if rest.iter().all(|(_, other)| other == value) {
+        return format!("{value} ({})", names(all));
+    }
+    let each: Vec<String> = all.iter().take(NAMED_MAX).map(|(name, value)| format!("{name}: {value}")).collect();
+    let more = all.len().saturating_sub(NAMED_MAX);
+    each.join(", ") + &if more == 0 { String::new() } else { format!(" and {more} more") }
+}
+
+/// The names, where they are short; else the first, and how many.
+fn names(all: &[(String, String)]) -> String {
+    let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    match (names.join(" "), names.as_slice()) {
+        (joined, _) if joined.len() <= NAMES_CHARS_MAX => joined,
+        (_, [first, rest @ ..]) => format!("{first} and {} more", rest.len()),
+        (joined, []) => joined,
+    }
+}
+
+fn row(layer: &Layer, check: &Check, verdict: Verdict, value: String, name: &str) -> Row {
+    let next_step = (verdict != Verdict::Pass).then(|| {
+        let step = check.next_step.replace("{name}", if name.is_empty() { "it" } else { name });
+        step.replace("{value}", &value)
+    });
+    Row {
+        id: check.id.clone(),
+        layer: layer.layer.clone(),
+        title: check.title.clone(),
+        verdict,
+        value,
+        expected: check.expected.clone().unwrap_or_else(|| check.must.to_string()),
+        why: check.why.clone(),
+        next_step,
+        severity: check.severity,
+        prevents: check.prevents.clone(),
+    }
+}

@@ -1,0 +1,198 @@
+//! CPU bindings of the plugin's helper threads: `eth1:8-21,112-125;eth2:…`.
+//!
+//! The plugin takes ranges only, eight at most; where none is readable for an
+//! interface its first transfer divides by zero. A set that partly overlaps
+//! interrupt CPUs is no mistake: threads are not pinned within their set, and
+//! the published A3-high sets overlap by up to half. Mostly on them is one.
+#![forbid(unsafe_code)]
+
+use super::{Environment, Findings, Fix, Kind, Machine, NicPlace};
+use crate::cpu::CpuList;
+use std::collections::{BTreeMap, BTreeSet};
+
+const NAMES: [&str; 2] = ["NCCL_GPUDIRECTTCPX_TX_BINDINGS", "NCCL_GPUDIRECTTCPX_RX_BINDINGS"];
+const PIN: &str = "NCCL_GPUDIRECTTCPX_WORKER_PIN_THREADS";
+/// More overflow an array of 3.1.9's.
+const RANGES_MAX: usize = 8;
+/// More interfaces than the plugin takes.
+const INTERFACES_MAX: usize = 64;
+const CPU_MAX: u32 = 65_535;
+
+/// The CPUs of one interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// Its name.
+    pub interface: String,
+    /// First and last CPU of each range.
+    pub ranges: Vec<(u32, u32)>,
+}
+
+impl Binding {
+    fn cpus(&self) -> BTreeSet<u32> {
+        self.ranges.iter().flat_map(|(first, last)| *first..=*last).collect()
+    }
+}
+
+/// Reads a value; the problems are what the plugin does not take as written.
+pub fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
+    let (mut bindings, mut problems) = (Vec::new(), Vec::new());
+    for part in text.split(';').filter(|part| !part.trim().is_empty()).take(INTERFACES_MAX) {
+        let Some((interface, list)) = part.split_once(':') else {
+            problems.push(format!("`{part}` has no `interface:`"));
+            continue;
+        };
+        let mut ranges = Vec::new();
+        for one in list.split(',') {
+            match range(one) {
+                Some(range) => ranges.push(range),
+                None => problems.push(format!("`{one}` for {interface} is no range such as 8-21")),
+            }
+        }
+        if ranges.len() > RANGES_MAX {
+            problems.push(format!("{interface} has {} ranges, {RANGES_MAX} fit", ranges.len()));
+        }
+        bindings.push(Binding { interface: interface.trim().to_owned(), ranges });
+    }
+    if bindings.is_empty() && problems.is_empty() {
+        problems.push("there is nothing in it".to_owned());
+    }
+    (bindings, problems)
+}
+
+/// A single number is refused by the plugin.
+fn range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text.split_once('-')?;
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu <= CPU_MAX);
+    Some((number(first)?, number(last)?)).filter(|(first, last)| first <= last)
+}
+
+pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut Findings) {
+    let mut sets: BTreeMap<String, Vec<BTreeSet<u32>>> = BTreeMap::new();
+    for name in NAMES {
+        let Some(text) = environment.get(name) else { continue };
+        let (bindings, problems) = parse(text);
+        // The default, every CPU of the interface's node, is always right.
+        let unset = || [Fix::Unset(name.to_owned())];
+        if !problems.is_empty() {
+            findings.add(Kind::BindingsSyntax, format!("{name}: {}", problems.join(", ")), unset());
+        }
+        for binding in bindings {
+            let cpus = binding.cpus();
+            sets.entry(binding.interface.clone()).or_default().push(cpus.clone());
+            place(name, &binding.interface, &cpus, environment, machine, findings);
+        }
+    }
+    shared(&sets, findings);
+}
+
+fn place(
+    name: &str,
+    interface: &str,
+    cpus: &BTreeSet<u32>,
+    environment: &Environment,
+    machine: &Machine,
+    findings: &mut Findings,
+) {
+    let unset = || [Fix::Unset(name.to_owned())];
+    let kinds = [Kind::BindingsOffline, Kind::BindingsFar, Kind::BindingsOnIrqs];
+    let (Some(nics), Some(online)) = (&machine.nics, &machine.online) else {
+        return findings.open(kinds, "the interfaces or the CPUs are not known");
+    };
+    let Some(nic) = nics.get(interface) else {
+        findings.add(Kind::BindingsOffline, format!("{name}: there is no {interface}"), unset());
+        return;
+    };
+    let absent = outside(cpus, online);
+    if !absent.is_empty() {
+        let text = format!("{name}: {interface} on {}; this node has {online}", listed(&absent));
+        findings.add(Kind::BindingsOffline, text, unset());
+    }
+    match nic.node.and_then(|node| Some((node, machine.nodes.get(&node)?))) {
+        None => findings.open([Kind::BindingsFar], &format!("the NUMA node of {interface} is not known")),
+        Some((node, near)) => {
+            let far: BTreeSet<u32> = outside(cpus, near).difference(&absent).copied().collect();
+            if !far.is_empty() {
+                let text = format!("{name}: {interface} on {}, but its NUMA node {node} has {near}", listed(&far));
+                findings.add(Kind::BindingsFar, text, unset());
+            }
+        }
+    }
+    on_irqs(name, interface, cpus, nic, environment, findings);
+}
+
+/// Half of a set may serve interrupts while threads move about in it; a pinned
+/// thread stays where it is.
+fn on_irqs(
+    name: &str,
+    interface: &str,
+    cpus: &BTreeSet<u32>,
+    nic: &NicPlace,
+    environment: &Environment,
+    findings: &mut Findings,
+) {
+    let Some(irqs) = &nic.irq_cpus else {
+        return findings.open([Kind::BindingsOnIrqs], &format!("the interrupts of {interface} are not known"));
+    };
+    let hit = cpus.iter().filter(|cpu| irqs.contains(**cpu)).count();
+    let pinned = super::integer(environment, PIN) == Some(1);
+    if hit * 2 > cpus.len() || (pinned && hit > 0) {
+        let text = format!("{name}: {hit} of {} CPUs of {interface} serve its interrupts ({irqs})", cpus.len());
+        findings.add(Kind::BindingsOnIrqs, text, [Fix::Unset(name.to_owned())]);
+    }
+}
+
+/// Sender and receiver threads of one interface on the same CPUs.
+fn shared(sets: &BTreeMap<String, Vec<BTreeSet<u32>>>, findings: &mut Findings) {
+    for (interface, sets) in sets {
+        let [tx, rx, ..] = sets.as_slice() else { continue };
+        let both: BTreeSet<u32> = tx.intersection(rx).copied().collect();
+        if !both.is_empty() {
+            let text = format!("{interface}: TX and RX threads share {}", listed(&both));
+            findings.add(Kind::BindingsShared, text, NAMES.map(|name| Fix::Unset(name.to_owned())));
+        }
+    }
+}
+
+fn outside(cpus: &BTreeSet<u32>, list: &CpuList) -> BTreeSet<u32> {
+    cpus.iter().filter(|cpu| !list.contains(**cpu)).copied().collect()
+}
+
+/// `CPUs 8-21,112`
+fn listed(cpus: &BTreeSet<u32>) -> String {
+    format!("CPUs {}", crate::cpu::CpuList::from_iter(cpus.iter().copied()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_published_sets_are_read_whole() {
+        let (bindings, problems) = parse("eth1:8-21,112-125;eth3:60-73,164-177");
+        assert_eq!((bindings.len(), problems.len()), (2, 0));
+        assert_eq!(bindings[1].interface, "eth3");
+        assert_eq!(bindings[0].cpus().len(), 28);
+    }
+
+    #[test]
+    fn what_the_plugin_refuses_is_named() {
+        for (text, problem) in [
+            ("eth1:8", "`8` for eth1 is no range such as 8-21"),
+            ("eth1:9-8", "`9-8` for eth1 is no range such as 8-21"),
+            ("8-21", "`8-21` has no `interface:`"),
+            ("", "there is nothing in it"),
+            ("eth1:0-1,2-3,4-5,6-7,8-9,10-11,12-13,14-15,16-17", "eth1 has 9 ranges, 8 fit"),
+        ] {
+            assert_eq!(parse(text).1, [problem], "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "[a-z0-9:;,\\- ]{0,60}") {
+            let (bindings, problems) = parse(&text);
+            prop_assert!(!bindings.is_empty() || !problems.is_empty());
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Two nodes side by side: what may not be the same, what must be, and what was
+//! tried between them. Half of the lost days came from two sides that differed.
+#![forbid(unsafe_code)]
+
+use super::evaluate::Subject;
+use super::facts::Facts;
+use super::view;
+use crate::{Fact, Nic};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// Settings that both ends must agree on, because one end's value decides what
+/// the other reads.
+const MUST_MATCH: [&str; 9] = [
+    "NCCL_DYNAMIC_CHUNK_SIZE",
+    "NCCL_NSOCKS_PERTHREAD",
+    "NCCL_SOCKET_NTHREADS",
+    "NCCL_INLINE_THRESHOLD",
+    "NCCL_GPUDIRECTTCPX_RECV_SYNC",
+    "NCCL_GPUDIRECTTCPX_CONNECTION_RETRY",
+    "NCCL_P2P_NET_CHUNKSIZE",
+    "UCCL_TCPX_CHUNK_BYTES",
+    "UCCL_TCPX_NUM_CHANNELS",
+];
+
+/// What came of trying one rail, from one node to the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriedRail {
+    /// The interface that it was tried from.
+    pub name: String,
+    /// The address that was tried.
+    pub to: IpAddr,
+    /// Whether a small packet came back.
+    pub reachable: Fact<bool>,
+    /// Whether a packet of the full MTU came through unfragmented.
+    pub full_mtu: Fact<bool>,
+    /// Ports of the sample that could not be connected to.
+    pub ports_closed: Fact<Vec<u16>>,
+}
+
+/// What came of trying all rails.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// One per rail.
+    pub rails: Vec<TriedRail>,
+}
+
+/// The document of `here`, with `pair` about both.
+pub(super) fn document(here: &Facts, there: &Facts, tried: Option<&Tried>, subject: Subject) -> Value {
+    let (settings, environment) = differences(&here.node.environment, &there.node.environment);
+    let mut document = view::document(here, subject);
+    document["pair"] = json!({
+        "two_nodes": here
+            .node
+            .host
+            .is_same_stack(&there.node.host)
+            .map_or_else(|| Fact::unknown("boot id or network namespace is not known"), |same| Fact::Known(!same)),
+        "shared_addresses": shared_addresses(here, there),
+        "settings": settings,
+        "environment": environment,
+        "interfaces": interfaces(here, there, subject),
+        "tried": tried,
+    });
+    document
+}
+
+/// Addresses that both hold, loopback and link-local ones aside.
+fn shared_addresses(here: &Facts, there: &Facts) -> Fact<Vec<String>> {
+    let global = |one: &IpAddr| match one {
+        IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
+        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
+    };
+    let of = |facts: &Facts| -> Fact<BTreeSet<IpAddr>> {
+        facts.node.nics.as_ref().and_then(|nics| {
+            let held: Result<Vec<&Vec<IpAddr>>, String> = nics
+                .iter()
+                .filter(|nic| !is_container(nic))
+                .map(|nic| nic.addresses.known().ok_or_else(|| "addresses are not known".to_owned()))
+                .collect();
+            Fact::from(held).map(|all| all.into_iter().flatten().filter(|one| global(one)).copied().collect())
+        })
+    };
+    of(here).and_then(|here| of(there).map(|there| here.intersection(&there).map(ToString::to_string).collect()))
+}
+
+/// A bridge of containers has the same address on every node, and nobody minds.
+fn is_container(nic: &Nic) -> bool {
+    nic.is_virtual && ["docker", "br-", "virbr", "cni"].iter().any(|prefix| nic.name.starts_with(prefix))
+}
+
+/// Differing settings, those that must match first.
+fn differences(here: &BTreeMap<String, String>, there: &BTreeMap<String, String>) -> (Vec<String>, Vec<String>) {
+    let names: BTreeSet<&String> =
+        here.keys().chain(there.keys()).filter(|name| !name.starts_with("TCPXCTL_")).collect();
+    let value = |of: &BTreeMap<String, String>, name: &str| of.get(name).map_or("unset", String::as_str).to_owned();
+    let differing = names.into_iter().filter(|name| here.get(*name) != there.get(*name));
+    let told = |name: &String| format!("{name}: {} here, {} there", value(here, name), value(there, name));
+    let (must, may): (Vec<&String>, Vec<&String>) = differing.partition(|name| MUST_MATCH.contains(&name.as_str()));
+    (must.into_iter().map(told).collect(), may.into_iter().map(told).collect())
+}
+
+/// Rails that only one node has, or that differ in MTU.
+fn interfaces(here: &Facts, there: &Facts, subject: Subject) -> Fact<Vec<String>> {
+    let of = |facts: &Facts| {
+        let rails = view::rails(facts, subject);
+        let told = |nic: &Nic| {
+            (nic.name.clone(), nic.mtu.known().map_or("MTU not known".to_owned(), |mtu| format!("MTU {mtu}")))
+        };
+        facts.node.nics.as_ref().map(|_| rails.into_iter().map(told).collect::<BTreeMap<_, _>>())
+    };
+    of(here).and_then(|here| {
+        of(there).map(|there| {
+            let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+            let told = |one: Option<&String>| one.map_or("no rail", String::as_str).to_owned();
+            let differing = names.into_iter().filter(|name| here.get(*name) != there.get(*name));
+            differing
+                .map(|name| format!("{name}: {} here, {} there", told(here.get(name)), told(there.get(name))))
+                .collect()
+        })
+    })
+}

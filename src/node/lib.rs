@@ -1,0 +1,57 @@
+//! Facts of a machine, from files under any root: `/`, or a folder that holds a
+//! captured `/sys` and `/proc` of another machine.
+//!
+//! Every fact is a [`Fact`]: the value as the machine gave it, or the reason why
+//! there is none. Nothing is loaded or started: GPUs are known without CUDA.
+//!
+//! Not here: asking a plugin for its devices, or judging a fact good or bad.
+
+mod addresses;
+mod ask;
+pub mod cpu;
+pub mod doctor;
+pub mod elf;
+pub mod environment;
+pub mod ethtool;
+mod ethtool_netlink;
+mod fact;
+mod facts;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixture;
+pub mod gpu;
+mod inet_diag;
+pub mod interrupts;
+pub mod libraries;
+pub mod limits;
+pub mod manager;
+mod nearest;
+pub mod nic;
+mod nic_now;
+pub mod nvml;
+pub mod pci;
+pub mod plugin_files;
+pub mod processes;
+pub mod recording;
+pub mod redact;
+mod root;
+pub mod sockets;
+pub mod system;
+mod threads;
+
+pub use addresses::{InterfaceAddress, Route, addresses, route_to};
+pub use ask::ASKED;
+pub(crate) use ask::cleaned;
+pub use fact::Fact;
+pub use facts::{Host, NodeFacts};
+pub use gpu::{Gpu, Gpus};
+pub use inet_diag::{TcpFlow, TcpSocket, nic_counters, sockets_of, tcp_sockets};
+pub use manager::log_tail as manager_log_tail;
+pub use nearest::{Closeness, closeness, nearest};
+pub use nic::{Nic, Speed};
+pub use nic_now::NicNow;
+pub use pci::PciAddress;
+pub use recording::Recording;
+pub use root::Root;
+pub(crate) use root::printable;
+pub use system::kernel_log_tail;
+pub use threads::Thread;

@@ -1,0 +1,163 @@
+//! Every file that a program on this node could take for the plugin.
+//!
+//! Nothing is loaded: a candidate is told by its dynamic section and its hash.
+//! Its version and its table's name only its own `init` says, which is
+//! `discover`'s part. Two names that lead to two files are how two programs on
+//! one node end up with two plugins.
+#![forbid(unsafe_code)]
+
+use super::error::LoadError;
+use super::find::{TCPX_PLACES, TCPX_VARIABLES};
+use super::inspect::inspect;
+use crate::libraries::search_path;
+use crate::{Fact, Root, elf};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use tcpx_abi::VERSIONS;
+
+const CANDIDATES_MAX: usize = 16;
+/// Who names a candidate that was asked for.
+const CHOSEN: &str = "asked for";
+const USUAL: &str = "a usual place";
+const SEARCHED: &str = "$LD_LIBRARY_PATH";
+
+/// A file that somebody's program may take for the plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginFile {
+    /// Under this name.
+    pub path: String,
+    /// Who names it: a variable, or a usual place.
+    pub named_by: String,
+    /// After following links.
+    pub real_path: Fact<String>,
+    /// Of its bytes; read only where everything is.
+    pub sha256: Fact<String>,
+    /// `ncclNetPlugin_vN` in its dynamic symbols' names.
+    pub tables: Fact<Vec<String>>,
+    /// Libraries that it needs and the loader would not find.
+    pub missing: Fact<Vec<String>>,
+}
+
+impl PluginFile {
+    /// Why it cannot be the plugin of a run, as far as that is known without
+    /// loading it.
+    pub fn why_not(&self) -> Option<String> {
+        let tables = match (&self.real_path, &self.tables) {
+            (Fact::Unknown { unknown }, _) | (_, Fact::Unknown { unknown }) => return Some(unknown.clone()),
+            (_, Fact::Known(tables)) => tables,
+        };
+        let known = VERSIONS.map(|version| format!("ncclNetPlugin_v{version}"));
+        let has_known = known.iter().any(|symbol| tables.contains(symbol));
+        (!has_known).then(|| format!("{}: {}", self.path, exported(tables)))
+    }
+}
+
+fn exported(tables: &[String]) -> String {
+    if tables.is_empty() { "no ncclNet table".to_owned() } else { tables.join(", ") }
+}
+
+/// Every candidate that exists, each name once; or only `chosen`, where that is
+/// the one in question. `variable` is how the process sees its environment;
+/// `whole` reads the files to their end for their hash.
+pub fn plugin_files(
+    root: &Root,
+    variable: &dyn Fn(&str) -> Option<String>,
+    chosen: Option<&Path>,
+    whole: bool,
+) -> Fact<Vec<PluginFile>> {
+    let folders = search_path(root, variable("LD_LIBRARY_PATH").as_deref());
+    root.ask("plugins", || {
+        let named = match chosen {
+            Some(path) => vec![(path.display().to_string(), CHOSEN.to_owned())],
+            None => candidates(variable),
+        };
+        Fact::Known(named.iter().filter_map(|one| look(one, &folders, whole)).collect())
+    })
+}
+
+fn candidates(variable: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+    let named = TCPX_VARIABLES.iter().filter_map(|name| Some((variable(name)?, format!("${name}"))));
+    let usual = TCPX_PLACES.iter().map(|path| ((*path).to_owned(), USUAL.to_owned()));
+    let path = variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = path.split(':').filter(|folder| folder.starts_with('/'));
+    let searched = folders.flat_map(|folder| {
+        ["libnccl-net.so", "libnccl-net-tcpx.so"].map(|name| (format!("{folder}/{name}"), SEARCHED.to_owned()))
+    });
+    let mut seen = BTreeSet::new();
+    let all = named.chain(usual).chain(searched).filter(|(path, _)| seen.insert(path.clone()));
+    all.take(CANDIDATES_MAX).collect()
+}
+
+fn look((path, named_by): &(String, String), folders: &[String], whole: bool) -> Option<PluginFile> {
+    // A variable that names a file which is not there is the finding; a usual
+    // place without one is not.
+    if !Path::new(path).exists() && [USUAL, SEARCHED].contains(&named_by.as_str()) {
+        return None;
+    }
+    let dynamic = dynamic_of(Path::new(path));
+    let real = std::fs::canonicalize(path).map_err(|error| format!("{path}: {error}"));
+    let hash = || inspect(Path::new(path)).map(|file| file.sha256).map_err(|error| error.to_string());
+    Some(PluginFile {
+        path: path.clone(),
+        named_by: named_by.clone(),
+        real_path: real.map(|real| real.display().to_string()).into(),
+        sha256: if whole { hash().into() } else { Fact::unknown("not looked at") },
+        // What is no shared object has no table either, and needs nothing.
+        missing: dynamic.as_ref().map(|dynamic| missing(dynamic, path, folders)).map_err(Clone::clone).into(),
+        tables: dynamic.map(|dynamic| dynamic.names("ncclNetPlugin_v")).into(),
+    })
+}
+
+/// A file as a plugin, told without loading it: an error says what is wrong
+/// with it, or that it has no table that could be driven.
+pub fn must_have_table(path: &Path) -> Result<(), LoadError> {
+    inspect(path)?;
+    let unreadable = |why| LoadError::Unreadable { path: path.to_owned(), why };
+    let tables = dynamic_of(path).map_err(unreadable)?.names("ncclNetPlugin_v");
+    let known = VERSIONS.map(|version| format!("ncclNetPlugin_v{version}"));
+    if known.iter().any(|symbol| tables.contains(symbol)) {
+        return Ok(());
+    }
+    Err(LoadError::NoTable { path: path.to_owned(), exported: exported(&tables) })
+}
+
+/// The dynamic section of a file, or why it has none.
+pub fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
+    let says = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    // Asked before opening: opening a FIFO would wait for its writer.
+    if !std::fs::metadata(path).map_err(|error| says(&error))?.is_file() {
+        return Err(says(&"not a regular file"));
+    }
+    let file = File::open(path).map_err(|error| says(&error))?;
+    let read_at = |at: u64, length: usize| {
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
+    };
+    Ok(elf::dynamic(&read_at).unwrap_or_default())
+}
+
+/// What the loader would not find. The C library's own parts are always there.
+fn missing(dynamic: &elf::Dynamic, path: &str, folders: &[String]) -> Vec<String> {
+    let origin = Path::new(path).parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    let run_path = dynamic.run_path.as_deref().unwrap_or_default().replace("$ORIGIN", &origin);
+    let own = run_path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let is_there = |name: &String| own.iter().chain(folders).any(|folder| Path::new(folder).join(name).exists());
+    let of_libc = |name: &String| name.starts_with("ld-linux") || name == "libc.so.6";
+    dynamic.needed.iter().filter(|name| !of_libc(name) && !is_there(name)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_names_no_file_is_kept_as_what_it_is() {
+        let variable = |name: &str| (name == "UCCL_TCPX_PLUGIN_PATH").then(|| "/no/such.so".to_owned());
+        let files = plugin_files(&Root::live(), &variable, None, true);
+        let file = files.known().unwrap().iter().find(|file| file.path == "/no/such.so").unwrap();
+        assert!(file.real_path.why().is_some() && file.tables.why().is_some(), "{file:#?}");
+    }
+}

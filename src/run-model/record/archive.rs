@@ -1,0 +1,196 @@
+//! A `.tar.gz` from somebody else, read in place and with distrust.
+//!
+//! Regular files under one folder, and folders; a link, a device, an absolute
+//! name, a `..` or a second file of the same name is the end of it. Entries, their
+//! sizes and the expansion are bounded. Nothing is written anywhere.
+#![forbid(unsafe_code)]
+
+use flate2::read::GzDecoder;
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::{Component, Path};
+use tar::EntryType;
+
+/// Files and folders.
+const ENTRIES_MAX: usize = 1024;
+/// Bytes of all files, as they are without compression.
+const EXPANDED_MAX: u64 = 256 << 20;
+/// Bytes of a name.
+const NAME_MAX: usize = 512;
+
+/// What is wrong with an archive.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// It is none, or ends early.
+    #[error("it is no .tar.gz, or damaged: {0}")]
+    Damaged(#[from] io::Error),
+    /// More than is read.
+    #[error("it has more than {ENTRIES_MAX} entries")]
+    Entries,
+    /// As [`ArchiveError::Entries`].
+    #[error("its files have more than {} MiB", EXPANDED_MAX >> 20)]
+    Expanded,
+    /// A name or a kind that no bundle of ours has.
+    #[error("its entry `{name}` is {what}; nothing of it was read")]
+    Refused {
+        /// Made fit for a terminal.
+        name: String,
+        /// Why.
+        what: &'static str,
+    },
+    /// No run in it.
+    #[error("it holds neither run.json nor events.jsonl")]
+    NoRun,
+}
+
+/// The files of a bundle, in memory.
+#[derive(Debug, Default)]
+pub struct Archive {
+    /// The folder that everything is in.
+    pub top: String,
+    /// By the name below it.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Archive {
+    /// Reads it whole.
+    ///
+    /// # Errors
+    /// See [`ArchiveError`].
+    pub fn read(source: impl Read) -> Result<Self, ArchiveError> {
+        let mut archive = Self::default();
+        let mut left = EXPANDED_MAX;
+        // Headers, padding and whatever hides between entries count, too.
+        let bounded = GzDecoder::new(source).take(EXPANDED_MAX + ((ENTRIES_MAX as u64) << 12));
+        let mut tar = tar::Archive::new(bounded);
+        for (count, entry) in tar.entries()?.enumerate() {
+            if count >= ENTRIES_MAX {
+                return Err(ArchiveError::Entries);
+            }
+            let mut entry = entry?;
+            let name = archive.name(&entry.path_bytes())?;
+            match entry.header().entry_type() {
+                EntryType::Directory => continue,
+                EntryType::Regular | EntryType::Continuous => {}
+                _ => return Err(refused(&name, "neither a file nor a folder")),
+            }
+            let mut bytes = Vec::new();
+            let size = entry.by_ref().take(left + 1).read_to_end(&mut bytes)? as u64;
+            left = left.checked_sub(size).ok_or(ArchiveError::Expanded)?;
+            if archive.files.contains_key(&name) {
+                return Err(refused(&name, "there twice"));
+            }
+            archive.files.insert(name, bytes);
+        }
+        match archive.files.contains_key("run.json") || archive.files.contains_key("events.jsonl") {
+            true => Ok(archive),
+            false => Err(ArchiveError::NoRun),
+        }
+    }
+
+    /// The name below the one folder.
+    fn name(&mut self, bytes: &[u8]) -> Result<String, ArchiveError> {
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(NAME_MAX)]).into_owned();
+        let text = std::str::from_utf8(bytes).map_err(|_| refused(&shown, "not named in UTF-8"))?;
+        if text.len() > NAME_MAX || text.chars().any(char::is_control) {
+            return Err(refused(&shown, "named in a way that no bundle is"));
+        }
+        let mut parts = Vec::new();
+        for part in Path::new(text).components() {
+            match part {
+                Component::Normal(part) => parts.push(part.to_string_lossy().into_owned()),
+                Component::CurDir => {}
+                _ => return Err(refused(&shown, "named with an absolute path or `..`")),
+            }
+        }
+        if parts.is_empty() {
+            return Ok(String::new());
+        }
+        let top = parts.remove(0);
+        if self.top.is_empty() {
+            self.top = top;
+        } else if self.top != top {
+            return Err(refused(&shown, "outside the bundle's folder"));
+        }
+        Ok(parts.join("/"))
+    }
+}
+
+fn refused(name: &str, what: &'static str) -> ArchiveError {
+    ArchiveError::Refused { name: tcpx_words::units::printable(name), what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use proptest::prelude::*;
+    use tar::{Builder, Header};
+
+    fn archive(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
+        let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+        for (name, kind, bytes) in entries {
+            let mut header = Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_entry_type(*kind);
+            header.set_mode(0o600);
+            // What `append_data` would refuse to write.
+            header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+            if matches!(kind, EntryType::Symlink | EntryType::Link) {
+                header.set_link_name("/etc/passwd").expect("a name");
+            }
+            header.set_cksum();
+            builder.append(&header, *bytes).expect("appended");
+        }
+        builder.into_inner().and_then(GzEncoder::finish).expect("finished")
+    }
+
+    fn check(entries: &[(&str, EntryType, &[u8])], expected: &str) {
+        let said = Archive::read(&archive(entries)[..]).map_or_else(
+            |error| error.to_string(),
+            |read| format!("{}: {}", read.top, read.files.keys().cloned().collect::<Vec<_>>().join(" ")),
+        );
+        assert!(said.contains(expected), "{said}");
+    }
+
+    const FILE: EntryType = EntryType::Regular;
+
+    #[test]
+    fn only_files_under_one_folder_are_read() {
+        let run = ("r/run.json", FILE, &b"{}"[..]);
+        check(&[("r/", EntryType::Directory, b""), run, ("r/a/b", FILE, b"x")], "r: a/b run.json");
+        check(&[run, ("r/../x", FILE, b"")], "`..`");
+        check(&[run, ("/etc/x", FILE, b"")], "absolute");
+        check(&[run, ("other/x", FILE, b"")], "outside");
+        check(&[run, run], "twice");
+        check(&[run, ("r/l", EntryType::Symlink, b"")], "neither a file");
+        check(&[run, ("r/l", EntryType::Link, b"")], "neither a file");
+        check(&[run, ("r/null", EntryType::Char, b"")], "neither a file");
+        check(&[run, ("r/\x1b[2J", FILE, b"")], "named in a way");
+        check(&[("r/x", FILE, b"")], "neither run.json");
+        assert!(Archive::read(&b"nonsense"[..]).is_err());
+    }
+
+    #[test]
+    fn what_expands_without_end_is_given_up() {
+        let zeroes = vec![0; 1 << 20];
+        let names: Vec<String> = (0..300).map(|n| format!("r/{n}")).collect();
+        let entries: Vec<(&str, EntryType, &[u8])> = names.iter().map(|name| (&**name, FILE, &zeroes[..])).collect();
+        check(&entries, "256 MiB");
+        let many: Vec<String> = (0..1100).map(|n| format!("r/{n}")).collect();
+        let entries: Vec<(&str, EntryType, &[u8])> = many.iter().map(|name| (&**name, FILE, &b""[..])).collect();
+        check(&entries, "1024 entries");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(at in 0usize..600, byte: u8, cut in 0usize..600) {
+            let mut bytes = archive(&[("r/run.json", FILE, b"{}"), ("r/x", FILE, b"some text")]);
+            let place = at % bytes.len();
+            bytes[place] = byte;
+            let _ = Archive::read(&bytes[..]);
+            let _ = Archive::read(&bytes[..cut.min(bytes.len())]);
+        }
+    }
+}

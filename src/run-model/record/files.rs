@@ -1,0 +1,303 @@
+//! A run's files, wherever they lie: in its folder, or in a bundle that is read in
+//! place.
+//!
+//! Whoever reads a run names files as the folder has them (`run.json`,
+//! `nodes/peer/recorder.tcpxrec`) and gets them opened. Those of a bundle are
+//! anonymous memory of this process, so nothing is ever unpacked onto a disk.
+#![forbid(unsafe_code)]
+
+use super::archive::{Archive, ArchiveError};
+use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tcpx_words::error::{NextStep, Outcome};
+
+/// Files of one run that are looked at.
+const FILES_MAX: usize = 4096;
+/// Folders below a run that hold folders of their own.
+const DEPTH_MAX: usize = 6;
+
+/// Why a run cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// Nothing of that name.
+    #[error("there is no run at {}", .0.display())]
+    Nothing(PathBuf),
+    /// A folder without anything that a run writes.
+    #[error("{} is no run folder: it has neither run.json nor events.jsonl", .0.display())]
+    NoRun(PathBuf),
+    /// It is there and cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file that is no bundle, or one that breaks its rules.
+    #[error("cannot read the bundle {}: {source}", path.display())]
+    Bundle {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: ArchiveError,
+    },
+}
+
+impl FilesError {
+    /// Whose problem it is.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Nothing(_) | Self::NoRun(_) | Self::Bundle { .. } => Outcome::Usage,
+            Self::Unreadable { .. } => Outcome::NotRun,
+        }
+    }
+}
+
+impl NextStep for FilesError {
+    fn next_step(&self) -> Option<String> {
+        match self {
+            Self::Nothing(_) | Self::NoRun(_) => {
+                Some("name a folder under reports/ or a bundle; `tcpxctl history` lists the runs".into())
+            }
+            Self::Bundle { .. } => Some("a bundle is what `tcpxctl bundle` wrote, .tar.gz".into()),
+            Self::Unreadable { .. } => None,
+        }
+    }
+}
+
+/// What a folder without `run.json` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfinished {
+    /// Its coordinator writes in it now.
+    GoesOn,
+    /// Its coordinator is gone, and had no time to say how it ended.
+    Killed,
+    /// Nothing was run; the nodes were examined.
+    Examined,
+    /// Either of the first two: it is not where it was written.
+    Open,
+}
+
+impl Unfinished {
+    /// In a word, as histories have it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::GoesOn => "running",
+            Self::Killed => "killed",
+            Self::Examined => "examined",
+            Self::Open => "unfinished",
+        }
+    }
+
+    /// In words, with how far the event stream goes.
+    pub fn words(self, known_ms: f64) -> String {
+        let what = match self {
+            Self::GoesOn => "the run goes on and has no run.json yet",
+            Self::Killed => "the coordinator was killed before it wrote run.json",
+            Self::Examined => return "nothing was run: the nodes were examined".to_owned(),
+            Self::Open => "there is no run.json: the run went on when this was taken of it, or had been killed",
+        };
+        match known_ms > 0.0 {
+            true => format!("{what}; what is known is the first {:.1} s in events.jsonl", known_ms / 1e3),
+            false => format!("{what}, and events.jsonl tells nothing"),
+        }
+    }
+}
+
+/// Where a folder has what the doctor said of its nodes.
+pub const DOCTOR: &str = "doctor.json";
+
+/// A run's files.
+#[derive(Debug)]
+pub enum RunFiles {
+    /// Of a run folder.
+    Folder(PathBuf),
+    /// Of a bundle.
+    Bundle {
+        /// Where it lies.
+        path: PathBuf,
+        /// What it holds.
+        archive: Archive,
+    },
+}
+
+impl RunFiles {
+    /// Whether a file is compressed, as bundles are and recorders are not.
+    pub fn is_bundle(path: &Path) -> bool {
+        let mut magic = [0; 2];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        read.is_ok() && magic == [0x1f, 0x8b]
+    }
+
+    /// Of a run folder, or of a bundle.
+    ///
+    /// # Errors
+    /// Neither is there, or a bundle that breaks the rules.
+    pub fn open(path: &Path) -> Result<Self, FilesError> {
+        let unreadable = |source| FilesError::Unreadable { path: path.to_owned(), source };
+        let meta = match std::fs::metadata(path) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(FilesError::Nothing(path.to_owned())),
+            Err(error) => return Err(unreadable(error)),
+        };
+        if meta.is_dir() {
+            let has = |name: &str| path.join(name).exists();
+            return match has("run.json") || has("events.jsonl") || has("nodes") {
+                true => Ok(Self::Folder(path.to_owned())),
+                false => Err(FilesError::NoRun(path.to_owned())),
+            };
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        let archive = Archive::read(file).map_err(|source| FilesError::Bundle { path: path.to_owned(), source })?;
+        Ok(Self::Bundle { path: path.to_owned(), archive })
+    }
+
+    /// The folder or the bundle.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Folder(path) | Self::Bundle { path, .. } => path,
+        }
+    }
+
+    /// Why there is no `run.json`; none where there is one. A coordinator holds a lock
+    /// on its event stream for as long as it lives.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        if self.size("run.json").is_some() {
+            return None;
+        }
+        if self.size("events.jsonl") == Some(0) && self.size(DOCTOR).is_some() {
+            return Some(Unfinished::Examined);
+        }
+        let Self::Folder(_) = self else { return Some(Unfinished::Open) };
+        let lock = |events: File| flock(&events, FlockOperation::NonBlockingLockShared);
+        Some(match self.file("events.jsonl").map(lock) {
+            Ok(Ok(())) => Unfinished::Killed,
+            Ok(Err(Errno::WOULDBLOCK)) => Unfinished::GoesOn,
+            Ok(Err(_)) | Err(_) => Unfinished::Open,
+        })
+    }
+
+    /// What the run is called: its folder's name.
+    pub fn id(&self) -> String {
+        match self {
+            Self::Folder(path) => {
+                let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
+                whole.file_name().unwrap_or_default().to_string_lossy().into_owned()
+            }
+            Self::Bundle { archive, .. } => archive.top.clone(),
+        }
+    }
+
+    /// Names of all regular files, in order.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Self::Folder(path) => {
+                let mut names = Vec::new();
+                walk(path, "", 0, &mut names);
+                names.sort();
+                names
+            }
+            Self::Bundle { archive, .. } => archive.files.keys().cloned().collect(),
+        }
+    }
+
+    /// Bytes of a file.
+    pub fn size(&self, name: &str) -> Option<u64> {
+        match self {
+            Self::Folder(path) => Some(std::fs::symlink_metadata(path.join(name)).ok()?.len()),
+            Self::Bundle { archive, .. } => Some(archive.files.get(name)?.len() as u64),
+        }
+    }
+
+    /// Opens a file for reading; never follows a link.
+    ///
+    /// # Errors
+    /// It is not there, is no regular file, or cannot be read.
+    pub fn file(&self, name: &str) -> io::Result<File> {
+        match self {
+            Self::Folder(path) => {
+                let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+                let file = OpenOptions::new().read(true).custom_flags(flags).open(path.join(name))?;
+                match file.metadata()?.is_file() {
+                    true => Ok(file),
+                    false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+                }
+            }
+            Self::Bundle { archive, .. } => {
+                let bytes = archive.files.get(name).ok_or(io::ErrorKind::NotFound)?;
+                let mut file = File::from(memfd_create("tcpxctl-bundle", MemfdFlags::CLOEXEC)?);
+                file.write_all(bytes)?;
+                file.rewind()?;
+                Ok(file)
+            }
+        }
+    }
+
+    /// A whole file of at most `max` bytes.
+    ///
+    /// # Errors
+    /// As [`RunFiles::file`], or it is longer.
+    pub fn read(&self, name: &str, max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file(name)?.take(max + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > max {
+            true => Err(io::Error::other(format!("it has more than {max} bytes"))),
+            false => Ok(bytes),
+        }
+    }
+
+    /// Recorder files: the node's name as the event stream has it, and the file's.
+    pub fn recorders(&self) -> Vec<(String, String)> {
+        let mut found: Vec<(String, String)> = self
+            .names()
+            .into_iter()
+            .filter_map(|name| {
+                let (node, file) = name.strip_prefix("nodes/")?.split_once('/')?;
+                let gpu = file.strip_prefix("recorder")?.strip_suffix(tcpx_recorder::format::FILE_SUFFIX)?;
+                Some((format!("{node}{}", gpu.replace("-gpu", " gpu ")), name))
+            })
+            .collect();
+        // `gpu 10` behind `gpu 2`.
+        found.sort_by_key(|(node, _)| (node.len(), node.clone()));
+        found
+    }
+}
+
+fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };
+        let name = format!("{below}{name}");
+        if kind.is_dir() && depth < DEPTH_MAX {
+            walk(&entry.path(), &format!("{name}/"), depth + 1, names);
+        } else if kind.is_file() && names.len() < FILES_MAX {
+            names.push(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_run_is_said_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(matches!(RunFiles::open(&folder.path().join("x")), Err(FilesError::Nothing(_))));
+        assert!(matches!(RunFiles::open(folder.path()), Err(FilesError::NoRun(_))));
+        std::fs::write(folder.path().join("events.jsonl"), "{}\n").expect("written");
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("run.json")).expect("linked");
+        let files = RunFiles::open(folder.path()).expect("a run");
+        assert_eq!(files.names(), ["events.jsonl"]);
+        assert!(files.file("run.json").is_err());
+        assert_eq!(files.read("events.jsonl", 3).expect("read"), b"{}\n");
+        assert!(files.read("events.jsonl", 2).is_err());
+        let noise = folder.path().join("noise");
+        std::fs::write(&noise, "no bundle").expect("written");
+        assert!(matches!(RunFiles::open(&noise), Err(FilesError::Bundle { .. })));
+    }
+}

@@ -1,0 +1,231 @@
+//! The run folder: `reports/<utc>-<scenario>/` with `run.json`, `events.jsonl`,
+//! `scenario.toml`, and for each node `nodes/<node>/recorder.tcpxrec`.
+//!
+//! Made before anything runs, so that an unwritable place is said at once; what
+//! cannot be written later is said too and never changes how the run ended.
+#![forbid(unsafe_code)]
+
+use super::Frame;
+use super::lines::Lines;
+use super::model::RunRecord;
+use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use tcpx_words::error::NextStep;
+
+/// Folders of one second that are told apart.
+const SAME_SECOND_MAX: u32 = 1000;
+
+/// Why there is no run folder.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a run folder in {}: {source}", parent.display())]
+pub struct FolderError {
+    parent: PathBuf,
+    source: io::Error,
+}
+
+impl NextStep for FolderError {
+    fn next_step(&self) -> Option<String> {
+        Some("choose another place with --reports DIR".into())
+    }
+}
+
+/// One run's folder, while it is written.
+pub struct RunFolder {
+    /// Its name; the run's id.
+    pub id: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// None on a disk that was full from the start.
+    events: Option<Lines>,
+    /// The event stream once more, locked until the record is there: whoever finds
+    /// neither lock nor record knows that we were killed.
+    _lock: Option<File>,
+    /// Recorders that are being written, by path.
+    recorders: BTreeMap<PathBuf, File>,
+    /// The first write that failed.
+    failed: Option<io::Error>,
+}
+
+/// A piece beyond this is not kept.
+const RECORDER_BYTES_MAX: u64 = 4 << 30;
+
+impl RunFolder {
+    /// Makes `<parent>/<stamp>-<name>`, mode 0700; a second run of the same
+    /// second gets a number. On a full disk there is a run and no folder.
+    pub fn create(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
+        match Self::make(parent, stamp, name) {
+            Err(error) if matches!(error.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                let id = format!("{stamp}-{name}");
+                Ok(Self {
+                    path: parent.join(&id),
+                    id,
+                    events: None,
+                    _lock: None,
+                    recorders: BTreeMap::new(),
+                    failed: Some(error.source),
+                })
+            }
+            made => made,
+        }
+    }
+
+    fn make(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
+        let failed = |source| FolderError { parent: parent.to_owned(), source };
+        DirBuilder::new().recursive(true).create(parent).map_err(failed)?;
+        for attempt in 1..=SAME_SECOND_MAX {
+            let id = if attempt == 1 { format!("{stamp}-{name}") } else { format!("{stamp}-{name}-{attempt}") };
+            let path = parent.join(&id);
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    let events = create(&path.join("events.jsonl")).map_err(failed)?;
+                    let lock = events.try_clone().map_err(failed)?;
+                    // Where there are no locks a run that goes on looks like one that was killed.
+                    let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+                    return Ok(Self {
+                        id,
+                        path,
+                        events: Some(Lines::new(events)),
+                        _lock: Some(lock),
+                        recorders: BTreeMap::new(),
+                        failed: None,
+                    });
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(failed(io::Error::other("a thousand runs in one second")))
+    }
+
+    fn note(&mut self, written: io::Result<()>) {
+        if let (Err(error), None) = (written, &self.failed) {
+            self.failed = Some(error);
+        }
+    }
+
+    /// Appends one event, soon and without waiting: readers follow the file, and
+    /// a run that is killed leaves what it saw.
+    pub fn event(&mut self, event: &impl Serialize) {
+        let Some(events) = &mut self.events else { return };
+        match serde_json::to_vec(event) {
+            Ok(mut line) => {
+                line.push(b'\n');
+                events.push(line);
+            }
+            Err(error) => self.note(Err(error.into())),
+        }
+    }
+
+    /// Puts a piece of a node's recorder where it belongs in [`recorder_path`];
+    /// `gpu` is the pair, when a node has several workers. What no piece covers
+    /// stays a hole.
+    pub fn recording(&mut self, node: &str, gpu: Option<u32>, offset: u64, bytes: &[u8]) {
+        let written = self.recorder_of(node, gpu).and_then(|file| {
+            if offset > RECORDER_BYTES_MAX {
+                return Err(io::Error::other(format!("the recorder of {node} is too long to be kept")));
+            }
+            file.write_all_at(bytes, offset)
+        });
+        self.note(written);
+    }
+
+    /// Keeps everything around a node's worker at the moment of a stall, the newest
+    /// where there were several.
+    pub fn frame(&mut self, node: &str, gpu: Option<u32>, frame: &Frame) {
+        let path = frame_path(&self.path, &tcpx_words::units::file_name(node), gpu);
+        let folder = path.parent().unwrap_or(&self.path).to_owned();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let text = serde_json::to_vec_pretty(frame).map_err(io::Error::from);
+        let written = made.and(text).and_then(|text| write_whole(&path, &text));
+        self.note(written);
+    }
+
+    fn recorder_of(&mut self, node: &str, gpu: Option<u32>) -> io::Result<&File> {
+        let path = recorder_path(&self.path, &tcpx_words::units::file_name(node), gpu);
+        match self.recorders.entry(path) {
+            Entry::Occupied(there) => Ok(there.into_mut()),
+            Entry::Vacant(place) => {
+                let folder = place.key().parent().unwrap_or(&self.path);
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+                let file = create(place.key())?;
+                Ok(place.insert(file))
+            }
+        }
+    }
+
+    /// Writes the scenario as resolved, to be run again as it is.
+    pub fn scenario(&mut self, resolved: &str) {
+        let written = write_whole(&self.path.join("scenario.toml"), resolved.as_bytes());
+        self.note(written);
+    }
+
+    /// Writes `run.json`; the error is the first that any write met.
+    pub fn finish(mut self, run: &RunRecord) -> io::Result<PathBuf> {
+        let events = self.events.take().map_or(Ok(()), Lines::end);
+        self.note(events);
+        // What matters most is tried last whatever happened to the rest.
+        let text = serde_json::to_string_pretty(run).map_err(io::Error::from);
+        let written = text.and_then(|text| write_whole(&self.path.join("run.json"), format!("{text}\n").as_bytes()));
+        self.note(written);
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(self.path),
+        }
+    }
+}
+
+/// Where a run folder has a node's recorder: `nodes/<node>/recorder.tcpxrec`, or
+/// `recorder-gpu3.tcpxrec` where there are several workers.
+pub fn recorder_path(run: &Path, node: &str, gpu: Option<u32>) -> PathBuf {
+    let of_gpu = gpu.map(|gpu| format!("-gpu{gpu}")).unwrap_or_default();
+    run.join("nodes").join(node).join(format!("recorder{of_gpu}.tcpxrec"))
+}
+
+/// Where a run folder has what surrounded a node's worker when a stall was
+/// declared: `nodes/<node>/frame.json`, named as its recorder is.
+pub fn frame_path(run: &Path, node: &str, gpu: Option<u32>) -> PathBuf {
+    let of_gpu = gpu.map(|gpu| format!("-gpu{gpu}")).unwrap_or_default();
+    run.join("nodes").join(node).join(format!("frame{of_gpu}.json"))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// A reader sees the whole file or none.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let partial = path.with_extension("partial");
+    let written = create(&partial).and_then(|mut file| file.write_all(bytes));
+    let moved = written.and_then(|()| std::fs::rename(&partial, path));
+    if moved.is_err() {
+        // It would be taken for a file of the record.
+        let _ = std::fs::remove_file(&partial);
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runs_of_one_second_get_two_folders() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let ids: Vec<String> =
+            (0..3).map(|_| RunFolder::create(parent.path(), "20261120T101500Z", "4conn").expect("made").id).collect();
+        assert_eq!(ids, ["20261120T101500Z-4conn", "20261120T101500Z-4conn-2", "20261120T101500Z-4conn-3"]);
+    }
+
+    #[test]
+    fn a_place_that_is_a_file_is_refused_by_name() {
+        let parent = tempfile::NamedTempFile::new().expect("a file");
+        let error = RunFolder::create(parent.path(), "now", "4conn").map(|folder| folder.id).expect_err("refused");
+        assert!(error.to_string().contains("cannot make a run folder"), "{error}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Everything around a worker at one moment: taken on both nodes when a stall is
+//! declared, before anything is ended.
+//!
+//! Bounded in size, and in time by whoever takes it. What cannot be read says why.
+#![forbid(unsafe_code)]
+
+use super::ChannelNow;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+use tcpx_node::{Fact, NicNow, Root, TcpSocket, Thread, kernel_log_tail, manager_log_tail, sockets_of};
+
+/// A node at the moment of a stall.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    /// `tcpxctl.frame/1`
+    pub schema: String,
+    /// By the node's clock, microseconds since 1970.
+    pub at_us: u64,
+    /// What taking it took, milliseconds.
+    pub took_ms: f64,
+    /// Of the worker.
+    pub pid: u32,
+    /// The plugin call that it is inside of.
+    pub in_call: Option<String>,
+    /// The recorder's counters.
+    pub channels: Vec<ChannelNow>,
+    /// TCP sockets of the worker.
+    pub sockets: Fact<Vec<TcpSocket>>,
+    /// The interfaces of its plugin's devices.
+    pub nics: Vec<NicNow>,
+    /// Its threads.
+    pub threads: Fact<Vec<Thread>>,
+    /// The newest lines of the kernel's log.
+    pub kernel_log: Fact<Vec<String>>,
+    /// The newest lines of the receive manager's log.
+    pub manager_log: Fact<Vec<String>>,
+}
+
+impl Frame {
+    /// Takes it. The counters are the caller's, who has the recorder open.
+    pub fn take(pid: u32, nics: &[String], channels: Vec<ChannelNow>, in_call: Option<String>) -> Self {
+        let (root, began) = (Root::live(), Instant::now());
+        let mut frame = Self {
+            schema: "tcpxctl.frame/1".into(),
+            at_us: tcpx_words::units::now_us(),
+            took_ms: 0.0,
+            pid,
+            in_call,
+            channels,
+            sockets: sockets_of(&root, pid),
+            nics: nics.iter().map(|name| NicNow::read(&root, name)).collect(),
+            threads: Thread::read_all(&root, pid),
+            kernel_log: kernel_log_tail(),
+            manager_log: manager_log_tail(&root),
+        };
+        frame.took_ms = began.elapsed().as_secs_f64() * 1e3;
+        frame
+    }
+
+    /// Whether the process is stopped: all threads are, as job control does it.
+    pub fn is_stopped(&self) -> Option<bool> {
+        let threads = self.threads.known().filter(|threads| !threads.is_empty())?;
+        Some(threads.iter().all(Thread::is_stopped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_seen_with_its_sockets_and_survives_json() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let here = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+        let frame = Frame::take(std::process::id(), &["lo".into()], Vec::new(), None);
+        let local = here.local_addr().expect("bound");
+        assert!(frame.sockets.known().expect("ours").iter().any(|socket| socket.local == local));
+        assert!(frame.nics[0].counters.iter().any(|(name, _)| name == "rx_bytes"));
+        assert_eq!(frame.is_stopped(), Some(false));
+        let json = serde_json::to_string(&frame).expect("written");
+        assert_eq!(serde_json::from_str::<Frame>(&json).expect("read"), frame);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_said_to_be() {
+        let frame = Frame::take(u32::MAX - 1, &["no-such".into()], Vec::new(), None);
+        assert!(frame.sockets.why().is_some() && frame.threads.why().is_some());
+        assert_eq!((frame.is_stopped(), frame.nics[0].counters.len()), (None, 0));
+    }
+}

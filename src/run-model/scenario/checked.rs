@@ -1,0 +1,314 @@
+//! A scenario as meant: every key with its value, defaults filled in.
+//!
+//! The same types are what a file is read into, what `--dry-run` prints, what
+//! is shipped whole to agents and workers as JSON, and what the JSON Schema is
+//! made from, so a key is described once. The names of the fields are the names
+//! of the keys. Reading alone proves only the types; [`Scenario::check`] (in
+//! `rules`) proves the ranges, on a file and on JSON from a peer alike.
+//!
+//! Not here: where a value came from (`resolve`), and what only the plugin or
+//! the machine can decide (`auto` stays `auto`).
+#![forbid(unsafe_code)]
+
+use super::fault::Fault;
+use super::topology::{Bindings, Topology};
+use super::variables::{Table, Variables};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tcpx_words::error::Outcome;
+use tcpx_words::progress::{Idle, Policy};
+use tcpx_words::side::Side;
+use tcpx_words::units::{ByteCount, TimeSpan};
+use tcpx_words::word_set;
+
+/// What to run, and what must come out of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scenario {
+    /// Names the run folder and the reports.
+    pub name: String,
+    /// What must be there; where it is missing the scenario is skipped and says so.
+    pub requires: Vec<Requirement>,
+    /// What moves, and how it is cut up.
+    pub transfer: Transfer,
+    /// Which GPUs and NICs take part.
+    pub topology: Topology,
+    /// Who drives the plugin, and what it does when nothing moves.
+    pub progress: Progress,
+    /// Which plugin; `name` or `path`.
+    pub plugin: PluginChoice,
+    /// Environment of the workers: for both ends, by role, by node.
+    pub env: Variables,
+    /// CPU sets of the workers: by role, node or NIC.
+    pub bindings: Bindings,
+    /// Every deadline, by name.
+    pub limits: Limits,
+    /// What is broken on purpose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
+    /// The gates.
+    pub expect: Expect,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            name: "default".to_owned(),
+            requires: Vec::new(),
+            transfer: Transfer::default(),
+            topology: Topology::default(),
+            progress: Progress::default(),
+            plugin: PluginChoice::default(),
+            env: Variables::default(),
+            bindings: Bindings::default(),
+            limits: Limits::default(),
+            fault: None,
+            expect: Expect::default(),
+        }
+    }
+}
+
+impl Scenario {
+    /// The environment of the worker on `node` that plays `side`, with the
+    /// plugin's fault where it is meant for that side.
+    pub fn worker_env(&self, side: Side, node: &str) -> Table {
+        let mut env = self.env.worker(side, node);
+        if let Some(spec) = self.fault.as_ref().and_then(|fault| fault.of_plugin(side)) {
+            env.insert("TCPXSOFT_FAULT".to_owned(), spec);
+        }
+        env
+    }
+
+    /// The name of the evidence that is judged where there is nothing to run.
+    pub fn evidence_only(&self) -> Option<&str> {
+        match &self.fault {
+            Some(Fault::Evidence { kind, .. }) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// The name as a part of a file name: letters, digits, `.`, `_` and `-`.
+    pub fn slug(&self) -> String {
+        let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+        let slug: String = self.name.chars().map(kept).take(64).collect();
+        let slug = slug.trim_matches(['.', '-']);
+        if slug.is_empty() { "scenario".to_owned() } else { slug.to_owned() }
+    }
+}
+
+word_set! {
+    /// Something a scenario cannot do without.
+    #[derive(JsonSchema)]
+    pub enum Requirement {
+        /// A GPU on each node.
+        Gpu = "gpu",
+        /// Google's plugin on each node.
+        Tcpx = "tcpx",
+        /// Two machines.
+        Peer = "peer",
+    }
+}
+
+/// What moves, and how it is cut up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Transfer {
+    /// Connections per GPU pair (or host pair); one channel each.
+    #[schemars(range(min = 1, max = 1024))]
+    pub connections: u32,
+    /// What one request carries; at most 4 MiB with a plugin of the TCPX family.
+    pub chunk: ByteCount,
+    /// Bytes per iteration and direction; the last chunk may be short.
+    pub total: ByteCount,
+    /// Measured iterations.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub iterations: u32,
+    /// Iterations before the measured ones.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub warmup: u32,
+    /// Receives in flight per channel; a comm has 16 request slots.
+    #[schemars(range(min = 1, max = 16))]
+    pub recv_window: u32,
+    /// Sends in flight per channel; a comm has 16 request slots.
+    #[schemars(range(min = 1, max = 16))]
+    pub send_window: u32,
+    /// Who sends.
+    pub direction: Direction,
+    /// Where the payload lives.
+    pub memory: Memory,
+    /// How a device receive is gathered from its scatter list.
+    pub unpack: Unpack,
+    /// Compare every byte that arrives.
+    pub verify: bool,
+}
+
+impl Default for Transfer {
+    fn default() -> Self {
+        Self {
+            connections: 4,
+            chunk: ByteCount(512 << 10),
+            total: ByteCount(64 << 20),
+            iterations: 20,
+            warmup: 2,
+            recv_window: 16,
+            send_window: 12,
+            direction: Direction::Forward,
+            memory: Memory::Auto,
+            unpack: Unpack::Auto,
+            verify: true,
+        }
+    }
+}
+
+word_set! {
+    /// Who sends. The receiver listens.
+    #[derive(JsonSchema)]
+    pub enum Direction {
+        /// The local end sends.
+        Forward = "forward",
+        /// The peer sends.
+        Reverse = "reverse",
+        /// Both at once, each over connections of its own.
+        Both = "both",
+        /// The local end sends one chunk and waits for one: round trips.
+        PingPong = "ping-pong",
+    }
+}
+
+word_set! {
+    /// Where the payload lives.
+    #[derive(JsonSchema)]
+    pub enum Memory {
+        /// Device memory when the plugin is TCPX and a GPU is there, else host.
+        Auto = "auto",
+        /// Host memory.
+        Host = "host",
+        /// GPU memory, or its stand-in.
+        Device = "device",
+    }
+}
+
+word_set! {
+    /// How a device receive is gathered from its scatter list.
+    #[derive(JsonSchema)]
+    pub enum Unpack {
+        /// What the memory asks for.
+        Auto = "auto",
+        /// A kernel on the GPU.
+        Kernel = "kernel",
+        /// One device-to-device copy per scatter entry.
+        D2d = "d2d",
+        /// Through host memory.
+        Host = "host",
+        /// Not at all: the bytes stay in the bounce pages.
+        None = "none",
+    }
+}
+
+/// Who drives the plugin, and what it does when nothing moves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Progress {
+    /// When requests are tested.
+    pub policy: Policy,
+    /// What the driving thread does after a sweep that moved nothing.
+    pub idle: Idle,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { policy: Policy::Opportunistic, idle: Idle::Adaptive }
+    }
+}
+
+/// Which plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PluginChoice {
+    /// `auto`, `soft`, `builtin`, or the name of a library to look for.
+    Name(String),
+    /// A library file; a relative one starts where the command runs.
+    Path(String),
+}
+
+impl Default for PluginChoice {
+    fn default() -> Self {
+        Self::Name("auto".to_owned())
+    }
+}
+
+/// Every deadline, by name. None of them is a bare timeout: each says what it
+/// waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// No state change on any channel for this long is a stall.
+    pub stall_after: TimeSpan,
+    /// How long a stalled run may still recover.
+    pub give_up_after: TimeSpan,
+    /// One connection, from the first attempt to both comms.
+    pub connect: TimeSpan,
+    /// The whole run.
+    pub total: TimeSpan,
+    /// How long rc 2 on the head of a receive comm is retried after the peer closed.
+    pub close_grace: TimeSpan,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            stall_after: TimeSpan::from_secs(3),
+            give_up_after: TimeSpan::from_secs(10),
+            connect: TimeSpan::from_secs(30),
+            total: TimeSpan::from_secs(600),
+            close_grace: TimeSpan::from_millis(100),
+        }
+    }
+}
+
+/// The gates. All met is a pass; an absent gate is always met.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Expect {
+    /// How the run must end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// The condition a finding must name, such as `window-never-consumed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finding: Option<String>,
+    /// What the plugin must call itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    /// The rate to reach, in 10^9 bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_gb_per_s: Option<GbPerS>,
+    /// Wrong bytes that are still a pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_wrong_bytes: Option<u64>,
+}
+
+/// A rate in 10^9 bytes per second, kept to six decimals: with at most twelve
+/// digits a JSON reader gets the very same number back, so both ends hash the
+/// same scenario.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "f64", into = "f64")]
+pub struct GbPerS(f64);
+
+impl GbPerS {
+    /// The number itself.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl From<f64> for GbPerS {
+    fn from(rate: f64) -> Self {
+        Self((rate * 1e6).round() / 1e6)
+    }
+}
+
+impl From<GbPerS> for f64 {
+    fn from(rate: GbPerS) -> Self {
+        rate.0
+    }
+}

@@ -1,0 +1,186 @@
+//! From a reader's complaint to a sentence about a key.
+//!
+//! `toml` and `serde` know the place and the kind of a mistake, but speak of
+//! fields, variants and `u32`. Here the place becomes a key, and what was
+//! expected comes from the rule of that key.
+#![forbid(unsafe_code)]
+
+use super::error::{Place, Refused, ScenarioError, printable};
+use super::file::{Sources, Tree};
+use super::identity::dotted;
+use super::rules::RULES;
+use super::schema;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::de::DeValue;
+
+/// Where every key and its value stand, by dotted key.
+pub(super) struct Index(BTreeMap<String, Spot>);
+
+struct Spot {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+impl Index {
+    pub fn of(tree: &Tree<'_>) -> Self {
+        let mut spots = BTreeMap::new();
+        index(tree, &mut Vec::new(), &mut spots);
+        Self(spots)
+    }
+
+    /// The place of a key's value.
+    pub fn value(&self, key: &str) -> Option<&Range<usize>> {
+        self.0.get(key).map(|spot| &spot.value)
+    }
+
+    /// The place of a key's value, or of the innermost table that would hold it.
+    fn closest(&self, key: &str) -> Option<&Range<usize>> {
+        self.value(key).or_else(|| key.rsplit_once('.').and_then(|(table, _)| self.closest(table)))
+    }
+
+    /// The innermost key whose name or value covers `span`.
+    fn key_at(&self, span: &Range<usize>) -> Option<&str> {
+        let covers = |range: &Range<usize>| range.start <= span.start && span.end <= range.end;
+        let around = self.0.iter().filter(|(_, spot)| covers(&spot.key) || covers(&spot.value));
+        around.max_by_key(|(key, _)| key.len()).map(|(key, _)| key.as_str())
+    }
+}
+
+fn index(tree: &Tree<'_>, path: &mut Vec<String>, spots: &mut BTreeMap<String, Spot>) {
+    for (key, value) in tree {
+        path.push(key.get_ref().to_string());
+        spots.insert(dotted(path), Spot { key: key.span(), value: value.span() });
+        if let DeValue::Table(table) = value.get_ref() {
+            index(table, path, spots);
+        }
+        path.pop();
+    }
+}
+
+/// A value that the types refuse, or a key that nobody knows.
+pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources) -> ScenarioError {
+    let message = printable(error.message(), 1000);
+    let subject = subject(&message);
+    let given = error.span().unwrap_or(0..0);
+    let span = subject.and_then(|key| index.closest(key)).cloned().unwrap_or(given);
+    let key = subject.or_else(|| index.key_at(&span)).unwrap_or_default();
+    let place = sources.place(&span);
+    let marked = place.as_ref().map_or("this", Place::marked).to_owned();
+    let wrong = marked.trim_matches(['"', '\'']);
+    let candidates = candidates(&message);
+    // `plugin` is an enum, so serde calls its keys variants.
+    if message.starts_with("unknown field") || (!candidates.is_empty() && key.starts_with("plugin.")) {
+        let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
+        let at = if table.is_empty() { String::new() } else { format!(" in [{table}]") };
+        let title = format!("unknown key `{}`{at}", printable(name, 60));
+        return ScenarioError::written(place, title, String::new(), known_key(name, &candidates));
+    }
+    let help = nearest(wrong, candidates.iter().copied()).map(|word| format!("did you mean `{word}`?"));
+    let (title, label) = match subject {
+        Some(_) => message
+            .split_once(": ")
+            .map_or((message.clone(), String::new()), |(title, label)| (title.to_owned(), label.to_owned())),
+        None if marked.starts_with('[') && key == "plugin" => {
+            ("`plugin` holds both `name` and `path`".to_owned(), String::new())
+        }
+        None => (format!("`{key}` cannot be {marked}"), expected(key, &message, &candidates)),
+    };
+    ScenarioError::written(place, title, label, help)
+}
+
+/// A value outside its range.
+pub(super) fn refused(refused: Refused, index: &Index, sources: &Sources) -> ScenarioError {
+    match index.closest(&refused.key).and_then(|span| sources.place(span)) {
+        Some(place) => {
+            // As it is written there, which need not be as it is printed.
+            let title = match index.value(&refused.key) {
+                Some(_) => format!("`{}` cannot be {}", refused.key, place.marked()),
+                None => format!("`{}` is missing or wrong", refused.key),
+            };
+            ScenarioError::written(Some(place), title, format!("expected {}", refused.expected), None)
+        }
+        None => ScenarioError::Refused(refused),
+    }
+}
+
+/// Our own messages open with the key they are about, in backquotes.
+fn subject(message: &str) -> Option<&str> {
+    let key = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map(|(key, _)| key);
+    key.filter(|key| *key == "fault" || key.starts_with("fault."))
+}
+
+fn expected(key: &str, message: &str, candidates: &[&str]) -> String {
+    let words = || (!candidates.is_empty()).then(|| candidates.join(", "));
+    let said = || message.rsplit_once(", expected ").map(|(_, said)| plainly(said));
+    match rule(key).map(str::to_owned).or_else(words).or_else(said) {
+        Some(expected) => format!("expected {expected}"),
+        None => message.to_owned(),
+    }
+}
+
+/// What the rule of this key, or of a table around it, wants.
+fn rule(key: &str) -> Option<&'static str> {
+    let own = RULES.iter().find(|rule| rule.key == key && rule.is_about_type).map(|rule| rule.expected);
+    own.or_else(|| key.rsplit_once('.').and_then(|(table, _)| rule(table)))
+}
+
+/// What serde calls a Rust type, in the words of a file.
+fn plainly(said: &str) -> String {
+    let is_whole = ["u8", "u16", "u32", "u64", "i64"].contains(&said);
+    match said {
+        _ if is_whole => "a whole number, zero or more".to_owned(),
+        _ if said.starts_with("struct ") || said == "a map" => "a table".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a string" => "text in quotes".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        _ => said.to_owned(),
+    }
+}
+
+/// The words that would do: serde's stand after `expected`, each in backquotes,
+/// ours after `one of`.
+fn candidates(message: &str) -> Vec<&str> {
+    if message.starts_with("unknown field") || message.starts_with("unknown variant") {
+        let offered = message.rsplit_once(", expected ").map_or("", |(_, offered)| offered);
+        return offered.split('`').skip(1).step_by(2).collect();
+    }
+    message.rsplit_once("one of ").map_or(Vec::new(), |(_, offered)| offered.split(", ").collect())
+}
+
+fn known_key(name: &str, here: &[&str]) -> Option<String> {
+    if let Some(near) = nearest(name, here.iter().copied()) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    let known = schema::keys();
+    let elsewhere = known.iter().find(|key| key.rsplit_once('.').is_some_and(|(_, last)| last == name));
+    let offer = || (!here.is_empty()).then(|| format!("the keys here are {}", here.join(", ")));
+    elsewhere.map(|key| format!("did you mean `{key}`?")).or_else(offer)
+}
+
+/// The candidate closest to what was written, when it is close enough to be
+/// what was meant.
+pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let bound = (written.chars().count() / 3).max(1);
+    let distances = candidates.map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate));
+    let (distance, candidate) = distances.min()?;
+    (distance <= bound && written.len() <= 100).then_some(candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn only_a_close_word_is_offered() {
+        let words = ["connections", "chunk", "total", "recv_window"];
+        let check = |written: &str, expected| assert_eq!(nearest(written, words.into_iter()), expected, "{written}");
+        check("conections", Some("connections"));
+        check("chunks", Some("chunk"));
+        check("recvwindow", Some("recv_window"));
+        check("size", None);
+        check("", None);
+        check(&"x".repeat(1_000_000), None);
+    }
+}

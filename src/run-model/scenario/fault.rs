@@ -1,0 +1,288 @@
+//! What is broken on purpose, and by whom.
+//!
+//! In a file this is one flat table whose keys depend on `by`. It is read into
+//! that flat table first, so that a misspelt key is still reported at its own
+//! place, and then into the enum, which cannot hold a key of another kind.
+//!
+//! Not here: doing it. Plugin faults are a grammar of the software plugin's own,
+//! which also loses packets; driver faults are `transfer`'s `rogue`; signals are
+//! the agent's to send; what is evidence of a fault is written down by the worker.
+#![forbid(unsafe_code)]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tcpx_words::progress::DriverFault;
+use tcpx_words::side::Side;
+use tcpx_words::word_set;
+
+/// A fault, by who commits it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Written", into = "Written")]
+pub enum Fault {
+    /// The software plugin misbehaves.
+    Plugin {
+        /// The end whose plugin it is.
+        side: Sides,
+        /// Handed to that plugin as `TCPXSOFT_FAULT`.
+        spec: String,
+    },
+    /// The program that drives the plugin misbehaves.
+    Driver {
+        /// The end whose driver it is.
+        side: Sides,
+        /// How.
+        kind: DriverFault,
+        /// The channel it happens on.
+        channel: u32,
+        /// How many chunks go well before it.
+        after_chunk: u64,
+    },
+    /// The network between the nodes is hurt: the software plugin's data sockets
+    /// are. `scripts/lab hurt` hurts the network itself.
+    Network {
+        /// How.
+        kind: NetworkFault,
+        /// The end it is done at.
+        side: Sides,
+        /// The channel it happens on; all where absent.
+        channel: Option<u32>,
+        /// Of a hundred packets so many; all where absent.
+        percent: Option<u32>,
+        /// How many chunks go well before it.
+        after_chunk: u64,
+    },
+    /// A process is stopped or ended by its agent, or an agent by itself.
+    Process {
+        /// How.
+        kind: ProcessFault,
+        /// The end it is done at.
+        side: Sides,
+        /// How many chunks go well before it.
+        after_chunk: u64,
+    },
+    /// Nothing is run: a document of evidence is judged.
+    Evidence {
+        /// Its name.
+        kind: String,
+        /// The end at which it happened.
+        side: Sides,
+    },
+}
+
+impl Fault {
+    /// Who commits it.
+    pub fn by(&self) -> By {
+        match self {
+            Self::Plugin { .. } => By::Plugin,
+            Self::Driver { .. } => By::Driver,
+            Self::Network { .. } => By::Network,
+            Self::Process { .. } => By::Process,
+            Self::Evidence { .. } => By::Evidence,
+        }
+    }
+
+    /// What the software plugin of one end is told, if anything.
+    pub fn of_plugin(&self, at: Side) -> Option<String> {
+        match self {
+            Self::Plugin { side, spec } if side.include(at) => Some(spec.clone()),
+            Self::Network { kind: NetworkFault::Loss, side, channel, percent, after_chunk } if side.include(at) => {
+                let comm = channel.map(|channel| format!(",comm={channel}")).unwrap_or_default();
+                Some(format!("lose:after={after_chunk},percent={},side={at}{comm}", percent.unwrap_or(100)))
+            }
+            _ => None,
+        }
+    }
+}
+
+word_set! {
+    /// The ends a fault applies to.
+    #[derive(JsonSchema)]
+    pub enum Sides {
+        /// The end that sends.
+        Send = "send",
+        /// The end that receives.
+        Recv = "recv",
+        /// Both ends.
+        Both = "both",
+    }
+}
+
+impl Sides {
+    /// Is `side` among them?
+    pub fn include(self, side: Side) -> bool {
+        matches!((self, side), (Self::Both, _) | (Self::Send, Side::Send) | (Self::Recv, Side::Recv))
+    }
+}
+
+word_set! {
+    /// What a network does to packets.
+    #[derive(JsonSchema)]
+    pub enum NetworkFault {
+        /// They do not arrive.
+        Loss = "loss",
+    }
+}
+
+word_set! {
+    /// What happens to a process.
+    #[derive(JsonSchema)]
+    pub enum ProcessFault {
+        /// The worker is stopped, as by a debugger or a frozen container.
+        Stop = "stop",
+        /// The worker is killed, as by the kernel when memory runs out.
+        Kill = "kill",
+        /// The worker crashes, as by abort.
+        Crash = "crash",
+        /// The worker calls exit.
+        Exit = "exit",
+        /// The agent is gone without a word, and its worker with it.
+        KillAgent = "kill-agent",
+    }
+}
+
+word_set! {
+    /// Who commits a fault.
+    #[derive(JsonSchema)]
+    pub enum By {
+        /// The software plugin.
+        Plugin = "plugin",
+        /// The program that drives the plugin.
+        Driver = "driver",
+        /// The network between the nodes.
+        Network = "network",
+        /// The operating system.
+        Process = "process",
+        /// Nobody: there is only evidence of it.
+        Evidence = "evidence",
+    }
+}
+
+/// `[fault]` as it stands in a file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    /// Who commits it; the other keys depend on this one.
+    by: Option<By>,
+    /// The end it happens at: send, recv or both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<Sides>,
+    /// How; for a driver one of younger-tested-first, seventeenth-post,
+    /// consumed-early, never-consumed, not-polling, not-posting; for a network
+    /// loss; for a process one of stop, kill, crash, exit, kill-agent; for evidence
+    /// the name of a document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    /// By a plugin: handed to it as TCPXSOFT_FAULT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<String>,
+    /// By a driver or the network: the channel it happens on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<u32>,
+    /// How many chunks go well before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_chunk: Option<u64>,
+    /// By the network: of a hundred packets so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percent: Option<u32>,
+}
+
+impl By {
+    /// The keys that belong to it, beside `by`.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Plugin => &["side", "spec"],
+            Self::Driver => &["side", "kind", "channel", "after_chunk"],
+            Self::Network => &["side", "kind", "channel", "percent", "after_chunk"],
+            Self::Process => &["side", "kind", "after_chunk"],
+            Self::Evidence => &["side", "kind"],
+        }
+    }
+}
+
+impl Written {
+    fn present(&self) -> [(&'static str, bool); 6] {
+        [
+            ("side", self.side.is_some()),
+            ("kind", self.kind.is_some()),
+            ("spec", self.spec.is_some()),
+            ("channel", self.channel.is_some()),
+            ("after_chunk", self.after_chunk.is_some()),
+            ("percent", self.percent.is_some()),
+        ]
+    }
+}
+
+// The messages open with the key they are about, in backquotes: that is how the
+// reader of a file finds the place to point at.
+impl TryFrom<Written> for Fault {
+    type Error = String;
+    fn try_from(written: Written) -> Result<Self, String> {
+        let by = written.by.ok_or_else(|| format!("`fault` needs `by`: one of {}", listed(By::ALL)))?;
+        let stray = written.present().into_iter().find(|(key, present)| *present && !by.keys().contains(key));
+        if let Some((key, _)) = stray {
+            return Err(format!("`fault.{key}` does not go with by = \"{by}\": that takes {}", by.keys().join(", ")));
+        }
+        let needs = |key: &str| format!("`fault` by = \"{by}\" needs `{key}`");
+        let side = written.side.ok_or_else(|| needs("side"))?;
+        let kind = || written.kind.clone().ok_or_else(|| needs("kind"));
+        let after_chunk = written.after_chunk.unwrap_or(0);
+        Ok(match by {
+            By::Plugin => Self::Plugin { side, spec: written.spec.ok_or_else(|| needs("spec"))? },
+            By::Driver => {
+                let kind = one_of(by, DriverFault::ALL, &kind()?)?;
+                Self::Driver { side, kind, channel: written.channel.unwrap_or(0), after_chunk }
+            }
+            By::Network => {
+                let kind = one_of(by, NetworkFault::ALL, &kind()?)?;
+                Self::Network { kind, side, channel: written.channel, percent: written.percent, after_chunk }
+            }
+            By::Process => Self::Process { kind: one_of(by, ProcessFault::ALL, &kind()?)?, side, after_chunk },
+            By::Evidence => Self::Evidence { kind: kind()?, side },
+        })
+    }
+}
+
+fn one_of<T: Copy + ToString>(by: By, words: &[T], word: &str) -> Result<T, String> {
+    let found = words.iter().copied().find(|known| known.to_string() == word);
+    found.ok_or_else(|| format!("`fault.kind` is nothing a {by} does: expected one of {}", listed(words)))
+}
+
+fn listed(words: &[impl ToString]) -> String {
+    words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl From<Fault> for Written {
+    fn from(fault: Fault) -> Self {
+        let none = Self::default();
+        match fault {
+            Fault::Plugin { side, spec } => Self { by: Some(By::Plugin), side: Some(side), spec: Some(spec), ..none },
+            Fault::Driver { side, kind, channel, after_chunk } => Self {
+                by: Some(By::Driver),
+                side: Some(side),
+                kind: Some(kind.to_string()),
+                channel: Some(channel),
+                after_chunk: Some(after_chunk),
+                ..none
+            },
+            Fault::Network { kind, side, channel, percent, after_chunk } => Self {
+                by: Some(By::Network),
+                side: Some(side),
+                kind: Some(kind.to_string()),
+                channel,
+                percent,
+                after_chunk: Some(after_chunk),
+                ..none
+            },
+            Fault::Process { kind, side, after_chunk } => Self {
+                by: Some(By::Process),
+                side: Some(side),
+                kind: Some(kind.to_string()),
+                after_chunk: Some(after_chunk),
+                ..none
+            },
+            Fault::Evidence { kind, side } => {
+                Self { by: Some(By::Evidence), side: Some(side), kind: Some(kind), ..none }
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What makes two scenarios the same one.
+//!
+//! A scenario is flattened to its leaves, `transfer.chunk = "512KiB"`, sorted by
+//! key. The hash is taken over them, so neither the order of the keys in a file
+//! nor that of the fields in the source matters, and a default is the same as
+//! the same value written out. Both ends of a run compare the hash and, when it
+//! differs, name the first key that does.
+#![forbid(unsafe_code)]
+
+use super::checked::Scenario;
+use super::error::ScenarioError;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A key on which two scenarios disagree. `None` is a key that one side lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The dotted key.
+    pub key: String,
+    /// What the first scenario says.
+    pub ours: Option<String>,
+    /// What the second one says.
+    pub theirs: Option<String>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+        write!(f, "{}: {} here, {} there", self.key, shown(&self.ours), shown(&self.theirs))
+    }
+}
+
+impl Scenario {
+    /// Every value under its dotted key, as JSON text; lists are one value.
+    pub fn leaves(&self) -> BTreeMap<String, String> {
+        let tree = serde_json::to_value(self).expect("a scenario holds text, numbers, lists and text-keyed maps only");
+        let mut leaves = BTreeMap::new();
+        flatten(&tree, &mut Vec::new(), &mut leaves);
+        leaves
+    }
+
+    /// SHA-256 over the leaves, in hexadecimal.
+    pub fn hash(&self) -> String {
+        let mut hasher = Sha256::new();
+        for (key, value) in self.leaves() {
+            hasher.update(key.as_bytes());
+            hasher.update(b"=");
+            hasher.update(value.as_bytes());
+            hasher.update(b"\n");
+        }
+        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The first key, in alphabetical order, on which the two disagree.
+    pub fn first_difference(&self, other: &Self) -> Option<Difference> {
+        let (ours, theirs) = (self.leaves(), other.leaves());
+        let keys = ours.keys().chain(theirs.keys()).filter(|key| ours.get(*key) != theirs.get(*key));
+        let key = keys.min()?;
+        Some(Difference { key: key.clone(), ours: ours.get(key).cloned(), theirs: theirs.get(key).cloned() })
+    }
+
+    /// Reads a scenario that was shipped whole.
+    ///
+    /// # Errors
+    /// JSON that is not a scenario, or a value outside its range.
+    pub fn from_json(json: &str) -> Result<Self, ScenarioError> {
+        let scenario: Self = serde_json::from_str(json).map_err(ScenarioError::Json)?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+}
+
+fn flatten(tree: &Value, path: &mut Vec<String>, leaves: &mut BTreeMap<String, String>) {
+    match tree {
+        Value::Object(table) => {
+            for (key, value) in table {
+                path.push(key.clone());
+                flatten(value, path, leaves);
+                path.pop();
+            }
+        }
+        Value::Null => {}
+        leaf => {
+            leaves.insert(dotted(path), leaf.to_string());
+        }
+    }
+}
+
+/// A key path as TOML writes it, quoting the parts that are not bare, such as
+/// `env.node."10.0.1.25".NCCL_DEBUG`.
+pub(super) fn dotted(path: &[impl AsRef<str>]) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let parts = path.iter().map(|part| match part.as_ref() {
+        bare if !bare.is_empty() && bare.chars().all(is_bare) => bare.to_owned(),
+        other => Value::from(other).to_string(),
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_words::units::ByteCount;
+
+    #[test]
+    fn the_hash_of_the_defaults_is_this_one() {
+        // It changes only when a key, a default or the flattening does, and then
+        // two builds must not call their scenarios the same.
+        insta::assert_snapshot!(Scenario::default().hash(), @"0e54df6c083b25c5c3be2bac809732e3adac04189344e2621ae0a551d8cdd6c9");
+    }
+
+    #[test]
+    fn the_first_key_that_differs_is_named_with_both_values() {
+        let ours = Scenario::default();
+        let mut theirs = ours.clone();
+        assert_eq!(ours.first_difference(&theirs), None);
+        theirs.transfer.chunk = ByteCount(1 << 20);
+        theirs.transfer.iterations = 21;
+        let named = ours.first_difference(&theirs).map(|difference| difference.to_string());
+        assert_eq!(named.as_deref(), Some("transfer.chunk: \"512KiB\" here, \"1MiB\" there"));
+        assert_ne!(ours.hash(), theirs.hash());
+    }
+
+    #[test]
+    fn a_key_that_one_side_lacks_is_named_too() {
+        let ours = Scenario::default();
+        let mut theirs = ours.clone();
+        theirs.env.node.entry("10.0.1.25".to_owned()).or_default().insert("NCCL_X".to_owned(), "1".to_owned());
+        let named = ours.first_difference(&theirs).map(|difference| difference.to_string());
+        assert_eq!(named.as_deref(), Some("env.node.\"10.0.1.25\".NCCL_X: nothing here, \"1\" there"));
+    }
+}

@@ -1,0 +1,300 @@
+//! What every value must be, beyond its type: one line per key.
+//!
+//! The same table answers twice: "is this scenario sound?", for a file and for
+//! JSON from a peer, and "what was expected here?", for a value of a wrong type.
+//! Bounds that an editor can check stand in the schema too; a test in `schema`
+//! holds the two together.
+#![forbid(unsafe_code)]
+
+use super::checked::{Memory, PluginChoice, Scenario, Unpack};
+use super::error::{Refused, ScenarioError};
+use super::fault::{Fault, Sides};
+use super::topology::{Gpus, NicMap, Nics};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tcpx_words::error::Outcome;
+use tcpx_words::progress::Idle;
+use tcpx_words::units::{ByteCount, TimeSpan};
+
+/// The largest request the TCPX family carries: a receive's scatter list has
+/// 2048 entries, and its unpack slice is 4 MiB (plugin 3.1.9).
+pub const TCPX_CHUNK_MAX: ByteCount = ByteCount(4 << 20);
+/// A plugin counts a request's bytes, and a registration's, in C ints.
+const CHUNK_MAX: u64 = i32::MAX as u64;
+const TOTAL_MAX: u64 = 1 << 40;
+/// Longer than any run should take; a deadline beyond it is a slip of the unit.
+const LIMIT_MAX: Duration = Duration::from_secs(24 * 3600);
+const VARIABLES_MAX: usize = 256;
+const VARIABLES_BYTES_MAX: usize = 64 << 10;
+const VALUE_BYTES_MAX: usize = 4096;
+
+const WINDOW: &str = "a whole number from 1 to 16: a plugin's comm has 16 request slots";
+const DEADLINE: &str = "a time above zero and up to 24h, such as \"3s\" or \"500ms\"";
+
+pub(super) struct Rule {
+    pub key: &'static str,
+    pub expected: &'static str,
+    holds: fn(&Scenario) -> bool,
+    /// Does it also say what a value of the wrong type should have been?
+    pub is_about_type: bool,
+}
+
+/// A rule about one key.
+const fn rule(key: &'static str, expected: &'static str, holds: fn(&Scenario) -> bool) -> Rule {
+    Rule { key, expected, holds, is_about_type: true }
+}
+
+/// A rule about a key in the light of others.
+const fn together(key: &'static str, expected: &'static str, holds: fn(&Scenario) -> bool) -> Rule {
+    Rule { key, expected, holds, is_about_type: false }
+}
+
+pub(super) const RULES: &[Rule] = &[
+    rule("name", "1 to 100 printable characters", |s| is_line(&s.name, 100)),
+    rule("requires", "a list of at most 8 of gpu, tcpx, peer", |s| s.requires.len() <= 8),
+    rule("transfer.connections", "a whole number from 1 to 1024", |s| (1..=1024).contains(&s.transfer.connections)),
+    rule("transfer.chunk", "a size from 1 byte to 2 GiB - 1, such as \"512KiB\"", |s| {
+        (1..=CHUNK_MAX).contains(&s.transfer.chunk.0)
+    }),
+    rule(
+        "transfer.total",
+        "a size from 1 byte to 1 TiB, such as \"64MiB\"; it need not be a multiple of the chunk",
+        |s| (1..=TOTAL_MAX).contains(&s.transfer.total.0),
+    ),
+    rule("transfer.iterations", "a whole number from 1 to 1000000", |s| {
+        (1..=1_000_000).contains(&s.transfer.iterations)
+    }),
+    rule("transfer.warmup", "a whole number from 0 to 1000000", |s| s.transfer.warmup <= 1_000_000),
+    rule("transfer.recv_window", WINDOW, |s| (1..=16).contains(&s.transfer.recv_window)),
+    rule("transfer.send_window", WINDOW, |s| (1..=16).contains(&s.transfer.send_window)),
+    together("transfer.verify", "false: with unpack = \"none\" the bytes never reach device memory", |s| {
+        !(s.transfer.verify && s.transfer.unpack == Unpack::None && s.transfer.memory == Memory::Device)
+    }),
+    rule("topology.gpus", "\"auto\", 1 to 64 different device numbers, or { stand_ins = 1 to 64 }", gpus),
+    rule("topology.nics", "\"auto\", 1 to 64 different interface names, or { first = 1 to 64 }", nics),
+    rule("topology.map", "\"nearest\", \"round-robin\", or device = interface, such as { \"0\" = \"eth1\" }", nic_map),
+    rule("progress.idle", "adaptive, spin, yield, or a sleep up to 100ms such as \"sleep:10us\"", idle),
+    // The type sees to it.
+    rule("plugin", "a table with either `name` or `path`", |_| true),
+    rule("plugin.name", "auto, soft, builtin, or a library's name (a file goes into plugin.path)", |s| {
+        match &s.plugin {
+            PluginChoice::Name(name) => is_word(name, 100),
+            PluginChoice::Path(_) => true,
+        }
+    }),
+    rule("plugin.path", "the path of a library file", |s| match &s.plugin {
+        PluginChoice::Path(path) => is_line(path, 4096),
+        PluginChoice::Name(_) => true,
+    }),
+    rule("bindings", "a CPU list such as \"0-3,8\"", |s| s.bindings.node.len() <= 1024 && s.bindings.nic.len() <= 1024),
+    rule("limits.stall_after", DEADLINE, |s| deadline(s.limits.stall_after)),
+    rule("limits.give_up_after", DEADLINE, |s| deadline(s.limits.give_up_after)),
+    rule("limits.connect", DEADLINE, |s| deadline(s.limits.connect)),
+    rule("limits.total", DEADLINE, |s| deadline(s.limits.total)),
+    rule("limits.close_grace", DEADLINE, |s| deadline(s.limits.close_grace)),
+    rule("fault.spec", "1 to 1000 printable characters", |s| match &s.fault {
+        Some(Fault::Plugin { spec, .. }) => is_line(spec, 1000),
+        _ => true,
+    }),
+    together("fault.kind", "a word of at most 64 letters, digits, `-`, `_` and `.`", |s| match &s.fault {
+        Some(Fault::Evidence { kind, .. }) => is_word(kind, 64),
+        _ => true,
+    }),
+    together("fault.side", "\"recv\": only a receive is ever consumed", |s| match &s.fault {
+        Some(Fault::Driver { side, kind, .. }) => !kind.needs_receiver() || *side == Sides::Recv,
+        _ => true,
+    }),
+    together("fault.channel", "a channel of the transfer: 0 to connections - 1", |s| match &s.fault {
+        Some(Fault::Driver { channel, .. } | Fault::Network { channel: Some(channel), .. }) => {
+            *channel < s.transfer.connections
+        }
+        _ => true,
+    }),
+    rule("fault.percent", "a whole number from 1 to 100", |s| match &s.fault {
+        Some(Fault::Network { percent: Some(percent), .. }) => (1..=100).contains(percent),
+        _ => true,
+    }),
+    rule("expect.outcome", "passed, failed, stalled, plugin-died, peer-lost, not-run or interrupted", |s| {
+        s.expect.outcome != Some(Outcome::Usage)
+    }),
+    rule("expect.finding", "a condition's name, such as \"window-never-consumed\"", |s| {
+        s.expect.finding.as_ref().is_none_or(|finding| is_word(finding, 64))
+    }),
+    rule("expect.plugin", "the name a plugin gives itself", |s| {
+        s.expect.plugin.as_ref().is_none_or(|plugin| is_line(plugin, 100))
+    }),
+    rule("expect.min_gb_per_s", "a number above zero and up to 100000, in 10^9 bytes per second", |s| {
+        s.expect.min_gb_per_s.is_none_or(|rate| rate.get() > 0.0 && rate.get() <= 100_000.0)
+    }),
+];
+
+impl Scenario {
+    /// Is every value within its range?
+    ///
+    /// # Errors
+    /// The first key that is not, with what was expected.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        self.refused().map_or(Ok(()), |refused| Err(ScenarioError::Refused(refused)))
+    }
+
+    /// What can only be said once the plugin is known.
+    ///
+    /// # Errors
+    /// A chunk above 4 MiB for a plugin of the TCPX family, or above the longest message
+    /// of the device that says so, which is given with its name.
+    pub fn check_against_plugin(
+        &self,
+        is_tcpx_family: bool,
+        longest: Option<(&str, u64)>,
+    ) -> Result<(), ScenarioError> {
+        let chunk = self.transfer.chunk;
+        let expected = match longest.filter(|(_, bytes)| *bytes < chunk.0) {
+            _ if is_tcpx_family && chunk > TCPX_CHUNK_MAX => {
+                "at most 4MiB with a plugin of the TCPX family: one receive unpacks no more".to_owned()
+            }
+            Some((device, bytes)) => format!("at most {bytes}, the longest message of device {device} (maxP2pBytes)"),
+            None => return Ok(()),
+        };
+        Err(ScenarioError::Refused(self.refuse("transfer.chunk", expected)))
+    }
+
+    pub(super) fn refused(&self) -> Option<Refused> {
+        let broken = RULES.iter().find(|rule| !(rule.holds)(self));
+        broken.map(|rule| self.refuse(rule.key, rule.expected.to_owned())).or_else(|| self.refused_variable())
+    }
+
+    fn refuse(&self, key: &str, expected: String) -> Refused {
+        Refused { key: key.to_owned(), value: self.leaves().remove(key), expected }
+    }
+
+    fn refused_variable(&self) -> Option<Refused> {
+        let (count, bytes) = self.env.size();
+        if count > VARIABLES_MAX || bytes > VARIABLES_BYTES_MAX {
+            let expected = format!("at most {VARIABLES_MAX} variables of {VARIABLES_BYTES_MAX} bytes together");
+            return Some(self.refuse("env", expected));
+        }
+        let mut variables =
+            self.env.tables().flat_map(|(under, table)| table.iter().map(move |entry| (under.clone(), entry)));
+        let (under, (name, _)) = variables.find(|(_, (name, value))| !is_variable(name) || !is_value(value))?;
+        let expected = if is_variable(name) {
+            format!("at most {VALUE_BYTES_MAX} bytes without control characters")
+        } else {
+            "a name of letters, digits and `_` that does not start with a digit".to_owned()
+        };
+        let path: Vec<&str> = under.iter().map(String::as_str).chain([name.as_str()]).collect();
+        Some(self.refuse(&super::identity::dotted(&path), expected))
+    }
+}
+
+fn deadline(time: TimeSpan) -> bool {
+    !time.0.is_zero() && time.0 <= LIMIT_MAX
+}
+
+fn idle(scenario: &Scenario) -> bool {
+    match scenario.progress.idle {
+        Idle::Sleep(time) => !time.0.is_zero() && time.0 <= Duration::from_millis(100),
+        _ => true,
+    }
+}
+
+fn gpus(scenario: &Scenario) -> bool {
+    match &scenario.topology.gpus {
+        Gpus::Auto => true,
+        Gpus::StandIns(count) | Gpus::OrStandIns(count) => (1..=64).contains(count),
+        Gpus::List(gpus) => are_different(gpus),
+    }
+}
+
+fn nics(scenario: &Scenario) -> bool {
+    match &scenario.topology.nics {
+        Nics::Auto => true,
+        Nics::First(count) => (1..=64).contains(count),
+        Nics::List(nics) => are_different(nics) && nics.iter().all(|nic| is_interface(nic)),
+    }
+}
+
+fn nic_map(scenario: &Scenario) -> bool {
+    match &scenario.topology.map {
+        NicMap::Nearest | NicMap::RoundRobin => true,
+        NicMap::Fixed(map) => {
+            let entry = |(gpu, nic): (&String, &String)| gpu.parse::<u32>().is_ok() && is_interface(nic);
+            (1..=64).contains(&map.len()) && map.iter().all(entry)
+        }
+    }
+}
+
+fn are_different<T: Ord>(items: &[T]) -> bool {
+    (1..=64).contains(&items.len()) && items.iter().collect::<BTreeSet<_>>().len() == items.len()
+}
+
+/// One line that a terminal can show.
+fn is_line(text: &str, chars_max: usize) -> bool {
+    !text.trim().is_empty() && text.chars().count() <= chars_max && text == super::error::printable(text, chars_max)
+}
+
+fn is_word(text: &str, chars_max: usize) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    (1..=chars_max).contains(&text.len()) && text.chars().all(fits)
+}
+
+/// As the kernel's `dev_valid_name`: at most 15 bytes, no slash, colon or space.
+fn is_interface(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
+    (1..=15).contains(&name.len()) && name != "." && name != ".." && name.chars().all(fits)
+}
+
+fn is_variable(name: &str) -> bool {
+    let mut chars = name.chars();
+    let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    first && name.len() <= 128 && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn is_value(value: &str) -> bool {
+    value.len() <= VALUE_BYTES_MAX && !value.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_sound() {
+        assert!(Scenario::default().check().is_ok());
+        assert!(Scenario::default().check_against_plugin(true, None).is_ok());
+        let refused = Scenario::default().check_against_plugin(false, Some(("eth1", 1000))).expect_err("512 KiB");
+        assert!(refused.to_string().contains("at most 1000, the longest message of device eth1"), "{refused}");
+        assert!(Scenario::default().check_against_plugin(false, Some(("eth1", 512 << 10))).is_ok());
+    }
+
+    #[test]
+    fn only_the_tcpx_family_bounds_the_chunk_at_four_mib() {
+        let mut scenario = Scenario::default();
+        for (chunk, tcpx) in [(4u64 << 20, true), ((4 << 20) + 1, false), (CHUNK_MAX, false)] {
+            scenario.transfer.chunk = ByteCount(chunk);
+            assert!(scenario.check().is_ok(), "{chunk}");
+            assert!(scenario.check_against_plugin(false, None).is_ok(), "{chunk}");
+            assert_eq!(scenario.check_against_plugin(true, None).is_ok(), tcpx, "{chunk}");
+        }
+    }
+
+    #[test]
+    fn a_total_need_not_be_a_multiple_of_the_chunk() {
+        let mut scenario = Scenario::default();
+        scenario.transfer.total = ByteCount(1_000_003);
+        assert!(scenario.check().is_ok());
+        scenario.transfer.total = ByteCount(1);
+        assert!(scenario.check().is_ok());
+    }
+
+    #[test]
+    fn the_same_rules_hold_for_json_from_a_peer() {
+        let mut scenario = Scenario::default();
+        scenario.transfer.recv_window = 17;
+        let json = serde_json::to_string(&scenario).expect("serialises");
+        let refused = Scenario::from_json(&json).expect_err("window 17").to_string();
+        assert_eq!(
+            refused,
+            "`transfer.recv_window` cannot be 17: expected a whole number from 1 to 16: a plugin's comm has 16 request slots"
+        );
+    }
+}

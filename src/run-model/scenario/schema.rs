@@ -1,0 +1,184 @@
+//! The JSON Schema of a scenario file, for editors: made from the same types a
+//! file is read into, and kept in `scenarios/schema.json`.
+#![forbid(unsafe_code)]
+
+use super::checked::{PluginChoice, Scenario};
+use super::sweep::may_sweep;
+use super::topology::CpuSet;
+use super::variables::Variables;
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+
+/// The schema, as JSON.
+pub fn json_schema() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<Scenario>().to_value();
+    schema["title"] = json!("tcpxctl scenario");
+    // Whoever writes a file says how it is called.
+    schema["required"] = json!(["name"]);
+    if let Some(name) = schema.pointer_mut("/properties/name").and_then(Value::as_object_mut) {
+        name.remove("default");
+    }
+    refine(&mut Vec::new(), &mut schema);
+    schema
+}
+
+/// Every key that a scenario may hold, dotted; tables excluded.
+pub(super) fn keys() -> Vec<String> {
+    let mut keys = Vec::new();
+    collect(&json_schema(), &mut Vec::new(), &mut keys);
+    keys
+}
+
+fn collect(schema: &Value, path: &mut Vec<String>, keys: &mut Vec<String>) {
+    match schema.get("properties").and_then(Value::as_object) {
+        Some(properties) => {
+            for (key, property) in properties {
+                path.push(key.clone());
+                collect(property, path, keys);
+                path.pop();
+            }
+        }
+        None => keys.push(path.join(".")),
+    }
+}
+
+/// TOML knows no null, and takes a list where a sweep is possible.
+fn refine(path: &mut Vec<String>, schema: &mut Value) {
+    drop_null(schema);
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        for (key, property) in properties {
+            path.push(key.clone());
+            refine(path, property);
+            path.pop();
+        }
+    } else if may_sweep(path) && path.first().is_none_or(|table| table != "env") {
+        let_sweep(schema);
+    }
+}
+
+fn drop_null(schema: &mut Value) {
+    if let Some(types) = schema.get_mut("type").and_then(Value::as_array_mut) {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            schema["type"] = only.clone();
+        }
+    }
+    if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        words.retain(|word| !word.is_null());
+    }
+    if let Some(options) = schema.get_mut("anyOf").and_then(Value::as_array_mut) {
+        options.retain(|option| option.get("type").is_none_or(|name| name != "null"));
+    }
+}
+
+/// One such thing, or a list of them.
+fn let_sweep(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    let about: Vec<_> = ["description", "default"].iter().filter_map(|key| object.remove_entry(*key)).collect();
+    let one = Value::Object(std::mem::take(object));
+    let list = json!({ "type": "array", "items": one, "minItems": 1 });
+    object.insert("anyOf".to_owned(), json!([one, list]));
+    object.extend(about);
+}
+
+/// A type whose form in a file its Rust definition does not show.
+macro_rules! written_as {
+    ($($name:ident: $schema:tt,)+) => {$(
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )+};
+}
+
+written_as! {
+    CpuSet: { "type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$" },
+    PluginChoice: {
+        "type": "object",
+        "properties": {
+            "name": {
+                "description": "`auto`, `soft`, `builtin`, or the name of a library to look for.",
+                "type": "string"
+            },
+            "path": {
+                "description": "A library file; a relative one starts where the command runs.",
+                "type": "string"
+            }
+        },
+        "additionalProperties": false,
+        "maxProperties": 1
+    },
+}
+
+impl JsonSchema for Variables {
+    fn schema_name() -> Cow<'static, str> {
+        "Variables".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one = json!({ "type": ["string", "integer", "boolean"] });
+        let value = json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] });
+        let table = json!({ "type": "object", "additionalProperties": value });
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "send": table,
+                "recv": table,
+                "node": { "type": "object", "additionalProperties": table }
+            },
+            "additionalProperties": value
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checked_in_schema_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/schema.json");
+        let current = format!("{:#}\n", json_schema());
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(path, &current).expect("scenarios/schema.json is writable");
+        }
+        let stored = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(stored == current, "run `UPDATE_SCHEMA=1 cargo test schema` and look at the difference");
+    }
+
+    /// Whole numbers that the schema bounds, one below and one above included.
+    #[test]
+    fn the_schema_and_the_rules_draw_the_same_bounds() {
+        let schema = json_schema();
+        let transfer = schema["properties"]["transfer"]["properties"].as_object().expect("properties");
+        let mut tried = 0;
+        for (key, property) in transfer {
+            let one = &property["anyOf"][0];
+            let (Some(min), Some(max)) = (one["minimum"].as_u64(), one["maximum"].as_u64()) else { continue };
+            for (value, expected) in
+                [(min.checked_sub(1), false), (Some(min), true), (Some(max), true), (Some(max + 1), false)]
+            {
+                let Some(value) = value else { continue };
+                let mut scenario = serde_json::to_value(Scenario::default()).expect("serialises");
+                scenario["transfer"][key] = json!(value);
+                assert_eq!(Scenario::from_json(&scenario.to_string()).is_ok(), expected, "{key} = {value}");
+                tried += 1;
+            }
+        }
+        assert!(tried >= 15, "{tried}");
+    }
+
+    #[test]
+    fn every_rule_is_about_a_key_there_is() {
+        let keys = keys();
+        let is_known = |key: &str| keys.iter().any(|known| known == key || known.starts_with(&format!("{key}.")));
+        for rule in super::super::rules::RULES {
+            assert!(is_known(rule.key), "{}", rule.key);
+        }
+    }
+}

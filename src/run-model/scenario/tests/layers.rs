@@ -1,0 +1,86 @@
+//! Who has the last word.
+
+use super::super::*;
+use super::{outcome, written};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use tcpx_words::side::Side;
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_scenario_beats_the_config_beats_the_default() {
+    let (folder, mut inputs) = written(b"name = \"x\"\n[transfer]\nconnections = 2\nchunk = 2\ntotal = 2\n");
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "plugin.name = \"soft\"\n[transfer]\nwarmup = 1\nconnections = 1\nchunk = 1\ntotal = 1\n")
+        .expect("a file");
+    inputs.user_config = Some(config);
+    inputs.variable_set = Some("transfer.chunk=3,transfer.total=3".to_owned());
+    inputs.variable_plugin = Some("/opt/x.so".to_owned());
+    inputs.set("transfer.total=4");
+    inputs.flags.push(("--iterations".to_owned(), "transfer.iterations=5".to_owned()));
+    let resolved = resolve(&inputs).expect("sound").remove(0);
+    let shown = resolved.listing().filter(|(key, ..)| key.starts_with("transfer.") || key.starts_with("plugin."));
+    let shown: Vec<String> = shown.map(|(key, value, origin)| format!("{key} = {value}  # {origin}")).collect();
+    let shown = shown.join("\n").replace(&*folder.path().to_string_lossy(), "~");
+    insta::assert_snapshot!(shown, @r#"
+    plugin.path = "/opt/x.so"  # TCPXCTL_PLUGIN
+    transfer.chunk = "3B"  # TCPXCTL_SET
+    transfer.connections = 2  # ~/bad.toml:3
+    transfer.direction = "forward"  # default
+    transfer.iterations = 5  # --iterations
+    transfer.memory = "auto"  # default
+    transfer.recv_window = 16  # default
+    transfer.send_window = 12  # default
+    transfer.total = "4B"  # --set
+    transfer.unpack = "auto"  # default
+    transfer.verify = true  # default
+    transfer.warmup = 1  # ~/config.toml:3
+    "#);
+}
+
+#[test]
+fn a_config_that_is_not_there_is_no_mistake_and_a_wrong_one_is() {
+    let (folder, mut inputs) = written(b"name = \"x\"\n");
+    let config = folder.path().join("config.toml");
+    inputs.user_config = Some(config.clone());
+    assert_eq!(outcome(&folder, &inputs), "fine: 1 scenario(s)");
+    std::fs::write(&config, "[transfer]\nchunk = 0\n").expect("a file");
+    assert!(outcome(&folder, &inputs).contains("~/config.toml:2:9"));
+    std::fs::write(&config, "name = \"mine\"\n").expect("a file");
+    assert!(outcome(&folder, &inputs).contains("`name` belongs into a scenario"));
+}
+
+#[test]
+fn the_environment_says_where_the_config_lies_and_what_is_set() {
+    let inputs = |pairs: &[(&str, &str)]| {
+        let find = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+        Inputs::from_environment(find).expect("text")
+    };
+    let config = |pairs| inputs(pairs).user_config;
+    assert_eq!(config(&[("HOME", "/h")]), Some(PathBuf::from("/h/.config/tcpxctl/config.toml")));
+    assert_eq!(config(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]), Some(PathBuf::from("/c/tcpxctl/config.toml")));
+    assert_eq!(
+        config(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "c")]),
+        Some(PathBuf::from("/h/.config/tcpxctl/config.toml"))
+    );
+    assert_eq!(config(&[]), None);
+    assert_eq!(inputs(&[("TCPXCTL_SET", "a=1")]).variable_set.as_deref(), Some("a=1"));
+    assert_eq!(inputs(&[("TCPXCTL_SET", "")]).variable_set, None);
+}
+
+#[test]
+fn a_plugin_is_replaced_whole_and_other_tables_key_by_key() {
+    let (_folder, mut inputs) = written(b"name = \"x\"\nplugin.path = \"/a.so\"\nenv = { A = 1, B = 1 }\n");
+    inputs.set("plugin.name=builtin");
+    inputs.set("env.B=2");
+    inputs.set("env.node.\"10.0.1.25\".C=3");
+    let scenario = resolve(&inputs).expect("sound").remove(0).scenario;
+    assert_eq!(scenario.plugin, PluginChoice::Name("builtin".to_owned()));
+    assert_eq!(format!("{:?}", scenario.env.worker(Side::Send, "10.0.1.25")), r#"{"A": "1", "B": "2", "C": "3"}"#);
+}
+
+#[test]
+fn without_a_file_there_are_the_defaults() {
+    let resolved = resolve(&Inputs::default()).expect("sound").remove(0);
+    assert_eq!(resolved.scenario, Scenario::default());
+    assert!(resolved.listing().all(|(.., origin)| origin.layer == Layer::Default));
+}

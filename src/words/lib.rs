@@ -1,0 +1,19 @@
+//! Words that the engine and everything above it share, as plain data.
+//!
+//! `units` are quantities with their unit, `error` how a command ends and what to
+//! do next. `side`, `progress`, `payload` and `log` name what both the engine and
+//! a scenario or a record speak of, so that neither has a copy of its own.
+//!
+//! Not here: anything that touches a plugin, a machine or a file.
+
+pub mod error;
+pub mod log;
+pub mod payload;
+pub mod progress;
+#[cfg(feature = "schema")]
+mod schema;
+#[cfg(any(test, feature = "seeds"))]
+pub mod seeds;
+pub mod side;
+pub mod units;
+mod word_set;

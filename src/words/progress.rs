@@ -1,0 +1,101 @@
+//! Who drives a plugin, and what the driving thread does when nothing moves.
+#![forbid(unsafe_code)]
+
+use crate::units::TimeSpan;
+use crate::word_set;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+word_set! {
+    /// Which channel is tested when.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum Policy {
+        /// One thread: fill a channel's window, test its oldest request until that is not done, go to the next channel.
+        Opportunistic = "opportunistic",
+        /// Test a channel only while its window is full, and then only that one: the classic stall.
+        WindowFullOnly = "window-full-only",
+        /// One thread per channel, each opportunistic.
+        DedicatedThread = "dedicated-thread",
+    }
+}
+
+word_set! {
+    /// What a program can do wrong with a plugin.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum DriverFault {
+        /// A younger request is tested before the oldest.
+        YoungerTestedFirst = "younger-tested-first",
+        /// One more request is posted than a comm has slots.
+        SeventeenthPost = "seventeenth-post",
+        /// A receive is consumed before it is unpacked.
+        ConsumedEarly = "consumed-early",
+        /// Receives are never consumed.
+        NeverConsumed = "never-consumed",
+        /// Nothing is tested any more.
+        NotPolling = "not-polling",
+        /// Nothing is posted any more, and what is in flight is finished.
+        NotPosting = "not-posting",
+    }
+}
+
+impl DriverFault {
+    /// Only a receive is ever consumed.
+    pub fn needs_receiver(self) -> bool {
+        matches!(self, Self::ConsumedEarly | Self::NeverConsumed)
+    }
+}
+
+/// What the driving thread does after a sweep that moved nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Idle {
+    /// Spin, then yield, then sleep for a short time.
+    Adaptive,
+    /// Sweep again at once.
+    Spin,
+    /// `sched_yield`.
+    Yield,
+    /// Sleep for this long.
+    Sleep(TimeSpan),
+}
+
+impl FromStr for Idle {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "adaptive" => Ok(Self::Adaptive),
+            "spin" => Ok(Self::Spin),
+            "yield" => Ok(Self::Yield),
+            _ => match text.strip_prefix("sleep:").map(str::parse) {
+                Some(Ok(time)) => Ok(Self::Sleep(time)),
+                Some(Err(bad)) => Err(format!("{bad}")),
+                None => Err("not an idle strategy".to_owned()),
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for Idle {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Idle> for String {
+    fn from(idle: Idle) -> Self {
+        idle.to_string()
+    }
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Adaptive => f.pad("adaptive"),
+            Self::Spin => f.pad("spin"),
+            Self::Yield => f.pad("yield"),
+            Self::Sleep(time) => f.pad(&format!("sleep:{time}")),
+        }
+    }
+}
