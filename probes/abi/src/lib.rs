@@ -16,17 +16,10 @@ pub mod foreign;
 pub mod logger;
 mod shape;
 pub mod unpack;
-pub mod v10;
-pub mod v11;
-pub mod v12;
-pub mod v4;
-pub mod v5;
-pub mod v6;
-pub mod v7;
-pub mod v8;
-pub mod v9;
+mod versions;
 
 use std::ffi::{c_char, c_int, c_ulong, c_void};
+pub use versions::*;
 
 /// `ncclResult_t` as it crosses the boundary. A plain integer, because a
 /// plugin may return values that no header of ours knows.
