@@ -72,10 +72,6 @@ pub const PTR_CUDA: c_int = 0x2;
 /// Memory described by a dma-buf.
 pub const PTR_DMABUF: c_int = 0x4;
 
-/// Versions that are transcribed here, newest first: the order in which NCCL looks
-/// for them. v4 is older than any NCCL that looks for v7.
-pub const VERSIONS: [u32; 9] = [12, 11, 10, 9, 8, 7, 6, 5, 4];
-
 /// Bytes of the opaque connect handle (v5 and later).
 pub const HANDLE_MAX: usize = 128;
 
