@@ -17,7 +17,8 @@ typedef struct {
   void *handle;
   size_t size;
   int needsProxyProgress;
-} DeviceHandle;
+} DeviceHandle7;
+typedef DeviceHandle7 DeviceHandle8, DeviceHandle9, DeviceHandle10, DeviceHandle11, DeviceHandle12;
 
 typedef struct {
   char *name, *pciPath;
@@ -41,7 +42,6 @@ typedef struct {
   int ptrSupport, speed, port, maxComms;
 } Properties4;
 
-/* Version 5 uses it, too. */
 typedef struct {
   char *name, *pciPath;
   uint64_t guid;
@@ -49,11 +49,13 @@ typedef struct {
   float latency;
   int maxComms, maxRecvs;
 } Properties6;
+typedef Properties6 Properties5;
 
 typedef struct {
   int ndevs;
   int devs[4];
 } VDeviceProps9;
+typedef VDeviceProps9 VDeviceProps10, VDeviceProps11;
 
 typedef struct {
   int ndevs;
@@ -69,22 +71,26 @@ typedef struct {
   vdevice vProps;                                                                           \
   size_t maxP2pBytes, maxCollBytes;
 
-typedef struct { FROM_9(VDeviceProps9) } Properties9; /* and 10 */
+typedef struct { FROM_9(VDeviceProps9) } Properties9;
+typedef Properties9 Properties10;
 typedef struct { FROM_9(VDeviceProps9) int maxMultiRequestSize; } Properties11;
 typedef struct { FROM_9(VDeviceProps12) int maxMultiRequestSize; int16_t railId, planeId; } Properties12;
 
 typedef struct {
   int trafficClass;
-} CommConfig;
+} CommConfig10;
+typedef CommConfig10 CommConfig11, CommConfig12;
 
 typedef struct {
   int32_t maxConcurrentPeers, minConcurrentPeers, maxFlowsPerPeer, minFlowsPerPeer;
-} CommAttr;
+} CommAttr11;
+typedef CommAttr11 CommAttr12;
 
 typedef struct {
-  CommAttr sendCommAttr, recvCommAttr;
+  CommAttr11 sendCommAttr, recvCommAttr;
   uint32_t op, algo, proto;
-} NetAttr;
+} NetAttr11;
+typedef NetAttr11 NetAttr12;
 
 typedef ncclResult_t (*ncclProfilerCallback_t)(void **, int, void *, int64_t, void *);
 
@@ -116,9 +122,9 @@ typedef ncclResult_t (*ncclProfilerCallback_t)(void **, int, void *, int64_t, vo
 #define LOG (ncclDebugLogger_t)
 #define LISTEN (int, void *, void **)
 #define CONNECT (int, void *, void **)
-#define CONNECT7 (int, void *, void **, DeviceHandle **)
+#define CONNECT7 (int, void *, void **, DeviceHandle7 **)
 #define ACCEPT (void *, void **)
-#define ACCEPT7 (void *, void **, DeviceHandle **)
+#define ACCEPT7 (void *, void **, DeviceHandle7 **)
 #define ISEND5 (void *, void *, int, int, void *, void **)
 #define IRECV5 (void *, int, void **, int *, int *, void **, void **)
 #define ISEND9 (void *, void *, size_t, int, void *, void **)
@@ -148,17 +154,17 @@ typedef struct {
 } Net9;
 typedef struct {
   SETUP(Properties9, (ncclDebugLogger_t, ncclProfilerCallback_t), LISTEN,
-        (int, CommConfig *, void *, void **, DeviceHandle **), ACCEPT7, size_t)
+        (int, CommConfig10 *, void *, void **, DeviceHandle7 **), ACCEPT7, size_t)
   DMA GROUPED(ISEND10, IRECV10) OFFLOAD
   ncclResult_t (*makeVDevice)(int *, VDeviceProps9 *);
 } Net10;
 #define FROM_11(props, vdevice)                                                             \
-  SETUP(props, (void **, uint64_t, CommConfig *, ncclDebugLogger_t, ncclProfilerCallback_t), \
-        (void *, int, void *, void **), (void *, int, void *, void **, DeviceHandle **), ACCEPT7, size_t) \
+  SETUP(props, (void **, uint64_t, CommConfig11 *, ncclDebugLogger_t, ncclProfilerCallback_t), \
+        (void *, int, void *, void **), (void *, int, void *, void **, DeviceHandle7 **), ACCEPT7, size_t) \
   DMA GROUPED(ISEND10, IRECV10) OFFLOAD                                                     \
   ncclResult_t (*makeVDevice)(int *, vdevice *);                                            \
   ncclResult_t (*finalize)(void *);                                                         \
-  ncclResult_t (*setNetAttr)(void *, NetAttr *);
+  ncclResult_t (*setNetAttr)(void *, NetAttr11 *);
 typedef struct { FROM_11(Properties11, VDeviceProps9) } Net11;
 typedef struct { FROM_11(Properties12, VDeviceProps12) } Net12;
 
@@ -185,32 +191,32 @@ typedef struct { FROM_11(Properties12, VDeviceProps12) } Net12;
   PROPERTIES_8(s), AT(s, forceFlush), AT(s, vProps), AT(s, maxP2pBytes), AT(s, maxCollBytes)
 #define PROPERTIES_11(s) PROPERTIES_9(s), AT(s, maxMultiRequestSize)
 
+#define HANDLE_7(s)                                                                         \
+  SIZE(s), AT(s, netDeviceType), AT(s, netDeviceVersion), AT(s, handle), AT(s, size),       \
+      AT(s, needsProxyProgress)
+#define VDEVICE_9(s) SIZE(s), AT(s, ndevs), AT(s, devs)
+#define CONFIG_10(s) SIZE(s), AT(s, trafficClass)
+#define COMM_ATTR_11(s)                                                                     \
+  SIZE(s), AT(s, maxConcurrentPeers), AT(s, minConcurrentPeers), AT(s, maxFlowsPerPeer),    \
+      AT(s, minFlowsPerPeer)
+#define NET_ATTR_11(s)                                                                      \
+  SIZE(s), AT(s, sendCommAttr), AT(s, recvCommAttr), AT(s, op), AT(s, algo), AT(s, proto)
+
+/* What came with v11, and is in v12 as well. */
+#define STRUCTS_11(n)                                                                       \
+  MEMBERS_11(Net##n), HANDLE_7(DeviceHandle##n), VDEVICE_9(VDeviceProps##n),                \
+      CONFIG_10(CommConfig##n), COMM_ATTR_11(CommAttr##n), NET_ATTR_11(NetAttr##n)
+
 int main(void) {
-  SIZE(DeviceHandle);
-  AT(DeviceHandle, netDeviceType), AT(DeviceHandle, netDeviceVersion), AT(DeviceHandle, handle);
-  AT(DeviceHandle, size), AT(DeviceHandle, needsProxyProgress);
-  PROPERTIES_4(Properties4);
-  PROPERTIES_6(Properties6);
-  PROPERTIES_7(Properties7);
-  PROPERTIES_8(Properties8);
-  PROPERTIES_9(Properties9);
-  PROPERTIES_11(Properties11);
-  PROPERTIES_11(Properties12), AT(Properties12, railId), AT(Properties12, planeId);
-  SIZE(VDeviceProps9), AT(VDeviceProps9, ndevs), AT(VDeviceProps9, devs);
-  SIZE(VDeviceProps12), AT(VDeviceProps12, ndevs), AT(VDeviceProps12, devs);
-  SIZE(CommConfig), AT(CommConfig, trafficClass);
-  SIZE(CommAttr), AT(CommAttr, maxConcurrentPeers), AT(CommAttr, minConcurrentPeers);
-  AT(CommAttr, maxFlowsPerPeer), AT(CommAttr, minFlowsPerPeer);
-  SIZE(NetAttr), AT(NetAttr, sendCommAttr), AT(NetAttr, recvCommAttr), AT(NetAttr, op);
-  AT(NetAttr, algo), AT(NetAttr, proto);
-  MEMBERS_4(Net4);
-  MEMBERS_4(Net5);
-  MEMBERS_6(Net6);
-  MEMBERS_7(Net7);
-  MEMBERS_7(Net8);
-  MEMBERS_9(Net9);
-  MEMBERS_9(Net10);
-  MEMBERS_11(Net11);
-  MEMBERS_11(Net12);
+  MEMBERS_4(Net4), PROPERTIES_4(Properties4);
+  MEMBERS_4(Net5), PROPERTIES_6(Properties5);
+  MEMBERS_6(Net6), PROPERTIES_6(Properties6);
+  MEMBERS_7(Net7), PROPERTIES_7(Properties7), HANDLE_7(DeviceHandle7);
+  MEMBERS_7(Net8), PROPERTIES_8(Properties8), HANDLE_7(DeviceHandle8);
+  MEMBERS_9(Net9), PROPERTIES_9(Properties9), HANDLE_7(DeviceHandle9), VDEVICE_9(VDeviceProps9);
+  MEMBERS_9(Net10), PROPERTIES_9(Properties10), HANDLE_7(DeviceHandle10), VDEVICE_9(VDeviceProps10);
+  CONFIG_10(CommConfig10);
+  STRUCTS_11(11), PROPERTIES_11(Properties11);
+  STRUCTS_11(12), PROPERTIES_11(Properties12), AT(Properties12, railId), AT(Properties12, planeId);
   return 0;
 }
