@@ -12,7 +12,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
-use tcpx_abi::{VERSIONS, v7};
+use tcpx_abi::{SYMBOL_PREFIX, VERSIONS, v7};
 use tcpx_node::plugin_files::{LoadError, Source, dynamic_of, inspect};
 
 /// A loaded table, not yet initialised.
@@ -67,18 +67,17 @@ impl Plugin {
 /// Versions that the library exports, newest first. Names in the file that the
 /// loader does not find are none, and so is what an image in memory has hidden.
 fn exported(library: &Library, path: &Path) -> Vec<u32> {
-    let named = dynamic_of(path).map(|dynamic| dynamic.names(PREFIX)).unwrap_or_default();
-    let mut versions: Vec<u32> = named.iter().filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok()).collect();
+    let named = dynamic_of(path).map(|dynamic| dynamic.names(SYMBOL_PREFIX)).unwrap_or_default();
+    let mut versions: Vec<u32> =
+        named.iter().filter_map(|name| name.strip_prefix(SYMBOL_PREFIX)?.parse().ok()).collect();
     versions.retain(|version| address_of(library, &symbol_of(*version)).is_some());
     versions.sort_unstable_by(|one, other| other.cmp(one));
     versions.dedup();
     versions
 }
 
-const PREFIX: &str = "ncclNetPlugin_v";
-
 fn symbol_of(version: u32) -> String {
-    format!("{PREFIX}{version}")
+    format!("{SYMBOL_PREFIX}{version}")
 }
 
 fn address_of(library: &Library, symbol: &str) -> Option<*mut c_void> {
@@ -120,11 +119,11 @@ fn list(exports: &[String]) -> String {
 /// known here.
 fn table(version: u32, address: *mut c_void) -> Option<Result<RawTable, String>> {
     macro_rules! tables {
-        ($($number:literal $variant:ident $version:ident)+) => {
+        ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {
             match version {
                 $($number => {
-                    let table = address.cast::<tcpx_abi::$version::Net>().cast_const();
-                    if let Some(what) = wrong_symbol(address, size_of::<tcpx_abi::$version::Net>()) {
+                    let table = address.cast::<tcpx_abi::$v::Net>().cast_const();
+                    if let Some(what) = wrong_symbol(address, size_of::<tcpx_abi::$v::Net>()) {
                         return Some(Err(what));
                     }
                     // SAFETY: the address of a symbol that says it is this table and is
@@ -135,7 +134,7 @@ fn table(version: u32, address: *mut c_void) -> Option<Result<RawTable, String>>
             }
         };
     }
-    tables!(4 V4 v4 5 V5 v5 6 V6 v6 7 V7 v7 8 V8 v8 9 V9 v9 10 V10 v10 11 V11 v11 12 V12 v12)
+    tcpx_abi::with_versions!(tables)
 }
 
 /// What speaks against a table of so many bytes at the address of a symbol.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use tcpx_abi::{HANDLE_MAX, v4, v5, v6, v7, v8, v9, v10, v11, v12};
+use tcpx_abi::{HANDLE_MAX, newest};
 
 /// The result of a call into a plugin.
 pub type PluginResult<T> = Result<T, PluginError>;
@@ -198,7 +198,7 @@ impl RecvComm {
 }
 
 /// The same in every version from v7 on.
-pub type DeviceHandle = v7::DeviceHandle;
+pub type DeviceHandle = newest::DeviceHandle;
 
 // SAFETY: a comm has no thread affinity in ncclNet; calls on one comm must be
 // serialised, which owning the token does.
@@ -300,20 +300,17 @@ impl Tested {
     pub const UNREPORTED: i32 = -1;
 }
 
-/// The table behind a `Net`, by its version.
-#[derive(Clone, Copy)]
-#[expect(missing_docs, reason = "each is the version that its name says")]
-pub enum RawTable {
-    V4(&'static v4::Net),
-    V5(&'static v5::Net),
-    V6(&'static v6::Net),
-    V7(&'static v7::Net),
-    V8(&'static v8::Net),
-    V9(&'static v9::Net),
-    V10(&'static v10::Net),
-    V11(&'static v11::Net),
-    V12(&'static v12::Net),
+macro_rules! raw_table {
+    ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {
+        /// The table behind a `Net`, by its version.
+        #[derive(Clone, Copy)]
+        #[expect(missing_docs, reason = "each is the version that its name says")]
+        pub enum RawTable {
+            $($variant(&'static tcpx_abi::$v::Net),)+
+        }
+    };
 }
+tcpx_abi::with_versions!(raw_table);
 
 /// One loaded plugin.
 pub trait Net: Send + Sync {

@@ -13,7 +13,7 @@
 
 use crate::plugin::net::DeviceHandle;
 use std::ffi::{c_char, c_int, c_void};
-use tcpx_abi::{LoggerArg, ProfilerArg, ResultCode, v12};
+use tcpx_abi::{LoggerArg, ProfilerArg, ResultCode, newest};
 
 /// What a call returned, if there is such a call.
 pub type Answer = Option<ResultCode>;
@@ -60,7 +60,7 @@ pub trait Calls: Send + Sync {
     /// `devices`
     unsafe fn devices(&self, count: *mut c_int) -> Answer;
     /// `getProperties`, in the newest layout; what the version does not say is zero.
-    unsafe fn properties(&self, device: c_int, properties: &mut v12::Properties) -> Answer;
+    unsafe fn properties(&self, device: c_int, properties: &mut newest::Properties) -> Answer;
     /// `listen`
     unsafe fn listen(&self, context: *mut c_void, device: c_int, handle: *mut c_void, comm: Out) -> Answer;
     /// `connect`

@@ -19,7 +19,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tcpx_abi::foreign::copy_string;
-use tcpx_abi::{HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, ResultCode, result, v12};
+use tcpx_abi::{HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, ResultCode, newest, result};
 
 pub(super) struct Shim<V> {
     calls: V,
@@ -130,7 +130,7 @@ impl<V: Version> Net for Shim<V> {
     }
 
     fn properties(&self, device: usize) -> PluginResult<Device> {
-        let mut given = v12::Properties::ZERO;
+        let mut given = newest::Properties::ZERO;
         log::forget_said();
         // SAFETY: the struct is ours to write.
         check("getProperties", unsafe { self.calls.properties(int("getProperties", device)?, &mut given) })?;

@@ -1,5 +1,7 @@
-//! [`super::calls::Calls`] for one version, made by its shape
-//! (`tcpx_abi::with_shape!`); it compiles only where shape and transcription agree.
+//! [`super::calls::Calls`] for every version, each made by its shape (see
+//! `tcpx_abi`'s list of versions); it compiles only where shape and transcription
+//! agree.
+#![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
 /// Reads a member where the plugin has it, now.
 macro_rules! member {
@@ -153,204 +155,209 @@ macro_rules! same_calls {
 }
 
 macro_rules! version_calls {
-    ($v:ident widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
+    ($v:ident $variant:ident $number:literal $symbol:ident properties($($property:ident)*)
+     widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
      device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
-     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?) ($($finalize:ident)?)
-     ($($attributes:ident)?)) $number:literal) => {
-        use super::calls::*;
-        use crate::plugin::net::DeviceHandle;
-        use std::ffi::{c_char, c_int, c_void};
-        #[allow(unused_imports, reason = "not every version has a pointer to leave out")]
-        use std::ptr::null_mut;
-        use tcpx_abi::{$v as abi, LoggerArg, ProfilerArg, v12};
+     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?)
+     ($($finalize:ident)?) ($($attributes:ident)?))) => {
+        pub(super) mod $v {
+            use super::super::calls::*;
+            use crate::plugin::net::DeviceHandle;
+            use std::ffi::{c_char, c_int, c_void};
+            #[allow(unused_imports, reason = "not every version has a pointer to leave out")]
+            use std::ptr::null_mut;
+            use tcpx_abi::{$v as abi, LoggerArg, ProfilerArg, newest};
 
-        /// The table, where the plugin has it.
-        pub(super) struct Table(*const abi::Net);
+            /// The table, where the plugin has it.
+            pub struct Table(*const abi::Net);
 
-        // SAFETY: functions of a library that stays loaded; ncclNet says who may call what when.
-        unsafe impl Send for Table {}
-        // SAFETY: as above.
-        unsafe impl Sync for Table {}
+            // SAFETY: functions of a library that stays loaded; ncclNet says who may call what when.
+            unsafe impl Send for Table {}
+            // SAFETY: as above.
+            unsafe impl Sync for Table {}
 
-        impl Table {
-            pub(super) fn new(table: &'static abi::Net) -> Self {
-                Self(table)
-            }
-        }
-
-        /// A communicator of ours, for plugins that keep a state for each.
-        #[allow(dead_code, reason = "only versions with a context name their communicator")]
-        const COMM_ID: u64 = 0x7c9c_0001;
-
-        impl Version for Table {
-            const FACTS: Facts = Facts {
-                version: $number,
-                symbol: abi::SYMBOL,
-                message_max: <$size>::MAX as usize,
-                registration_max: <$reg>::MAX as usize,
-                groups: $number > 4,
-                asks_again: $number > 4,
-                has_context: $number > 10,
-            };
-        }
-
-        impl Calls for Table {
-            fn facts(&self) -> Facts {
-                Self::FACTS
+            impl Table {
+                pub fn new(table: &'static abi::Net) -> Self {
+                    Self(table)
+                }
             }
 
-            fn name(&self) -> *const c_char {
-                member!(self.name)
+            /// A communicator of ours, for plugins that keep a state for each.
+            #[allow(dead_code, reason = "only versions with a context name their communicator")]
+            const COMM_ID: u64 = 0x7c9c_0001;
+
+            impl Version for Table {
+                const FACTS: Facts = Facts {
+                    version: $number,
+                    symbol: abi::SYMBOL,
+                    message_max: <$size>::MAX as usize,
+                    registration_max: <$reg>::MAX as usize,
+                    groups: $number > 4,
+                    asks_again: $number > 4,
+                    has_context: $number > 10,
+                };
             }
 
-            fn missing(&self) -> Option<&'static str> {
-                let absent = [
-                    ("init", member!(self.init).is_none()),
-                    ("devices", member!(self.devices).is_none()),
-                    ("getProperties", member!(self.get_properties).is_none()),
-                    ("listen", member!(self.listen).is_none()),
-                    ("connect", member!(self.connect).is_none()),
-                    ("accept", member!(self.accept).is_none()),
-                    ("regMr", member!(self.reg_mr).is_none()),
-                    ("deregMr", member!(self.dereg_mr).is_none()),
-                    ("isend", member!(self.isend).is_none()),
-                    ("irecv", member!(self.irecv).is_none()),
-                    ("test", member!(self.test).is_none()),
-                    ("closeSend", member!(self.close_send).is_none()),
-                    ("closeRecv", member!(self.close_recv).is_none()),
-                    ("closeListen", member!(self.close_listen).is_none()),
-                ];
-                absent.iter().find(|(_, absent)| *absent).map(|(member, _)| *member)
-            }
+            impl Calls for Table {
+                fn facts(&self) -> Facts {
+                    Self::FACTS
+                }
 
-            fn consumes(&self) -> bool {
-                false $(|| member!(self.$consumed).is_some())?
-            }
+                fn name(&self) -> *const c_char {
+                    member!(self.name)
+                }
 
-            unsafe fn init(&self, context: Out, logger: LoggerArg, profiler: ProfilerArg) -> Answer {
-                let init = member!(self.init)?;
-                Some(call_init!($init init context logger profiler))
-            }
+                fn missing(&self) -> Option<&'static str> {
+                    let absent = [
+                        ("init", member!(self.init).is_none()),
+                        ("devices", member!(self.devices).is_none()),
+                        ("getProperties", member!(self.get_properties).is_none()),
+                        ("listen", member!(self.listen).is_none()),
+                        ("connect", member!(self.connect).is_none()),
+                        ("accept", member!(self.accept).is_none()),
+                        ("regMr", member!(self.reg_mr).is_none()),
+                        ("deregMr", member!(self.dereg_mr).is_none()),
+                        ("isend", member!(self.isend).is_none()),
+                        ("irecv", member!(self.irecv).is_none()),
+                        ("test", member!(self.test).is_none()),
+                        ("closeSend", member!(self.close_send).is_none()),
+                        ("closeRecv", member!(self.close_recv).is_none()),
+                        ("closeListen", member!(self.close_listen).is_none()),
+                    ];
+                    absent.iter().find(|(_, absent)| *absent).map(|(member, _)| *member)
+                }
 
-            unsafe fn properties(&self, device: c_int, properties: &mut v12::Properties) -> Answer {
-                let get_properties = member!(self.get_properties)?;
-                let mut own = abi::Properties::ZERO;
-                // SAFETY: the struct is this version's own, and ours to write.
-                let code = unsafe { get_properties(device, &mut own) };
-                super::properties::$v(&own, properties);
-                Some(code)
-            }
+                fn consumes(&self) -> bool {
+                    false $(|| member!(self.$consumed).is_some())?
+                }
 
-            unsafe fn listen(&self, context: *mut c_void, device: c_int, handle: *mut c_void, comm: Out) -> Answer {
-                let _ = context;
-                let listen = member!(self.listen)?;
-                // SAFETY: as promised to this function.
-                Some(unsafe { listen($(where_there_is!($context, context),)? device, handle, comm) })
-            }
+                unsafe fn init(&self, context: Out, logger: LoggerArg, profiler: ProfilerArg) -> Answer {
+                    let init = member!(self.init)?;
+                    Some(call_init!($init init context logger profiler))
+                }
 
-            unsafe fn connect(
-                &self,
-                context: *mut c_void,
-                device: c_int,
-                handle: *mut c_void,
-                comm: Out,
-                device_handle: *mut *mut DeviceHandle,
-            ) -> Answer {
-                let _ = (context, device_handle);
-                let connect = member!(self.connect)?;
-                $(let mut $config = abi::CommConfig { traffic_class: tcpx_abi::TRAFFIC_CLASS_UNDEFINED };)?
-                // SAFETY: as promised to this function; a configuration is read before it returns.
-                Some(unsafe {
-                    connect(
-                        $(where_there_is!($context, context),)?
-                        device,
-                        $(&mut $config,)?
-                        handle,
-                        comm,
-                        $(where_there_is!($device, device_handle),)?
-                    )
-                })
-            }
+                unsafe fn properties(&self, device: c_int, properties: &mut newest::Properties) -> Answer {
+                    let get_properties = member!(self.get_properties)?;
+                    let mut own = abi::Properties::ZERO;
+                    // SAFETY: the struct is this version's own, and ours to write.
+                    let code = unsafe { get_properties(device, &mut own) };
+                    super::super::properties::$v(&own, properties);
+                    Some(code)
+                }
 
-            unsafe fn accept(&self, listener: *mut c_void, comm: Out, device_handle: *mut *mut DeviceHandle) -> Answer {
-                let _ = device_handle;
-                let accept = member!(self.accept)?;
-                // SAFETY: as promised to this function.
-                Some(unsafe { accept(listener, comm, $(where_there_is!($device, device_handle),)?) })
-            }
-
-            unsafe fn reg_mr(
-                &self,
-                comm: *mut c_void,
-                data: *mut c_void,
-                size: usize,
-                kind: c_int,
-                mhandle: Out,
-            ) -> Answer {
-                let reg_mr = member!(self.reg_mr)?;
-                // SAFETY: as promised to this function.
-                Some(unsafe { reg_mr(comm, data, size as $reg, kind, mhandle) })
-            }
-
-            #[inline]
-            unsafe fn isend(
-                &self,
-                comm: *mut c_void,
-                data: *mut c_void,
-                size: usize,
-                tag: c_int,
-                mhandle: *mut c_void,
-                request: Out,
-            ) -> Answer {
-                let _ = tag;
-                let isend = member!(self.isend)?;
-                // SAFETY: as promised to this function.
-                Some(unsafe {
-                    isend(
-                        comm,
-                        data,
-                        size as $size,
-                        $(where_there_is!($tag, tag),)?
-                        mhandle,
-                        $(where_there_is!($phandle, null_mut()),)?
-                        request,
-                    )
-                })
-            }
-
-            receives!($size, $($receive)+);
-
-            same_calls! {
-                devices(count: *mut c_int);
-                dereg_mr(comm: *mut c_void, mhandle: *mut c_void);
-                test(request: *mut c_void, done: *mut c_int, sizes: *mut c_int);
-                close_send(comm: *mut c_void);
-                close_recv(comm: *mut c_void);
-                close_listen(comm: *mut c_void);
-            }
-
-            #[inline]
-            unsafe fn irecv_consumed(&self, comm: *mut c_void, n: c_int, request: *mut c_void) -> Answer {
-                let _ = (comm, n, request);
-                $(
-                    let consumed = member!(self.$consumed)?;
+                unsafe fn listen(&self, context: *mut c_void, device: c_int, handle: *mut c_void, comm: Out) -> Answer {
+                    let _ = context;
+                    let listen = member!(self.listen)?;
                     // SAFETY: as promised to this function.
-                    return Some(unsafe { consumed(comm, n, request) });
-                )?
-                #[allow(unreachable_code, reason = "reached in versions without the member")]
-                None
-            }
+                    Some(unsafe { listen($(where_there_is!($context, context),)? device, handle, comm) })
+                }
 
-            unsafe fn finalize(&self, context: *mut c_void) -> Answer {
-                let _ = context;
-                $(
-                    let finalize = member!(self.$finalize)?;
+                unsafe fn connect(
+                    &self,
+                    context: *mut c_void,
+                    device: c_int,
+                    handle: *mut c_void,
+                    comm: Out,
+                    device_handle: *mut *mut DeviceHandle,
+                ) -> Answer {
+                    let _ = (context, device_handle);
+                    let connect = member!(self.connect)?;
+                    $(let mut $config = abi::CommConfig { traffic_class: tcpx_abi::TRAFFIC_CLASS_UNDEFINED };)?
+                    // SAFETY: as promised to this function; a configuration is read before it returns.
+                    Some(unsafe {
+                        connect(
+                            $(where_there_is!($context, context),)?
+                            device,
+                            $(&mut $config,)?
+                            handle,
+                            comm,
+                            $(where_there_is!($device, device_handle),)?
+                        )
+                    })
+                }
+
+                unsafe fn accept(&self, listener: *mut c_void, comm: Out, device_handle: *mut *mut DeviceHandle) -> Answer {
+                    let _ = device_handle;
+                    let accept = member!(self.accept)?;
                     // SAFETY: as promised to this function.
-                    return Some(unsafe { finalize(context) });
-                )?
-                #[allow(unreachable_code, reason = "reached in versions without the member")]
-                None
+                    Some(unsafe { accept(listener, comm, $(where_there_is!($device, device_handle),)?) })
+                }
+
+                unsafe fn reg_mr(
+                    &self,
+                    comm: *mut c_void,
+                    data: *mut c_void,
+                    size: usize,
+                    kind: c_int,
+                    mhandle: Out,
+                ) -> Answer {
+                    let reg_mr = member!(self.reg_mr)?;
+                    // SAFETY: as promised to this function.
+                    Some(unsafe { reg_mr(comm, data, size as $reg, kind, mhandle) })
+                }
+
+                #[inline]
+                unsafe fn isend(
+                    &self,
+                    comm: *mut c_void,
+                    data: *mut c_void,
+                    size: usize,
+                    tag: c_int,
+                    mhandle: *mut c_void,
+                    request: Out,
+                ) -> Answer {
+                    let _ = tag;
+                    let isend = member!(self.isend)?;
+                    // SAFETY: as promised to this function.
+                    Some(unsafe {
+                        isend(
+                            comm,
+                            data,
+                            size as $size,
+                            $(where_there_is!($tag, tag),)?
+                            mhandle,
+                            $(where_there_is!($phandle, null_mut()),)?
+                            request,
+                        )
+                    })
+                }
+
+                receives!($size, $($receive)+);
+
+                same_calls! {
+                    devices(count: *mut c_int);
+                    dereg_mr(comm: *mut c_void, mhandle: *mut c_void);
+                    test(request: *mut c_void, done: *mut c_int, sizes: *mut c_int);
+                    close_send(comm: *mut c_void);
+                    close_recv(comm: *mut c_void);
+                    close_listen(comm: *mut c_void);
+                }
+
+                #[inline]
+                unsafe fn irecv_consumed(&self, comm: *mut c_void, n: c_int, request: *mut c_void) -> Answer {
+                    let _ = (comm, n, request);
+                    $(
+                        let consumed = member!(self.$consumed)?;
+                        // SAFETY: as promised to this function.
+                        return Some(unsafe { consumed(comm, n, request) });
+                    )?
+                    #[allow(unreachable_code, reason = "reached in versions without the member")]
+                    None
+                }
+
+                unsafe fn finalize(&self, context: *mut c_void) -> Answer {
+                    let _ = context;
+                    $(
+                        let finalize = member!(self.$finalize)?;
+                        // SAFETY: as promised to this function.
+                        return Some(unsafe { finalize(context) });
+                    )?
+                    #[allow(unreachable_code, reason = "reached in versions without the member")]
+                    None
+                }
             }
         }
     };
 }
+
+tcpx_abi::for_each_version!(version_calls);
