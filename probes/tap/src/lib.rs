@@ -35,22 +35,13 @@ mod pointers;
 mod refuse;
 mod search;
 mod settings;
-#[macro_use]
 mod version;
-pub mod v10;
-pub mod v11;
-pub mod v12;
-pub mod v4;
-pub mod v5;
-pub mod v6;
-pub mod v7;
-pub mod v8;
-pub mod v9;
 
 pub use book::Tap;
 use std::fmt;
 #[doc(hidden)]
 pub use tcpx_abi as abi;
+pub use version::*;
 
 /// Tables of one version that one process may wrap.
 pub const TAPS_MAX: usize = 4;

@@ -65,18 +65,13 @@ static void speak(int table, int level, unsigned long flags, const char *file, i
     va_end(args);                                                                                            \
   }
 
-/* Four tables of each of nine versions. */
-#define FOUR(apply, a, b, c, d) apply(a) apply(b) apply(c) apply(d)
+/* Sixty-four, numbered in octal: four tables of each of sixteen versions. */
+#define EIGHT(apply, a)                                                                                      \
+  apply(0##a##0) apply(0##a##1) apply(0##a##2) apply(0##a##3)                                                \
+  apply(0##a##4) apply(0##a##5) apply(0##a##6) apply(0##a##7)
 #define ALL(apply)                                                                                           \
-  FOUR(apply, 0, 1, 2, 3)                                                                                    \
-  FOUR(apply, 4, 5, 6, 7)                                                                                    \
-  FOUR(apply, 8, 9, 10, 11)                                                                                  \
-  FOUR(apply, 12, 13, 14, 15)                                                                                \
-  FOUR(apply, 16, 17, 18, 19)                                                                                \
-  FOUR(apply, 20, 21, 22, 23)                                                                                \
-  FOUR(apply, 24, 25, 26, 27)                                                                                \
-  FOUR(apply, 28, 29, 30, 31)                                                                                \
-  FOUR(apply, 32, 33, 34, 35)
+  EIGHT(apply, 0) EIGHT(apply, 1) EIGHT(apply, 2) EIGHT(apply, 3)                                            \
+  EIGHT(apply, 4) EIGHT(apply, 5) EIGHT(apply, 6) EIGHT(apply, 7)
 
 ALL(LOGGER)
 

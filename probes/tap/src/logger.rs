@@ -5,16 +5,20 @@
 //! none either, and nothing is recorded.
 #![expect(unsafe_code, reason = "a callback from C, and one into the program")]
 
+use crate::TAPS_MAX;
 use crate::book::Book;
 use std::ffi::{CStr, c_char, c_int, c_ulong};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
-use tcpx_abi::{Logger, LoggerArg};
+use tcpx_abi::{Logger, LoggerArg, VERSIONS};
 use tcpx_recorder::LogLine;
 
-/// Tables that may be wrapped, all versions together: `logger.c` has as many functions.
-pub const TABLES: usize = 36;
+/// Tables that may be wrapped, all versions together.
+const TABLES: usize = VERSIONS.len() * TAPS_MAX;
+/// Functions in `logger.c`, one for each such table and some to spare.
+const LOGGERS: usize = 64;
+const _: () = assert!(TABLES <= LOGGERS, "logger.c needs more functions");
 
 /// What a table's logger does with a line.
 struct Target {
@@ -71,5 +75,18 @@ unsafe extern "C" fn logged(
         let program = unsafe { std::mem::transmute::<*mut (), Logger>(program) };
         // SAFETY: the program's logger must bear calls from any thread; the format takes one string.
         unsafe { program(level, flags, file, line, c"%s".as_ptr(), text) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_has_a_logger_of_its_own() {
+        let all = (0..LOGGERS).map(|table| tcpx_tap_logger(table as c_int, logged));
+        let functions: std::collections::BTreeSet<_> = all.flatten().map(|logger| logger as usize).collect();
+        assert_eq!(functions.len(), LOGGERS);
+        assert!(tcpx_tap_logger(LOGGERS as c_int, logged).is_none());
     }
 }

@@ -58,7 +58,7 @@ pub struct Table {
 }
 
 macro_rules! tables {
-    ($($version:ident $symbol:literal)+) => {
+    ($(($version:ident $variant:ident $number:literal $symbol:ident))+) => {
         $(
             impl Table {
                 /// The table of the version that its name says.
@@ -84,17 +84,18 @@ macro_rules! tables {
                         // SAFETY: as promised to this function.
                         unsafe { (*plugin).name }
                     }
-                    Self { symbol: $symbol, address: table.0.get().cast(), fill }
+                    const SYMBOL: &CStr =
+                        match CStr::from_bytes_with_nul(concat!(stringify!($symbol), "\0").as_bytes()) {
+                            Ok(symbol) => symbol,
+                            Err(_) => panic!("a symbol has one zero, at its end"),
+                        };
+                    Self { symbol: SYMBOL, address: table.0.get().cast(), fill }
                 }
             }
         )+
     };
 }
-tables! {
-    v4 c"ncclNetPlugin_v4" v5 c"ncclNetPlugin_v5" v6 c"ncclNetPlugin_v6" v7 c"ncclNetPlugin_v7"
-    v8 c"ncclNetPlugin_v8" v9 c"ncclNetPlugin_v9" v10 c"ncclNetPlugin_v10" v11 c"ncclNetPlugin_v11"
-    v12 c"ncclNetPlugin_v12"
-}
+tcpx_abi::with_versions!(tables);
 
 /// The constructor: fills the tables, or leaves them refusing.
 pub fn start(tables: &[Table]) {
@@ -157,10 +158,11 @@ fn stay_loaded(address: Option<*mut c_void>) {
     }
 }
 
-/// Exports tables: `shared_object!(v7 ncclNetPlugin_v7)`.
+/// Exports a table of every version: what `tcpx_abi::with_versions!` calls in the
+/// crate of the shared object.
 #[macro_export]
 macro_rules! shared_object {
-    ($($version:ident $symbol:ident),+ $(,)?) => {
+    ($(($version:ident $variant:ident $number:literal $symbol:ident))+) => {
         $(
             /// What NCCL and every program that loads a plugin looks for.
             #[unsafe(no_mangle)]

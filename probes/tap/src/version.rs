@@ -1,29 +1,30 @@
-//! The functions of a recorded table, written once for every version, by what
-//! `tcpx_abi::with_shape!` says that it has.
+//! The functions of a recorded table, written once for every version, by what the
+//! version's shape in `tcpx_abi` says that it has.
+#![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
 /// `init`, by what it takes.
 macro_rules! tap_init {
-    (logger $loggers:literal) => {
+    (logger) => {
         unsafe extern "C" fn init<const I: usize>(logger: LoggerArg) -> ResultCode {
             let Some((init, book)) = inner::<I, _>(|net| net.init) else { return INTERNAL_ERROR };
-            let logger = $crate::logger::interpose($loggers + I, book, logger);
+            let logger = $crate::logger::interpose(FIRST_LOGGER + I, book, logger);
             // SAFETY: a logger as the caller's, whose lines go there too.
             let code = book.setup(Call::Init, || unsafe { init(logger) });
             refresh::<I>();
             code
         }
     };
-    (profiled $loggers:literal) => {
+    (profiled) => {
         unsafe extern "C" fn init<const I: usize>(logger: LoggerArg, profiler: tcpx_abi::ProfilerArg) -> ResultCode {
             let Some((init, book)) = inner::<I, _>(|net| net.init) else { return INTERNAL_ERROR };
-            let logger = $crate::logger::interpose($loggers + I, book, logger);
+            let logger = $crate::logger::interpose(FIRST_LOGGER + I, book, logger);
             // SAFETY: a logger as the caller's, whose lines go there too.
             let code = book.setup(Call::Init, || unsafe { init(logger, profiler) });
             refresh::<I>();
             code
         }
     };
-    (context $loggers:literal) => {
+    (context) => {
         unsafe extern "C" fn init<const I: usize>(
             context: *mut *mut c_void,
             id: u64,
@@ -32,7 +33,7 @@ macro_rules! tap_init {
             profiler: tcpx_abi::ProfilerArg,
         ) -> ResultCode {
             let Some((init, book)) = inner::<I, _>(|net| net.init) else { return INTERNAL_ERROR };
-            let logger = $crate::logger::interpose($loggers + I, book, logger);
+            let logger = $crate::logger::interpose(FIRST_LOGGER + I, book, logger);
             // SAFETY: a logger as the caller's, whose lines go there too.
             let code = book.setup(Call::Init, || unsafe { init(context, id, config, logger, profiler) });
             refresh::<I>();
@@ -111,402 +112,410 @@ macro_rules! tap_receive {
     };
 }
 
-/// A shape, and `$loggers`, the first logger of this version's tables.
-macro_rules! tap_version {
-    ($v:ident widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
-     device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
-     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?) ($($finalize:ident)?)
-     ($($attributes:ident)?)) $loggers:literal) => {
-        use std::ffi::{c_int, c_void};
-        use std::ptr;
-        use std::sync::Arc;
-        use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-        use tcpx_abi::{$v as abi, LoggerArg, ResultCode, result::INTERNAL_ERROR};
-        use tcpx_recorder::Recorder;
-        use tcpx_recorder::format::Call;
-        use $crate::book::{Book, Post, RawDevice, Tap};
-        use $crate::{TAPS_MAX, TooManyTaps};
-
-        /// What the functions with constant `I` record for.
-        struct Wrapped {
-            /// The plugin's own table, which it may fill as late as in `init`.
-            source: *const abi::Net,
-            /// What the functions call: the source, or a later picture of it.
-            net: AtomicPtr<abi::Net>,
-            /// What the program has.
-            given: *mut abi::Net,
-            make: fn(&abi::Net) -> abi::Net,
-            book: Book,
-        }
-
-        static WRAPPED: [AtomicPtr<Wrapped>; TAPS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; TAPS_MAX];
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-
-        /// A table that does what `inner` does and records it. The state behind
-        /// it is never freed; neither is the recorder, so remove its file with
-        /// [`Recorder::remove`] when done.
-        ///
-        /// # Errors
-        /// This process has wrapped [`TAPS_MAX`] tables of this version.
-        pub fn wrap(
-            inner: &'static abi::Net,
-            recorder: Arc<Recorder>,
-        ) -> Result<(&'static abi::Net, Tap), TooManyTaps> {
-            let given = ptr::from_mut(Box::leak(Box::new(without_plugin())));
-            // SAFETY: a place of its own, which nobody else knows.
-            let tap = unsafe { wrap_into(inner, recorder, given) }?;
-            // SAFETY: whole from here on; only `init` may write it once more.
-            Ok((unsafe { &*given }, tap))
-        }
-
-        /// As [`wrap`], into a table that there is.
-        ///
-        /// # Safety
-        /// `given` is a table's place, of which nobody reads yet, and stays.
-        pub(crate) unsafe fn wrap_into(
-            inner: *const abi::Net,
-            recorder: Arc<Recorder>,
-            given: *mut abi::Net,
-        ) -> Result<Tap, TooManyTaps> {
-            let index = NEXT.fetch_add(1, Ordering::Relaxed);
-            let make = match index {
-                0 => table::<0>,
-                1 => table::<1>,
-                2 => table::<2>,
-                3 => table::<3>,
-                _ => {
-                    NEXT.store(TAPS_MAX, Ordering::Relaxed);
-                    return Err(TooManyTaps);
-                }
-            };
-            let net = AtomicPtr::new(inner.cast_mut());
-            let wrapped: &'static Wrapped =
-                Box::leak(Box::new(Wrapped { source: inner, net, given, make, book: Book::new(recorder) }));
-            WRAPPED[index].store(ptr::from_ref(wrapped).cast_mut(), Ordering::Release);
-            // SAFETY: the plugin's table, as promised to this function.
-            let made = make(unsafe { &*inner });
-            // SAFETY: as promised to this function.
-            unsafe { given.write(made) };
-            Ok(Tap { book: &wrapped.book })
-        }
-
-        /// After `init`: members that the plugin has filled there.
-        #[cold]
-        fn refresh<const I: usize>() {
-            // SAFETY: null, or leaked by `wrap`.
-            let Some(wrapped) = (unsafe { WRAPPED[I].load(Ordering::Acquire).as_ref() }) else { return };
-            // SAFETY: the plugin's table; volatile, because it may have been written since.
-            let now = unsafe { wrapped.source.read_volatile() };
-            // SAFETY: what the program was given.
-            let given = unsafe { wrapped.given.read_volatile() };
-            if !has_more(&now, &given) {
-                return;
-            }
-            wrapped.net.store(Box::leak(Box::new(now)), Ordering::Release);
-            // SAFETY: nobody calls anything else of a plugin while its `init` runs.
-            unsafe { wrapped.given.write_volatile((wrapped.make)(&now)) };
-        }
-
-        /// Whether a table has members that another has not.
-        fn has_more(now: &abi::Net, then: &abi::Net) -> bool {
-            let words = |table: &abi::Net| {
-                let place = ptr::from_ref(table).cast::<usize>();
-                // SAFETY: a table is nothing but pointers.
-                unsafe { std::slice::from_raw_parts(place, size_of::<abi::Net>() / size_of::<usize>()) }
-                    .iter()
-                    .map(|word| *word != 0)
-                    .collect::<Vec<_>>()
-            };
-            words(now) != words(then)
-        }
-
-        fn table<const I: usize>(inner: &abi::Net) -> abi::Net {
-            abi::Net {
-                name: inner.name,
-                init: inner.init.and(Some(init::<I>)),
-                devices: inner.devices.and(Some(devices::<I>)),
-                get_properties: inner.get_properties.and(Some(get_properties::<I>)),
-                listen: inner.listen.and(Some(listen::<I>)),
-                connect: inner.connect.and(Some(connect::<I>)),
-                accept: inner.accept.and(Some(accept::<I>)),
-                reg_mr: inner.reg_mr.and(Some(reg_mr::<I>)),
-                $($dma: inner.$dma.and(Some($dma::<I>)),)?
-                dereg_mr: inner.dereg_mr.and(Some(dereg_mr::<I>)),
-                isend: inner.isend.and(Some(isend::<I>)),
-                irecv: inner.irecv.and(Some(irecv::<I>)),
-                iflush: inner.iflush.and(Some(iflush::<I>)),
-                test: inner.test.and(Some(test::<I>)),
-                close_send: inner.close_send.and(Some(close_send::<I>)),
-                close_recv: inner.close_recv.and(Some(close_recv::<I>)),
-                close_listen: inner.close_listen.and(Some(close_listen::<I>)),
-                $($device_mr: inner.$device_mr.and(Some($device_mr::<I>)),)?
-                $($consumed: inner.$consumed.and(Some($consumed::<I>)),)?
-                $($merge: inner.$merge.and(Some($merge::<I>)),)?
-                $($finalize: inner.$finalize.and(Some($finalize::<I>)),)?
-                $($attributes: inner.$attributes.and(Some($attributes::<I>)),)?
-            }
-        }
-
-        /// The table of a tap that has no plugin: `init` says why to the logger it
-        /// is given, and every call is refused.
-        pub const fn without_plugin() -> abi::Net {
-            abi::Net {
-                name: c"tcpxtap-without-plugin".as_ptr(),
-                init: Some(refused::init),
-                devices: Some(refused::devices),
-                get_properties: Some(refused::get_properties),
-                listen: Some(refused::listen),
-                connect: Some(refused::connect),
-                accept: Some(refused::accept),
-                reg_mr: Some(refused::reg_mr),
-                $($dma: None,)?
-                dereg_mr: Some(refused::dereg_mr),
-                isend: Some(refused::isend),
-                irecv: Some(refused::irecv),
-                iflush: Some(refused::iflush),
-                test: Some(refused::test),
-                close_send: Some(refused::close),
-                close_recv: Some(refused::close),
-                close_listen: Some(refused::close),
-                $($device_mr: None,)?
-                $($consumed: None,)?
-                $($merge: None,)?
-                $($finalize: Some(refused::finalize),)?
-                $($attributes: None,)?
-            }
-        }
-
-        $crate::refuse::calls! { $v widths($reg, $size) init($init) context($($context)?) config($($config)?)
-            device($($device)?) tag($($tag)?) phandle($($phandle)?) receive($($receive)+) finalize($($finalize)?) }
-
-        /// The inner function and the book to write in. `None` cannot happen: a
-        /// table with constant `I` exists only once its state is there, and has
-        /// only the members that the inner one has.
-        #[inline]
-        fn inner<const I: usize, F>(member: impl FnOnce(&abi::Net) -> Option<F>) -> Option<(F, &'static Book)> {
-            // SAFETY: null, or leaked by `wrap`.
-            let wrapped: &'static Wrapped = unsafe { WRAPPED[I].load(Ordering::Acquire).as_ref() }?;
-            // SAFETY: the plugin's table or our picture of it; neither ever goes.
-            let net = unsafe { wrapped.net.load(Ordering::Relaxed).as_ref() }?;
-            Some((member(net)?, &wrapped.book))
-        }
-
-        tap_init!($init $loggers);
-
-        unsafe extern "C" fn devices<const I: usize>(count: *mut c_int) -> ResultCode {
-            let Some((devices, book)) = inner::<I, _>(|net| net.devices) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            book.setup(Call::Devices, || unsafe { devices(count) })
-        }
-
-        unsafe extern "C" fn get_properties<const I: usize>(dev: c_int, props: *mut abi::Properties) -> ResultCode {
-            let Some((get_properties, book)) = inner::<I, _>(|net| net.get_properties) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            let code = book.setup(Call::GetProperties, || unsafe { get_properties(dev, props) });
-            // SAFETY: null, or the caller's, and just filled in.
-            if let (0, Some(props)) = (code, unsafe { props.as_ref() }) {
-                let raw = RawDevice {
-                    name: props.name,
-                    pci_path: props.pci_path,
-                    speed_mbit: props.speed,
-                    ptr_support: props.ptr_support,
-                    device_type: 0 $(+ where_there_is!($device, props.net_device_type))?,
-                };
-                book.device(dev, &raw);
-            }
-            code
-        }
-
-        unsafe extern "C" fn listen<const I: usize>(
-            $($context: *mut c_void,)?
-            dev: c_int,
-            handle: *mut c_void,
-            comm: *mut *mut c_void,
-        ) -> ResultCode {
-            let Some((listen, book)) = inner::<I, _>(|net| net.listen) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            let call = || unsafe { listen($($context,)? dev, handle, comm) };
-            // SAFETY: `comm` is the caller's to be written, `handle` the caller's connect handle.
-            unsafe { book.appears(Call::Listen, dev, readable(handle), comm, call) }
-        }
-
-        unsafe extern "C" fn connect<const I: usize>(
-            $($context: *mut c_void,)?
-            dev: c_int,
-            $($config: *mut abi::CommConfig,)?
-            handle: *mut c_void,
-            comm: *mut *mut c_void,
-            $($device: *mut *mut abi::DeviceHandle,)?
-        ) -> ResultCode {
-            let Some((connect, book)) = inner::<I, _>(|net| net.connect) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            let call = || unsafe { connect($($context,)? dev, $($config,)? handle, comm, $($device,)?) };
-            // SAFETY: `comm` is the caller's to be written, `handle` the caller's connect handle.
-            unsafe { book.appears(Call::Connect, dev, readable(handle), comm, call) }
-        }
-
-        /// A handle of 128 bytes, in which addresses may be; v4's is shorter.
-        fn readable(handle: *mut c_void) -> *mut c_void {
-            $(return where_there_is!($tag, handle);)?
-            #[allow(unreachable_code, reason = "reached in v4")]
-            {
-                let _ = handle;
-                ptr::null_mut()
-            }
-        }
-
-        unsafe extern "C" fn accept<const I: usize>(
-            listener: *mut c_void,
-            comm: *mut *mut c_void,
-            $($device: *mut *mut abi::DeviceHandle,)?
-        ) -> ResultCode {
-            let Some((accept, book)) = inner::<I, _>(|net| net.accept) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            let call = || unsafe { accept(listener, comm, $($device,)?) };
-            // SAFETY: asked after a delivery, when a handle that was given is filled in.
-            let unpacks = || false $(|| unsafe { $crate::book::is_unpack($device) })?;
-            // SAFETY: `comm` is the caller's to be written.
-            unsafe { book.accept(listener, comm, unpacks, call) }
-        }
-
-        unsafe extern "C" fn reg_mr<const I: usize>(
-            comm: *mut c_void,
-            data: *mut c_void,
-            size: $reg,
-            kind: c_int,
-            mhandle: *mut *mut c_void,
-        ) -> ResultCode {
-            let Some((reg_mr, book)) = inner::<I, _>(|net| net.reg_mr) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            book.on_comm(comm, Call::RegMr, || unsafe { reg_mr(comm, data, size, kind, mhandle) })
-        }
-
-        $(unsafe extern "C" fn $dma<const I: usize>(
-            comm: *mut c_void,
-            data: *mut c_void,
-            size: usize,
-            kind: c_int,
-            offset: u64,
-            fd: c_int,
-            mhandle: *mut *mut c_void,
-        ) -> ResultCode {
-            let Some((reg_mr, book)) = inner::<I, _>(|net| net.$dma) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            let call = || unsafe { reg_mr(comm, data, size, kind, offset, fd, mhandle) };
-            book.on_comm(comm, Call::RegMrDmaBuf, call)
-        })?
-
-        unsafe extern "C" fn dereg_mr<const I: usize>(comm: *mut c_void, mhandle: *mut c_void) -> ResultCode {
-            let Some((dereg_mr, book)) = inner::<I, _>(|net| net.dereg_mr) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            book.on_comm(comm, Call::DeregMr, || unsafe { dereg_mr(comm, mhandle) })
-        }
-
-        unsafe extern "C" fn isend<const I: usize>(
-            comm: *mut c_void,
-            data: *mut c_void,
-            size: $size,
-            $($tag: c_int,)?
-            mhandle: *mut c_void,
-            $($phandle: *mut c_void,)?
-            request: *mut *mut c_void,
-        ) -> ResultCode {
-            let Some((isend, book)) = inner::<I, _>(|net| net.isend) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            let call = || unsafe { isend(comm, data, size, $($tag,)? mhandle, $($phandle,)? request) };
-            // SAFETY: `request` is the caller's to be written.
-            unsafe { book.post(comm, Post::send(size), request, call) }
-        }
-
-        tap_receive!($size, $($receive)+);
-
-        unsafe extern "C" fn test<const I: usize>(
-            request: *mut c_void,
-            done: *mut c_int,
-            sizes: *mut c_int,
-        ) -> ResultCode {
-            let Some((test, book)) = inner::<I, _>(|net| net.test) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            let call = || unsafe { test(request, done, sizes) };
-            // SAFETY: `done` and `sizes` are the caller's to be written.
-            unsafe { book.test(request, done, sizes, call) }
-        }
-
-        unsafe extern "C" fn close_send<const I: usize>(comm: *mut c_void) -> ResultCode {
-            let Some((close, book)) = inner::<I, _>(|net| net.close_send) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            book.close(comm, Call::CloseSend, || unsafe { close(comm) })
-        }
-
-        unsafe extern "C" fn close_recv<const I: usize>(comm: *mut c_void) -> ResultCode {
-            let Some((close, book)) = inner::<I, _>(|net| net.close_recv) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            book.close(comm, Call::CloseRecv, || unsafe { close(comm) })
-        }
-
-        unsafe extern "C" fn close_listen<const I: usize>(comm: *mut c_void) -> ResultCode {
-            let Some((close, book)) = inner::<I, _>(|net| net.close_listen) else { return INTERNAL_ERROR };
-            // SAFETY: the caller's arguments, as they came.
-            book.close(comm, Call::CloseListen, || unsafe { close(comm) })
-        }
-
-        $(
-            unsafe extern "C" fn $device_mr<const I: usize>(
-                comm: *mut c_void,
-                mhandle: *mut c_void,
-                device_mhandle: *mut *mut c_void,
-            ) -> ResultCode {
-                let Some((get, book)) = inner::<I, _>(|net| net.$device_mr) else { return INTERNAL_ERROR };
-                // SAFETY: the caller's arguments, as they came.
-                book.on_comm(comm, Call::GetDeviceMr, || unsafe { get(comm, mhandle, device_mhandle) })
-            }
-        )?
-
-        $(
-            unsafe extern "C" fn $consumed<const I: usize>(
-                comm: *mut c_void,
-                n: c_int,
-                request: *mut c_void,
-            ) -> ResultCode {
-                let Some((consumed, book)) = inner::<I, _>(|net| net.$consumed) else { return INTERNAL_ERROR };
-                // SAFETY: the caller's arguments, as they came.
-                book.consumed(comm, || unsafe { consumed(comm, n, request) })
-            }
-        )?
-
-        // These say nothing about a comm, so they pass without a trace.
-        $(
-            unsafe extern "C" fn $merge<const I: usize>(dev: *mut c_int, props: *mut abi::VDeviceProps) -> ResultCode {
-                let Some((make, _)) = inner::<I, _>(|net| net.$merge) else { return INTERNAL_ERROR };
-                // SAFETY: the caller's arguments, as they came.
-                unsafe { make(dev, props) }
-            }
-        )?
-
-        $(
-            unsafe extern "C" fn $finalize<const I: usize>(context: *mut c_void) -> ResultCode {
-                let Some((finalize, _)) = inner::<I, _>(|net| net.$finalize) else { return INTERNAL_ERROR };
-                // SAFETY: the caller's arguments, as they came.
-                unsafe { finalize(context) }
-            }
-        )?
-
-        $(
-            unsafe extern "C" fn $attributes<const I: usize>(
-                context: *mut c_void,
-                attributes: *mut abi::NetAttr,
-            ) -> ResultCode {
-                let Some((set, _)) = inner::<I, _>(|net| net.$attributes) else { return INTERNAL_ERROR };
-                // SAFETY: the caller's arguments, as they came.
-                unsafe { set(context, attributes) }
-            }
-        )?
-    };
-}
-
 /// A value where a version has an argument of that name.
 macro_rules! where_there_is {
     ($name:ident, $value:expr) => {
         $value
     };
 }
+
+macro_rules! tap_version {
+    ($v:ident $variant:ident $number:literal $symbol:ident properties($($property:ident)*)
+     widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
+     device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
+     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?)
+     ($($finalize:ident)?) ($($attributes:ident)?))) => {
+        #[doc = concat!("`ncclNet_", stringify!($v), "_t`, recorded.")]
+        pub mod $v {
+            use std::ffi::{c_int, c_void};
+            use std::ptr;
+            use std::sync::Arc;
+            use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+            use tcpx_abi::{$v as abi, LoggerArg, ResultCode, result::INTERNAL_ERROR};
+            use tcpx_recorder::Recorder;
+            use tcpx_recorder::format::Call;
+            use $crate::book::{Book, Post, RawDevice, Tap};
+            use $crate::{TAPS_MAX, TooManyTaps};
+
+            /// The logger of this version's first table; those of the others follow.
+            const FIRST_LOGGER: usize = (tcpx_abi::VERSIONS[0] - $number) as usize * TAPS_MAX;
+
+            /// What the functions with constant `I` record for.
+            struct Wrapped {
+                /// The plugin's own table, which it may fill as late as in `init`.
+                source: *const abi::Net,
+                /// What the functions call: the source, or a later picture of it.
+                net: AtomicPtr<abi::Net>,
+                /// What the program has.
+                given: *mut abi::Net,
+                make: fn(&abi::Net) -> abi::Net,
+                book: Book,
+            }
+
+            static WRAPPED: [AtomicPtr<Wrapped>; TAPS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; TAPS_MAX];
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+            /// A table that does what `inner` does and records it. The state behind
+            /// it is never freed; neither is the recorder, so remove its file with
+            /// [`Recorder::remove`] when done.
+            ///
+            /// # Errors
+            /// This process has wrapped [`TAPS_MAX`] tables of this version.
+            pub fn wrap(
+                inner: &'static abi::Net,
+                recorder: Arc<Recorder>,
+            ) -> Result<(&'static abi::Net, Tap), TooManyTaps> {
+                let given = ptr::from_mut(Box::leak(Box::new(without_plugin())));
+                // SAFETY: a place of its own, which nobody else knows.
+                let tap = unsafe { wrap_into(inner, recorder, given) }?;
+                // SAFETY: whole from here on; only `init` may write it once more.
+                Ok((unsafe { &*given }, tap))
+            }
+
+            /// As [`wrap`], into a table that there is.
+            ///
+            /// # Safety
+            /// `given` is a table's place, of which nobody reads yet, and stays.
+            pub(crate) unsafe fn wrap_into(
+                inner: *const abi::Net,
+                recorder: Arc<Recorder>,
+                given: *mut abi::Net,
+            ) -> Result<Tap, TooManyTaps> {
+                let index = NEXT.fetch_add(1, Ordering::Relaxed);
+                let make = match index {
+                    0 => table::<0>,
+                    1 => table::<1>,
+                    2 => table::<2>,
+                    3 => table::<3>,
+                    _ => {
+                        NEXT.store(TAPS_MAX, Ordering::Relaxed);
+                        return Err(TooManyTaps);
+                    }
+                };
+                let net = AtomicPtr::new(inner.cast_mut());
+                let wrapped: &'static Wrapped =
+                    Box::leak(Box::new(Wrapped { source: inner, net, given, make, book: Book::new(recorder) }));
+                WRAPPED[index].store(ptr::from_ref(wrapped).cast_mut(), Ordering::Release);
+                // SAFETY: the plugin's table, as promised to this function.
+                let made = make(unsafe { &*inner });
+                // SAFETY: as promised to this function.
+                unsafe { given.write(made) };
+                Ok(Tap { book: &wrapped.book })
+            }
+
+            /// After `init`: members that the plugin has filled there.
+            #[cold]
+            fn refresh<const I: usize>() {
+                // SAFETY: null, or leaked by `wrap`.
+                let Some(wrapped) = (unsafe { WRAPPED[I].load(Ordering::Acquire).as_ref() }) else { return };
+                // SAFETY: the plugin's table; volatile, because it may have been written since.
+                let now = unsafe { wrapped.source.read_volatile() };
+                // SAFETY: what the program was given.
+                let given = unsafe { wrapped.given.read_volatile() };
+                if !has_more(&now, &given) {
+                    return;
+                }
+                wrapped.net.store(Box::leak(Box::new(now)), Ordering::Release);
+                // SAFETY: nobody calls anything else of a plugin while its `init` runs.
+                unsafe { wrapped.given.write_volatile((wrapped.make)(&now)) };
+            }
+
+            /// Whether a table has members that another has not.
+            fn has_more(now: &abi::Net, then: &abi::Net) -> bool {
+                let words = |table: &abi::Net| {
+                    let place = ptr::from_ref(table).cast::<usize>();
+                    // SAFETY: a table is nothing but pointers.
+                    unsafe { std::slice::from_raw_parts(place, size_of::<abi::Net>() / size_of::<usize>()) }
+                        .iter()
+                        .map(|word| *word != 0)
+                        .collect::<Vec<_>>()
+                };
+                words(now) != words(then)
+            }
+
+            fn table<const I: usize>(inner: &abi::Net) -> abi::Net {
+                abi::Net {
+                    name: inner.name,
+                    init: inner.init.and(Some(init::<I>)),
+                    devices: inner.devices.and(Some(devices::<I>)),
+                    get_properties: inner.get_properties.and(Some(get_properties::<I>)),
+                    listen: inner.listen.and(Some(listen::<I>)),
+                    connect: inner.connect.and(Some(connect::<I>)),
+                    accept: inner.accept.and(Some(accept::<I>)),
+                    reg_mr: inner.reg_mr.and(Some(reg_mr::<I>)),
+                    $($dma: inner.$dma.and(Some($dma::<I>)),)?
+                    dereg_mr: inner.dereg_mr.and(Some(dereg_mr::<I>)),
+                    isend: inner.isend.and(Some(isend::<I>)),
+                    irecv: inner.irecv.and(Some(irecv::<I>)),
+                    iflush: inner.iflush.and(Some(iflush::<I>)),
+                    test: inner.test.and(Some(test::<I>)),
+                    close_send: inner.close_send.and(Some(close_send::<I>)),
+                    close_recv: inner.close_recv.and(Some(close_recv::<I>)),
+                    close_listen: inner.close_listen.and(Some(close_listen::<I>)),
+                    $($device_mr: inner.$device_mr.and(Some($device_mr::<I>)),)?
+                    $($consumed: inner.$consumed.and(Some($consumed::<I>)),)?
+                    $($merge: inner.$merge.and(Some($merge::<I>)),)?
+                    $($finalize: inner.$finalize.and(Some($finalize::<I>)),)?
+                    $($attributes: inner.$attributes.and(Some($attributes::<I>)),)?
+                }
+            }
+
+            /// The table of a tap that has no plugin: `init` says why to the logger it
+            /// is given, and every call is refused.
+            pub const fn without_plugin() -> abi::Net {
+                abi::Net {
+                    name: c"tcpxtap-without-plugin".as_ptr(),
+                    init: Some(refused::init),
+                    devices: Some(refused::devices),
+                    get_properties: Some(refused::get_properties),
+                    listen: Some(refused::listen),
+                    connect: Some(refused::connect),
+                    accept: Some(refused::accept),
+                    reg_mr: Some(refused::reg_mr),
+                    $($dma: None,)?
+                    dereg_mr: Some(refused::dereg_mr),
+                    isend: Some(refused::isend),
+                    irecv: Some(refused::irecv),
+                    iflush: Some(refused::iflush),
+                    test: Some(refused::test),
+                    close_send: Some(refused::close),
+                    close_recv: Some(refused::close),
+                    close_listen: Some(refused::close),
+                    $($device_mr: None,)?
+                    $($consumed: None,)?
+                    $($merge: None,)?
+                    $($finalize: Some(refused::finalize),)?
+                    $($attributes: None,)?
+                }
+            }
+
+            $crate::refuse::calls! { $v widths($reg, $size) init($init) context($($context)?) config($($config)?)
+                device($($device)?) tag($($tag)?) phandle($($phandle)?) receive($($receive)+) finalize($($finalize)?) }
+
+            /// The inner function and the book to write in. `None` cannot happen: a
+            /// table with constant `I` exists only once its state is there, and has
+            /// only the members that the inner one has.
+            #[inline]
+            fn inner<const I: usize, F>(member: impl FnOnce(&abi::Net) -> Option<F>) -> Option<(F, &'static Book)> {
+                // SAFETY: null, or leaked by `wrap`.
+                let wrapped: &'static Wrapped = unsafe { WRAPPED[I].load(Ordering::Acquire).as_ref() }?;
+                // SAFETY: the plugin's table or our picture of it; neither ever goes.
+                let net = unsafe { wrapped.net.load(Ordering::Relaxed).as_ref() }?;
+                Some((member(net)?, &wrapped.book))
+            }
+
+            tap_init!($init);
+
+            unsafe extern "C" fn devices<const I: usize>(count: *mut c_int) -> ResultCode {
+                let Some((devices, book)) = inner::<I, _>(|net| net.devices) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                book.setup(Call::Devices, || unsafe { devices(count) })
+            }
+
+            unsafe extern "C" fn get_properties<const I: usize>(dev: c_int, props: *mut abi::Properties) -> ResultCode {
+                let Some((get_properties, book)) = inner::<I, _>(|net| net.get_properties) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                let code = book.setup(Call::GetProperties, || unsafe { get_properties(dev, props) });
+                // SAFETY: null, or the caller's, and just filled in.
+                if let (0, Some(props)) = (code, unsafe { props.as_ref() }) {
+                    let raw = RawDevice {
+                        name: props.name,
+                        pci_path: props.pci_path,
+                        speed_mbit: props.speed,
+                        ptr_support: props.ptr_support,
+                        device_type: 0 $(+ where_there_is!($device, props.net_device_type))?,
+                    };
+                    book.device(dev, &raw);
+                }
+                code
+            }
+
+            unsafe extern "C" fn listen<const I: usize>(
+                $($context: *mut c_void,)?
+                dev: c_int,
+                handle: *mut c_void,
+                comm: *mut *mut c_void,
+            ) -> ResultCode {
+                let Some((listen, book)) = inner::<I, _>(|net| net.listen) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                let call = || unsafe { listen($($context,)? dev, handle, comm) };
+                // SAFETY: `comm` is the caller's to be written, `handle` the caller's connect handle.
+                unsafe { book.appears(Call::Listen, dev, readable(handle), comm, call) }
+            }
+
+            unsafe extern "C" fn connect<const I: usize>(
+                $($context: *mut c_void,)?
+                dev: c_int,
+                $($config: *mut abi::CommConfig,)?
+                handle: *mut c_void,
+                comm: *mut *mut c_void,
+                $($device: *mut *mut abi::DeviceHandle,)?
+            ) -> ResultCode {
+                let Some((connect, book)) = inner::<I, _>(|net| net.connect) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                let call = || unsafe { connect($($context,)? dev, $($config,)? handle, comm, $($device,)?) };
+                // SAFETY: `comm` is the caller's to be written, `handle` the caller's connect handle.
+                unsafe { book.appears(Call::Connect, dev, readable(handle), comm, call) }
+            }
+
+            /// A handle of 128 bytes, in which addresses may be; v4's is shorter.
+            fn readable(handle: *mut c_void) -> *mut c_void {
+                $(return where_there_is!($tag, handle);)?
+                #[allow(unreachable_code, reason = "reached in v4")]
+                {
+                    let _ = handle;
+                    ptr::null_mut()
+                }
+            }
+
+            unsafe extern "C" fn accept<const I: usize>(
+                listener: *mut c_void,
+                comm: *mut *mut c_void,
+                $($device: *mut *mut abi::DeviceHandle,)?
+            ) -> ResultCode {
+                let Some((accept, book)) = inner::<I, _>(|net| net.accept) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                let call = || unsafe { accept(listener, comm, $($device,)?) };
+                // SAFETY: asked after a delivery, when a handle that was given is filled in.
+                let unpacks = || false $(|| unsafe { $crate::book::is_unpack($device) })?;
+                // SAFETY: `comm` is the caller's to be written.
+                unsafe { book.accept(listener, comm, unpacks, call) }
+            }
+
+            unsafe extern "C" fn reg_mr<const I: usize>(
+                comm: *mut c_void,
+                data: *mut c_void,
+                size: $reg,
+                kind: c_int,
+                mhandle: *mut *mut c_void,
+            ) -> ResultCode {
+                let Some((reg_mr, book)) = inner::<I, _>(|net| net.reg_mr) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                book.on_comm(comm, Call::RegMr, || unsafe { reg_mr(comm, data, size, kind, mhandle) })
+            }
+
+            $(unsafe extern "C" fn $dma<const I: usize>(
+                comm: *mut c_void,
+                data: *mut c_void,
+                size: usize,
+                kind: c_int,
+                offset: u64,
+                fd: c_int,
+                mhandle: *mut *mut c_void,
+            ) -> ResultCode {
+                let Some((reg_mr, book)) = inner::<I, _>(|net| net.$dma) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                let call = || unsafe { reg_mr(comm, data, size, kind, offset, fd, mhandle) };
+                book.on_comm(comm, Call::RegMrDmaBuf, call)
+            })?
+
+            unsafe extern "C" fn dereg_mr<const I: usize>(comm: *mut c_void, mhandle: *mut c_void) -> ResultCode {
+                let Some((dereg_mr, book)) = inner::<I, _>(|net| net.dereg_mr) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                book.on_comm(comm, Call::DeregMr, || unsafe { dereg_mr(comm, mhandle) })
+            }
+
+            unsafe extern "C" fn isend<const I: usize>(
+                comm: *mut c_void,
+                data: *mut c_void,
+                size: $size,
+                $($tag: c_int,)?
+                mhandle: *mut c_void,
+                $($phandle: *mut c_void,)?
+                request: *mut *mut c_void,
+            ) -> ResultCode {
+                let Some((isend, book)) = inner::<I, _>(|net| net.isend) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                let call = || unsafe { isend(comm, data, size, $($tag,)? mhandle, $($phandle,)? request) };
+                // SAFETY: `request` is the caller's to be written.
+                unsafe { book.post(comm, Post::send(size), request, call) }
+            }
+
+            tap_receive!($size, $($receive)+);
+
+            unsafe extern "C" fn test<const I: usize>(
+                request: *mut c_void,
+                done: *mut c_int,
+                sizes: *mut c_int,
+            ) -> ResultCode {
+                let Some((test, book)) = inner::<I, _>(|net| net.test) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                let call = || unsafe { test(request, done, sizes) };
+                // SAFETY: `done` and `sizes` are the caller's to be written.
+                unsafe { book.test(request, done, sizes, call) }
+            }
+
+            unsafe extern "C" fn close_send<const I: usize>(comm: *mut c_void) -> ResultCode {
+                let Some((close, book)) = inner::<I, _>(|net| net.close_send) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                book.close(comm, Call::CloseSend, || unsafe { close(comm) })
+            }
+
+            unsafe extern "C" fn close_recv<const I: usize>(comm: *mut c_void) -> ResultCode {
+                let Some((close, book)) = inner::<I, _>(|net| net.close_recv) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                book.close(comm, Call::CloseRecv, || unsafe { close(comm) })
+            }
+
+            unsafe extern "C" fn close_listen<const I: usize>(comm: *mut c_void) -> ResultCode {
+                let Some((close, book)) = inner::<I, _>(|net| net.close_listen) else { return INTERNAL_ERROR };
+                // SAFETY: the caller's arguments, as they came.
+                book.close(comm, Call::CloseListen, || unsafe { close(comm) })
+            }
+
+            $(
+                unsafe extern "C" fn $device_mr<const I: usize>(
+                    comm: *mut c_void,
+                    mhandle: *mut c_void,
+                    device_mhandle: *mut *mut c_void,
+                ) -> ResultCode {
+                    let Some((get, book)) = inner::<I, _>(|net| net.$device_mr) else { return INTERNAL_ERROR };
+                    // SAFETY: the caller's arguments, as they came.
+                    book.on_comm(comm, Call::GetDeviceMr, || unsafe { get(comm, mhandle, device_mhandle) })
+                }
+            )?
+
+            $(
+                unsafe extern "C" fn $consumed<const I: usize>(
+                    comm: *mut c_void,
+                    n: c_int,
+                    request: *mut c_void,
+                ) -> ResultCode {
+                    let Some((consumed, book)) = inner::<I, _>(|net| net.$consumed) else { return INTERNAL_ERROR };
+                    // SAFETY: the caller's arguments, as they came.
+                    book.consumed(comm, || unsafe { consumed(comm, n, request) })
+                }
+            )?
+
+            // These say nothing about a comm, so they pass without a trace.
+            $(
+                unsafe extern "C" fn $merge<const I: usize>(dev: *mut c_int, props: *mut abi::VDeviceProps) -> ResultCode {
+                    let Some((make, _)) = inner::<I, _>(|net| net.$merge) else { return INTERNAL_ERROR };
+                    // SAFETY: the caller's arguments, as they came.
+                    unsafe { make(dev, props) }
+                }
+            )?
+
+            $(
+                unsafe extern "C" fn $finalize<const I: usize>(context: *mut c_void) -> ResultCode {
+                    let Some((finalize, _)) = inner::<I, _>(|net| net.$finalize) else { return INTERNAL_ERROR };
+                    // SAFETY: the caller's arguments, as they came.
+                    unsafe { finalize(context) }
+                }
+            )?
+
+            $(
+                unsafe extern "C" fn $attributes<const I: usize>(
+                    context: *mut c_void,
+                    attributes: *mut abi::NetAttr,
+                ) -> ResultCode {
+                    let Some((set, _)) = inner::<I, _>(|net| net.$attributes) else { return INTERNAL_ERROR };
+                    // SAFETY: the caller's arguments, as they came.
+                    unsafe { set(context, attributes) }
+                }
+            )?
+        }
+    };
+}
+
+tcpx_abi::for_each_version!(tap_version);
