@@ -23,7 +23,7 @@ use crate::wire::{HANDLE_BYTES, Handle, SHORT_BYTES};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::time::{Duration, Instant};
-use tcpx_abi::v12::{Properties, VDeviceProps};
+use tcpx_abi::newest::{Properties, VDeviceProps};
 use tcpx_abi::{ID_UNDEFINED, LoggerArg, MESSAGE_MAX, NET_DEVICE_HOST, PTR_CUDA, ResultCode};
 
 type Out = *mut *mut c_void;
@@ -52,7 +52,7 @@ fn begin_context(context: Out, logger: LoggerArg) -> ResultCode {
 
 fn properties(device: c_int) -> Result<Properties, Failed> {
     let tcpx = started()?.properties(device)?;
-    let mut v_props = VDeviceProps { ndevs: 1, devs: [0; 8] };
+    let mut v_props = VDeviceProps { ndevs: 1, ..Properties::ZERO.v_props };
     v_props.devs[0] = device;
     Ok(Properties {
         name: tcpx.name,
@@ -333,11 +333,24 @@ macro_rules! plain_receive {
     };
 }
 
+/// A property in the type that a version has for it.
+macro_rules! plain_property {
+    ($from:ident v_props $abi:ident) => {{
+        let mut own = $abi::VDeviceProps { ndevs: $from.v_props.ndevs, ..$abi::Properties::ZERO.v_props };
+        own.devs.iter_mut().zip($from.v_props.devs).for_each(|(place, device)| *place = device);
+        own
+    }};
+    ($from:ident $property:ident $abi:ident) => {
+        $from.$property
+    };
+}
+
 macro_rules! plain_version {
-    ($v:ident widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
+    ($v:ident $variant:ident $number:literal $symbol:ident properties($($property:ident)*)
+     widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
      device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
-     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?) ($($finalize:ident)?)
-     ($($attributes:ident)?)) $($property:ident)+) => {
+     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?)
+     ($($finalize:ident)?) ($($attributes:ident)?))) => {
         /// The table of the version that the module is called after.
         pub mod $v {
             use super::{Out, close_listen, close_recv, close_send, dereg_mr, devices, enter, give, given, test};
@@ -378,7 +391,17 @@ macro_rules! plain_version {
             unsafe extern "C" fn get_properties(device: c_int, properties: *mut abi::Properties) -> ResultCode {
                 enter(Call::GetProperties, || {
                     let from = super::properties(device)?;
-                    give(properties, abi::Properties { $($property: super::Into::<_>::into(from.$property),)+ })
+                    let own = abi::Properties {
+                        name: from.name,
+                        pci_path: from.pci_path,
+                        guid: from.guid,
+                        ptr_support: from.ptr_support,
+                        speed: from.speed,
+                        port: from.port,
+                        max_comms: from.max_comms,
+                        $($property: plain_property!(from $property abi),)*
+                    };
+                    give(properties, own)
                 })
             }
 
@@ -466,45 +489,4 @@ macro_rules! plain_version {
     };
 }
 
-/// A property in the type that a version has for it.
-trait Into<T> {
-    fn into(self) -> T;
-}
-
-impl<T> Into<T> for T {
-    fn into(self) -> T {
-        self
-    }
-}
-
-macro_rules! virtual_device {
-    ($($version:ident)+) => {
-        $(
-            impl Into<tcpx_abi::$version::VDeviceProps> for VDeviceProps {
-                fn into(self) -> tcpx_abi::$version::VDeviceProps {
-                    let [first, second, third, fourth, ..] = self.devs;
-                    tcpx_abi::$version::VDeviceProps { ndevs: self.ndevs, devs: [first, second, third, fourth] }
-                }
-            }
-        )+
-    };
-}
-virtual_device!(v9 v10 v11);
-
-tcpx_abi::with_shape!(v4 plain_version name pci_path guid ptr_support speed port max_comms);
-tcpx_abi::with_shape!(v5 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs);
-tcpx_abi::with_shape!(v6 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs);
-tcpx_abi::with_shape!(v7 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
-    net_device_type net_device_version);
-tcpx_abi::with_shape!(v8 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
-    net_device_type net_device_version reg_is_global);
-tcpx_abi::with_shape!(v9 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
-    net_device_type net_device_version reg_is_global force_flush v_props max_p2p_bytes max_coll_bytes);
-tcpx_abi::with_shape!(v10 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
-    net_device_type net_device_version reg_is_global force_flush v_props max_p2p_bytes max_coll_bytes);
-tcpx_abi::with_shape!(v11 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
-    net_device_type net_device_version reg_is_global force_flush v_props max_p2p_bytes max_coll_bytes
-    max_multi_request_size);
-tcpx_abi::with_shape!(v12 plain_version name pci_path guid ptr_support speed port latency max_comms max_recvs
-    net_device_type net_device_version reg_is_global force_flush v_props max_p2p_bytes max_coll_bytes
-    max_multi_request_size rail_id plane_id);
+tcpx_abi::for_each_version!(plain_version);

@@ -16,7 +16,7 @@ fn the_shared_object_exports_every_version_and_nothing_else() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = String::from_utf8(out.stdout).unwrap();
     let mut symbols: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
-    let mut expected: Vec<String> = (4..=12).map(|version| format!("ncclNetPlugin_v{version}")).collect();
+    let mut expected = tcpx_abi::VERSIONS.map(|version| format!("{}{version}", tcpx_abi::SYMBOL_PREFIX));
     symbols.sort_unstable();
     expected.sort_unstable();
     assert_eq!(symbols, expected);
