@@ -46,10 +46,11 @@ struct Version {
 }
 
 macro_rules! null_plugin {
-    ($v:ident widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
+    ($v:ident $variant:ident $number:literal $symbol:ident properties($($property:ident)*)
+     widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
      device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
-     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?) ($($finalize:ident)?)
-     ($($attributes:ident)?)) $variant:ident $number:literal) => {
+     members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?)
+     ($($finalize:ident)?) ($($attributes:ident)?))) => {
         mod $v {
             use super::{Out, REQUESTS, RawTable, ResultCode, Version, end, give, test};
             use std::ffi::{c_int, c_void};
@@ -138,15 +139,7 @@ macro_rules! null_plugin {
     };
 }
 
-tcpx_abi::with_shape!(v4 null_plugin V4 4);
-tcpx_abi::with_shape!(v5 null_plugin V5 5);
-tcpx_abi::with_shape!(v6 null_plugin V6 6);
-tcpx_abi::with_shape!(v7 null_plugin V7 7);
-tcpx_abi::with_shape!(v8 null_plugin V8 8);
-tcpx_abi::with_shape!(v9 null_plugin V9 9);
-tcpx_abi::with_shape!(v10 null_plugin V10 10);
-tcpx_abi::with_shape!(v11 null_plugin V11 11);
-tcpx_abi::with_shape!(v12 null_plugin V12 12);
+tcpx_abi::for_each_version!(null_plugin);
 
 /// A comm and a registration, as the engine has them.
 struct Driver {
@@ -179,17 +172,13 @@ impl Driver {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let versions = [
-        v4::version(),
-        v5::version(),
-        v6::version(),
-        v7::version(),
-        v8::version(),
-        v9::version(),
-        v10::version(),
-        v11::version(),
-        v12::version(),
-    ];
+    macro_rules! all {
+        ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {
+            [$($v::version()),+]
+        };
+    }
+    // Oldest first.
+    let versions = tcpx_abi::with_versions!(all).into_iter().rev();
     println!(
         "# ns per request (isend, test), {ROUNDS} interleaved rounds of {REQUESTS}: medians, and the least of each"
     );

@@ -14,7 +14,6 @@
 pub mod device_handle;
 pub mod foreign;
 pub mod logger;
-mod shape;
 pub mod unpack;
 mod versions;
 
