@@ -38,6 +38,7 @@ use tcpx_node::redact::Redactor;
 use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::scenario::{PluginChoice, resolve};
 use tcpx_words::error::Outcome;
+use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 
 /// Facts of a node are some hundred kilobytes.
@@ -234,7 +235,7 @@ fn subject(
     root: &Root,
 ) -> Result<(Subject, BTreeMap<String, String>), ExitCode> {
     let tcpx = match (arguments.plugin.as_str(), arguments.file()) {
-        (_, Some(file)) => Choice::of_file(file).is_tcpx(),
+        (_, Some(file)) => PluginFamily::expected_of_path(&file) == PluginFamily::Tcpx,
         ("soft" | "builtin", None) => false,
         ("tcpx" | "auto", None) => true,
         (other, None) => {

@@ -13,6 +13,7 @@ use tcpx_node::plugin_files::{self, Choice, LoadError, Source};
 use tcpx_node::{Nic, NodeFacts};
 use tcpx_run_model::record::Finding;
 use tcpx_run_model::scenario::{CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, Processes, Scenario};
+use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 
 /// What one end is told.
@@ -112,7 +113,7 @@ fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[Choice; 2]) -> Re
     let takes_gpus = match scenario.transfer.memory {
         Memory::Host => false,
         Memory::Device => true,
-        Memory::Auto => !plugins.iter().any(Choice::is_ours),
+        Memory::Auto => !plugins.iter().any(|plugin| plugin.expected_family().is_software()),
     };
     let all = |count: usize| (0..count).map(|gpu| Some(gpu as u32)).collect::<Vec<_>>();
     let gpus = match &scenario.topology.gpus {
@@ -242,11 +243,12 @@ fn plugins(scenario: &Scenario, nodes: [&Greeting; 2], place: Place) -> Result<[
     };
     let (local, peer) = (of(End::Local)?, of(End::Peer)?);
     let one_is_builtin = (local.source == Source::Builtin) != (peer.source == Source::Builtin);
-    if one_is_builtin && local.is_soft() && peer.is_soft() {
+    let both = |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
+    if one_is_builtin && both(|family| family == PluginFamily::TcpxSoft) {
         let why = "the software plugin; the other end has no library of it";
         return Ok([builtin(why), builtin(why)]);
     }
-    if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !(local.is_ours() && peer.is_ours()) {
+    if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !both(PluginFamily::is_software) {
         return Err(Refusal {
             why: "both ends are the same machine: packets that never leave it are not steered into device memory"
                 .into(),
@@ -315,7 +317,7 @@ fn environment_on(
     }
     // Which device memory the software plugin takes: a GPU's where there is one,
     // and ordinary memory in its place where there is none.
-    if scenario.transfer.memory == Memory::Device && plugin.is_ours() && !set(SOFT_CUDA) {
+    if scenario.transfer.memory == Memory::Device && plugin.expected_family().is_software() && !set(SOFT_CUDA) {
         let has_gpu = facts.gpus.devices.known().is_some_and(|gpus| !gpus.is_empty());
         let stand_in = !has_gpu || matches!(scenario.topology.gpus, Gpus::StandIns(_));
         let memory = if stand_in { "standin" } else { "device" };

@@ -38,7 +38,7 @@ fn only_one(launch: &Launch) -> Option<u32> {
     let Task::Pair(task) = &launch.task else { return None };
     let [Some(gpu)] = task.gpus[..] else { return None };
     let Source::File(path) = &task.plugin.source else { return None };
-    let elsewhere = task.scenario.transfer.memory == Memory::Host || task.plugin.is_ours();
+    let elsewhere = task.scenario.transfer.memory == Memory::Host || task.plugin.expected_family().is_software();
     (gpu != 0 && !elsewhere && !has_shared_runtime(path)).then_some(gpu)
 }
 

@@ -5,6 +5,7 @@ use super::launch::End;
 use super::message::Loaded;
 use tcpx_node::NodeFacts;
 use tcpx_run_model::scenario::Requirement;
+use tcpx_words::plugin_family::PluginFamily;
 
 /// What is missing before anything is loaded, in one sentence.
 pub(super) fn missing(requires: &[Requirement], facts: [&NodeFacts; 2], is_one_machine: bool) -> Option<String> {
@@ -23,7 +24,8 @@ pub(super) fn missing(requires: &[Requirement], facts: [&NodeFacts; 2], is_one_m
 /// Whether a loaded plugin is the one that is required.
 pub(super) fn unwanted(requires: &[Requirement], end: End, loaded: &Loaded) -> Option<String> {
     let why = || format!("the {} end loaded {}", end.name(), loaded.about.name);
-    (requires.contains(&Requirement::Tcpx) && !loaded.about.is_tcpx()).then(|| skipped(Requirement::Tcpx, &why()))
+    let is_tcpx = loaded.about.family() == PluginFamily::Tcpx;
+    (requires.contains(&Requirement::Tcpx) && !is_tcpx).then(|| skipped(Requirement::Tcpx, &why()))
 }
 
 fn skipped(requirement: Requirement, why: &str) -> String {

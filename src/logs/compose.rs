@@ -9,6 +9,7 @@ use super::signature::{Phase, Severity, Signature};
 use super::tally::{Address, FlowKey, FlowSeen, Place, Seen, Speaker, Tally};
 use super::time;
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_words::plugin_family::PluginFamily;
 
 /// Processes that are named of a finding.
 const NAMED_MAX: usize = 64;
@@ -275,9 +276,10 @@ fn address((ip, port): &(Address, u32)) -> String {
 }
 
 fn kind(name: &str) -> &'static str {
+    let family = PluginFamily::of_table_name(name);
     let name = name.to_ascii_lowercase();
     match () {
-        () if name.contains("tcpx") => "tcpx",
+        () if family.has_tcpx_semantics() => "tcpx",
         () if name.contains("socket") => "socket",
         () if name.starts_with("ib") => "ib",
         () => "other",

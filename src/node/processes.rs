@@ -11,7 +11,9 @@ use crate::{Fact, Root};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 use std::time::{Duration, Instant};
+use tcpx_words::plugin_family::PluginFamily;
 
 /// A process of thousands of mappings has megabytes of them.
 const MAPS_BYTES_MAX: u64 = 8 << 20;
@@ -71,11 +73,18 @@ fn has_plugin(pid: u32) -> io::Result<bool> {
     for line in maps.split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        if LIBRARIES.iter().any(|library| line.contains(library)) {
+        if is_plugin(&line) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether a line of a process's mappings names a plugin's file, and it is TCPX's.
+fn is_plugin(line: &str) -> bool {
+    let path = line.find('/').map(|start| Path::new(line[start..].trim_end_matches(" (deleted)")));
+    LIBRARIES.iter().any(|library| line.contains(library))
+        && path.map(PluginFamily::expected_of_path) == Some(PluginFamily::Tcpx)
 }
 
 fn program(pid: u32) -> String {
@@ -87,6 +96,15 @@ fn program(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mapping_is_tcpx_by_its_files_name_and_no_other_product() {
+        let mapped = |path: &str| is_plugin(&format!("7f0000000000-7f0000001000 r-xp 00000000 08:01 1234   {path}"));
+        assert!(mapped("/usr/local/tcpx/lib64/libnccl-net-tcpx.so.3.1.9"));
+        assert!(mapped("/var/lib/tcpx/lib64/libnccl-net.so (deleted)"));
+        assert!(!mapped("/usr/local/lib/libnccl-net-tcpxo.so"));
+        assert!(!mapped("/usr/local/bin/tcpxctl") && !mapped("") && !mapped("[heap]"));
+    }
 
     #[test]
     fn a_process_without_the_plugin_is_not_a_user_of_it() {

@@ -29,6 +29,8 @@ mod verdict;
 mod words;
 mod write;
 
+use tcpx_words::plugin_family::PluginFamily;
+
 pub use bundle::{Bundled, BundledFile, SUMS, Verified, bundle, verify};
 pub use csv::csv;
 pub use gather::gather;
@@ -43,7 +45,7 @@ pub use story::{SCHEMA, Story};
 pub use words::Language;
 pub use write::{WriteError, write_whole};
 
-/// Whether a plugin is Google's, and not the one that stands in for it.
+/// Whether a run was made with Google's plugin.
 fn is_tcpx(plugin: &tcpx_run_model::record::PluginRecord) -> bool {
-    plugin.name.contains("TCPX") && !plugin.name.contains("Soft")
+    PluginFamily::of_table_name(&plugin.name) == PluginFamily::Tcpx
 }

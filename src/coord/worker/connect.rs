@@ -43,7 +43,7 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
     let says = ready.loaded.devices.iter().filter(|device| device.max_p2p_bytes > 0);
     let longest = says.map(|device| (device.name.as_str(), device.max_p2p_bytes)).min_by_key(|(_, bytes)| *bytes);
-    if let Err(reason) = task.scenario.check_against_plugin(ready.net.about().is_tcpx_family(), longest) {
+    if let Err(reason) = task.scenario.check_against_plugin(ready.net.about().family(), longest) {
         return Err(context.failure(Outcome::Usage, reason.to_string(), None));
     }
     ready.connections = connections;
@@ -226,7 +226,11 @@ fn finish_all(
     }
     let flows = sockets::flows();
     let flows_of = |handle, sends| {
-        if ready.net.about().is_tcpx_family() { sockets::of_handle(&flows, handle, sends) } else { Vec::new() }
+        if ready.net.about().family().has_tcpx_semantics() {
+            sockets::of_handle(&flows, handle, sends)
+        } else {
+            Vec::new()
+        }
     };
     let mut times = Vec::new();
     for (index, (one, handle)) in connecting.iter().zip(&theirs).enumerate() {

@@ -14,6 +14,7 @@ use tcpx_node::doctor::probe::{rails, try_offer};
 use tcpx_node::doctor::{Catalogue, Depth, Facts, Row, Scope, Subject, Verdict, examine, rail_names};
 use tcpx_node::plugin_files::{Source, inspect};
 use tcpx_words::error::Outcome;
+use tcpx_words::plugin_family::PluginFamily;
 
 /// Reads everything, tries what was offered, and tells it.
 pub(super) fn run(context: &Context, task: &Examine) {
@@ -30,7 +31,10 @@ pub(super) fn run(context: &Context, task: &Examine) {
 pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
     let (true, Ok(catalogue)) = (task.preflight, Catalogue::critical()) else { return Ok(()) };
     let started = Instant::now();
-    let subject = Subject { tcpx: task.plugin.is_tcpx(), chunk: Some(task.scenario.transfer.chunk.0) };
+    let subject = Subject {
+        tcpx: task.plugin.expected_family() == PluginFamily::Tcpx,
+        chunk: Some(task.scenario.transfer.chunk.0),
+    };
     let plugin = match &task.plugin.source {
         Source::File(path) => Some(path.as_path()),
         Source::Builtin => None,

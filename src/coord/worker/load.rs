@@ -121,7 +121,7 @@ fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {
     if count == 0 {
         let about = net.about();
         let message = format!("plugin {} loaded and initialised, and has no device", about.name);
-        let next = if about.is_tcpx_family() {
+        let next = if about.family().has_tcpx_semantics() {
             "check NCCL_GPUDIRECTTCPX_SOCKET_IFNAME against the network interfaces of `tcpxctl discover`".to_owned()
         } else {
             "its own settings say which interfaces it takes; NCCL_DEBUG=INFO has it say why it took none".to_owned()

@@ -14,6 +14,7 @@ use tcpx_engine::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted
 use tcpx_engine::plugin::{About, Device};
 use tcpx_run_model::scenario::Memory;
 use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::plugin_family::PluginFamily;
 
 /// Which GPU a worker takes, when it is not the scenario's first: set by whoever
 /// starts a worker for one GPU only, and by people.
@@ -30,10 +31,11 @@ pub(super) fn open(
 ) -> TaskResult<Arc<dyn DeviceMemory>> {
     let about = ready.net.about();
     // Device memory is what TCPX is for; without a GPU it does not even load.
-    let takes_cuda = about.is_tcpx() || ready.loaded.devices.iter().any(Device::takes_cuda);
+    let family = about.family();
+    let takes_cuda = family == PluginFamily::Tcpx || ready.loaded.devices.iter().any(Device::takes_cuda);
     let stand_in = || Ok(Arc::new(HostMemory::device_stand_in()) as Arc<dyn DeviceMemory>);
     match task.scenario.transfer.memory {
-        Memory::Auto if takes_cuda && !about.is_ours() && cuda_node().is_ok() => {}
+        Memory::Auto if takes_cuda && !family.is_software() && cuda_node().is_ok() => {}
         Memory::Auto | Memory::Host => return Ok(Arc::new(HostMemory::host())),
         // What a plugin says to a registration is asked of any.
         Memory::Device if matches!(task.work, Work::Mr) && !(takes_cuda && cuda_node().is_ok()) => return stand_in(),
@@ -42,12 +44,12 @@ pub(super) fn open(
         Memory::Device if std::env::var(SOFT_CUDA).is_ok_and(|kind| kind == "standin") => return stand_in(),
         Memory::Device => {}
     }
-    Ok(open_gpu(context, gpu, about.is_tcpx())?)
+    Ok(open_gpu(context, gpu, family)?)
 }
 
 fn host_only(context: &Context, about: &About) -> Box<super::Failure> {
     let message = format!("transfer.memory is \"device\", and no device of {} takes a GPU's memory", about.name);
-    let next = if about.is_ours() {
+    let next = if about.family().is_software() {
         format!("{SOFT_CUDA}=standin (ordinary memory in its place) or =device in the worker's environment")
     } else {
         "transfer.memory = \"host\"; `tcpxctl discover` lists what each device takes".to_owned()
@@ -55,11 +57,11 @@ fn host_only(context: &Context, about: &About) -> Box<super::Failure> {
     context.failure(Outcome::NotRun, message, Some(next))
 }
 
-fn open_gpu(context: &Context, gpu: Option<u32>, is_tcpx: bool) -> TaskResult<Arc<CudaMemory>> {
+fn open_gpu(context: &Context, gpu: Option<u32>, family: PluginFamily) -> TaskResult<Arc<CudaMemory>> {
     let wanted = wanted(context, gpu)?;
     let memory = CudaMemory::open(&wanted).map_err(|error| memory_failure(context, &error.into()))?;
     let ordinal = memory.device().ordinal;
-    if is_tcpx && ordinal != 0 && loaded_runtimes().is_empty() {
+    if family == PluginFamily::Tcpx && ordinal != 0 && loaded_runtimes().is_empty() {
         // Its runtime is linked in, so nobody outside can make a GPU current in it.
         let message =
             format!("the plugin brought no shared CUDA runtime, so it would take GPU 0 and not GPU {ordinal}");

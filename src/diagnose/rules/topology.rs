@@ -4,11 +4,13 @@
 use super::Found;
 use crate::diagnose::evidence::{Evidence, Node};
 use tcpx_run_model::scenario::Memory;
+use tcpx_words::plugin_family::PluginFamily;
 
 /// Whether a GPU's memory is moved by a plugin that needs NIC and GPU together.
 fn is_device(evidence: &Evidence, node: &Node) -> bool {
-    let tcpx = node.plugin.as_deref().is_some_and(|plugin| plugin.contains("GPUDirectTCPX"));
-    tcpx && evidence.scenario.as_ref().is_none_or(|scenario| scenario.transfer.memory != Memory::Host)
+    let family = node.plugin.as_deref().map(PluginFamily::of_label);
+    family == Some(PluginFamily::Tcpx)
+        && evidence.scenario.as_ref().is_none_or(|scenario| scenario.transfer.memory != Memory::Host)
 }
 
 pub(super) fn far_nic(evidence: &Evidence) -> Vec<Found> {

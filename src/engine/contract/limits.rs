@@ -39,7 +39,7 @@ fn message(subject: &Subject<'_>) -> Checked {
         });
         if let Err(shortfall) = moved {
             // TCPX promises 4 MiB, whatever NCCL makes of it.
-            let owed = len as u64 <= promised && !subject.is_tcpx();
+            let owed = len as u64 <= promised && !subject.family().has_tcpx_semantics();
             return match shortfall {
                 Shortfall::Broken(why) if !owed => Ok(format!("{}; {}: {why}", bytes(done), bytes(len))),
                 Shortfall::Broken(why) => Err(Shortfall::Broken(format!("{}: {why}", bytes(len)))),

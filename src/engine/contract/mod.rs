@@ -42,6 +42,7 @@ use crate::plugin::{Device, Net};
 pub use process::Before;
 use serde::{Deserialize, Serialize};
 use subject::{Checked, Shortfall, Subject};
+use tcpx_words::plugin_family::PluginFamily;
 
 /// One promise.
 pub struct Row {
@@ -71,10 +72,10 @@ impl Row {
 
     fn try_on(&self, subject: &Subject<'_>) -> Checked {
         let name = &subject.net.about().name;
-        if self.tcpx_only && !subject.is_tcpx() {
+        if self.tcpx_only && !subject.family().has_tcpx_semantics() {
             return Err(Shortfall::NotOwed(format!("only TCPX and its stand-ins promise this; {name} is neither")));
         }
-        if let Some(does) = self.never_on_google.filter(|_| subject.is_google()) {
+        if let Some(does) = self.never_on_google.filter(|_| subject.family() == PluginFamily::Tcpx) {
             return Err(Shortfall::NotOwed(format!("not tried: {name} {does}")));
         }
         (self.check)(subject)

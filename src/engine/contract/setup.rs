@@ -9,6 +9,7 @@ use crate::plugin::{Device, PluginError};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tcpx_abi::{HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_HOST};
+use tcpx_words::plugin_family::PluginFamily;
 
 pub(super) const ROWS: &[Row] = &[
     Row::any("init-again", "a second init does not crash and leaves the first one usable", init_again),
@@ -107,7 +108,7 @@ fn properties_tcpx(subject: &Subject<'_>) -> Checked {
         let numbers = (device.max_comms, device.max_recvs);
         owe(numbers == (65_536, 1), || format!("maxComms, maxRecvs are {numbers:?}"))?;
         // A stand-in that takes no device memory says so.
-        let pointers = if subject.is_google() { &[3][..] } else { &[3, 1] };
+        let pointers = if subject.family() == PluginFamily::Tcpx { &[3][..] } else { &[3, 1] };
         owe(pointers.contains(&device.ptr_support), || format!("ptrSupport is {}", device.ptr_support))?;
         let identity = (device.guid, device.port, device.latency_us);
         owe(identity == (device.index as u64, 0, 0.0), || format!("guid, port, latency are {identity:?}"))?;

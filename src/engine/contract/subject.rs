@@ -6,6 +6,7 @@ use crate::gpu::{HostMemory, MemoryError};
 use crate::plugin::{Device, Net, PluginError, PluginResult};
 use std::time::{Duration, Instant};
 use tcpx_abi::ResultCode;
+use tcpx_words::plugin_family::PluginFamily;
 
 /// Longest that a row waits for a transfer to go on.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -100,14 +101,9 @@ impl Subject<'_> {
         self.devices.first().ok_or_else(|| Shortfall::Broken("the plugin has no device".into()))
     }
 
-    /// TCPX and what promises its semantics.
-    pub(super) fn is_tcpx(&self) -> bool {
-        self.net.about().is_tcpx_family()
-    }
-
-    /// Google's own plugin.
-    pub(super) fn is_google(&self) -> bool {
-        self.net.about().name.to_ascii_lowercase().starts_with("gpudirecttcpx")
+    /// Whose plugin it is.
+    pub(super) fn family(&self) -> PluginFamily {
+        self.net.about().family()
     }
 
     /// Whether finished receives are handed back, as NCCL decides it.
@@ -122,7 +118,7 @@ impl Subject<'_> {
 
     /// Memory that passes for a GPU's.
     pub(super) fn stand_in(&self) -> Checked<HostMemory> {
-        if self.net.about().is_ours() && std::env::var("TCPXSOFT_CUDA").is_ok_and(|value| value == "standin") {
+        if self.family().is_software() && std::env::var("TCPXSOFT_CUDA").is_ok_and(|value| value == "standin") {
             return Ok(HostMemory::device_stand_in());
         }
         let why =
@@ -132,7 +128,7 @@ impl Subject<'_> {
 
     /// What connecting may take: the plugin's own fixed waits, twice, and then some.
     pub(super) fn connect_patience(&self) -> Duration {
-        if !self.is_google() {
+        if self.family() != PluginFamily::Tcpx {
             return PATIENCE;
         }
         let number =

@@ -18,6 +18,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use tcpx_abi::{HANDLE_MAX, newest};
+use tcpx_words::plugin_family::PluginFamily;
 
 /// The result of a call into a plugin.
 pub type PluginResult<T> = Result<T, PluginError>;
@@ -34,26 +35,9 @@ pub struct About {
 }
 
 impl About {
-    /// TCPX and what promises its semantics: sixteen slots, task chunks, 4 MiB
-    /// per receive, UNPACK receives.
-    pub fn is_tcpx_family(&self) -> bool {
-        let name = self.name.to_ascii_lowercase();
-        name.contains("tcpx") && !name.contains("tcpxo")
-    }
-
-    /// The software plugin, which keeps those semantics and is not Google's.
-    pub fn is_soft(&self) -> bool {
-        self.name.to_ascii_lowercase().contains("tcpxsoft")
-    }
-
-    /// Either flavour of it: what stands in for a GPU's memory is known to it.
-    pub fn is_ours(&self) -> bool {
-        self.is_soft() || self.name.to_ascii_lowercase().contains("plainsoft")
-    }
-
-    /// Google's.
-    pub fn is_tcpx(&self) -> bool {
-        self.is_tcpx_family() && !self.is_soft()
+    /// Whose plugin it is.
+    pub fn family(&self) -> PluginFamily {
+        PluginFamily::of_table_name(&self.name)
     }
 }
 

@@ -8,6 +8,7 @@
 use super::error::LoadError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use tcpx_words::plugin_family::PluginFamily;
 
 /// Where a table comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,27 +55,12 @@ impl Choice {
         Self { source: Source::File(path), why: "asked for".to_owned(), passed_over: Vec::new() }
     }
 
-    /// Whether it is the software plugin, linked in or by its file's name.
-    pub fn is_soft(&self) -> bool {
+    /// What it promises to be before it is loaded.
+    pub fn expected_family(&self) -> PluginFamily {
         match &self.source {
-            Source::Builtin => true,
-            Source::File(path) => path.file_name().is_some_and(|name| name.to_string_lossy().contains("tcpxsoft")),
+            Source::Builtin => PluginFamily::TcpxSoft,
+            Source::File(path) => PluginFamily::expected_of_path(path),
         }
-    }
-
-    /// Whether it is either flavour of the software plugin, by the same signs.
-    pub fn is_ours(&self) -> bool {
-        let Source::File(path) = &self.source else { return true };
-        self.is_soft() || path.file_name().is_some_and(|name| name.to_string_lossy().contains("plainsoft"))
-    }
-
-    /// Whether it is taken for Google's plugin: before a library is loaded only
-    /// its name can say, and one of the two names says it by its folder.
-    pub fn is_tcpx(&self) -> bool {
-        let Source::File(path) = &self.source else { return false };
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let ours = ["tcpxsoft", "tcpxtap"].iter().any(|own| name.contains(own));
-        path.ends_with("tcpx/lib64/libnccl-net.so") || (name.contains("tcpx") && !ours)
     }
 }
 
@@ -205,21 +191,6 @@ mod tests {
         let choice = choose("auto", variable, Path::new("/nowhere/tcpxctl")).expect("a choice");
         assert_eq!(choice.source, Source::File(plugin.clone()));
         assert_eq!(choice.why, "found in $UCCL_TCPX_PLUGIN_PATH");
-    }
-
-    #[test]
-    fn tcpx_is_told_by_its_files_name() {
-        for (path, expected) in [
-            ("/usr/local/tcpx/lib64/libnccl-net-tcpx.so", true),
-            ("/usr/local/tcpx/lib64/libnccl-net.so", true),
-            ("./libnccl-net-tcpx.so", true),
-            ("/src/tcpxctl/target/libnccl-net-strict.so", false),
-            ("/usr/lib/libnccl-net.so", false),
-            ("/x/libnccl_net_tcpxsoft.so", false),
-            ("/x/libnccl_net_tcpxtap.so", false),
-        ] {
-            assert_eq!(Choice::of_file(path.into()).is_tcpx(), expected, "{path}");
-        }
     }
 
     #[test]

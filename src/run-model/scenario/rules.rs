@@ -13,6 +13,7 @@ use super::topology::{Gpus, NicMap, Nics};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tcpx_words::error::Outcome;
+use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::progress::Idle;
 use tcpx_words::units::{ByteCount, TimeSpan};
 
@@ -144,12 +145,12 @@ impl Scenario {
     /// of the device that says so, which is given with its name.
     pub fn check_against_plugin(
         &self,
-        is_tcpx_family: bool,
+        family: PluginFamily,
         longest: Option<(&str, u64)>,
     ) -> Result<(), ScenarioError> {
         let chunk = self.transfer.chunk;
         let expected = match longest.filter(|(_, bytes)| *bytes < chunk.0) {
-            _ if is_tcpx_family && chunk > TCPX_CHUNK_MAX => {
+            _ if family.has_tcpx_semantics() && chunk > TCPX_CHUNK_MAX => {
                 "at most 4MiB with a plugin of the TCPX family: one receive unpacks no more".to_owned()
             }
             Some((device, bytes)) => format!("at most {bytes}, the longest message of device {device} (maxP2pBytes)"),
@@ -260,10 +261,11 @@ mod tests {
     #[test]
     fn the_defaults_are_sound() {
         assert!(Scenario::default().check().is_ok());
-        assert!(Scenario::default().check_against_plugin(true, None).is_ok());
-        let refused = Scenario::default().check_against_plugin(false, Some(("eth1", 1000))).expect_err("512 KiB");
+        assert!(Scenario::default().check_against_plugin(PluginFamily::Tcpx, None).is_ok());
+        let refused =
+            Scenario::default().check_against_plugin(PluginFamily::Other, Some(("eth1", 1000))).expect_err("512 KiB");
         assert!(refused.to_string().contains("at most 1000, the longest message of device eth1"), "{refused}");
-        assert!(Scenario::default().check_against_plugin(false, Some(("eth1", 512 << 10))).is_ok());
+        assert!(Scenario::default().check_against_plugin(PluginFamily::Other, Some(("eth1", 512 << 10))).is_ok());
     }
 
     #[test]
@@ -272,8 +274,8 @@ mod tests {
         for (chunk, tcpx) in [(4u64 << 20, true), ((4 << 20) + 1, false), (CHUNK_MAX, false)] {
             scenario.transfer.chunk = ByteCount(chunk);
             assert!(scenario.check().is_ok(), "{chunk}");
-            assert!(scenario.check_against_plugin(false, None).is_ok(), "{chunk}");
-            assert_eq!(scenario.check_against_plugin(true, None).is_ok(), tcpx, "{chunk}");
+            assert!(scenario.check_against_plugin(PluginFamily::Other, None).is_ok(), "{chunk}");
+            assert_eq!(scenario.check_against_plugin(PluginFamily::Tcpx, None).is_ok(), tcpx, "{chunk}");
         }
     }
 

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::points;
 use std::path::{Path, PathBuf};
+use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::progress::DriverFault;
 use tcpx_words::side::Side;
 
@@ -93,6 +94,9 @@ fn the_shipped_scenarios_ask_what_they_say() {
     assert_eq!(shipped("sweep.toml").len(), 16);
     assert_eq!(shipped("progress.toml").len(), 3);
     for name in ["sweep.toml", "progress.toml", "latency.toml"] {
-        assert!(shipped(name).iter().all(|point| point.scenario.check_against_plugin(true, None).is_ok()), "{name}");
+        assert!(
+            shipped(name).iter().all(|point| point.scenario.check_against_plugin(PluginFamily::Tcpx, None).is_ok()),
+            "{name}"
+        );
     }
 }
