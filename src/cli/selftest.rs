@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use tables::Tables;
 use tcpx_engine::contract;
 use tcpx_node::plugin_files::{ABI_VARIABLE, Choice};
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
@@ -117,9 +118,9 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Loads and initialises, and nothing else; another version where one is given.
-    fn load(&self, version: Option<u32>) -> Result<Loaded, Problem> {
+    fn load(&self, version: Option<AbiVersion>) -> Result<Loaded, Problem> {
         let mut env = self.env.clone();
-        env.extend(version.map(|version| (ABI_VARIABLE.to_owned(), format!("v{version}"))));
+        env.extend(version.map(|version| (ABI_VARIABLE.to_owned(), version.to_string())));
         let task = Task::Probe { plugin: self.choice.clone() };
         self.node.ask(task, &env, self.patience, |message| match message {
             FromWorker::Loaded(loaded) => Some(*loaded),
@@ -261,7 +262,7 @@ impl Arguments {
 
     /// Rows that are about the library and not about one of its tables.
     fn wants_tables(&self) -> bool {
-        let known = tcpx_abi::VERSIONS.iter().any(|version| self.wants(&tables::id(*version)));
+        let known = AbiVersion::ALL.iter().any(|version| self.wants(&tables::id(*version)));
         known || self.wants(tables::AGREE)
     }
 }

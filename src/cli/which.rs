@@ -4,23 +4,18 @@
 
 use clap::Args;
 use std::path::Path;
-use tcpx_abi::VERSIONS;
-use tcpx_node::plugin_files::{ABI_VARIABLE, version_in};
+use tcpx_abi::VERSIONS_RANGE;
+use tcpx_node::plugin_files::ABI_VARIABLE;
 use tcpx_run_model::scenario::Inputs;
+use tcpx_words::abi_version::AbiVersion;
 
 #[derive(Args, Default)]
 pub(crate) struct Which {
     /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
     #[arg(long, value_name = "PLUGIN")]
     pub(crate) plugin: Option<String>,
-    /// Use this version of its table, v4 to v12, instead of the newest.
-    #[arg(long, value_name = "VERSION", value_parser = version)]
-    pub(crate) abi: Option<u32>,
-}
-
-fn version(text: &str) -> Result<u32, String> {
-    let known = version_in(text).filter(|version| VERSIONS.contains(version));
-    known.ok_or_else(|| "expected v4 to v12".to_owned())
+    #[arg(long, value_name = "VERSION", help = format!("Use this version of its table, {VERSIONS_RANGE}, instead of the newest"))]
+    pub(crate) abi: Option<AbiVersion>,
 }
 
 impl Which {
@@ -34,7 +29,7 @@ impl Which {
             inputs.flags.push(("--plugin".to_owned(), format!("plugin.{key}={value}")));
         }
         if let Some(version) = self.abi {
-            inputs.flags.push(("--abi".to_owned(), format!("env.{ABI_VARIABLE}=\"v{version}\"")));
+            inputs.flags.push(("--abi".to_owned(), format!("env.{ABI_VARIABLE}=\"{version}\"")));
         }
     }
 }

@@ -3,10 +3,12 @@
 //! `units` are quantities with their unit, `error` how a command ends and what to
 //! do next. `side`, `progress`, `payload` and `log` name what both the engine and
 //! a scenario or a record speak of, so that neither has a copy of its own;
-//! `plugin_family` is which plugin it is, by the names that plugins have.
+//! `plugin_family` is which plugin it is, by the names that plugins have, and
+//! `abi_version` which version of its table.
 //!
 //! Not here: anything that touches a plugin, a machine or a file.
 
+pub mod abi_version;
 pub mod error;
 pub mod log;
 pub mod payload;

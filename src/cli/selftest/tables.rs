@@ -6,9 +6,9 @@ use super::{Bench, INTERRUPTED, Row, words};
 use crate::coord::Problem;
 use crate::coord::message::Loaded;
 use std::time::Instant;
-use tcpx_abi::VERSIONS;
+use tcpx_abi::{SYMBOL_PREFIX, VERSIONS_RANGE};
 use tcpx_engine::plugin::Device;
-use tcpx_node::plugin_files::version_in;
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 
 pub(super) const LISTED: (&str, &str) =
@@ -17,12 +17,12 @@ pub(super) const LISTED_AGREE: (&str, &str) = (AGREE, "every version tells the s
 pub(super) const AGREE: &str = "versions-agree";
 
 /// The row of a version.
-pub(super) fn id(version: u32) -> String {
-    format!("table-v{version}")
+pub(super) fn id(version: AbiVersion) -> String {
+    format!("table-{version}")
 }
 
 struct Table {
-    version: u32,
+    version: AbiVersion,
     found: Result<Loaded, Problem>,
     seconds: f64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn of(bench: &Bench<'_>) -> Self {
         let mut tables = Self { all: Vec::new(), some_absent: false };
-        for version in VERSIONS {
+        for &version in AbiVersion::ALL {
             let started = Instant::now();
             let found = bench.load(Some(version));
             if found.as_ref().is_err_and(|problem| problem.outcome == Outcome::Usage) {
@@ -81,12 +81,12 @@ impl Tables {
     /// Versions that came after this program.
     fn unknown(&self) -> Vec<Row> {
         let exports = self.loaded().next().map(|loaded| loaded.exports.as_slice()).unwrap_or_default();
-        let versions = exports.iter().filter_map(|name| version_in(name.strip_prefix("ncclNetPlugin_")?));
-        versions
-            .filter(|version| !VERSIONS.contains(version))
-            .map(|version| {
-                let detail = format!("exported, and not one of v4 to v{}, which are known here", VERSIONS[0]);
-                Row::new(id(version), LISTED.1, ("NOT SUPPORTED".into(), detail), 0.0)
+        let unknown = exports.iter().filter(|symbol| AbiVersion::of_symbol(symbol).is_none());
+        unknown
+            .filter_map(|symbol| symbol.strip_prefix(SYMBOL_PREFIX))
+            .map(|number| {
+                let detail = format!("exported, and not one of {VERSIONS_RANGE}, which are known here");
+                Row::new(format!("table-v{number}"), LISTED.1, ("NOT SUPPORTED".into(), detail), 0.0)
             })
             .collect()
     }
@@ -109,8 +109,8 @@ impl Table {
         let said = match &self.found {
             Err(problem) => words::of_problem(problem),
             Ok(loaded) => match named_version(&loaded.about.name) {
-                Some(other) if other != self.version => {
-                    ("FAIL".into(), format!("calls itself {}, and is exported as v{}", loaded.about.name, self.version))
+                Some(other) if other != self.version.number() => {
+                    ("FAIL".into(), format!("calls itself {}, and is exported as {}", loaded.about.name, self.version))
                 }
                 _ => ("PASS".into(), format!("{}, {}", loaded.about.name, words::devices(loaded.devices.len()))),
             },

@@ -10,11 +10,12 @@ use tcpx_engine::contract::Before;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory};
 use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
 use tcpx_node::environment::captured;
-use tcpx_node::plugin_files::{ABI_VARIABLE, Choice, Source, inspect, version_in};
+use tcpx_node::plugin_files::{ABI_VARIABLE, Choice, Source, inspect};
 use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
 use tcpx_run_model::record::{ChannelNow, sample};
 use tcpx_run_model::scenario::Scenario;
 use tcpx_tap::Tap;
+use tcpx_words::abi_version::{AbiVersion, UnknownVersion};
 use tcpx_words::error::{NextStep, Outcome};
 
 /// What every task starts with.
@@ -108,10 +109,10 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
 
 /// The version that `--abi` asks for; it comes with the scenario's environment, or
 /// is somebody's own, which is a claim like any other.
-fn wanted_version(context: &Context) -> TaskResult<Option<u32>> {
+fn wanted_version(context: &Context) -> TaskResult<Option<AbiVersion>> {
     let Some(text) = std::env::var(ABI_VARIABLE).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
-    version_in(&text).map(Some).ok_or_else(|| {
-        let message = format!("{ABI_VARIABLE} is `{text}`, which is no version like v7");
+    text.parse().map(Some).map_err(|error: UnknownVersion| {
+        let message = format!("{ABI_VARIABLE} is `{text}`: {error}");
         context.failure(Outcome::Usage, message, Some(format!("unset {ABI_VARIABLE}, or give --abi vN")))
     })
 }

@@ -12,8 +12,9 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
-use tcpx_abi::{SYMBOL_PREFIX, VERSIONS, v7};
+use tcpx_abi::{SYMBOL_PREFIX, v7};
 use tcpx_node::plugin_files::{LoadError, Source, dynamic_of, inspect};
+use tcpx_words::abi_version::AbiVersion;
 
 /// A loaded table, not yet initialised.
 pub struct Plugin {
@@ -29,9 +30,9 @@ impl Plugin {
     /// Loads what `source` names, and takes the newest version that both sides
     /// know, as NCCL does, or the one that is asked for. Runs the library's
     /// constructors, which may do anything; call it in a process that can be lost.
-    pub fn open(source: &Source, version: Option<u32>) -> Result<Self, LoadError> {
+    pub fn open(source: &Source, version: Option<AbiVersion>) -> Result<Self, LoadError> {
         match (source, version) {
-            (Source::Builtin, None | Some(7)) => Ok(Self::builtin()),
+            (Source::Builtin, None | Some(AbiVersion::V7)) => Ok(Self::builtin()),
             (Source::Builtin, Some(wanted)) => {
                 Err(LoadError::NoVersion { path: "builtin".into(), wanted, exported: v7::SYMBOL.into() })
             }
@@ -45,7 +46,7 @@ impl Plugin {
         Self { net, symbol: "builtin".into(), exports: vec![v7::SYMBOL.into()] }
     }
 
-    fn open_file(path: &Path, version: Option<u32>) -> Result<Self, LoadError> {
+    fn open_file(path: &Path, version: Option<AbiVersion>) -> Result<Self, LoadError> {
         inspect(path)?;
         // What was inspected: a name without a slash would be looked for along
         // the linker's own paths instead.
@@ -64,20 +65,17 @@ impl Plugin {
     }
 }
 
-/// Versions that the library exports, newest first. Names in the file that the
-/// loader does not find are none, and so is what an image in memory has hidden.
-fn exported(library: &Library, path: &Path) -> Vec<u32> {
+/// Symbols of tables that the library exports, newest first, of versions known here or
+/// not. Names in the file that the loader does not find are none, and so is what an
+/// image in memory has hidden.
+fn exported(library: &Library, path: &Path) -> Vec<String> {
     let named = dynamic_of(path).map(|dynamic| dynamic.names(SYMBOL_PREFIX)).unwrap_or_default();
-    let mut versions: Vec<u32> =
-        named.iter().filter_map(|name| name.strip_prefix(SYMBOL_PREFIX)?.parse().ok()).collect();
-    versions.retain(|version| address_of(library, &symbol_of(*version)).is_some());
-    versions.sort_unstable_by(|one, other| other.cmp(one));
-    versions.dedup();
-    versions
-}
-
-fn symbol_of(version: u32) -> String {
-    format!("{SYMBOL_PREFIX}{version}")
+    let number = |symbol: &String| symbol.strip_prefix(SYMBOL_PREFIX)?.parse::<u32>().ok();
+    let mut numbered: Vec<(u32, String)> =
+        named.into_iter().filter_map(|symbol| Some((number(&symbol)?, symbol))).collect();
+    numbered.retain(|(_, symbol)| address_of(library, symbol).is_some());
+    numbered.sort_unstable_by(|one, other| other.cmp(one));
+    numbered.into_iter().map(|(_, symbol)| symbol).collect()
 }
 
 fn address_of(library: &Library, symbol: &str) -> Option<*mut c_void> {
@@ -86,23 +84,25 @@ fn address_of(library: &Library, symbol: &str) -> Option<*mut c_void> {
     Some(symbol.as_raw_ptr()).filter(|address| !address.is_null())
 }
 
-fn pick(library: &Library, path: &Path, wanted: Option<u32>) -> Result<Plugin, LoadError> {
-    let versions = exported(library, path);
-    let exports: Vec<String> = versions.iter().map(|version| symbol_of(*version)).collect();
-    let newest = VERSIONS.into_iter().find(|known| versions.contains(known));
+fn pick(library: &Library, path: &Path, wanted: Option<AbiVersion>) -> Result<Plugin, LoadError> {
+    let exports = exported(library, path);
+    let newest = exports.iter().find_map(|symbol| AbiVersion::of_symbol(symbol));
     let version = match (wanted, newest) {
-        (Some(wanted), _) if versions.contains(&wanted) => wanted,
+        (Some(wanted), _) if exports.iter().any(|symbol| symbol == wanted.symbol()) => wanted,
         (Some(wanted), _) => {
             return Err(LoadError::NoVersion { path: path.to_owned(), wanted, exported: list(&exports) });
         }
         (None, Some(newest)) => newest,
         (None, None) => return Err(LoadError::NoTable { path: path.to_owned(), exported: list(&exports) }),
     };
-    let symbol = symbol_of(version);
+    let symbol = version.symbol().to_owned();
     let no_table = || LoadError::NoTable { path: path.to_owned(), exported: list(&exports) };
     let address = address_of(library, &symbol).ok_or_else(no_table)?;
-    let raw = table(version, address).ok_or_else(no_table)?;
-    let raw = raw.map_err(|what| LoadError::NotATable { path: path.to_owned(), symbol: symbol.clone(), what })?;
+    let raw = table(version, address).map_err(|what| LoadError::NotATable {
+        path: path.to_owned(),
+        symbol: symbol.clone(),
+        what,
+    })?;
     let net = wrap(raw);
     // The rest may be filled as late as inside `init`.
     if net.calls().missing() == Some("init") {
@@ -115,22 +115,20 @@ fn list(exports: &[String]) -> String {
     if exports.is_empty() { "no ncclNet table".into() } else { exports.join(", ") }
 }
 
-/// The table at `address`, or why there is none; nothing for a version that is not
-/// known here.
-fn table(version: u32, address: *mut c_void) -> Option<Result<RawTable, String>> {
+/// The table at `address`, or why there is none.
+fn table(version: AbiVersion, address: *mut c_void) -> Result<RawTable, String> {
     macro_rules! tables {
         ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {
             match version {
-                $($number => {
+                $(AbiVersion::$variant => {
                     let table = address.cast::<tcpx_abi::$v::Net>().cast_const();
                     if let Some(what) = wrong_symbol(address, size_of::<tcpx_abi::$v::Net>()) {
-                        return Some(Err(what));
+                        return Err(what);
                     }
                     // SAFETY: the address of a symbol that says it is this table and is
                     // as long, in a library that is never unloaded.
-                    Some(Ok(RawTable::$variant(unsafe { &*table })))
+                    Ok(RawTable::$variant(unsafe { &*table }))
                 })+
-                _ => None,
             }
         };
     }

@@ -16,7 +16,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use tcpx_abi::VERSIONS;
+use tcpx_abi::SYMBOL_PREFIX;
+use tcpx_words::abi_version::AbiVersion;
 
 const CANDIDATES_MAX: usize = 16;
 /// Who names a candidate that was asked for.
@@ -49,10 +50,12 @@ impl PluginFile {
             (Fact::Unknown { unknown }, _) | (_, Fact::Unknown { unknown }) => return Some(unknown.clone()),
             (_, Fact::Known(tables)) => tables,
         };
-        let known = VERSIONS.map(|version| format!("ncclNetPlugin_v{version}"));
-        let has_known = known.iter().any(|symbol| tables.contains(symbol));
-        (!has_known).then(|| format!("{}: {}", self.path, exported(tables)))
+        (!has_known(tables)).then(|| format!("{}: {}", self.path, exported(tables)))
     }
+}
+
+fn has_known(tables: &[String]) -> bool {
+    tables.iter().any(|symbol| AbiVersion::of_symbol(symbol).is_some())
 }
 
 fn exported(tables: &[String]) -> String {
@@ -107,7 +110,7 @@ fn look((path, named_by): &(String, String), folders: &[String], whole: bool) ->
         sha256: if whole { hash().into() } else { Fact::unknown("not looked at") },
         // What is no shared object has no table either, and needs nothing.
         missing: dynamic.as_ref().map(|dynamic| missing(dynamic, path, folders)).map_err(Clone::clone).into(),
-        tables: dynamic.map(|dynamic| dynamic.names("ncclNetPlugin_v")).into(),
+        tables: dynamic.map(|dynamic| dynamic.names(SYMBOL_PREFIX)).into(),
     })
 }
 
@@ -116,9 +119,8 @@ fn look((path, named_by): &(String, String), folders: &[String], whole: bool) ->
 pub fn must_have_table(path: &Path) -> Result<(), LoadError> {
     inspect(path)?;
     let unreadable = |why| LoadError::Unreadable { path: path.to_owned(), why };
-    let tables = dynamic_of(path).map_err(unreadable)?.names("ncclNetPlugin_v");
-    let known = VERSIONS.map(|version| format!("ncclNetPlugin_v{version}"));
-    if known.iter().any(|symbol| tables.contains(symbol)) {
+    let tables = dynamic_of(path).map_err(unreadable)?.names(SYMBOL_PREFIX);
+    if has_known(&tables) {
         return Ok(());
     }
     Err(LoadError::NoTable { path: path.to_owned(), exported: exported(&tables) })

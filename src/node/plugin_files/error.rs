@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::{NextStep, Outcome};
 
 /// Why a file could not become a plugin. Exit code 3.
@@ -38,7 +39,10 @@ pub enum LoadError {
         why: String,
     },
     /// No table that we know.
-    #[error("plugin {}: exports none of ncclNetPlugin_v4 to ncclNetPlugin_v12; it exports {exported}", path.display())]
+    #[error(
+        "plugin {}: exports none of {} to {}; it exports {exported}",
+        path.display(), AbiVersion::OLDEST.symbol(), AbiVersion::NEWEST.symbol()
+    )]
     NoTable {
         /// As given.
         path: PathBuf,
@@ -51,7 +55,7 @@ pub enum LoadError {
         /// As given.
         path: PathBuf,
         /// The version asked for.
-        wanted: u32,
+        wanted: AbiVersion,
         /// What it exports of that kind.
         exported: String,
     },

@@ -78,11 +78,6 @@ pub const TCPX_VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTT
 /// By which `--abi` reaches the workers of both nodes, through the scenario's `[env]`.
 pub const ABI_VARIABLE: &str = "TCPXCTL_ABI";
 
-/// The version in `v7` or `7`.
-pub fn version_in(text: &str) -> Option<u32> {
-    text.strip_prefix('v').unwrap_or(text).parse().ok()
-}
-
 const SOFT_LIBRARY: &str = "libnccl_net_tcpxsoft.so";
 const PLAIN_LIBRARY: &str = "libnccl_net_plainsoft.so";
 

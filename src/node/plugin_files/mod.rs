@@ -14,6 +14,6 @@ pub use candidates::{PluginFile, dynamic_of, must_have_table, plugin_files};
 pub use error::LoadError;
 pub use find::{
     ABI_VARIABLE, Choice, PassedOver, Source, TCPX_PLACES, TCPX_VARIABLES, choose, library_places, search_folders,
-    soft_library, version_in,
+    soft_library,
 };
 pub use inspect::{FileFacts, inspect};
