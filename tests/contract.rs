@@ -111,8 +111,8 @@ fn with_receivers_first_only_lone_sends_are_not_owed() {
 fn the_plain_plugin_keeps_what_any_plugin_owes_in_every_version() {
     let whole = selftest("plainsoft", &[("NCCL_NSOCKS_PERTHREAD", "2")], "");
     whole.assert_owed_pass(40);
-    for version in 4..=11 {
-        let abi = [("TCPXCTL_SET", format!("env.TCPXCTL_ABI=v{version}"))];
+    for version in &tcpx_abi::VERSIONS[1..] {
+        let abi = [("TCPXCTL_SET", format!("plugin.abi=v{version}"))];
         let abi = abi.each_ref().map(|(name, value)| (*name, value.as_str()));
         for (family, most) in [("connect-", 2), ("payload-", 9), ("slots-", 3), ("close-seen", 2)] {
             selftest("plainsoft", &abi, family).assert_owed_pass(most);

@@ -150,7 +150,7 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
 /// Loads what the plugin needs and the plugin, and waits for neither for long.
 fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
     let candidate = facts.plugins.known().into_iter().flatten().find(|one| one.real_path.known().is_some());
-    let node = Node::here(&PluginChoice::Name("builtin".into()));
+    let node = Node::here(&PluginChoice::named("builtin"));
     let cuda = node.ask(Task::Gpus, env, LOAD_PATIENCE, |message| match message {
         FromWorker::Gpus(found) => Some(found),
         _ => None,
@@ -185,7 +185,7 @@ fn on_peer(
 ) -> Result<Option<(Facts, Option<Tried>)>, ExitCode> {
     let Some(way) = arguments.nodes.peer_of_here(common)? else { return Ok(None) };
     // Which plugin lies there is a finding, and none has to be chosen.
-    let node = Node::at(&*way, &PluginChoice::Name("builtin".into()), &mut |sent, all| upload(way.node(), sent, all))
+    let node = Node::at(&*way, &PluginChoice::named("builtin"), &mut |sent, all| upload(way.node(), sent, all))
         .map_err(|error| fail(common, &error, error.outcome()))?;
     let rails = probe::rails(&facts.node, &rail_names(facts, subject));
     let range = facts.system.local_ports.known().copied().unwrap_or(EPHEMERAL);

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tables::Tables;
 use tcpx_engine::contract;
-use tcpx_node::plugin_files::{ABI_VARIABLE, Choice};
+use tcpx_node::plugin_files::Choice;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
@@ -111,7 +111,7 @@ const INTERRUPTED: &str = "INTERRUPTED";
 /// Where rows run.
 struct Bench<'a> {
     node: &'a Node,
-    choice: &'a Choice,
+    choice: Choice,
     env: BTreeMap<String, String>,
     patience: Duration,
 }
@@ -119,10 +119,9 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Loads and initialises, and nothing else; another version where one is given.
     fn load(&self, version: Option<AbiVersion>) -> Result<Loaded, Problem> {
-        let mut env = self.env.clone();
-        env.extend(version.map(|version| (ABI_VARIABLE.to_owned(), version.to_string())));
-        let task = Task::Probe { plugin: self.choice.clone() };
-        self.node.ask(task, &env, self.patience, |message| match message {
+        let plugin = Choice { abi: version.or(self.choice.abi), ..self.choice.clone() };
+        let task = Task::Probe { plugin };
+        self.node.ask(task, &self.env, self.patience, |message| match message {
             FromWorker::Loaded(loaded) => Some(*loaded),
             _ => None,
         })
@@ -186,7 +185,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         return ExitCode::from(Outcome::NotRun.exit_code());
     }
     let env = environment(&scenario, &node.facts, Side::Send, &choice, None);
-    let mut bench = Bench { node: &node, choice: &choice, env, patience: Duration::from_secs(arguments.timeout) };
+    let mut bench =
+        Bench { node: &node, choice: choice.clone(), env, patience: Duration::from_secs(arguments.timeout) };
     let (loaded, mut results) = match look_at_tables(&mut bench, arguments) {
         Ok(found) => found,
         Err(problem) => return refuse(common, problem),
@@ -267,10 +267,6 @@ impl Arguments {
     }
 }
 
-fn has_abi() -> bool {
-    std::env::var_os(ABI_VARIABLE).is_some_and(|text| !text.is_empty())
-}
-
 fn refuse(common: &Common, problem: Problem) -> ExitCode {
     complain(common, &problem.message, problem.next_step);
     ExitCode::from(problem.outcome.exit_code())
@@ -287,12 +283,12 @@ fn look_at_tables(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(Optio
     let rows = tables.rows().into_iter().filter(|row| arguments.wants(&row.id)).collect();
     match chosen {
         Ok(loaded) => Ok((Some(loaded), rows)),
-        // The version that was asked for, here or in the environment, or no table at all.
-        Err(problem) if arguments.which.abi.is_some() || has_abi() || tables.are_none() => Err(problem),
+        // The version that was asked for, or no table at all.
+        Err(problem) if bench.choice.abi.is_some() || tables.are_none() => Err(problem),
         Err(_) => {
             let next = tables.newest();
             if let Some(loaded) = &next {
-                bench.env.insert(ABI_VARIABLE.to_owned(), format!("v{}", loaded.about.abi));
+                bench.choice.abi = AbiVersion::of_symbol(&loaded.symbol);
             }
             Ok((next, rows))
         }

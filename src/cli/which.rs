@@ -4,8 +4,6 @@
 
 use clap::Args;
 use std::path::Path;
-use tcpx_abi::VERSIONS_RANGE;
-use tcpx_node::plugin_files::ABI_VARIABLE;
 use tcpx_run_model::scenario::Inputs;
 use tcpx_words::abi_version::AbiVersion;
 
@@ -14,7 +12,7 @@ pub(crate) struct Which {
     /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
     #[arg(long, value_name = "PLUGIN")]
     pub(crate) plugin: Option<String>,
-    #[arg(long, value_name = "VERSION", help = format!("Use this version of its table, {VERSIONS_RANGE}, instead of the newest"))]
+    #[arg(long, value_name = "VERSION", help = format!("Use this version of its table, {}, instead of the newest", AbiVersion::RANGE))]
     pub(crate) abi: Option<AbiVersion>,
 }
 
@@ -29,7 +27,7 @@ impl Which {
             inputs.flags.push(("--plugin".to_owned(), format!("plugin.{key}={value}")));
         }
         if let Some(version) = self.abi {
-            inputs.flags.push(("--abi".to_owned(), format!("env.{ABI_VARIABLE}=\"{version}\"")));
+            inputs.flags.push(("--abi".to_owned(), format!("plugin.abi=\"{version}\"")));
         }
     }
 }

@@ -12,7 +12,10 @@ use tcpx_node::pci::shared_bridges;
 use tcpx_node::plugin_files::{self, Choice, LoadError, Source};
 use tcpx_node::{Nic, NodeFacts};
 use tcpx_run_model::record::Finding;
-use tcpx_run_model::scenario::{CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, Processes, Scenario};
+use tcpx_run_model::scenario::{
+    CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, PluginLibrary, Processes, Scenario,
+};
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 
@@ -246,7 +249,7 @@ fn plugins(scenario: &Scenario, nodes: [&Greeting; 2], place: Place) -> Result<[
     let both = |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
     if one_is_builtin && both(|family| family == PluginFamily::TcpxSoft) {
         let why = "the software plugin; the other end has no library of it";
-        return Ok([builtin(why), builtin(why)]);
+        return Ok([&local, &peer].map(|choice| builtin(why, choice.abi)));
     }
     if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !both(PluginFamily::is_software) {
         return Err(Refusal {
@@ -262,24 +265,25 @@ fn plugins(scenario: &Scenario, nodes: [&Greeting; 2], place: Place) -> Result<[
 /// program, which it does not on a node that was only sent the program.
 pub(super) fn or_builtin(plugin: Result<Choice, NoPlugin>, wanted: &PluginChoice) -> Result<Choice, NoPlugin> {
     match plugin {
-        Err(_) if *wanted == PluginChoice::Name("soft".into()) => Ok(builtin("no library of it on this node")),
+        Err(_) if wanted.library == PluginLibrary::Name("soft".into()) => {
+            Ok(builtin("no library of it on this node", wanted.abi))
+        }
         other => other,
     }
 }
 
-fn builtin(why: &str) -> Choice {
-    Choice { source: Source::Builtin, why: why.into(), passed_over: Vec::new() }
+fn builtin(why: &str, abi: Option<AbiVersion>) -> Choice {
+    Choice { abi, ..Choice::new(Source::Builtin, why, Vec::new()) }
 }
 
 /// What a scenario's plugin means on this node.
 pub fn choose(wanted: &PluginChoice) -> Result<Choice, LoadError> {
     let exe = std::env::current_exe().unwrap_or_default();
-    match wanted {
-        PluginChoice::Name(name) => plugin_files::choose(name, |name| std::env::var(name).ok(), &exe),
-        PluginChoice::Path(path) => {
-            Ok(Choice { source: Source::File(path.into()), why: "asked for".into(), passed_over: Vec::new() })
-        }
-    }
+    let choice = match &wanted.library {
+        PluginLibrary::Name(name) => plugin_files::choose(name, |name| std::env::var(name).ok(), &exe)?,
+        PluginLibrary::Path(path) => Choice::of_file(path.into()),
+    };
+    Ok(Choice { abi: wanted.abi, ..choice })
 }
 
 /// What a worker gets on top of the node's own environment, when it has all rails.

@@ -125,7 +125,7 @@ mod tests {
             in_call: Some("test".to_owned()),
             channels: vec![now()],
         };
-        let plugin = || Choice { source: Source::Builtin, why: "asked for".to_owned(), passed_over: vec![] };
+        let plugin = || Choice::new(Source::Builtin, "asked for", Vec::new());
         let probe = || Task::Probe { plugin: plugin() };
         let pair = PairTask {
             plugin: plugin(),

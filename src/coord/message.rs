@@ -26,7 +26,7 @@ use tcpx_words::payload::Tally;
 use tcpx_words::side::Side;
 
 /// Version of everything in this file.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// To an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]

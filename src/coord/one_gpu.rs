@@ -62,7 +62,7 @@ mod tests {
         };
         scenario.transfer.memory = memory;
         let task = PairTask {
-            plugin: Choice { source: plugin, why: String::new(), passed_over: Vec::new() },
+            plugin: Choice::new(plugin, "", Vec::new()),
             gpus,
             cpus: None,
             run_id: "x".into(),

@@ -4,14 +4,12 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use tcpx_abi::VERSIONS_RANGE;
 
 macro_rules! abi_version {
     ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {
         /// A version that is known here, `v7` in files and on the command line. A newer
         /// one is the greater.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "lowercase")]
         pub enum AbiVersion {
             $(
@@ -24,6 +22,8 @@ macro_rules! abi_version {
             /// Every version, newest first.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
+            /// All of them in words, such as "v4 to v12".
+            pub const RANGE: &str = tcpx_abi::VERSIONS_RANGE;
             /// The newest version.
             pub const NEWEST: Self = Self::ALL[0];
             /// The oldest version.
@@ -63,7 +63,7 @@ impl fmt::Display for AbiVersion {
 
 /// Not a version that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected {VERSIONS_RANGE}")]
+#[error("expected {}", AbiVersion::RANGE)]
 pub struct UnknownVersion;
 
 impl FromStr for AbiVersion {
@@ -96,6 +96,6 @@ mod tests {
         for text in ["", "v", "v3", "v99", "vv7", "7.0", "-7", "garbage"] {
             assert_eq!(text.parse::<AbiVersion>(), Err(UnknownVersion), "{text}");
         }
-        assert_eq!(UnknownVersion.to_string(), format!("expected {VERSIONS_RANGE}"));
+        assert_eq!(UnknownVersion.to_string(), format!("expected {}", AbiVersion::RANGE));
     }
 }

@@ -1,6 +1,7 @@
 //! JSON schemas of words whose form in a file their Rust definition does not show.
 #![forbid(unsafe_code)]
 
+use crate::abi_version::AbiVersion;
 use crate::error::Outcome;
 use crate::progress::Idle;
 use crate::units::{ByteCount, TimeSpan};
@@ -21,6 +22,8 @@ macro_rules! written_as {
 }
 
 written_as! {
+    // Not the list of versions: a program that is newer than the schema may know more.
+    AbiVersion: { "type": "string", "pattern": "^v[0-9]+$" },
     ByteCount: {
         "anyOf": [
             { "type": "integer", "minimum": 0 },

@@ -6,7 +6,7 @@ use super::{Bench, INTERRUPTED, Row, words};
 use crate::coord::Problem;
 use crate::coord::message::Loaded;
 use std::time::Instant;
-use tcpx_abi::{SYMBOL_PREFIX, VERSIONS_RANGE};
+use tcpx_abi::SYMBOL_PREFIX;
 use tcpx_engine::plugin::Device;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
@@ -85,7 +85,7 @@ impl Tables {
         unknown
             .filter_map(|symbol| symbol.strip_prefix(SYMBOL_PREFIX))
             .map(|number| {
-                let detail = format!("exported, and not one of {VERSIONS_RANGE}, which are known here");
+                let detail = format!("exported, and not one of {}, which are known here", AbiVersion::RANGE);
                 Row::new(format!("table-v{number}"), LISTED.1, ("NOT SUPPORTED".into(), detail), 0.0)
             })
             .collect()

@@ -10,12 +10,11 @@ use tcpx_engine::contract::Before;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory};
 use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
 use tcpx_node::environment::captured;
-use tcpx_node::plugin_files::{ABI_VARIABLE, Choice, Source, inspect};
+use tcpx_node::plugin_files::{Choice, Source, inspect};
 use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
 use tcpx_run_model::record::{ChannelNow, sample};
 use tcpx_run_model::scenario::Scenario;
 use tcpx_tap::Tap;
-use tcpx_words::abi_version::{AbiVersion, UnknownVersion};
 use tcpx_words::error::{NextStep, Outcome};
 
 /// What every task starts with.
@@ -76,8 +75,7 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         Source::Builtin => None,
         Source::File(path) => Some(inspect(path).map_err(|error| refused(context, error))?),
     };
-    let version = wanted_version(context)?;
-    let plugin = Plugin::open(&choice.source, version).map_err(|error| refused(context, error))?;
+    let plugin = Plugin::open(&choice.source, choice.abi).map_err(|error| refused(context, error))?;
     let load_ms = started.elapsed().as_secs_f64() * 1e3;
     if let Some(recorder) = &recorder.0 {
         // A full disk costs the label.
@@ -105,16 +103,6 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
     };
     context.tell(&FromWorker::Loaded(Box::new(loaded.clone())));
     Ok(Ready { net, tap, loaded, recorder, memory: vec![Arc::new(HostMemory::host())], connections: 1 })
-}
-
-/// The version that `--abi` asks for; it comes with the scenario's environment, or
-/// is somebody's own, which is a claim like any other.
-fn wanted_version(context: &Context) -> TaskResult<Option<AbiVersion>> {
-    let Some(text) = std::env::var(ABI_VARIABLE).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
-    text.parse().map(Some).map_err(|error: UnknownVersion| {
-        let message = format!("{ABI_VARIABLE} is `{text}`: {error}");
-        context.failure(Outcome::Usage, message, Some(format!("unset {ABI_VARIABLE}, or give --abi vN")))
-    })
 }
 
 fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {

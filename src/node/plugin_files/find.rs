@@ -8,6 +8,7 @@
 use super::error::LoadError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::plugin_family::PluginFamily;
 
 /// Where a table comes from.
@@ -43,6 +44,9 @@ pub struct PassedOver {
 pub struct Choice {
     /// The table's origin.
     pub source: Source,
+    /// The version of its table; without one the newest that both sides know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abi: Option<AbiVersion>,
     /// In a few words, for the first line of output.
     pub why: String,
     /// The rest.
@@ -52,7 +56,12 @@ pub struct Choice {
 impl Choice {
     /// A file that was asked for.
     pub fn of_file(path: PathBuf) -> Self {
-        Self { source: Source::File(path), why: "asked for".to_owned(), passed_over: Vec::new() }
+        Self::new(Source::File(path), "asked for", Vec::new())
+    }
+
+    /// A source on such grounds, in the newest version of its table.
+    pub fn new(source: Source, why: &str, passed_over: Vec<PassedOver>) -> Self {
+        Self { source, abi: None, why: why.to_owned(), passed_over }
     }
 
     /// What it promises to be before it is loaded.
@@ -75,28 +84,18 @@ pub const TCPX_PLACES: [&str; 4] = [
 /// Variables by which the users' programs name the plugin, in our order.
 pub const TCPX_VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
 
-/// By which `--abi` reaches the workers of both nodes, through the scenario's `[env]`.
-pub const ABI_VARIABLE: &str = "TCPXCTL_ABI";
-
 const SOFT_LIBRARY: &str = "libnccl_net_tcpxsoft.so";
 const PLAIN_LIBRARY: &str = "libnccl_net_plainsoft.so";
 
 /// Resolves `auto`, `soft`, `plainsoft`, `builtin`, a path, or a name X for
 /// `libnccl-net-X.so`. `variable` reads the environment; `exe` is this program.
 pub fn choose(wanted: &str, variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Result<Choice, LoadError> {
-    let chosen = |source, why: &str, passed_over| Choice { source, why: why.to_owned(), passed_over };
     match wanted {
-        "builtin" => Ok(chosen(Source::Builtin, "asked for", Vec::new())),
-        "soft" => {
-            let path = soft_library(exe)?;
-            Ok(chosen(Source::File(path), "asked for", Vec::new()))
-        }
+        "builtin" => Ok(Choice::new(Source::Builtin, "asked for", Vec::new())),
+        "soft" => soft_library(exe).map(Choice::of_file),
         "auto" => Ok(auto(variable, exe)),
-        path if path.contains('/') || path.ends_with(".so") => {
-            Ok(chosen(Source::File(PathBuf::from(path)), "asked for", Vec::new()))
-        }
-        "plainsoft" => library_of_ours(exe, PLAIN_LIBRARY, "plainsoft")
-            .map(|path| chosen(Source::File(path), "asked for", Vec::new())),
+        path if path.contains('/') || path.ends_with(".so") => Ok(Choice::of_file(path.into())),
+        "plainsoft" => library_of_ours(exe, PLAIN_LIBRARY, "plainsoft").map(Choice::of_file),
         name => by_name(name, variable),
     }
 }
@@ -107,23 +106,19 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
     let usual = TCPX_PLACES.iter().map(|path| ("a usual place of TCPX".to_owned(), (*path).to_owned()));
     for (origin, path) in named.chain(usual) {
         if Path::new(&path).exists() {
-            return Choice { source: Source::File(path.into()), why: format!("found in {origin}"), passed_over };
+            return Choice::new(Source::File(path.into()), &format!("found in {origin}"), passed_over);
         }
         passed_over.push(PassedOver { candidate: path, why: "no such file".into() });
     }
     match soft_library(exe) {
-        Ok(path) => Choice {
-            source: Source::File(path),
-            why: "no TCPX plugin on this node; the software plugin stands in".into(),
-            passed_over,
-        },
+        Ok(path) => {
+            let why = "no TCPX plugin on this node; the software plugin stands in";
+            Choice::new(Source::File(path), why, passed_over)
+        }
         Err(error) => {
             passed_over.push(PassedOver { candidate: SOFT_LIBRARY.into(), why: error.to_string() });
-            Choice {
-                source: Source::Builtin,
-                why: "no TCPX plugin on this node; the built-in software plugin stands in".into(),
-                passed_over,
-            }
+            let why = "no TCPX plugin on this node; the built-in software plugin stands in";
+            Choice::new(Source::Builtin, why, passed_over)
         }
     }
 }
@@ -135,7 +130,7 @@ fn by_name(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Choi
     for folder in folders {
         let path = folder.join(&file);
         if path.exists() {
-            return Ok(Choice { source: Source::File(path), why: format!("named `{name}`"), passed_over });
+            return Ok(Choice::new(Source::File(path), &format!("named `{name}`"), passed_over));
         }
         passed_over.push(PassedOver { candidate: path.display().to_string(), why: "no such file".into() });
     }

@@ -15,6 +15,7 @@ use super::topology::{Bindings, Topology};
 use super::variables::{Table, Variables};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
 use tcpx_words::side::Side;
@@ -35,7 +36,7 @@ pub struct Scenario {
     pub topology: Topology,
     /// Who drives the plugin, and what it does when nothing moves.
     pub progress: Progress,
-    /// Which plugin; `name` or `path`.
+    /// Which plugin, by `name` or `path`, and which version of its table.
     pub plugin: PluginChoice,
     /// Environment of the workers: for both ends, by role, by node.
     pub env: Variables,
@@ -221,19 +222,74 @@ impl Default for Progress {
     }
 }
 
-/// Which plugin.
+/// Which plugin, and which version of its table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PluginChoice {
+#[serde(try_from = "PluginTable", into = "PluginTable")]
+pub struct PluginChoice {
+    /// The library.
+    pub library: PluginLibrary,
+    /// The version of its table; without one the newest that both sides know.
+    pub abi: Option<AbiVersion>,
+}
+
+/// How a plugin's library is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PluginLibrary {
     /// `auto`, `soft`, `builtin`, or the name of a library to look for.
     Name(String),
     /// A library file; a relative one starts where the command runs.
     Path(String),
 }
 
+impl PluginChoice {
+    /// The newest version of the plugin of this name.
+    pub fn named(name: &str) -> Self {
+        Self { library: PluginLibrary::Name(name.to_owned()), abi: None }
+    }
+}
+
 impl Default for PluginChoice {
     fn default() -> Self {
-        Self::Name("auto".to_owned())
+        Self::named("auto")
+    }
+}
+
+/// The `[plugin]` table as it is written.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("not" = { "required": ["name", "path"] }))]
+pub(super) struct PluginTable {
+    /// `auto`, `soft`, `builtin`, or the name of a library to look for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// A library file; a relative one starts where the command runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// The version of its table; without one the newest that it and tcpxctl know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    abi: Option<AbiVersion>,
+}
+
+impl TryFrom<PluginTable> for PluginChoice {
+    type Error = &'static str;
+    fn try_from(table: PluginTable) -> Result<Self, &'static str> {
+        let library = match (table.name, table.path) {
+            (Some(_), Some(_)) => return Err("`plugin` holds both `name` and `path`"),
+            (_, Some(path)) => PluginLibrary::Path(path),
+            (Some(name), None) => PluginLibrary::Name(name),
+            (None, None) => Self::default().library,
+        };
+        Ok(Self { library, abi: table.abi })
+    }
+}
+
+impl From<PluginChoice> for PluginTable {
+    fn from(choice: PluginChoice) -> Self {
+        let (name, path) = match choice.library {
+            PluginLibrary::Name(name) => (Some(name), None),
+            PluginLibrary::Path(path) => (None, Some(path)),
+        };
+        Self { name, path, abi: choice.abi }
     }
 }
 

@@ -10,6 +10,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use tcpx_words::abi_version::UnknownVersion;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units;
 
@@ -49,6 +50,16 @@ pub enum ScenarioError {
     /// An environment variable is not UTF-8.
     #[error("environment variable {0} is not text")]
     VariableNotText(&'static str),
+    /// An environment variable that should name a version of the table.
+    #[error("environment variable {name} is `{value}`: {error}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it should have been.
+        error: UnknownVersion,
+    },
     /// Something in a file, a flag or a variable, with its place.
     #[error("{0}")]
     Written(Box<Diagnostic>),
@@ -97,6 +108,7 @@ impl NextStep for ScenarioError {
                 Some("give a TOML file such as scenarios/4conn.toml".into())
             }
             Self::Written(diagnostic) => diagnostic.help.clone(),
+            Self::Variable { name, .. } => Some(format!("unset {name}, or give --abi vN")),
             Self::Unreadable { .. } | Self::VariableNotText(_) | Self::Refused(_) | Self::Json(_) => None,
         }
     }

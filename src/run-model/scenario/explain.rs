@@ -69,8 +69,7 @@ pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources
     let marked = place.as_ref().map_or("this", Place::marked).to_owned();
     let wrong = marked.trim_matches(['"', '\'']);
     let candidates = candidates(&message);
-    // `plugin` is an enum, so serde calls its keys variants.
-    if message.starts_with("unknown field") || (!candidates.is_empty() && key.starts_with("plugin.")) {
+    if message.starts_with("unknown field") {
         let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
         let at = if table.is_empty() { String::new() } else { format!(" in [{table}]") };
         let title = format!("unknown key `{}`{at}", printable(name, 60));
@@ -81,9 +80,6 @@ pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources
         Some(_) => message
             .split_once(": ")
             .map_or((message.clone(), String::new()), |(title, label)| (title.to_owned(), label.to_owned())),
-        None if marked.starts_with('[') && key == "plugin" => {
-            ("`plugin` holds both `name` and `path`".to_owned(), String::new())
-        }
         None => (format!("`{key}` cannot be {marked}"), expected(key, &message, &candidates)),
     };
     ScenarioError::written(place, title, label, help)
@@ -107,7 +103,7 @@ pub(super) fn refused(refused: Refused, index: &Index, sources: &Sources) -> Sce
 /// Our own messages open with the key they are about, in backquotes.
 fn subject(message: &str) -> Option<&str> {
     let key = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map(|(key, _)| key);
-    key.filter(|key| *key == "fault" || key.starts_with("fault."))
+    key.filter(|key| ["plugin", "fault"].contains(key) || key.starts_with("fault."))
 }
 
 fn expected(key: &str, message: &str, candidates: &[&str]) -> String {

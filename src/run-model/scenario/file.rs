@@ -108,9 +108,14 @@ pub(super) fn overlay<'a>(lower: &mut Tree<'a>, upper: Tree<'a>) {
         if name == "plugin" && value.get_ref().as_table().is_some_and(DeTable::is_empty) {
             continue; // A header with its keys commented out chooses nothing.
         }
-        if let (false, DeValue::Table(above), Some(DeValue::Table(below))) =
-            (name == "plugin", value.get_mut(), lower.get_mut(name.as_ref()).map(Spanned::get_mut))
+        if let (DeValue::Table(above), Some(DeValue::Table(below))) =
+            (value.get_mut(), lower.get_mut(name.as_ref()).map(Spanned::get_mut))
         {
+            // Its name and its path say the same thing, so the later one counts.
+            if name == "plugin" && (above.contains_key("name") || above.contains_key("path")) {
+                below.remove("name");
+                below.remove("path");
+            }
             overlay(below, std::mem::take(above));
         } else {
             // The key goes too: its span belongs with the value's.

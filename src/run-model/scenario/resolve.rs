@@ -2,9 +2,9 @@
 //!
 //! A flag beats a `TCPXCTL_*` variable, which beats the scenario, which beats
 //! the user's config, which beats the default; tables are merged key by key.
-//! Two variables are read: `TCPXCTL_SET="transfer.connections=8,limits.total=2m"`
-//! does what as many `--set` flags would, and `TCPXCTL_PLUGIN` names the plugin,
-//! as a path where there is a slash in it.
+//! Three variables are read: `TCPXCTL_SET="transfer.connections=8,limits.total=2m"`
+//! does what as many `--set` flags would, `TCPXCTL_PLUGIN` names the plugin, as a
+//! path where there is a slash in it, and `TCPXCTL_ABI` the version of its table.
 #![forbid(unsafe_code)]
 
 use super::checked::Scenario;
@@ -18,8 +18,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use tcpx_words::abi_version::AbiVersion;
 use toml::Spanned;
 use toml::de::DeValue;
+
+/// By which people choose the version of the plugin's table for every command.
+pub(super) const ABI_VARIABLE: &str = "TCPXCTL_ABI";
 
 /// Everything that can have a say.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +36,8 @@ pub struct Inputs {
     pub variable_set: Option<String>,
     /// The value of `TCPXCTL_PLUGIN`.
     pub variable_plugin: Option<String>,
+    /// The value of `TCPXCTL_ABI`.
+    pub variable_abi: Option<AbiVersion>,
     /// Flags: the flag as it was written, and the `key=value` it stands for.
     pub flags: Vec<(String, String)>,
 }
@@ -40,7 +46,7 @@ impl Inputs {
     /// What the environment says; `variable` is usually [`std::env::var_os`].
     ///
     /// # Errors
-    /// A variable that is not UTF-8.
+    /// A variable that is not UTF-8, or names no version.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, ScenarioError> {
         let text = |name: &'static str| match variable(name).map(OsString::into_string) {
             Some(Ok(text)) if !text.is_empty() => Ok(Some(text)),
@@ -51,11 +57,19 @@ impl Inputs {
         let folder = |name, below: &str| variable(name).map(PathBuf::from).map(|path| path.join(below));
         let config = folder("XDG_CONFIG_HOME", "").filter(|path| path.is_absolute());
         let config = config.or_else(|| folder("HOME", ".config").filter(|path| path.is_absolute()));
+        let version = |text: String| {
+            text.parse().map_err(|error| ScenarioError::Variable {
+                name: ABI_VARIABLE,
+                value: printable(&text, 60),
+                error,
+            })
+        };
         Ok(Self {
             scenario: None,
             user_config: config.map(|folder| folder.join("tcpxctl/config.toml")),
             variable_set: text("TCPXCTL_SET")?,
             variable_plugin: text("TCPXCTL_PLUGIN")?,
+            variable_abi: text(ABI_VARIABLE)?.map(version).transpose()?,
             flags: Vec::new(),
         })
     }
@@ -157,6 +171,10 @@ pub(super) fn add_settings(inputs: &Inputs, sources: &mut Sources) {
         let key = if plugin.contains('/') { "path" } else { "name" };
         let text = format!("plugin.{key}={plugin}");
         sources.add(Source { layer: Layer::Environment, name: "TCPXCTL_PLUGIN".to_owned(), text });
+    }
+    if let Some(version) = inputs.variable_abi {
+        let text = format!("plugin.abi={version}");
+        sources.add(Source { layer: Layer::Environment, name: ABI_VARIABLE.to_owned(), text });
     }
     for setting in setting::split(inputs.variable_set.as_deref().unwrap_or_default()) {
         let name = "TCPXCTL_SET".to_owned();

@@ -6,12 +6,14 @@
 //! holds the two together.
 #![forbid(unsafe_code)]
 
-use super::checked::{Memory, PluginChoice, Scenario, Unpack};
+use super::checked::{Memory, PluginLibrary, Scenario, Unpack};
 use super::error::{Refused, ScenarioError};
 use super::fault::{Fault, Sides};
+use super::resolve::ABI_VARIABLE;
 use super::topology::{Gpus, NicMap, Nics};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::progress::Idle;
@@ -78,15 +80,17 @@ pub(super) const RULES: &[Rule] = &[
     // The type sees to it.
     rule("plugin", "a table with either `name` or `path`", |_| true),
     rule("plugin.name", "auto, soft, builtin, or a library's name (a file goes into plugin.path)", |s| {
-        match &s.plugin {
-            PluginChoice::Name(name) => is_word(name, 100),
-            PluginChoice::Path(_) => true,
+        match &s.plugin.library {
+            PluginLibrary::Name(name) => is_word(name, 100),
+            PluginLibrary::Path(_) => true,
         }
     }),
-    rule("plugin.path", "the path of a library file", |s| match &s.plugin {
-        PluginChoice::Path(path) => is_line(path, 4096),
-        PluginChoice::Name(_) => true,
+    rule("plugin.path", "the path of a library file", |s| match &s.plugin.library {
+        PluginLibrary::Path(path) => is_line(path, 4096),
+        PluginLibrary::Name(_) => true,
     }),
+    // As above.
+    rule("plugin.abi", AbiVersion::RANGE, |_| true),
     rule("bindings", "a CPU list such as \"0-3,8\"", |s| s.bindings.node.len() <= 1024 && s.bindings.nic.len() <= 1024),
     rule("limits.stall_after", DEADLINE, |s| deadline(s.limits.stall_after)),
     rule("limits.give_up_after", DEADLINE, |s| deadline(s.limits.give_up_after)),
@@ -176,11 +180,12 @@ impl Scenario {
         }
         let mut variables =
             self.env.tables().flat_map(|(under, table)| table.iter().map(move |entry| (under.clone(), entry)));
-        let (under, (name, _)) = variables.find(|(_, (name, value))| !is_variable(name) || !is_value(value))?;
-        let expected = if is_variable(name) {
-            format!("at most {VALUE_BYTES_MAX} bytes without control characters")
-        } else {
-            "a name of letters, digits and `_` that does not start with a digit".to_owned()
+        let is_sound = |name: &String, value: &String| is_variable(name) && is_value(value) && name != ABI_VARIABLE;
+        let (under, (name, _)) = variables.find(|(_, (name, value))| !is_sound(name, value))?;
+        let expected = match name.as_str() {
+            ABI_VARIABLE => "plugin.abi instead: no worker reads this variable".to_owned(),
+            name if is_variable(name) => format!("at most {VALUE_BYTES_MAX} bytes without control characters"),
+            _ => "a name of letters, digits and `_` that does not start with a digit".to_owned(),
         };
         let path: Vec<&str> = under.iter().map(String::as_str).chain([name.as_str()]).collect();
         Some(self.refuse(&super::identity::dotted(&path), expected))

@@ -2,7 +2,7 @@
 //! file is read into, and kept in `scenarios/schema.json`.
 #![forbid(unsafe_code)]
 
-use super::checked::{PluginChoice, Scenario};
+use super::checked::{PluginChoice, PluginTable, Scenario};
 use super::sweep::may_sweep;
 use super::topology::CpuSet;
 use super::variables::Variables;
@@ -99,21 +99,15 @@ macro_rules! written_as {
 
 written_as! {
     CpuSet: { "type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$" },
-    PluginChoice: {
-        "type": "object",
-        "properties": {
-            "name": {
-                "description": "`auto`, `soft`, `builtin`, or the name of a library to look for.",
-                "type": "string"
-            },
-            "path": {
-                "description": "A library file; a relative one starts where the command runs.",
-                "type": "string"
-            }
-        },
-        "additionalProperties": false,
-        "maxProperties": 1
-    },
+}
+
+impl JsonSchema for PluginChoice {
+    fn schema_name() -> Cow<'static, str> {
+        "PluginChoice".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        PluginTable::json_schema(generator)
+    }
 }
 
 impl JsonSchema for Variables {

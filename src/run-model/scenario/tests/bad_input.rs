@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::{outcome, said, written};
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::{NextStep, Outcome};
 
 #[test]
@@ -47,6 +48,7 @@ fn bad_scenarios_are_refused_with_place_and_reason() {
         "name = \"x\"\n[plugin]\npth = \"/x.so\"\n",
         "name = \"x\"\n[plugin]\nname = \"/x.so\"\n",
         "name = \"x\"\nplugin = \"soft\"\n",
+        "name = \"x\"\nenv.send.TCPXCTL_ABI = \"v9\"\n",
         "name = \"x\"\n[env]\n\"NCCL X\" = 1\n",
         "name = \"x\"\n[env]\nNCCL_X = 1.5\n",
         "name = \"x\"\n[env]\nsend = \"x\"\n",
@@ -139,4 +141,14 @@ fn a_long_line_is_shown_in_part_and_counted_in_full() {
         "warmup = 1,".to_owned() + &" ".repeat(300)
     );
     insta::assert_snapshot!(said(&text, &[]));
+}
+
+/// Not a snapshot, as the versions change.
+#[test]
+fn a_version_of_the_table_that_is_not_known_is_refused_with_those_that_are() {
+    for (given, words) in [("\"v99\"", "`plugin.abi` cannot be \"v99\""), ("9", "`plugin.abi` cannot be 9")] {
+        let said = said(&format!("name = \"x\"\nplugin.abi = {given}\n"), &[]);
+        assert!(said.contains(words), "{said}");
+        assert!(said.contains(&format!("expected {}", AbiVersion::RANGE)), "{said}");
+    }
 }

@@ -4,6 +4,7 @@ use super::super::*;
 use super::{outcome, written};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::side::Side;
 
 #[test]
@@ -68,13 +69,14 @@ fn the_environment_says_where_the_config_lies_and_what_is_set() {
 }
 
 #[test]
-fn a_plugin_is_replaced_whole_and_other_tables_key_by_key() {
-    let (_folder, mut inputs) = written(b"name = \"x\"\nplugin.path = \"/a.so\"\nenv = { A = 1, B = 1 }\n");
+fn tables_are_merged_key_by_key_and_a_plugins_name_replaces_its_path() {
+    let (_folder, mut inputs) =
+        written(b"name = \"x\"\nplugin = { path = \"/a.so\", abi = \"v9\" }\nenv = { A = 1, B = 1 }\n");
     inputs.set("plugin.name=builtin");
     inputs.set("env.B=2");
     inputs.set("env.node.\"10.0.1.25\".C=3");
     let scenario = resolve(&inputs).expect("sound").remove(0).scenario;
-    assert_eq!(scenario.plugin, PluginChoice::Name("builtin".to_owned()));
+    assert_eq!(scenario.plugin, PluginChoice { abi: Some(AbiVersion::V9), ..PluginChoice::named("builtin") });
     assert_eq!(format!("{:?}", scenario.env.worker(Side::Send, "10.0.1.25")), r#"{"A": "1", "B": "2", "C": "3"}"#);
 }
 
@@ -83,4 +85,30 @@ fn without_a_file_there_are_the_defaults() {
     let resolved = resolve(&Inputs::default()).expect("sound").remove(0);
     assert_eq!(resolved.scenario, Scenario::default());
     assert!(resolved.listing().all(|(.., origin)| origin.layer == Layer::Default));
+}
+
+#[test]
+fn a_version_of_the_table_comes_from_a_file_a_variable_or_a_flag() {
+    let (_folder, mut inputs) = written(b"name = \"x\"\nplugin.abi = \"v9\"\n");
+    let resolved = |inputs: &Inputs| {
+        let resolved = resolve(inputs).expect("sound").remove(0);
+        (resolved.scenario.plugin.abi, resolved.origin("plugin.abi").layer)
+    };
+    assert_eq!(resolved(&inputs), (Some(AbiVersion::V9), Layer::Scenario));
+    inputs.variable_abi = Some(AbiVersion::V8);
+    assert_eq!(resolved(&inputs), (Some(AbiVersion::V8), Layer::Environment));
+    inputs.flags.push(("--abi".to_owned(), "plugin.abi=\"v7\"".to_owned()));
+    assert_eq!(resolved(&inputs), (Some(AbiVersion::V7), Layer::Flag));
+    assert_eq!(resolved(&Inputs::default()), (None, Layer::Default));
+}
+
+#[test]
+fn a_version_in_the_environment_is_checked_where_it_is_read() {
+    let read = |text: &str| Inputs::from_environment(|name| (name == "TCPXCTL_ABI").then(|| text.into()));
+    for (text, version) in [("v8", Some(AbiVersion::V8)), ("8", Some(AbiVersion::V8)), ("", None)] {
+        assert_eq!(read(text).expect("read").variable_abi, version, "{text}");
+    }
+    let error = read("v99").expect_err("refused");
+    let expected = format!("environment variable TCPXCTL_ABI is `v99`: expected {}", AbiVersion::RANGE);
+    assert_eq!(error.to_string(), expected);
 }
