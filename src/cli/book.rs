@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 use tcpx_run_model::scenario::json_schema;
+use tcpx_words::abi_version::AbiVersion;
 
 /// Holds a page against what it should be, or writes it.
 fn in_step(name: &str, text: &str) {
@@ -16,6 +17,34 @@ fn in_step(name: &str, text: &str) {
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(there == text, "{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpxctl --lib book");
+}
+
+/// The list of versions is `tcpx_abi`'s alone; text names their range.
+#[test]
+fn a_range_of_versions_is_all_that_there_are() {
+    for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        in_step(name, &with_range(&std::fs::read_to_string(path).expect("readable")));
+    }
+    assert_eq!(with_range("from v1 to v2, to v3, v4 to"), format!("from {}, to v3, v4 to", AbiVersion::RANGE));
+}
+
+/// `vN to vM` as it should be.
+fn with_range(text: &str) -> String {
+    let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let mut parts = text.split(" to v");
+    let mut fixed = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let before = fixed.trim_end_matches(|c: char| c.is_ascii_digit());
+        if before.len() < fixed.len() && before.ends_with('v') && digits(part) > 0 {
+            fixed.truncate(before.len() - 1);
+            fixed += AbiVersion::RANGE;
+            fixed += &part[digits(part)..];
+        } else {
+            fixed = format!("{fixed} to v{part}");
+        }
+    }
+    fixed
 }
 
 #[test]
