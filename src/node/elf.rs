@@ -15,6 +15,8 @@ const NEEDED: u64 = 1;
 const STRING_TABLE: u64 = 5;
 const STRING_TABLE_BYTES: u64 = 10;
 const RUN_PATH: u64 = 29;
+/// What linkers wrote before there was `RUN_PATH`; the loader reads it where there is none.
+const OLD_RUN_PATH: u64 = 15;
 const SEGMENT_BYTES: usize = 56;
 const ENTRY_BYTES: usize = 16;
 const SEGMENTS_MAX: usize = 128;
@@ -57,7 +59,7 @@ pub fn dynamic(read_at: &dyn Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Dynami
     let strings = read_at(at, length)?;
     let needed = entries.iter().filter(|(tag, _)| *tag == NEEDED).filter_map(|(_, at)| string(&strings, *at));
     let needed = needed.take(NEEDED_MAX).collect();
-    let run_path = value(RUN_PATH).and_then(|at| string(&strings, at));
+    let run_path = value(RUN_PATH).or_else(|| value(OLD_RUN_PATH)).and_then(|at| string(&strings, at));
     Some(Dynamic { needed, run_path, strings })
 }
 

@@ -144,7 +144,8 @@ pub fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
 /// What the loader would not find. The C library's own parts are always there.
 fn missing(dynamic: &elf::Dynamic, path: &str, folders: &[String]) -> Vec<String> {
     let origin = Path::new(path).parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-    let run_path = dynamic.run_path.as_deref().unwrap_or_default().replace("$ORIGIN", &origin);
+    let run_path = dynamic.run_path.as_deref().unwrap_or_default();
+    let run_path = run_path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
     let own = run_path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     let is_there = |name: &String| own.iter().chain(folders).any(|folder| Path::new(folder).join(name).exists());
     let of_libc = |name: &String| name.starts_with("ld-linux") || name == "libc.so.6";
@@ -154,6 +155,32 @@ fn missing(dynamic: &elf::Dynamic, path: &str, folders: &[String]) -> Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A plugin that needs `libdep.so`, which lies in `below/`, linked with `flags`.
+    fn missing_of_a_plugin(flags: &[&str]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("below")).unwrap();
+        let compile = |flags: &[&str]| {
+            let mut cc = std::process::Command::new("cc");
+            cc.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"]).args(flags).current_dir(folder.path());
+            assert!(cc.status().unwrap().success(), "{cc:?}");
+        };
+        compile(&["below/libdep.so"]);
+        compile(&[&["plugin.so", "-x", "none", "-Wl,--no-as-needed", "-Lbelow", "-ldep"], flags].concat());
+        let dynamic = dynamic_of(&folder.path().join("plugin.so")).unwrap();
+        assert_eq!(dynamic.needed, ["libdep.so"]);
+        missing(&dynamic, folder.path().join("plugin.so").to_str().unwrap(), &[])
+    }
+
+    #[test]
+    fn a_needed_library_is_looked_for_where_the_plugin_says() {
+        let none = Vec::<String>::new();
+        assert_eq!(missing_of_a_plugin(&[]), ["libdep.so"]);
+        assert_eq!(missing_of_a_plugin(&["-Wl,--enable-new-dtags,-rpath,$ORIGIN/below"]), none);
+        assert_eq!(missing_of_a_plugin(&["-Wl,--enable-new-dtags,-rpath,${ORIGIN}/below"]), none);
+        assert_eq!(missing_of_a_plugin(&["-Wl,--disable-new-dtags,-rpath,$ORIGIN/below"]), none, "DT_RPATH");
+        assert_eq!(missing_of_a_plugin(&["-Wl,--disable-new-dtags,-rpath,/no/such:$ORIGIN"]), ["libdep.so"]);
+    }
 
     #[test]
     fn a_variable_that_names_no_file_is_kept_as_what_it_is() {
