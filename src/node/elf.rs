@@ -1,26 +1,22 @@
 //! What a shared object needs and what it names, read from its dynamic section
 //! without loading it: no constructor of a plugin runs in whoever looks.
 //!
-//! 64-bit little-endian only, as everything we load. Names are those of the
-//! dynamic string table: what a library exports is among them, and a plugin
-//! imports no `ncclNetPlugin_v7`.
+//! 64-bit little-endian only, as everything we load. By the program headers, as the
+//! loader reads it: a file may be stripped of its sections. Names are those of the
+//! dynamic string table: what a library exports is among them, and a plugin imports no
+//! `ncclNetPlugin_v7`.
 //!
-//! Every length and offset is a claim of the file's. Not here: deciding whether
-//! a file is a plugin at all, which is `plugin::inspect`.
+//! Every length and offset is a claim of the file's, and bounded. Not here: deciding
+//! whether a file is a plugin at all, which is `plugin_files::inspect`.
 #![forbid(unsafe_code)]
 
-const LOAD: u32 = 1;
-const DYNAMIC: u32 = 2;
-const NEEDED: u64 = 1;
-const STRING_TABLE: u64 = 5;
-const STRING_TABLE_BYTES: u64 = 10;
-const RUN_PATH: u64 = 29;
-/// What linkers wrote before there was `RUN_PATH`; the loader reads it where there is none.
-const OLD_RUN_PATH: u64 = 15;
-const SEGMENT_BYTES: usize = 56;
-const ENTRY_BYTES: usize = 16;
-const SEGMENTS_MAX: usize = 128;
-const ENTRIES_MAX: usize = 4096;
+use object::elf::{DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::{LittleEndian as LE, ReadCache, ReadRef};
+use std::io::{Read, Seek};
+
+const SEGMENTS_MAX: u16 = 128;
+const DYNAMIC_BYTES_MAX: u64 = 1 << 16;
 /// libnccl's is 150 kB.
 const STRINGS_BYTES_MAX: u64 = 16 << 20;
 const NEEDED_MAX: usize = 128;
@@ -35,32 +31,35 @@ pub struct Dynamic {
     strings: Vec<u8>,
 }
 
-/// Reads it through `read_at`, which gives up to so many bytes from an offset;
-/// none where this is no such file.
-pub fn dynamic(read_at: &dyn Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Dynamic> {
-    let head = read_at(0, 64)?;
-    if head.get(..6)? != b"\x7fELF\x02\x01" {
+/// Reads it; none where this is no such file.
+pub fn dynamic(file: impl Read + Seek) -> Option<Dynamic> {
+    let file = &ReadCache::new(file);
+    let header = FileHeader64::<LE>::parse(file).ok().filter(|header| header.e_phnum(LE) <= SEGMENTS_MAX)?;
+    let segments = header.program_headers(LE, file).ok()?;
+    let dynamic = segments.iter().find(|segment| segment.p_type(LE) == PT_DYNAMIC)?;
+    if dynamic.p_filesz(LE) > DYNAMIC_BYTES_MAX {
         return None;
     }
-    let count = usize::from(short(&head, 56)?).min(SEGMENTS_MAX);
-    let table = read_at(long(&head, 32)?, count * SEGMENT_BYTES)?;
-    let segments: Vec<Segment> = table.chunks_exact(SEGMENT_BYTES).filter_map(Segment::parse).collect();
-    let dynamic = segments.iter().find(|segment| segment.kind == DYNAMIC)?;
-    let bytes = usize::try_from(dynamic.bytes).ok()?.min(ENTRIES_MAX * ENTRY_BYTES);
-    let section = read_at(dynamic.offset, bytes)?;
-    let entries: Vec<(u64, u64)> = section
-        .chunks_exact(ENTRY_BYTES)
-        .filter_map(|entry| Some((long(entry, 0)?, long(entry, 8)?)))
-        .take_while(|(tag, _)| *tag != 0)
-        .collect();
-    let value = |tag: u64| entries.iter().find(|(of, _)| *of == tag).map(|(_, value)| *value);
-    let at = file_offset(&segments, value(STRING_TABLE)?)?;
-    let length = usize::try_from(value(STRING_TABLE_BYTES)?.min(STRINGS_BYTES_MAX)).ok()?;
-    let strings = read_at(at, length)?;
-    let needed = entries.iter().filter(|(tag, _)| *tag == NEEDED).filter_map(|(_, at)| string(&strings, *at));
-    let needed = needed.take(NEEDED_MAX).collect();
-    let run_path = value(RUN_PATH).or_else(|| value(OLD_RUN_PATH)).and_then(|at| string(&strings, at));
-    Some(Dynamic { needed, run_path, strings })
+    let entries = dynamic.dynamic(LE, file).ok()??;
+    let entries = || entries.iter().take_while(|entry| entry.d_tag(LE) != DT_NULL);
+    let value = |tag| entries().find(|entry| entry.d_tag(LE) == tag).map(|entry| entry.d_val(LE));
+    let strings_at = value(DT_STRTAB)?;
+    let offset = segments.iter().filter(|segment| segment.p_type(LE) == PT_LOAD).find_map(|segment| {
+        let into = strings_at.checked_sub(segment.p_vaddr(LE)).filter(|into| *into < segment.p_filesz(LE))?;
+        segment.p_offset(LE).checked_add(into)
+    })?;
+    let strings = file.read_bytes_at(offset, value(DT_STRSZ)?.min(STRINGS_BYTES_MAX)).ok()?;
+    let text = |at: u64| {
+        let name = strings.get(usize::try_from(at).ok()?..)?.split(|byte| *byte == 0).next()?;
+        Some(crate::printable(&String::from_utf8_lossy(name)))
+    };
+    let needed = entries().filter(|entry| entry.d_tag(LE) == DT_NEEDED).filter_map(|entry| text(entry.d_val(LE)));
+    Some(Dynamic {
+        needed: needed.take(NEEDED_MAX).collect(),
+        // What linkers wrote before there was DT_RUNPATH counts where that is not.
+        run_path: value(DT_RUNPATH).or_else(|| value(DT_RPATH)).and_then(text),
+        strings: strings.to_vec(),
+    })
 }
 
 impl Dynamic {
@@ -76,52 +75,13 @@ impl Dynamic {
     }
 }
 
-struct Segment {
-    kind: u32,
-    offset: u64,
-    address: u64,
-    bytes: u64,
-}
-
-impl Segment {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let kind = u32::from_le_bytes(*bytes.first_chunk()?);
-        Some(Self { kind, offset: long(bytes, 8)?, address: long(bytes, 16)?, bytes: long(bytes, 32)? })
-    }
-}
-
-fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
-    let mut loads = segments.iter().filter(|segment| segment.kind == LOAD);
-    loads.find_map(|segment| {
-        let into = address.checked_sub(segment.address).filter(|into| *into < segment.bytes)?;
-        segment.offset.checked_add(into)
-    })
-}
-
-fn string(strings: &[u8], at: u64) -> Option<String> {
-    let rest = strings.get(usize::try_from(at).ok()?..)?;
-    let text = rest.split(|byte| *byte == 0).next()?;
-    Some(crate::printable(&String::from_utf8_lossy(text)))
-}
-
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-}
-
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn of(bytes: &[u8]) -> Option<Dynamic> {
-        dynamic(&|at, length| {
-            let from = usize::try_from(at).ok().filter(|from| *from <= bytes.len())?;
-            Some(bytes[from..bytes.len().min(from.saturating_add(length))].to_vec())
-        })
+        dynamic(std::io::Cursor::new(bytes))
     }
 
     fn this_program() -> Vec<u8> {

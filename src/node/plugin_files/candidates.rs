@@ -14,7 +14,6 @@ use crate::{Fact, Root, elf};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tcpx_abi::SYMBOL_PREFIX;
 use tcpx_words::abi_version::AbiVersion;
@@ -134,11 +133,7 @@ pub fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
         return Err(says(&"not a regular file"));
     }
     let file = File::open(path).map_err(|error| says(&error))?;
-    let read_at = |at: u64, length: usize| {
-        let mut bytes = vec![0; length];
-        file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
-    };
-    Ok(elf::dynamic(&read_at).unwrap_or_default())
+    Ok(elf::dynamic(file).unwrap_or_default())
 }
 
 /// What the loader would not find. The C library's own parts are always there.
