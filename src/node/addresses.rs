@@ -1,13 +1,11 @@
 //! IP addresses of this machine's interfaces, and the interface by which a peer
 //! is reached. Both ask the running kernel, so a captured tree has neither.
-#![expect(unsafe_code, reason = "walks the list that getifaddrs allocates")]
+#![forbid(unsafe_code)]
 
 use crate::Fact;
 use serde::{Deserialize, Serialize};
-use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::ptr::NonNull;
 
 /// One address of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,22 +28,8 @@ pub struct Route {
 
 /// Every IPv4 and IPv6 address, in the kernel's order.
 pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
-    let list = List::get()?;
-    let mut found = Vec::new();
-    let mut next = list.head;
-    while let Some(entry) = next {
-        // SAFETY: `entry` is a node of the list, which `list` keeps alive and
-        // nobody else knows.
-        let entry = unsafe { entry.as_ref() };
-        if let Some(address) = ip_of(entry.ifa_addr) {
-            // SAFETY: getifaddrs(3) gives every entry a terminated name that
-            // lives as long as the list.
-            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-            found.push(InterfaceAddress { interface: name.to_string_lossy().into_owned(), address });
-        }
-        next = NonNull::new(entry.ifa_next);
-    }
-    Ok(found)
+    let all = if_addrs::get_if_addrs()?;
+    Ok(all.into_iter().map(|one| InterfaceAddress { address: one.ip(), interface: one.name }).collect())
 }
 
 /// The interface and address by which `peer` is reached. Connecting a datagram
@@ -70,49 +54,6 @@ fn holder_of(local: IpAddr, all: &[InterfaceAddress]) -> Fact<String> {
         loopback.map(|held| held.interface.clone())
     });
     holder.ok_or_else(|| format!("no interface holds {local}")).into()
-}
-
-struct List {
-    head: Option<NonNull<libc::ifaddrs>>,
-}
-
-impl List {
-    fn get() -> io::Result<Self> {
-        let mut head = std::ptr::null_mut();
-        // SAFETY: getifaddrs writes one pointer to `head`, which is ours.
-        match unsafe { libc::getifaddrs(&raw mut head) } {
-            0 => Ok(Self { head: NonNull::new(head) }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for List {
-    fn drop(&mut self) {
-        if let Some(head) = self.head {
-            // SAFETY: the list came from getifaddrs and is freed once, here.
-            unsafe { libc::freeifaddrs(head.as_ptr()) };
-        }
-    }
-}
-
-fn ip_of(address: *mut libc::sockaddr) -> Option<IpAddr> {
-    let address = NonNull::new(address)?;
-    // SAFETY: a non-null `ifa_addr` is at least a `sockaddr` with its family.
-    let family = unsafe { address.as_ref() }.sa_family;
-    match i32::from(family) {
-        libc::AF_INET => {
-            // SAFETY: getifaddrs stores a whole `sockaddr_in` under AF_INET.
-            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr))))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: getifaddrs stores a whole `sockaddr_in6` under AF_INET6.
-            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]
