@@ -3,21 +3,23 @@
 //! end what to do first.
 #![forbid(unsafe_code)]
 
+use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use tcpx_node::doctor::{Catalogue, Examination, Row, Verdict};
 use tcpx_words::units::printable;
+use textwrap::{Options, WordSplitter};
 
 /// Characters of a value where all is well; the whole one is in `--json`.
 const VALUE_CHARS_MAX: usize = 90;
-/// Characters of a line of words.
-const LINE_CHARS: usize = 112;
+/// Columns of a line of words.
+const LINE_COLUMNS: usize = 112;
 /// Steps named again at the end.
 const STEPS_MAX: usize = 5;
 /// Where the words of a row that is not right begin.
-const INDENT: usize = 22;
+const INDENT: &str = "                      ";
 
 /// Colours or none.
 #[derive(Clone, Copy)]
@@ -25,14 +27,15 @@ pub(crate) struct Paint(pub(crate) bool);
 
 impl Paint {
     fn verdict(self, verdict: Verdict) -> String {
-        let word = format!("{verdict:<7}");
-        let code = match verdict {
-            Verdict::Pass => "32",
-            Verdict::Fail => "1;31",
-            Verdict::Warn => "33",
-            Verdict::Unknown => "35",
+        let style = match verdict {
+            _ if !self.0 => Style::new(),
+            Verdict::Pass => AnsiColor::Green.on_default(),
+            Verdict::Fail => AnsiColor::Red.on_default().bold(),
+            Verdict::Warn => AnsiColor::Yellow.on_default(),
+            Verdict::Unknown => AnsiColor::Magenta.on_default(),
         };
-        if self.0 { format!("\x1b[{code}m{word}\x1b[0m") } else { word }
+        let word = verdict.to_string();
+        format!("{style}{word}{style:#}{}", &INDENT[..7_usize.saturating_sub(word.len())])
     }
 }
 
@@ -143,7 +146,7 @@ fn section(rows: &[&Row], width: usize, paint: Paint) -> String {
     }
     let mut together = |verdict, what: &str, ids: &[&str]| {
         let head = format!("  {}  {} {what}: ", paint.verdict(verdict), ids.len());
-        text.push_str(&wrapped(&head, 11, &ids.join(" ")));
+        text.push_str(&wrapped(&head, &INDENT[..11], &ids.join(" ")));
     };
     if !clean.is_empty() {
         together(Verdict::Pass, "found nothing wrong", &clean);
@@ -166,30 +169,19 @@ fn one(row: &Row, width: usize, paint: Paint) -> String {
     }
     text.push('\n');
     let next = row.next_step.as_deref().unwrap_or_default();
-    for (word, what) in [("why", row.why.as_str()), ("do", next), ("else", &row.prevents)] {
+    let words = [("why", row.why.as_str()), ("do", next), ("else", &row.prevents)];
+    for (word, what) in words.into_iter().filter(|(_, what)| !what.is_empty()) {
         text.push_str(&wrapped(&format!("             {word:<7}  "), INDENT, what));
     }
     text
 }
 
 /// `words` behind `head`, broken between words, later lines indented.
-fn wrapped(head: &str, indent: usize, words: &str) -> String {
-    let mut text = head.to_owned();
-    // Colour takes no room.
-    let mut column = head.chars().count() - if head.contains('\x1b') { 9 } else { 0 };
-    for (index, word) in words.split(' ').enumerate() {
-        let length = word.chars().count();
-        if index > 0 && column + length >= LINE_CHARS {
-            let _ = write!(text, "\n{}", " ".repeat(indent));
-            column = indent;
-        } else if index > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
-    text + "\n"
+fn wrapped(head: &str, indent: &str, words: &str) -> String {
+    let options = Options::new(LINE_COLUMNS).initial_indent(head).subsequent_indent(indent);
+    // Names and flags stay whole, so that they can be searched for.
+    let options = options.break_words(false).word_splitter(WordSplitter::NoHyphenation);
+    textwrap::fill(words, options) + "\n"
 }
 
 fn short(value: &str) -> String {
@@ -207,7 +199,7 @@ fn summary(found: &Examination, paint: Paint) -> String {
     let failed: Vec<&Row> = found.rows.iter().filter(|row| row.verdict == Verdict::Fail).collect();
     for (number, row) in failed.iter().take(STEPS_MAX).enumerate() {
         let head = format!("# {} : {}: ", if number == 0 { "First" } else { "Then " }, row.id);
-        text.push_str(&wrapped(&head, 10, row.next_step.as_deref().unwrap_or_default()).replace("\n ", "\n#"));
+        text.push_str(&wrapped(&head, "#         ", row.next_step.as_deref().unwrap_or_default()));
     }
     if failed.len() > STEPS_MAX {
         let _ = writeln!(text, "# ... and {} more", failed.len() - STEPS_MAX);

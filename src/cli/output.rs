@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Color, Common};
+use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -94,20 +95,23 @@ pub(crate) fn refuse_scenario(common: &Common, error: &ScenarioError) -> ExitCod
 
 /// Says what went wrong and what to do, on stderr.
 pub(crate) fn complain(common: &Common, message: impl Display, next_step: Option<String>) {
-    tell(common, ("error", "\x1b[1;31m"), message, next_step);
+    tell(common, ("error", AnsiColor::Red), message, next_step);
 }
 
 /// The same of what did not keep the command from doing its work.
 pub(crate) fn warn(common: &Common, message: impl Display, next_step: Option<String>) {
-    tell(common, ("warning", "\x1b[1;33m"), message, next_step);
+    tell(common, ("warning", AnsiColor::Yellow), message, next_step);
 }
 
-fn tell(common: &Common, (word, color): (&str, &str), message: impl Display, next_step: Option<String>) {
-    let (color, cyan, plain) = if colors(common) { (color, "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
+fn tell(common: &Common, (word, color): (&str, AnsiColor), message: impl Display, next_step: Option<String>) {
+    let (head, next) = match colors(common) {
+        true => (color.on_default().bold(), AnsiColor::Cyan.on_default()),
+        false => (Style::new(), Style::new()),
+    };
     let mut stderr = io::stderr().lock();
-    let _ = writeln!(stderr, "{color}{word}{plain}: {message}");
+    let _ = writeln!(stderr, "{head}{word}{head:#}: {message}");
     if let Some(step) = next_step {
-        let _ = writeln!(stderr, "  {cyan}next{plain}: {step}");
+        let _ = writeln!(stderr, "  {next}next{next:#}: {step}");
     }
 }
 

@@ -69,7 +69,7 @@ fn what_is_wrong_is_told_in_full_and_again_at_the_end() {
         "# First : env-disabled: unset what is named",
     ]);
     let colored = broken(&["--color", "always"]).ends_with(1);
-    assert!(colored.out.contains("\u{1b}[1;31mFAIL"), "{colored}");
+    assert!(colored.out.contains("\u{1b}[1m\u{1b}[31mFAIL\u{1b}[0m"), "{colored}");
     let plain = broken(&[]).env("NO_COLOR", "1").ends_with(1);
     assert_eq!(plain.out, ended.out);
 }

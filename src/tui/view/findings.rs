@@ -9,6 +9,7 @@ use crate::watch::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tcpx_run_model::record::Finding;
+use textwrap::{Options, WordSplitter};
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
     if area.height == 0 {
@@ -21,7 +22,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewS
     }
     for finding in &model.findings {
         for (ink, text) in lines(finding) {
-            for part in wrapped(&text, usize::from(inside.width)) {
+            for part in wrapped(&text, usize::from(inside.width)).lines() {
                 Pen::at(buffer, state.theme, inside, row).write(ink, part);
                 row += 1;
                 if row >= inside.height {
@@ -38,9 +39,9 @@ fn lines(finding: &Finding) -> Vec<(Ink, String)> {
         "warning" => Ink::Warn,
         _ => Ink::Title,
     };
-    let node = finding.node.as_ref().map(|node| format!("  {node}")).unwrap_or_default();
+    let node = finding.node.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
     let channel = finding.channel.map(|channel| format!(" channel {channel}")).unwrap_or_default();
-    let sure = format!("  {:.0} %", finding.confidence * 100.0);
+    let sure = format!(" {:.0} %", finding.confidence * 100.0);
     let mut lines = vec![(ink, format!(" {} {}{node}{channel}{sure}", finding.severity, finding.condition))];
     lines.extend(finding.because.iter().map(|fact| (Ink::Plain, format!("   {fact}"))));
     lines.extend(finding.cannot_see.iter().map(|what| (Ink::Faint, format!("   cannot see: {what}"))));
@@ -48,21 +49,10 @@ fn lines(finding: &Finding) -> Vec<(Ink, String)> {
     lines
 }
 
-/// Words on lines of at most `width`, the later ones set in like the first.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let indent = text.len() - text.trim_start().len();
-    let mut lines = vec![" ".repeat(indent)];
-    for word in text.split_whitespace() {
-        let Some(line) = lines.last_mut() else { break };
-        let is_first = line.trim().is_empty();
-        if is_first || line.chars().count() + 1 + word.chars().count() <= width {
-            if !is_first {
-                line.push(' ');
-            }
-            line.push_str(word);
-        } else {
-            lines.push(format!("{}{word}", " ".repeat(indent + 2)));
-        }
-    }
-    lines
+/// Words on lines of at most `width`, the later ones set in more than the first.
+fn wrapped(text: &str, width: usize) -> String {
+    let words = text.trim_start();
+    let indent = " ".repeat(text.len() - words.len() + 2);
+    let options = Options::new(width).initial_indent(&indent[2..]).subsequent_indent(&indent);
+    textwrap::fill(words, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
 }
