@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tcpx_run_model::scenario::ScenarioError;
 use tcpx_words::error::{NextStep, Outcome};
+use textwrap::core::display_width;
 
 /// Whether stderr takes colour.
 pub(crate) fn colors(common: &Common) -> bool {
@@ -149,25 +150,18 @@ impl Columns {
 
     /// The table as text.
     pub(crate) fn render(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.chain(self.header.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
-        let numeric: Vec<bool> = (0..self.header.len()).map(|column| self.is_numeric(column)).collect();
-        let line = |start: &str, cells: &[String]| {
-            let mut text = start.to_owned();
-            for ((cell, width), numeric) in cells.iter().zip(&widths).zip(&numeric) {
-                let cell = if *numeric { format!("  {cell:>width$}") } else { format!("  {cell:<width$}") };
-                text.push_str(&cell);
-            }
-            format!("{}\n", text.trim_end())
-        };
-        let mut text = line("#", &self.header);
+        let columns: Vec<(usize, bool)> =
+            (0..self.header.len()).map(|column| (self.width(column), self.is_numeric(column))).collect();
+        let mut text = line("#", &self.header, &columns);
         for row in &self.rows {
-            text.push_str(&line(" ", row));
+            text.push_str(&line(" ", row, &columns));
         }
         text
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.chain(self.header.get(column)).map(|cell| display_width(cell)).max().unwrap_or(0)
     }
 
     fn is_numeric(&self, column: usize) -> bool {
@@ -180,6 +174,19 @@ impl Columns {
     }
 }
 
+/// One line of cells, each padded to its column's width: on the left of numbers,
+/// on the right of words.
+fn line(start: &str, cells: &[String], columns: &[(usize, bool)]) -> String {
+    let mut text = start.to_owned();
+    for (cell, (width, is_numeric)) in cells.iter().zip(columns) {
+        // Not by `{:width$}`, which panics at widths beyond 65535.
+        let padding = " ".repeat(width.saturating_sub(display_width(cell)));
+        let (before, after) = if *is_numeric { (padding.as_str(), "") } else { ("", padding.as_str()) };
+        text.extend(["  ", before, cell, after]);
+    }
+    format!("{}\n", text.trim_end())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,5 +197,16 @@ mod tests {
         columns.row(["eth0".into(), "1500".into()]);
         columns.row(["lo".into(), "-".into()]);
         assert_eq!(columns.render(), "#  nic    mtu\n   eth0  1500\n   lo       -\n");
+    }
+
+    #[test]
+    fn a_cell_of_any_width_is_a_cell() {
+        let mut columns = Columns::new(&["metric", "µs"]);
+        columns.row(["日本".into(), "1".into()]);
+        columns.row(["x".repeat(70_000), "22".into()]);
+        let text = columns.render();
+        let widths: Vec<usize> = text.lines().map(display_width).collect();
+        assert_eq!(widths, [70_007, 70_007, 70_007]);
+        assert!(text.contains("日本  "), "as wide as four letters");
     }
 }
