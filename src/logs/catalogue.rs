@@ -7,7 +7,8 @@ use super::check::{self, Mistake};
 use super::matcher::Matcher;
 use super::signature::Signature;
 use regex::bytes::{Regex, RegexBuilder};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use tcpx_words::folders::user_config;
 
 const FILES: [(&str, &str); 8] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
@@ -122,10 +123,7 @@ impl Catalogue {
 
     /// The folder of the user's own signatures, if `variable` names a place for it.
     pub fn user_folder(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
-        let folder = |name, below: &str| variable(name).map(PathBuf::from).map(|path| path.join(below));
-        let config = folder("XDG_CONFIG_HOME", "").filter(|path| path.is_absolute());
-        let config = config.or_else(|| folder("HOME", ".config").filter(|path| path.is_absolute()))?;
-        Some(config.join("tcpxctl/logs")).filter(|path| Path::is_dir(path))
+        Some(user_config(variable)?.join("logs")).filter(|path| path.is_dir())
     }
 
     /// Every signature, in the order of the files.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::folders::user_config;
 
 const PROFILES: &str = include_str!("profiles/profiles.toml");
 /// Bytes of a kept result.
@@ -119,9 +120,7 @@ impl Baselines {
 
     /// `$XDG_CONFIG_HOME/tcpxctl/baselines`, or the same under `~/.config`.
     pub fn of_user(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Self {
-        let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
-        Self::at(config.unwrap_or_else(|| PathBuf::from(".")).join("tcpxctl/baselines"))
+        Self::at(user_config(variable).unwrap_or_else(|| PathBuf::from("./tcpxctl")).join("baselines"))
     }
 
     fn path(&self, name: &str) -> Result<PathBuf, BaselineError> {

@@ -19,6 +19,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use tcpx_words::abi_version::AbiVersion;
+use tcpx_words::folders::user_config;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -53,10 +54,6 @@ impl Inputs {
             Some(Err(_)) => Err(ScenarioError::VariableNotText(name)),
             _ => Ok(None),
         };
-        // A relative XDG path is to be ignored, says the XDG specification.
-        let folder = |name, below: &str| variable(name).map(PathBuf::from).map(|path| path.join(below));
-        let config = folder("XDG_CONFIG_HOME", "").filter(|path| path.is_absolute());
-        let config = config.or_else(|| folder("HOME", ".config").filter(|path| path.is_absolute()));
         let version = |text: String| {
             text.parse().map_err(|error| ScenarioError::Variable {
                 name: ABI_VARIABLE,
@@ -66,7 +63,7 @@ impl Inputs {
         };
         Ok(Self {
             scenario: None,
-            user_config: config.map(|folder| folder.join("tcpxctl/config.toml")),
+            user_config: user_config(&variable).map(|folder| folder.join("config.toml")),
             variable_set: text("TCPXCTL_SET")?,
             variable_plugin: text("TCPXCTL_PLUGIN")?,
             variable_abi: text(ABI_VARIABLE)?.map(version).transpose()?,
