@@ -6,6 +6,9 @@
 //! still read with its own lengths.
 #![forbid(unsafe_code)]
 
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLA_F_NESTED, NLM_F_REQUEST, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NlasIterator,
+};
 use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
@@ -21,11 +24,8 @@ const GET_RINGS: u8 = 15;
 const RINGS_HEADER: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
 const RINGS_TCP_DATA_SPLIT: u16 = 11;
-const NESTED: u16 = 1 << 15;
-const REQUEST: u16 = 1;
-const ERROR: u16 = 2;
-/// Netlink's and generic netlink's headers.
-const HEADERS: usize = 20;
+/// A generic message's own header, behind netlink's.
+const GENERIC_HEADER: usize = 4;
 /// The kernel answers at once or not at all.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -38,20 +38,21 @@ pub fn tcp_data_split(interface: &str) -> io::Result<String> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(GENERIC))?;
     bind(&socket, &SocketAddrNetlink::new(0, 0))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-    let ask = |family: u16, command: u8, attributes: &[u8]| -> io::Result<Vec<u8>> {
-        send(&socket, &message(family, command, attributes), SendFlags::empty())?;
+    let ask = |family: u16, command: u8, attribute: DefaultNla| -> io::Result<Vec<u8>> {
+        send(&socket, &question(family, command, &attribute), SendFlags::empty())?;
         let mut answer = vec![0; 8192];
         let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
         answer.truncate(length);
-        attributes_of(&answer)
+        attributes_of(&answer).map(<[u8]>::to_vec)
     };
-    let family = ask(FAMILY_OF_FAMILIES, GET_FAMILY, &attribute(FAMILY_NAME, b"ethtool\0"))?;
+    let family = ask(FAMILY_OF_FAMILIES, GET_FAMILY, DefaultNla::new(FAMILY_NAME, b"ethtool\0".into()))?;
     let family = find(&family, FAMILY_ID).and_then(|id| Some(u16::from_ne_bytes(*id.first_chunk()?)));
     let family = family.ok_or_else(|| io::Error::other("the kernel has no such family"))?;
     let mut name = interface.as_bytes().to_vec();
     name.push(0);
-    let rings = ask(family, GET_RINGS, &attribute(RINGS_HEADER | NESTED, &attribute(HEADER_DEVICE_NAME, &name)))?;
-    match find(&rings, RINGS_TCP_DATA_SPLIT).and_then(|value| value.first()) {
+    let header = emitted(&DefaultNla::new(HEADER_DEVICE_NAME, name));
+    let rings = ask(family, GET_RINGS, DefaultNla::new(RINGS_HEADER | NLA_F_NESTED, header))?;
+    match find(&rings, RINGS_TCP_DATA_SPLIT).and_then(|value| value.first().copied()) {
         Some(0) => Ok("auto".to_owned()),
         Some(1) => Ok("off".to_owned()),
         Some(2) => Ok("on".to_owned()),
@@ -60,48 +61,34 @@ pub fn tcp_data_split(interface: &str) -> io::Result<String> {
     }
 }
 
-fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
-    let length = (HEADERS + attributes.len()) as u32;
-    let mut bytes = length.to_ne_bytes().to_vec();
-    bytes.extend(family.to_ne_bytes());
-    bytes.extend(REQUEST.to_ne_bytes());
+fn question(family: u16, command: u8, attribute: &DefaultNla) -> Vec<u8> {
     // Sequence and sender: one question at a time needs neither.
-    bytes.extend([0; 8]);
-    bytes.extend([command, 1, 0, 0]);
-    bytes.extend(attributes);
-    bytes
+    let mut header = NetlinkHeader::default();
+    (header.message_type, header.flags) = (family, NLM_F_REQUEST);
+    header.length = (header.buffer_len() + GENERIC_HEADER + attribute.buffer_len()) as u32;
+    [emitted(&header), vec![command, 1, 0, 0], emitted(attribute)].concat()
 }
 
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
+fn emitted(part: &impl Emitable) -> Vec<u8> {
+    let mut bytes = vec![0; part.buffer_len()];
+    part.emit(&mut bytes);
     bytes
 }
 
 /// What follows the headers of an answer, or the error that it is.
-fn attributes_of(answer: &[u8]) -> io::Result<Vec<u8>> {
-    let kind = answer.get(4..6).and_then(<[u8]>::first_chunk).map(|bytes| u16::from_ne_bytes(*bytes));
-    let code = answer.get(16..20).and_then(<[u8]>::first_chunk).map(|bytes| i32::from_ne_bytes(*bytes));
-    match (kind, code) {
-        (Some(ERROR), Some(code)) if code != 0 => Err(io::Error::from_raw_os_error(code.saturating_neg())),
-        (Some(kind), _) if kind != ERROR => Ok(answer.get(HEADERS..).unwrap_or_default().to_vec()),
-        _ => Err(io::Error::other("no answer")),
+fn attributes_of(answer: &[u8]) -> io::Result<&[u8]> {
+    let message = NetlinkBuffer::new_checked(answer).map_err(io::Error::other)?;
+    if message.message_type() != NLMSG_ERROR {
+        return Ok(message.payload().get(GENERIC_HEADER..).unwrap_or_default());
     }
+    let code = message.payload().first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
+    Err(if code == 0 { io::Error::other("no answer") } else { io::Error::from_raw_os_error(code.saturating_neg()) })
 }
 
 /// The value of the first attribute of a kind.
-fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let length = usize::from(u16::from_ne_bytes(*attributes.first_chunk()?));
-        let kind = u16::from_ne_bytes(*attributes.get(2..)?.first_chunk()?) & !NESTED;
-        let value = attributes.get(4..length)?;
-        if kind == wanted {
-            return Some(value);
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
+fn find(attributes: &[u8], wanted: u16) -> Option<Vec<u8>> {
+    let mut all = NlasIterator::new(attributes).map_while(Result::ok);
+    all.find(|attribute| attribute.kind() == wanted).map(|attribute| attribute.value().to_vec())
 }
 
 #[cfg(test)]
@@ -120,7 +107,7 @@ mod tests {
         fn any_answer_is_read_within_its_bounds(bytes in prop::collection::vec(any::<u8>(), 0..96)) {
             if let Ok(attributes) = attributes_of(&bytes) {
                 for kind in 0..16 {
-                    let found = find(&attributes, kind);
+                    let found = find(attributes, kind);
                     prop_assert!(found.is_none_or(|value| value.len() <= attributes.len()));
                 }
             }

@@ -5,30 +5,24 @@
 #![forbid(unsafe_code)]
 
 use super::{Fact, Root};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::IPPROTO_TCP;
+use netlink_packet_sock_diag::inet::nlas::{Nla, TcpInfo};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Answers of one dump that are read, of up to 32 KiB each.
 const ANSWERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_millis(100);
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const REQUEST_DUMP: u16 = 0x301;
-const DONE: u16 = 3;
-const ERROR: u16 = 2;
-const TCP: u8 = 6;
-const TCP_INFO: u16 = 2;
-/// All but listening and waiting to be forgotten.
-const STATES: u32 = 0xfff & !(1 << 10) & !(1 << 6);
-const NETLINK_HEADER: usize = 16;
-const DIAG_MESSAGE: usize = 72;
-
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpSocket {
@@ -94,15 +88,19 @@ pub fn tcp_sockets() -> io::Result<Vec<TcpSocket>> {
 }
 
 fn dump(socket: &OwnedFd, family: AddressFamily) -> io::Result<Vec<TcpSocket>> {
-    let mut question = Vec::with_capacity(72);
-    question.extend(72u32.to_ne_bytes());
-    question.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    question.extend(REQUEST_DUMP.to_ne_bytes());
-    question.extend([0; 8]);
-    question.extend([family.as_raw() as u8, TCP, 1 << (TCP_INFO - 1), 0]);
-    question.extend(STATES.to_ne_bytes());
-    question.resize(72, 0);
-    send(socket, &question, SendFlags::empty())?;
+    let request = InetRequest {
+        family: family.as_raw() as u8,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::INFO,
+        states: StateFlags::all() & !StateFlags::LISTEN & !StateFlags::TIME_WAIT,
+        socket_id: SocketId::new_v4(),
+    };
+    let mut question = NetlinkMessage::from(SockDiagMessage::InetRequest(request));
+    question.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    question.finalize();
+    let mut bytes = vec![0; question.buffer_len()];
+    question.serialize(&mut bytes);
+    send(socket, &bytes, SendFlags::empty())?;
     let (mut sockets, mut answer) = (Vec::new(), vec![0; 32 << 10]);
     for _ in 0..ANSWERS_MAX {
         let (length, _) = recv(socket, &mut answer[..], RecvFlags::empty())?;
@@ -115,70 +113,56 @@ fn dump(socket: &OwnedFd, family: AddressFamily) -> io::Result<Vec<TcpSocket>> {
 
 /// Whether this was the last of it.
 fn take(mut bytes: &[u8], sockets: &mut Vec<TcpSocket>) -> io::Result<bool> {
-    while let Some(length) = u32_at(bytes, 0).map(|length| length as usize) {
-        if length < NETLINK_HEADER || length > bytes.len() {
-            break;
-        }
-        let body = &bytes[NETLINK_HEADER..length];
-        match u16_at(bytes, 4) {
-            Some(DONE) => return Ok(true),
-            Some(ERROR) => {
-                let code = u32_at(body, 0).map_or(0, u32::cast_signed);
-                return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+    // One that is not understood is passed over, by its length.
+    while let Ok(header) = NetlinkBuffer::new_checked(bytes) {
+        let length = header.length() as usize;
+        match NetlinkMessage::<SockDiagMessage>::deserialize(bytes).map(|message| message.payload) {
+            Ok(NetlinkPayload::Done(_)) => return Ok(true),
+            Ok(NetlinkPayload::Error(error)) => {
+                return Err(io::Error::from_raw_os_error(error.raw_code().saturating_neg()));
             }
-            _ => sockets.extend(decode(body)),
+            Ok(NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response))) => {
+                sockets.push(decode(&response))
+            }
+            _ => {}
         }
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(false)
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+fn decode(response: &InetResponse) -> TcpSocket {
+    let (head, id) = (&response.header, &response.header.socket_id);
+    let info = response.nlas.iter().find_map(|attribute| match attribute {
+        Nla::TcpInfo(info) => Some(info),
+        _ => None,
+    });
+    TcpSocket {
+        local: SocketAddr::new(id.source_address.to_canonical(), id.source_port),
+        peer: SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
+        state: state(head.state).to_owned(),
+        recv_queue: head.recv_queue,
+        send_queue: head.send_queue,
+        retransmits: info.map(|info| info.total_retrans),
+        rtt_us: info.map(|info| info.rtt),
+        inode: head.inode,
+        flow: info.map(flow),
+    }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn decode(message: &[u8]) -> Option<TcpSocket> {
-    let (head, attributes) = message.split_at_checked(DIAG_MESSAGE)?;
-    let ip = |at: usize| -> Option<IpAddr> {
-        Some(match i32::from(head[0]) {
-            libc::AF_INET => IpAddr::from(Ipv4Addr::from(*head.get(at..)?.first_chunk::<4>()?)),
-            _ => IpAddr::from(Ipv6Addr::from(*head.get(at..)?.first_chunk::<16>()?)).to_canonical(),
-        })
-    };
-    let port = |at: usize| Some(u16::from_be_bytes(*head.get(at..)?.first_chunk()?));
-    let info = info(attributes);
-    Some(TcpSocket {
-        local: SocketAddr::new(ip(8)?, port(4)?),
-        peer: SocketAddr::new(ip(24)?, port(6)?),
-        state: state(head[1]).to_owned(),
-        recv_queue: u32_at(head, 56)?,
-        send_queue: u32_at(head, 60)?,
-        // Offsets of `struct tcp_info`: tcpi_total_retrans, tcpi_rtt.
-        retransmits: info.and_then(|info| u32_at(info, 100)),
-        rtt_us: info.and_then(|info| u32_at(info, 68)),
-        inode: u32_at(head, 68)?,
-        flow: info.and_then(flow),
-    })
-}
-
-/// Offsets of `struct tcp_info` in `<linux/tcp.h>`; the last two came later.
-fn flow(info: &[u8]) -> Option<TcpFlow> {
-    Some(TcpFlow {
-        timeouts: *info.get(2)?,
-        probes: *info.get(3)?,
-        unacked: u32_at(info, 24)?,
-        lost: u32_at(info, 32)?,
-        rto_us: u32_at(info, 8)?,
-        cwnd: u32_at(info, 80)?,
-        sent_ms_ago: u32_at(info, 44)?,
-        received_ms_ago: u32_at(info, 52)?,
-        not_sent: u32_at(info, 144),
-        peer_window_limited_us: info.get(176..).and_then(|rest| Some(u64::from_ne_bytes(*rest.first_chunk()?))),
-    })
+fn flow(info: &TcpInfo) -> TcpFlow {
+    TcpFlow {
+        timeouts: info.retransmits,
+        probes: info.probes,
+        unacked: info.unacked,
+        lost: info.lost,
+        rto_us: info.rto,
+        cwnd: info.snd_cwnd,
+        sent_ms_ago: info.last_data_sent,
+        received_ms_ago: info.last_data_recv,
+        not_sent: Some(info.notsent_bytes),
+        peer_window_limited_us: Some(info.rwnd_limited),
+    }
 }
 
 /// The TCP connections of one process of this machine, as far as its open files
@@ -201,18 +185,6 @@ pub fn sockets_of(root: &Root, pid: u32) -> Fact<Vec<TcpSocket>> {
 
 /// Connections of one process that are kept.
 const SOCKETS_OF_ONE_MAX: usize = 1024;
-
-/// The attribute that is a `struct tcp_info`.
-fn info(mut attributes: &[u8]) -> Option<&[u8]> {
-    loop {
-        let length = usize::from(u16_at(attributes, 0)?);
-        let value = attributes.get(4..length)?;
-        if u16_at(attributes, 2)? == TCP_INFO {
-            return Some(value);
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
-}
 
 /// `<net/tcp_states.h>`, as `ss` writes them.
 fn state(raw: u8) -> &'static str {
