@@ -13,12 +13,7 @@
 //! probes/abi  recorder  soft  tap                  loaded into other people's processes
 //! ```
 
-pub mod bootstrap;
 pub mod cli;
-pub mod coord;
-pub mod diagnose;
 pub mod interpose;
-pub mod report;
-pub mod trace;
-mod tui;
-mod watch;
+mod rehearse;
+mod shrink;

@@ -23,6 +23,13 @@ BUILD_SECONDS = 1500
 Sample = dict[str, float]
 
 
+def workers(run: dict) -> list:
+    """Of tcpxctl.run/2, or of version 1, which has them as nodes."""
+    if "pairs" in run:
+        return run["pairs"][0]["workers"]
+    return [{**node, "resident_bytes": node["worker_resident_bytes"]} for node in run["nodes"]]
+
+
 class Skipped(Exception):
     """A comparison lacks a program that is not ours."""
 
@@ -91,9 +98,9 @@ class Programs:
                   "ns_per_request": moved["seconds"] * 1e9 / requests, "seconds": moved["seconds"], "wall": wall}
         for quantile, microseconds in (moved["round_trip_us"] or {}).items():
             sample[f"{quantile}_ns"] = 1e3 * microseconds
-        for node in run["nodes"]:
-            sample[f"{node['role']}_resident"] = node["worker_resident_bytes"]
-            sample[f"{node['role']}_registered"] = node["registered_bytes"]
+        for worker in workers(run):
+            sample[f"{worker['role']}_resident"] = worker["resident_bytes"]
+            sample[f"{worker['role']}_registered"] = worker["registered_bytes"]
         return sample
 
     def start_endless_run(self) -> subprocess.Popen:

@@ -13,10 +13,10 @@
 use super::Common;
 use super::compare::measured;
 use super::output::{Columns, fail, print, print_json};
-use crate::report::compare::{Baselines, Measured};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::process::ExitCode;
+use tcpx_report::compare::{Baselines, Measured};
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -16,12 +16,12 @@
 use super::Common;
 use super::output::{complain, fail, print, print_json, say};
 use super::report::{beside, keep_map, open};
-use crate::report::{self, Bundled, Verified, bundle, gather, redacted, verify};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tcpx_node::redact::Redactor;
+use tcpx_report::{self, Bundled, Verified, bundle, gather, redacted, verify};
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
@@ -88,7 +88,7 @@ pub(crate) fn write(
     let out = out
         .map_or_else(|| PathBuf::from(format!("{}.tar.gz", tcpx_words::units::file_name(&story.id))), Path::to_owned);
     let mut bundled = None;
-    report::write_whole(&out, |to| {
+    tcpx_report::write_whole(&out, |to| {
         bundled = Some(bundle(files, &story, redactor.as_mut(), to)?);
         Ok(())
     })

@@ -1,16 +1,16 @@
 //! A scenario run by another `tcpxctl run`: what it came to, and its events.
 #![forbid(unsafe_code)]
 
-use crate::coord::event::Event;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tcpx_run_model::record::RunRecord;
+use tcpx_run_model::event::Event;
+use tcpx_run_model::record::{RunRecord, for_each_event};
 use tcpx_run_model::scenario::Scenario;
 
 /// What a run may take beyond its own `limits.total`.
@@ -70,7 +70,7 @@ impl<'a> Runs<'a> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| format!("cannot start tcpxctl run: {error}"))?;
         let (document, said) = self.wait(child, Duration::from(scenario.limits.total) + BEYOND_TOTAL)?;
-        let record: RunRecord = serde_json::from_str(&document).map_err(|_| last_line(&said))?;
+        let record = RunRecord::parse(document.as_bytes()).map_err(|_| last_line(&said))?;
         Ok(Ran { events: self.folder.join(&record.id).join("events.jsonl"), record })
     }
 
@@ -114,11 +114,8 @@ impl Ran {
     /// Its events in order, as far as they were kept.
     pub(crate) fn events(&self, mut each: impl FnMut(&Event)) {
         let Ok(file) = File::open(&self.events) else { return };
-        for line in BufReader::new(file.take(DOCUMENT_BYTES_MAX)).lines().map_while(Result::ok) {
-            if let Ok(event) = serde_json::from_str::<Event>(&line) {
-                each(&event);
-            }
-        }
+        // A stream that cannot be read on ends there.
+        let _ = for_each_event(BufReader::new(file.take(DOCUMENT_BYTES_MAX)), |event| each(&event));
     }
 }
 

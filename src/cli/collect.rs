@@ -4,12 +4,12 @@
 #![forbid(unsafe_code)]
 
 use super::nodes::Nodes;
-use crate::report::write_whole;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
+use tcpx_report::write_whole;
 use tcpx_run_model::record::DOCTOR;
 
 /// How long the examination may take; a report does without it then.

@@ -17,15 +17,15 @@
 use super::Common;
 use super::output::{Columns, fail, fail_with, print, print_json, say};
 use super::report::{beside, keep_map};
-use crate::report::compare::{
-    Baselines, Compared, Measured, RULE, compare, compared_html, compared_markdown, compared_text, read,
-};
-use crate::report::{gather, learn, write_whole};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tcpx_node::redact::Redactor;
+use tcpx_report::compare::{
+    Baselines, Compared, Measured, RULE, compare, compared_html, compared_markdown, compared_text, read,
+};
+use tcpx_report::{gather, learn, write_whole};
 use tcpx_run_model::record::{FilesError, RunFiles};
 use tcpx_words::error::Outcome;
 
@@ -137,7 +137,7 @@ pub(crate) fn measured(common: &Common, name: &str, redactor: Option<&mut Redact
         if let Some(redactor) = redactor {
             learn(&story, redactor);
         }
-        return Ok(Measured::of_run(&story));
+        return Measured::of_run(&story).map_err(|error| fail(common, &error, Outcome::NotRun));
     }
     if path.is_file() {
         return read(path, redactor).map_err(|error| fail(common, &error, Outcome::Usage));

@@ -18,15 +18,17 @@ use super::Common;
 use super::findings::render_all;
 use super::nodes::{Nodes, upload};
 use super::output::{Columns, fail, fail_with, print, print_json};
-use crate::coord::Watching;
-use crate::coord::reach::Transport;
-use crate::diagnose::{Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders};
-use crate::watch::open;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tcpx_run_model::record::{Finding, RunFiles};
+use tcpx_coord::Watching;
+use tcpx_coord::reach::Transport;
+use tcpx_diagnose::{Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders};
+use tcpx_run_model::finding::{Finding, Severity};
+use tcpx_run_model::ids::Names;
+use tcpx_run_model::record::RunFiles;
+use tcpx_tui::watch::{SourceError, open};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -62,7 +64,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         let missing = evidence.missing();
         let exit_code = outcome.exit_code();
         let (of, findings, note) = (&*of, &*findings, note.as_deref());
-        print_json(&Diagnosis { schema: "tcpxctl.diagnose/1", of, exit_code, note, findings, missing });
+        print_json(&Diagnosis { schema: "tcpxctl.diagnose/2", of, exit_code, note, findings, missing });
     } else {
         print(&text(&of, note.as_deref(), &evidence, &findings));
     }
@@ -71,7 +73,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 
 /// A stall is 4, as in `run`; anything else that is wrong is 1.
 fn exit_of(findings: &[Finding]) -> Outcome {
-    let errors = || findings.iter().filter(|finding| finding.severity == "error");
+    let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
     match (errors().next(), errors().any(|finding| is_stall(&finding.condition))) {
         (None, _) => Outcome::Passed,
         (Some(_), true) => Outcome::Stalled,
@@ -99,7 +101,7 @@ struct Diagnosis<'a> {
 }
 
 fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding]) -> String {
-    let nodes: Vec<&str> = evidence.nodes.iter().map(|node| node.name.as_str()).collect();
+    let nodes: Vec<&str> = evidence.nodes.iter().map(|node| node.name()).collect();
     let channels = evidence.spots().count();
     let mut text = format!("# diagnose : {of}: {channels} channels of {}\n", nodes.join(", "));
     note.iter().for_each(|note| text.push_str(&format!("# note : {note}\n")));
@@ -140,7 +142,11 @@ fn seen(common: &Common, arguments: &Arguments) -> Result<Seen, ExitCode> {
         }
         (None, what) => {
             let mut source = open(what).map_err(|error| fail(common, &error, error.outcome()))?;
-            let seen = of_recorders(|updates| source.poll(updates));
+            let names = source.begin().state.names;
+            let seen: Result<Evidence, SourceError> = of_recorders(names, |events| {
+                events.extend(source.poll()?);
+                Ok(())
+            });
             let of = what.unwrap_or_default().to_owned();
             let evidence = seen.map_err(|error| fail(common, &error, error.outcome()))?;
             Ok(Seen { of, evidence, note: None })
@@ -157,7 +163,8 @@ fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Resul
     let ways = arguments.nodes.ways(common)?;
     let mut watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))
         .map_err(|error| fail(common, &error, error.outcome()))?;
-    let seen = of_recorders(|updates| watching.look(updates));
+    let names = Names { nodes: watching.nodes().to_vec(), pairs: Vec::new() };
+    let seen = of_recorders(names, |events| watching.look(events));
     let seen = seen.map_err(|what| fail(common, &OpenError::Lost(what), Outcome::PeerLost))?;
     Ok(Seen { of: format!("{} and {}", ways[0].node(), way.node()), evidence: seen, note: None })
 }
@@ -194,7 +201,7 @@ fn explain(common: &Common, name: Option<&str>) -> ExitCode {
 fn listed(conditions: &[&Condition]) -> String {
     let mut columns = Columns::new(&["condition", "severity", "what it means"]);
     for condition in conditions {
-        columns.row([condition.name.clone(), condition.severity.name().to_owned(), condition.meaning.clone()]);
+        columns.row([condition.name.clone(), condition.severity.to_string(), condition.meaning.clone()]);
     }
     columns.render()
 }
@@ -204,13 +211,6 @@ fn described(it: &Condition) -> String {
     let reproduce = if it.simulated { "to rehearse" } else { "to reproduce" };
     format!(
         "{} ({})\n{}\n\nyou see      : {}\ndetected     : {}\nlikely causes:\n{causes}{reproduce:<13}: {}\nto fix       : {}\nreference    : {}\n",
-        it.name,
-        it.severity.name(),
-        it.meaning,
-        it.symptom,
-        it.detected,
-        it.reproduce,
-        it.fix,
-        it.reference
+        it.name, it.severity, it.meaning, it.symptom, it.detected, it.reproduce, it.fix, it.reference
     )
 }

@@ -19,8 +19,6 @@ use super::nodes::{Nodes, upload};
 use super::output::{fail, fail_with, print, print_json, refuse_scenario, say, stdout_colors};
 use super::report::{beside, keep_map};
 use super::which::Which;
-use crate::coord::message::{Examine, FromWorker, Loaded, Task};
-use crate::coord::{Node, environment};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,6 +26,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use tcpx_coord::{Examine, FromWorker, Loaded, Task};
+use tcpx_coord::{Node, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_node::doctor::lint::Table;
 use tcpx_node::doctor::{

@@ -1,7 +1,7 @@
 //! Findings as text.
 #![forbid(unsafe_code)]
 
-use tcpx_run_model::record::Finding;
+use tcpx_run_model::finding::{Finding, Severity};
 
 /// In full: what it is, the deciding facts, what is not seen, what to do.
 pub(crate) fn render(finding: &Finding) -> String {
@@ -16,7 +16,7 @@ pub(crate) fn render(finding: &Finding) -> String {
 
 /// `error window-never-consumed : peer, channel 1 (97 %)`
 pub(crate) fn headline(finding: &Finding) -> String {
-    let node = finding.node.as_deref().unwrap_or("both ends");
+    let node = finding.place().unwrap_or("both ends");
     let channel = finding.channel.map(|channel| format!(", channel {channel}")).unwrap_or_default();
     let sure = finding.confidence * 100.0;
     format!("{} {} : {node}{channel} ({sure:.0} %)", finding.severity, finding.condition)
@@ -25,7 +25,7 @@ pub(crate) fn headline(finding: &Finding) -> String {
 /// All of them; those that only follow from others in one line.
 pub(crate) fn render_all(findings: &[Finding]) -> String {
     let (told, rest): (Vec<&Finding>, Vec<&Finding>) =
-        findings.iter().partition(|one| one.severity != "info" || one.condition == findings[0].condition);
+        findings.iter().partition(|one| one.severity != Severity::Info || one.condition == findings[0].condition);
     let mut text: String = told.into_iter().map(render).collect();
     let rest: Vec<String> = rest.into_iter().map(|one| one.condition.clone()).collect();
     if !rest.is_empty() {

@@ -9,13 +9,13 @@
 
 use super::Common;
 use super::output::{fail, print, print_json};
-use crate::report::write_whole;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_report::write_whole;
 
 const NAME: &str = "tcpxctl";
 

@@ -6,13 +6,15 @@ use super::nodes::{Nodes, upload};
 use super::output::{Columns, complain, print, print_json, refuse_scenario};
 use super::signals::interrupted;
 use super::which::Which;
-use crate::coord::event::What;
-use crate::coord::message::{ConnectionTimes, Held, Preflight, Work};
-use crate::coord::{End, PairOutcome, RunRequest, run};
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
+use tcpx_coord::{ONE_COUPLE, PairOutcome, RunOutcome, RunRequest, Work, run};
+use tcpx_run_model::event::EventKind;
+use tcpx_run_model::ids::NodeId;
+use tcpx_run_model::results::{ConnectionTimes, Held, Preflight};
 use tcpx_run_model::scenario::{Scenario, resolve};
+use tcpx_run_model::state::WorkerState;
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -48,14 +50,17 @@ struct Document<'a> {
 /// What one end's process held before the first round and after the last.
 #[derive(Serialize)]
 struct Kept {
-    node: &'static str,
+    node: String,
     before: Held,
     after: Held,
 }
 
-fn kept(pair: &PairOutcome) -> Vec<Kept> {
-    let of = |end: End| pair.ends[end as usize].held.map(|(before, after)| Kept { node: end.name(), before, after });
-    End::ALL.into_iter().filter_map(of).collect()
+fn kept(pair: &PairRun) -> Vec<Kept> {
+    let of = |worker: &WorkerState| {
+        let (before, after) = worker.held?;
+        Some(Kept { node: pair.run.state.name(worker.id), before, after })
+    };
+    pair.ends().into_iter().flatten().filter_map(of).collect()
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
@@ -72,10 +77,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     if common.json {
         print_json(&Document {
             schema: "tcpxctl.handshake/1",
-            outcome: pair.outcome,
-            reason: pair.reason.as_deref(),
+            outcome: pair.outcome().outcome,
+            reason: pair.outcome().reason.as_deref(),
             connections: arguments.connections,
-            rounds: End::ALL.map(|end| pair.ends[end as usize].handshakes.as_slice()),
+            rounds: pair.ends().map(|end| end.map(|worker| worker.handshakes.as_slice()).unwrap_or_default()),
             held: kept(&pair),
         });
     } else {
@@ -102,6 +107,23 @@ pub(crate) fn pair_scenario(
     Ok(scenario)
 }
 
+/// A run of one pair, over.
+pub(crate) struct PairRun {
+    pub(crate) run: RunOutcome,
+}
+
+impl PairRun {
+    /// How it ended.
+    pub(crate) fn outcome(&self) -> &PairOutcome {
+        self.run.decisive()
+    }
+
+    /// Both workers, as far as they came.
+    pub(crate) fn ends(&self) -> [Option<&WorkerState>; 2] {
+        self.run.state.ends(self.outcome().id)
+    }
+}
+
 /// Runs a pair that leaves no run folder.
 pub(crate) fn pair(
     common: &Common,
@@ -109,7 +131,7 @@ pub(crate) fn pair(
     scenario: &Scenario,
     work: Work,
     preflight: bool,
-) -> Result<PairOutcome, ExitCode> {
+) -> Result<PairRun, ExitCode> {
     let ways = nodes.ways(common)?;
     let interrupted = interrupted(common)?;
     let run_id = format!("{}-{}", tcpx_words::units::stamp_utc(), scenario.slug());
@@ -119,25 +141,26 @@ pub(crate) fn pair(
         run_id: &run_id,
         interrupted: &interrupted,
         ways: &ways,
+        couples: ONE_COUPLE,
         bootstrap_port: nodes.bootstrap_port(),
         preflight,
         closely: None,
     };
-    let mut pairs = run(&request, &mut |event| {
-        if let What::Upload { to, sent, all } = &event.what {
+    let run = run(&request, &mut |event, _| {
+        if let EventKind::Upload { to, sent, all } = &event.kind {
             upload(to, *sent, *all);
         }
     });
-    // Only transfers come in several pairs.
-    Ok(pairs.swap_remove(0))
+    Ok(PairRun { run })
 }
 
 /// Says why it did not pass, and with which code the command ends.
-pub(crate) fn conclude(common: &Common, pair: &PairOutcome) -> ExitCode {
-    if let Some(reason) = &pair.reason {
-        complain(common, reason, pair.next_step.clone());
+pub(crate) fn conclude(common: &Common, pair: &PairRun) -> ExitCode {
+    let outcome = pair.outcome();
+    if let Some(reason) = &outcome.reason {
+        complain(common, reason, outcome.next_step.clone());
     }
-    ExitCode::from(pair.outcome.exit_code())
+    ExitCode::from(outcome.outcome.exit_code())
 }
 
 /// What was looked at before the plugin was loaded.
@@ -151,27 +174,20 @@ pub(crate) fn preflight_line(found: &Preflight) -> String {
 }
 
 /// Which plugin each end used.
-pub(crate) fn plugin_lines(pair: &PairOutcome) -> String {
-    End::ALL
-        .iter()
-        .map(|end| match &pair.ends[*end as usize].loaded {
-            Some(loaded) => {
-                let preflight = pair.ends[*end as usize].preflight.as_ref().map(preflight_line).unwrap_or_default();
-                format!(
-                    "# {:<5} {} v{}, {} ({})\n{preflight}",
-                    end.name(),
-                    loaded.about.name,
-                    loaded.about.abi,
-                    loaded.choice.source,
-                    loaded.choice.why
-                )
-            }
-            None => format!("# {:<5} plugin not ready\n", end.name()),
-        })
-        .collect()
+pub(crate) fn plugin_lines(pair: &PairRun) -> String {
+    let line = |(node, worker): (NodeId, Option<&WorkerState>)| {
+        let name = pair.run.state.names.node(node);
+        let Some(ready) = worker.and_then(|worker| worker.plugin.as_ref()) else {
+            return format!("# {name:<5} plugin not ready\n");
+        };
+        let plugin = &ready.plugin;
+        let preflight = worker.and_then(|worker| worker.preflight.as_ref()).map(preflight_line).unwrap_or_default();
+        format!("# {name:<5} {} v{}, {} ({})\n{preflight}", plugin.name, plugin.abi, plugin.path, plugin.why)
+    };
+    pair.outcome().nodes.into_iter().zip(pair.ends()).map(line).collect()
 }
 
-fn text(pair: &PairOutcome) -> String {
+fn text(pair: &PairRun) -> String {
     let mut text = plugin_lines(pair);
     let mut columns = Columns::new(&[
         "round",
@@ -187,12 +203,13 @@ fn text(pair: &PairOutcome) -> String {
         "peer",
     ]);
     let ms = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
-    for end in End::ALL {
-        for (round, rows) in pair.ends[end as usize].handshakes.iter().enumerate() {
+    for worker in pair.ends().into_iter().flatten() {
+        let name = pair.run.state.name(worker.id);
+        for (round, rows) in worker.handshakes.iter().enumerate() {
             for row in rows {
                 columns.row([
                     round.to_string(),
-                    end.name().into(),
+                    name.clone(),
                     row.index.to_string(),
                     row.nic.clone(),
                     ms(row.listen_ms),
@@ -213,6 +230,6 @@ fn text(pair: &PairOutcome) -> String {
             before.descriptors, before.threads, after.descriptors, after.threads
         ));
     }
-    text.push_str(&format!("# Outcome : {}\n", pair.outcome));
+    text.push_str(&format!("# Outcome : {}\n", pair.outcome().outcome));
     text
 }

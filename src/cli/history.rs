@@ -14,12 +14,12 @@
 
 use super::Common;
 use super::output::{Columns, complain, fail, fail_with, print, print_json, say};
-use crate::report::history::{Entry, History, Keep, choose, read, remove};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tcpx_report::history::{Entry, History, Keep, choose, read, remove};
 use tcpx_run_model::record::Unfinished;
 use tcpx_words::error::Outcome;
 
@@ -140,6 +140,9 @@ fn text(runs: &[&Entry]) -> String {
     let mut text = columns.render();
     if runs.iter().any(|run| run.outcome == Unfinished::Killed.word()) {
         text.push_str(KILLED);
+    }
+    for run in runs {
+        text.extend(run.why.iter().map(|why| format!("# {} : {why}\n", run.id)));
     }
     for ((scenario, direction), rates) in over_time {
         let mut sorted = rates.clone();

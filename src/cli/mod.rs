@@ -37,11 +37,12 @@ mod signals;
 mod tap;
 mod trace;
 mod watch;
+mod watch_peer;
 mod which;
 
-use crate::coord::{agent, worker};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
+use tcpx_coord::{agent, worker};
 
 /// Proves, measures and explains transfers over GPUDirect-TCPX and other ncclNet plugins.
 #[derive(Parser)]

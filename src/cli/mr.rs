@@ -3,17 +3,16 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::handshake::{conclude, pair, pair_scenario, plugin_lines};
+use super::handshake::{PairRun, conclude, pair, pair_scenario, plugin_lines};
 use super::nodes::Nodes;
 use super::output::{Columns, print, print_json};
 use super::which::Which;
-use crate::coord::message::{MrRow, Work};
-use crate::coord::{End, PairOutcome};
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
+use tcpx_coord::Work;
+use tcpx_run_model::results::MrRow;
 use tcpx_words::error::Outcome;
-use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
 #[derive(Args)]
@@ -47,16 +46,22 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(pair) => pair,
         Err(code) => return code,
     };
-    let rows: Vec<&MrRow> = End::ALL.iter().filter_map(|end| pair.ends[*end as usize].mr.as_ref()).flatten().collect();
+    let workers = pair.ends().into_iter().flatten();
+    let rows: Vec<&MrRow> = workers.filter_map(|worker| worker.registrations.as_ref()).flatten().collect();
     if common.json {
-        print_json(&Document { schema: "tcpxctl.mr/1", outcome: pair.outcome, reason: pair.reason.as_deref(), rows });
+        print_json(&Document {
+            schema: "tcpxctl.mr/1",
+            outcome: pair.outcome().outcome,
+            reason: pair.outcome().reason.as_deref(),
+            rows,
+        });
     } else {
         print(&text(&pair, &rows));
     }
     conclude(common, &pair)
 }
 
-fn text(pair: &PairOutcome, rows: &[&MrRow]) -> String {
+fn text(pair: &PairRun, rows: &[&MrRow]) -> String {
     let mut columns = Columns::new(&[
         "comm",
         "memory",
@@ -79,7 +84,7 @@ fn text(pair: &PairOutcome, rows: &[&MrRow]) -> String {
         let (reg, reg_p99) = us(row.reg_us);
         let (dereg, dereg_p99) = us(row.dereg_us);
         columns.row([
-            if row.side == Side::Send { "send" } else { "recv" }.into(),
+            row.side.to_string(),
             row.memory.clone(),
             row.what.clone(),
             ByteCount(row.size).to_string(),
@@ -99,6 +104,6 @@ fn text(pair: &PairOutcome, rows: &[&MrRow]) -> String {
         plugin_lines(pair),
         columns.render(),
         rows.len() - accepted,
-        pair.outcome
+        pair.outcome().outcome
     )
 }

@@ -3,17 +3,17 @@
 
 use super::Common;
 use super::output::fail;
-use crate::coord::Node;
-use crate::coord::reach::install::Boot;
-use crate::coord::reach::join::{Join, read_secret};
-use crate::coord::reach::rsh::Rsh;
-use crate::coord::reach::ssh::{Ssh, Target};
-use crate::coord::reach::{ReachError, Transport, child::Local};
 use clap::Args;
 use std::cell::LazyCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_coord::Node;
+use tcpx_coord::reach::install::Boot;
+use tcpx_coord::reach::join::{Join, read_secret};
+use tcpx_coord::reach::rsh::Rsh;
+use tcpx_coord::reach::ssh::{Ssh, Target};
+use tcpx_coord::reach::{ReachError, Transport, child::Local};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_run_model::scenario::hosts::{self, Host};
 use tcpx_words::error::{NextStep, Outcome};

@@ -19,7 +19,7 @@ use super::Common;
 use super::child::Runs;
 use super::output::{Columns, complain, fail_with, print, print_json};
 use super::signals::interrupted;
-use crate::diagnose::{Rehearsal, Row, Stopwatch, rehearsals, row};
+use crate::rehearse::{Rehearsal, Row, Stopwatch, rehearsals, row};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;

@@ -17,12 +17,12 @@
 use super::nodes::Nodes;
 use super::output::{fail, fail_with, print, print_json, say};
 use super::{Common, collect};
-use crate::diagnose::newest_run;
-use crate::report::{self, Language, Story, gather};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_diagnose::newest_run;
 use tcpx_node::redact::Redactor;
+use tcpx_report::{self, Language, Story, gather};
 use tcpx_run_model::record::{RunFiles, RunFolder};
 use tcpx_words::error::Outcome;
 
@@ -115,14 +115,14 @@ impl Arguments {
     fn render(&self, story: &Story, format: Format) -> String {
         let for_google = self.whom.is_some();
         match format {
-            _ if self.short => report::short(story, self.language()),
-            Format::Html => report::html(story, for_google),
-            Format::Markdown => report::markdown(story, for_google, self.language()),
+            _ if self.short => tcpx_report::short(story, self.language()),
+            Format::Html => tcpx_report::html(story, for_google),
+            Format::Markdown => tcpx_report::markdown(story, for_google, self.language()),
             // A story holds nothing that JSON has no word for.
-            Format::Json => report::json(story).unwrap_or_default(),
-            Format::Csv => report::csv(story),
-            Format::Junit => report::junit(story),
-            Format::Prometheus => report::prometheus(story),
+            Format::Json => tcpx_report::json(story).unwrap_or_default(),
+            Format::Csv => tcpx_report::csv(story),
+            Format::Junit => tcpx_report::junit(story),
+            Format::Prometheus => tcpx_report::prometheus(story),
         }
     }
 }
@@ -153,7 +153,7 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
         true => (story, None),
         false => {
             let mut redactor = Redactor::of_this_machine();
-            (report::redacted(story, &mut redactor), Some(redactor))
+            (tcpx_report::redacted(story, &mut redactor), Some(redactor))
         }
     };
     if common.json && arguments.out.is_none() {
@@ -202,7 +202,7 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 /// Keeps what was replaced by what, for whoever sends it.
 pub(crate) fn keep_map(common: &Common, path: &Path, redactor: &Redactor) -> Result<(), ExitCode> {
     let write = |to: &mut dyn std::io::Write| serde_json::to_writer_pretty(to, redactor.map()).map_err(Into::into);
-    report::write_whole(path, write).map_err(|error| fail(common, &error, error.outcome()))?;
+    tcpx_report::write_whole(path, write).map_err(|error| fail(common, &error, error.outcome()))?;
     say(&format!("# Map : {}, for you alone\n", path.display()));
     Ok(())
 }
@@ -243,7 +243,7 @@ fn place(common: &Common, arguments: &Arguments, files: &RunFiles) -> Result<Pla
 
 fn keep(common: &Common, arguments: &Arguments, story: &Story, format: Format, path: &Path) -> Result<(), ExitCode> {
     let text = arguments.render(story, format);
-    report::write_whole(path, |to| to.write_all(text.as_bytes()))
+    tcpx_report::write_whole(path, |to| to.write_all(text.as_bytes()))
         .map_err(|error| fail(common, &error, error.outcome()))?;
     let how = if story.redacted { "redacted" } else { "NOT redacted" };
     say(&format!("# Report : {} ({how}; {} kB)\n", path.display(), text.len().div_ceil(1000)));

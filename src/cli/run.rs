@@ -19,23 +19,23 @@ use super::run_table::{Progress, header, summary, table};
 use super::signals::interrupted;
 use super::watch::LookArguments;
 use super::which::Which;
-use crate::coord::event::{Event, What};
-use crate::coord::message::{FromAgent, Work};
-use crate::coord::reach::Transport;
-use crate::coord::{self, Closely, PairOutcome, RunRequest, conclude};
-use crate::diagnose::Watcher;
-use crate::tui::{self, Left, Look};
-use crate::watch::{Live, Source, Told};
-use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use clap::Args;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
+use tcpx_coord::reach::Transport;
+use tcpx_coord::{Closely, ONE_COUPLE, RunOutcome, RunRequest, Work, conclude};
+use tcpx_diagnose::Watcher;
+use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::ids::{Who, shown_names};
 use tcpx_run_model::record::{RunFolder, RunRecord};
 use tcpx_run_model::scenario::{Inputs, Resolved, Scenario, resolve};
+use tcpx_run_model::state::RunState;
+use tcpx_tui::watch::{Live, ViewUpdate};
+use tcpx_tui::{Left, Look};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -190,39 +190,36 @@ fn one(
         run_id: &id,
         interrupted,
         ways,
+        couples: ONE_COUPLE,
         bootstrap_port,
         preflight,
         closely: arguments.live.then_some(&closely),
     };
-    let mut observe = |event: &Event, quietly: bool| {
-        match &event.what {
-            What::Upload { to, sent, all } if !quietly => return upload(to, *sent, *all),
-            What::Upload { .. } | What::Closely(_) => return,
-            What::Said(said) => match &**said {
-                // What is no base64 is no piece of a recorder.
-                FromAgent::Recording { offset, base64 } => {
-                    let bytes = BASE64.decode(base64).unwrap_or_default();
-                    return folder.recording(&event.node, event.gpu, *offset, &bytes);
-                }
-                FromAgent::Frozen(frame) => return folder.frame(&event.node, event.gpu, frame),
-                _ => {}
-            },
-            What::Note(_) | What::Found(_) => {}
+    let mut observe = |event: &Event, state: &RunState, quietly: bool| {
+        match (&event.kind, event.worker()) {
+            (EventKind::Upload { to, sent, all }, _) if !quietly => return upload(to, *sent, *all),
+            (EventKind::RecorderPiece { offset, bytes }, Some(worker)) => {
+                return folder.recording(worker, &state.names, *offset, bytes);
+            }
+            (EventKind::Frame(frame), Some(worker)) => return folder.frame(worker, &state.names, frame),
+            _ => {}
         }
-        folder.event(event);
+        if event.is_written() {
+            folder.event(event);
+        }
         if !quietly {
-            progress.show(event);
+            progress.show(event, state);
         }
     };
-    let (pairs, run) = if arguments.live {
+    let (outcome, run) = if arguments.live {
         let look = Look { stay: !is_sweep, ..arguments.look.look(common) };
         live(common, look, &request, &started, &mut observe)
     } else {
-        judged(&request, &started, &mut |event| observe(event, false))
+        judged(&request, &started, &mut |event, state| observe(event, state, false))
     };
     progress.clear();
     if !common.json {
-        print(&table(&run, &pairs));
+        print(&table(&run, &outcome));
     }
     match &run.reason {
         Some(reason) if run.exit_code == 0 && !common.json => print(&format!("# As expected : {reason}\n")),
@@ -278,14 +275,24 @@ fn command() -> Option<String> {
 }
 
 /// Runs, and holds what happened against the rules while it does and at the end.
-fn judged(request: &RunRequest<'_>, started: &str, observe: &mut dyn FnMut(&Event)) -> (Vec<PairOutcome>, RunRecord) {
-    let mut watcher = Watcher::of_run(request.scenario);
-    let pairs = coord::run(request, &mut |event| watcher.pass_on(event, observe));
-    let mut run = conclude(request.run_id, started, request.scenario, &pairs);
+fn judged(
+    request: &RunRequest<'_>,
+    started: &str,
+    observe: &mut dyn FnMut(&Event, &RunState),
+) -> (RunOutcome, RunRecord) {
+    let mut watcher = Watcher::default();
+    let outcome = tcpx_coord::run(request, &mut |event, state| {
+        observe(event, state);
+        if let Some(findings) = watcher.event(event, state) {
+            let found = Event::new(event.ms, Who::Run, EventKind::Findings(findings));
+            observe(&Event { at: event.at.clone(), ..found }, state);
+        }
+    });
+    let mut run = conclude(request.run_id, started, request.scenario, &outcome);
     run.command = command();
-    watcher.conclude(&mut run);
+    watcher.conclude(&outcome.state, &mut run);
     run.settle();
-    (pairs, run)
+    (outcome, run)
 }
 
 /// Runs with the view on; whoever leaves it early sees the progress line instead.
@@ -294,25 +301,27 @@ fn live(
     look: Look,
     request: &RunRequest<'_>,
     started: &str,
-    observe: &mut (dyn FnMut(&Event, bool) + Send),
-) -> (Vec<PairOutcome>, RunRecord) {
+    observe: &mut (dyn FnMut(&Event, &RunState, bool) + Send),
+) -> (RunOutcome, RunRecord) {
     let (to_view, told) = mpsc::channel();
-    let hosts = coord::End::ALL.map(|end| (end.name().to_owned(), request.ways[end as usize].node().to_owned()));
-    let mut source = Live::new(request.scenario, hosts.into(), told, request.closely);
+    let focused = |wanted| {
+        if let Some(closely) = request.closely {
+            *closely.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+        }
+    };
+    let mut source = Live::new(request.scenario, told, focused);
     let is_shown = AtomicBool::new(true);
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| {
-            let (pairs, run) = judged(request, started, &mut |event| {
+            let (outcome, run) = judged(request, started, &mut |event, state| {
                 // A view that was left wants no more.
-                let _ = to_view.send(Told::Event(Box::new(event.clone())));
-                observe(event, is_shown.load(Ordering::Relaxed));
+                let _ = to_view.send(ViewUpdate::Event(Box::new(event.clone())));
+                observe(event, state, is_shown.load(Ordering::Relaxed));
             });
-            let _ = to_view.send(Told::Over(Box::new(run.clone())));
-            (pairs, run)
+            let _ = to_view.send(ViewUpdate::Over(Box::new(run.clone())));
+            (outcome, run)
         });
-        let left = tui::run(&mut source, look);
-        // Nobody looks at a channel any more.
-        source.want(None);
+        let left = tcpx_tui::run(&mut source, look);
         is_shown.store(false, Ordering::Relaxed);
         match left {
             Ok(Left::Quit) => {}
@@ -364,26 +373,26 @@ struct Key {
 impl DryRun {
     fn new(point: &Resolved, ways: &[Box<dyn Transport>; 2]) -> Result<Self, tcpx_node::plugin_files::LoadError> {
         let facts = tcpx_node::NodeFacts::read(&tcpx_node::Root::live());
-        let plugin = coord::choose(&point.scenario.plugin)?;
+        let plugin = tcpx_coord::choose(&point.scenario.plugin)?;
         let env = [tcpx_words::side::Side::Send, tcpx_words::side::Side::Recv]
-            .map(|side| (side.to_string(), coord::environment(&point.scenario, &facts, side, &plugin, None)));
+            .map(|side| (side.to_string(), tcpx_coord::environment(&point.scenario, &facts, side, &plugin, None)));
         let key = |(key, value, origin): (String, String, tcpx_run_model::scenario::Origin)| Key {
             key,
             value,
             origin: origin.to_string(),
         };
+        let names = shown_names(&ways.iter().map(|way| way.node()).collect::<Vec<_>>());
         Ok(Self {
             point: point.point.clone(),
             sha256: point.scenario.hash(),
             keys: point.listing().map(key).collect(),
             plugin,
             env: env.into(),
-            commands: coord::End::ALL
-                .map(|end| {
-                    let node = ways[end as usize].node();
-                    format!("tcpxctl agent ({}, on {node}), which starts: tcpxctl worker", end.name())
-                })
-                .into(),
+            commands: names
+                .iter()
+                .zip(ways)
+                .map(|(name, way)| format!("tcpxctl agent ({name}, on {}), which starts: tcpxctl worker", way.node()))
+                .collect(),
         })
     }
 

@@ -4,12 +4,13 @@
 
 use super::handshake::preflight_line;
 use super::output::Columns;
-use crate::coord::event::{Event, What};
-use crate::coord::message::{FromAgent, FromWorker, Phase};
-use crate::coord::{End, PairOutcome, decisive};
 use std::io::{self, IsTerminal, Write};
-use tcpx_run_model::record::{RunRecord, TransferRecord};
+use tcpx_coord::{PairOutcome, RunOutcome};
+use tcpx_run_model::event::{Event, EventKind, PluginDevice};
+use tcpx_run_model::ids::{Lane, Names, NodeId, WorkerId};
+use tcpx_run_model::record::{ChannelNow, Role, RunRecord, TransferRecord};
 use tcpx_run_model::scenario::{Resolved, Scenario};
+use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
@@ -37,64 +38,80 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
 }
 
 /// Results, as far as there are any.
-pub(crate) fn table(run: &RunRecord, pairs: &[PairOutcome]) -> String {
-    let pair = decisive(pairs);
-    let mut text = nodes(run, pair);
-    text.push_str(&rails(pairs));
+pub(crate) fn table(run: &RunRecord, outcome: &RunOutcome) -> String {
+    let names = run.names();
+    let mut text = nodes(run, outcome, &names);
+    text.push_str(&rails(outcome));
     if !run.transfers.is_empty() {
-        text.push_str(&performance(run));
+        text.push_str(&performance(run, &names));
         for transfer in &run.transfers {
             text.push_str(&channels(transfer));
         }
     }
-    text.push_str(&footer(run, pair));
+    text.push_str(&footer(run, outcome, &names));
     text
 }
 
-fn nodes(run: &RunRecord, pair: &PairOutcome) -> String {
+/// Each node with its plugin: of the pair that decided, which in most runs says it of all.
+fn nodes(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
+    let decisive = outcome.decisive();
     let mut text = String::new();
-    for (node, end) in run.nodes.iter().zip(End::ALL) {
-        let plugin = match &node.plugin {
+    for (node, record) in (0..).map(NodeId).zip(&run.nodes) {
+        let mut of_node = outcome.pairs.iter().filter(|pair| pair.nodes.contains(&node));
+        let pair = if decisive.nodes.contains(&node) { Some(decisive) } else { of_node.next() };
+        let worker = pair.map(|pair| WorkerId::of_pair(node, pair.id));
+        let state = worker.and_then(|worker| outcome.state.workers.get(&worker));
+        let role = worker.and_then(|worker| role(run, worker)).unwrap_or_default();
+        let plugin = match state.and_then(|worker| worker.plugin.as_ref()).map(|ready| &ready.plugin) {
             Some(plugin) => {
                 let version = plugin.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
                 format!("{} v{}{version}, {} ({})", plugin.name, plugin.abi, plugin.path, plugin.why)
             }
             None => "plugin not ready".to_owned(),
         };
-        text.push_str(&format!("# {:<5} {} ({}) : {plugin}\n", node.name, node.host, node.role));
-        if let Some(preflight) = &pair.ends[end as usize].preflight {
+        text.push_str(&format!("# {:<5} {} ({role}) : {plugin}\n", names.node(node), record.host));
+        let Some(state) = state else { continue };
+        if let Some(preflight) = &state.preflight {
             text.push_str(&preflight_line(preflight));
         }
-        if let Some(loaded) = &pair.ends[end as usize].loaded {
-            let devices: Vec<String> =
-                loaded.devices.iter().map(|device| format!("[{}] {}", device.index, device.name)).collect();
+        if let Some(ready) = &state.plugin {
+            let device = |device: &PluginDevice| format!("[{}] {}", device.index, device.name);
+            let devices: Vec<String> = ready.devices.iter().map(device).collect();
             text.push_str(&format!("#       devices : {}\n", devices.join("  ")));
         }
-        if let Some(transfer) = &pair.ends[end as usize].transfer {
+        if let Some(transfer) = &state.transfer {
             text.push_str(&format!("#       memory : {}\n", transfer.memory));
         }
     }
     text
 }
 
-/// Which GPU's worker has which rails, where there are several.
-fn rails(pairs: &[PairOutcome]) -> String {
-    if pairs.len() < 2 {
+fn role(run: &RunRecord, worker: WorkerId) -> Option<Role> {
+    let found = run.workers().find(|(pair, node, _)| WorkerId::of_pair(*node, *pair) == worker);
+    found.map(|(_, _, record)| record.role)
+}
+
+/// Which GPU's workers have which rails, where there are several.
+fn rails(outcome: &RunOutcome) -> String {
+    if outcome.pairs.len() < 2 {
         return String::new();
     }
-    let of = |pair: &PairOutcome, end: End| {
-        let loaded = pair.ends[end as usize].loaded.as_ref();
-        let names = loaded.map(|loaded| loaded.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>());
+    let of = |worker: Option<&WorkerState>| {
+        let ready = worker.and_then(|worker| worker.plugin.as_ref());
+        let names = ready.map(|ready| ready.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>());
         names.map_or("-".to_owned(), |names| names.join(" "))
     };
     let line = |pair: &PairOutcome| {
-        let gpu = pair.gpus.first().copied().flatten().map_or("-".into(), |gpu| gpu.to_string());
-        format!("# GPU {gpu:<3} local {}, peer {}\n", of(pair, End::Local), of(pair, End::Peer))
+        let lanes: Vec<String> = pair.lanes.iter().map(Lane::to_string).collect();
+        let ends = pair.nodes.iter().zip(outcome.state.ends(pair.id));
+        let ends: Vec<String> =
+            ends.map(|(node, worker)| format!("{} {}", outcome.state.names.node(*node), of(worker))).collect();
+        format!("# {:<5} {}\n", lanes.join(" ").replace("gpu", "GPU"), ends.join(", "))
     };
-    pairs.iter().map(line).collect()
+    outcome.pairs.iter().map(line).collect()
 }
 
-fn performance(run: &RunRecord) -> String {
+fn performance(run: &RunRecord, names: &Names) -> String {
     let mut columns =
         Columns::new(&["size", "count", "type", "dir", "conns", "time(us)", "min", "max", "algbw", "busbw", "#wrong"]);
     let scenario = &run.scenario.resolved;
@@ -113,7 +130,7 @@ fn performance(run: &RunRecord) -> String {
             scenario.transfer.total.0.to_string(),
             scenario.transfer.total.0.div_ceil(scenario.transfer.chunk.0).to_string(),
             "uint8".into(),
-            transfer.direction(),
+            names.direction(transfer.from, transfer.to, transfer.lane),
             scenario.transfer.connections.to_string(),
             at(times.len() / 2),
             at(0),
@@ -137,7 +154,7 @@ fn channels(transfer: &TransferRecord) -> String {
             channel.latency_us.as_ref().map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
         };
         columns.row([
-            if channel.side == Side::Send { "send" } else { "recv" }.into(),
+            channel.side.to_string(),
             channel.id.to_string(),
             channel.dev.clone(),
             channel.posted.to_string(),
@@ -157,9 +174,9 @@ fn channels(transfer: &TransferRecord) -> String {
     columns.render()
 }
 
-fn rate(transfer: &TransferRecord) -> String {
-    let (from, to) = (&transfer.from, &transfer.to);
-    let gpu = transfer.gpu.map(|gpu| format!(", GPU {gpu}")).unwrap_or_default();
+fn rate(transfer: &TransferRecord, names: &Names) -> String {
+    let (from, to) = (names.node(transfer.from), names.node(transfer.to));
+    let gpu = transfer.lane.gpu().map(|gpu| format!(", GPU {gpu}")).unwrap_or_default();
     if transfer.iterations == 0 {
         return format!("# {from} -> {to}{gpu} : no measured iteration was completed\n");
     }
@@ -173,10 +190,11 @@ fn rate(transfer: &TransferRecord) -> String {
     )
 }
 
-fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
+fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
+    let pair = outcome.decisive();
     let mut text = String::from("#\n");
     for transfer in &run.transfers {
-        text.push_str(&rate(transfer));
+        text.push_str(&rate(transfer, names));
         if let Some(trip) = &transfer.round_trip_us {
             text.push_str(&format!(
                 "# round trip : p50 {:.1} us, p99 {:.1}, p99.9 {:.1}, max {:.1}\n",
@@ -197,17 +215,24 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
         }
     }
     if let Some(overlap) = run.overlap() {
-        let all =
-            if run.transfers.iter().any(|transfer| transfer.gpu.is_some()) { "all GPUs" } else { "both directions" };
+        let all = if run.transfers.iter().any(|transfer| transfer.lane.gpu().is_some()) {
+            "all GPUs"
+        } else {
+            "both directions"
+        };
         text.push_str(&format!("# overlap : {all} measured together for {:.0} % of the time\n", overlap * 100.0));
     }
     if let Some(stall) = &pair.stall {
         let how = if stall.recovered { "moved again later" } else { "did not move again" };
-        text.push_str(&format!("# stall declared at {:.1} s by {}; it {how}\n", stall.at_ms / 1e3, stall.seen_by()));
+        text.push_str(&format!(
+            "# stall declared at {:.1} s by {}; it {how}\n",
+            stall.at_ms / 1e3,
+            seen_by(stall, pair, outcome)
+        ));
     }
     // The last counters of what moved again say nothing of the stall.
     if pair.stall.as_ref().is_some_and(|stall| !stall.recovered) || run.outcome == Outcome::PeerLost {
-        text.push_str(&counters(pair));
+        text.push_str(&counters(pair, outcome));
     }
     for finding in &run.findings {
         let because = finding.because.first().map(|fact| format!(" : {fact}")).unwrap_or_default();
@@ -223,19 +248,23 @@ fn footer(run: &RunRecord, pair: &PairOutcome) -> String {
     text
 }
 
+/// Who noticed a stall: `peer`, or the coordinator where only both ends show it.
+fn seen_by(stall: &DeclaredStall, pair: &PairOutcome, outcome: &RunOutcome) -> String {
+    let worker = stall.by.map(|node| outcome.state.name(WorkerId::of_pair(node, pair.id)));
+    worker.unwrap_or_else(|| "the coordinator".to_owned())
+}
+
 /// Every channel of both ends, as it was seen last.
-fn counters(pair: &PairOutcome) -> String {
+fn counters(pair: &PairOutcome, outcome: &RunOutcome) -> String {
     let mut text = String::new();
-    for end in End::ALL {
-        let record = &pair.ends[end as usize];
-        if record.exit.is_none() {
-            let at = record.channels_ms / 1e3;
-            text.push_str(&format!("#   {} : counters as last heard, at {at:.1} s\n", end.name()));
+    for worker in outcome.state.ends(pair.id).into_iter().flatten() {
+        let name = outcome.state.name(worker.id);
+        if let (None, Some(at_ms)) = (&worker.exit, worker.sampled_ms) {
+            text.push_str(&format!("#   {name} : counters as last heard, at {:.1} s\n", at_ms / 1e3));
         }
-        for channel in &record.channels {
+        for channel in &worker.channels {
             text.push_str(&format!(
-                "#   {} {} {} : posted {} done {} consumed {} in flight {} quiet {} ms tests {} (not done {})\n",
-                end.name(),
+                "#   {name} {} {} : posted {} done {} consumed {} in flight {} quiet {} ms tests {} (not done {})\n",
                 channel.side,
                 channel.index,
                 channel.posted,
@@ -258,7 +287,7 @@ pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
         for transfer in &run.transfers {
             columns.row([
                 point.point.clone(),
-                transfer.direction(),
+                run.direction(transfer),
                 format!("{:.3}", transfer.gb_per_s),
                 format!("{:.3}", transfer.median_gb_per_s),
                 transfer.round_trip_us.map_or_else(|| "-".into(), |trip| format!("{:.1}", trip.p50)),
@@ -275,12 +304,10 @@ pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
     format!("#\n# Sweep, {} of {} points\n{}", runs.len(), points.len(), columns.render())
 }
 
-/// One line on stderr that is rewritten while a run goes.
+/// One line on stderr that is rewritten while a run goes: of the slowest receiver.
 pub(crate) struct Progress {
     on: bool,
     wanted: u32,
-    done: u32,
-    phase: Phase,
     last: Option<(f64, u64)>,
     rate: f64,
     shown: bool,
@@ -292,36 +319,35 @@ impl Progress {
         Self {
             on: io::stderr().is_terminal(),
             wanted: scenario.transfer.warmup + scenario.transfer.iterations,
-            done: 0,
-            phase: Phase::Starting,
             last: None,
             rate: 0.0,
             shown: false,
         }
     }
 
-    /// Takes one event in.
-    pub(crate) fn show(&mut self, event: &Event) {
-        let What::Said(said) = &event.what else { return };
-        match (&**said, event.node.as_str()) {
-            (FromAgent::Worker(FromWorker::Phase(phase)), "peer") => self.phase = *phase,
-            (FromAgent::Worker(FromWorker::Iteration(iteration)), "peer") => self.done = iteration.index + 1,
-            (FromAgent::Sample(channels), "peer") => {
-                let bytes = channels.iter().map(|channel| channel.bytes).sum();
-                if let Some((ms, before)) = self.last
-                    && event.ms > ms
-                {
-                    self.rate = (u64::saturating_sub(bytes, before)) as f64 / (event.ms - ms) / 1e6;
-                }
-                self.last = Some((event.ms, bytes));
+    /// Shows what is known after an event.
+    pub(crate) fn show(&mut self, event: &Event, state: &RunState) {
+        let is_news = matches!(event.kind, EventKind::Phase(_) | EventKind::Iteration(_) | EventKind::Sample(_));
+        if !self.on || !is_news {
+            return;
+        }
+        let Some(behind) = state.workers.values().min_by_key(|worker| (worker.phase, worker.iterations)) else {
+            return;
+        };
+        if matches!(event.kind, EventKind::Sample(_)) {
+            let received = |one: &&ChannelNow| one.side == Side::Recv;
+            let all = state.workers.values().flat_map(|worker| &worker.channels);
+            let bytes = all.filter(received).fold(0u64, |sum, one| sum.saturating_add(one.bytes));
+            if let Some((ms, before)) = self.last.filter(|(ms, _)| event.ms - ms >= RATE_MS) {
+                self.rate = bytes.saturating_sub(before) as f64 / (event.ms - ms) / 1e6;
+                self.last = None;
             }
-            _ => return,
+            self.last.get_or_insert((event.ms, bytes));
         }
-        if self.on {
-            let line = format!("{} : iteration {} of {}, {:.2} GB/s", self.phase, self.done, self.wanted, self.rate);
-            let _ = write!(io::stderr(), "\r\x1b[K{line}");
-            self.shown = true;
-        }
+        let phase = behind.phase.unwrap_or_default();
+        let (done, wanted) = (behind.iterations, self.wanted);
+        let _ = write!(io::stderr(), "\r\x1b[K{phase} : iteration {done} of {wanted}, {:.2} GB/s", self.rate);
+        self.shown = true;
     }
 
     /// Takes the line away.
@@ -332,3 +358,6 @@ impl Progress {
         }
     }
 }
+
+/// Shortest time that a rate is computed over.
+const RATE_MS: f64 = 90.0;

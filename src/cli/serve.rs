@@ -9,12 +9,12 @@
 use super::Common;
 use super::output::{complain, print};
 use super::signals::interrupted;
-use crate::coord::reach::join::{self, Serving};
 use clap::Args;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use tcpx_coord::reach::join::{self, Serving};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]

@@ -19,7 +19,7 @@ use super::child::Runs;
 use super::output::{complain, fail_with, print, print_json, refuse_scenario, say};
 use super::signals::interrupted;
 use super::which::Which;
-use crate::diagnose::shrink;
+use crate::shrink::shrink;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -110,7 +110,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     write(common, arguments, &finding, &shrunk)
 }
 
-fn write(common: &Common, arguments: &Arguments, finding: &str, shrunk: &crate::diagnose::Shrunk) -> ExitCode {
+fn write(common: &Common, arguments: &Arguments, finding: &str, shrunk: &crate::shrink::Shrunk) -> ExitCode {
     let path = arguments.out.clone().unwrap_or_else(|| arguments.scenario.with_extension("small.toml"));
     let head = format!("# The smallest scenario found in {} runs that shows {finding}.\n", shrunk.runs + 1);
     let text = toml::to_string_pretty(&shrunk.scenario).unwrap_or_default();

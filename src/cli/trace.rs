@@ -13,13 +13,13 @@
 
 use super::Common;
 use super::output::{complain, fail, print_json, say};
-use crate::trace::{Timeline, open, write_csv, write_jsonl, write_perfetto};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tcpx_diagnose::trace::{Trace, open, write_csv, write_jsonl, write_perfetto};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -58,13 +58,13 @@ struct Document<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let timeline = match open(&arguments.what) {
-        Ok(timeline) => timeline,
+    let trace = match open(&arguments.what) {
+        Ok(trace) => trace,
         Err(error) => return fail(common, &error, error.outcome()),
     };
     let written = match &arguments.out {
-        Some(path) => to_file(path, |to| write(&timeline, arguments.format, to)),
-        None => write(&timeline, arguments.format, &mut BufWriter::with_capacity(1 << 20, io::stdout().lock())),
+        Some(path) => to_file(path, |to| write(&trace, arguments.format, to)),
+        None => write(&trace, arguments.format, &mut BufWriter::with_capacity(1 << 20, io::stdout().lock())),
     };
     match written {
         Ok(()) => {}
@@ -77,16 +77,16 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         }
     }
     if let Some(out) = &arguments.out {
-        tell(common, arguments, &timeline, out);
+        tell(common, arguments, &trace, out);
     }
     ExitCode::SUCCESS
 }
 
-fn write(timeline: &Timeline, format: Format, to: &mut dyn Write) -> io::Result<()> {
+fn write(trace: &Trace, format: Format, to: &mut dyn Write) -> io::Result<()> {
     match format {
-        Format::Perfetto => write_perfetto(timeline, to),
-        Format::Csv => write_csv(timeline, to),
-        Format::Jsonl => write_jsonl(timeline, to),
+        Format::Perfetto => write_perfetto(trace, to),
+        Format::Csv => write_csv(trace, to),
+        Format::Jsonl => write_jsonl(trace, to),
     }?;
     to.flush()
 }
@@ -96,11 +96,11 @@ fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     write(&mut BufWriter::with_capacity(1 << 20, file))
 }
 
-fn tell(common: &Common, arguments: &Arguments, timeline: &Timeline, out: &Path) {
-    let channels = timeline.nodes.iter().map(|node| node.channels.len()).sum();
-    let (events, overwritten) = (timeline.events(), timeline.overwritten());
+fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
+    let channels = trace.workers.iter().map(|worker| worker.channels.len()).sum();
+    let (events, overwritten) = (trace.events(), trace.overwritten());
     if common.json {
-        let nodes = timeline.nodes.iter().map(|node| node.name.as_str()).collect();
+        let nodes = trace.workers.iter().map(|worker| worker.name.as_str()).collect();
         let format = arguments.format;
         return print_json(&Document { schema: "tcpxctl.traced/1", format, out, nodes, channels, events, overwritten });
     }
@@ -109,7 +109,7 @@ fn tell(common: &Common, arguments: &Arguments, timeline: &Timeline, out: &Path)
         gone => format!(" ({gone} older events were overwritten)"),
     };
     say(&format!("# trace : {events} events of {channels} channels in {}{gone}\n", out.display()));
-    if timeline.nodes.is_empty() {
+    if trace.workers.is_empty() {
         say("# note : the run has no recorder, so there are samples only\n");
     }
     if arguments.format == Format::Perfetto {

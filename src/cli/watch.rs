@@ -15,16 +15,18 @@
 use super::Common;
 use super::nodes::{Nodes, upload};
 use super::output::{complain, cut_short, fail, fail_with, print, stdout_colors};
-use crate::coord::Watching;
-use crate::coord::reach::Transport;
-use crate::tui::{self, Left, Look, Theme, TuiError};
-use crate::watch::{Folder, Peer, Source, open};
+use super::watch_peer::Peer;
 use clap::Args;
+use serde::Serialize;
+use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tcpx_run_model::record::live::Update;
+use tcpx_coord::Watching;
+use tcpx_coord::reach::Transport;
+use tcpx_tui::watch::{Clock, Folder, Source, open};
+use tcpx_tui::{self as tui, Left, Look, Theme, TuiError};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -67,7 +69,7 @@ pub(crate) struct LookArguments {
 impl LookArguments {
     pub(crate) fn look(self, common: &Common) -> Look {
         let theme = Theme { color: stdout_colors(common), ascii: self.ascii || !is_utf8() };
-        Look { theme, frame: Duration::from_secs(1) / u32::from(self.fps), replay: false, stay: true }
+        Look { theme, frame: Duration::from_secs(1) / u32::from(self.fps), stay: true }
     }
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(source) => source,
         Err(code) => return code,
     };
-    let look = Look { replay: arguments.replay.is_some(), ..arguments.look.look(common) };
+    let look = arguments.look.look(common);
     if common.json {
         return stream(common, &mut *source, look);
     }
@@ -134,7 +136,7 @@ fn peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Result<B
     let ways = arguments.nodes.ways(common)?;
     let watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))
         .map_err(|error| fail(common, &error, error.outcome()))?;
-    Ok(Box::new(Peer::new(watching, format!("{} and {}", ways[0].node(), way.node()))))
+    Ok(Box::new(Peer::judged(watching, format!("{} and {}", ways[0].node(), way.node()))))
 }
 
 /// The exit code of a view.
@@ -175,32 +177,38 @@ fn once(common: &Common, arguments: &Arguments, source: &mut dyn Source, look: L
     }
 }
 
-/// Everything that is told, a line each, until nothing more comes.
+/// Every event, a line each, until nothing more comes; what it came to last.
 fn stream(common: &Common, source: &mut dyn Source, look: Look) -> ExitCode {
-    let mut updates = Vec::new();
     loop {
-        if let Err(error) = source.poll(&mut updates) {
-            return fail(common, &error, error.outcome());
-        }
+        let events = match source.poll() {
+            Ok(events) => events,
+            Err(error) => return fail(common, &error, error.outcome()),
+        };
         let mut stdout = io::stdout().lock();
-        for update in updates.drain(..) {
-            let written = serde_json::to_writer(&mut stdout, &update).map_err(io::Error::from);
-            if let Err(error) = written.and_then(|()| stdout.write_all(b"\n")) {
-                cut_short(&error);
-                return ExitCode::SUCCESS;
-            }
-            if matches!(update, Update::Ended { .. }) {
-                return ExitCode::SUCCESS;
-            }
-        }
-        if let Err(error) = stdout.flush() {
+        let written = events.iter().try_for_each(|event| line(&mut stdout, event));
+        let ended = source.record().map(|run| Ended { outcome: run.outcome, reason: run.reason });
+        let written =
+            written.and_then(|()| ended.iter().try_for_each(|ended| line(&mut stdout, &json!({ "ended": ended }))));
+        if let Err(error) = written.and_then(|()| stdout.flush()) {
             cut_short(&error);
             return ExitCode::SUCCESS;
         }
-        if source.now_ns().is_none() {
+        if ended.is_some() || source.clock() == Clock::Over {
             return ExitCode::SUCCESS;
         }
         drop(stdout);
         std::thread::sleep(look.frame);
     }
+}
+
+/// The last line of a stream of which the end is known.
+#[derive(Serialize)]
+struct Ended {
+    outcome: Outcome,
+    reason: Option<String>,
+}
+
+fn line(to: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, document).map_err(io::Error::from)?;
+    to.write_all(b"\n")
 }

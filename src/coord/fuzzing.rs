@@ -4,8 +4,8 @@
 //! Absent from a normal build.
 #![forbid(unsafe_code)]
 
-use super::message::{Addressed, FromWorker, Stamped, ToWorker};
-use super::wire::{Received, Receiver, Sender, TEXT_MAX};
+use crate::protocol::message::{Addressed, FromWorker, Stamped, ToWorker};
+use crate::protocol::wire::{Received, Receiver, Sender, TEXT_MAX};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tcpx_words::log::LogLine;
@@ -55,12 +55,13 @@ fn said<T: Serialize>(message: &T) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::*;
     use super::*;
+    use crate::protocol::message::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use tcpx_node::plugin_files::{Choice, Source};
     use tcpx_node::{NodeFacts, Root};
+    use tcpx_run_model::phase::{Exit, Failure, Phase};
     use tcpx_run_model::record::{ChannelNow, Iteration, LatencyUs};
     use tcpx_run_model::scenario::Scenario;
     use tcpx_words::error::Outcome;
@@ -115,7 +116,7 @@ mod tests {
             follows: false,
         };
         let latency_us = Some(LatencyUs { p50: 1.5, p99: 2.0, p999: 3.25, max: 4.0 });
-        let now = || ChannelNow { side: "send".to_owned(), posted: 5, latency_us, ..ChannelNow::default() };
+        let now = || ChannelNow { side: tcpx_words::side::Side::Send, posted: 5, latency_us, ..ChannelNow::default() };
         let line = LogLine { level: 2, function: "f".to_owned(), line: 3, text: "closed".to_owned(), count: 1 };
         let exit = Exit {
             code: Some(1),

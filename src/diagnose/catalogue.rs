@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
+use tcpx_run_model::finding::Severity;
 use tcpx_run_model::scenario::nearest;
 
 const FILES: [(&str, &str); 7] = [
@@ -16,29 +17,6 @@ const FILES: [(&str, &str); 7] = [
     ("measurement.toml", include_str!("../../probes/conditions/measurement.toml")),
 ];
 const FILE_BYTES_MAX: usize = 1 << 20;
-
-/// How bad it is. The order is a ranking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// Bytes do not move, or are wrong.
-    Error,
-    /// Bytes move, and something should be changed.
-    Warning,
-    /// Worth knowing.
-    Info,
-}
-
-impl Severity {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Info => "info",
-        }
-    }
-}
 
 /// One thing that can be wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

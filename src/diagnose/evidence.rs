@@ -5,14 +5,19 @@
 //! was seen is never taken for nothing being there.
 #![forbid(unsafe_code)]
 
-use crate::coord::message::{Exit, Failure, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_logs::Severity as LineSeverity;
 use tcpx_node::Host;
+use tcpx_run_model::finding::Subject;
+use tcpx_run_model::ids::{Lane, NodeId, PairId};
+use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::record::{ChannelNow, Frame};
 use tcpx_run_model::scenario::Scenario;
+pub use tcpx_run_model::state::At;
 use tcpx_words::error::Outcome;
+use tcpx_words::plugin_family::PluginFamily;
+use tcpx_words::side::Side;
 
 /// Everything that rules look at. Times are milliseconds since it began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,7 +35,7 @@ pub struct Evidence {
     /// How it ended, once it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// Both ends, or the processes that were looked at.
+    /// Every worker of the run, or the processes that were looked at.
     pub nodes: Vec<Node>,
     /// What moved, as it was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,10 +54,12 @@ pub struct Stall {
 /// One direction's figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
+    /// The pair that moved it.
+    pub pair: PairId,
     /// Sending node.
-    pub from: String,
+    pub from: NodeId,
     /// Receiving node.
-    pub to: String,
+    pub to: NodeId,
     /// Of the measured iterations.
     pub bytes: u64,
     /// Of the measured iterations.
@@ -60,10 +67,14 @@ pub struct Moved {
 }
 
 /// One end: a worker, or a process.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// `local`, `peer gpu 3`, `pid 4242`.
-    pub name: String,
+    /// Which one, and how it is called.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// What its pair moves bytes for; of a process nothing is known of that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<Lane>,
     /// Where its worker is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
@@ -88,6 +99,9 @@ pub struct Node {
     /// The plugin's name and version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
+    /// Whose plugin it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<PluginFamily>,
     /// Settings by name: as its environment has them, or as the plugin printed them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
@@ -112,16 +126,6 @@ pub struct Node {
     /// Everything around it at the moment of the stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<Box<Frame>>,
-}
-
-/// Something with its time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct At<T> {
-    /// When the coordinator learnt of it.
-    pub at_ms: f64,
-    /// What.
-    #[serde(flatten)]
-    pub what: T,
 }
 
 /// One channel of one end.
@@ -221,14 +225,20 @@ impl Evidence {
 
     /// The other nodes.
     pub fn others<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
-        self.nodes.iter().filter(|other| other.name != node.name)
+        self.nodes.iter().filter(|other| other.subject != node.subject)
     }
 
-    /// The node at the other end of a pair of a run: `peer gpu 3` of `local gpu 3`.
+    /// The worker at the other end of a worker's pair.
     pub fn opposite(&self, node: &Node) -> Option<&Node> {
-        let (end, rest) = end_and_rest(&node.name)?;
-        let is_other = |other: &&Node| end_and_rest(&other.name).is_some_and(|(e, r)| e != end && r == rest);
+        let pair = node.subject.pair?;
+        let is_other = |other: &&Node| other.subject.pair == Some(pair) && other.subject.node != node.subject.node;
         self.nodes.iter().find(is_other)
+    }
+
+    /// Both workers of each pair of which both are known.
+    pub fn pairs(&self) -> impl Iterator<Item = (&Node, &Node)> {
+        let first = |(node, other): &(&Node, &Node)| node.subject.node < other.subject.node;
+        self.nodes.iter().filter_map(|node| Some((node, self.opposite(node)?))).filter(first)
     }
 
     /// What a rule would have liked to see, in words.
@@ -239,24 +249,52 @@ impl Evidence {
         }
         for node in &self.nodes {
             if node.sampled_ms.is_none() {
-                missing.push(format!("counters of {}: it never wrote a recorder that could be read", node.name));
+                missing.push(format!("counters of {}: it never wrote a recorder that could be read", node.name()));
             }
             if node.frame.is_none() && self.stall.is_some() {
-                missing.push(format!("sockets, threads and kernel log of {} at the stall", node.name));
+                missing.push(format!("sockets, threads and kernel log of {} at the stall", node.name()));
             }
         }
         missing
     }
 }
 
-/// `local`, and what tells several pairs apart.
-fn end_and_rest(name: &str) -> Option<(&str, &str)> {
-    let rest = |end: &'static str| name.strip_prefix(end).map(|rest| (end, rest));
-    let (end, rest) = rest("local").or_else(|| rest("peer"))?;
-    (rest.is_empty() || rest.starts_with(" gpu ")).then_some((end, rest))
-}
-
 impl Node {
+    /// Of which nothing is known but how it is called.
+    pub fn new(subject: Subject) -> Self {
+        Self {
+            subject,
+            lanes: Vec::new(),
+            phase: None,
+            phase_ms: 0.0,
+            sampled_ms: None,
+            channels: Vec::new(),
+            inside: None,
+            lines: Vec::new(),
+            logged: None,
+            plugin: None,
+            family: None,
+            settings: BTreeMap::new(),
+            listened_on_gpus: BTreeSet::new(),
+            exit: None,
+            failure: None,
+            verified: None,
+            mismatch: None,
+            machine: None,
+            frame: None,
+        }
+    }
+
+    /// `local`, `peer gpu 3`, `pid 4242`.
+    pub fn name(&self) -> &str {
+        &self.subject.name
+    }
+
+    /// The one GPU that its pair moves bytes for.
+    pub fn gpu(&self) -> Option<u32> {
+        if let [lane] = self.lanes[..] { lane.gpu() } else { None }
+    }
+
     /// Lines of a signature.
     pub fn line(&self, signature: &str) -> Option<&Line> {
         self.lines.iter().find(|line| line.signature.as_deref() == Some(signature))
@@ -293,7 +331,7 @@ impl Channel {
 
     /// Whether it sends.
     pub fn sends(&self) -> bool {
-        self.now.side == "send"
+        self.now.side == Side::Send
     }
 
     /// Tests per second while it stood still; `None`: it was not watched for long enough.
@@ -345,14 +383,14 @@ impl<'a> Spot<'a> {
     /// The channel at the other end of its connection: by their addresses, or by
     /// their number in one pair of a run.
     pub fn other_end(&self) -> Option<Spot<'a>> {
-        let opposite = self.evidence.opposite(self.node).map(|node| node.name.as_str());
+        let opposite = self.evidence.opposite(self.node).map(|node| &node.subject);
         let meet = |from: &ChannelNow, to: &ChannelNow| from.peer.is_some() && from.peer == to.local;
         let (this, evidence) = (&self.channel.now, self.evidence);
         let is = |other: &Spot<'_>| {
             let that = &other.channel.now;
-            let same_pair = opposite == Some(other.node.name.as_str()) && that.index == this.index;
+            let same_pair = opposite == Some(&other.node.subject) && that.index == this.index;
             that.side != this.side
-                && other.node.name != self.node.name
+                && other.node.subject != self.node.subject
                 && (meet(this, that) || meet(that, this) || same_pair)
         };
         evidence.spots().find(is)
@@ -374,7 +412,7 @@ impl<'a> Spot<'a> {
     /// `peer recv 1 on eth2`.
     pub fn name(&self) -> String {
         let nic = if self.channel.nic.is_empty() { String::new() } else { format!(" on {}", self.channel.nic) };
-        format!("{} {} {}{nic}", self.node.name, self.channel.now.side, self.channel.now.index)
+        format!("{} {} {}{nic}", self.node.name(), self.channel.now.side, self.channel.now.index)
     }
 
     /// Its counters in words.

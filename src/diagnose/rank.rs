@@ -2,11 +2,11 @@
 //! node, causes before what follows from them, rivals with what would decide.
 #![forbid(unsafe_code)]
 
-use super::catalogue::{Catalogue, Condition, Severity};
+use super::catalogue::{Catalogue, Condition};
 use super::evidence::Evidence;
 use super::rules::{Found, LAST_RESORT, RULES};
 use std::cmp::Reverse;
-use tcpx_run_model::record::Finding;
+use tcpx_run_model::finding::{Finding, Severity};
 
 /// Facts of one finding that are kept.
 const FACTS_MAX: usize = 6;
@@ -116,9 +116,9 @@ impl Ranked {
         because.extend(follows.map(|cause| format!("it follows from {cause}")));
         Finding {
             condition: condition.name.clone(),
-            severity: severity.name().to_owned(),
+            severity,
             confidence: found.confidence,
-            node: found.node,
+            subject: found.node,
             channel: found.channel,
             because,
             cannot_see: found.cannot_see,

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use tar::{Builder, EntryType, Header};
 use tcpx_node::redact::Redactor;
-use tcpx_run_model::record::{RunFiles, thin};
+use tcpx_run_model::record::{RunFiles, record_value, thin};
 use tcpx_words::units::{ByteCount, hex};
 
 /// Where the sums are.
@@ -76,7 +76,9 @@ pub fn bundle(
     let mut name = story.id.clone();
     if let Some(redactor) = redactor {
         learn(&contents, redactor);
-        contents.files = contents.files.into_iter().map(|file| redact(file, redactor)).collect();
+        let folders = folders(files, redactor);
+        let redacted = contents.files.into_iter().map(|file| redact(file, &folders, redactor));
+        contents.files = redacted.collect();
         contents.cut.iter_mut().for_each(|words| *words = redactor.redact(words));
         name = redactor.redact(&name);
     }
@@ -95,6 +97,14 @@ pub fn bundle(
     add(&mut contents, SUMS, told.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect());
     write(&name, &contents, to)?;
     Ok(Bundled { name, files: told, cut: contents.cut })
+}
+
+/// Folders of nodes, as they are and as they are called in the bundle: a node's
+/// name is in its folder's, in another form where that holds no such letters.
+fn folders(files: &RunFiles, redactor: &mut Redactor) -> BTreeMap<String, String> {
+    let names = files.node_names();
+    let folder = |name: &str| tcpx_words::units::file_name(name);
+    names.iter().map(|name| (folder(name), folder(&redactor.redact(name)))).collect()
 }
 
 /// The files of a run that belong in a bundle.
@@ -156,9 +166,9 @@ fn events(files: &RunFiles, cut: &mut Vec<String>) -> io::Result<Vec<u8>> {
     Ok(lines.into_iter().flat_map(|line| line.1).collect())
 }
 
-/// What both nodes are, as files of their own.
+/// What the nodes are, as files of their own.
 fn facts(contents: &mut Contents) {
-    let record = contents.files.get("run.json").and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    let record = contents.files.get("run.json").and_then(|bytes| record_value(bytes).ok());
     let nodes = record.as_ref().and_then(|record| record["nodes"].as_array()).into_iter().flatten();
     for node in nodes.filter(|node| node["facts"].is_object()) {
         let name = tcpx_words::units::file_name(node["name"].as_str().unwrap_or("node"));
@@ -179,8 +189,16 @@ fn learn(contents: &Contents, redactor: &mut Redactor) {
     }
 }
 
-fn redact((name, mut bytes): (String, Vec<u8>), redactor: &mut Redactor) -> (String, Vec<u8>) {
-    let told = redactor.redact(&name);
+fn redact(
+    (name, mut bytes): (String, Vec<u8>),
+    folders: &BTreeMap<String, String>,
+    redactor: &mut Redactor,
+) -> (String, Vec<u8>) {
+    let of_node = name.strip_prefix("nodes/").and_then(|rest| rest.split_once('/'));
+    let told = match of_node.and_then(|(folder, file)| Some((folders.get(folder)?, file))) {
+        Some((folder, file)) => format!("nodes/{folder}/{}", redactor.redact(file)),
+        None => redactor.redact(&name),
+    };
     if bytes.contains(&0) {
         redactor.redact_recorder(&mut bytes);
         return (told, bytes);
@@ -289,7 +307,7 @@ pub fn verify(files: &RunFiles) -> Verified {
 
 fn reveals(name: &str, bytes: &[u8], revealing: &mut Vec<String>) {
     let mut redactor = Redactor::default();
-    let (_, _) = redact((name.to_owned(), bytes.to_vec()), &mut redactor);
+    let (_, _) = redact((name.to_owned(), bytes.to_vec()), &BTreeMap::new(), &mut redactor);
     let stand_ins: std::collections::BTreeSet<&String> = redactor.map().values().collect();
     let found = redactor.map().keys().filter(|word| !stand_ins.contains(word) && *word != "SECRET");
     revealing.extend(found.take(REVEALING_MAX.saturating_sub(revealing.len())).map(|word| format!("{name}: {word}")));

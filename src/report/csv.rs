@@ -10,7 +10,7 @@ pub fn csv(story: &Story) -> String {
     let axis = story.axis;
     let part_ms = (axis.to_ms - axis.from_ms) / axis.parts.max(1) as f64;
     for series in &story.series {
-        let head = format!("{},{},{},{}", cell(&series.node), cell(&series.side), series.index, cell(&series.dev));
+        let head = format!("{},{},{},{}", cell(&series.worker.name), series.side, series.index, cell(&series.dev));
         for (part, (bytes, in_flight)) in series.bytes.iter().zip(&series.in_flight).enumerate() {
             let from = axis.from_ms + part as f64 * part_ms;
             let rate = bytes.map(|bytes| format!("{:.6}", bytes as f64 / part_ms / 1e6)).unwrap_or_default();

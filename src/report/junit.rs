@@ -3,6 +3,7 @@
 
 use super::Story;
 use super::suite::{Case, Ended, Suite};
+use tcpx_words::error::Outcome;
 
 /// `<testsuites>` of one run.
 pub fn junit(story: &Story) -> String {
@@ -19,11 +20,11 @@ pub fn junit(story: &Story) -> String {
 }
 
 fn cases(story: &Story) -> Vec<Case> {
-    let ended = match story.outcome.as_deref() {
+    let ended = match story.outcome {
         // A run that was meant to end so has exit code 0.
         _ if story.exit_code == Some(0) => Ended::Passed(None),
-        Some("passed") => Ended::Passed(None),
-        Some("not-run" | "interrupted") => Ended::Error(story.reason.clone().unwrap_or_default()),
+        Some(Outcome::Passed) => Ended::Passed(None),
+        Some(Outcome::NotRun | Outcome::Interrupted) => Ended::Error(story.reason.clone().unwrap_or_default()),
         Some(outcome) => {
             Ended::Failure(format!("{outcome}: {}", story.reason.as_deref().unwrap_or("no reason recorded")))
         }
@@ -34,11 +35,11 @@ fn cases(story: &Story) -> Vec<Case> {
     };
     let mut cases = vec![Case { name: "outcome".to_owned(), seconds: seconds(story), ended }];
     cases.extend(story.transfers.iter().map(|transfer| Case {
-        name: format!("verified {}", transfer.direction()),
-        seconds: transfer.seconds,
-        ended: match transfer.wrong_bytes {
+        name: format!("verified {}", transfer.direction),
+        seconds: transfer.record.seconds,
+        ended: match transfer.record.wrong_bytes {
             0 => Ended::Passed(None),
-            wrong => Ended::Failure(format!("{wrong} wrong bytes of {}", transfer.verified_bytes)),
+            wrong => Ended::Failure(format!("{wrong} wrong bytes of {}", transfer.record.verified_bytes)),
         },
     }));
     cases.extend(story.unmet.iter().map(|unmet| Case {

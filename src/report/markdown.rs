@@ -2,10 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::Story;
-use super::html::{dump, place, plugins, rate, together};
+use super::columns::{self, Place};
+use super::html::{both, dump, place, plugins};
+use super::spread::{ByNode, NodeTable};
 use super::verdict::verdict;
 use super::words::Language;
 use std::fmt::Write;
+use tcpx_run_model::ids::NodeId;
+use tcpx_run_model::record::PluginRecord;
 
 /// Rows of one table; a paste has its limits.
 const ROWS_MAX: usize = 64;
@@ -125,8 +129,8 @@ fn standstill(text: &mut String, story: &Story) {
         .map(|window| {
             let age = window.head_age_ms.map_or("-".to_owned(), |age| age.to_string());
             vec![
-                window.node.clone(),
-                format!("{} {}", window.side, window.index),
+                window.worker.name.clone(),
+                window.channel(),
                 window.dev.clone(),
                 dump(window),
                 window.posted.to_string(),
@@ -168,42 +172,15 @@ fn results(text: &mut String, story: &Story) {
         let _ = writeln!(text, "Nothing was measured.\n");
         return;
     }
-    let row = |one: &tcpx_run_model::record::TransferRecord| {
-        vec![
-            one.direction(),
-            rate(one, one.median_gb_per_s),
-            rate(one, one.gb_per_s),
-            one.iterations.to_string(),
-            one.bytes.to_string(),
-            format!("{:.4}", one.seconds),
-            one.first_iteration_seconds.map_or("-".into(), |first| format!("{:.3}", first * 1e3)),
-            one.verified_bytes.to_string(),
-            one.wrong_bytes.to_string(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = story.transfers.iter().map(row).collect();
-    table(
-        text,
-        &[
-            "direction",
-            "median GB/s",
-            "overall GB/s",
-            "iterations",
-            "bytes",
-            "seconds",
-            "first iteration, ms",
-            "verified bytes",
-            "wrong bytes",
-        ],
-        &rows,
-    );
+    let results = columns::results(Place::Report, story.result_rows());
+    table(text, &results.heads, &results.rows);
     let quantiles: Vec<Vec<String>> = story
         .latencies
         .iter()
         .filter_map(|one| {
             let us = one.quantiles?;
             Some(vec![
-                format!("{}, {}", one.node, one.side),
+                format!("{}, {}", one.worker.name, one.side),
                 format!("{:.1}", us.p50),
                 format!("{:.1}", us.p99),
                 format!("{:.1}", us.p999),
@@ -218,42 +195,36 @@ fn results(text: &mut String, story: &Story) {
 
 fn nodes(text: &mut String, story: &Story) {
     let _ = writeln!(text, "## Nodes\n");
-    for node in &story.nodes {
-        let plugin = node.plugin.as_ref().map_or("no plugin".to_owned(), |plugin| {
-            format!(
-                "{} (ncclNet v{}, {}), {}, sha256 {}",
-                plugin.name,
-                plugin.abi,
-                plugin.version.as_deref().unwrap_or("version not logged"),
-                plugin.path,
-                plugin.sha256
-            )
-        });
-        let _ = writeln!(
-            text,
-            "* **{}** ({}, {}): {}",
-            inline(&node.name),
-            inline(&node.role),
-            inline(&node.host),
-            inline(&plugin)
-        );
-        for words in &node.last_words {
-            let _ = writeln!(text, "  * {}", inline(words));
+    let by_node = ByNode::new(story);
+    for (id, node) in (0..).zip(&story.nodes) {
+        let id = NodeId(id);
+        let role = by_node.together(id, |worker| Some(worker.role?.to_string()));
+        let plugin = by_node.together(id, |worker| Some(worker.plugin.as_ref().map_or("no plugin".to_owned(), plugin)));
+        let (name, host) = (inline(&node.name), inline(&node.host));
+        let _ = writeln!(text, "* **{name}** ({}, {host}): {}", inline(&role), inline(&plugin));
+        for words in by_node.last_words(id) {
+            let _ = writeln!(text, "  * {}", inline(&words));
         }
     }
     text.push('\n');
-    if story.nodes.len() == 2 {
-        let rows: Vec<Vec<String>> =
-            story.differences.iter().map(|one| vec![one.what.clone(), one.local.clone(), one.peer.clone()]).collect();
-        match rows.is_empty() {
-            true => line(text, "Nothing of what was compared differs between the two.\n"),
-            false => table(text, &["differs", &inline(&story.nodes[0].name), &inline(&story.nodes[1].name)], &rows),
+    if story.nodes.len() > 1 {
+        let mut differ = NodeTable::new(story, "differs");
+        story.differences.iter().for_each(|one| differ.row(&one.what, one.words()));
+        let heads: Vec<String> = differ.heads.iter().map(|head| inline(head)).collect();
+        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+        match (differ.rows.is_empty(), story.nodes.len()) {
+            (true, 2) => line(text, "Nothing of what was compared differs between the two.\n"),
+            (true, _) => line(text, "Nothing of what was compared differs between the nodes.\n"),
+            (false, _) => table(text, &heads, &differ.rows),
         }
     }
     let rows: Vec<Vec<String>> = story
         .settings
         .iter()
-        .map(|one| vec![one.key.clone(), together(&one.effective), together(&one.environment)])
+        .map(|one| {
+            let [effective, environment] = both(story, one);
+            vec![one.key.clone(), effective, environment]
+        })
         .collect();
     if !rows.is_empty() {
         table(text, &["setting", "effective, as logged", "environment"], &rows);
@@ -272,6 +243,11 @@ fn nodes(text: &mut String, story: &Story) {
     }
 }
 
+fn plugin(plugin: &PluginRecord) -> String {
+    let version = plugin.version.as_deref().unwrap_or("version not logged");
+    format!("{} (ncclNet v{}, {version}), {}, sha256 {}", plugin.name, plugin.abi, plugin.path, plugin.sha256)
+}
+
 fn log(text: &mut String, story: &Story) {
     if story.log.is_empty() && story.unknown_lines.is_empty() {
         return;
@@ -283,16 +259,21 @@ fn log(text: &mut String, story: &Story) {
             text,
             "* **{}** ({}, {} lines on {}, first {at}): {}",
             inline(&found.signature),
-            found.severity,
+            found.severity.name(),
             found.count,
-            inline(&found.excerpt.node),
+            inline(&found.excerpt.worker.name),
             inline(&found.meaning)
         );
         let _ = writeln!(text, "  `{}`", code(&found.excerpt.text));
     }
     for line in &story.unknown_lines {
-        let _ =
-            writeln!(text, "* unknown WARN line ({} on {}): `{}`", line.count, inline(&line.node), code(&line.text));
+        let _ = writeln!(
+            text,
+            "* unknown WARN line ({} on {}): `{}`",
+            line.count,
+            inline(&line.worker.name),
+            code(&line.text)
+        );
     }
     text.push('\n');
 }

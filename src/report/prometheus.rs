@@ -1,9 +1,10 @@
 //! A run's figures in Prometheus' text format 0.0.4, for a textfile collector.
 #![forbid(unsafe_code)]
 
-use super::Story;
+use super::story::{Story, Transfer};
 use std::fmt::Write;
 use tcpx_run_model::record::TransferRecord;
+use tcpx_words::error::Outcome;
 
 type Pick = fn(&TransferRecord) -> f64;
 
@@ -11,11 +12,12 @@ type Pick = fn(&TransferRecord) -> f64;
 pub fn prometheus(story: &Story) -> String {
     let mut text = String::new();
     let run = format!("run=\"{}\",scenario=\"{}\"", value(&story.id), value(&story.scenario));
-    let outcome = story.outcome.as_deref().unwrap_or("unfinished");
-    let outcome = [(format!("{run},outcome=\"{}\"", value(outcome)), f64::from(u8::from(outcome == "passed")))];
+    let outcome = story.outcome.map_or("unfinished".to_owned(), |outcome| outcome.to_string());
+    let passed = f64::from(u8::from(story.is(Outcome::Passed)));
+    let outcome = [(format!("{run},outcome=\"{outcome}\""), passed)];
     family(&mut text, "tcpxctl_run_passed", "Whether the run passed.", &outcome);
     let of_transfers = |pick: Pick| {
-        let labelled = |one: &TransferRecord| (format!("{run},direction=\"{}\"", value(&one.direction())), pick(one));
+        let labelled = |one: &Transfer| (format!("{run},direction=\"{}\"", value(&one.direction)), pick(&one.record));
         story.transfers.iter().map(labelled).collect::<Vec<_>>()
     };
     let gauges: [(&str, &str, Pick); 5] = [
@@ -36,7 +38,7 @@ pub fn prometheus(story: &Story) -> String {
         .latencies
         .iter()
         .flat_map(|one| {
-            let label = format!("{run},node=\"{}\",side=\"{}\"", value(&one.node), value(&one.side));
+            let label = format!("{run},node=\"{}\",side=\"{}\"", value(&one.worker.name), one.side);
             let quantiles = one
                 .quantiles
                 .into_iter()
@@ -55,7 +57,7 @@ pub fn prometheus(story: &Story) -> String {
             let label = format!(
                 "{run},condition=\"{}\",severity=\"{}\",number=\"{number}\"",
                 value(&one.condition),
-                value(&one.severity)
+                one.severity
             );
             (label, one.confidence)
         })

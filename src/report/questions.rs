@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 use super::story::{Question, Story};
+use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
 
 struct Ask {
     id: &'static str,
@@ -31,8 +33,8 @@ const ALL: [Ask; 9] = [
     },
     Ask {
         id: "build-differences",
-        english: "The plugin files of the two nodes differ. Are these builds meant to talk to each other, and with which receive-datapath-manager releases?",
-        chinese: "两个节点上的插件文件不同。这两个版本是否可以互通？分别需要哪个版本的 receive-datapath-manager？",
+        english: "The plugin files of the nodes differ. Are these builds meant to talk to each other, and with which receive-datapath-manager releases?",
+        chinese: "各节点上的插件文件不同。这两个版本是否可以互通？分别需要哪个版本的 receive-datapath-manager？",
         because: |story| {
             let of_plugin =
                 |one: &&super::story::Difference| one.what.starts_with("plugin, ") && one.what != "plugin, path";
@@ -40,7 +42,7 @@ const ALL: [Ask; 9] = [
                 .differences
                 .iter()
                 .filter(of_plugin)
-                .map(|one| format!("{}: {} and {}", one.what, one.local, one.peer))
+                .map(|one| format!("{}: {}", one.what, distinct(one.words())))
                 .collect()
         },
     },
@@ -62,7 +64,7 @@ const ALL: [Ask; 9] = [
         because: |story| {
             let failed = |window: &super::story::Window| {
                 let (call, code) = window.last_error.clone()?;
-                Some(format!("{} {} of {}: {call} returned {code}", window.side, window.index, window.node))
+                Some(format!("{} of {}: {call} returned {code}", window.channel(), window.worker.name))
             };
             story.windows.iter().filter_map(failed).take(8).collect()
         },
@@ -76,7 +78,7 @@ const ALL: [Ask; 9] = [
                 .unknown_lines
                 .iter()
                 .take(5)
-                .map(|line| format!("{} (x{}, {})", line.text, line.count, line.node))
+                .map(|line| format!("{} (x{}, {})", line.text, line.count, line.worker.name))
                 .collect()
         },
     },
@@ -84,11 +86,10 @@ const ALL: [Ask; 9] = [
         id: "plugin-exit",
         english: "The plugin ended the process. Is the condition that it names recoverable, and can it be reported to the caller instead of exiting?",
         chinese: "插件直接结束了进程。日志中给出的条件是否可以恢复？能否改为向调用者返回错误而不是退出？",
-        because: |story| match story.outcome.as_deref() {
-            Some("plugin-died") => story
-                .nodes
-                .iter()
-                .flat_map(|node| node.last_words.iter().map(move |words| format!("{}: {words}", node.name)))
+        because: |story| match story.outcome {
+            Some(Outcome::PluginDied) => story
+                .workers()
+                .flat_map(|(_, worker)| worker.last_words.iter().map(move |words| format!("{}: {words}", worker.name)))
                 .collect(),
             _ => Vec::new(),
         },
@@ -104,13 +105,24 @@ const ALL: [Ask; 9] = [
         english: "A GPU was used with a NIC behind another PCI root. Is that supported, and what happens to flow steering and header split there?",
         chinese: "有 GPU 使用了位于其他 PCI root 下的网卡。这种组合是否受支持？此时流引导和 header split 会如何工作？",
         because: |story| {
-            let far = |one: &&tcpx_run_model::record::Finding| {
+            let far = |one: &&tcpx_run_model::finding::Finding| {
                 one.condition.contains("far") || one.condition.contains("numa") || one.condition.contains("nearest")
             };
             story.findings.iter().filter(far).flat_map(|one| one.because.clone()).collect()
         },
     },
 ];
+
+/// Each of them once.
+fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let mut seen: Vec<&str> = Vec::new();
+    for word in words {
+        if !seen.contains(&word) {
+            seen.push(word);
+        }
+    }
+    seen.join(" and ")
+}
 
 pub(super) fn of(story: &Story) -> Vec<Question> {
     let asked = |ask: &Ask| {
@@ -128,15 +140,14 @@ pub(super) fn of(story: &Story) -> Vec<Question> {
 
 /// Channels that wait, where a fault of our own making is not what they wait for.
 fn waiting(story: &Story, is_meant: fn(&super::story::Window) -> bool) -> Vec<String> {
-    if story.outcome.as_deref() != Some("stalled") {
+    if !story.is(Outcome::Stalled) {
         return Vec::new();
     }
     let shown = |window: &super::story::Window| {
         format!(
-            "{} {} of {}: posted {}, done {}, consumed {}, quiet for {} ms, {} of {} tests not done",
-            window.side,
-            window.index,
-            window.node,
+            "{} of {}: posted {}, done {}, consumed {}, quiet for {} ms, {} of {} tests not done",
+            window.channel(),
+            window.worker.name,
             window.posted,
             window.done,
             window.consumed,
@@ -149,10 +160,11 @@ fn waiting(story: &Story, is_meant: fn(&super::story::Window) -> bool) -> Vec<St
 }
 
 fn silent_sender(story: &Story) -> Vec<String> {
-    let receives = |window: &super::story::Window| window.side == "recv" && window.done < window.posted;
+    let receives = |window: &super::story::Window| window.side == Side::Recv && window.done < window.posted;
     let sent = |receiver: &super::story::Window| {
         story.windows.iter().any(|window| {
-            window.side == "send"
+            window.side == Side::Send
+                && window.worker.pair == receiver.worker.pair
                 && window.index == receiver.index
                 && window.posted > receiver.done
                 && window.done == window.posted
@@ -166,17 +178,17 @@ fn silent_sender(story: &Story) -> Vec<String> {
 const GUIDANCE_GB_PER_S: f64 = 18.75;
 
 fn slow(story: &Story) -> Vec<String> {
-    let is_tcpx = story.nodes.iter().any(|node| node.plugin.as_ref().is_some_and(super::is_tcpx));
-    if !is_tcpx || story.outcome.as_deref() != Some("passed") {
+    if !super::is_of_tcpx(story) || !story.is(Outcome::Passed) {
         return Vec::new();
     }
-    let per_nic = |one: &tcpx_run_model::record::TransferRecord| {
+    let per_nic = |transfer: &super::story::Transfer| {
+        let one = &transfer.record;
         let nics: std::collections::BTreeSet<&str> = one.channels.iter().map(|channel| channel.dev.as_str()).collect();
         let rate = one.median_gb_per_s / nics.len().max(1) as f64;
         (rate > 0.0 && rate < GUIDANCE_GB_PER_S).then(|| {
             format!(
                 "{}: {rate:.2} GB/s per NIC over {} NICs, guidance {GUIDANCE_GB_PER_S} GB/s",
-                one.direction(),
+                transfer.direction,
                 nics.len()
             )
         })

@@ -5,6 +5,8 @@
 use super::Story;
 use super::html::{dump, plugins};
 use super::markdown::{code, inline};
+use super::spread::together;
+use super::story::Difference;
 use super::verdict::verdict;
 use super::words::Language;
 
@@ -38,11 +40,12 @@ pub fn short(story: &Story, language: Language) -> String {
             of("progress.policy")
         ));
     }
-    for transfer in story.transfers.iter().filter(|one| one.iterations > 0).take(8) {
+    for one in story.transfers.iter().filter(|one| one.record.iterations > 0).take(8) {
+        let transfer = &one.record;
         let first = transfer.first_iteration_seconds.map_or("-".to_owned(), |first| format!("{:.1} ms", first * 1e3));
         lines.push(format!(
             "* {}: {} {:.3} GB/s ({} {}), {} {first}, {} {}",
-            inline(&transfer.direction()),
+            inline(&one.direction),
             say("median", "中位数"),
             transfer.median_gb_per_s,
             transfer.iterations,
@@ -56,8 +59,15 @@ pub fn short(story: &Story, language: Language) -> String {
         &mut lines,
         say("Findings", "诊断结论"),
         story.findings.iter().take(4).flat_map(|finding| {
-            let mut told =
-                vec![format!("* **{}** ({}, {:.2})", inline(&finding.condition), finding.severity, finding.confidence)];
+            // With one pair the facts below say which end it is.
+            let place = finding.place().filter(|_| story.pairs.len() > 1).map(|place| format!(", {}", inline(place)));
+            let mut told = vec![format!(
+                "* **{}** ({}, {:.2}{})",
+                inline(&finding.condition),
+                finding.severity,
+                finding.confidence,
+                place.unwrap_or_default()
+            )];
             told.extend(finding.because.iter().take(2).map(|one| format!("  * {}", cut(&inline(one)))));
             told.extend(
                 finding.next_step.iter().map(|step| format!("  * {}: {}", say("next", "下一步"), cut(&inline(step)))),
@@ -72,10 +82,9 @@ pub fn short(story: &Story, language: Language) -> String {
         waiting.take(6).map(|window| {
             let age = window.head_age_ms.map_or("-".to_owned(), |age| format!("{age} ms"));
             format!(
-                "* {} {} {}: `{}`, posted {}, done {}, consumed {}, {} {age}",
-                inline(&window.node),
-                window.side,
-                window.index,
+                "* {} {}: `{}`, posted {}, done {}, consumed {}, {} {age}",
+                inline(&window.worker.name),
+                window.channel(),
                 dump(window),
                 window.posted,
                 window.done,
@@ -92,19 +101,19 @@ pub fn short(story: &Story, language: Language) -> String {
                 "* {} (x{}, {}): `{}`",
                 inline(&found.signature),
                 found.count,
-                inline(&found.excerpt.node),
+                inline(&found.excerpt.worker.name),
                 cut(&code(&found.excerpt.text))
             )
         }),
     );
     part(
         &mut lines,
-        say("Differences between the nodes", "两节点差异"),
-        story
-            .differences
-            .iter()
-            .take(4)
-            .map(|one| format!("* {}: {} / {}", inline(&one.what), cut(&inline(&one.local)), cut(&inline(&one.peer)))),
+        if story.nodes.len() > 2 {
+            say("Differences between the nodes", "各节点差异")
+        } else {
+            say("Differences between the nodes", "两节点差异")
+        },
+        story.differences.iter().take(4).map(|one| format!("* {}: {}", inline(&one.what), differing(story, one))),
     );
     part(
         &mut lines,
@@ -125,6 +134,15 @@ pub fn short(story: &Story, language: Language) -> String {
         lines.push(say("…cut here; the whole report has the rest.", "……以下省略，完整内容见报告。").to_owned());
     }
     lines.join("\n") + "\n"
+}
+
+/// The value of each node, or where these are more than two of each group of them.
+fn differing(story: &Story, one: &Difference) -> String {
+    if one.values.len() == 2 {
+        return one.words().map(|value| cut(&inline(value))).collect::<Vec<_>>().join(" / ");
+    }
+    let names = story.nodes.iter().map(|node| node.name.as_str());
+    cut(&inline(&together(names.zip(one.words()), one.values.len())))
 }
 
 fn part(lines: &mut Vec<String>, title: &str, all: impl Iterator<Item = impl Told>) {

@@ -5,13 +5,17 @@
 //! `missing` says why.
 #![forbid(unsafe_code)]
 
+use crate::columns::{Asked, ResultRow};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use tcpx_run_model::record::{Clock, Finding, LatencyUs, PluginRecord, TransferRecord, Unfinished};
-use tcpx_words::units::ByteCount;
+use tcpx_run_model::finding::{Finding, Subject};
+use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, WorkerId};
+use tcpx_run_model::record::{Clock, LatencyUs, PluginRecord, Role, TransferRecord, Unfinished};
+use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
 
 /// Value of the key `schema`.
-pub const SCHEMA: &str = "tcpxctl.report/1";
+pub const SCHEMA: &str = "tcpxctl.report/2";
 
 /// One run, told.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,8 +34,8 @@ pub struct Story {
     pub started: Option<String>,
     /// As `started`.
     pub finished: Option<String>,
-    /// `passed`, `stalled`, ...
-    pub outcome: Option<String>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
     /// Of the command.
     pub exit_code: Option<u8>,
     /// In one sentence, unless it passed.
@@ -46,27 +50,31 @@ pub struct Story {
     pub scenario_toml: Option<String>,
     /// The keys that decide what was run: name and value.
     pub transfer: Vec<(String, String)>,
+    /// Of these, what figures are derived from.
+    pub asked: Option<Asked>,
     /// As it was typed, where that was recorded.
     pub command: Option<String>,
-    /// Local, then peer.
+    /// Who took part; a [`NodeId`] is a place in this list.
     pub nodes: Vec<Node>,
+    /// The workers, two and two; a [`PairId`] is a place in this list.
+    pub pairs: Vec<Pair>,
     /// Other runs of the same kind, and this one, where several were named.
     #[serde(default)]
     pub sweep: Vec<Point>,
-    /// What is not the same on both nodes.
+    /// What is not the same on every node.
     pub differences: Vec<Difference>,
-    /// Each direction, and each GPU.
-    pub transfers: Vec<TransferRecord>,
+    /// Each direction of each lane.
+    pub transfers: Vec<Transfer>,
     /// The worst first.
     pub findings: Vec<Finding>,
     /// The run's time in equal parts.
     pub axis: Axis,
     /// What each channel did over time.
     pub series: Vec<ChannelSeries>,
-    /// Posted to done, by node and side.
+    /// Posted to done, by worker and side.
     pub latencies: Vec<Latency>,
     /// The requests around the moment that decides.
-    pub timeline: Option<Timeline>,
+    pub timeline: Option<RequestTimeline>,
     /// Every channel's window at that moment.
     pub windows: Vec<Window>,
     /// What the plugin says that it was set to, beside the environment.
@@ -100,6 +108,8 @@ pub enum State {
     Killed,
     /// Something in it cannot be read.
     Damaged,
+    /// Its record is of a version that this program does not know.
+    OtherVersion,
 }
 
 impl From<Unfinished> for State {
@@ -115,26 +125,62 @@ impl From<Unfinished> for State {
 /// One node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// `local` or `peer`.
+    /// How it is shown: `local` and `peer` where there are two.
     pub name: String,
-    /// `send`, `recv` or `both`.
-    pub role: String,
     /// Host name.
     pub host: String,
     /// What the command line called it.
     pub address: String,
-    /// The plugin it used.
-    pub plugin: Option<PluginRecord>,
     /// Its clock against the coordinator's.
     pub clock: Option<Clock>,
     /// What it is, by name.
     pub facts: Vec<(String, String)>,
-    /// What the worker was given on top of the node's own.
+    /// Its environment, as far as it is of interest.
     pub env: BTreeMap<String, String>,
-    /// The node's own, as far as it is of interest.
-    pub node_env: BTreeMap<String, String>,
-    /// What the worker last did: its last plugin call, how it ended.
+    /// Why its agent could not go on.
     pub last_words: Vec<String>,
+}
+
+/// Two workers that moved bytes between them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// Their nodes.
+    pub nodes: [NodeId; 2],
+    /// What they moved bytes for.
+    pub lanes: Vec<Lane>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// In one sentence, unless it passed.
+    pub reason: Option<String>,
+    /// The workers, in the order of `nodes`.
+    pub workers: [Worker; 2],
+}
+
+/// One worker.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// How it is shown: `peer gpu 3`.
+    pub name: String,
+    /// What it did with payload.
+    pub role: Option<Role>,
+    /// The plugin it used.
+    pub plugin: Option<PluginRecord>,
+    /// What it was given on top of its node's environment.
+    pub env: BTreeMap<String, String>,
+    /// What it used, by name.
+    pub facts: Vec<(String, String)>,
+    /// What it last did: its last plugin call, how it ended.
+    pub last_words: Vec<String>,
+}
+
+/// One direction of one lane.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// `local->peer`, and `local->peer@gpu3` for one GPU.
+    pub direction: String,
+    /// What was measured.
+    #[serde(flatten)]
+    pub record: TransferRecord,
 }
 
 /// One run of a sweep, in one direction.
@@ -161,10 +207,15 @@ pub struct Point {
 pub struct Difference {
     /// What.
     pub what: String,
-    /// On the first node.
-    pub local: String,
-    /// On the second.
-    pub peer: String,
+    /// On each node, in the order of [`Story::nodes`]; none where it is absent.
+    pub values: Vec<Option<String>>,
+}
+
+impl Difference {
+    /// The values in words.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(|value| value.as_deref().unwrap_or("absent"))
+    }
 }
 
 /// Equal parts of the run's time.
@@ -192,12 +243,12 @@ impl Axis {
 }
 
 /// One channel of one side over the parts of the [`Axis`]; `None` where nobody looked.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelSeries {
-    /// `local`, `peer gpu 3`.
-    pub node: String,
-    /// `send` or `recv`.
-    pub side: String,
+    /// Whose it is.
+    pub worker: Subject,
+    /// Which end of its connection.
+    pub side: Side,
     /// Index within its direction.
     pub index: usize,
     /// Interface.
@@ -208,13 +259,13 @@ pub struct ChannelSeries {
     pub in_flight: Vec<Option<u32>>,
 }
 
-/// Posted-to-done times of all channels of one side of a node.
+/// Posted-to-done times of all channels of one side of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// As in [`ChannelSeries`].
-    pub node: String,
-    /// `send` or `recv`.
-    pub side: String,
+    /// Whose they are.
+    pub worker: Subject,
+    /// Which end of its connections.
+    pub side: Side,
     /// First nanosecond of a bucket, the first behind it, and how many.
     pub buckets: Vec<(u64, u64, u64)>,
     /// Quantiles over all of them.
@@ -223,7 +274,7 @@ pub struct Latency {
 
 /// One channel's requests on both ends around a moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Timeline {
+pub struct RequestTimeline {
     /// Why this moment, in words.
     pub why: String,
     /// Index of the channel.
@@ -239,12 +290,12 @@ pub struct Timeline {
 }
 
 /// One end of the channel.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimelineEnd {
-    /// Its node.
-    pub node: String,
-    /// `send` or `recv`.
-    pub side: String,
+    /// Its worker.
+    pub worker: Subject,
+    /// Which end.
+    pub side: Side,
     /// Oldest first.
     pub requests: Vec<TimelineRequest>,
 }
@@ -265,12 +316,12 @@ pub struct TimelineRequest {
 }
 
 /// One channel's window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// As in [`ChannelSeries`].
-    pub node: String,
-    /// `send` or `recv`.
-    pub side: String,
+    /// Whose it is.
+    pub worker: Subject,
+    /// Which end of its connection.
+    pub side: Side,
     /// Index within its direction.
     pub index: usize,
     /// Interface.
@@ -304,9 +355,18 @@ pub struct Window {
 impl Window {
     /// Posted and not yet retired.
     pub fn in_flight(&self) -> u64 {
-        let retired = if self.side == "recv" { self.consumed } else { self.done };
-        self.posted.saturating_sub(retired)
+        in_flight(self.side, self.posted, self.done, self.consumed)
     }
+
+    /// `recv 1`.
+    pub fn channel(&self) -> String {
+        format!("{} {}", self.side, self.index)
+    }
+}
+
+/// Requests that are posted and not retired: a receive retires when it is handed back.
+pub(super) fn in_flight(side: Side, posted: u64, done: u64, consumed: u64) -> u64 {
+    posted.saturating_sub(if side == Side::Recv { consumed } else { done })
 }
 
 /// One setting.
@@ -314,9 +374,10 @@ impl Window {
 pub struct Setting {
     /// The plugin's label, or a variable.
     pub key: String,
-    /// What the plugin says that it took, by node.
+    /// What the plugin says that it took, by the name of its worker.
     pub effective: BTreeMap<String, String>,
-    /// What the worker's environment says, by node.
+    /// What a worker's environment says, by the name of the node, or of the worker
+    /// where those of a node differ.
     pub environment: BTreeMap<String, String>,
     /// Both are known, and are not the same.
     pub differs: bool,
@@ -325,7 +386,7 @@ pub struct Setting {
 /// One row of the doctor's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// Whose.
+    /// Whose, as the doctor names it.
     pub node: String,
     /// The check's name.
     pub id: String,
@@ -343,7 +404,7 @@ pub struct LogFinding {
     /// The signature.
     pub signature: String,
     /// How bad.
-    pub severity: String,
+    pub severity: tcpx_logs::Severity,
     /// Lines.
     pub count: u64,
     /// What it means.
@@ -362,7 +423,7 @@ pub struct LogFinding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Excerpt {
     /// Who wrote it.
-    pub node: String,
+    pub worker: Subject,
     /// When.
     pub at: Option<String>,
     /// Lines of its kind.
@@ -407,14 +468,45 @@ pub struct Question {
 }
 
 impl Story {
+    /// How everyone is called.
+    pub fn names(&self) -> Names {
+        let node = |node: &Node| NodeIntro { name: node.name.clone(), address: node.address.clone() };
+        let pair = |pair: &Pair| PairIntro { nodes: pair.nodes, lanes: pair.lanes.clone() };
+        Names { nodes: self.nodes.iter().map(node).collect(), pairs: self.pairs.iter().map(pair).collect() }
+    }
+
+    /// Every worker.
+    pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        (0..).zip(&self.pairs).flat_map(|(number, pair)| {
+            let of = move |node| WorkerId::of_pair(node, PairId(number));
+            pair.nodes.map(of).into_iter().zip(&pair.workers)
+        })
+    }
+
+    /// Every plugin that was used; at most one for each worker.
+    pub fn plugins(&self) -> impl Iterator<Item = &PluginRecord> {
+        self.workers().filter_map(|(_, worker)| worker.plugin.as_ref())
+    }
+
+    /// The rows of the table of results.
+    pub(super) fn result_rows(&self) -> impl Iterator<Item = ResultRow<'_>> {
+        let asked = self.asked;
+        self.transfers.iter().map(move |one| ResultRow { direction: &one.direction, transfer: &one.record, asked })
+    }
+
+    /// Whether it passed, stalled, ...
+    pub fn is(&self, outcome: Outcome) -> bool {
+        self.outcome == Some(outcome)
+    }
+
     /// Bytes that were verified, in all directions.
     pub fn verified_bytes(&self) -> u64 {
-        self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.verified_bytes))
+        self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.record.verified_bytes))
     }
 
     /// Of these wrong.
     pub fn wrong_bytes(&self) -> u64 {
-        self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.wrong_bytes))
+        self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.record.wrong_bytes))
     }
 
     /// Takes another run into the sweep; the first brings this one, too.
@@ -426,25 +518,30 @@ impl Story {
     }
 
     fn points(&self) -> Vec<Point> {
-        let of = |key: &str| self.transfer.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
-        let bytes = |key: &str| of(key).and_then(|text| text.parse::<ByteCount>().ok()).map_or(0, |size| size.0);
-        let point = |one: &TransferRecord| Point {
+        let asked = self.asked.unwrap_or_default();
+        let point = |one: &Transfer| Point {
             run: self.id.clone(),
-            direction: one.direction(),
-            chunk_bytes: bytes("transfer.chunk"),
-            total_bytes: bytes("transfer.total"),
-            connections: of("transfer.connections").and_then(|text| text.parse().ok()).unwrap_or(0),
-            median_gb_per_s: one.median_gb_per_s,
-            nics: one.channels.iter().map(|channel| &channel.dev).collect::<BTreeSet<_>>().len().max(1),
+            direction: one.direction.clone(),
+            chunk_bytes: asked.chunk_bytes,
+            total_bytes: asked.total_bytes,
+            connections: asked.connections,
+            median_gb_per_s: one.record.median_gb_per_s,
+            nics: one.record.channels.iter().map(|channel| &channel.dev).collect::<BTreeSet<_>>().len().max(1),
         };
-        self.transfers.iter().filter(|one| one.iterations > 0).map(point).collect()
+        self.transfers.iter().filter(|one| one.record.iterations > 0).map(point).collect()
     }
 
     /// Whether there is a moment at which something did not move: a stall, or an end
     /// with requests in flight that nobody asked for.
     pub fn stood_still(&self) -> bool {
         let waiting = self.windows.iter().any(|window| window.in_flight() > 0);
-        self.axis.stall_ms.is_some() || (waiting && self.outcome.as_deref() != Some("passed"))
+        self.axis.stall_ms.is_some() || (waiting && !self.is(Outcome::Passed))
+    }
+
+    /// Notes that something cannot be read.
+    pub(super) fn damaged(&mut self, what: &str, why: impl Into<String>) {
+        self.state = State::Damaged;
+        self.lacks(what, why);
     }
 
     /// Notes that something is absent.

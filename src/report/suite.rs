@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// One suite.
 #[derive(Debug, Default)]
-pub(crate) struct Suite {
+pub struct Suite {
     /// What was looked at.
     pub name: String,
     /// Of every case.
@@ -27,17 +27,21 @@ pub(crate) struct Suite {
 
 /// One case.
 #[derive(Debug)]
-pub(crate) struct Case {
+pub struct Case {
     /// A second one of that name gets a number: readers keep one of a name.
     pub name: String,
+    /// How long it took.
     pub seconds: f64,
+    /// How it ended.
     pub ended: Ended,
 }
 
 /// How a case ended, and in which words.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub enum Ended {
+    /// It holds; with what was seen.
     Passed(Option<String>),
+    /// It was not tried, and why.
     Skipped(String),
     /// It does not hold.
     Failure(String),
@@ -47,7 +51,7 @@ pub(crate) enum Ended {
 
 impl Suite {
     /// The whole file.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let count = |is: fn(&Ended) -> bool| self.cases.iter().filter(|case| is(&case.ended)).count();
         let skipped = count(|ended| matches!(ended, Ended::Skipped(_)));
         let sums = format!(

@@ -3,6 +3,8 @@
 
 use super::story::{State, Story};
 use super::words::Language;
+use tcpx_run_model::finding::Severity;
+use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
 
 /// Good, bad, or not known.
@@ -30,18 +32,19 @@ pub(super) struct Verdict {
 
 pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
     let word = match (&story.outcome, story.state) {
-        (Some(outcome), _) => outcome.to_uppercase(),
+        (Some(outcome), _) => outcome.to_string().to_uppercase(),
         _ if is_examination(story) => "EXAMINED".to_owned(),
         (None, State::Damaged) => "DAMAGED".to_owned(),
         (None, State::Killed) => "KILLED".to_owned(),
+        (None, State::OtherVersion) => "OTHER VERSION".to_owned(),
         (None, State::Running) => "RUNNING".to_owned(),
         (None, _) => "UNFINISHED".to_owned(),
     };
-    let warned = story.findings.iter().any(|finding| finding.severity == "warning");
-    let tone = match story.outcome.as_deref() {
-        Some("passed") if !story.unmet.is_empty() || story.wrong_bytes() > 0 => Tone::Bad,
-        Some("passed") if warned => Tone::Warned,
-        Some("passed") => Tone::Good,
+    let warned = story.findings.iter().any(|finding| finding.severity == Severity::Warning);
+    let tone = match story.outcome {
+        Some(Outcome::Passed) if !story.unmet.is_empty() || story.wrong_bytes() > 0 => Tone::Bad,
+        Some(Outcome::Passed) if warned => Tone::Warned,
+        Some(Outcome::Passed) => Tone::Good,
         Some(_) => Tone::Bad,
         None => Tone::Open,
     };
@@ -64,8 +67,8 @@ fn sentence(story: &Story, language: Language) -> String {
         };
     }
     let moved = moved(story, language);
-    let unsaid = match story.outcome.as_deref() {
-        Some("passed") => return moved,
+    let unsaid = match story.outcome {
+        Some(Outcome::Passed) => return moved,
         Some(_) => language.pick("no reason was recorded", "未记录原因"),
         None => language.pick("The record ends before the run does", "记录在运行结束前中断"),
     };
@@ -83,10 +86,10 @@ fn moved(story: &Story, language: Language) -> String {
     let rates: Vec<String> = story
         .transfers
         .iter()
-        .filter(|one| one.iterations > 0)
+        .filter(|one| one.record.iterations > 0)
         .map(|one| match language {
-            Language::English => format!("{:.3} GB/s {}", one.median_gb_per_s, one.direction()),
-            Language::Chinese => format!("{} {:.3} GB/s", one.direction(), one.median_gb_per_s),
+            Language::English => format!("{:.3} GB/s {}", one.record.median_gb_per_s, one.direction),
+            Language::Chinese => format!("{} {:.3} GB/s", one.direction, one.record.median_gb_per_s),
         })
         .collect();
     let rates = match (rates.as_slice(), language) {

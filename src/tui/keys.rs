@@ -4,7 +4,7 @@
 //! this one, and whoever selects text wants the mouse for that.
 #![forbid(unsafe_code)]
 
-use super::state::Pane;
+use super::view::{PANES, Pane};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// What a person asks for.
@@ -38,7 +38,7 @@ pub(crate) enum Message {
     Collapse,
     CollapseAll,
     NextTrouble,
-    Show(Pane),
+    Show(&'static Pane),
     NextPane,
     Open,
     Close,
@@ -106,9 +106,6 @@ pub(crate) fn message(key: KeyEvent, typing: bool) -> Option<Message> {
         KeyCode::Char('c' | '-' | '+') => Message::Collapse,
         KeyCode::Char('C') => Message::CollapseAll,
         KeyCode::Char('n') => Message::NextTrouble,
-        KeyCode::Char('l') => Message::Show(Pane::Log),
-        KeyCode::Char('f') => Message::Show(Pane::Findings),
-        KeyCode::Char('d') => Message::Show(Pane::Detail),
         KeyCode::Tab => Message::NextPane,
         KeyCode::Enter => Message::Open,
         KeyCode::Esc => Message::Close,
@@ -116,15 +113,31 @@ pub(crate) fn message(key: KeyEvent, typing: bool) -> Option<Message> {
         KeyCode::Char('/') | KeyCode::F(4) => Message::Filter,
         KeyCode::Char('a') => Message::Ascii,
         KeyCode::Char('p') => Message::Screenshot,
+        KeyCode::Char(key) => Message::Show(PANES.iter().find(|pane| pane.key == key)?),
         _ => return None,
     })
 }
 
 /// Keys and words, for the help overlay.
-pub(crate) const HELP: &[(&str, &str)] = &[
-    ("Up Down PgUp PgDn g G", "choose a line"),
-    ("Enter d", "the channel closely; Esc closes"),
-    ("l f Tab z", "log, findings, next pane, pane alone"),
+pub(crate) fn help() -> Vec<(String, String)> {
+    let (of_channel, others): (Vec<&Pane>, Vec<&Pane>) = PANES.iter().partition(|pane| pane.is_of_channel);
+    let list = |panes: &[&Pane], what: fn(&Pane) -> String, between: &str| {
+        panes.iter().map(|pane| what(pane)).collect::<Vec<_>>().join(between)
+    };
+    let (key, shows) = (|pane: &Pane| pane.key.to_string(), |pane: &Pane| pane.shows.to_owned());
+    let mut help = vec![
+        ("Up Down PgUp PgDn g G".to_owned(), "choose a line".to_owned()),
+        (format!("Enter {}", list(&of_channel, key, " ")), format!("{}; Esc closes", list(&of_channel, shows, ", "))),
+        (
+            format!("{} Tab z", list(&others, key, " ")),
+            format!("{}, next pane, pane alone", list(&others, shows, ", ")),
+        ),
+    ];
+    help.extend(HELP.iter().map(|(keys, words)| ((*keys).to_owned(), (*words).to_owned())));
+    help
+}
+
+const HELP: &[(&str, &str)] = &[
     ("Space", "stop time, let it go on"),
     ("Left Right (Shift: 10)", "one sample back, forward"),
     ("s", "to the moment of the stall"),

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Lines without trailing blanks.
-pub(crate) fn text(buffer: &Buffer) -> String {
+pub fn text(buffer: &Buffer) -> String {
     lines(buffer).fold(String::new(), |mut all, line| {
         let line: String = line.map(Cell::symbol).collect();
         all.push_str(line.trim_end());
@@ -18,7 +18,7 @@ pub(crate) fn text(buffer: &Buffer) -> String {
 }
 
 /// The same with SGR sequences.
-pub(crate) fn ansi(buffer: &Buffer) -> String {
+pub fn ansi(buffer: &Buffer) -> String {
     let mut all = String::new();
     for line in lines(buffer) {
         let mut last = String::new();
@@ -61,7 +61,7 @@ const GROUND: &str = "#1c1c1c";
 const INK: &str = "#d0d0d0";
 
 /// One element for each run of cells that look alike.
-pub(crate) fn svg(buffer: &Buffer) -> String {
+pub fn svg(buffer: &Buffer) -> String {
     let (width, height) = (f64::from(buffer.area.width) * CELL.0 + 16.0, f64::from(buffer.area.height) * CELL.1 + 16.0);
     let mut all = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"DejaVu Sans Mono, Menlo, monospace\" font-size=\"14\">\n<rect width=\"100%\" height=\"100%\" fill=\"{GROUND}\"/>\n"

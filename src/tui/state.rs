@@ -2,19 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::theme::Theme;
+use super::view::{PANES, Pane};
 use crate::watch::{Picture, Row, State as Doing};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use tcpx_run_model::ids::WorkerId;
 use tcpx_run_model::record::live::ChannelKey;
-
-/// Which part of the lower half is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pane {
-    Log,
-    Findings,
-    Detail,
-    None,
-}
 
 /// By what channels are sorted within their group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,14 +55,14 @@ impl Sort {
 /// A line of the table, told apart by what it is and not by where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    Group { node: String, device: i64 },
+    Group { worker: WorkerId, device: i64 },
     Channel(ChannelKey),
 }
 
 /// A line of the table, as a picture has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// Channels of one node over one NIC.
+    /// Channels of one worker over one NIC.
     Group { node: usize, device: i64, open: bool },
     /// Place in the picture's rows.
     Channel(usize),
@@ -89,16 +82,15 @@ pub(crate) struct ViewState {
     pub filter: String,
     /// The filter is being typed.
     pub typing: bool,
-    pub collapsed: BTreeSet<(String, i64)>,
-    pub pane: Pane,
+    pub collapsed: BTreeSet<(WorkerId, i64)>,
+    /// What the lower half of the screen shows.
+    pub pane: Option<&'static Pane>,
     pub zoomed: bool,
     pub help: bool,
     /// Log lines between the shown and the newest.
     pub lines_back: usize,
     /// What just happened, for a moment.
     pub said: Option<String>,
-    /// It can be told that it is over, so that leaving is the thing to do.
-    pub replay: bool,
 }
 
 impl ViewState {
@@ -114,12 +106,11 @@ impl ViewState {
             filter: String::new(),
             typing: false,
             collapsed: BTreeSet::new(),
-            pane: Pane::Log,
+            pane: PANES.first().copied(),
             zoomed: false,
             help: false,
             lines_back: 0,
             said: None,
-            replay: false,
         }
     }
 
@@ -145,7 +136,7 @@ impl ViewState {
             let (node, device) = group(&place);
             if last != Some((node, device)) {
                 last = Some((node, device));
-                open = !self.collapsed.contains(&(picture.nodes[node].node.name.clone(), device));
+                open = !self.collapsed.contains(&(picture.nodes[node].id, device));
                 items.push(Item::Group { node, device, open });
             }
             if open {
@@ -161,17 +152,17 @@ impl ViewState {
         if self.filter.trim().is_empty() {
             return true;
         }
-        let node = &picture.nodes[row.node].node;
-        let nic = node.facts.nics.get(&row.now.device).map_or("", String::as_str);
-        let line =
-            format!("{} {} {} {nic} {}", node.name, row.now.side, row.now.index, doing(row.state)).to_lowercase();
+        let node = &picture.nodes[row.node];
+        let nic = node.worker.nic(row.now.device).unwrap_or_default();
+        let line = format!("{} {} {} {nic} {}", node.name, row.now.side, row.now.index, doing(row.state));
+        let line = line.to_lowercase();
         self.filter.to_lowercase().split_whitespace().all(|word| line.contains(word))
     }
 
     pub(crate) fn key(&self, picture: &Picture<'_>, item: Item) -> Key {
         match item {
-            Item::Group { node, device, .. } => Key::Group { node: picture.nodes[node].node.name.clone(), device },
-            Item::Channel(place) => Key::Channel(channel_key(picture, &picture.rows[place])),
+            Item::Group { node, device, .. } => Key::Group { worker: picture.nodes[node].id, device },
+            Item::Channel(place) => Key::Channel(picture.key(&picture.rows[place])),
         }
     }
 
@@ -181,10 +172,10 @@ impl ViewState {
         let is = |item: &Item| match (item, selected) {
             (Item::Channel(place), Key::Channel(key)) => {
                 let row = &picture.rows[*place];
-                row.now.index == key.index && row.now.side == key.side && picture.nodes[row.node].node.name == key.node
+                row.now.index == key.index && row.now.side == key.side && picture.nodes[row.node].id == key.worker
             }
-            (Item::Group { node, device, .. }, Key::Group { node: name, device: theirs }) => {
-                device == theirs && picture.nodes[*node].node.name == *name
+            (Item::Group { node, device, .. }, Key::Group { worker, device: theirs }) => {
+                device == theirs && picture.nodes[*node].id == *worker
             }
             _ => false,
         };
@@ -205,10 +196,6 @@ fn default_place(picture: &Picture<'_>, items: &[Item]) -> usize {
     let is_stuck = |item: &Item| matches!(item, Item::Channel(place) if picture.rows[*place].state == Doing::Stuck);
     let is_channel = |item: &Item| matches!(item, Item::Channel(_));
     items.iter().position(is_stuck).or_else(|| items.iter().position(is_channel)).unwrap_or(0)
-}
-
-pub(crate) fn channel_key(picture: &Picture<'_>, row: &Row<'_>) -> ChannelKey {
-    ChannelKey { node: picture.nodes[row.node].node.name.clone(), side: row.now.side.clone(), index: row.now.index }
 }
 
 pub(crate) fn doing(state: Doing) -> &'static str {

@@ -1,36 +1,46 @@
 //! Screens of a recorded run, drawn without a terminal.
 
-use super::keys::{HELP, Message, message};
+use super::keys::{Message, help, message};
 use super::shot;
-use super::state::{Pane, Sort, ViewState};
+use super::state::{Sort, ViewState};
 use super::theme::Theme;
 use super::update::{Effect, update};
-use super::view::view;
-use crate::watch::{Folder, Model, Source};
+use super::view::{Drawn, PANES, Pane, view};
+use crate::watch::{Beginning, Clock, Folder, Model, Source};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 use std::path::Path;
-use tcpx_run_model::record::ChannelNow;
-use tcpx_run_model::record::live::{
-    ChannelKey, Detail, EventDetail, Line, LineKind, NodeNow, RequestDetail, Title, Update,
-};
+use tcpx_run_model::event::{Event, EventKind, PluginDevice, PluginReady};
+use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, shown_names};
+use tcpx_run_model::record::live::{ChannelKey, Detail, EventDetail, RequestDetail};
+use tcpx_run_model::record::{ChannelNow, PluginRecord};
+use tcpx_words::log::LogLine;
+use tcpx_words::side::Side;
 
 const PLAIN: Theme = Theme { color: false, ascii: false };
 const COLOR: Theme = Theme { color: true, ascii: false };
 const ASCII: Theme = Theme { color: false, ascii: true };
-const SECOND: u64 = 1_000_000_000;
+const LOCAL: WorkerId = WorkerId::of_pair(NodeId(0), PairId(0));
+const PEER: WorkerId = WorkerId::of_pair(NodeId(1), PairId(0));
 
-/// A recorded run in which the receiver stopped to hand back, and its last moment.
-fn stalled() -> (Model, u64) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
-    let mut source = Folder::open(&path, None).expect("a run folder");
-    let (mut model, mut updates) = (Model::default(), Vec::new());
-    source.poll(&mut updates).expect("read");
-    updates.into_iter().for_each(|update| model.take(update));
-    let last = model.ended.as_ref().map_or(0, |ended| ended.at_ns);
-    (model, last)
+/// The pane that a key shows.
+fn pane(key: char) -> &'static Pane {
+    PANES.iter().find(|pane| pane.key == key).expect("a pane")
+}
+
+/// A recorded run in which the receiver stopped to hand back.
+fn stalled() -> Model {
+    let mut source = Folder::open(&fixture(), None).expect("a run folder");
+    let mut model = Model::new(source.begin());
+    model.poll(&mut source).expect("read");
+    model
+}
+
+/// A run folder of version 1.
+fn fixture() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/stalled")
 }
 
 struct Screen {
@@ -41,13 +51,15 @@ struct Screen {
 }
 
 impl Screen {
-    fn new((model, now_ns): (Model, u64), theme: Theme, size: (u16, u16)) -> Self {
+    /// As late as anything is known.
+    fn new(model: Model, theme: Theme, size: (u16, u16)) -> Self {
+        let now_ns = model.last_ns();
         Self { model, state: ViewState::new(theme), now_ns, size }
     }
 
     fn press(&mut self, messages: &[Message]) -> Option<Effect> {
         let mut buffer = self.buffer();
-        let page = view(&self.model, &mut self.state, self.now_ns, &mut buffer);
+        let page = self.draw(&mut buffer).page;
         let press = |message: &Message| update(&mut self.state, &self.model, *message, self.now_ns, page);
         messages.iter().map(press).last().flatten()
     }
@@ -56,9 +68,13 @@ impl Screen {
         Buffer::empty(Rect::new(0, 0, self.size.0, self.size.1))
     }
 
+    fn draw(&mut self, buffer: &mut Buffer) -> Drawn {
+        view(&self.model, &mut self.state, self.now_ns, buffer)
+    }
+
     fn drawn(&mut self) -> Buffer {
         let mut buffer = self.buffer();
-        view(&self.model, &mut self.state, self.now_ns, &mut buffer);
+        self.draw(&mut buffer);
         buffer
     }
 
@@ -95,7 +111,7 @@ fn the_moment_of_the_stall() {
     let text = screen.text();
     assert!(text.contains("MOVING") && text.contains("PAUSED"), "{text}");
     screen.press(&[Message::Oldest, Message::Back(5)]);
-    assert_eq!(screen.state.at, screen.model.span().map(|(first, _)| first));
+    assert_eq!(screen.state.at, screen.model.timeline.span().map(|(first, _)| first));
     screen.press(&[Message::Pause]);
     assert_eq!(screen.state.at, None);
 }
@@ -103,7 +119,7 @@ fn the_moment_of_the_stall() {
 #[test]
 fn the_findings() {
     let mut screen = Screen::new(stalled(), PLAIN, (80, 24));
-    screen.press(&[Message::Show(Pane::Findings), Message::Zoom]);
+    screen.press(&[Message::Show(pane('f')), Message::Zoom]);
     insta::assert_snapshot!(screen.text());
 }
 
@@ -119,12 +135,12 @@ fn the_help_names_every_key_and_any_key_closes_it() {
     let mut screen = Screen::new(stalled(), PLAIN, (80, 24));
     screen.press(&[Message::Help]);
     insta::assert_snapshot!(screen.text());
-    assert!(HELP.iter().all(|(keys, words)| !keys.is_empty() && keys.len() <= 24 && words.len() < 50));
+    assert!(help().iter().all(|(keys, words)| !keys.is_empty() && keys.len() <= 24 && words.len() < 50));
     screen.press(&[Message::Down(1)]);
     assert!(!screen.state.help);
 }
 
-fn detail(node: &str) -> Detail {
+fn detail(worker: WorkerId) -> Detail {
     let event = |ago_us, what: &str, call: &str, rc, value| EventDetail {
         ago_us,
         what: what.into(),
@@ -146,7 +162,7 @@ fn detail(node: &str) -> Detail {
     };
     let request = |number| RequestDetail { number, stage: 'd', bytes: 65536, age_us: 4_800_000 };
     Detail {
-        channel: ChannelKey { node: node.into(), side: "recv".into(), index: 1 },
+        channel: ChannelKey { worker, side: Side::Recv, index: 1 },
         at_ns: 0,
         requests: (2995..3011).map(request).collect(),
         events: vec![
@@ -175,44 +191,78 @@ fn a_channel_closely_without_its_recorder() {
 #[test]
 fn a_channel_closely_with_its_calls_and_sockets() {
     let mut screen = closely((80, 40));
-    screen.model.take(Update::Detail(Box::new(detail("peer"))));
+    assert_eq!(screen.draw(&mut screen.buffer()).focus, Some(detail(PEER).channel));
+    screen.model.detail = Some(detail(PEER));
     insta::assert_snapshot!("a_channel_closely_80", screen.text());
     screen.size = (150, 40);
     insta::assert_snapshot!("a_channel_closely_150", screen.text());
 }
 
-/// Channels in any number, of two nodes over two NICs.
-fn many(channels: usize) -> (Model, u64) {
-    let mut model = Model::default();
-    model.take(Update::Title(Title { name: "many".into(), started_ns: SECOND, ..Title::default() }));
-    for (node, side) in [("local", "send"), ("peer", "recv")] {
-        let nics = [(0, "eth1".to_owned()), (1, "eth2".to_owned())].into();
-        let facts = NodeNow { host: "node0".into(), plugin: "Plugin v7 3.1.9".into(), nics, ..NodeNow::default() };
-        model.take(Update::Node { node: node.into(), facts });
-        for second in 1..4u64 {
-            let channel = |index: usize| ChannelNow {
-                side: side.into(),
-                index,
-                device: (index % 2) as i64,
-                posted: 100 * second + 5,
-                done: 100 * second + 2,
-                consumed: 100 * second,
-                bytes: second * 500_000_000 * (index as u64 + 1),
-                tests: 1000 * second,
-                tests_not_done: 900 * second,
-                rc_errors: u64::from(index == 3),
-                quiet_ms: if index == 5 { 700 } else { 3 },
-                head_age_ms: Some(4),
-                requests: "ddppp".into(),
-                ..ChannelNow::default()
-            };
-            let channels = (0..channels).map(channel).collect();
-            model.take(Update::Sample { node: node.into(), at_ns: second * SECOND, channels });
-        }
+/// What happened to one worker, so many seconds after the beginning.
+fn told(second: u64, worker: WorkerId, kind: EventKind) -> Event {
+    let at = "1970-01-01T00:00:01Z".to_owned();
+    Event { at, ..Event::new(second as f64 * 1e3, Who::Worker(worker), kind) }
+}
+
+fn nodes(addresses: &[&str]) -> Event {
+    let node = |(name, address): (String, &&str)| NodeIntro { name, address: (*address).to_owned() };
+    let nodes = shown_names(addresses).into_iter().zip(addresses).map(node).collect();
+    Event { at: "1970-01-01T00:00:01Z".into(), ..Event::new(0.0, Who::Run, EventKind::Nodes(nodes)) }
+}
+
+fn plugin() -> EventKind {
+    let device = |(index, name): (usize, &str)| PluginDevice { index, name: name.to_owned() };
+    let plugin = PluginRecord {
+        path: "builtin".into(),
+        sha256: "builtin".into(),
+        abi: 7,
+        name: "Plugin".into(),
+        family: tcpx_words::plugin_family::PluginFamily::Other,
+        version: Some("3.1.9".into()),
+        why: String::new(),
+        passed_over: Vec::new(),
+    };
+    let devices = ["eth1", "eth2"].into_iter().enumerate().map(device).collect();
+    EventKind::Plugin(Box::new(PluginReady { plugin, devices, load_ms: 0.0, init_ms: 0.0 }))
+}
+
+/// Counters that have grown for so many seconds.
+fn counters(side: Side, index: usize, second: u64) -> ChannelNow {
+    ChannelNow {
+        side,
+        index,
+        device: (index % 2) as i64,
+        posted: 100 * second + 5,
+        done: 100 * second + 2,
+        consumed: 100 * second,
+        bytes: second * 500_000_000 * (index as u64 + 1),
+        tests: 1000 * second,
+        tests_not_done: 900 * second,
+        quiet_ms: 3,
+        head_age_ms: Some(4),
+        requests: "ddppp".into(),
+        ..ChannelNow::default()
     }
-    let line = Line { node: "peer".into(), at_ns: 2 * SECOND, kind: LineKind::Warning, text: "socket closed".into() };
-    model.take(Update::Line(line));
-    (model, 3 * SECOND)
+}
+
+fn many_at(channels: usize, second: u64) -> impl Iterator<Item = Event> {
+    [(LOCAL, Side::Send), (PEER, Side::Recv)].into_iter().map(move |(worker, side)| {
+        let channel = |index: usize| ChannelNow {
+            rc_errors: u64::from(index == 3),
+            quiet_ms: if index == 5 { 700 } else { 3 },
+            ..counters(side, index, second + 1)
+        };
+        told(second, worker, EventKind::Sample((0..channels).map(channel).collect()))
+    })
+}
+
+/// Channels in any number, of two nodes over two NICs.
+fn many(channels: usize) -> Model {
+    let line = LogLine { level: 2, function: "f".into(), line: 1, text: "socket closed".into(), count: 1 };
+    let mut events = vec![nodes(&["node0", "node0"]), told(0, LOCAL, plugin()), told(0, PEER, plugin())];
+    events.extend((0..3).flat_map(|second| many_at(channels, second)));
+    events.push(told(1, PEER, EventKind::PluginLine(line)));
+    Model::after(Beginning { title: "many".into(), ..Beginning::default() }, events)
 }
 
 #[test]
@@ -248,7 +298,7 @@ fn every_size_is_drawn_and_the_cursor_is_on_the_screen() {
     let mut screen = Screen::new(many(512), COLOR, (80, 24));
     for (width, height) in [(1, 1), (5, 2), (20, 5), (79, 10), (80, 24), (300, 80), (1000, 3)] {
         screen.size = (width, height);
-        for pane in [Pane::Log, Pane::Detail, Pane::Findings, Pane::None] {
+        for pane in PANES.iter().copied().map(Some).chain([None]) {
             screen.state.pane = pane;
             screen.press(&[Message::Last]);
             screen.drawn();
@@ -264,13 +314,14 @@ fn every_size_is_drawn_and_the_cursor_is_on_the_screen() {
 
 #[test]
 fn nothing_yet_is_said() {
-    insta::assert_snapshot!(Screen::new((Model::default(), 0), PLAIN, (80, 10)).text());
+    insta::assert_snapshot!(Screen::new(Model::new(Beginning::default()), PLAIN, (80, 10)).text());
 }
 
 #[test]
 fn a_node_that_is_silent_is_no_stall() {
-    let (model, now_ns) = many(2);
-    let text = Screen::new((model, now_ns + 5 * SECOND), PLAIN, (100, 20)).text();
+    let mut screen = Screen::new(many(2), PLAIN, (100, 20));
+    screen.now_ns += 5_000_000_000;
+    let text = screen.text();
     assert!(text.contains("NO NEWS") && text.contains("no counters from") && text.contains("5.0 s"), "{text}");
 }
 
@@ -321,11 +372,117 @@ fn keys_ask_for_what_the_help_says() {
 }
 
 #[test]
+fn every_pane_has_a_key_of_its_own() {
+    for (place, pane) in PANES.iter().enumerate() {
+        let key = message(KeyEvent::new(KeyCode::Char(pane.key), KeyModifiers::NONE), false);
+        assert_eq!(key, Some(Message::Show(pane)), "another key in keys.rs");
+        assert!(PANES[..place].iter().all(|before| before.key != pane.key && before.shows != pane.shows));
+    }
+    assert_eq!(PANES.iter().filter(|pane| pane.is_of_channel).count(), 1, "Enter opens it");
+    let mut screen = Screen::new(many(1), PLAIN, (80, 24));
+    let mut shown = Vec::new();
+    for _ in 0..=PANES.len() {
+        shown.push(screen.state.pane.map(|pane| pane.key));
+        screen.press(&[Message::NextPane]);
+    }
+    assert!(shown.iter().flatten().eq(PANES.iter().map(|pane| &pane.key)) && shown.last() == Some(&None));
+    assert_eq!(screen.state.pane, Some(PANES[0]));
+}
+
+/// So many posted and done, and none handed back for four seconds.
+fn standing(channel: ChannelNow, [posted, done]: [u64; 2], stage: char) -> ChannelNow {
+    let (requests, bytes) = (stage.to_string().repeat(posted as usize), 0);
+    ChannelNow { posted, done, consumed: 0, bytes, quiet_ms: 4000, head_age_ms: Some(4000), requests, ..channel }
+}
+
+/// A ring of three nodes, of which the second pair stands still.
+fn ring() -> Vec<Event> {
+    let pair = |a, b| PairIntro { nodes: [NodeId(a), NodeId(b)], lanes: vec![Lane::Host] };
+    let pairs = vec![pair(0, 1), pair(1, 2), pair(2, 0)];
+    let mut events = vec![nodes(&["a3-0", "a3-1", "a3-2"]), Event::new(0.0, Who::Run, EventKind::Pairs(pairs))];
+    for (pair, [sender, receiver]) in [(0, [0, 1]), (1, [1, 2]), (2, [2, 0])] {
+        let [sender, receiver] = [sender, receiver].map(|node| WorkerId::of_pair(NodeId(node), PairId(pair)));
+        events.extend([told(0, sender, plugin()), told(0, receiver, plugin())]);
+        for second in 1..4 {
+            let channel = |side| {
+                let moving = counters(side, 0, second);
+                match (pair, side) {
+                    (1, Side::Send) => standing(moving, [12, 0], 'p'),
+                    (1, Side::Recv) => standing(moving, [16, 16], 'd'),
+                    _ => moving,
+                }
+            };
+            events.push(told(second, sender, EventKind::Sample(vec![channel(Side::Send)])));
+            events.push(told(second, receiver, EventKind::Sample(vec![channel(Side::Recv)])));
+        }
+    }
+    events
+}
+
+#[test]
+fn three_nodes_and_three_pairs_each_have_their_lines() {
+    let model = Model::after(Beginning { title: "ring".into(), ..Beginning::default() }, ring());
+    let mut screen = Screen::new(model, PLAIN, (110, 30));
+    insta::assert_snapshot!("three_nodes", screen.text());
+    screen.press(&[Message::Groups]);
+    insta::assert_snapshot!("three_nodes_in_one_list", screen.text());
+}
+
+/// A run folder with these events, and this record if there is one.
+fn folder(events: &[Event], record: Option<&str>) -> tempfile::TempDir {
+    let run = tempfile::tempdir().expect("a folder");
+    let lines = events.iter().map(|event| serde_json::to_string(event).expect("JSON") + "\n");
+    std::fs::write(run.path().join("events.jsonl"), lines.collect::<String>()).expect("written");
+    if let Some(record) = record {
+        std::fs::write(run.path().join("run.json"), record).expect("written");
+    }
+    run
+}
+
+fn read(run: &Path) -> (Model, Folder) {
+    let mut source = Folder::open(run, None).expect("a run folder");
+    let mut model = Model::new(source.begin());
+    model.poll(&mut source).expect("read");
+    (model, source)
+}
+
+#[test]
+fn a_run_folder_of_this_version_shows_what_was_seen_live() {
+    let run = folder(&ring(), None);
+    let live = Model::after(Beginning::default(), ring());
+    let [seen, read] = [live, read(run.path()).0].map(|model| Screen::new(model, PLAIN, (110, 30)).text());
+    assert_eq!(seen, read);
+}
+
+#[test]
+fn a_run_is_followed_until_its_record_is_there() {
+    let run = folder(&ring(), None);
+    let (mut model, mut source) = read(run.path());
+    assert_eq!((model.clock, model.state().ended.is_some()), (Clock::Wall, false));
+    let record = r#"{"schema": "tcpxctl.run/2", "outcome": "stalled", "reason": "it stood still"}"#;
+    std::fs::write(run.path().join("run.json"), record).expect("written");
+    model.poll(&mut source).expect("read");
+    assert_eq!((model.clock, model.state().ended.is_some()), (Clock::Over, true));
+    let text = Screen::new(model, PLAIN, (110, 30)).text();
+    assert!(text.contains("STALLED  a3-2 with a3-1 recv 0: 16/16 done") && text.contains(" over"), "{text}");
+}
+
+#[test]
+fn a_damaged_record_is_noted_and_one_of_a_future_version_refused() {
+    let damaged = folder(&ring(), Some("{\"schema\":"));
+    let (model, _source) = read(damaged.path());
+    assert_eq!((model.clock, model.state().ended.is_some()), (Clock::Over, false));
+    assert!(Screen::new(model, PLAIN, (110, 30)).text().contains("run.json is damaged"));
+    let future = folder(&ring(), Some(r#"{"schema": "tcpxctl.run/9"}"#));
+    let error = Folder::open(future.path(), None).err().expect("refused").to_string();
+    assert!(error.contains("tcpxctl.run/9"), "{error}");
+}
+
+#[test]
 fn counters_that_cannot_be_are_drawn() {
-    let mut model = Model::default();
     let all = u64::MAX;
     let hostile = ChannelNow {
-        side: "\x1b[31m".repeat(40),
+        side: Side::Recv,
         index: usize::MAX,
         device: i64::MIN,
         posted: all,
@@ -337,17 +494,19 @@ fn counters_that_cannot_be_are_drawn() {
         quiet_ms: all,
         head_age_ms: Some(all),
         requests: "d".repeat(100_000),
-        in_call: Some("\u{202e}test".into()),
+        in_call: Some("\u{202e}te\x1b[31mst".into()),
         ..ChannelNow::default()
     };
-    for at_ns in [0, 1, all] {
+    let sample = |ms: f64| {
         let channels = vec![hostile.clone(), ChannelNow::default()];
-        model.take(Update::Sample { node: "peer".into(), at_ns, channels });
-    }
-    let mut screen = Screen::new((model, all), COLOR, (200, 30));
-    for pane in [Pane::Log, Pane::Detail] {
-        screen.state.pane = pane;
-        assert!(!screen.text().contains('\x1b'));
+        Event::new(ms, Who::Worker(PEER), EventKind::Sample(channels))
+    };
+    let mut events = vec![nodes(&["\x1b[31m", "\u{202e}"]), told(0, PEER, plugin())];
+    events.extend([0.0, 1e-6, f64::MAX].map(sample));
+    let mut screen = Screen::new(Model::after(Beginning::default(), events), COLOR, (200, 30));
+    for pane in PANES {
+        screen.state.pane = Some(pane);
+        assert!(!screen.text().contains(['\x1b', '\u{202e}']));
     }
     screen.press(&[Message::ToStall, Message::Back(3), Message::Forward(9), Message::NextTrouble]);
     screen.drawn();
@@ -359,8 +518,7 @@ proptest::proptest! {
     fn an_event_stream_of_anything_is_drawn(
         changes in proptest::collection::vec((proptest::prelude::any::<u32>(), proptest::prelude::any::<u8>()), 1..60),
     ) {
-        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled/events.jsonl");
-        let mut bytes = std::fs::read(fixture).expect("read");
+        let mut bytes = std::fs::read(fixture().join("events.jsonl")).expect("read");
         for (place, byte) in changes {
             let place = place as usize % bytes.len();
             bytes[place] = byte;
@@ -368,33 +526,32 @@ proptest::proptest! {
         let run = tempfile::tempdir().expect("a folder");
         std::fs::write(run.path().join("events.jsonl"), bytes).expect("written");
         let mut source = Folder::open(run.path(), None).expect("opened");
-        let (mut model, mut updates) = (Model::default(), Vec::new());
-        source.poll(&mut updates).expect("read");
-        updates.into_iter().for_each(|update| model.take(update));
-        let last = model.span().map_or(0, |(_, last)| last);
-        let mut screen = Screen::new((model, last), COLOR, (120, 30));
+        let mut model = Model::new(source.begin());
+        model.poll(&mut source).expect("read");
+        let mut screen = Screen::new(model, COLOR, (120, 30));
         screen.press(&[Message::ToStall, Message::Open]);
         screen.drawn();
     }
 }
 
+fn samples(events: &[Event]) -> usize {
+    events.iter().filter(|one| matches!(one.kind, EventKind::Sample(_))).count()
+}
+
 #[test]
 fn a_replay_tells_what_happened_in_its_own_time() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
-    let mut slow = Folder::open(&path, Some(0.01)).expect("a run folder");
-    let mut updates = Vec::new();
-    slow.poll(&mut updates).expect("read");
-    let samples = |updates: &[Update]| updates.iter().filter(|one| matches!(one, Update::Sample { .. })).count();
-    assert!(samples(&updates) < 5 && slow.now_ns().is_some());
+    let mut slow = Folder::open(&fixture(), Some(0.01)).expect("a run folder");
+    let events = slow.poll().expect("read");
+    assert!(samples(&events) < 5 && slow.clock() == Clock::Events && slow.record().is_none());
     // Ten seconds of a run in ten milliseconds.
-    let mut quick = Folder::open(&path, Some(1000.0)).expect("a run folder");
+    let mut quick = Folder::open(&fixture(), Some(1000.0)).expect("a run folder");
     let mut all = Vec::new();
     for _ in 0..1000 {
-        quick.poll(&mut all).expect("read");
-        if quick.now_ns().is_none() {
+        all.extend(quick.poll().expect("read"));
+        if quick.clock() == Clock::Over {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    assert!(samples(&all) > 20 && matches!(all.last(), Some(Update::Ended { .. })));
+    assert!(samples(&all) > 20 && quick.record().is_some());
 }

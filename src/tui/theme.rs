@@ -9,8 +9,10 @@ use ratatui::style::{Color, Modifier, Style};
 
 /// How things are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Theme {
+pub struct Theme {
+    /// With colours; without, bold and reverse stand in.
     pub color: bool,
+    /// With ASCII only.
     pub ascii: bool,
 }
 

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::keys::Message;
-use super::state::{Item, Key, Pane, Sort, ViewState};
+use super::state::{Item, Key, Sort, ViewState};
+use super::view::{PANES, Pane, pane_of_channel};
 use crate::watch::{Model, Picture, State};
 
 /// What the terminal is to do.
@@ -45,9 +46,9 @@ pub(crate) fn update(
         Message::Pause => state.at = if state.at.is_some() { None } else { Some(now_ns) },
         Message::Back(by) => (0..by).for_each(|_| step(state, model, now_ns, false)),
         Message::Forward(by) => (0..by).for_each(|_| step(state, model, now_ns, true)),
-        Message::Oldest => state.at = model.span().map(|(first, _)| first),
+        Message::Oldest => state.at = model.timeline.span().map(|(first, _)| first),
         Message::Now => state.at = None,
-        Message::ToStall => match model.stall_before(state.at.unwrap_or(now_ns)) {
+        Message::ToStall => match model.timeline.stall_before(state.at.unwrap_or(now_ns)) {
             Some(at_ns) => state.at = Some(at_ns),
             None => state.said = Some("nothing has stalled so far".into()),
         },
@@ -60,11 +61,11 @@ pub(crate) fn update(
         Message::Collapse => collapse(state, model, now_ns),
         Message::CollapseAll => collapse_all(state, model, now_ns),
         Message::NextTrouble => next_trouble(state, model, now_ns),
-        Message::Show(pane) => state.pane = if state.pane == pane { Pane::None } else { pane },
+        Message::Show(pane) => state.pane = (state.pane != Some(pane)).then_some(pane),
         Message::NextPane => state.pane = next_pane(state.pane),
         Message::Open => open(state, model, now_ns),
         Message::Close => close(state),
-        Message::Zoom => state.zoomed = !state.zoomed && state.pane != Pane::None,
+        Message::Zoom => state.zoomed = !state.zoomed && state.pane.is_some(),
         Message::Filter => state.typing = true,
         Message::Type(c) if state.filter.len() < FILTER_MAX => state.filter.push(c),
         Message::Type(_) => {}
@@ -84,19 +85,19 @@ fn sort(now: Sort, by: usize) -> Sort {
     Sort::ALL[(place + by) % Sort::ALL.len()]
 }
 
-fn next_pane(pane: Pane) -> Pane {
-    match pane {
-        Pane::Log => Pane::Findings,
-        Pane::Findings => Pane::Detail,
-        Pane::Detail => Pane::None,
-        Pane::None => Pane::Log,
-    }
+/// The next of the list; none after the last, and the first after none.
+fn next_pane(pane: Option<&'static Pane>) -> Option<&'static Pane> {
+    let Some(pane) = pane else { return PANES.first().copied() };
+    let place = PANES.iter().position(|one| *one == pane)?;
+    PANES.get(place + 1).copied()
 }
 
-/// The log scrolls when it is alone, else the table's cursor moves.
+/// A pane that scrolls does so when it is alone, else the table's cursor moves.
 fn vertical(state: &mut ViewState, model: &Model, now_ns: u64, by: isize) {
-    if state.zoomed && state.pane == Pane::Log {
-        state.lines_back = state.lines_back.saturating_add_signed(by.saturating_neg()).min(model.lines.len());
+    if state.zoomed
+        && let Some(lines) = state.pane.and_then(|pane| pane.lines)
+    {
+        state.lines_back = state.lines_back.saturating_add_signed(by.saturating_neg()).min(lines(model));
         return;
     }
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
@@ -108,7 +109,7 @@ fn vertical(state: &mut ViewState, model: &Model, now_ns: u64, by: isize) {
 
 fn step(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
     let from = state.at.unwrap_or(now_ns);
-    match model.step(from, forward) {
+    match model.timeline.step(from, forward) {
         Some(at_ns) => state.at = Some(at_ns),
         None if forward => state.at = None,
         None => {}
@@ -117,7 +118,7 @@ fn step(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
 
 fn to_mark(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
     let from = state.at.unwrap_or(now_ns);
-    let mut times = model.marks.iter().map(|mark| mark.at_ns);
+    let mut times = model.timeline.marks.iter().map(|mark| mark.at_ns);
     match if forward { times.find(|at| *at > from) } else { times.rfind(|at| *at < from) } {
         Some(at_ns) => state.at = Some(at_ns),
         None if forward => state.at = None,
@@ -133,10 +134,10 @@ fn collapse(state: &mut ViewState, model: &Model, now_ns: u64) {
         Item::Group { node, device, .. } => (node, device),
         Item::Channel(place) => (picture.rows[place].node, picture.rows[place].now.device),
     };
-    let group = (picture.nodes[node].node.name.clone(), device);
-    state.selected = Some(Key::Group { node: group.0.clone(), device });
-    if !state.collapsed.remove(&group) {
-        state.collapsed.insert(group);
+    let worker = picture.nodes[node].id;
+    state.selected = Some(Key::Group { worker, device });
+    if !state.collapsed.remove(&(worker, device)) {
+        state.collapsed.insert((worker, device));
     }
 }
 
@@ -145,7 +146,7 @@ fn collapse_all(state: &mut ViewState, model: &Model, now_ns: u64) {
         return state.collapsed.clear();
     }
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
-    let groups = picture.rows.iter().map(|row| (picture.nodes[row.node].node.name.clone(), row.now.device));
+    let groups = picture.rows.iter().map(|row| (picture.nodes[row.node].id, row.now.device));
     state.collapsed = groups.collect();
 }
 
@@ -175,7 +176,7 @@ fn open(state: &mut ViewState, model: &Model, now_ns: u64) {
         Some(Item::Group { .. }) => collapse(state, model, now_ns),
         Some(item) => {
             state.selected = Some(state.key(&picture, *item));
-            state.pane = Pane::Detail;
+            state.pane = pane_of_channel();
         }
         None => {}
     }
@@ -187,8 +188,8 @@ fn close(state: &mut ViewState) {
         state.filter.clear();
     } else if state.zoomed {
         state.zoomed = false;
-    } else if state.pane == Pane::Detail {
-        state.pane = Pane::Log;
+    } else if state.pane.is_some_and(|pane| pane.is_of_channel) {
+        state.pane = PANES.first().copied();
     } else if !state.filter.is_empty() {
         state.filter.clear();
     } else {

@@ -5,9 +5,11 @@ use crate::word_set;
 
 word_set! {
     /// One end of a transfer.
+    #[derive(Default)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Side {
         /// The end that sends: posts isend.
+        #[default]
         Send = "send",
         /// The end that receives, and listens: posts irecv.
         Recv = "recv",

@@ -221,6 +221,17 @@ pub fn now_utc() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
+/// A moment as people and programs write it; microseconds since 1970.
+pub fn utc_of_us(us: u64) -> String {
+    let at = i64::try_from(us).ok().and_then(|us| jiff::Timestamp::from_microsecond(us).ok());
+    at.unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// Nanoseconds since 1970 of an RFC 3339 time; `None` where it is none, or before 1970.
+pub fn parse_utc_ns(text: &str) -> Option<u64> {
+    u64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_nanosecond()).ok()
+}
+
 /// Now, in microseconds since 1970; 0 on a clock before that.
 pub fn now_us() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0)

@@ -25,7 +25,7 @@ fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>, String) {
 /// One result for each GPU, each its own bytes, and nothing of any other's.
 fn each_is_apart(record: &Value, connections: usize) {
     let transfers = record["transfers"].as_array().unwrap();
-    let gpus: Vec<u64> = transfers.iter().map(|transfer| transfer["gpu"].as_u64().unwrap()).collect();
+    let gpus: Vec<u64> = transfers.iter().map(|transfer| transfer["lane"]["gpu"].as_u64().unwrap()).collect();
     assert_eq!(gpus, (0..8).collect::<Vec<u64>>());
     for transfer in transfers {
         assert_eq!(

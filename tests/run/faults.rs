@@ -95,7 +95,7 @@ fn a_data_socket_that_closes_is_a_stall() {
 
 #[test]
 fn a_plugin_that_exits_is_named_with_its_last_words() {
-    let ended = plugin("recv", "exit:chunk=3", "plugin-died", &["peer end called exit(1)", "no cmsg"]);
+    let ended = plugin("recv", "exit:chunk=3", "plugin-died", &["the plugin of peer called exit(1)", "no cmsg"]);
     // What the dead one did is read from its recorder.
     let record = ended.record();
     let channels = record["transfers"][0]["channels"].as_array().unwrap();
@@ -175,7 +175,7 @@ fn a_process_that_is_stopped_or_ended_is_told_apart() {
         ("crash", "plugin-died", "SIGABRT"),
         ("kill", "plugin-died", "SIGKILL"),
         ("stop", "stalled", "stall declared"),
-        ("kill-agent", "peer-lost", "the agent of the peer end"),
+        ("kill-agent", "peer-lost", "the agent of peer"),
     ] {
         let fault = format!("fault={{by='process', side='recv', kind='{kind}', after_chunk=4}}");
         expects(outcome, &[&fault], &endless, &[words]);

@@ -18,6 +18,7 @@ mod stalls;
 mod strangers;
 mod strict_plugin;
 mod tap;
+mod three_nodes;
 mod trace;
 mod watch;
 

@@ -30,7 +30,7 @@ fn files_that_are_no_plugin_are_named_for_what_they_are() {
     no_plugin(&text, &[&text, "is a text file"]);
     no_plugin(&file("empty.so", b""), &["empty.so", "0 bytes"]);
     no_plugin(folder.path().to_str().unwrap(), &["is a directory"]);
-    no_plugin(&libc(), &["libc", "exports none of", "ncclNetPlugin_v12"]);
+    no_plugin(&libc(), &["libc", "exports none of", tcpx_abi::newest::SYMBOL]);
     let mut foreign = std::fs::read(strict::library()).unwrap();
     foreign[18..20].copy_from_slice(&243u16.to_le_bytes());
     no_plugin(&file("riscv.so", &foreign), &["riscv.so", "for another machine"]);
@@ -98,7 +98,7 @@ fn one_end_s_init_is_enough() {
         let hazard = format!("env.{side}.STRICT_HAZARD=init-exit");
         let ended = Tool::run(&[&hazard]).strict("").ends_with(6);
         let end = if side == "send" { "local" } else { "peer" };
-        ended.says(&[&format!("of the {end} end called exit(1)")]);
+        ended.says(&[&format!("the plugin of {end} called exit(1)")]);
     }
 }
 

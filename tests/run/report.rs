@@ -20,7 +20,7 @@ fn a_run_is_reported_sent_read_in_place_and_compared() {
     assert!(run.join("report.html.map.json").is_file());
     told(run, &["report", "RUN", "--short", "--lang", "zh"], 0).says(&["**PASSED**", "中位数"]);
     told(run, &["report", "RUN", "--format", "junit"], 0).says(&["<testsuites", "failures=\"0\""]);
-    assert_eq!(told(run, &["report", "RUN", "--json"], 0).json()["schema"], "tcpxctl.report/1");
+    assert_eq!(told(run, &["report", "RUN", "--json"], 0).json()["schema"], "tcpxctl.report/2");
 
     let sent = run.join("sent.tar.gz");
     told(run, &["bundle", "RUN", "--out", sent.to_str().unwrap()], 0).says(&["redacted"]);

@@ -11,7 +11,7 @@ fn a_run_passes_with_the_default_hazards() {
             .ends_with(0);
         let record = ended.recorded("passed");
         assert_eq!(record["transfers"][0]["verified_bytes"], 8 << 20);
-        assert_eq!(record["nodes"][0]["plugin"]["name"], "Strict_v7", "{ended}");
+        assert_eq!(record["pairs"][0]["workers"][0]["plugin"]["name"], "Strict_v7", "{ended}");
     }
     for setting in ["transfer.direction=both", "progress.policy=dedicated-thread", "progress.idle=yield"] {
         Tool::run(&[setting]).strict("").ends_with(0);
@@ -29,9 +29,9 @@ fn hazards_that_a_run_lives_through() {
 fn a_million_warnings_are_counted_and_thinned() {
     let ended = Tool::run(&["transfer.iterations=1"]).strict("warn-flood=40000").ends_with(0);
     let record = ended.recorded("passed");
-    let lines = record["nodes"][1]["log_lines"][1].as_u64().unwrap();
+    let lines = record["pairs"][0]["workers"][1]["log_lines"][1].as_u64().unwrap();
     assert!(lines >= 1_000_000, "{lines} WARN lines counted");
-    assert!(record["nodes"][1]["warnings"].as_array().unwrap().len() <= 50);
+    assert!(record["pairs"][0]["workers"][1]["warnings"].as_array().unwrap().len() <= 50);
     let events = std::fs::metadata(ended.run_folders()[0].join("events.jsonl")).unwrap().len();
     assert!(events < 1 << 20, "{events} bytes of events");
 }

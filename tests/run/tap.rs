@@ -135,7 +135,7 @@ fn the_tap_presents_what_the_plugin_exports_and_no_more() {
         .path,
     )
     .unwrap();
-    assert_eq!(file.names("ncclNetPlugin_v").len(), 9);
+    assert_eq!(file.names(tcpx_abi::SYMBOL_PREFIX).len(), tcpx_abi::VERSIONS.len());
 }
 
 #[test]

@@ -33,8 +33,8 @@ fn a_run_folder_is_one_frame_that_says_whose_turn_it_is() {
 
     let told = watch(run, &["--json"]);
     let lines: Vec<Value> = told.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines[0]["title"]["name"], "stall");
-    assert!(lines.iter().any(|line| line["sample"]["node"] == "peer"));
+    assert_eq!(lines[0]["nodes"][1]["name"], "peer");
+    assert!(lines.iter().any(|line| line["sample"].is_array() && line["node"] == 1));
     assert_eq!(lines.last().unwrap()["ended"]["outcome"], "stalled");
 }
 

@@ -46,7 +46,7 @@ macro_rules! version_layout {
      widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
      device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
      members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?)
-     ($($finalize:ident)?) ($($attributes:ident)?))) => {
+     ($($finalize:ident)?) ($($attributes:ident)?)) $($more:tt)*) => {
         fn $v(rows: &mut Vec<(String, usize)>) {
             use tcpx_abi::$v as abi;
             rows!(rows abi $number Net(name init devices get_properties listen connect accept reg_mr dereg_mr isend irecv

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::{Bench, INTERRUPTED, Row, words};
-use crate::coord::Problem;
-use crate::coord::message::Loaded;
 use std::time::Instant;
 use tcpx_abi::SYMBOL_PREFIX;
+use tcpx_coord::Loaded;
+use tcpx_coord::Problem;
 use tcpx_engine::plugin::Device;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;

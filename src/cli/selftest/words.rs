@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::{INTERRUPTED, Row};
-use crate::coord::Problem;
-use crate::coord::message::Loaded;
-use crate::report::suite::{Case, Ended, Suite};
 use std::fmt::Write;
+use tcpx_coord::Loaded;
+use tcpx_coord::Problem;
 use tcpx_node::plugin_files::Choice;
+use tcpx_report::suite::{Case, Ended, Suite};
 use tcpx_words::error::Outcome;
 
 /// Verdict and detail of a worker that ended before it could answer.

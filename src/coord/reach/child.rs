@@ -1,8 +1,8 @@
 //! This machine: the agent is a child process.
 #![forbid(unsafe_code)]
 
-use super::super::spawn::ourselves;
 use super::{Addresses, Hold, Link, ReachError, Transport, Until, lines};
+use crate::process::spawn::ourselves;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

@@ -250,7 +250,7 @@ impl Dialogue<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coord::reach::child::started;
+    use crate::reach::child::started;
     use std::process::{Command, Stdio};
 
     /// The line, run by a shell of this machine with a home of its own.

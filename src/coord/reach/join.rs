@@ -6,9 +6,9 @@
 //! whose stdin and stdout are the connection.
 #![forbid(unsafe_code)]
 
-use super::super::spawn::ourselves;
 use super::{Addresses, Half, Hold, Link, REACH_MAX, ReachError, Transport, Until};
 use crate::bootstrap::Secret;
+use crate::process::spawn::ourselves;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};

@@ -7,17 +7,19 @@
 //! accepts before it connects: a v4 plugin waits inside either call.
 #![forbid(unsafe_code)]
 
-use super::super::deadline;
-use super::super::message::{ConnectionTimes, FromWorker, PairTask, Phase, ToWorker, Work};
 use super::links::Links;
 use super::load::{Ready, load};
 use super::sockets::{self, Flow};
 use super::{Context, TaskResult, handshake, memory, mr, transfer};
 use crate::bootstrap::{self, Config, Deadline, Link, Listener, Secret};
+use crate::protocol::limits::connecting;
+use crate::protocol::message::{FromWorker, PairTask, ToWorker, Work};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tcpx_engine::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
+use tcpx_run_model::phase::Phase;
+use tcpx_run_model::results::ConnectionTimes;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
@@ -196,7 +198,7 @@ fn finish_all(
     handles: &[[u8; 128]],
     listeners: &mut [Listening],
 ) -> TaskResult<Connected> {
-    let patience = deadline::connecting(&task.scenario.limits, |name| std::env::var(name).ok());
+    let patience = connecting(&task.scenario.limits, |name| std::env::var(name).ok());
     let started = Instant::now();
     let expected = if task.sends { task.scenario.transfer.connections as usize } else { 0 };
     let theirs = link

@@ -4,8 +4,8 @@
 //! In the worker, because only here is the environment that the plugin will see.
 #![forbid(unsafe_code)]
 
-use super::super::message::{Examine, Examined, FromWorker, PairTask, Preflight};
 use super::{Context, TaskResult};
+use crate::protocol::message::{Examine, Examined, FromWorker, PairTask};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -13,6 +13,7 @@ use tcpx_node::Root;
 use tcpx_node::doctor::probe::{rails, try_offer};
 use tcpx_node::doctor::{Catalogue, Depth, Facts, Row, Scope, Subject, Verdict, examine, rail_names};
 use tcpx_node::plugin_files::{Source, inspect};
+use tcpx_run_model::results::Preflight;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 

@@ -2,13 +2,15 @@
 //! close, and do it again; then count what is still held.
 #![forbid(unsafe_code)]
 
-use super::super::message::{FromWorker, Held, PairTask, Phase};
 use super::connect::connect_all;
 use super::links::Links;
 use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
+use crate::protocol::message::{FromWorker, PairTask};
 use std::time::{Duration, Instant};
+use tcpx_run_model::phase::Phase;
+use tcpx_run_model::results::Held;
 
 /// A plugin's helper threads end at their own next turn.
 const SETTLING: Duration = Duration::from_millis(500);

@@ -1,8 +1,8 @@
 //! A plugin ready for use: loaded, recorded, initialised, its devices listed.
 #![forbid(unsafe_code)]
 
-use super::super::message::{FromWorker, Loaded, Phase};
 use super::{Context, RECORDER, TaskResult, VERSION};
+use crate::protocol::message::{FromWorker, Loaded};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -12,6 +12,7 @@ use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
 use tcpx_node::environment::captured;
 use tcpx_node::plugin_files::{Choice, Source, inspect};
 use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
+use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::{ChannelNow, sample};
 use tcpx_run_model::scenario::Scenario;
 use tcpx_tap::Tap;

@@ -6,21 +6,16 @@
 //! any of its calls that bind to whichever GPU is current.
 #![forbid(unsafe_code)]
 
-use super::super::message::{PairTask, Work};
 use super::load::Ready;
 use super::{Context, TaskResult};
+use crate::protocol::message::{PairTask, Work};
+use crate::protocol::variables::{GPU, SOFT_CUDA};
 use std::sync::Arc;
 use tcpx_engine::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes};
 use tcpx_engine::plugin::{About, Device};
 use tcpx_run_model::scenario::Memory;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::plugin_family::PluginFamily;
-
-/// Which GPU a worker takes, when it is not the scenario's first: set by whoever
-/// starts a worker for one GPU only, and by people.
-pub(in crate::coord) const GPU: &str = "TCPXCTL_GPU";
-/// Whether the software plugin takes device memory, and which.
-pub(in crate::coord) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
 
 /// The memory that the scenario means, on this node.
 pub(super) fn open(

@@ -11,15 +11,15 @@ mod examine;
 mod handshake;
 mod links;
 mod load;
-pub(super) mod memory;
+mod memory;
 mod mr;
 mod sockets;
 mod transfer;
 
-use super::message::{Failure, FromWorker, Phase, Task, ToWorker};
-use super::spawn::{CONTROL_FD, LOG_FD, exit_now, inherited, keep_descriptor_zero};
-use super::wire::{Received, Receiver, Sender};
 use crate::bootstrap::{BootstrapError, Cause};
+use crate::process::spawn::{CONTROL_FD, LOG_FD, exit_now, inherited, keep_descriptor_zero};
+use crate::protocol::message::{FromWorker, Task, ToWorker};
+use crate::protocol::wire::{Received, Receiver, Sender};
 use rustix::net::SendFlags;
 use rustix::process::{Signal, getpgrp, getpid, kill_process_group};
 use std::cell::Cell;
@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use tcpx_engine::plugin::PluginError;
 use tcpx_engine::transfer::{ChannelError, TransferError};
+use tcpx_run_model::phase::{Failure, Phase};
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::log::LogLine;
 

@@ -2,17 +2,19 @@
 //! words, what it costs, and whether it gives everything back.
 #![forbid(unsafe_code)]
 
-use super::super::message::{FromWorker, MrRow, PairTask, Phase};
 use super::connect::{Connected, connect_all};
 use super::links::Links;
 use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
+use crate::protocol::message::{FromWorker, PairTask};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tcpx_engine::gpu::{DeviceMemory, HostMemory, MemoryKind, Region};
 use tcpx_engine::plugin::{Comm, MHandle, Net, PluginError};
+use tcpx_run_model::phase::Phase;
+use tcpx_run_model::results::MrRow;
 use tcpx_words::side::Side;
 
 /// Sizes tried at offset 0: one byte to the C int's end, and one beyond it.

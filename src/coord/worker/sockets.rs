@@ -26,7 +26,7 @@ fn flow_of(number: i32) -> Option<Flow> {
     if !link.to_str().is_some_and(|name| name.starts_with("socket:")) {
         return None;
     }
-    let socket = super::super::spawn::peek(number)?;
+    let socket = crate::process::spawn::peek(number)?;
     addresses(socket.as_fd())
 }
 

@@ -5,20 +5,22 @@
 //! consumed before the second; what is measured is the time between them.
 #![forbid(unsafe_code)]
 
-use super::super::message::{ChannelResult, FromWorker, PairTask, Phase, ToWorker, TransferResult};
 use super::connect::connect_all;
 use super::links::Links;
 use super::load::Ready;
 use super::memory::memory_failure;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
+use crate::protocol::message::{FromWorker, PairTask, ToWorker};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tcpx_engine::gpu::Unpack;
 use tcpx_engine::transfer::{
     Channel, ChannelError, ChannelSetup, Pattern, Plan, Rogue, RoundTrips, WallPace, ping_pong, run_iteration,
 };
+use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::{Iteration, LatencyUs};
+use tcpx_run_model::results::{ChannelResult, TransferResult};
 use tcpx_run_model::scenario::{self, Fault};
 use tcpx_words::error::Outcome;
 use tcpx_words::payload::Tally;
@@ -199,7 +201,7 @@ impl Transfer {
                 .channels
                 .iter()
                 .map(|channel| {
-                    let side = if channel.side() == Side::Send { "send" } else { "recv" };
+                    let side = channel.side();
                     let mine = counters.iter().find(|now| now.side == side && now.index == channel.index());
                     ChannelResult {
                         side: channel.side(),

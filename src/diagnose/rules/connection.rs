@@ -3,8 +3,9 @@
 
 use super::Found;
 use super::slots::{said, with_line};
-use crate::coord::message::Phase;
-use crate::diagnose::evidence::{Evidence, Node};
+use crate::evidence::{Evidence, Node};
+use std::collections::BTreeSet;
+use tcpx_run_model::phase::Phase;
 use tcpx_run_model::scenario::Processes;
 use tcpx_words::error::Outcome;
 
@@ -15,7 +16,7 @@ pub(super) fn never_completes(evidence: &Evidence) -> Vec<Found> {
     };
     let mut found: Vec<Found> = Vec::new();
     for node in evidence.nodes.iter().filter(waited) {
-        let why = node.failure.as_ref().map(|failure| format!("{}: {}", node.name, failure.what.message));
+        let why = node.failure.as_ref().map(|failure| format!("{}: {}", node.name(), failure.what.message));
         let here = Found::of_all("connect-never-completes", 0.8, why.unwrap_or_default());
         found.push(node.any_line(CONNECT_LINES).into_iter().fold(here, |found, line| found.and(said(line))));
     }
@@ -71,7 +72,6 @@ pub(super) fn settings(evidence: &Evidence) -> Vec<Found> {
     let mismatch = with_line(evidence, &["recv-sync-mismatch"])
         .map(|(node, line)| Found::at("recv-sync-differs", node, 0.95, said(line)));
     let mut found: Vec<Found> = mismatch.collect();
-    let [one, other] = evidence.nodes.as_slice() else { return found };
     let told = evidence
         .nodes
         .iter()
@@ -82,28 +82,33 @@ pub(super) fn settings(evidence: &Evidence) -> Vec<Found> {
         found.push(Found::of_all(name, 0.97, failure.what.message.clone()));
         return found;
     }
-    if !found.is_empty() || evidence.standing().next().is_none() {
-        return found;
+    if found.is_empty() && evidence.standing().next().is_some() {
+        found.extend(evidence.pairs().flat_map(|(one, other)| differences(one, other)));
     }
-    let names = one.settings.keys().chain(other.settings.keys());
+    found
+}
+
+/// Differing settings of one pair that are told.
+const DIFFERENCES_MAX: usize = 4;
+
+fn differences(one: &Node, other: &Node) -> Vec<Found> {
+    let names: BTreeSet<&String> = one.settings.keys().chain(other.settings.keys()).collect();
     let differs = |name: &&String| {
         let value = |node: &Node| node.settings.get(*name).cloned().unwrap_or_default();
         value(one) != value(other) && !OF_ONE_NODE.iter().any(|part| name.contains(part))
     };
-    let mut names: Vec<&String> = names.filter(differs).filter(|name| both_told(one, other, name)).collect();
-    names.sort_unstable();
-    names.dedup();
-    found.extend(names.into_iter().take(4).map(|name| {
+    let names = names.into_iter().filter(differs).filter(|name| both_told(one, other, name));
+    let found = names.take(DIFFERENCES_MAX).map(|name| {
         let value = |node: &Node| node.settings.get(name).map_or("not set".to_owned(), |value| format!("`{value}`"));
-        let why = format!("{name} is {} on {} and {} on {}", value(one), one.name, value(other), other.name);
+        let why = format!("{name} is {} on {} and {} on {}", value(one), one.name(), value(other), other.name());
         let is_sync = name == RECV_SYNC || name == "receiver sync";
         Found::of_all(
             if is_sync { "recv-sync-differs" } else { "settings-differ" },
             if is_sync { 0.9 } else { 0.4 },
             why,
         )
-    }));
-    found
+    });
+    found.collect()
 }
 
 /// A variable that one end lacks differs from one that it has; a setting that a
@@ -122,7 +127,7 @@ pub(super) fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
     let said_so = |node: &Node| node.line("tcpx-chunk-size-zero").map(said);
     let set_so = |node: &Node| {
         let value = node.settings.get("NCCL_DYNAMIC_CHUNK_SIZE")?.trim().parse::<i64>().ok()?;
-        (value == 0).then(|| format!("{}: NCCL_DYNAMIC_CHUNK_SIZE is 0", node.name))
+        (value == 0).then(|| format!("{}: NCCL_DYNAMIC_CHUNK_SIZE is 0", node.name()))
     };
     let found = evidence.nodes.iter().filter_map(|node| {
         let why = said_so(node).or_else(|| set_so(node))?;
@@ -139,7 +144,8 @@ pub(super) fn wrong_gpu(evidence: &Evidence) -> Vec<Found> {
         let receives = node.channels.iter().filter(|channel| !channel.sends()).count();
         let shared = single && evidence.is_bad() && receives > 1 && *gpu as usize + 1 == gpus;
         shared.then(|| {
-            let why = format!("{}: all {receives} listen comms were made with GPU {gpu} current, of {gpus}", node.name);
+            let why =
+                format!("{}: all {receives} listen comms were made with GPU {gpu} current, of {gpus}", node.name());
             Found::at("wrong-gpu-current", node, 0.7, why)
                 .unseen("which GPU each channel was meant for: only the program knows")
         })

@@ -3,10 +3,10 @@
 
 use super::Found;
 use super::slots::{said, with_line};
-use crate::coord::message::{Exit, Phase};
-use crate::diagnose::evidence::{At, Evidence, Line, Node, Spot};
+use crate::evidence::{At, Evidence, Line, Node, Spot};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
+use tcpx_run_model::phase::{Exit, Phase};
 use tcpx_words::error::Outcome;
 
 pub(super) fn died(evidence: &Evidence) -> Vec<Found> {
@@ -18,7 +18,7 @@ pub(super) fn died(evidence: &Evidence) -> Vec<Found> {
             _ => "plugin-exit",
         };
         let inside = in_call.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default();
-        let what = format!("{}: its process {} while {phase}{inside}", node.name, exit.what.how());
+        let what = format!("{}: its process {} while {phase}{inside}", node.name(), exit.what.how());
         let found = Found::at(condition, node, 0.9, what);
         let last = node
             .lines
@@ -41,8 +41,13 @@ pub(super) fn peer_first(evidence: &Evidence) -> Vec<Found> {
         if let Some(saw) = what_it_saw(left).filter(|saw| saw.at_ms >= exit.at_ms - SAME_MOMENT_MS) {
             let how = exit.what.how();
             found.push(
-                Found::at("peer-exited-first", left, 0.9, format!("{} {how} at {:.1} s", node.name, exit.at_ms / 1e3))
-                    .and(format!("{} saw it at {:.1} s: {}", left.name, saw.at_ms / 1e3, saw.what)),
+                Found::at(
+                    "peer-exited-first",
+                    left,
+                    0.9,
+                    format!("{} {how} at {:.1} s", node.name(), exit.at_ms / 1e3),
+                )
+                .and(format!("{} saw it at {:.1} s: {}", left.name(), saw.at_ms / 1e3, saw.what)),
             );
         }
     }
@@ -95,7 +100,7 @@ fn half_closed(evidence: &Evidence, node: &Node) -> Option<Found> {
     let first = closed.first()?;
     let why = format!(
         "{}: {} of its connections are closed by itself ({} -> {} is in {})",
-        node.name,
+        node.name(),
         closed.len(),
         first.local,
         first.peer,
@@ -111,7 +116,7 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
         .and(format!("{call} returned {code} with {} requests in flight", spot.channel.in_flight()));
     let found = spot.node.any_line(CLOSED).into_iter().fold(found, |found, line| found.and(said(line)));
     match evidence.opposite(spot.node) {
-        Some(other) => found.and(format!("the process of {} had not ended", other.name)),
+        Some(other) => found.and(format!("the process of {} had not ended", other.name())),
         None => found.unseen("the other end: whether its process had ended"),
     }
 }
@@ -129,7 +134,8 @@ pub(super) fn control_lost(evidence: &Evidence) -> Vec<Found> {
         evidence.nodes.iter().filter(|node| node.exit.is_none() && node.failure.is_none()).collect();
     let what = |node: &Node| {
         let last = node.sampled_ms.map_or("never".to_owned(), |at| format!("at {:.1} s", at / 1e3));
-        let why = format!("nothing came from the agent of {} any more; its counters were last heard {last}", node.name);
+        let why =
+            format!("nothing came from the agent of {} any more; its counters were last heard {last}", node.name());
         Found::at("control-lost", node, 0.9, why).unseen("what its worker did since")
     };
     silent.into_iter().map(what).collect()

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
-use crate::diagnose::evidence::{Evidence, Moved, Node};
+use crate::evidence::{Evidence, Moved, Node};
 use std::collections::BTreeSet;
 use tcpx_words::error::Outcome;
 
@@ -28,14 +28,22 @@ pub(super) fn above_line_rate(evidence: &Evidence) -> Vec<Found> {
 
 fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
     let rate = (moved.seconds > 0.0).then(|| moved.bytes as f64 / moved.seconds / 1e9)?;
-    let node = evidence.nodes.iter().find(|node| node.name.split(' ').next() == Some(moved.to.as_str()))?;
+    let worker = |node| {
+        let is = |one: &&Node| one.subject.node == node && one.subject.pair == Some(moved.pair);
+        evidence.nodes.iter().find(is)
+    };
+    let (from, node) = (worker(moved.from), worker(moved.to)?);
     let most = line_rate(node)?;
     (rate > most * MORE).then(|| {
         Found::at(
             "rate-above-line-rate",
             node,
             0.95,
-            format!("{} -> {}: {rate:.1} GB/s, and the NICs in use carry {most:.1}", moved.from, moved.to),
+            format!(
+                "{} -> {}: {rate:.1} GB/s, and the NICs in use carry {most:.1}",
+                from.map_or("its peer", Node::name),
+                node.name()
+            ),
         )
     })
 }
@@ -70,7 +78,7 @@ pub(super) fn logging(evidence: &Evidence) -> Vec<Found> {
         let done = node.channels.iter().fold(0u64, |sum, channel| sum.saturating_add(channel.now.done));
         let set_up = LINES_OF_A_COMM.saturating_mul(node.channels.len() as u64);
         (lines > done.saturating_add(set_up)).then(|| {
-            let why = format!("{}: the plugin wrote {lines} lines for {done} finished requests", node.name);
+            let why = format!("{}: the plugin wrote {lines} lines for {done} finished requests", node.name());
             Found::at("slow-because-of-logging", node, 0.7, why)
                 .unseen("what each line takes: the same run with NCCL_DEBUG=WARN tells")
         })

@@ -14,6 +14,7 @@ mod slots;
 mod topology;
 
 use super::evidence::{Evidence, Node, Spot};
+use tcpx_run_model::finding::Subject;
 
 /// What a rule says; its condition's texts are the catalogue's.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +22,7 @@ pub(super) struct Found {
     /// Its condition.
     pub condition: &'static str,
     /// The node whose part was not done, or where it shows.
-    pub node: Option<String>,
+    pub node: Option<Subject>,
     /// The channel, where it is one.
     pub channel: Option<usize>,
     /// 0 to 1.
@@ -37,7 +38,7 @@ pub(super) struct Found {
 impl Found {
     /// On a node.
     fn at(condition: &'static str, node: &Node, confidence: f64, because: impl Into<String>) -> Self {
-        Self { node: Some(node.name.clone()), ..Self::of_all(condition, confidence, because) }
+        Self { node: Some(node.subject.clone()), ..Self::of_all(condition, confidence, because) }
     }
 
     /// On a channel, with its counters.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
-use crate::diagnose::evidence::{Evidence, Node, Spot};
+use crate::evidence::{Evidence, Node, Spot};
 use std::collections::BTreeMap;
 use tcpx_node::TcpSocket;
 
@@ -29,7 +29,7 @@ pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
             let Some(flow) = socket.flow else { continue };
             let far = far_end(evidence, node, socket);
             let what =
-                format!("{}: {} bytes wait on {} -> {}", node.name, socket.send_queue, socket.local, socket.peer);
+                format!("{}: {} bytes wait on {} -> {}", node.name(), socket.send_queue, socket.local, socket.peer);
             let channel = channel_of(evidence, node, socket);
             let far_full = far.is_some_and(|far| far.recv_queue > 0);
             if flow.timeouts > 0 && !far_full {
@@ -43,7 +43,7 @@ pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
             } else if far_full || flow.probes > 0 {
                 let reader = evidence.others(node).next().unwrap_or(node);
                 let unread = match far {
-                    Some(far) => format!("{}: nobody reads {} bytes on {}", reader.name, far.recv_queue, far.local),
+                    Some(far) => format!("{}: nobody reads {} bytes on {}", reader.name(), far.recv_queue, far.local),
                     None => format!("{} -> {}: its other end was not seen", socket.local, socket.peer),
                 };
                 let what = format!("{what}; its closed window was asked after {} times", flow.probes);
@@ -62,7 +62,7 @@ pub(super) fn unread(node: &Node) -> Option<String> {
     let first = waiting.first()?;
     Some(format!(
         "{}: {} bytes on {} have arrived and nobody reads them ({} such connections)",
-        node.name,
+        node.name(),
         first.recv_queue,
         first.local,
         waiting.len()
@@ -81,7 +81,7 @@ fn at(name: (&'static str, f64), node: &Node, channel: Option<Spot<'_>>, what: S
 /// comm, or the only one there is.
 fn channel_of<'a>(evidence: &'a Evidence, node: &Node, socket: &TcpSocket) -> Option<Spot<'a>> {
     let ip = |address: &Option<String>| address.as_deref().and_then(|text| text.parse::<std::net::SocketAddr>().ok());
-    let mine: Vec<Spot<'a>> = evidence.standing().filter(|spot| spot.node.name == node.name).collect();
+    let mine: Vec<Spot<'a>> = evidence.standing().filter(|spot| spot.node.name() == node.name()).collect();
     let is = |spot: &&Spot<'_>| {
         let (local, peer) = (ip(&spot.channel.now.local), ip(&spot.channel.now.peer));
         local.is_some_and(|local| local.ip() == socket.local.ip())
@@ -98,8 +98,8 @@ pub(super) fn link_down(evidence: &Evidence) -> Vec<Found> {
     for node in &evidence.nodes {
         for nic in node.frame.iter().flat_map(|frame| &frame.nics).filter(|nic| nic.is_down()) {
             let state = nic.operstate.known().map_or("", String::as_str);
-            let on = |spot: &Spot<'_>| spot.node.name == node.name && spot.channel.nic == nic.name;
-            let first = Found::at("link-down", node, 0.97, format!("{}: {} is {state}", node.name, nic.name));
+            let on = |spot: &Spot<'_>| spot.node.name() == node.name() && spot.channel.nic == nic.name;
+            let first = Found::at("link-down", node, 0.97, format!("{}: {} is {state}", node.name(), nic.name));
             found.push(evidence.standing().filter(on).fold(first, |found, spot| Found {
                 channel: found.channel.or(Some(spot.channel.now.index)),
                 ..found.and(spot.counters())
@@ -113,7 +113,7 @@ pub(super) fn rail(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in &evidence.nodes {
         let mut rails = BTreeMap::<&str, Vec<Spot<'_>>>::new();
-        let named = |spot: &Spot<'_>| spot.node.name == node.name && !spot.channel.nic.is_empty();
+        let named = |spot: &Spot<'_>| spot.node.name() == node.name() && !spot.channel.nic.is_empty();
         for spot in evidence.spots().filter(named).filter(|spot| spot.channel.now.posted > 0) {
             rails.entry(&spot.channel.nic).or_default().push(spot);
         }
@@ -127,7 +127,7 @@ pub(super) fn rail(evidence: &Evidence) -> Vec<Found> {
             let sure = if spots.len() > 1 { 0.7 } else { 0.55 };
             let why = format!(
                 "{}: every channel with requests in flight on {nic} stands still; {} moved",
-                node.name,
+                node.name(),
                 good.join(", ")
             );
             let first = Found::at("rail-carries-nothing", node, sure, why);

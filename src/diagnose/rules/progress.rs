@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
-use crate::diagnose::evidence::{Evidence, Spot};
+use crate::evidence::{Evidence, Spot};
 use std::time::Duration;
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
@@ -16,7 +16,7 @@ pub(super) fn stopped(evidence: &Evidence) -> Vec<Found> {
     let stopped = evidence.nodes.iter().filter_map(|node| {
         let frame = node.frame.as_deref().filter(|frame| frame.is_stopped() == Some(true))?;
         let count = frame.threads.known().map_or(0, Vec::len);
-        let why = format!("{}: all {count} threads of process {} are stopped (state T)", node.name, frame.pid);
+        let why = format!("{}: all {count} threads of process {} are stopped (state T)", node.name(), frame.pid);
         Some(Found::at("process-stopped", node, 0.99, why))
     });
     stopped.collect()
@@ -33,7 +33,7 @@ pub(super) fn hangs(evidence: &Evidence) -> Vec<Found> {
     });
     let killed = evidence.nodes.iter().filter_map(|node| {
         let (exit, call) = (node.exit.as_ref()?, node.inside.as_ref()?);
-        let why = format!("{}: its worker had to be killed inside {call}, {}", node.name, exit.what.phase);
+        let why = format!("{}: its worker had to be killed inside {call}, {}", node.name(), exit.what.phase);
         exit.what.killed.then(|| Found::at("hang-inside-call", node, 0.9, why))
     });
     on_channels.chain(killed).collect()
@@ -135,7 +135,7 @@ pub(super) fn silent(evidence: &Evidence) -> Vec<Found> {
 
 /// Its program posts, and its plugin takes nothing: no thread waits for anything.
 fn put_off(found: Found, spot: Spot<'_>) -> Found {
-    let (node, times) = (&spot.node.name, spot.channel.now.null_requests);
+    let (node, times) = (&spot.node.name(), spot.channel.now.null_requests);
     let call = if spot.channel.sends() { "isend" } else { "irecv" };
     let why =
         format!("its plugin answers \"try again\": {call} returned 0 and no request {times} times, with 0 in flight");

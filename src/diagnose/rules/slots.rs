@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
-use crate::diagnose::evidence::{Channel, Evidence, Line, Node, Spot};
+use crate::evidence::{Channel, Evidence, Line, Node, Spot};
 
 /// Requests of one comm.
 const SLOTS: u64 = 16;
@@ -40,7 +40,7 @@ fn refused_with(
         }
     });
     let found: Vec<Found> = by_code.collect();
-    let unseen = |node: &Node| !found.iter().any(|one| one.node.as_ref() == Some(&node.name));
+    let unseen = |node: &Node| !found.iter().any(|one| one.node.as_ref() == Some(&node.subject));
     let by_line = with_line(evidence, signatures).filter(|(node, _)| unseen(node));
     let by_line: Vec<Found> = by_line.map(|(node, line)| Found::at(condition, node, 0.9, said(line))).collect();
     found.into_iter().chain(by_line).collect()
@@ -67,7 +67,7 @@ pub(super) fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
     for node in &evidence.nodes {
         let Some((compared, wrong)) = node.verified.filter(|(_, wrong)| *wrong > 0) else { continue };
         let mut because =
-            format!("{}: {wrong} bytes are wrong, warm-up included; after it {compared} were compared", node.name);
+            format!("{}: {wrong} bytes are wrong, warm-up included; after it {compared} were compared", node.name());
         if let Some(first) = &node.mismatch {
             because.push_str(&format!("; first {first}"));
         }
@@ -159,9 +159,9 @@ pub(super) fn refused(evidence: &Evidence) -> Vec<Found> {
     let of_no_channel = evidence.nodes.iter().filter_map(|node| {
         let failure = &node.failure.as_ref()?.what;
         let is_one = !failure.follows && failure.message.contains(" returned ") && node.died().is_none();
-        let is_new = !found.iter().any(|one| one.node.as_ref() == Some(&node.name));
+        let is_new = !found.iter().any(|one| one.node.as_ref() == Some(&node.subject));
         let has_named = node.channels.iter().any(|channel| channel.now.last_error.is_some());
-        let why = format!("{}, {}: {}", node.name, failure.phase, failure.message);
+        let why = format!("{}, {}: {}", node.name(), failure.phase, failure.message);
         (is_one && is_new && !has_named).then(|| Found::at("call-refused", node, 0.7, why))
     });
     let of_no_channel: Vec<Found> = of_no_channel.collect();

@@ -2,22 +2,21 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
-use crate::diagnose::evidence::{Evidence, Node};
+use crate::evidence::{Evidence, Node};
 use tcpx_run_model::scenario::Memory;
 use tcpx_words::plugin_family::PluginFamily;
 
 /// Whether a GPU's memory is moved by a plugin that needs NIC and GPU together.
 fn is_device(evidence: &Evidence, node: &Node) -> bool {
-    let family = node.plugin.as_deref().map(PluginFamily::of_label);
-    family == Some(PluginFamily::Tcpx)
+    node.family == Some(PluginFamily::Tcpx)
         && evidence.scenario.as_ref().is_none_or(|scenario| scenario.transfer.memory != Memory::Host)
 }
 
 pub(super) fn far_nic(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in evidence.nodes.iter().filter(|node| is_device(evidence, node)) {
-        let Some((machine, gpu)) = node.machine.as_ref().zip(gpu_of(node)) else { continue };
-        let Some(root) = machine.gpu_roots.get(gpu).and_then(Option::as_ref) else { continue };
+        let Some((machine, gpu)) = node.machine.as_ref().zip(node.gpu()) else { continue };
+        let Some(root) = machine.gpu_roots.get(gpu as usize).and_then(Option::as_ref) else { continue };
         let near: Vec<&str> = machine
             .nics
             .iter()
@@ -32,7 +31,7 @@ pub(super) fn far_nic(evidence: &Evidence) -> Vec<Found> {
         if let Some((channel, theirs)) = far.filter(|_| !near.is_empty()) {
             let why = format!(
                 "{}: GPU {gpu} is at {root}, {} at {theirs}; {} shares its root",
-                node.name,
+                node.name(),
                 channel.nic,
                 near.join(", ")
             );
@@ -43,19 +42,13 @@ pub(super) fn far_nic(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-/// `peer gpu 3`
-fn gpu_of(node: &Node) -> Option<usize> {
-    node.name.rsplit_once(" gpu ")?.1.parse().ok()
-}
-
 pub(super) fn same_host(evidence: &Evidence) -> Vec<Found> {
-    let [one, other, ..] = evidence.nodes.as_slice() else { return Vec::new() };
-    let host = |node: &'_ Node| node.machine.as_ref().and_then(|machine| machine.host.clone());
-    let same = host(one).zip(host(other)).and_then(|(one, other)| one.is_same_stack(&other));
-    let matters = is_device(evidence, one) || is_device(evidence, other);
-    if same != Some(true) || !matters || evidence.opposite(one).is_none() {
-        return Vec::new();
-    }
-    let why = format!("{} and {} are one network stack of one machine", one.name, other.name);
-    vec![Found::of_all("same-host", 0.95, why)]
+    let found = evidence.pairs().filter_map(|(one, other)| {
+        let host = |node: &Node| node.machine.as_ref().and_then(|machine| machine.host.clone());
+        let same = host(one).zip(host(other)).and_then(|(one, other)| one.is_same_stack(&other));
+        let matters = is_device(evidence, one) || is_device(evidence, other);
+        let why = || format!("{} and {} are one network stack of one machine", one.name(), other.name());
+        (same == Some(true) && matters).then(|| Found::of_all("same-host", 0.95, why()))
+    });
+    found.collect()
 }

@@ -10,6 +10,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use tcpx_run_model::finding::Severity;
 
 /// A fixture and the condition that is to come first.
 const RECORDED: &[(&str, &str)] = &[
@@ -41,12 +42,12 @@ const RECORDED: &[(&str, &str)] = &[
 const HEALTHY: &[&str] = &["healthy", "healthy-many", "first-iteration"];
 
 fn fixture(name: &str) -> Evidence {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("src/diagnose/tests/fixtures/{name}.json"));
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.json"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn names(findings: &[tcpx_run_model::record::Finding]) -> Vec<&str> {
+fn names(findings: &[tcpx_run_model::finding::Finding]) -> Vec<&str> {
     findings.iter().map(|finding| finding.condition.as_str()).collect()
 }
 
@@ -62,7 +63,7 @@ fn each_recorded_fault_has_its_condition_first() {
 fn what_is_healthy_has_no_finding_above_info() {
     for name in HEALTHY {
         let findings = diagnose(&fixture(name));
-        assert!(findings.iter().all(|finding| finding.severity == "info"), "{name}: {findings:#?}");
+        assert!(findings.iter().all(|finding| finding.severity == Severity::Info), "{name}: {findings:#?}");
     }
 }
 
@@ -78,20 +79,22 @@ fn every_condition_is_found_in_some_evidence() {
     assert_eq!(missing, Vec::<&str>::new());
 }
 
-/// After a change: `UPDATE_DOCS=1 cargo test are_judged_from`.
+/// After a change: `UPDATE_DOCS=1 cargo test -p tcpx-diagnose`.
 #[test]
 fn rehearsals_that_run_nothing_are_judged_from_evidence_that_is_here() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios/repro/evidence");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/repro/evidence");
     let mut stale = Vec::new();
-    for one in rehearsals().iter().filter(|one| one.evidence.is_some()) {
-        let made = simulated::ALL.iter().find(|(name, _)| *name == one.name);
-        let evidence = made.map_or_else(|| fixture(one.name), |(_, make)| make());
+    for file in std::fs::read_dir(folder).expect("evidence") {
+        let path = file.expect("a file").path();
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let made = simulated::ALL.iter().find(|(simulated, _)| *simulated == name);
+        let evidence = made.map_or_else(|| fixture(&name), |(_, make)| make());
         let text = format!("{:#}\n", serde_json::to_value(evidence).expect("a document"));
-        if one.evidence != Some(text.as_str()) {
-            stale.push(one.name);
-        }
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(folder.join(format!("{}.json", one.name)), &text).expect("evidence is writable");
+        if std::fs::read_to_string(&path).expect("readable") != text {
+            stale.push(name);
+            if std::env::var_os("UPDATE_DOCS").is_some() {
+                std::fs::write(&path, &text).expect("evidence is writable");
+            }
         }
     }
     assert!(stale.is_empty(), "{stale:?}: UPDATE_DOCS=1, look at the differences, and once more");
@@ -103,10 +106,13 @@ fn what_follows_from_something_else_is_never_first() {
         let findings = diagnose(&fixture(name));
         let secondary = ["connection-reset", "peer-exited-first"];
         assert!(!secondary.contains(&findings[0].condition.as_str()), "{name}");
-        let follows = |finding: &&tcpx_run_model::record::Finding| {
+        let follows = |finding: &&tcpx_run_model::finding::Finding| {
             finding.because.iter().any(|fact| fact.starts_with("it follows from "))
         };
-        assert!(findings.iter().filter(follows).all(|finding| finding.severity == "info"), "{name}: {findings:#?}");
+        assert!(
+            findings.iter().filter(follows).all(|finding| finding.severity == Severity::Info),
+            "{name}: {findings:#?}"
+        );
     }
 }
 

@@ -2,13 +2,16 @@
 //! counters, lines, sockets and facts written down.
 
 use super::*;
-use crate::coord::message::{Exit, Failure, Phase};
 use tcpx_logs::Severity as LineSeverity;
 use tcpx_node::{Fact, Host, NicNow, TcpFlow, TcpSocket};
+use tcpx_run_model::finding::Subject;
+use tcpx_run_model::ids::{Lane, NodeId, PairId};
+use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::record::{ChannelNow, Frame};
 use tcpx_run_model::scenario::{Processes, Scenario};
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::Policy;
+use tcpx_words::side::Side;
 
 type Make = fn() -> Evidence;
 
@@ -47,22 +50,22 @@ fn each_has_its_condition_first() {
 
 #[test]
 fn an_end_whose_plugin_says_try_again_for_ever_is_told_to_look_at_the_plugin() {
-    let put_off = |side: &str, posted, meanwhile| {
+    let put_off = |side: Side, posted, meanwhile| {
         let mut one = channel(side, [posted; 3], 9000);
         one.now.null_requests = 21_995;
         one.watched = Some(Watched { ms: 3000.0, null_requests: meanwhile, ..Watched::default() });
         one
     };
-    let (send, recv) = (channel("send", [40, 28, 28], 4000), channel("recv", [44, 28, 28], 4000));
+    let (send, recv) = (channel(Side::Send, [40, 28, 28], 4000), channel(Side::Recv, [44, 28, 28], 4000));
     for (evidence, condition, node, call, is_put_off) in [
-        (pair(put_off("send", 28, 9000), recv.clone()), "sender-silent", "local", "isend", true),
-        (pair(put_off("send", 0, 0), recv.clone()), "sender-silent", "local", "isend", true),
-        (pair(send, put_off("recv", 28, 9000)), "receiver-silent", "peer", "irecv", true),
+        (pair(put_off(Side::Send, 28, 9000), recv.clone()), "sender-silent", "local", "isend", true),
+        (pair(put_off(Side::Send, 0, 0), recv.clone()), "sender-silent", "local", "isend", true),
+        (pair(send, put_off(Side::Recv, 28, 9000)), "receiver-silent", "peer", "irecv", true),
         // It was told so while it connected, and then its program stopped posting.
-        (pair(put_off("send", 28, 0), recv), "sender-silent", "local", "isend", false),
+        (pair(put_off(Side::Send, 28, 0), recv), "sender-silent", "local", "isend", false),
     ] {
         let found = &diagnose(&evidence)[0];
-        assert_eq!((found.condition.as_str(), found.node.as_deref()), (condition, Some(node)), "{found:#?}");
+        assert_eq!((found.condition.as_str(), found.place()), (condition, Some(node)), "{found:#?}");
         let why = format!("{call} returned 0 and no request 21995 times, with 0 in flight");
         assert_eq!(found.because.iter().any(|fact| fact.contains(&why)), is_put_off, "{found:#?}");
         let next_step = found.next_step.as_deref().unwrap_or_default();
@@ -72,7 +75,7 @@ fn an_end_whose_plugin_says_try_again_for_ever_is_told_to_look_at_the_plugin() {
 
 #[test]
 fn a_slow_pair_that_moves_is_silent() {
-    let mut evidence = pair(channel("send", [40, 28, 28], 900), channel("recv", [44, 28, 28], 900));
+    let mut evidence = pair(channel(Side::Send, [40, 28, 28], 900), channel(Side::Recv, [44, 28, 28], 900));
     assert_eq!(names(&diagnose(&evidence)), Vec::<&str>::new());
     // Starved of its processor for longer than a stall takes, and then it passed.
     evidence.outcome = Some(Outcome::Passed);
@@ -84,8 +87,8 @@ fn a_slow_pair_that_moves_is_silent() {
 }
 
 /// Posted, done, consumed; quiet for so long and tested a thousand times a second.
-fn channel(side: &str, [posted, done, consumed]: [u64; 3], quiet_ms: u64) -> Channel {
-    let now = ChannelNow { side: side.into(), posted, done, consumed, quiet_ms, ..ChannelNow::default() };
+fn channel(side: Side, [posted, done, consumed]: [u64; 3], quiet_ms: u64) -> Channel {
+    let now = ChannelNow { side, posted, done, consumed, quiet_ms, ..ChannelNow::default() };
     Channel {
         now,
         nic: "eth1".into(),
@@ -93,9 +96,13 @@ fn channel(side: &str, [posted, done, consumed]: [u64; 3], quiet_ms: u64) -> Cha
     }
 }
 
+/// `local`, `peer gpu 3`, as runs name them.
 fn node(name: &str, channels: Vec<Channel>) -> Node {
+    let (end, gpu) = name.split_once(" gpu ").map_or((name, None), |(end, gpu)| (end, gpu.parse().ok()));
+    let (node, pair) = (NodeId(u32::from(end == "peer")), PairId(gpu.unwrap_or(0)));
+    let subject = Subject { node, pair: Some(pair), pid: None, name: name.into() };
     let (phase, sampled_ms) = (Some(Phase::Measuring), Some(9000.0));
-    Node { name: name.into(), phase, sampled_ms, channels, ..Node::default() }
+    Node { lanes: vec![Lane::from(gpu)], phase, sampled_ms, channels, ..Node::new(subject) }
 }
 
 fn pair(send: Channel, recv: Channel) -> Evidence {
@@ -105,7 +112,7 @@ fn pair(send: Channel, recv: Channel) -> Evidence {
 
 /// Both ends have requests in flight, and both are tested.
 fn stuck() -> Evidence {
-    pair(channel("send", [40, 28, 28], 4000), channel("recv", [44, 28, 28], 4000))
+    pair(channel(Side::Send, [40, 28, 28], 4000), channel(Side::Recv, [44, 28, 28], 4000))
 }
 
 fn ended(outcome: Outcome, evidence: Evidence) -> Evidence {
@@ -131,23 +138,23 @@ fn failure(phase: Phase, message: &str, follows: bool) -> Option<At<Failure>> {
 }
 
 fn sender_silent() -> Evidence {
-    pair(channel("send", [28, 28, 28], 9000), channel("recv", [44, 28, 28], 4000))
+    pair(channel(Side::Send, [28, 28, 28], 9000), channel(Side::Recv, [44, 28, 28], 4000))
 }
 
 fn receiver_silent() -> Evidence {
-    pair(channel("send", [40, 28, 28], 4000), channel("recv", [28, 28, 28], 9000))
+    pair(channel(Side::Send, [40, 28, 28], 4000), channel(Side::Recv, [28, 28, 28], 9000))
 }
 
 fn window_full_only() -> Evidence {
     let mut scenario = Scenario::default();
     scenario.progress.policy = Policy::WindowFullOnly;
-    let mut recv = channel("recv", [36, 28, 28], 4000);
+    let mut recv = channel(Side::Recv, [36, 28, 28], 4000);
     recv.watched = Some(Watched { ms: 3000.0, tests: 0, in_one_call: false, ..Watched::default() });
-    Evidence { scenario: Some(scenario), ..pair(channel("send", [40, 28, 28], 4000), recv) }
+    Evidence { scenario: Some(scenario), ..pair(channel(Side::Send, [40, 28, 28], 4000), recv) }
 }
 
 fn completions_missing() -> Evidence {
-    let mut evidence = pair(channel("send", [40, 28, 28], 4000), channel("recv", [56, 40, 40], 4000));
+    let mut evidence = pair(channel(Side::Send, [40, 28, 28], 4000), channel(Side::Recv, [56, 40, 40], 4000));
     evidence.nodes[0].lines = vec![line("tx-completion-timeout", "tx comp timeout poll upper 6, lower 0")];
     evidence
 }
@@ -160,14 +167,14 @@ fn chunk_sizes() -> Evidence {
 }
 
 fn settings_differ() -> Evidence {
-    let mut evidence = ended(Outcome::Failed, pair(channel("send", [0; 3], 0), channel("recv", [0; 3], 0)));
+    let mut evidence = ended(Outcome::Failed, pair(channel(Side::Send, [0; 3], 0), channel(Side::Recv, [0; 3], 0)));
     let why = "the two ends differ in NCCL_NSOCKS_PERTHREAD: 4 here, 1 there";
     evidence.nodes[0].failure = failure(Phase::Bootstrapping, why, false);
     evidence
 }
 
 fn accept_budget() -> Evidence {
-    let mut evidence = ended(Outcome::Failed, pair(channel("send", [0; 3], 0), channel("recv", [0; 3], 0)));
+    let mut evidence = ended(Outcome::Failed, pair(channel(Side::Send, [0; 3], 0), channel(Side::Recv, [0; 3], 0)));
     let text = "Failed to accept connection for channel 4 after 100 retries";
     evidence.nodes[1].lines = vec![line("harness-accept-gave-up", text)];
     evidence
@@ -206,7 +213,8 @@ fn exit(code: Option<i32>) -> Option<At<Exit>> {
 }
 
 fn plugin_exit() -> Evidence {
-    let mut evidence = ended(Outcome::PluginDied, pair(channel("send", [40, 28, 28], 10), channel("recv", [0; 3], 0)));
+    let mut evidence =
+        ended(Outcome::PluginDied, pair(channel(Side::Send, [40, 28, 28], 10), channel(Side::Recv, [0; 3], 0)));
     evidence.nodes[1].exit = exit(Some(1));
     evidence.nodes[0].failure = failure(Phase::Measuring, "test returned 2 (ncclSystemError)", true);
     evidence
@@ -217,31 +225,31 @@ fn killed_inside_a_call() -> Evidence {
     let mut evidence = plugin_exit();
     evidence.nodes.swap(0, 1);
     let gone = &mut evidence.nodes[0];
-    (gone.name, gone.exit) = ("local".into(), exit(None));
+    gone.exit = exit(None);
     if let Some(exit) = &mut gone.exit {
         exit.what.signal = Some(libc::SIGKILL);
     }
-    let mut inside = channel("send", [40, 28, 28], 20);
+    let mut inside = channel(Side::Send, [40, 28, 28], 20);
     inside.watched = Some(Watched { ms: 20.0, tests: 0, in_one_call: true, ..Watched::default() });
     inside.now.in_call = Some("test".into());
     gone.channels = vec![inside];
-    evidence.nodes[1].name = "peer".into();
-    evidence.nodes[1].channels = vec![channel("recv", [44, 28, 28], 20)];
+    evidence.nodes[1].channels = vec![channel(Side::Recv, [44, 28, 28], 20)];
     evidence
 }
 
 fn reset_in_flight() -> Evidence {
     let mut evidence =
-        ended(Outcome::Failed, pair(channel("send", [40, 28, 28], 10), channel("recv", [44, 28, 28], 10)));
+        ended(Outcome::Failed, pair(channel(Side::Send, [40, 28, 28], 10), channel(Side::Recv, [44, 28, 28], 10)));
     evidence.nodes[1].channels[0].now.last_error = Some(("test".into(), 2));
     evidence.nodes[1].lines = vec![line("ctrl-socket-closed", "Connection closed by remote peer")];
     evidence
 }
 
 fn reset_only() -> Evidence {
-    let mut evidence = pair(channel("send", [40, 40, 40], 10), channel("recv", [0; 3], 0));
+    let mut evidence = pair(channel(Side::Send, [40, 40, 40], 10), channel(Side::Recv, [0; 3], 0));
     evidence.nodes.truncate(1);
-    evidence.nodes[0].name = "pid 4242".into();
+    let pid = Some(4242);
+    evidence.nodes[0].subject = Subject { node: NodeId(0), pair: None, pid, name: "pid 4242".into() };
     evidence.nodes[0].lines =
         vec![line("data-socket-failed", "Call to socket op send(0) failed : Connection reset by peer")];
     evidence
@@ -324,7 +332,7 @@ pub(super) fn stuck_with_other_settings() -> Evidence {
 fn one_rail_of_two() -> Evidence {
     let mut evidence = stuck();
     for (node, counts) in [(0, [64, 64, 64]), (1, [64, 64, 64])] {
-        let mut good = channel(if node == 0 { "send" } else { "recv" }, counts, 5000);
+        let mut good = channel(if node == 0 { Side::Send } else { Side::Recv }, counts, 5000);
         (good.now.index, good.nic) = (1, "eth2".into());
         evidence.nodes[node].channels.push(good);
         let mut second = evidence.nodes[node].channels[0].clone();
@@ -337,14 +345,16 @@ fn one_rail_of_two() -> Evidence {
 fn on_gpu(evidence: Evidence) -> Evidence {
     let mut evidence = evidence;
     for node in &mut evidence.nodes {
-        node.name.push_str(" gpu 2");
+        node.subject.name.push_str(" gpu 2");
+        node.lanes = vec![Lane::Gpu(2)];
         node.plugin = Some("GPUDirectTCPX_v7 3.1.9".into());
+        node.family = Some(tcpx_words::plugin_family::PluginFamily::Tcpx);
     }
     evidence
 }
 
 fn passed() -> Evidence {
-    ended(Outcome::Passed, pair(channel("send", [64, 64, 64], 10), channel("recv", [64, 64, 64], 10)))
+    ended(Outcome::Passed, pair(channel(Side::Send, [64, 64, 64], 10), channel(Side::Recv, [64, 64, 64], 10)))
 }
 
 fn far_nic() -> Evidence {
@@ -370,7 +380,8 @@ fn same_host() -> Evidence {
 fn too_fast() -> Evidence {
     let mut evidence = passed();
     evidence.nodes[1].machine = Some(machine(&[]));
-    evidence.moved = vec![Moved { from: "local".into(), to: "peer".into(), bytes: 40_000_000_000, seconds: 1.0 }];
+    evidence.moved =
+        vec![Moved { pair: PairId(0), from: NodeId(0), to: NodeId(1), bytes: 40_000_000_000, seconds: 1.0 }];
     evidence
 }
 
@@ -381,6 +392,6 @@ fn chatty() -> Evidence {
 }
 
 fn nothing_to_see() -> Evidence {
-    let idle = pair(channel("send", [28, 28, 28], 4000), channel("recv", [28, 28, 28], 4000));
+    let idle = pair(channel(Side::Send, [28, 28, 28], 4000), channel(Side::Recv, [28, 28, 28], 4000));
     ended(Outcome::Stalled, idle)
 }

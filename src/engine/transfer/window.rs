@@ -140,16 +140,30 @@ impl Window {
 
     /// Takes a step with the request that the matching `to_…` offers.
     pub fn step(&mut self, step: Step) -> Result<(), Illegal> {
-        let (from, limit, stage) = match step {
-            Step::Finish => (&mut self.done, self.posted, Stage::Done),
-            Step::Unpack => (&mut self.unpacked, self.done, Stage::Posted),
-            Step::Consume => (&mut self.consumed, self.unpacked, Stage::Done),
+        let next = match step {
+            Step::Finish => self.done,
+            Step::Unpack => self.unpacked,
+            Step::Consume => self.consumed,
         };
-        if *from >= limit {
-            return Err(Illegal { stage, step });
+        match self.stage(next).after(step)? {
+            Stage::Posted => {}
+            Stage::Done => self.done += 1,
+            Stage::Unpacked => self.unpacked += 1,
+            Stage::Consumed => self.consumed += 1,
         }
-        *from += 1;
         Ok(())
+    }
+
+    /// Where a request stands, counted from 0 since the channel was made. One that
+    /// is not posted yet has a slot that is free, like one that was consumed.
+    fn stage(&self, number: u64) -> Stage {
+        match number {
+            _ if number >= self.posted => Stage::Consumed,
+            _ if number >= self.done => Stage::Posted,
+            _ if number >= self.unpacked => Stage::Done,
+            _ if number >= self.consumed => Stage::Unpacked,
+            _ => Stage::Consumed,
+        }
     }
 
     /// Whether nothing is in flight.

@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::scale::{BOTTOM, Plane, RIGHT, TOP, duration, frame_end, number, ticks};
-use crate::report::html::escape;
+use crate::html::escape;
 use std::fmt::Write;
 
 const HEIGHT: f64 = 220.0;
 
 /// How many requests took how long: buckets (first ns, first ns behind, count), and
 /// marks with their names.
-pub(in crate::report) fn histogram(title: &str, buckets: &[(u64, u64, u64)], marks: &[(&str, f64)]) -> String {
+pub(crate) fn histogram(title: &str, buckets: &[(u64, u64, u64)], marks: &[(&str, f64)]) -> String {
     let log = |ns: f64| ns.max(1.0).log10();
     let from = buckets.iter().map(|one| log(one.0 as f64)).fold(f64::MAX, f64::min);
     let to = marks
@@ -64,7 +64,7 @@ pub(in crate::report) fn histogram(title: &str, buckets: &[(u64, u64, u64)], mar
 }
 
 /// One iteration, or one run of a sweep.
-pub(in crate::report) struct Dot {
+pub(crate) struct Dot {
     pub x: f64,
     pub y: f64,
     /// Shown hollow: it does not count.
@@ -72,7 +72,7 @@ pub(in crate::report) struct Dot {
 }
 
 /// Dots in the order in which things were done; lines across with names.
-pub(in crate::report) fn dots(
+pub(crate) fn dots(
     title: &str,
     unit: &str,
     below: &str,

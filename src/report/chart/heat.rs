@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 
 use super::scale::{BOTTOM, LEFT, Plane, TOP, WIDTH, frame_end};
-use crate::report::html::escape;
-use crate::report::story::Axis;
+use crate::html::escape;
+use crate::story::Axis;
 use std::fmt::Write;
 
 /// Levels between empty and full.
@@ -14,10 +14,10 @@ const LEVELS: usize = 6;
 const RIGHT: f64 = 16.0;
 
 /// A strip's name, and how full it was in each part of the axis, 0 to 1.
-pub(in crate::report) type Strip = (String, Vec<Option<f64>>);
+pub(crate) type Strip = (String, Vec<Option<f64>>);
 
 /// Strips, and below them what the levels mean.
-pub(in crate::report) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> String {
+pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> String {
     let row = if strips.len() > 32 {
         7.0
     } else if strips.len() > 12 {

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::scale::{Plane, RIGHT, WIDTH, frame_end, ticks};
-use crate::report::html::escape;
-use crate::report::story::Axis;
+use crate::html::escape;
+use crate::story::Axis;
 use std::fmt::Write;
 
 const HEIGHT: f64 = 280.0;
@@ -13,14 +13,14 @@ const KINDS: usize = 8;
 const NAME_GAP: f64 = 14.0;
 
 /// One line.
-pub(in crate::report) struct Line {
+pub(crate) struct Line {
     pub name: String,
     /// One for each part of the axis.
     pub values: Vec<Option<f64>>,
 }
 
 /// Rates over the parts of an axis.
-pub(in crate::report) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String {
+pub(crate) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String {
     let values = all.iter().flat_map(|line| line.values.iter().flatten().copied());
     let most = values.fold(0.0, f64::max);
     let top = ticks(most * 1.02).last().copied().unwrap_or(1.0);

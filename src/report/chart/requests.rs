@@ -2,16 +2,17 @@
 #![forbid(unsafe_code)]
 
 use super::scale::{BOTTOM, LEFT, Plane, TOP, WIDTH, duration, frame_end, ticks};
-use crate::report::html::escape;
-use crate::report::story::{Timeline, TimelineRequest};
+use crate::html::escape;
+use crate::story::{RequestTimeline, TimelineRequest};
 use std::fmt::Write;
+use tcpx_words::side::Side;
 
 const ROW: f64 = 11.0;
 const HEAD: f64 = 22.0;
 const RIGHT: f64 = 24.0;
 
 /// The requests before and at the moment, above each other: senders, then receivers.
-pub(in crate::report) fn requests(timeline: &Timeline) -> String {
+pub(crate) fn requests(timeline: &RequestTimeline) -> String {
     let rows: usize = timeline.ends.iter().map(|end| end.requests.len()).sum();
     let height = TOP + timeline.ends.len() as f64 * HEAD + rows as f64 * ROW + BOTTOM + 20.0;
     let range = (-(timeline.before_ns as f64) * 1.02, timeline.after_ns as f64);
@@ -23,13 +24,13 @@ pub(in crate::report) fn requests(timeline: &Timeline) -> String {
             svg,
             "<text class=\"lane\" x=\"{LEFT}\" y=\"{:.1}\">{} {} on {}</text>",
             y + 14.0,
-            escape(&end.side),
+            end.side,
             timeline.channel,
-            escape(&end.node)
+            escape(&end.worker.name)
         );
         y += HEAD;
         for request in &end.requests {
-            row(&mut svg, &plane, request, end.side == "recv", y);
+            row(&mut svg, &plane, request, end.side == Side::Recv, y);
             y += ROW;
         }
     }

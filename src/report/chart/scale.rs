@@ -1,7 +1,7 @@
 //! Axes: round steps, ticks, and the frame around a chart.
 #![forbid(unsafe_code)]
 
-use crate::report::html::escape;
+use crate::html::escape;
 use std::fmt::Write;
 
 /// Width of every chart.
@@ -46,7 +46,7 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// A duration in the unit that fits.
-pub(in crate::report) fn duration(ns: f64) -> String {
+pub(crate) fn duration(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         size if size < 1e3 => (ns, "ns"),
         size if size < 1e6 => (ns / 1e3, "µs"),
@@ -60,7 +60,7 @@ pub(in crate::report) fn duration(ns: f64) -> String {
 }
 
 /// Milliseconds as seconds.
-pub(in crate::report) fn seconds(ms: f64) -> String {
+pub(crate) fn seconds(ms: f64) -> String {
     format!("{} s", number((ms / 10.0).round() / 100.0))
 }
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::measured::{Measured, Metric};
-use crate::report::write_whole;
+use crate::write_whole;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -83,7 +83,7 @@ pub enum BaselineError {
     },
     /// Or written.
     #[error(transparent)]
-    Write(#[from] crate::report::WriteError),
+    Write(#[from] crate::WriteError),
 }
 
 impl BaselineError {

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 use super::statistics::quartiles;
-use crate::report::Story;
+use crate::story::{State, Story, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_node::redact::Redactor;
+use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::TransferRecord;
+use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::side::Side;
 
 /// Samples of one metric that are kept.
@@ -25,6 +27,21 @@ pub struct Measured {
     pub settings: BTreeMap<String, String>,
     /// By name.
     pub metrics: BTreeMap<String, Metric>,
+}
+
+/// A run whose record cannot be read, so nothing is known of what it measured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{run}: {why}")]
+pub struct UnreadRun {
+    run: String,
+    why: String,
+    next_step: Option<String>,
+}
+
+impl NextStep for UnreadRun {
+    fn next_step(&self) -> Option<String> {
+        self.next_step.clone()
+    }
 }
 
 /// Which way is better.
@@ -88,7 +105,14 @@ impl Measured {
 
     /// What a run measured. With one direction its rate is just `rate`, as other
     /// tools have it.
-    pub fn of_run(story: &Story) -> Self {
+    ///
+    /// # Errors
+    /// Its record is of a version that this program does not know.
+    pub fn of_run(story: &Story) -> Result<Self, UnreadRun> {
+        if story.state == State::OtherVersion {
+            let why = story.reason.clone().unwrap_or_default();
+            return Err(UnreadRun { run: story.id.clone(), why, next_step: story.next_step.clone() });
+        }
         let mut measured = Self {
             name: story.id.clone(),
             tool: "tcpxctl".to_owned(),
@@ -97,17 +121,17 @@ impl Measured {
             metrics: BTreeMap::new(),
         };
         if let Some(outcome) = &story.outcome {
-            let passed = f64::from(u8::from(outcome == "passed"));
+            let passed = f64::from(u8::from(*outcome == Outcome::Passed));
             measured.metric("passed", Metric::new("1 or 0", Better::Higher, true, [passed]));
         }
         for transfer in &story.transfers {
             let of = match story.transfers.len() {
                 1 => String::new(),
-                _ => format!(" {}", transfer.direction()),
+                _ => format!(" {}", transfer.direction),
             };
-            measured.transfer(transfer, &of);
+            measured.transfer(&transfer.record, &of);
         }
-        measured
+        Ok(measured)
     }
 
     fn transfer(&mut self, transfer: &TransferRecord, of: &str) {
@@ -146,13 +170,27 @@ pub(super) fn setting(redactor: &mut Redactor, name: &str, value: &str) -> (Stri
 fn settings(story: &Story) -> BTreeMap<String, String> {
     let mut settings: BTreeMap<String, String> = story.transfer.iter().cloned().collect();
     settings.insert("scenario".to_owned(), story.scenario.clone());
-    for node in &story.nodes {
-        if let Some(plugin) = &node.plugin {
-            let version = plugin.version.as_deref().unwrap_or("version not logged");
-            settings.insert(format!("plugin of {}", node.name), format!("{}, {version}", plugin.name));
-            settings.insert(format!("plugin sha256 of {}", node.name), plugin.sha256.clone());
-        }
-        settings.extend(node.env.iter().map(|(name, value)| (format!("{name} of {}", node.name), value.clone())));
+    for (id, node) in (0..).zip(&story.nodes) {
+        let workers: Vec<(&str, &Worker)> = story
+            .workers()
+            .filter(|(worker, _)| worker.node == NodeId(id))
+            .map(|(_, worker)| (worker.name.as_str(), worker))
+            .collect();
+        let mut set = |name: &str, pick: &dyn Fn(&Worker) -> Option<String>| {
+            let values: Vec<Option<String>> = workers.iter().map(|(_, worker)| pick(worker)).collect();
+            // Of the node where its workers agree, as with one worker.
+            let is_same = values.windows(2).all(|two| two[0] == two[1]);
+            let whose = workers.iter().map(|(worker, _)| if is_same { node.name.as_str() } else { worker });
+            let known = whose.zip(values).filter_map(|(whose, value)| Some((format!("{name} of {whose}"), value?)));
+            settings.extend(known);
+        };
+        set("plugin", &|worker| {
+            let plugin = worker.plugin.as_ref()?;
+            Some(format!("{}, {}", plugin.name, plugin.version.as_deref().unwrap_or("version not logged")))
+        });
+        set("plugin sha256", &|worker| Some(worker.plugin.as_ref()?.sha256.clone()));
+        let names: BTreeSet<&String> = workers.iter().flat_map(|(_, worker)| worker.env.keys()).collect();
+        names.into_iter().for_each(|name| set(name, &|worker| worker.env.get(name).cloned()));
     }
     settings
 }

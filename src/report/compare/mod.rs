@@ -15,7 +15,7 @@ mod statistics;
 mod tests;
 
 pub use baseline::{BaselineError, Baselines, Profile, profiles};
-pub use measured::{Better, Measured, Metric};
+pub use measured::{Better, Measured, Metric, UnreadRun};
 pub use others::{ReadError, read};
 pub use render::{compared_html, compared_markdown, compared_text};
 pub use statistics::{Compared, RULE, Row, Verdict, compare};

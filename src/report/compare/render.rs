@@ -3,9 +3,9 @@
 
 use super::measured::Measured;
 use super::statistics::{Compared, RULE, Row, Verdict};
-use crate::report::chart::{Dot, dots};
-use crate::report::html::{escape, frame};
-use crate::report::markdown::inline;
+use crate::chart::{Dot, dots};
+use crate::html::{escape, frame};
+use crate::markdown::inline;
 use std::fmt::Write;
 
 /// Samples of one result that are drawn.

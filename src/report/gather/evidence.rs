@@ -2,12 +2,11 @@
 //! critical checks that were made before the plugin was loaded.
 #![forbid(unsafe_code)]
 
-use super::stream::{Stream, end_name};
-use crate::coord::event::What;
-use crate::coord::message::{FromAgent, FromWorker, Preflight};
-use crate::report::story::{Check, Evidence, Story};
+use crate::story::{Check, Evidence, Story};
 use serde_json::Value;
 use tcpx_run_model::record::{DOCTOR, RunFiles};
+use tcpx_run_model::results::Preflight;
+use tcpx_run_model::state::RunState;
 
 /// Bytes of a file that a report shows.
 const SHOWN_MAX: usize = 24 << 10;
@@ -16,12 +15,10 @@ const READ_MAX: u64 = 16 << 20;
 /// Files that are shown.
 const FILES_MAX: usize = 32;
 
-pub(super) fn tell(files: &RunFiles, stream: &Stream, story: &mut Story) {
-    for event in &stream.events {
-        if let What::Said(said) = &event.what
-            && let FromAgent::Worker(FromWorker::Preflight(preflight)) = &**said
-        {
-            checked(&end_name(event), preflight, &mut story.checks);
+pub(super) fn tell(files: &RunFiles, state: &RunState, story: &mut Story) {
+    for (id, worker) in &state.workers {
+        if let Some(preflight) = &worker.preflight {
+            checked(&state.names.worker(*id), preflight, &mut story.checks);
         }
     }
     for name in files.names() {

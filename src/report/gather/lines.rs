@@ -2,116 +2,167 @@
 //! settings, known lines with their counts, and WARN lines that nobody knows.
 #![forbid(unsafe_code)]
 
-use super::record::rank;
-use super::stream::{Stream, end_name};
-use crate::coord::event::What;
-use crate::coord::message::FromAgent;
-use crate::report::story::{Excerpt, LogFinding, Setting, Story};
-use std::collections::BTreeMap;
+use crate::story::{Excerpt, LogFinding, Setting, Story, Worker};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use tcpx_logs::{Catalogue, CatalogueError, Filter, Reader, Report};
+use tcpx_run_model::finding::Subject;
+use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
+use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
 use tcpx_words::units::printable;
 
-/// Bytes of one node's lines that are read.
+/// Bytes of one worker's lines that are read.
 const BYTES_MAX: usize = 16 << 20;
 /// Kinds of lines that are shown.
 const KINDS_MAX: usize = 64;
 
-pub(super) fn tell(stream: &Stream, story: &mut Story) {
-    let mut lines: BTreeMap<String, String> = BTreeMap::new();
-    for event in &stream.events {
-        let What::Said(said) = &event.what else { continue };
-        let line = match &**said {
-            // As a program prints them that hands the plugin a logger of its own.
-            FromAgent::PluginLine(line) => {
-                format!(
-                    "{} [ncclNet:{}] {}:{} {}\n",
-                    event.at,
-                    line.level,
-                    line.function,
-                    line.line,
-                    printable(&line.text)
-                )
-            }
-            FromAgent::Output { text, .. } => format!("{} {}\n", event.at, printable(text)),
-            _ => continue,
-        };
-        let of = lines.entry(end_name(event)).or_default();
-        if of.len() + line.len() < BYTES_MAX {
-            of.push_str(&line);
-        }
-    }
+pub(super) fn tell(state: &RunState, story: &mut Story) {
     // Making the search takes longer than most runs have lines for.
     static CATALOGUE: LazyLock<Result<Catalogue, CatalogueError>> = LazyLock::new(Catalogue::embedded);
     let catalogue = match &*CATALOGUE {
         Ok(catalogue) => catalogue,
         Err(error) => return story.lacks("what log lines mean", error.to_string()),
     };
-    if lines.is_empty() {
+    if state.workers.values().all(|worker| worker.lines().is_empty()) {
         story.lacks("plugin log", "no line of a plugin or a worker was recorded");
     }
     let filter = Filter::default();
-    let mut settings: BTreeMap<String, Setting> = BTreeMap::new();
-    for (node, text) in &lines {
+    let mut settings = Settings::default();
+    for (id, worker) in &state.workers {
+        let subject = Subject::worker(*id, &state.names);
         let mut reader = Reader::new(catalogue, &filter);
-        reader.stream(node, text.as_bytes());
-        take(node, &reader.report(), story, &mut settings);
+        reader.stream(&subject.name, text(worker, state).as_bytes());
+        let report = reader.report();
+        take(&subject, &report, story);
+        for setting in report.settings {
+            settings.entry(setting.key).or_default().effective.insert(*id, setting.value);
+        }
     }
     story.settings = beside_the_environment(settings, story);
-    story.log.sort_by_key(|one| (rank(&one.severity), std::cmp::Reverse(one.count)));
+    story.log.sort_by_key(|one| (one.severity, std::cmp::Reverse(one.count)));
     story.log.truncate(KINDS_MAX);
     story.unknown_lines.truncate(KINDS_MAX);
 }
 
-fn take(node: &str, report: &Report, story: &mut Story, settings: &mut BTreeMap<String, Setting>) {
+/// A worker's lines with their times, as a program prints them that hands the plugin
+/// a logger of its own. Each kind stands where its first was, and the rest of them
+/// where its last was.
+fn text(worker: &WorkerState, state: &RunState) -> String {
+    let mut places: Vec<(f64, u64, &KeptLine)> = Vec::new();
+    for line in worker.lines() {
+        places.push((line.first_ms, 1, line));
+        places.push((line.last_ms, line.count.saturating_sub(1), line));
+    }
+    places.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut all = String::new();
+    for (ms, count, line) in places {
+        let at = i128::from(state.at_ns(ms));
+        let at = jiff::Timestamp::from_nanosecond(at).map(|at| format!("{at:.3}")).unwrap_or_default();
+        let text = printable(&line.text);
+        let shown = match &line.source {
+            LineSource::Plugin { level, function, line, .. } => {
+                format!("{at} [ncclNet:{level}] {function}:{line} {text}\n")
+            }
+            LineSource::Output(_) => format!("{at} {text}\n"),
+        };
+        for _ in 0..count {
+            if all.len() + shown.len() >= BYTES_MAX {
+                return all;
+            }
+            all.push_str(&shown);
+        }
+    }
+    all
+}
+
+fn take(worker: &Subject, report: &Report, story: &mut Story) {
     for found in &report.findings {
+        let (at, text) = (found.first.at.clone(), found.sample.clone());
         story.log.push(LogFinding {
             signature: found.signature.clone(),
-            severity: found.severity.name().to_owned(),
+            severity: found.severity,
             count: found.count,
             meaning: found.meaning.clone(),
             causes: found.causes.clone(),
             next_step: found.next_step.clone(),
-            excerpt: Excerpt {
-                node: node.to_owned(),
-                at: found.first.at.clone(),
-                count: found.count,
-                text: found.sample.clone(),
-            },
+            excerpt: Excerpt { worker: worker.clone(), at, count: found.count, text },
             last_at: found.last.at.clone(),
         });
     }
     for line in &report.unknown {
         let (at, text) = (line.first.at.clone(), line.sample.clone());
-        story.unknown_lines.push(Excerpt { node: node.to_owned(), at, count: line.count, text });
-    }
-    for setting in &report.settings {
-        let row = settings.entry(setting.key.clone()).or_insert_with(|| empty(&setting.key));
-        row.effective.insert(node.to_owned(), setting.value.clone());
+        story.unknown_lines.push(Excerpt { worker: worker.clone(), at, count: line.count, text });
     }
 }
 
-fn empty(key: &str) -> Setting {
-    Setting { key: key.to_owned(), effective: BTreeMap::new(), environment: BTreeMap::new(), differs: false }
+/// What is known of each setting, by the plugin's label of it or its variable.
+type Settings = BTreeMap<String, Known>;
+
+#[derive(Default)]
+struct Known {
+    /// What the plugin says that it took.
+    effective: BTreeMap<WorkerId, String>,
+    /// What a node's environment has.
+    of_node: BTreeMap<NodeId, String>,
+    /// What a worker was given on top of it.
+    of_worker: BTreeMap<WorkerId, String>,
 }
 
-/// What is known of a variable on either side in one row. The plugin's label of a
+impl Known {
+    fn given(&self, worker: WorkerId) -> Option<&String> {
+        self.of_worker.get(&worker).or_else(|| self.of_node.get(&worker.node))
+    }
+}
+
+/// What is known of a variable on any side in one row. The plugin's label of a
 /// setting is the variable's end, in its own case.
-fn beside_the_environment(mut settings: BTreeMap<String, Setting>, story: &Story) -> Vec<Setting> {
-    for node in &story.nodes {
-        for (name, value) in node.node_env.iter().chain(&node.env) {
-            let key = settings.keys().find(|label| means(label, name)).cloned().unwrap_or_else(|| name.clone());
-            let row = settings.entry(key.clone()).or_insert_with(|| empty(&key));
-            row.environment.insert(node.name.clone(), value.clone());
+fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<Setting> {
+    // Many workers have the same few variables.
+    let mut keys: BTreeMap<&str, String> = BTreeMap::new();
+    let of_nodes = story.nodes.iter().flat_map(|node| node.env.keys());
+    for name in of_nodes.chain(story.workers().flat_map(|(_, worker)| worker.env.keys())) {
+        let label = || settings.keys().find(|label| means(label, name)).unwrap_or(name).clone();
+        keys.entry(name).or_insert_with(label);
+    }
+    for (id, node) in (0..).zip(&story.nodes) {
+        for (name, value) in &node.env {
+            settings.entry(keys[name.as_str()].clone()).or_default().of_node.insert(NodeId(id), value.clone());
         }
     }
-    for row in settings.values_mut() {
-        let given = |end: &str| row.environment.get(end.split(' ').next().unwrap_or_default());
-        let differs = |(end, taken): (&String, &String)| given(end).is_some_and(|given| given != taken);
-        let values: std::collections::BTreeSet<&String> = row.effective.values().collect();
-        row.differs = row.effective.iter().any(differs) || values.len() > 1;
+    for (id, worker) in story.workers() {
+        for (name, value) in &worker.env {
+            settings.entry(keys[name.as_str()].clone()).or_default().of_worker.insert(id, value.clone());
+        }
     }
-    settings.into_values().collect()
+    let workers: BTreeMap<WorkerId, &Worker> = story.workers().collect();
+    settings.into_iter().map(|(key, known)| setting(key, &known, &workers, story)).collect()
+}
+
+fn setting(key: String, known: &Known, workers: &BTreeMap<WorkerId, &Worker>, story: &Story) -> Setting {
+    let mut environment = BTreeMap::new();
+    for (id, node) in (0..).zip(&story.nodes) {
+        // A worker's id begins with its node's.
+        let all = WorkerId::of_pair(NodeId(id), PairId(0))..=WorkerId::of_pair(NodeId(id), PairId(u32::MAX));
+        let here = || workers.range(all.clone());
+        let given: BTreeSet<Option<&String>> = here().map(|(worker, _)| known.given(*worker)).collect();
+        match (given.len(), known.of_node.get(&NodeId(id))) {
+            (0, value) => environment.extend(value.map(|value| (node.name.clone(), value.clone()))),
+            (1, _) => {
+                let value = given.into_iter().flatten().next();
+                environment.extend(value.map(|value| (node.name.clone(), value.clone())));
+            }
+            (_, _) => {
+                let each = |(id, worker): (&WorkerId, &&Worker)| Some((worker.name.clone(), known.given(*id)?.clone()));
+                environment.extend(here().filter_map(each));
+            }
+        }
+    }
+    let named = |(id, value): (&WorkerId, &String)| Some((workers.get(id)?.name.clone(), value.clone()));
+    let effective = known.effective.iter().filter_map(named);
+    let taken: BTreeSet<&String> = known.effective.values().collect();
+    let is_other = |(id, taken): (&WorkerId, &String)| known.given(*id).is_some_and(|given| given != taken);
+    let differs = known.effective.iter().any(is_other) || taken.len() > 1;
+    Setting { key, effective: effective.collect(), environment, differs }
 }
 
 /// `NCCL_GPUDIRECTTCPX_TX_BINDINGS` and `tx bindings`.

@@ -3,21 +3,24 @@
 //! `run.json` says how it ended, `events.jsonl` what happened meanwhile, the
 //! recorders what each request did. Each is taken as far as it can be read; what
 //! is absent is named with the reason and never filled in.
+//!
+//! Not here: folding events. A story is a projection of the run's state, its record
+//! and the samples that `record` keeps of a long stream.
 #![forbid(unsafe_code)]
 
+mod events;
 mod evidence;
 mod lines;
 mod nodes;
 mod record;
 mod recorders;
 mod series;
-mod stream;
 
 use super::questions;
 use super::story::{SCHEMA, State, Story};
-use crate::diagnose::{diagnose, of_files};
+use events::Events;
 use serde_json::Value;
-use stream::Stream;
+use tcpx_diagnose::{diagnose, of_files};
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::units::printable;
 
@@ -30,20 +33,23 @@ pub fn gather(files: &RunFiles) -> Story {
         ..Story::default()
     };
     let record = record::read(files, &mut story);
-    let stream = Stream::read(files, &mut story);
-    if record.is_none() {
-        // Nobody has judged it yet.
-        let evidence = of_files(files).unwrap_or_default();
-        story.findings = diagnose(&evidence);
-        story.reason = files.unfinished().map(|unfinished| unfinished.words(evidence.now_ms));
+    let mut events = Events::read(files, &mut story);
+    if let Some(record) = &record {
+        record::introduce(record, &mut events.state.names);
     }
-    nodes::tell(record.as_ref(), &stream, &mut story);
-    series::tell(&stream, &mut story);
-    let recorders = recorders::read(files, &mut story);
-    series::windows(&stream, &mut story);
-    recorders::tell(&recorders, &stream, &mut story);
-    lines::tell(&stream, &mut story);
-    evidence::tell(files, &stream, &mut story);
+    // What this program cannot read it does not judge.
+    if record.is_none() && story.state != State::OtherVersion {
+        story.findings = of_files(files).map(|evidence| diagnose(&evidence)).unwrap_or_default();
+        story.reason = files.unfinished().map(|unfinished| unfinished.words(events.state.now_ms));
+    }
+    nodes::tell(record.as_ref(), &events.state, &mut story);
+    record::transfers(record.as_ref(), &events.state.names, &mut story);
+    series::tell(&events, &mut story);
+    let recorders = recorders::read(files, &events.state.names, &mut story);
+    series::windows(&events.state, &mut story);
+    recorders::tell(&recorders, &mut story);
+    lines::tell(&events.state, &mut story);
+    evidence::tell(files, &events.state, &mut story);
     story.questions = questions::of(&story);
     clean(story)
 }

@@ -1,13 +1,13 @@
-//! Both nodes: what they are, what they were given, and where they differ.
+//! Nodes and workers: what they are, what they were given, and where nodes differ.
 #![forbid(unsafe_code)]
 
-use super::stream::{Stream, end_name};
-use crate::coord::event::What;
-use crate::coord::message::{FromAgent, FromWorker};
-use crate::report::story::{Difference, Node, Story};
+use crate::story::{Difference, Node, Pair, Story, Worker};
+use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
 use tcpx_run_model::record::PluginRecord;
+use tcpx_run_model::state::{NodeState, RunState, WorkerState};
 
 /// What is shown of a node's facts, and where it stands in them.
 const FACTS: [(&str, &str); 9] = [
@@ -24,90 +24,109 @@ const FACTS: [(&str, &str); 9] = [
 /// Of these, what every machine has of its own.
 const OWN: [&str; 2] = ["boot id", "network namespace"];
 
-pub(super) fn tell(record: Option<&Value>, stream: &Stream, story: &mut Story) {
-    let recorded = record.and_then(|record| record["nodes"].as_array());
-    story.nodes = match recorded {
-        Some(nodes) => nodes.iter().map(node).collect(),
-        None => from_events(stream),
-    };
+/// What is shown of what a worker used, and the key of the record that has it.
+const USED: [(&str, &str); 3] = [
+    ("messages in", "memory"),
+    ("registered, bytes", "registered_bytes"),
+    ("worker resident, bytes", "resident_bytes"),
+];
+
+pub(super) fn tell(record: Option<&Value>, state: &RunState, story: &mut Story) {
+    let list = |key: &str| record.and_then(|record| record[key].as_array()).map(Vec::as_slice).unwrap_or_default();
+    let known = (0..).zip(&state.names.nodes).map(|(id, intro)| {
+        let of_state = state.node(NodeId(id));
+        let mut node = match (list("nodes").get(id as usize), of_state) {
+            (Some(value), _) => recorded_node(value),
+            (None, of_state) => heard_node(of_state),
+        };
+        (node.name, node.address) = (intro.name.clone(), intro.address.clone());
+        node.last_words = of_state
+            .and_then(|node| node.broken.as_ref())
+            .map(|why| format!("the agent: {}", why.what))
+            .into_iter()
+            .collect();
+        node
+    });
+    // A stream of version 1 introduces nobody: of these two nothing may be known.
+    let is_known = !list("nodes").is_empty() || !state.nodes.is_empty() || !state.workers.is_empty();
+    story.nodes = if is_known { known.collect() } else { Vec::new() };
     if story.nodes.is_empty() {
         story.lacks("nodes", "neither run.json nor the event stream describes them");
     }
-    for event in &stream.events {
-        let What::Said(said) = &event.what else { continue };
-        let words = match &**said {
-            FromAgent::Exited(exit) => {
-                let call = exit.in_call.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default();
-                format!("the worker {} while {}{call}", exit.how(), exit.phase)
-            }
-            FromAgent::Broken(why) => format!("the agent: {why}"),
-            FromAgent::Worker(FromWorker::Failed(failure)) => format!("{}: {}", failure.phase, failure.message),
-            _ => continue,
+    let pairs = (0..).zip(&state.names.pairs).map(|(id, intro)| {
+        let value = list("pairs").get(id as usize);
+        let worker = |place: usize| {
+            let id = WorkerId::of_pair(intro.nodes[place], PairId(id));
+            worker(id, value.map(|pair| &pair["workers"][place]), state)
         };
-        if let Some(node) = story.nodes.iter_mut().find(|node| node.name == event.node) {
-            let gpu = event.gpu.map(|gpu| format!("gpu {gpu}: ")).unwrap_or_default();
-            node.last_words.push(format!("{gpu}{words}"));
+        Pair {
+            nodes: intro.nodes,
+            lanes: intro.lanes.clone(),
+            outcome: value.and_then(|pair| Deserialize::deserialize(&pair["outcome"]).ok()),
+            reason: value.and_then(|pair| Some(pair["reason"].as_str()?.to_owned())),
+            workers: [worker(0), worker(1)],
         }
-    }
-    story.differences = differences(&story.nodes);
+    });
+    story.pairs = if is_known { pairs.collect() } else { Vec::new() };
+    story.differences = differences(story);
 }
 
-fn node(value: &Value) -> Node {
-    let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+fn recorded_node(value: &Value) -> Node {
     Node {
-        name: text("name"),
-        role: text("role"),
-        host: text("host"),
-        address: text("address"),
-        plugin: serde_json::from_value::<PluginRecord>(value["plugin"].clone()).ok(),
-        clock: serde_json::from_value(value["clock"].clone()).ok(),
-        facts: facts(&value["facts"], value),
+        host: value["host"].as_str().unwrap_or_default().to_owned(),
+        clock: Deserialize::deserialize(&value["clock"]).ok(),
+        facts: facts(&value["facts"]),
+        env: strings(&value["facts"]["environment"]),
+        ..Node::default()
+    }
+}
+
+/// A node of a run without a record: what its agent said when it came.
+fn heard_node(state: Option<&NodeState>) -> Node {
+    let told = state.and_then(|state| serde_json::to_value(state.facts.as_ref()?).ok()).unwrap_or_default();
+    Node {
+        host: told.pointer("/host/name").and_then(Value::as_str).unwrap_or("unknown").to_owned(),
+        clock: state.and_then(|state| state.clock),
+        facts: facts(&told),
+        env: strings(&told["environment"]),
+        ..Node::default()
+    }
+}
+
+fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> Worker {
+    let heard = state.workers.get(&id);
+    let ready = || heard.and_then(|heard| Some(heard.plugin.as_ref()?.plugin.clone()));
+    let value = value.unwrap_or(&Value::Null);
+    let used = |(name, key): (&str, &str)| {
+        let used = value.get(key).filter(|used| !used.is_null())?;
+        Some((name.to_owned(), shown(Some(used))))
+    };
+    Worker {
+        name: state.names.worker(id),
+        role: Deserialize::deserialize(&value["role"]).ok(),
+        plugin: Deserialize::deserialize(&value["plugin"]).ok().or_else(ready),
         env: strings(&value["env"]),
-        node_env: strings(&value["facts"]["environment"]),
-        last_words: Vec::new(),
+        facts: USED.into_iter().filter_map(used).collect(),
+        last_words: heard.map(last_words).unwrap_or_default(),
     }
 }
 
-/// A run without a record: what its agents said when they came.
-fn from_events(stream: &Stream) -> Vec<Node> {
-    let mut nodes: Vec<Node> = Vec::new();
-    for event in &stream.events {
-        let What::Said(said) = &event.what else { continue };
-        let known = nodes.iter().position(|node| node.name == event.node);
-        match (&**said, known) {
-            (FromAgent::Hello { facts: told, .. }, None) => {
-                let value = serde_json::to_value(told).unwrap_or_default();
-                nodes.push(Node {
-                    name: event.node.clone(),
-                    host: value.pointer("/host/name").and_then(Value::as_str).unwrap_or("unknown").to_owned(),
-                    facts: facts(&value, &Value::Null),
-                    node_env: strings(&value["environment"]),
-                    ..Node::default()
-                });
-            }
-            (FromAgent::Worker(FromWorker::Loaded(loaded)), known) => {
-                let plugin = PluginRecord {
-                    path: loaded.file.as_ref().map_or("builtin".into(), |file| file.realpath.display().to_string()),
-                    sha256: loaded.file.as_ref().map_or("builtin".into(), |file| file.sha256.clone()),
-                    abi: loaded.about.abi,
-                    name: loaded.about.name.clone(),
-                    version: loaded.version.clone(),
-                    why: loaded.choice.why.clone(),
-                    passed_over: loaded.choice.passed_over.clone(),
-                };
-                let place = known.unwrap_or_else(|| {
-                    nodes.push(Node { name: event.node.clone(), ..Node::default() });
-                    nodes.len() - 1
-                });
-                nodes[place].plugin = Some(plugin);
-            }
-            _ => {}
-        }
-    }
-    nodes
+fn last_words(worker: &WorkerState) -> Vec<String> {
+    let failed = worker
+        .failure
+        .as_ref()
+        .map(|failure| (failure.at_ms, format!("{}: {}", failure.what.phase, failure.what.message)));
+    let exited = worker.exit.as_ref().map(|exit| {
+        let (at_ms, exit) = (exit.at_ms, &exit.what);
+        let call = exit.in_call.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default();
+        (at_ms, format!("the worker {} while {}{call}", exit.how(), exit.phase))
+    });
+    let mut words: Vec<(f64, String)> = failed.into_iter().chain(exited).collect();
+    words.sort_by(|a, b| a.0.total_cmp(&b.0));
+    words.into_iter().map(|(_, words)| words).collect()
 }
 
-fn facts(facts: &Value, node: &Value) -> Vec<(String, String)> {
+fn facts(facts: &Value) -> Vec<(String, String)> {
     if !facts.is_object() {
         return Vec::new();
     }
@@ -138,15 +157,6 @@ fn facts(facts: &Value, node: &Value) -> Vec<(String, String)> {
             format!("{} at {}, {}, NUMA {}", of("model"), of("pci_address"), of("pci_root"), of("numa_node")),
         ));
     }
-    for (name, key) in [
-        ("messages in", "memory"),
-        ("registered, bytes", "registered_bytes"),
-        ("worker resident, bytes", "worker_resident_bytes"),
-    ] {
-        if let Some(value) = node.get(key).filter(|value| !value.is_null()) {
-            told.push((name.to_owned(), shown(Some(value))));
-        }
-    }
     told
 }
 
@@ -168,14 +178,23 @@ fn strings(value: &Value) -> BTreeMap<String, String> {
     pairs.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-fn differences(nodes: &[Node]) -> Vec<Difference> {
-    let [local, peer] = nodes else { return Vec::new() };
+fn differences(story: &Story) -> Vec<Difference> {
+    if story.nodes.len() < 2 {
+        return Vec::new();
+    }
     let mut found = Vec::new();
-    let mut compare = |what: &str, local: Option<&str>, peer: Option<&str>| {
-        if local != peer {
-            let said = |side: Option<&str>| side.unwrap_or("absent").to_owned();
-            found.push(Difference { what: what.to_owned(), local: said(local), peer: said(peer) });
+    let mut compare = |what: &str, of: &dyn Fn(NodeId, &Node) -> Option<String>| {
+        let values: Vec<Option<String>> = (0..).zip(&story.nodes).map(|(id, node)| of(NodeId(id), node)).collect();
+        if values.iter().any(|value| *value != values[0]) {
+            found.push(Difference { what: what.to_owned(), values });
         }
+    };
+    let mut by_node: BTreeMap<NodeId, Vec<&Worker>> = BTreeMap::new();
+    story.workers().for_each(|(id, worker)| by_node.entry(id.node).or_default().push(worker));
+    // What the workers of a node have; several where they differ among themselves.
+    let of_workers = |node: NodeId, pick: &dyn Fn(&Worker) -> Option<String>| {
+        let values: BTreeSet<String> = by_node.get(&node)?.iter().filter_map(|worker| pick(worker)).collect();
+        (!values.is_empty()).then(|| values.into_iter().collect::<Vec<_>>().join(" and "))
     };
     type Pick = fn(&PluginRecord) -> String;
     let picks: [(&str, Pick); 5] = [
@@ -186,35 +205,18 @@ fn differences(nodes: &[Node]) -> Vec<Difference> {
         ("plugin, ncclNet version", |plugin| format!("v{}", plugin.abi)),
     ];
     for (what, pick) in picks {
-        let [local, peer] = [local, peer].map(|node| node.plugin.as_ref().map(pick));
-        compare(what, local.as_deref(), peer.as_deref());
+        compare(what, &|id, _| of_workers(id, &|worker| worker.plugin.as_ref().map(pick)));
     }
-    let names = |of: fn(&Node) -> Vec<String>| {
-        let all: std::collections::BTreeSet<String> = [local, peer].into_iter().flat_map(of).collect();
-        all
-    };
-    for name in names(|node| node.facts.iter().map(|fact| fact.0.clone()).collect()) {
-        if OWN.contains(&name.as_str()) || name.ends_with(", bytes") {
-            continue;
-        }
-        let of = |node: &Node| node.facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1.clone());
-        compare(&name, of(local).as_deref(), of(peer).as_deref());
+    let of_nodes = story.nodes.iter().flat_map(|node| &node.facts);
+    let of_all = of_nodes.chain(story.workers().flat_map(|(_, worker)| &worker.facts));
+    let names: BTreeSet<&str> = of_all.map(|fact| fact.0.as_str()).collect();
+    for name in names.into_iter().filter(|name| !OWN.contains(name) && !name.ends_with(", bytes")) {
+        let fact = |facts: &[(String, String)]| facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1.clone());
+        compare(name, &|id, node| fact(&node.facts).or_else(|| of_workers(id, &|worker| fact(&worker.facts))));
     }
-    for name in names(|node| node.env.keys().cloned().collect()) {
-        compare(&name, local.env.get(&name).map(String::as_str), peer.env.get(&name).map(String::as_str));
+    let names: BTreeSet<&String> = story.workers().flat_map(|(_, worker)| worker.env.keys()).collect();
+    for name in names {
+        compare(name, &|id, _| of_workers(id, &|worker| worker.env.get(name).cloned()));
     }
     found
-}
-
-/// Interfaces of a node's devices, as its worker told.
-pub(super) fn devices(stream: &Stream) -> BTreeMap<String, BTreeMap<i64, String>> {
-    let mut all: BTreeMap<String, BTreeMap<i64, String>> = BTreeMap::new();
-    for event in &stream.events {
-        let What::Said(said) = &event.what else { continue };
-        if let FromAgent::Worker(FromWorker::Loaded(loaded)) = &**said {
-            let of = all.entry(end_name(event)).or_default();
-            of.extend(loaded.devices.iter().map(|device| (device.index as i64, device.name.clone())));
-        }
-    }
-    all
 }

@@ -1,15 +1,19 @@
-//! `run.json`, key by key: a record of another version, or a damaged one, still
-//! says what it can.
+//! `run.json`, key by key: a damaged one still says what it can, and one of an
+//! earlier version the same as one of this.
 #![forbid(unsafe_code)]
 
-use crate::report::story::{State, Story};
+use crate::columns::Asked;
+use crate::story::{State, Story, Transfer};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io;
-use tcpx_run_model::record::{Finding, RunFiles, TransferRecord, Unfinished};
+use tcpx_run_model::finding::Finding;
+use tcpx_run_model::ids::{Names, NodeIntro, PairIntro};
+use tcpx_run_model::record::{RECORD_BYTES_MAX, RecordError, RunFiles, TransferRecord, Unfinished, record_value};
+use tcpx_run_model::scenario;
+use tcpx_words::error::NextStep;
 
-/// Longer records are none of ours.
-const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// Keys that say what was run, in the order in which people ask.
 const KEYS: [&str; 15] = [
     "transfer.connections",
@@ -29,10 +33,12 @@ const KEYS: [&str; 15] = [
     "limits.stall_after",
 ];
 
+/// The record as JSON of this version, if it can be read; what it says of the run as a
+/// whole goes into the story.
 pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
     story.scenario_toml = files.read("scenario.toml", 1 << 20).ok().map(|text| String::from_utf8_lossy(&text).into());
     let record = match files.read("run.json", RECORD_BYTES_MAX) {
-        Ok(bytes) => serde_json::from_slice::<Value>(&bytes).map_err(|error| format!("run.json is damaged: {error}")),
+        Ok(bytes) => record_value(&bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let unfinished = files.unfinished().unwrap_or(Unfinished::Open);
             story.state = State::from(unfinished);
@@ -40,27 +46,34 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
             story.scenario = scenario_name(story.scenario_toml.as_deref());
             return None;
         }
-        Err(error) => Err(format!("run.json cannot be read: {error}")),
+        Err(error) => Err(RecordError::Damaged(error.to_string())),
     };
-    let record = match record {
-        Ok(record) => record,
-        Err(why) => {
-            story.state = State::Damaged;
-            story.lacks("outcome and results", why);
-            story.scenario = scenario_name(story.scenario_toml.as_deref());
-            return None;
+    match record {
+        Ok(record) => {
+            story.state = State::Finished;
+            tell(&record, story);
+            Some(record)
         }
-    };
-    story.state = State::Finished;
-    tell(&record, story);
-    Some(record)
+        Err(error) => {
+            story.state = match error {
+                RecordError::Damaged(_) => State::Damaged,
+                RecordError::Schema { .. } => State::OtherVersion,
+            };
+            story.scenario = scenario_name(story.scenario_toml.as_deref());
+            if story.state == State::OtherVersion {
+                (story.reason, story.next_step) = (Some(error.to_string()), error.next_step());
+            }
+            story.lacks("outcome and results", error.to_string());
+            None
+        }
+    }
 }
 
 fn tell(record: &Value, story: &mut Story) {
     let text = |key: &str| record[key].as_str().map(str::to_owned);
     (story.started, story.finished) = (text("started"), text("finished"));
-    (story.outcome, story.reason, story.next_step) = (text("outcome"), text("reason"), text("next_step"));
-    story.command = text("command");
+    (story.reason, story.next_step, story.command) = (text("reason"), text("next_step"), text("command"));
+    story.outcome = Deserialize::deserialize(&record["outcome"]).ok();
     story.exit_code = record["exit_code"].as_u64().and_then(|code| u8::try_from(code).ok());
     if let Some(id) = text("id").filter(|id| !id.is_empty()) {
         story.id = id;
@@ -69,25 +82,44 @@ fn tell(record: &Value, story: &mut Story) {
     story.scenario = scenario["name"].as_str().unwrap_or("unknown").to_owned();
     story.transfer =
         KEYS.iter().filter_map(|key| Some(((*key).to_owned(), setting(&scenario["resolved"], key)?))).collect();
+    story.asked = scenario::Transfer::deserialize(&scenario["resolved"]["transfer"]).ok().as_ref().map(Asked::from);
     story.unmet = each(&record["unmet"], "unmet", story);
-    story.transfers = each::<TransferRecord>(&record["transfers"], "transfers", story);
     story.findings = each::<Finding>(&record["findings"], "findings", story);
-    story.findings.sort_by_key(|finding| rank(&finding.severity));
+    story.findings.sort_by_key(|finding| finding.severity);
     if story.outcome.is_none() {
-        story.state = State::Damaged;
-        story.lacks("outcome", "run.json does not say it");
+        story.damaged("outcome", "run.json does not say it");
     }
 }
 
-/// The worst first.
-pub(super) fn rank(severity: &str) -> u8 {
-    match severity {
-        "fatal" | "critical" => 0,
-        "error" => 1,
-        "stall" => 2,
-        "warning" => 3,
-        _ => 4,
+/// How the record calls everyone, as far as it does.
+pub(super) fn introduce(record: &Value, names: &mut Names) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |key: &str| record[key].as_array().into_iter().flatten();
+    let node = |node: &Value| NodeIntro { name: text(&node["name"]), address: text(&node["address"]) };
+    let nodes: Vec<NodeIntro> = list("nodes").map(node).collect();
+    if !nodes.is_empty() {
+        names.nodes = nodes;
     }
+    let pair = |(place, pair): (usize, &Value)| {
+        let lanes = Deserialize::deserialize(&pair["lanes"]).unwrap_or_default();
+        match Deserialize::deserialize(&pair["nodes"]) {
+            Ok(nodes) => Some(PairIntro { nodes, lanes }),
+            Err(_) => names.pairs.get(place).cloned(),
+        }
+    };
+    // The place of a pair is its id, so one that cannot be read ends the list.
+    let pairs: Vec<PairIntro> = list("pairs").enumerate().map_while(pair).collect();
+    if !pairs.is_empty() {
+        names.pairs = pairs;
+    }
+}
+
+/// What was measured, by the names of the directions.
+pub(super) fn transfers(record: Option<&Value>, names: &Names, story: &mut Story) {
+    let Some(record) = record else { return };
+    let told =
+        |record: TransferRecord| Transfer { direction: names.direction(record.from, record.to, record.lane), record };
+    story.transfers = each(&record["transfers"], "transfers", story).into_iter().map(told).collect();
 }
 
 fn setting(resolved: &Value, key: &str) -> Option<String> {
@@ -105,10 +137,7 @@ fn each<T: DeserializeOwned>(list: &Value, what: &str, story: &mut Story) -> Vec
     for (index, element) in list.iter().enumerate() {
         match T::deserialize(element) {
             Ok(element) => told.push(element),
-            Err(error) => {
-                story.state = State::Damaged;
-                story.lacks(what, format!("entry {index} of run.json cannot be read: {error}"));
-            }
+            Err(error) => story.damaged(what, format!("entry {index} of run.json cannot be read: {error}")),
         }
     }
     told

@@ -2,65 +2,71 @@
 //! the channel in question did.
 #![forbid(unsafe_code)]
 
-use super::stream::Stream;
-use crate::report::story::{Latency, State, Story, Timeline, TimelineEnd, TimelineRequest, Window};
-use crate::trace::{Channel, Node, Request, each_request};
+use crate::story::{Latency, RequestTimeline, Story, TimelineEnd, TimelineRequest, Window};
 use std::collections::BTreeMap;
+use tcpx_diagnose::trace::{ChannelTrace, Request, WorkerTrace, each_request};
 use tcpx_recorder::{Histogram, Reader};
-use tcpx_run_model::record::{LatencyUs, RunFiles};
+use tcpx_run_model::finding::{Severity, Subject};
+use tcpx_run_model::ids::{Names, Unit};
+use tcpx_run_model::record::{LatencyUs, RunFiles, WorkerFile};
+use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
 
 /// Requests of one end that are drawn.
 const REQUESTS_MAX: usize = 24;
-/// Log lines of one node beside them.
+/// Log lines of one worker beside them.
 const NOTES_MAX: usize = 12;
 
-/// Every recorder of the run, by the clock of the coordinator.
-pub(super) fn read(files: &RunFiles, story: &mut Story) -> Vec<Node> {
-    let mut nodes = Vec::new();
-    for (name, file) in files.recorders() {
-        let read = files.file(&file).map_err(Into::into).and_then(Reader::from_file);
-        match read.and_then(|mut reader| Node::read(&name, &mut reader)) {
-            Ok(mut node) => {
-                let end = name.split(' ').next().unwrap_or_default();
-                let clock = story.nodes.iter().find(|node| node.name == end).and_then(|node| node.clock);
-                node.move_clock(clock.map_or(0, |clock| clock.offset_us));
-                nodes.push(node);
-            }
-            Err(error) => {
-                story.state = State::Damaged;
-                story.lacks(&format!("requests of {name}"), format!("{file}: {error}"));
-            }
-        }
-    }
-    if nodes.is_empty() {
-        story.lacks("latency distribution and requests one by one", "the run folder has no recorder that can be read");
-    }
-    nodes
+/// The recorder of a worker, by the clock of the coordinator.
+pub(super) struct Recorded {
+    worker: Subject,
+    trace: WorkerTrace,
 }
 
-pub(super) fn tell(nodes: &[Node], stream: &Stream, story: &mut Story) {
-    story.latencies = latencies(nodes);
-    if story.windows.is_empty() {
-        story.windows = nodes.iter().flat_map(windows).collect();
+/// Every recorder of the run.
+pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<Recorded> {
+    let mut all = Vec::new();
+    for (id, file) in files.of_workers(WorkerFile::Recorder, names) {
+        let worker = Subject::worker(id, names);
+        let opened = files.file(&file).map_err(Into::into).and_then(Reader::from_file);
+        match opened.and_then(|mut reader| WorkerTrace::read(id, &worker.name, &mut reader)) {
+            Ok(mut trace) => {
+                let clock = story.nodes.get(id.node.index()).and_then(|node| node.clock);
+                trace.move_clock(clock.map_or(0, |clock| clock.offset_us));
+                all.push(Recorded { worker, trace });
+            }
+            Err(error) => story.damaged(&format!("requests of {}", worker.name), format!("{file}: {error}")),
+        }
     }
-    for window in &mut story.windows {
-        let of = |node: &&Node| node.name == window.node;
-        let channel = nodes.iter().find(of).and_then(|node| channel(node, &window.side, window.index));
-        if let Some(channel) = channel
-            && window.dev.is_empty()
-        {
+    if all.is_empty() {
+        story.lacks("latency distribution and requests one by one", "the run folder has no recorder that can be read");
+    }
+    all
+}
+
+pub(super) fn tell(recorders: &[Recorded], story: &mut Story) {
+    story.latencies = latencies(recorders);
+    if story.windows.is_empty() {
+        story.windows = recorders.iter().flat_map(windows).collect();
+    }
+    for window in story.windows.iter_mut().filter(|window| window.dev.is_empty()) {
+        let of = |recorded: &&Recorded| recorded.worker == window.worker;
+        let channels = recorders.iter().find(of).map(|recorded| recorded.trace.channels.as_slice()).unwrap_or_default();
+        let is = |channel: &&ChannelTrace| channel.side() == Some(window.side) && channel.index == window.index;
+        if let Some(channel) = channels.iter().find(is) {
             window.dev.clone_from(&channel.device);
         }
     }
-    story.timeline = timeline(nodes, stream, story);
+    story.timeline = timeline(recorders, story);
 }
 
-fn latencies(nodes: &[Node]) -> Vec<Latency> {
+fn latencies(recorders: &[Recorded]) -> Vec<Latency> {
     let mut all = Vec::new();
-    for node in nodes {
-        for side in ["send", "recv"] {
+    for recorded in recorders {
+        for side in [Side::Send, Side::Recv] {
             let mut sum = Histogram::empty();
-            node.channels.iter().filter(|channel| channel.side == side).for_each(|one| sum.add(&one.sample.latency));
+            let of_side = recorded.trace.channels.iter().filter(|channel| channel.side() == Some(side));
+            of_side.for_each(|one| sum.add(&one.sample.latency));
             if sum.count() == 0 {
                 continue;
             }
@@ -70,91 +76,97 @@ fn latencies(nodes: &[Node]) -> Vec<Latency> {
                 LatencyUs { p50, p99, p999, max }
             });
             let buckets = sum.buckets().filter(|bucket| bucket.2 > 0).collect();
-            all.push(Latency { node: node.name.clone(), side: side.to_owned(), buckets, quantiles });
+            all.push(Latency { worker: recorded.worker.clone(), side, buckets, quantiles });
         }
     }
     all
 }
 
 /// What a run without samples leaves in its recorders.
-fn windows(node: &Node) -> Vec<Window> {
-    let moving = node.channels.iter().filter(|channel| channel.side != "listen");
-    let window = |channel: &Channel| {
+fn windows(recorded: &Recorded) -> Vec<Window> {
+    let window = |channel: &ChannelTrace| {
         let sample = &channel.sample;
-        Window {
-            node: node.name.clone(),
-            side: channel.side.to_owned(),
+        Some(Window {
+            worker: recorded.worker.clone(),
+            side: channel.side()?,
             index: channel.index,
             dev: channel.device.clone(),
             requests: sample.requests.iter().map(|request| request.stage.letter()).collect(),
             posted: sample.posted,
             done: sample.done,
             consumed: sample.retired(),
+            head_age_ms: None,
+            quiet_ms: 0,
             tests: sample.tests,
             tests_not_done: sample.tests_not_done,
             rc_errors: sample.rc_errors(),
             in_call: sample.in_call.map(|inside| inside.call.name().to_owned()),
             last_error: sample.last_error.map(|last| (last.call.name().to_owned(), last.code)),
-            ..Window::default()
-        }
+            addresses: None,
+        })
     };
-    moving.map(window).collect()
+    recorded.trace.channels.iter().filter_map(window).collect()
 }
 
-fn channel<'a>(node: &'a Node, side: &str, index: usize) -> Option<&'a Channel> {
-    node.channels.iter().find(|channel| channel.side == side && channel.index == index)
-}
-
-/// The channel that a finding names, or else the one that has waited longest.
-fn in_question(story: &Story) -> Option<(usize, String)> {
+/// The channel that a finding names, or else the one that has waited longest: its
+/// pair, its index, and why it is the one.
+fn in_question(story: &Story) -> Option<(Option<Unit>, usize, String)> {
+    let unit = |worker: &Subject| worker.pair.map(Unit::Pair);
     let named = story.findings.iter().find_map(|finding| {
-        let channel = finding.channel.filter(|_| finding.severity != "info")?;
-        Some((channel, format!("named by the finding {}", finding.condition)))
+        let channel = finding.channel.filter(|_| finding.severity != Severity::Info)?;
+        let why = format!("named by the finding {}", finding.condition);
+        Some((finding.subject.as_ref().and_then(unit), channel, why))
     });
     let waiting = || {
         let stuck = story.windows.iter().filter(|window| window.in_flight() > 0);
         let longest = stuck.max_by_key(|window| (window.quiet_ms, window.head_age_ms))?;
-        Some((longest.index, format!("{} {} of {} has waited longest", longest.side, longest.index, longest.node)))
+        let why = format!("{} of {} has waited longest", longest.channel(), longest.worker.name);
+        Some((unit(&longest.worker), longest.index, why))
     };
     named.or_else(waiting)
 }
 
 /// Both ends of one channel up to the last thing that happened on it.
-fn timeline(nodes: &[Node], stream: &Stream, story: &Story) -> Option<Timeline> {
-    if story.outcome.as_deref() == Some("passed") && stream.stall.is_none() {
+fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
+    if story.is(Outcome::Passed) && story.axis.stall_ms.is_none() {
         return None;
     }
-    let (index, why) = in_question(story)?;
-    let is_end = |channel: &&Channel| channel.index == index && channel.side != "listen";
-    let ends: Vec<(&Node, &Channel)> =
-        nodes.iter().flat_map(|node| node.channels.iter().filter(is_end).map(move |channel| (node, channel))).collect();
-    let changed = |(node, channel): &(&Node, &Channel)| node.unix_ns(channel.sample.last_change_ns);
+    let (unit, index, why) = in_question(story)?;
+    let of_pair = recorders.iter().filter(|recorded| unit.is_none_or(|unit| recorded.trace.id.unit == unit));
+    let is_end = |channel: &&ChannelTrace| channel.index == index && channel.side().is_some();
+    let mut ends: Vec<(&Recorded, &ChannelTrace)> = Vec::new();
+    for recorded in of_pair {
+        ends.extend(recorded.trace.channels.iter().filter(is_end).map(|channel| (recorded, channel)));
+    }
     // What a comm does last is to be closed; the moment before that is meant.
-    let stirred = |end: &(&Node, &Channel)| {
-        let times = requests(end.1).into_iter().flat_map(|one| [one.posted, one.done, one.unpacked, one.consumed]);
-        times.flatten().max().map_or_else(|| changed(end), |at| end.0.unix_ns(at))
+    let stirred = |(recorded, channel): &(&Recorded, &ChannelTrace)| {
+        let times = requests(channel).into_iter().flat_map(|one| [one.posted, one.done, one.unpacked, one.consumed]);
+        recorded.trace.unix_ns(times.flatten().max().unwrap_or(channel.sample.last_change_ns))
     };
     let moment = ends.iter().map(stirred).max()?;
-    let mut ends: Vec<TimelineEnd> = ends.iter().map(|(node, channel)| end(node, channel, moment)).collect();
+    let mut ends: Vec<TimelineEnd> =
+        ends.iter().filter_map(|(recorded, channel)| end(recorded, channel, moment)).collect();
     // As the data goes: from the sender down.
-    ends.sort_by_key(|end| (end.side != "send", end.node.clone()));
+    ends.sort_by_key(|end| (end.side, end.worker.name.clone()));
     let times =
         || ends.iter().flat_map(|end| &end.requests).flat_map(|one| [one.posted, one.done, one.consumed]).flatten();
     let before_ns = times().min().unwrap_or(0).min(-1_000).unsigned_abs();
-    let mut timeline = Timeline { why, channel: index, before_ns, after_ns: before_ns / 5, ends, notes: Vec::new() };
-    timeline.notes = notes(nodes, moment, &timeline);
+    let mut timeline =
+        RequestTimeline { why, channel: index, before_ns, after_ns: before_ns / 5, ends, notes: Vec::new() };
+    timeline.notes = notes(recorders, moment, &timeline);
     Some(timeline)
 }
 
-fn requests(channel: &Channel) -> Vec<Request> {
+fn requests(channel: &ChannelTrace) -> Vec<Request> {
     let mut all = Vec::new();
-    each_request(&channel.events.events, channel.side == "recv", |request| all.push(request.clone()));
+    let until_consumed = channel.side() == Some(Side::Recv);
+    each_request(&channel.events.events, until_consumed, |request| all.push(request.clone()));
     all.sort_by_key(|request| (request.begins(), request.number));
     all.split_off(all.len().saturating_sub(REQUESTS_MAX))
 }
 
-fn end(node: &Node, channel: &Channel, moment: u64) -> TimelineEnd {
-    let from = |at: Option<u64>| at.map(|at| node.unix_ns(at).wrapping_sub(moment).cast_signed());
+fn end(recorded: &Recorded, channel: &ChannelTrace, moment: u64) -> Option<TimelineEnd> {
+    let from = |at: Option<u64>| at.map(|at| recorded.trace.unix_ns(at).wrapping_sub(moment).cast_signed());
     let request = |one: Request| TimelineRequest {
         number: one.number,
         posted: from(one.posted),
@@ -163,20 +175,20 @@ fn end(node: &Node, channel: &Channel, moment: u64) -> TimelineEnd {
         consumed: from(one.consumed),
     };
     let requests = requests(channel).into_iter().map(request).collect();
-    TimelineEnd { node: node.name.clone(), side: channel.side.to_owned(), requests }
+    Some(TimelineEnd { worker: recorded.worker.clone(), side: channel.side()?, requests })
 }
 
-fn notes(nodes: &[Node], moment: u64, timeline: &Timeline) -> Vec<(i64, String, String)> {
+fn notes(recorders: &[Recorded], moment: u64, timeline: &RequestTimeline) -> Vec<(i64, String, String)> {
     let range = -(timeline.before_ns.cast_signed())..=timeline.after_ns.cast_signed();
     let mut all = Vec::new();
-    for node in nodes {
+    for Recorded { worker, trace } in recorders {
         let mut seen = BTreeMap::new();
-        for line in &node.log {
-            let at = node.unix_ns(line.at_ns).wrapping_sub(moment).cast_signed();
+        for line in &trace.log {
+            let at = trace.unix_ns(line.at_ns).wrapping_sub(moment).cast_signed();
             let count: &mut usize = seen.entry((&line.function, line.line)).or_default();
             *count += 1;
             if range.contains(&at) && *count == 1 && seen.len() <= NOTES_MAX {
-                all.push((at, node.name.clone(), format!("{}:{} {}", line.function, line.line, line.text)));
+                all.push((at, worker.name.clone(), format!("{}:{} {}", line.function, line.line, line.text)));
             }
         }
     }

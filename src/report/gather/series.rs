@@ -1,49 +1,63 @@
 //! Counters over time, in as many parts as a chart can show.
 #![forbid(unsafe_code)]
 
-use super::nodes::devices;
-use super::stream::{Counters, Sampled, Stream};
-use crate::report::story::{Axis, ChannelSeries, Story, Window};
+use super::events::{Counters, Events};
+use crate::story::{Axis, ChannelSeries, Story, Window, in_flight};
 use std::collections::BTreeMap;
+use tcpx_run_model::event::SampleLine;
+use tcpx_run_model::finding::Subject;
 use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
+use tcpx_words::side::Side;
 
 /// Parts of the time axis; a chart is some 900 pixels wide.
 const PARTS_MAX: usize = 240;
-/// Channels of all nodes that are shown.
+/// Channels of all workers that are shown.
 const CHANNELS_MAX: usize = 4096;
 
-pub(super) fn tell(stream: &Stream, story: &mut Story) {
-    let all = || stream.samples.values().flatten();
-    let most = stream.samples.values().map(Vec::len).max().unwrap_or(0);
+pub(super) fn tell(events: &Events, story: &mut Story) {
+    let state = &events.state;
+    let all = || events.samples.values().flatten();
+    let most = events.samples.values().map(Vec::len).max().unwrap_or(0);
     let (from_ms, to_ms) =
         (all().map(|one| one.ms).fold(f64::MAX, f64::min), all().map(|one| one.ms).fold(0.0, f64::max));
-    story.axis.stall_ms = stream.stall.as_ref().map(|stall| stall.ms);
+    story.axis.stall_ms = state.stall().map(|stall| stall.at_ms);
     if most < 2 || to_ms <= from_ms {
-        story.lacks("charts over time", "fewer than two samples of any node were recorded");
+        story.lacks("charts over time", "fewer than two samples of any worker were recorded");
         return;
     }
     story.axis = Axis { from_ms, to_ms, parts: most.min(PARTS_MAX), ..story.axis };
-    let devices = devices(stream);
-    for (node, samples) in &stream.samples {
-        let of_node = devices.get(node);
-        let name = |device: i64| of_node.and_then(|devices| devices.get(&device)).cloned().unwrap_or_default();
-        let mut series = of_samples(node, samples, story.axis, name);
+    for (id, samples) in &events.samples {
+        let worker = Subject::worker(*id, &state.names);
+        let of = state.workers.get(id);
+        let mut series = of_samples(&worker, samples, story.axis, |device| interface(of, device));
         series.truncate(CHANNELS_MAX.saturating_sub(story.series.len()));
         story.series.append(&mut series);
     }
 }
 
-fn of_samples(node: &str, samples: &[Sampled], axis: Axis, name: impl Fn(i64) -> String) -> Vec<ChannelSeries> {
-    let mut found: BTreeMap<(String, usize), Gathered> = BTreeMap::new();
+/// The interface of a plugin device, as its worker told.
+fn interface(worker: Option<&WorkerState>, device: i64) -> String {
+    worker.and_then(|worker| worker.nic(device)).unwrap_or_default().to_owned()
+}
+
+fn of_samples(
+    worker: &Subject,
+    samples: &[SampleLine<Counters>],
+    axis: Axis,
+    interface: impl Fn(i64) -> String,
+) -> Vec<ChannelSeries> {
+    let mut found: BTreeMap<(Side, usize), Gathered> = BTreeMap::new();
     for sample in samples {
         for counters in &sample.channels {
-            let gathered = found.entry((counters.side.clone(), counters.index)).or_insert_with(|| {
+            let gathered = found.entry((counters.side, counters.index)).or_insert_with(|| {
                 let series = ChannelSeries {
-                    node: node.to_owned(),
-                    side: counters.side.clone(),
+                    worker: worker.clone(),
+                    side: counters.side,
                     index: counters.index,
-                    dev: name(counters.device),
-                    ..ChannelSeries::default()
+                    dev: interface(counters.device),
+                    bytes: Vec::new(),
+                    in_flight: Vec::new(),
                 };
                 Gathered::new(series, axis)
             });
@@ -67,8 +81,8 @@ impl Gathered {
     }
 
     fn take(&mut self, ms: f64, now: &Counters) {
-        let retired = if now.side == "recv" { now.consumed } else { now.done };
-        let in_flight = u32::try_from(now.posted.saturating_sub(retired)).unwrap_or(u32::MAX);
+        let in_flight = in_flight(now.side, now.posted, now.done, now.consumed);
+        let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         let Some(part) = self.axis.part(ms) else { return };
         self.in_flight[part] = self.in_flight[part].max(Some(in_flight));
         if let Some((from_ms, bytes)) = self.before {
@@ -103,19 +117,35 @@ impl Gathered {
     }
 }
 
-pub(super) fn windows(stream: &Stream, story: &mut Story) {
-    let devices = devices(stream);
-    for (node, (_, channels)) in &stream.windows {
-        let of_node = devices.get(node);
-        let name = |device: i64| of_node.and_then(|devices| devices.get(&device)).cloned().unwrap_or_default();
-        story.windows.extend(channels.iter().take(CHANNELS_MAX).map(|now| window(node, name(now.device), now)));
+/// Every channel's window at the moment that decides: at a stall those of its pair,
+/// else the newest, and of a worker that failed as it was then.
+pub(super) fn windows(state: &RunState, story: &mut Story) {
+    let stalls: BTreeMap<usize, DeclaredStall> =
+        (0..).zip(&state.pairs).filter_map(|(pair, of)| Some((pair, of.stall?))).collect();
+    let is_over = stalls.values().all(|stall| stall.recovered);
+    for worker in state.workers.values() {
+        let stall = worker.id.pair().and_then(|pair| stalls.get(&pair.index()));
+        let channels = match (stall, &worker.at_stall) {
+            (Some(stall), Some(picture)) if is_over || !stall.recovered => picture.channels.as_slice(),
+            _ if stalls.is_empty() => worker.judged().1,
+            _ => continue,
+        };
+        let subject = Subject::worker(worker.id, &state.names);
+        let window = |now: &ChannelNow| window(&subject, interface(Some(worker), now.device), now);
+        story.windows.extend(channels.iter().take(CHANNELS_MAX).map(window));
+    }
+    if story.windows.len() > CHANNELS_MAX {
+        // Those that wait are what is asked for.
+        story.windows.sort_by_key(|window| window.in_flight() == 0);
+        story.windows.truncate(CHANNELS_MAX);
+        story.lacks("some windows", format!("{CHANNELS_MAX} are shown"));
     }
 }
 
-fn window(node: &str, dev: String, now: &ChannelNow) -> Window {
+fn window(worker: &Subject, dev: String, now: &ChannelNow) -> Window {
     Window {
-        node: node.to_owned(),
-        side: now.side.clone(),
+        worker: worker.clone(),
+        side: now.side,
         index: now.index,
         dev,
         requests: now.requests.clone(),
@@ -136,18 +166,19 @@ fn window(node: &str, dev: String, now: &ChannelNow) -> Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn counters(bytes: u64, posted: u64) -> Counters {
-        Counters { side: "recv".into(), index: 0, device: 0, posted, done: posted, consumed: 0, bytes }
-    }
+    use tcpx_run_model::ids::{Names, NodeId, PairId, WorkerId};
 
     #[test]
     fn bytes_fall_into_the_parts_they_moved_in_and_none_is_lost() {
-        let samples: Vec<Sampled> = [(0.0, 0, 1), (10.0, 100, 5), (35.0, 350, 2), (40.0, 400, 2)]
-            .map(|(ms, bytes, posted)| Sampled { ms, channels: vec![counters(bytes, posted)] })
+        let id = WorkerId::of_pair(NodeId(1), PairId(0));
+        let counters =
+            |bytes: u64, posted: u64| Counters { side: Side::Recv, posted, done: posted, bytes, ..Counters::default() };
+        let samples: Vec<SampleLine<Counters>> = [(0.0, 0, 1), (10.0, 100, 5), (35.0, 350, 2), (40.0, 400, 2)]
+            .map(|(ms, bytes, posted)| SampleLine { ms, worker: id, channels: vec![counters(bytes, posted)] })
             .into();
         let axis = Axis { from_ms: 0.0, to_ms: 40.0, parts: 4, stall_ms: None };
-        let series = of_samples("peer", &samples, axis, |_| "eth1".into());
+        let worker = Subject::worker(id, &Names::default());
+        let series = of_samples(&worker, &samples, axis, |_| "eth1".into());
         assert_eq!(series[0].bytes, [100, 100, 100, 100].map(Some));
         assert_eq!(series[0].in_flight, [Some(1), Some(5), Some(5), Some(2)]);
     }

@@ -3,13 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
-use tcpx_run_model::record::{RunFiles, Unfinished};
+use tcpx_run_model::finding::Severity;
+use tcpx_run_model::record::{BriefTransfer, RECORD_BYTES_MAX, RecordError, RunBrief, RunFiles, Unfinished};
 use tcpx_words::units::printable;
 
-/// Longest record that is read.
-const RECORD_MAX: u64 = 64 << 20;
+/// The outcome of a run whose record this program cannot read.
+pub const OTHER_VERSION: &str = "other-version";
 
 /// One run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -20,7 +21,8 @@ pub struct Entry {
     pub started: String,
     /// The scenario's name.
     pub scenario: String,
-    /// `passed`, `stalled`, ...; a word of [`Unfinished`] without a record, `damaged` where it cannot be read.
+    /// `passed`, `stalled`, ...; a word of [`Unfinished`] without a record, `damaged`
+    /// where it cannot be read, [`OTHER_VERSION`] where it is of one.
     pub outcome: String,
     /// Of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,6 +36,9 @@ pub struct Entry {
     /// The first finding that is more than information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<String>,
+    /// Why nothing is known of it, where its record is of another version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// What the record looked like when it was read: size, and when it was changed in
     /// nanoseconds. None without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,47 +52,6 @@ pub struct Rate {
     pub direction: String,
     /// 10^9 bytes per second.
     pub median_gb_per_s: f64,
-}
-
-/// The parts of `run.json` that are kept; all else is skipped unread.
-#[derive(Deserialize)]
-struct Record {
-    #[serde(default)]
-    started: String,
-    outcome: String,
-    #[serde(default)]
-    exit_code: Option<u8>,
-    scenario: Scenario,
-    #[serde(default)]
-    transfers: Vec<Transfer>,
-    #[serde(default)]
-    findings: Vec<Finding>,
-}
-
-#[derive(Deserialize)]
-struct Scenario {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Transfer {
-    from: String,
-    to: String,
-    #[serde(default)]
-    gpu: Option<u32>,
-    #[serde(default)]
-    iterations: u32,
-    #[serde(default)]
-    median_gb_per_s: f64,
-    #[serde(default)]
-    wrong_bytes: u64,
-}
-
-#[derive(Deserialize)]
-struct Finding {
-    condition: String,
-    #[serde(default)]
-    severity: String,
 }
 
 impl Entry {
@@ -106,32 +70,30 @@ impl Entry {
             return bare(unfinished.unwrap_or(Unfinished::Open).word());
         }
         let file = File::open(folder.join(id).join("run.json"));
-        let record = file.ok().and_then(|file| {
-            let mut bytes = Vec::new();
-            BufReader::new(file).take(RECORD_MAX).read_to_end(&mut bytes).ok()?;
-            serde_json::from_slice::<Record>(&bytes).ok()
-        });
-        record.map_or_else(|| bare("damaged"), |record| Self::of(record, id, seen))
+        let mut bytes = Vec::new();
+        let read = file.and_then(|file| file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes));
+        match read.map(|_| RunBrief::parse(&bytes)) {
+            Ok(Ok(brief)) => Self::of(brief, id, seen),
+            Ok(Err(error @ RecordError::Schema { .. })) => Self { why: Some(error.to_string()), ..bare(OTHER_VERSION) },
+            Ok(Err(RecordError::Damaged(_))) | Err(_) => bare("damaged"),
+        }
     }
 
-    fn of(record: Record, id: &str, seen: Option<(u64, i64)>) -> Self {
-        let rate = |one: &Transfer| {
-            let gpu = one.gpu.map(|gpu| format!("@gpu{gpu}")).unwrap_or_default();
-            Rate {
-                direction: printable(&format!("{}->{}{gpu}", one.from, one.to)),
-                median_gb_per_s: one.median_gb_per_s,
-            }
-        };
-        let worst = record.findings.iter().find(|finding| finding.severity != "info");
+    fn of(brief: RunBrief, id: &str, seen: Option<(u64, i64)>) -> Self {
+        let measured = brief.transfers.iter().filter(|one| one.iterations > 0);
+        let rate =
+            |one: &BriefTransfer| Rate { direction: printable(&one.direction), median_gb_per_s: one.median_gb_per_s };
+        let worst = brief.findings.iter().find(|(_, severity)| *severity != Severity::Info);
         Self {
             id: printable(id),
-            started: printable(&record.started),
-            scenario: printable(&record.scenario.name),
-            outcome: printable(&record.outcome),
-            exit_code: record.exit_code,
-            rates: record.transfers.iter().filter(|one| one.iterations > 0).map(rate).collect(),
-            wrong_bytes: record.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.wrong_bytes)),
-            finding: worst.map(|finding| printable(&finding.condition)),
+            started: printable(&brief.started),
+            scenario: printable(&brief.scenario),
+            outcome: brief.outcome.to_string(),
+            exit_code: brief.exit_code,
+            rates: measured.map(rate).collect(),
+            wrong_bytes: brief.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.wrong_bytes)),
+            finding: worst.map(|(condition, _)| printable(condition)),
+            why: None,
             seen,
         }
     }

@@ -6,8 +6,8 @@
 //! another version costs the time to read them all.
 #![forbid(unsafe_code)]
 
-use super::entry::Entry;
-use crate::report::write_whole;
+use super::entry::{Entry, OTHER_VERSION};
+use crate::write_whole;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,8 @@ use tcpx_words::error::{NextStep, Outcome};
 
 /// Beside the runs; not a name that a run has.
 const INDEX: &str = ".history.json";
-const VERSION: u32 = 1;
+/// Indexes of earlier programs call runs of `tcpxctl.run/2` damaged.
+const VERSION: u32 = 2;
 /// Runs that are looked at.
 const RUNS_MAX: usize = 1_000_000;
 /// Readers of records at once.
@@ -124,8 +125,10 @@ fn read_all(folder: &Path, fresh: &[(String, Option<(u64, i64)>)]) -> Vec<Entry>
 
 /// What cannot be kept costs time, and is said.
 fn keep(folder: &Path, runs: &[Entry]) -> Option<String> {
-    // A run that has no record yet is looked at again.
-    let runs = runs.iter().filter(|entry| entry.seen.is_some()).cloned().collect();
+    // A run that has no record yet is looked at again, and one of another version
+    // may be of one that the next program knows.
+    let is_settled = |entry: &&Entry| entry.seen.is_some() && entry.outcome != OTHER_VERSION;
+    let runs = runs.iter().filter(is_settled).cloned().collect();
     let file = File { version: VERSION, runs };
     let written = write_whole(&folder.join(INDEX), |to| serde_json::to_writer(to, &file).map_err(Into::into));
     written.err().map(|error| error.to_string())

@@ -11,6 +11,6 @@ mod prune;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Entry, Rate};
+pub use entry::{Entry, OTHER_VERSION, Rate};
 pub use index::{History, HistoryError, read};
 pub use prune::{Keep, choose, remove};

@@ -6,15 +6,15 @@ mod page;
 mod results;
 mod standstill;
 
-pub(super) use nodes::together;
+pub(super) use nodes::both;
 pub(crate) use page::escape;
-pub(super) use results::rate;
 pub(super) use standstill::dump;
 
 use super::story::{State, Story};
 use super::verdict::{Tone, verdict};
 use super::words::Language;
 use page::{Page, Row};
+use tcpx_run_model::finding::Severity;
 
 const STYLE: &str = include_str!("style.css");
 /// What the browser may fetch: nothing.
@@ -103,22 +103,18 @@ fn state(story: &Story) -> &'static str {
         State::Unfinished => " The record has no end: the run goes on, or was killed.",
         State::Running => " The run goes on, and its record with it.",
         State::Killed => " The record has no end: the coordinator was killed.",
+        State::OtherVersion => " The record is of a version that this program does not know.",
         State::Damaged => " The record is damaged; what could be read is below.",
     }
 }
 
-/// Every plugin that was used, by name; once, where both nodes used one.
+/// Every plugin that was used, by name; each once.
 pub(super) fn plugins(story: &Story) -> String {
-    let name = |node: &super::story::Node| {
-        let plugin = node.plugin.as_ref()?;
-        Some(format!(
-            "{} (ncclNet v{}{})",
-            plugin.name,
-            plugin.abi,
-            plugin.version.as_ref().map(|version| format!(", {version}")).unwrap_or_default()
-        ))
+    let name = |plugin: &tcpx_run_model::record::PluginRecord| {
+        let version = plugin.version.as_ref().map(|version| format!(", {version}")).unwrap_or_default();
+        format!("{} (ncclNet v{}{version})", plugin.name, plugin.abi)
     };
-    let names: std::collections::BTreeSet<String> = story.nodes.iter().filter_map(name).collect();
+    let names: std::collections::BTreeSet<String> = story.plugins().map(name).collect();
     match names.is_empty() {
         true => "no plugin that was recorded".to_owned(),
         false => names.into_iter().collect::<Vec<_>>().join(" and "),
@@ -149,10 +145,10 @@ fn findings(page: &mut Page, story: &Story) {
         page.tag("p", "None was recorded.");
     }
     for finding in &story.findings {
-        let tone = match finding.severity.as_str() {
-            "warning" => "warned",
-            "info" => "open",
-            _ => "bad",
+        let tone = match finding.severity {
+            Severity::Error => "bad",
+            Severity::Warning => "warned",
+            Severity::Info => "open",
         };
         page.raw(&format!("<div class=\"finding {tone}\">\n"));
         page.tag("h3", &finding.condition);
@@ -170,8 +166,8 @@ fn findings(page: &mut Page, story: &Story) {
 }
 
 /// Severity, confidence and place of a finding.
-pub(super) fn place(finding: &tcpx_run_model::record::Finding) -> String {
-    let node = finding.node.as_ref().map(|node| format!(", {node}")).unwrap_or_default();
+pub(super) fn place(finding: &tcpx_run_model::finding::Finding) -> String {
+    let node = finding.place().map(|place| format!(", {place}")).unwrap_or_default();
     let channel = finding.channel.map(|channel| format!(", channel {channel}")).unwrap_or_default();
     format!("{}, confidence {:.2}{node}{channel}", finding.severity, finding.confidence)
 }
@@ -202,7 +198,7 @@ fn log(page: &mut Page, story: &Story) {
         let at = found.excerpt.at.as_deref().unwrap_or("at an unknown time");
         page.tag(
             "p class=\"soft\"",
-            &format!("{}, {} lines on {}, {at}{last}", found.severity, found.count, found.excerpt.node),
+            &format!("{}, {} lines on {}, {at}{last}", found.severity.name(), found.count, found.excerpt.worker.name),
         );
         page.tag("p", &found.meaning);
         list(page, "", &found.causes);
@@ -217,7 +213,7 @@ fn log(page: &mut Page, story: &Story) {
         let rows: Vec<Row> = story
             .unknown_lines
             .iter()
-            .map(|line| [line.count.to_string(), line.node.clone(), line.text.clone()].into())
+            .map(|line| [line.count.to_string(), line.worker.name.clone(), line.text.clone()].into())
             .collect();
         page.table("", &["#lines", "node", "the first of them"], &rows);
     }

@@ -1,9 +1,12 @@
-//! Both nodes beside each other: what they are, what they were given, what was checked.
+//! Nodes beside each other: what they are, what they were given, what was checked.
 #![forbid(unsafe_code)]
 
 use super::page::{Page, Row};
-use crate::report::story::{Node, Story};
+use crate::spread::{ByNode, NodeTable, fact_names, together};
+use crate::story::{Node, Story, Worker};
 use std::collections::BTreeMap;
+use tcpx_run_model::ids::NodeId;
+use tcpx_run_model::record::PluginRecord;
 
 /// Checks that hold are counted, and shown when asked for.
 const PASS: &str = "PASS";
@@ -20,54 +23,55 @@ pub(super) fn nodes(page: &mut Page, story: &Story) {
 }
 
 fn differences(page: &mut Page, story: &Story) {
-    if story.nodes.len() != 2 {
+    if story.nodes.len() < 2 {
         return;
     }
-    page.tag("h3", "What differs between the two");
+    let title = if story.nodes.len() == 2 { "What differs between the two" } else { "What differs between the nodes" };
+    page.tag("h3", title);
     if story.differences.is_empty() {
         return page.tag("p", "Nothing of what was compared.");
     }
-    let row = |one: &crate::report::story::Difference| [one.what.clone(), one.local.clone(), one.peer.clone()].into();
-    let rows: Vec<Row> = story.differences.iter().map(row).collect();
-    page.table("nodes", &["", &story.nodes[0].name, &story.nodes[1].name], &rows);
+    let mut table = NodeTable::new(story, "");
+    story.differences.iter().for_each(|one| table.row(&one.what, one.words()));
+    show(page, table);
+}
+
+fn show(page: &mut Page, table: NodeTable) {
+    let heads: Vec<&str> = table.heads.iter().map(String::as_str).collect();
+    let rows: Vec<Row> = table.rows.into_iter().map(|cells| Row { cells, marked: false }).collect();
+    page.table("nodes", &heads, &rows);
 }
 
 fn fingerprint(page: &mut Page, story: &Story) {
-    let mut columns = vec![""];
-    columns.extend(story.nodes.iter().map(|node| node.name.as_str()));
-    let mut rows: Vec<Row> = Vec::new();
-    let mut row = |name: &str, of: &dyn Fn(&Node) -> String| {
-        let mut cells = vec![name.to_owned()];
-        cells.extend(story.nodes.iter().map(of));
-        rows.push(Row { cells, marked: false });
+    let mut table = NodeTable::new(story, "");
+    let mut row = |name: &str, of: &dyn Fn(NodeId, &Node) -> String| {
+        let values: Vec<String> = (0..).zip(&story.nodes).map(|(id, node)| of(NodeId(id), node)).collect();
+        table.row(name, values.iter().map(String::as_str));
     };
-    row("host", &|node| node.host.clone());
-    row("reached as", &|node| if node.address.is_empty() { "-".into() } else { node.address.clone() });
-    row("role", &|node| node.role.clone());
-    let plugin = |of: fn(&tcpx_run_model::record::PluginRecord) -> String| {
-        move |node: &Node| node.plugin.as_ref().map_or("-".to_owned(), of)
+    let by_node = ByNode::new(story);
+    let workers = |id: NodeId, pick: &dyn Fn(&Worker) -> Option<String>| by_node.together(id, pick);
+    row("host", &|_, node| node.host.clone());
+    row("reached as", &|_, node| if node.address.is_empty() { "-".into() } else { node.address.clone() });
+    row("role", &|id, _| workers(id, &|worker| Some(worker.role?.to_string())));
+    let plugin = |of: fn(&PluginRecord) -> String| {
+        move |id: NodeId, _: &Node| workers(id, &|worker| worker.plugin.as_ref().map(of))
     };
     row("plugin", &plugin(|plugin| format!("{} (ncclNet v{})", plugin.name, plugin.abi)));
     row("plugin version", &plugin(|plugin| plugin.version.clone().unwrap_or_else(|| "not logged".into())));
     row("plugin file", &plugin(|plugin| plugin.path.clone()));
     row("plugin sha256", &plugin(|plugin| plugin.sha256.clone()));
     row("why this one", &plugin(|plugin| plugin.why.clone()));
-    row("clock, ahead of the coordinator's", &|node| {
+    row("clock, ahead of the coordinator's", &|_, node| {
         node.clock
             .map_or("-".to_owned(), |clock| format!("{} µs (round trip {} µs)", clock.offset_us, clock.round_trip_us))
     });
-    row("last words", &|node| node.last_words.join("; "));
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in story.nodes.iter().flat_map(|node| &node.facts) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    for name in names {
-        row(name, &|node| node.facts.iter().find(|fact| fact.0 == name).map_or("-".to_owned(), |fact| fact.1.clone()));
+    row("last words", &|id, _| by_node.last_words(id).join("; "));
+    for name in fact_names(story) {
+        let fact = |facts: &[(String, String)]| facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1.clone());
+        row(name, &|id, node| fact(&node.facts).unwrap_or_else(|| workers(id, &|worker| fact(&worker.facts))));
     }
     page.tag("h3", "Fingerprint");
-    page.table("nodes", &columns, &rows);
+    show(page, table);
 }
 
 fn settings(page: &mut Page, story: &Story) {
@@ -75,22 +79,20 @@ fn settings(page: &mut Page, story: &Story) {
     if story.settings.is_empty() {
         return page.tag("p", "The plugin logged none, and the environment holds none.");
     }
-    let row = |one: &crate::report::story::Setting| Row {
-        cells: vec![one.key.clone(), together(&one.effective), together(&one.environment)],
-        marked: one.differs,
+    let row = |one: &crate::story::Setting| {
+        let [effective, environment] = both(story, one);
+        Row { cells: vec![one.key.clone(), effective, environment], marked: one.differs }
     };
     let rows: Vec<Row> = story.settings.iter().map(row).collect();
     page.table("", &["setting", "effective, as logged", "environment"], &rows);
 }
 
-/// One value where all agree, else each with its node.
-pub(in crate::report) fn together(values: &BTreeMap<String, String>) -> String {
-    let distinct: std::collections::BTreeSet<&String> = values.values().collect();
-    match (distinct.len(), values.len()) {
-        (0, _) => "-".to_owned(),
-        (1, 2..) => distinct.into_iter().next().cloned().unwrap_or_default(),
-        _ => values.iter().map(|(node, value)| format!("{node}: {value}")).collect::<Vec<_>>().join("; "),
-    }
+/// What a setting is, as the plugin logged it and as it was given.
+pub(crate) fn both(story: &Story, setting: &crate::story::Setting) -> [String; 2] {
+    let told = |values: &BTreeMap<String, String>, everyone: usize| {
+        together(values.iter().map(|(name, value)| (name.as_str(), value.as_str())), everyone)
+    };
+    [told(&setting.effective, story.workers().count()), told(&setting.environment, story.nodes.len())]
 }
 
 fn checks(page: &mut Page, story: &Story) {
@@ -98,7 +100,7 @@ fn checks(page: &mut Page, story: &Story) {
     if story.checks.is_empty() {
         return page.tag("p", "The nodes were not examined.");
     }
-    let row = |check: &crate::report::story::Check| {
+    let row = |check: &crate::story::Check| {
         let step = check.next_step.clone().unwrap_or_default();
         Row::from([check.node.clone(), check.verdict.clone(), check.id.clone(), check.value.clone(), step])
     };

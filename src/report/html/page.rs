@@ -1,6 +1,8 @@
 //! Pieces of a page: text that is escaped wherever it comes from, tables, figures.
 #![forbid(unsafe_code)]
 
+use crate::columns::Table;
+
 /// Text as it may stand between tags and in quotes, in HTML and in XML.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -66,6 +68,16 @@ impl Page {
             self.raw("</tr>\n");
         }
         self.raw("</tbody></table></div>\n");
+    }
+
+    /// A table of the shared columns.
+    pub fn columns(&mut self, table: Table) {
+        let heads = table.heads.iter().zip(&table.is_number);
+        let heads: Vec<String> =
+            heads.map(|(head, is_number)| if *is_number { format!("#{head}") } else { (*head).to_owned() }).collect();
+        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+        let rows: Vec<Row> = table.rows.into_iter().map(|cells| Row { cells, marked: false }).collect();
+        self.table("", &heads, &rows);
     }
 
     /// Something long that is shown when asked for.

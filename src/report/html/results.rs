@@ -1,11 +1,13 @@
 //! How much, how fast, and how it went over time.
 #![forbid(unsafe_code)]
 
-use super::page::{Page, Row};
-use crate::report::chart::{Dot, Line, dots, heat, histogram, lines};
-use crate::report::compare::profiles;
-use crate::report::story::{ChannelSeries, Point, Story};
+use super::page::Page;
+use crate::chart::{Dot, Line, dots, heat, histogram, lines};
+use crate::columns::{self, ChannelRow, Place};
+use crate::compare::profiles;
+use crate::story::{ChannelSeries, Point, Story};
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
 /// Channels that are lines of a chart; more are strips.
@@ -28,52 +30,17 @@ pub(super) fn results(page: &mut Page, story: &Story) {
 }
 
 fn transfers(page: &mut Page, story: &Story) {
-    let row = |one: &tcpx_run_model::record::TransferRecord| -> Row {
-        let first = one.first_iteration_seconds.map_or("-".to_owned(), |first| format!("{:.3}", first * 1e3));
-        let round = one.round_trip_us.map_or("-".to_owned(), |us| format!("{:.1} / {:.1}", us.p50, us.p99));
-        [
-            one.direction(),
-            rate(one, one.median_gb_per_s),
-            rate(one, one.gb_per_s),
-            one.iterations.to_string(),
-            one.bytes.to_string(),
-            format!("{:.4}", one.seconds),
-            first,
-            one.verified_bytes.to_string(),
-            one.wrong_bytes.to_string(),
-            round,
-        ]
-        .into()
-    };
-    let rows: Vec<Row> = story.transfers.iter().map(row).collect();
-    page.table(
-        "",
-        &[
-            "direction",
-            "#median GB/s",
-            "#overall GB/s",
-            "#iterations",
-            "#bytes",
-            "#seconds",
-            "#first iteration, ms",
-            "#verified bytes",
-            "#wrong bytes",
-            "#round trip p50 / p99, µs",
-        ],
-        &rows,
-    );
-    for mismatch in story.transfers.iter().flat_map(|one| &one.mismatches) {
+    page.columns(columns::results(Place::Report, story.result_rows()));
+    for mismatch in story.transfers.iter().flat_map(|one| &one.record.mismatches) {
         page.tag("pre", &format!("{mismatch:?}"));
     }
 }
 
-/// A rate, where anything was measured.
-pub(in crate::report) fn rate(transfer: &tcpx_run_model::record::TransferRecord, gb_per_s: f64) -> String {
-    if transfer.iterations == 0 { "-".to_owned() } else { format!("{gb_per_s:.3}") }
-}
-
 fn iterations(page: &mut Page, story: &Story) {
-    for transfer in story.transfers.iter().filter(|one| one.iterations > 1) {
+    for (direction, transfer) in story.transfers.iter().map(|one| (&one.direction, &one.record)) {
+        if transfer.iterations < 2 {
+            continue;
+        }
         let per_iteration = transfer.bytes as f64 / f64::from(transfer.iterations);
         let rate = |seconds: f64| if seconds > 0.0 { per_iteration / seconds / 1e9 } else { 0.0 };
         let mut all: Vec<Dot> = transfer
@@ -88,7 +55,7 @@ fn iterations(page: &mut Page, story: &Story) {
         let marks: Vec<(f64, String)> = std::iter::once((0.0, "first".to_owned()))
             .chain((step..=last).step_by(step).map(|n| (n as f64, n.to_string())))
             .collect();
-        let title = format!("Rate of every iteration, {}", transfer.direction());
+        let title = format!("Rate of every iteration, {direction}");
         let svg = dots(
             &title,
             "GB/s",
@@ -125,8 +92,8 @@ fn sweep(page: &mut Page, story: &Story) {
         let shown = |value: u64| if is_size { ByteCount(value).to_string() } else { value.to_string() };
         let marks: Vec<(f64, String)> = values.iter().map(|value| (at(*value), shown(*value))).collect();
         let nics = story.sweep.iter().map(|point| point.nics).max().unwrap_or(1) as f64;
-        let is_tcpx = |node: &crate::report::story::Node| node.plugin.as_ref().is_some_and(crate::report::is_tcpx);
-        let per_nic = profiles().iter().filter(|one| one.metric == "rate per NIC" && story.nodes.iter().any(is_tcpx));
+        let is_of_tcpx = crate::is_of_tcpx(story);
+        let per_nic = profiles().iter().filter(|one| one.metric == "rate per NIC" && is_of_tcpx);
         let references: Vec<(String, f64)> =
             per_nic.map(|one| (format!("{}:", one.name), one.gb_per_s * nics)).collect();
         let title = format!("Median rate over {name}");
@@ -171,16 +138,16 @@ fn over_time(page: &mut Page, story: &Story) {
 
 /// The receiving side where there is one: its clock runs until everything is consumed.
 fn receivers(story: &Story) -> Vec<&ChannelSeries> {
-    let of = |side: &'static str| story.series.iter().filter(move |series| series.side == side).collect::<Vec<_>>();
-    let receiving = of("recv");
-    if receiving.is_empty() { of("send") } else { receiving }
+    let of = |side: Side| story.series.iter().filter(move |series| series.side == side).collect::<Vec<_>>();
+    let receiving = of(Side::Recv);
+    if receiving.is_empty() { of(Side::Send) } else { receiving }
 }
 
 fn rails(series: &[&ChannelSeries]) -> BTreeMap<String, Vec<Option<u64>>> {
     let mut rails: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
     for one in series {
         let dev = if one.dev.is_empty() { "unknown" } else { &one.dev };
-        let sum = rails.entry(format!("{dev} of {}", one.node)).or_insert_with(|| vec![None; one.bytes.len()]);
+        let sum = rails.entry(format!("{dev} of {}", one.worker.name)).or_insert_with(|| vec![None; one.bytes.len()]);
         for (sum, bytes) in sum.iter_mut().zip(&one.bytes) {
             *sum = match (*sum, *bytes) {
                 (Some(sum), Some(bytes)) => Some(sum.saturating_add(bytes)),
@@ -196,15 +163,15 @@ fn name(series: &ChannelSeries) -> String {
 }
 
 fn occupancy(page: &mut Page, story: &Story) {
-    let window = |key: &str| {
-        story.transfer.iter().find(|(name, _)| name == key).and_then(|(_, value)| value.parse::<f64>().ok())
-    };
-    let mut by_node: BTreeMap<(&str, &str), Vec<&ChannelSeries>> = BTreeMap::new();
-    story.series.iter().for_each(|series| by_node.entry((&series.node, &series.side)).or_default().push(series));
-    for ((node, side), all) in by_node {
-        let key = if side == "recv" { "transfer.recv_window" } else { "transfer.send_window" };
+    let mut by_worker: BTreeMap<(&str, Side), Vec<&ChannelSeries>> = BTreeMap::new();
+    story.series.iter().for_each(|one| by_worker.entry((&one.worker.name, one.side)).or_default().push(one));
+    for ((worker, side), all) in by_worker {
+        let window = story.asked.map(|asked| match side {
+            Side::Send => asked.send_window,
+            Side::Recv => asked.recv_window,
+        });
         let seen = all.iter().flat_map(|series| series.in_flight.iter().flatten()).max().copied().unwrap_or(1);
-        let full = window(key).unwrap_or(f64::from(seen)).max(1.0);
+        let full = window.map_or(f64::from(seen), |window| window as f64).max(1.0);
         let strips: Vec<_> = all
             .iter()
             .map(|series| {
@@ -214,7 +181,7 @@ fn occupancy(page: &mut Page, story: &Story) {
                 )
             })
             .collect();
-        let title = format!("Window occupancy over time, {side} side, {node}");
+        let title = format!("Window occupancy over time, {side} side, {worker}");
         let svg = heat(&title, story.axis, &strips, &format!("full ({full:.0} requests in flight)"));
         page.figure(&title, "most requests in flight in each part; the stronger, the fuller", &svg);
     }
@@ -229,66 +196,21 @@ fn latencies(page: &mut Page, story: &Story) {
             })
             .unwrap_or_default();
         let count = one.buckets.iter().fold(0u64, |sum, bucket| sum.saturating_add(bucket.2));
-        let title = format!("Latency of {} requests, {}", one.side, one.node);
+        let title = format!("Latency of {} requests, {}", one.side, one.worker.name);
         let svg = histogram(&title, &one.buckets, &marks);
         page.figure(&title, &format!("posted to done, {count} requests, logarithmic"), &svg);
     }
 }
 
 fn counters(page: &mut Page, story: &Story) {
-    let rows: Vec<Row> = story
+    let rows = story
         .transfers
         .iter()
-        .flat_map(|transfer| transfer.channels.iter().map(move |channel| (transfer, channel)))
-        .map(|(transfer, channel)| {
-            let latency = channel
-                .latency_us
-                .map_or(["-".to_owned(), "-".to_owned()], |us| [format!("{:.1}", us.p50), format!("{:.1}", us.p99)]);
-            let [p50, p99] = latency;
-            let side = if channel.side == tcpx_words::side::Side::Send { "send" } else { "recv" };
-            Row::from([
-                transfer.direction(),
-                format!("{side} {}", channel.id),
-                channel.dev.clone(),
-                channel.posted.to_string(),
-                channel.done.to_string(),
-                channel.consumed.to_string(),
-                channel.bytes.to_string(),
-                channel.in_flight_high_water.to_string(),
-                channel.tests.to_string(),
-                channel.tests_not_done.to_string(),
-                channel.rc_errors.to_string(),
-                p50,
-                p99,
-            ])
-        })
-        .collect();
-    if rows.is_empty() {
-        return;
+        .flat_map(|one| one.record.channels.iter().map(|channel| ChannelRow { direction: &one.direction, channel }));
+    let table = columns::channels(Place::Report, rows);
+    let count = table.rows.len();
+    if count > 0 {
+        let title = format!("Counters of {count} channel ends, warm-up included");
+        page.folded(&title, count <= ROWS_OPEN, |page| page.columns(table));
     }
-    page.folded(
-        &format!("Counters of {} channel ends, warm-up included", rows.len()),
-        rows.len() <= ROWS_OPEN,
-        |page| {
-            page.table(
-                "",
-                &[
-                    "direction",
-                    "channel",
-                    "interface",
-                    "#posted",
-                    "#done",
-                    "#consumed",
-                    "#bytes",
-                    "#in flight, most",
-                    "#tests",
-                    "#not done",
-                    "#rc errors",
-                    "#p50 µs",
-                    "#p99 µs",
-                ],
-                &rows,
-            );
-        },
-    );
 }

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::page::{Page, Row};
-use crate::report::chart::{duration, requests, seconds};
-use crate::report::story::{Story, Window};
+use crate::chart::{duration, requests, seconds};
+use crate::story::{Story, Window};
 
 /// Windows that are shown without being asked for.
 const OPEN_MAX: usize = 24;
@@ -65,8 +65,8 @@ fn windows(page: &mut Page, story: &Story) {
 fn row(window: &Window) -> Row {
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
     let cells = vec![
-        window.node.clone(),
-        format!("{} {}", window.side, window.index),
+        window.worker.name.clone(),
+        window.channel(),
         window.dev.clone(),
         dump(window),
         window.posted.to_string(),
@@ -85,7 +85,7 @@ fn row(window: &Window) -> Row {
 }
 
 /// A window in a few letters.
-pub(in crate::report) fn dump(window: &Window) -> String {
+pub(crate) fn dump(window: &Window) -> String {
     match (window.requests.is_empty(), window.in_flight()) {
         (false, _) => window.requests.clone(),
         (true, 0) => "empty".to_owned(),

@@ -4,3 +4,5 @@ mod fixture;
 mod renders;
 mod sample;
 mod secrets;
+mod three;
+mod versions;

@@ -1,8 +1,8 @@
 //! Golden renders: read the diff when they change.
 
 use super::fixture::{Names, stalled, write};
-use crate::report::story::{State, Story};
-use crate::report::{Language, csv, gather, html, json, junit, markdown, prometheus, redacted, short};
+use crate::story::{State, Story};
+use crate::{Language, csv, gather, html, json, junit, markdown, prometheus, redacted, short};
 use proptest::prelude::*;
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::record::RunFiles;
@@ -72,10 +72,7 @@ fn what_is_left_of_a_run_is_told_and_the_rest_named() {
     stalled(run.path(), &Names::default());
     std::fs::remove_file(run.path().join("run.json")).expect("removed");
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
-    assert_eq!(
-        (story.state, story.outcome.as_deref(), story.scenario.as_str()),
-        (State::Killed, None, "never-consumed")
-    );
+    assert_eq!((story.state, story.outcome, story.scenario.as_str()), (State::Killed, None, "never-consumed"));
     let why = "the coordinator was killed before it wrote run.json; what is known is the first ";
     assert!(story.reason.as_deref().is_some_and(|reason| reason.starts_with(why)), "{:?}", story.reason);
     assert!(short(&story, Language::English).contains(why) && junit(&story).contains(why));

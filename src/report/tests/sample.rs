@@ -2,11 +2,14 @@
 //! none yet. A file that is out of step fails, and `UPDATE_DOCS=1` writes it.
 
 use super::fixture::{Names, stalled};
-use crate::report::story::{Latency, Story, Timeline, TimelineEnd, TimelineRequest};
-use crate::report::{Language, gather, html, json, junit, markdown, redacted, short};
+use crate::story::{Latency, RequestTimeline, Story, TimelineEnd, TimelineRequest};
+use crate::{Language, gather, html, json, junit, markdown, redacted, short};
 use std::path::Path;
 use tcpx_node::redact::Redactor;
+use tcpx_run_model::finding::Subject;
+use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
 use tcpx_run_model::record::{LatencyUs, RunFiles};
+use tcpx_words::side::Side;
 
 fn sample() -> Story {
     let run = tempfile::tempdir().expect("a folder");
@@ -15,13 +18,14 @@ fn sample() -> Story {
     let mut story = redacted(story, &mut Redactor::default());
     // What recorders would add; those have times of the machine that made them.
     story.missing.retain(|missing| !missing.what.starts_with("latency"));
-    story.latencies = ["local send", "peer recv"].map(latency).into();
-    let ends = [("local", "send", false), ("peer", "recv", true)].map(|(node, side, stuck)| TimelineEnd {
-        node: node.into(),
-        side: side.into(),
-        requests: (40..64).map(|number| request(number, stuck)).collect(),
+    let workers = [(0, Side::Send), (1, Side::Recv)];
+    story.latencies = workers.map(|(node, side)| latency(subject(&story, node), side)).into();
+    let ends = workers.map(|(node, side)| TimelineEnd {
+        worker: subject(&story, node),
+        side,
+        requests: (40..64).map(|number| request(number, side == Side::Recv)).collect(),
     });
-    story.timeline = Some(Timeline {
+    story.timeline = Some(RequestTimeline {
         why: "named by the finding window-never-consumed".into(),
         channel: 1,
         before_ns: 1_400_000,
@@ -32,13 +36,16 @@ fn sample() -> Story {
     story
 }
 
-fn latency(whose: &str) -> Latency {
-    let (node, side) = whose.split_once(' ').expect("two words");
+fn subject(story: &Story, node: u32) -> Subject {
+    Subject::worker(WorkerId::of_pair(NodeId(node), PairId(0)), &story.names())
+}
+
+fn latency(worker: Subject, side: Side) -> Latency {
     let count = |step: u64| (step * (40 - step)).saturating_sub(100);
     let buckets =
         (4..36).map(|step| (1000 * step, 1000 * (step + 1), count(step))).filter(|bucket| bucket.2 > 0).collect();
     let quantiles = Some(LatencyUs { p50: 20.0, p99: 34.5, p999: 35.75, max: 36.0 });
-    Latency { node: node.into(), side: side.into(), buckets, quantiles }
+    Latency { worker, side, buckets, quantiles }
 }
 
 fn request(number: u32, stuck: bool) -> TimelineRequest {
@@ -51,7 +58,7 @@ fn request(number: u32, stuck: bool) -> TimelineRequest {
 #[test]
 fn the_sample_in_the_repository_is_in_step() {
     let story = sample();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reports/sample");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/sample");
     let files = [
         ("report.html", html(&story, false)),
         ("report.md", markdown(&story, false, Language::English)),
@@ -67,9 +74,6 @@ fn the_sample_in_the_repository_is_in_step() {
             std::fs::write(&path, &text).expect("written");
         }
         let there = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            there == text,
-            "reports/sample/{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpxctl --lib sample"
-        );
+        assert!(there == text, "reports/sample/{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpx-report sample");
     }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
+use tcpx_words::side::Side;
 
 /// One measured or warm-up iteration of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -25,8 +26,8 @@ pub struct Iteration {
 /// Counters of one channel at one moment, from the recorder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChannelNow {
-    /// `send` or `recv`.
-    pub side: String,
+    /// Which end of its connection.
+    pub side: Side,
     /// Index within its direction, in the order in which comms were made.
     pub index: usize,
     /// Plugin device.

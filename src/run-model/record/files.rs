@@ -7,6 +7,9 @@
 #![forbid(unsafe_code)]
 
 use super::archive::{Archive, ArchiveError};
+use super::folder::WorkerFile;
+use crate::event::node_of_v1;
+use crate::ids::{Names, NodeId, NodeIntro, PairId, WorkerId};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -250,21 +253,33 @@ impl RunFiles {
         }
     }
 
-    /// Recorder files: the node's name as the event stream has it, and the file's.
-    pub fn recorders(&self) -> Vec<(String, String)> {
-        let mut found: Vec<(String, String)> = self
-            .names()
-            .into_iter()
-            .filter_map(|name| {
-                let (node, file) = name.strip_prefix("nodes/")?.split_once('/')?;
-                let gpu = file.strip_prefix("recorder")?.strip_suffix(tcpx_recorder::format::FILE_SUFFIX)?;
-                Some((format!("{node}{}", gpu.replace("-gpu", " gpu ")), name))
-            })
-            .collect();
-        // `gpu 10` behind `gpu 2`.
-        found.sort_by_key(|(node, _)| (node.len(), node.clone()));
+    /// The files of one kind with the workers they are of, in the order of these.
+    pub fn of_workers(&self, kind: WorkerFile, names: &Names) -> Vec<(WorkerId, String)> {
+        let worker = |name: String| Some((worker_of(&name, kind, names)?, name));
+        let mut found: Vec<_> = self.names().into_iter().filter_map(worker).collect();
+        found.sort();
         found
     }
+}
+
+/// The worker that a file is of: `nodes/peer/recorder-pair3.tcpxrec`, or as runs
+/// before `tcpxctl.run/2` named it, `nodes/peer/recorder-gpu3.tcpxrec`.
+fn worker_of(name: &str, kind: WorkerFile, names: &Names) -> Option<WorkerId> {
+    let (folder, file) = name.strip_prefix("nodes/")?.split_once('/')?;
+    let is_folder = |node: &NodeIntro| tcpx_words::units::file_name(&node.name) == folder;
+    let node = match names.nodes.iter().position(is_folder) {
+        Some(index) => NodeId(u32::try_from(index).ok()?),
+        None => node_of_v1(folder)?,
+    };
+    let (stem, extension) = kind.affixes();
+    let suffix = file.strip_prefix(stem)?.strip_suffix(extension)?;
+    let number = suffix.strip_prefix("-pair").or_else(|| suffix.strip_prefix("-gpu"));
+    let pair = match (suffix, number) {
+        ("", _) => 0,
+        (_, Some(number)) => number.parse().ok()?,
+        (_, None) => return None,
+    };
+    Some(WorkerId::of_pair(node, PairId(pair)))
 }
 
 fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) {

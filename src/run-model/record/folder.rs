@@ -8,6 +8,7 @@
 use super::Frame;
 use super::lines::Lines;
 use super::model::RunRecord;
+use crate::ids::{Names, WorkerId};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -122,23 +123,23 @@ impl RunFolder {
         }
     }
 
-    /// Puts a piece of a node's recorder where it belongs in [`recorder_path`];
-    /// `gpu` is the pair, when a node has several workers. What no piece covers
+    /// Puts a piece of a worker's recorder where it belongs. What no piece covers
     /// stays a hole.
-    pub fn recording(&mut self, node: &str, gpu: Option<u32>, offset: u64, bytes: &[u8]) {
-        let written = self.recorder_of(node, gpu).and_then(|file| {
+    pub fn recording(&mut self, worker: WorkerId, names: &Names, offset: u64, bytes: &[u8]) {
+        let written = self.recorder_of(worker, names).and_then(|file| {
             if offset > RECORDER_BYTES_MAX {
-                return Err(io::Error::other(format!("the recorder of {node} is too long to be kept")));
+                let name = names.worker(worker);
+                return Err(io::Error::other(format!("the recorder of {name} is too long to be kept")));
             }
             file.write_all_at(bytes, offset)
         });
         self.note(written);
     }
 
-    /// Keeps everything around a node's worker at the moment of a stall, the newest
-    /// where there were several.
-    pub fn frame(&mut self, node: &str, gpu: Option<u32>, frame: &Frame) {
-        let path = frame_path(&self.path, &tcpx_words::units::file_name(node), gpu);
+    /// Keeps everything around a worker at the moment of a stall, the newest where
+    /// there were several.
+    pub fn frame(&mut self, worker: WorkerId, names: &Names, frame: &Frame) {
+        let path = self.path.join(worker_file(WorkerFile::Frame, worker, names));
         let folder = path.parent().unwrap_or(&self.path).to_owned();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let text = serde_json::to_vec_pretty(frame).map_err(io::Error::from);
@@ -146,8 +147,8 @@ impl RunFolder {
         self.note(written);
     }
 
-    fn recorder_of(&mut self, node: &str, gpu: Option<u32>) -> io::Result<&File> {
-        let path = recorder_path(&self.path, &tcpx_words::units::file_name(node), gpu);
+    fn recorder_of(&mut self, worker: WorkerId, names: &Names) -> io::Result<&File> {
+        let path = self.path.join(worker_file(WorkerFile::Recorder, worker, names));
         match self.recorders.entry(path) {
             Entry::Occupied(there) => Ok(there.into_mut()),
             Entry::Vacant(place) => {
@@ -180,18 +181,32 @@ impl RunFolder {
     }
 }
 
-/// Where a run folder has a node's recorder: `nodes/<node>/recorder.tcpxrec`, or
-/// `recorder-gpu3.tcpxrec` where there are several workers.
-pub fn recorder_path(run: &Path, node: &str, gpu: Option<u32>) -> PathBuf {
-    let of_gpu = gpu.map(|gpu| format!("-gpu{gpu}")).unwrap_or_default();
-    run.join("nodes").join(node).join(format!("recorder{of_gpu}.tcpxrec"))
+/// A file that a run folder has of one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerFile {
+    /// Its flight recorder.
+    Recorder,
+    /// What surrounded it when a stall was declared.
+    Frame,
 }
 
-/// Where a run folder has what surrounded a node's worker when a stall was
-/// declared: `nodes/<node>/frame.json`, named as its recorder is.
-pub fn frame_path(run: &Path, node: &str, gpu: Option<u32>) -> PathBuf {
-    let of_gpu = gpu.map(|gpu| format!("-gpu{gpu}")).unwrap_or_default();
-    run.join("nodes").join(node).join(format!("frame{of_gpu}.json"))
+impl WorkerFile {
+    pub(super) const fn affixes(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Recorder => ("recorder", ".tcpxrec"),
+            Self::Frame => ("frame", ".json"),
+        }
+    }
+}
+
+/// Where a run folder has a worker's file: `nodes/peer/recorder.tcpxrec`, and with
+/// several pairs `nodes/peer/recorder-pair3.tcpxrec`.
+pub fn worker_file(kind: WorkerFile, worker: WorkerId, names: &Names) -> String {
+    let (stem, extension) = kind.affixes();
+    let pair = worker.pair().filter(|_| names.pairs.len() > 1);
+    let of_pair = pair.map(|pair| format!("-pair{}", pair.0)).unwrap_or_default();
+    let node = tcpx_words::units::file_name(&names.node(worker.node));
+    format!("nodes/{node}/{stem}{of_pair}{extension}")
 }
 
 fn create(path: &Path) -> io::Result<File> {

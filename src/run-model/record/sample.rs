@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use tcpx_recorder::format::Role;
 use tcpx_recorder::{ChannelSample, Reader, Snapshot, State, monotonic_ns};
+use tcpx_words::side::Side;
 
 /// Bytes of a piece of a recorder file on its way to the record.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -79,7 +80,7 @@ impl Sampler {
 }
 
 /// Every send and receive channel of a picture with its side and its index within it.
-pub fn role_index(snapshot: &Snapshot) -> impl Iterator<Item = (&ChannelSample, &'static str, usize)> {
+pub fn role_index(snapshot: &Snapshot) -> impl Iterator<Item = (&ChannelSample, Side, usize)> {
     let mut before = [0; 2];
     let moving = snapshot.channels.iter().filter(|sample| matches!(sample.role, Role::Send | Role::Recv));
     moving.map(move |sample| {
@@ -90,22 +91,22 @@ pub fn role_index(snapshot: &Snapshot) -> impl Iterator<Item = (&ChannelSample, 
     })
 }
 
-fn side(sample: &ChannelSample) -> &'static str {
-    if sample.role == Role::Send { "send" } else { "recv" }
+fn side(sample: &ChannelSample) -> Side {
+    if sample.role == Role::Send { Side::Send } else { Side::Recv }
 }
 
 /// The samples of comms that move data.
 pub fn channels(snapshot: &Snapshot, now_ns: u64) -> Vec<ChannelNow> {
     let mut all: Vec<ChannelNow> =
         role_index(snapshot).map(|(sample, _, index)| channel(sample, index, now_ns)).collect();
-    all.sort_by(|a, b| b.side.cmp(&a.side).then(a.index.cmp(&b.index)));
+    all.sort_by(|a, b| a.side.cmp(&b.side).then(a.index.cmp(&b.index)));
     all
 }
 
 fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
     let milliseconds = |ns: u64| ns / 1_000_000;
     ChannelNow {
-        side: side(sample).to_owned(),
+        side: side(sample),
         index,
         device: sample.device.map_or(-1, i64::from),
         posted: sample.posted,

@@ -92,26 +92,15 @@ impl Series {
         let after = self.samples.partition_point(|sample| sample.at_ns <= at_ns);
         self.samples.get(after.checked_sub(1)?)
     }
-
-    /// Bytes per second that a channel moved in the `span_ns` before a moment;
-    /// `None` where that cannot be told.
-    pub fn bytes_per_second(&self, side: &str, index: usize, at_ns: u64, span_ns: u64) -> Option<f64> {
-        let (now, before) = (self.at(at_ns)?, self.at(at_ns.saturating_sub(span_ns))?);
-        let bytes = |sample: &Sample| {
-            sample.channels.iter().find(|one| one.side == side && one.index == index).map(|one| one.bytes)
-        };
-        let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
-        let moved = bytes(now)?.checked_sub(bytes(before)?)?;
-        (seconds > 0.0).then(|| moved as f64 / seconds)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcpx_words::side::Side;
 
     fn sample(at_ns: u64, bytes: u64) -> Sample {
-        let channel = ChannelNow { side: "recv".into(), index: 0, bytes, ..ChannelNow::default() };
+        let channel = ChannelNow { side: Side::Recv, index: 0, bytes, ..ChannelNow::default() };
         Sample { at_ns, channels: vec![channel] }
     }
 
@@ -137,8 +126,5 @@ mod tests {
         assert_eq!(series.at(9_999_999_999), None);
         assert_eq!(series.at(29_999_999_999).map(|one| one.at_ns), Some(20_000_000_000));
         assert_eq!(series.at(u64::MAX).map(|one| one.at_ns), Some(30_000_000_000));
-        assert_eq!(series.bytes_per_second("recv", 0, u64::MAX, u64::MAX), None);
-        assert_eq!(series.bytes_per_second("recv", 0, 30_000_000_000, 10_000_000_000), Some(500.0));
-        assert_eq!(series.bytes_per_second("send", 0, 30_000_000_000, 10_000_000_000), None);
     }
 }

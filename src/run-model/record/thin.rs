@@ -5,53 +5,74 @@
 //! kept, every second one goes and only every second new one is taken.
 #![forbid(unsafe_code)]
 
-use memchr::memmem::{Finder, find};
+use crate::event::{SampleLine, is_sample};
+use crate::ids::WorkerId;
+use memchr::memmem::find;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
 /// Longest line that is read.
 const LINE_MAX: u64 = 16 << 20;
-/// Samples of one node that are kept.
+/// Samples of one worker that are kept.
 const KEPT_MAX: usize = 512;
-/// Nodes and GPUs that are told apart.
-const NODES_MAX: usize = 1024;
-/// What says what a line is stands within these first bytes.
+/// Bytes of all samples that are kept; beyond them each worker keeps half as many.
+const BYTES_MAX: usize = 128 << 20;
+/// Workers that are told apart.
+const WORKERS_MAX: usize = 4096;
+/// Whose a line is stands within these first bytes.
 const HEAD: usize = 256;
 
-/// The samples of one node, unparsed.
+/// The samples of one worker, unparsed.
 #[derive(Debug)]
 pub struct Samples {
+    /// Whose they are, where the first of them can be read.
+    pub worker: Option<WorkerId>,
     every: usize,
     passed: usize,
     kept: Vec<(u64, Vec<u8>)>,
     newest: (u64, Vec<u8>),
 }
 
-impl Default for Samples {
-    fn default() -> Self {
-        Self { every: 1, passed: 0, kept: Vec::new(), newest: (0, Vec::new()) }
-    }
-}
-
 impl Samples {
-    fn push(&mut self, number: u64, line: &[u8]) {
+    fn new(first: &[u8]) -> Self {
+        let worker = SampleLine::<IgnoredAny>::parse(first).map(|sample| sample.worker);
+        Self { worker, every: 1, passed: 0, kept: Vec::new(), newest: (0, Vec::new()) }
+    }
+
+    fn push(&mut self, number: u64, line: &[u8]) -> usize {
         self.newest.0 = number;
         self.newest.1.clear();
         self.newest.1.extend_from_slice(line);
         self.passed += 1;
         if self.passed < self.every {
-            return;
+            return 0;
         }
         self.passed = 0;
         if self.kept.len() == KEPT_MAX {
-            let mut place = 0;
-            self.kept.retain(|_| {
-                place += 1;
-                place % 2 == 1
-            });
-            self.every *= 2;
+            self.halve();
         }
         self.kept.push((number, line.to_vec()));
+        line.len()
+    }
+
+    /// Every second one goes, and only every second new one is taken.
+    fn halve(&mut self) {
+        let mut place = 0;
+        self.kept.retain(|_| {
+            place += 1;
+            place % 2 == 1
+        });
+        self.every *= 2;
+    }
+
+    fn bytes(&self) -> usize {
+        self.kept.iter().map(|(_, line)| line.len()).sum()
+    }
+
+    /// The number of the last line so far.
+    pub fn newest_number(&self) -> u64 {
+        self.newest.0
     }
 
     /// The last line so far.
@@ -70,12 +91,15 @@ impl Samples {
 /// What was read of a stream.
 #[derive(Debug, Default)]
 pub struct Thinned {
-    /// By what tells nodes and GPUs apart, as the lines have it.
+    /// By what tells workers apart, as the lines have it.
     pub samples: BTreeMap<Vec<u8>, Samples>,
     /// Lines in all.
     pub lines: u64,
     /// Samples among them.
     pub sampled: u64,
+    /// Bytes that were kept since they were counted last; more than there are.
+    bytes: usize,
+    bytes_max: usize,
 }
 
 impl Thinned {
@@ -84,6 +108,27 @@ impl Thinned {
         let kept = self.samples.values().map(|samples| samples.lines().count() as u64).sum::<u64>();
         self.sampled.saturating_sub(kept)
     }
+
+    fn take(&mut self, line: &[u8]) {
+        self.sampled += 1;
+        let head = &line[..line.len().min(HEAD)];
+        let (of, workers) = (worker_of(head), self.samples.len());
+        match self.samples.get_mut(of) {
+            Some(samples) => self.bytes += samples.push(self.lines, line),
+            None if workers < WORKERS_MAX => {
+                let samples = self.samples.entry(of.to_vec()).or_insert_with(|| Samples::new(line));
+                self.bytes += samples.push(self.lines, line);
+            }
+            None => {}
+        }
+        if self.bytes > self.bytes_max {
+            self.bytes = self.samples.values().map(Samples::bytes).sum();
+        }
+        if self.bytes > self.bytes_max {
+            self.samples.values_mut().for_each(Samples::halve);
+            self.bytes = self.samples.values().map(Samples::bytes).sum();
+        }
+    }
 }
 
 /// Reads a stream to its end. `other` gets every line that is no sample, with its
@@ -91,37 +136,36 @@ impl Thinned {
 ///
 /// # Errors
 /// The stream cannot be read on.
-pub fn thin(mut reader: impl BufRead, mut other: impl FnMut(u64, &[u8], &Thinned)) -> io::Result<Thinned> {
-    let is_sample = Finder::new(br#""said":{"sample":["#);
-    let (mut line, mut thinned) = (Vec::new(), Thinned::default());
+pub fn thin(reader: impl BufRead, other: impl FnMut(u64, &[u8], &Thinned)) -> io::Result<Thinned> {
+    thin_within(BYTES_MAX, reader, other)
+}
+
+fn thin_within(
+    bytes_max: usize,
+    mut reader: impl BufRead,
+    mut other: impl FnMut(u64, &[u8], &Thinned),
+) -> io::Result<Thinned> {
+    let (mut line, mut thinned) = (Vec::new(), Thinned { bytes_max, ..Thinned::default() });
     loop {
         line.clear();
         if reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
             return Ok(thinned);
         }
         thinned.lines += 1;
-        let head = &line[..line.len().min(HEAD)];
-        if is_sample.find(head).is_none() {
+        if is_sample(&line) {
+            thinned.take(&line);
+        } else {
             other(thinned.lines, &line, &thinned);
-            continue;
-        }
-        thinned.sampled += 1;
-        let (of, nodes) = (node_of(head), thinned.samples.len());
-        match thinned.samples.get_mut(of) {
-            Some(samples) => samples.push(thinned.lines, &line),
-            None if nodes < NODES_MAX => {
-                thinned.samples.entry(of.to_vec()).or_default().push(thinned.lines, &line);
-            }
-            None => {}
         }
     }
 }
 
 /// Where a line says whose it is.
-fn node_of(head: &[u8]) -> &[u8] {
+fn worker_of(head: &[u8]) -> &[u8] {
     let from = find(head, br#""node":"#).unwrap_or(0);
     let behind = &head[from..];
-    let to = find(behind, br#""node_us":"#).or_else(|| find(behind, br#""said":"#)).unwrap_or(behind.len());
+    let ends: [&[u8]; 3] = [br#""node_us":"#, br#""said":"#, br#""sample":"#];
+    let to = ends.iter().find_map(|end| find(behind, end)).unwrap_or(behind.len());
     &behind[..to]
 }
 
@@ -144,5 +188,17 @@ mod tests {
             assert!((256..=KEPT_MAX + 1).contains(&numbers.len()) && numbers.is_sorted());
             assert!(numbers[0] <= 2 && numbers[numbers.len() - 1] >= 3999);
         }
+    }
+
+    #[test]
+    fn many_workers_with_many_channels_keep_fewer_samples_each() {
+        let line = |n: usize| {
+            format!("{{\"at\":\"x\",\"ms\":{n},\"node\":{},\"pair\":0,\"sample\":[{{\"posted\":1}}]}}\n", n % 32)
+        };
+        let text: String = (0..32 * 256).map(line).collect();
+        let thinned = thin_within(100_000, text.as_bytes(), |_, _, _| {}).expect("read");
+        let kept: usize = thinned.samples.values().map(Samples::bytes).sum();
+        assert!((25_000..=100_000).contains(&kept), "{kept}");
+        assert!(thinned.samples.values().all(|samples| samples.kept.len() >= 16));
     }
 }

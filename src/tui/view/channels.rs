@@ -4,9 +4,9 @@
 //! Cells are made for lines that are on the screen only.
 #![forbid(unsafe_code)]
 
-use crate::tui::canvas::{Pen, age, count, gb};
-use crate::tui::state::{Item, Sort, ViewState};
-use crate::tui::theme::{Ink, Theme};
+use crate::canvas::{Pen, age, count, gb};
+use crate::state::{Item, Sort, ViewState};
+use crate::theme::{Ink, Theme};
 use crate::watch::{NodePicture, Picture, Row, State};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -157,7 +157,7 @@ fn head(buffer: &mut Buffer, area: Rect, state: &ViewState, columns: &[(Column, 
 }
 
 fn group(mut pen: Pen<'_>, theme: Theme, picture: &Picture<'_>, node: usize, device: i64, open: bool) {
-    let NodePicture { node: facts, .. } = &picture.nodes[node];
+    let NodePicture { name, worker, .. } = &picture.nodes[node];
     let rows = picture.rows.iter().filter(|row| row.node == node && row.now.device == device);
     let (mut channels, mut rate, mut stuck, mut waiting) = (0, 0.0, 0, 0);
     for row in rows {
@@ -166,14 +166,13 @@ fn group(mut pen: Pen<'_>, theme: Theme, picture: &Picture<'_>, node: usize, dev
         stuck += usize::from(row.state == State::Stuck);
         waiting += usize::from(row.state == State::Waiting);
     }
-    let nic = facts
-        .facts
-        .nics
-        .get(&device)
-        .cloned()
-        .unwrap_or_else(|| if device < 0 { "device unknown".into() } else { format!("device {device}") });
+    let nic = match worker.nic(device) {
+        Some(nic) => nic.to_owned(),
+        None if device < 0 => "device unknown".to_owned(),
+        None => format!("device {device}"),
+    };
     pen.write(Ink::Faint, format!(" {} ", if open { theme.open() } else { theme.shut() }));
-    pen.write(Ink::Strong, format!("{} {} {nic}", facts.name, theme.dot()));
+    pen.write(Ink::Strong, format!("{name} {} {nic}", theme.dot()));
     pen.write(
         Ink::Faint,
         format!("  {channels} {}  {} GB/s", if channels == 1 { "channel" } else { "channels" }, gb(rate)),
@@ -205,8 +204,7 @@ fn channel(
                 let name = if grouped {
                     format!("{} {:>3}", row.now.side, row.now.index)
                 } else {
-                    let side: String = row.now.side.chars().take(if row.now.index < 1000 { 4 } else { 1 }).collect();
-                    format!("{}{side}{:>3}", short_name(&picture.nodes[row.node].node.name), row.now.index)
+                    ungrouped_name(picture, row, *width)
                 };
                 pen.write(ink, format!("{:<width$}", name.chars().take(*width).collect::<String>()));
             }
@@ -219,9 +217,19 @@ fn channel(
     }
 }
 
-/// `l:`, `p:` in a list of all nodes.
-fn short_name(node: &str) -> String {
-    node.chars().next().map(|first| format!("{first}:")).unwrap_or_default()
+/// `l:send  0`, `p:recv  1`; where the names of several nodes begin alike, with the
+/// node's number in the header: `2:send  0`.
+fn ungrouped_name(picture: &Picture<'_>, row: &Row<'_>, width: usize) -> String {
+    let first = |node: &NodePicture<'_>| node.name.chars().next();
+    let mine = first(&picture.nodes[row.node]);
+    let alike = picture.nodes.iter().filter(|node| first(node) == mine).count();
+    let node = match mine {
+        Some(letter) if alike == 1 => letter.to_string(),
+        _ => (row.node + 1).to_string(),
+    };
+    let (side, index) = (row.now.side.word(), row.now.index);
+    let name = format!("{node}:{side}{index:>3}");
+    if name.chars().count() <= width { name } else { format!("{node}:{}{index:>3}", &side[..1]) }
 }
 
 fn state_ink(state: State) -> Ink {
@@ -283,7 +291,7 @@ fn cell(column: Column, width: usize, row: &Row<'_>) -> (String, Ink) {
         Column::Posted => (count(now.posted, width), Ink::Plain),
         Column::Done => (count(now.done, width), Ink::Plain),
         Column::Consumed => {
-            let is_behind = !row.is_send() && row.done_unconsumed() > 0 && row.done_unconsumed() == row.in_flight();
+            let is_behind = !row.sends() && row.done_unconsumed() > 0 && row.done_unconsumed() == row.in_flight();
             (count(now.consumed, width), if is_behind { Ink::Done } else { Ink::Plain })
         }
         Column::Errors if now.rc_errors == 0 => ("0".into(), Ink::Faint),

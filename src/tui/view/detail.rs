@@ -2,35 +2,33 @@
 //! requests took, and the sockets behind it.
 #![forbid(unsafe_code)]
 
-use super::{channels, frame};
-use crate::tui::canvas::{Pen, age, count, short};
-use crate::tui::state::{Item, ViewState, channel_key, doing};
-use crate::tui::theme::{Ink, Theme};
-use crate::watch::{Model, Picture, Row};
+use super::{Pane, Scene, channels, frame};
+use crate::canvas::{Pen, age, count, short};
+use crate::state::doing;
+use crate::theme::{Ink, Theme};
+use crate::watch::Row;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::record::live::{Detail, EventDetail};
 use tcpx_words::units::ByteCount;
 
-pub(super) fn draw(
-    buffer: &mut Buffer,
-    area: Rect,
-    model: &Model,
-    state: &ViewState,
-    picture: &Picture<'_>,
-    items: &[Item],
-) {
-    if area.height == 0 {
-        return;
-    }
-    let Some(row) = state.channel(picture, items) else {
+pub(super) static PANE: Pane =
+    Pane { key: 'd', shows: "the channel closely", is_of_channel: true, lines: None, height, draw };
+
+fn height(lines: u16) -> u16 {
+    (lines * 3 / 5).max(8).min(lines.saturating_sub(3))
+}
+
+fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
+    let (model, state) = (scene.model, scene.state);
+    let Some(row) = state.channel(scene.picture, scene.items) else {
         let inside = frame(buffer, area, state, "detail", "");
         Pen::at(buffer, state.theme, inside, 0).write(Ink::Faint, " choose a channel");
         return;
     };
-    let key = channel_key(picture, row);
-    let title = format!("{} {} {}", key.node, key.side, key.index);
+    let key = scene.picture.key(row);
+    let title = format!("{} {} {}", model.name(key.worker), key.side, key.index);
     let inside = frame(buffer, area, state, &title, doing(row.state));
     let close = model.detail.as_ref().filter(|detail| detail.channel == key && state.at.is_none());
     let wide = inside.width >= WIDE;

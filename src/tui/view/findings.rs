@@ -1,28 +1,26 @@
 //! What somebody found out: the condition, what it rests on, what to do.
 #![forbid(unsafe_code)]
 
-use super::frame;
-use crate::tui::canvas::Pen;
-use crate::tui::state::ViewState;
-use crate::tui::theme::Ink;
-use crate::watch::Model;
+use super::{Pane, Scene, a_third, frame};
+use crate::canvas::Pen;
+use crate::theme::Ink;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tcpx_run_model::record::Finding;
-use textwrap::{Options, WordSplitter};
+use tcpx_run_model::finding::{Finding, Severity};
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
-    if area.height == 0 {
-        return;
-    }
-    let inside = frame(buffer, area, state, "findings", &model.findings.len().to_string());
+pub(super) static PANE: Pane =
+    Pane { key: 'f', shows: "findings", is_of_channel: false, lines: None, height: a_third, draw };
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
+    let (state, findings) = (scene.state, &scene.model.state().findings);
+    let inside = frame(buffer, area, state, "findings", &findings.len().to_string());
     let mut row = 0;
-    if model.findings.is_empty() {
+    if findings.is_empty() {
         Pen::at(buffer, state.theme, inside, 0).write(Ink::Faint, " none so far");
     }
-    for finding in &model.findings {
+    for finding in findings {
         for (ink, text) in lines(finding) {
-            for part in wrapped(&text, usize::from(inside.width)).lines() {
+            for part in wrapped(&text, usize::from(inside.width)) {
                 Pen::at(buffer, state.theme, inside, row).write(ink, part);
                 row += 1;
                 if row >= inside.height {
@@ -34,14 +32,14 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewS
 }
 
 fn lines(finding: &Finding) -> Vec<(Ink, String)> {
-    let ink = match finding.severity.as_str() {
-        "error" => Ink::Bad,
-        "warning" => Ink::Warn,
-        _ => Ink::Title,
+    let ink = match finding.severity {
+        Severity::Error => Ink::Bad,
+        Severity::Warning => Ink::Warn,
+        Severity::Info => Ink::Title,
     };
-    let node = finding.node.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
+    let node = finding.place().map(|place| format!("  {place}")).unwrap_or_default();
     let channel = finding.channel.map(|channel| format!(" channel {channel}")).unwrap_or_default();
-    let sure = format!(" {:.0} %", finding.confidence * 100.0);
+    let sure = format!("  {:.0} %", finding.confidence * 100.0);
     let mut lines = vec![(ink, format!(" {} {}{node}{channel}{sure}", finding.severity, finding.condition))];
     lines.extend(finding.because.iter().map(|fact| (Ink::Plain, format!("   {fact}"))));
     lines.extend(finding.cannot_see.iter().map(|what| (Ink::Faint, format!("   cannot see: {what}"))));
@@ -49,10 +47,21 @@ fn lines(finding: &Finding) -> Vec<(Ink, String)> {
     lines
 }
 
-/// Words on lines of at most `width`, the later ones set in more than the first.
-fn wrapped(text: &str, width: usize) -> String {
-    let words = text.trim_start();
-    let indent = " ".repeat(text.len() - words.len() + 2);
-    let options = Options::new(width).initial_indent(&indent[2..]).subsequent_indent(&indent);
-    textwrap::fill(words, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
+/// Words on lines of at most `width`, the later ones set in like the first.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let indent = text.len() - text.trim_start().len();
+    let mut lines = vec![" ".repeat(indent)];
+    for word in text.split_whitespace() {
+        let Some(line) = lines.last_mut() else { break };
+        let is_first = line.trim().is_empty();
+        if is_first || line.chars().count() + 1 + word.chars().count() <= width {
+            if !is_first {
+                line.push(' ');
+            }
+            line.push_str(word);
+        } else {
+            lines.push(format!("{}{word}", " ".repeat(indent + 2)));
+        }
+    }
+    lines
 }

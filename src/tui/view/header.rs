@@ -2,12 +2,14 @@
 //! for each node.
 #![forbid(unsafe_code)]
 
-use crate::tui::canvas::{Pen, age, gb};
-use crate::tui::state::ViewState;
-use crate::tui::theme::{Ink, Theme};
-use crate::watch::{Level, Model, NodePicture, Picture};
+use crate::canvas::{Pen, age, gb};
+use crate::state::ViewState;
+use crate::theme::{Ink, Theme};
+use crate::watch::{Clock, Health, Level, Model, NodePicture, Picture};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::borrow::Cow;
+use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
 /// Nodes that have a line of their own at most.
@@ -28,12 +30,12 @@ pub(super) fn draw(
     now_ns: u64,
 ) {
     title(buffer, area, model, state, picture, now_ns);
-    banner(buffer, area, state, picture);
+    banner(buffer, area, state, &Health::of(model, picture));
     let room = usize::from(area.height.saturating_sub(2));
     for (node, row) in picture.nodes.iter().take(room).zip(2..) {
         let mut pen = Pen::at(buffer, state.theme, area, row);
         if usize::from(row) == room + 1 && picture.nodes.len() > room {
-            pen.write(Ink::Faint, format!(" and {} more nodes", picture.nodes.len() + 1 - room));
+            pen.write(Ink::Faint, format!(" and {} more", picture.nodes.len() + 1 - room));
         } else {
             node_line(&mut pen, state.theme, model, picture, node);
         }
@@ -42,46 +44,44 @@ pub(super) fn draw(
 
 fn title(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState, picture: &Picture<'_>, now_ns: u64) {
     let mut pen = Pen::at(buffer, state.theme, area, 0);
-    let name = if model.title.name.is_empty() { "watch" } else { &model.title.name };
+    let name = if model.title.is_empty() { "watch" } else { &model.title };
     pen.write(Ink::Title, " tcpxctl ").write(Ink::Strong, name);
-    let began = model.title.started_ns;
-    let elapsed = |at_ns: u64| age(at_ns.saturating_sub(began) / 1_000_000);
-    if began > 0 {
-        pen.write(Ink::Faint, "  ").write(Ink::Plain, elapsed(picture.at_ns));
+    let run = model.state();
+    if let Some(began_ns) = run.began_ns {
+        let elapsed = age(picture.at_ns.saturating_sub(began_ns) / 1_000_000);
+        pen.write(Ink::Faint, "  ").write(Ink::Plain, elapsed);
     }
-    if model.title.iterations > 0 {
-        let done = model.nodes.iter().map(|node| node.iterations).min().unwrap_or(0);
-        pen.write(Ink::Faint, "  iteration ").write(Ink::Plain, format!("{done}/{}", model.title.iterations));
+    let workers = run.workers.values();
+    if let Some(scenario) = &run.scenario {
+        let (transfer, done) = (&scenario.transfer, workers.clone().map(|worker| worker.iterations).min());
+        let all = transfer.warmup.saturating_add(transfer.iterations);
+        pen.write(Ink::Faint, "  iteration ").write(Ink::Plain, format!("{}/{all}", done.unwrap_or(0)));
     }
-    let (verified, wrong) = model
-        .nodes
-        .iter()
-        .filter_map(|node| node.verified)
-        .fold((0u64, 0u64), |sum, one| (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1)));
-    if model.nodes.iter().any(|node| node.verified.is_some()) {
+    let verified = workers.filter_map(|worker| worker.verified);
+    let sum = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1));
+    if let Some((verified, wrong)) = verified.reduce(sum) {
         pen.write(Ink::Faint, "  verified ").write(Ink::Plain, ByteCount(verified).about());
         let ink = if wrong == 0 { Ink::Plain } else { Ink::Bad };
         pen.write(Ink::Faint, "  wrong ").write(ink, wrong.to_string());
     }
-    match state.at {
-        Some(at_ns) => {
+    match (state.at, model.clock) {
+        (Some(at_ns), _) => {
             let behind = age(now_ns.saturating_sub(at_ns) / 1_000_000);
             pen.right(Ink::Warn, &format!(" PAUSED {behind} back "));
         }
-        None if model.ended.is_some() => {
+        (None, Clock::Over) => {
             pen.right(Ink::Faint, " over ");
         }
-        None if state.replay => {
+        (None, Clock::Events) => {
             pen.right(Ink::Title, " REPLAY ");
         }
-        None => {
+        (None, Clock::Wall) => {
             pen.right(Ink::Good, " LIVE ");
         }
     }
 }
 
-fn banner(buffer: &mut Buffer, area: Rect, state: &ViewState, picture: &Picture<'_>) {
-    let health = &picture.health;
+fn banner(buffer: &mut Buffer, area: Rect, state: &ViewState, health: &Health) {
     let (ink, glyph) = match health.level {
         Level::Moving | Level::Passed => (Ink::GoodBanner, if state.theme.ascii { ">" } else { "▶" }),
         Level::Quiet => (Ink::QuietBanner, state.theme.dot()),
@@ -94,32 +94,49 @@ fn banner(buffer: &mut Buffer, area: Rect, state: &ViewState, picture: &Picture<
 }
 
 fn node_line(pen: &mut Pen<'_>, theme: Theme, model: &Model, picture: &Picture<'_>, node: &NodePicture<'_>) {
-    let facts = &node.node.facts;
-    let width = model.nodes.iter().map(|node| node.name.chars().count()).max().unwrap_or(0);
-    pen.write(Ink::Strong, format!(" {:<width$}", node.node.name));
+    let width = model.names_width();
+    pen.write(Ink::Strong, format!(" {:<width$}", node.name));
     let spark = if pen.left() > 90 { 20 } else { 8 };
-    let step = SPARK_STEP_NS;
-    for (word, send, rate) in [("out", true, node.out_per_s), ("in ", false, node.in_per_s)] {
-        let has = node.sample.is_some_and(|sample| sample.channels.iter().any(|one| (one.side == "send") == send));
+    for (word, side, rate) in [("out", Side::Send, node.out_per_s), ("in ", Side::Recv, node.in_per_s)] {
+        let has = node.sample.is_some_and(|sample| sample.channels.iter().any(|one| one.side == side));
         if has {
             pen.write(Ink::Faint, format!("  {word} "))
                 .write(Ink::Strong, format!("{:>5}", gb(rate)))
                 .write(Ink::Faint, " GB/s ");
-            let history = picture.node_history(node, send, spark, step);
+            let history = picture.node_history(node, side, spark, SPARK_STEP_NS);
             let most = history.iter().copied().fold(1.0, f64::max);
             let bars: String = history.iter().map(|rate| theme.spark(rate / most)).collect();
             pen.write(Ink::Posted, bars);
         }
     }
-    match (node.ended, node.phase) {
+    match (&node.ended, node.phase) {
         (Some(how), _) => pen.write(Ink::Faint, format!("  {how}")),
         (None, Some(phase)) => pen.write(Ink::Plain, format!("  {phase}")),
         (None, None) => pen,
     };
-    if !facts.host.is_empty() {
-        pen.write(Ink::Faint, format!("  {}", facts.host));
+    for what in [place(model, node), &plugin(node)].into_iter().filter(|what| !what.is_empty()) {
+        pen.write(Ink::Faint, format!("  {what}"));
     }
-    if !facts.plugin.is_empty() {
-        pen.write(Ink::Faint, format!("  {}", facts.plugin));
+}
+
+/// What a process calls itself; the machine that a worker is on, where its name does
+/// not say so.
+fn place<'a>(model: &'a Model, node: &NodePicture<'a>) -> &'a str {
+    if let Some(process) = &node.worker.process {
+        return &process.role;
+    }
+    let (run, id) = (model.state(), node.id.node);
+    if let Some(host) = run.node(id).and_then(|node| node.host.as_deref()) {
+        return host;
+    }
+    let intro = run.names.nodes.get(id.index()).filter(|intro| intro.address != intro.name);
+    intro.map_or("", |intro| intro.address.as_str())
+}
+
+fn plugin<'a>(node: &NodePicture<'a>) -> Cow<'a, str> {
+    match (&node.worker.process, &node.worker.plugin) {
+        (Some(process), _) => process.plugin.as_str().into(),
+        (None, Some(ready)) => ready.title().into(),
+        (None, None) => "".into(),
     }
 }

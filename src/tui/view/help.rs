@@ -1,9 +1,9 @@
 //! Keys and glyphs, over everything else.
 #![forbid(unsafe_code)]
 
-use crate::tui::canvas::Pen;
-use crate::tui::keys::HELP;
-use crate::tui::theme::{Ink, Theme};
+use crate::canvas::Pen;
+use crate::keys;
+use crate::theme::{Ink, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Widget};
@@ -11,7 +11,8 @@ use ratatui::widgets::{Clear, Widget};
 const WIDTH: u16 = 74;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, theme: Theme) {
-    let height = (HELP.len() as u16 + 6).min(area.height);
+    let help = keys::help();
+    let height = (help.len() as u16 + 6).min(area.height);
     let width = WIDTH.min(area.width);
     let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     Clear.render(place, buffer);
@@ -19,10 +20,10 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, theme: Theme) {
     Pen::at(buffer, theme, place, 0).write(Ink::Faint, &rule);
     Pen::at(buffer, theme, place, height.saturating_sub(1)).write(Ink::Faint, &rule);
     let inside = Rect { y: place.y + 1, height: height.saturating_sub(2), ..place };
-    for ((keys, words), row) in HELP.iter().zip(0..) {
+    for ((keys, words), row) in help.iter().zip(0..) {
         Pen::at(buffer, theme, inside, row).write(Ink::Strong, format!("  {keys:<24}")).write(Ink::Plain, words);
     }
-    let row = HELP.len() as u16 + 1;
+    let row = help.len() as u16 + 1;
     let mut pen = Pen::at(buffer, theme, inside, row);
     pen.write(Ink::Plain, "  a slot  ");
     for (stage, word) in [('d', "done, not handed back"), ('u', "unpacked"), ('p', "posted"), (' ', "free")] {

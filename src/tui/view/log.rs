@@ -2,41 +2,62 @@
 //! looked at.
 #![forbid(unsafe_code)]
 
-use super::frame;
-use crate::tui::canvas::Pen;
-use crate::tui::state::ViewState;
-use crate::tui::theme::Ink;
-use crate::watch::{Model, Picture};
+use super::{Pane, Scene, a_third, findings, frame};
+use crate::canvas::Pen;
+use crate::theme::Ink;
+use crate::watch::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tcpx_run_model::record::live::{Line, LineKind};
+use tcpx_run_model::timeline::{Line, LineKind};
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState, picture: &Picture<'_>) {
-    if area.height == 0 {
-        return;
+pub(super) static PANE: Pane = Pane {
+    key: 'l',
+    shows: "log",
+    is_of_channel: false,
+    lines: Some(|model| model.timeline.lines.len()),
+    height: a_third,
+    draw,
+};
+
+/// From here on the findings stand beside it, where there are any.
+const WIDE: u16 = 150;
+
+fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
+    if area.width < WIDE || scene.model.state().findings.is_empty() {
+        return log(buffer, area, scene);
     }
-    let until = model.lines.iter().rposition(|line| line.at_ns <= picture.at_ns).map_or(0, |place| place + 1);
-    let warnings = model.lines.iter().take(until).filter(|line| line.kind == LineKind::Warning).count();
-    let lost = if model.lines_lost > 0 { format!(", {} older gone", model.lines_lost) } else { String::new() };
+    let left = area.width * 3 / 5;
+    log(buffer, Rect { width: left, ..area }, scene);
+    findings::draw(buffer, Rect { x: area.x + left, width: area.width - left, ..area }, scene);
+}
+
+fn log(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
+    let (model, state) = (scene.model, scene.state);
+    let lines = &model.timeline.lines;
+    let until = lines.iter().rposition(|line| line.at_ns <= scene.picture.at_ns).map_or(0, |place| place + 1);
+    let warnings = lines.iter().take(until).filter(|line| line.kind == LineKind::Warning).count();
+    let lost = match model.timeline.lines_lost {
+        0 => String::new(),
+        lost => format!(", {lost} older gone"),
+    };
     let inside = frame(buffer, area, state, "log", &format!("{until} lines, {warnings} WARN{lost}"));
     let last = until.saturating_sub(state.lines_back).max(usize::from(inside.height).min(until));
     let first = last.saturating_sub(inside.height.into());
-    let width = model.nodes.iter().map(|node| node.name.chars().count()).max().unwrap_or(0).min(16);
-    for (line, row) in model.lines.range(first..last).zip(0..) {
+    let width = model.names_width().min(16);
+    for (line, row) in lines.range(first..last).zip(0..) {
         draw_line(Pen::at(buffer, state.theme, inside, row), line, model, width);
     }
 }
 
 fn draw_line(mut pen: Pen<'_>, line: &Line, model: &Model, width: usize) {
-    let since = line.at_ns as f64 - model.title.started_ns as f64;
-    let time = if model.title.started_ns == 0 { 0.0 } else { since / 1e9 };
+    let since_s = line.at_ns.wrapping_sub(model.state().at_ns(0.0)).cast_signed() as f64 / 1e9;
     let (word, ink) = match line.kind {
         LineKind::Warning => ("WARN", Ink::Bad),
         LineKind::Plugin => ("    ", Ink::Plain),
         LineKind::Output => ("said", Ink::Plain),
         LineKind::Note => ("note", Ink::Title),
     };
-    let node: String = line.node.chars().take(width).collect();
-    pen.write(Ink::Faint, format!(" {time:>8.3} {node:<width$} ")).write(ink, format!("{word} "));
+    let node: String = model.who_said(line).chars().take(width).collect();
+    pen.write(Ink::Faint, format!(" {since_s:>8.3} {node:<width$} ")).write(ink, format!("{word} "));
     pen.write(if line.kind == LineKind::Plugin { Ink::Plain } else { Ink::Strong }, &line.text);
 }

@@ -1,4 +1,6 @@
 //! A model and what is chosen, drawn. Pure: the same in a test as on a terminal.
+//!
+//! A pane is a file here that has a `PANE`, and its place in `PANES`.
 #![forbid(unsafe_code)]
 
 mod channels;
@@ -9,15 +11,67 @@ mod help;
 mod log;
 
 use super::canvas::Pen;
-use super::state::{Pane, ViewState};
+use super::state::{Item, ViewState};
 use super::theme::Ink;
 use crate::watch::{Model, Picture};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use tcpx_run_model::record::live::ChannelKey;
 
-/// Draws everything; `now_ns` is as late as anything is known. Says how many
-/// lines of the table there was room for.
-pub(crate) fn view(model: &Model, state: &mut ViewState, now_ns: u64, buffer: &mut Buffer) -> usize {
+/// Every pane of the lower half of the screen: keys and help are made from this list.
+/// The first is shown at the beginning.
+pub(crate) static PANES: &[&Pane] = &[&log::PANE, &findings::PANE, &detail::PANE];
+
+/// A part of the lower half of the screen, one at a time.
+#[derive(Debug)]
+pub(crate) struct Pane {
+    /// Shows it, or hides it where it is shown: one that `keys.rs` has no other use for.
+    pub(crate) key: char,
+    /// What it shows, for the help.
+    pub(crate) shows: &'static str,
+    /// It shows the channel under the cursor: Enter opens it, and the source is asked
+    /// for that channel's details.
+    pub(crate) is_of_channel: bool,
+    /// Lines that there are to scroll through where it is alone on the screen.
+    pub(crate) lines: Option<fn(&Model) -> usize>,
+    /// Its share of the lines between header and footer.
+    height: fn(u16) -> u16,
+    draw: fn(&mut Buffer, Rect, &Scene<'_>),
+}
+
+impl PartialEq for Pane {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Pane {}
+
+/// The pane that shows the channel under the cursor.
+pub(crate) fn pane_of_channel() -> Option<&'static Pane> {
+    PANES.iter().copied().find(|pane| pane.is_of_channel)
+}
+
+/// What panes draw.
+struct Scene<'a> {
+    model: &'a Model,
+    state: &'a ViewState,
+    picture: &'a Picture<'a>,
+    /// Lines of the table.
+    items: &'a [Item],
+}
+
+/// What was drawn.
+#[derive(Debug, Default)]
+pub(crate) struct Drawn {
+    /// Lines of the table that there was room for.
+    pub(crate) page: usize,
+    /// The channel that is shown closely as it is now.
+    pub(crate) focus: Option<ChannelKey>,
+}
+
+/// Draws everything; `now_ns` is as late as anything is known.
+pub(crate) fn view(model: &Model, state: &mut ViewState, now_ns: u64, buffer: &mut Buffer) -> Drawn {
     let area = buffer.area;
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
     let header = header::height(&picture, area);
@@ -25,43 +79,35 @@ pub(crate) fn view(model: &Model, state: &mut ViewState, now_ns: u64, buffer: &m
     let [middle, bottom] = split(rest, rest.height.saturating_sub(1));
     header::draw(buffer, top, model, state, &picture, now_ns);
     let pane_height = match state.pane {
-        Pane::None => 0,
-        _ if state.zoomed => middle.height,
-        Pane::Detail => (middle.height * 3 / 5).max(8).min(middle.height.saturating_sub(3)),
-        Pane::Log | Pane::Findings => (middle.height / 3).clamp(3.min(middle.height), 16),
+        None => 0,
+        Some(_) if state.zoomed => middle.height,
+        Some(pane) => (pane.height)(middle.height).min(middle.height),
     };
-    let [table, pane] = split(middle, middle.height - pane_height.min(middle.height));
+    let [table, below] = split(middle, middle.height - pane_height);
     let items = state.items(&picture);
     channels::draw(buffer, table, state, &picture, &items);
-    match state.pane {
-        Pane::Log if pane.width >= WIDE && !model.findings.is_empty() => {
-            let [left, right] = halves(pane);
-            log::draw(buffer, left, model, state, &picture);
-            findings::draw(buffer, right, model, state);
-        }
-        Pane::Log => log::draw(buffer, pane, model, state, &picture),
-        Pane::Findings => findings::draw(buffer, pane, model, state),
-        Pane::Detail => detail::draw(buffer, pane, model, state, &picture, &items),
-        Pane::None => {}
+    if let Some(pane) = state.pane
+        && below.height > 0
+    {
+        (pane.draw)(buffer, below, &Scene { model, state, picture: &picture, items: &items });
     }
     footer(buffer, bottom, state);
     if state.help {
         help::draw(buffer, area, state.theme);
     }
-    usize::from(table.height.saturating_sub(1))
+    let is_close = state.at.is_none() && state.pane.is_some_and(|pane| pane.is_of_channel);
+    let focused = if is_close { state.channel(&picture, &items) } else { None };
+    Drawn { page: usize::from(table.height.saturating_sub(1)), focus: focused.map(|row| picture.key(row)) }
 }
 
-/// From here on log and findings stand side by side.
-const WIDE: u16 = 150;
+/// Of panes that are lists of lines.
+fn a_third(lines: u16) -> u16 {
+    (lines / 3).clamp(3.min(lines), 16)
+}
 
 fn split(area: Rect, at: u16) -> [Rect; 2] {
     let at = at.min(area.height);
     [Rect { height: at, ..area }, Rect { y: area.y + at, height: area.height - at, ..area }]
-}
-
-fn halves(area: Rect) -> [Rect; 2] {
-    let left = area.width * 3 / 5;
-    [Rect { width: left, ..area }, Rect { x: area.x + left, width: area.width - left, ..area }]
 }
 
 /// A rule with a title in it, at the top of a pane; what is left below.

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::{Addresses, Half, Hold, Link, Until, lines};
-use crate::coord::stream::Stream;
+use crate::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use ssh2::{BlockDirections, Channel, ErrorCode, Session};
 use std::io::{self, ErrorKind, Read, Write};

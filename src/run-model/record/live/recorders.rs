@@ -4,12 +4,14 @@
 //! ended leaves its last counters; its time stands still then.
 #![forbid(unsafe_code)]
 
-use super::{ChannelKey, Line, LineKind, NodeNow, Update, detail};
+use super::{ChannelKey, Detail, ProcessFacts, detail};
+use crate::event::{Event, EventKind};
+use crate::ids::{NodeId, Unit, Who, WorkerId};
 use crate::record::sample::{channels, role_index};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list, monotonic_ns};
+use tcpx_words::log::LogLine;
 use tcpx_words::units::printable;
 
 /// Between two looks at who is there.
@@ -24,25 +26,27 @@ const FILES_MAX: usize = 64;
 /// Which files.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Which {
+pub enum RecorderFilter {
     /// Of every process that runs.
     All,
     /// Of one process.
     Pid(u32),
     /// This one.
     File(PathBuf),
-    /// These, with the names of their nodes, as a run tells them.
-    Named(BTreeMap<String, PathBuf>),
+    /// These, of workers of a run.
+    Workers(Vec<(WorkerId, PathBuf)>),
 }
 
 /// The files that are looked at.
 pub struct Recorders {
-    which: Which,
+    which: RecorderFilter,
     files: Vec<Watched>,
     listed_at: Option<Instant>,
     detailed_at: Option<Instant>,
     wanted: Option<ChannelKey>,
     looks: usize,
+    /// When the first look was taken, nanoseconds since 1970.
+    began_ns: Option<u64>,
 }
 
 /// Channels up to which every look takes counters; with more it is every second
@@ -51,9 +55,9 @@ const CHANNELS_PER_LOOK: usize = 256;
 
 struct Watched {
     path: PathBuf,
-    node: String,
+    worker: WorkerId,
     reader: Reader,
-    told: Option<NodeNow>,
+    told: Option<ProcessFacts>,
     lines_from: u64,
     ended: bool,
     last: Option<Snapshot>,
@@ -61,19 +65,21 @@ struct Watched {
 
 impl Recorders {
     /// Nothing is opened yet.
-    pub fn new(which: Which) -> Self {
-        Self { which, files: Vec::new(), listed_at: None, detailed_at: None, wanted: None, looks: 0 }
+    pub fn new(which: RecorderFilter) -> Self {
+        Self { which, files: Vec::new(), listed_at: None, detailed_at: None, wanted: None, looks: 0, began_ns: None }
     }
 
-    /// Files that somebody opened, with the names of their nodes.
-    pub fn opened(files: Vec<(String, Reader)>) -> Self {
-        let mut recorders = Self::new(Which::Named(BTreeMap::new()));
-        files.into_iter().for_each(|(node, reader)| recorders.add(PathBuf::from(&node), reader, node));
+    /// Files that are open already, of workers of a run.
+    pub fn opened(files: Vec<(WorkerId, Reader)>) -> Self {
+        let mut recorders = Self::new(RecorderFilter::Workers(Vec::new()));
+        for (number, (worker, reader)) in files.into_iter().enumerate() {
+            recorders.add(PathBuf::from(number.to_string()), reader, worker);
+        }
         recorders
     }
 
     /// Which files these are.
-    pub fn which(&self) -> &Which {
+    pub fn which(&self) -> &RecorderFilter {
         &self.which
     }
 
@@ -95,12 +101,14 @@ impl Recorders {
         self.files.is_empty()
     }
 
-    /// Takes one look at everything; `at_ns` is now, since 1970.
+    /// Takes one look at everything; `at_ns` is now, since 1970. Events say it as
+    /// `node_us`, and count their milliseconds from the first look.
     ///
     /// # Errors
     /// The one file that was named cannot be read.
-    pub fn look(&mut self, at_ns: u64, updates: &mut Vec<Update>) -> Result<(), ReadError> {
+    pub fn look(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Result<(), ReadError> {
         let now = Instant::now();
+        let began_ns = *self.began_ns.get_or_insert(at_ns);
         let is_due = self.listed_at.is_none_or(|at| now.duration_since(at) >= LIST_EVERY);
         if is_due {
             self.listed_at = Some(now);
@@ -110,37 +118,40 @@ impl Recorders {
         self.looks += 1;
         if is_due || channels <= CHANNELS_PER_LOOK || self.looks.is_multiple_of(2) {
             for file in &mut self.files {
-                file.look(at_ns, is_due, updates);
+                file.look(&Clock { at_ns, began_ns }, is_due, events);
             }
         }
         if self.detailed_at.is_none_or(|at| now.duration_since(at) >= DETAIL_EVERY) {
             self.detailed_at = Some(now);
             let wanted = self.wanted.as_ref();
             let detail = wanted.and_then(|wanted| self.files.iter_mut().find_map(|file| file.detail(wanted, at_ns)));
-            updates.extend(detail.map(|detail| Update::Detail(Box::new(detail))));
+            if let (Some(detail), Some(wanted)) = (detail, wanted) {
+                events.push(event(at_ns, began_ns, wanted.worker, EventKind::Detail(Box::new(detail))));
+            }
         }
         Ok(())
     }
 
     fn find(&mut self) -> Result<(), ReadError> {
         match self.which.clone() {
-            Which::File(path) if self.files.is_empty() => {
+            RecorderFilter::File(path) if self.files.is_empty() => {
                 let mut reader = Reader::open(&path)?;
                 let header = reader.header()?;
-                self.add(path, reader, format!("pid {}", header.writer.pid));
+                let worker = self.process(header.writer.pid);
+                self.add(path, reader, worker);
             }
-            Which::File(_) => {}
-            Which::Named(files) => {
-                for (node, path) in files {
+            RecorderFilter::File(_) => {}
+            RecorderFilter::Workers(files) => {
+                for (worker, path) in files {
                     if !self.has(&path)
                         && let Ok(reader) = Reader::open(&path)
                     {
-                        self.add(path, reader, node);
+                        self.add(path, reader, worker);
                     }
                 }
             }
-            Which::All => self.find_processes(None),
-            Which::Pid(pid) => self.find_processes(Some(pid)),
+            RecorderFilter::All => self.find_processes(None),
+            RecorderFilter::Pid(pid) => self.find_processes(Some(pid)),
         }
         Ok(())
     }
@@ -156,7 +167,8 @@ impl Recorders {
                 && !self.has(&one.path)
                 && let Ok(reader) = Reader::open(&one.path)
             {
-                self.add(one.path, reader, format!("pid {pid}"));
+                let worker = self.process(pid);
+                self.add(one.path, reader, worker);
             }
         }
     }
@@ -165,18 +177,34 @@ impl Recorders {
         self.files.iter().any(|file| file.path == path)
     }
 
-    fn add(&mut self, path: PathBuf, reader: Reader, name: String) {
-        if self.files.len() >= FILES_MAX {
-            return;
+    /// A process of this machine; its second recorder is another one.
+    fn process(&self, pid: u32) -> WorkerId {
+        let is_of = |file: &&Watched| matches!(file.worker.unit, Unit::Process { pid: theirs, .. } if theirs == pid);
+        let recorder = self.files.iter().filter(is_of).count() as u32;
+        WorkerId { node: NodeId(0), unit: Unit::Process { pid, recorder } }
+    }
+
+    fn add(&mut self, path: PathBuf, reader: Reader, worker: WorkerId) {
+        if self.files.len() < FILES_MAX {
+            self.files.push(Watched { path, worker, reader, told: None, lines_from: 0, ended: false, last: None });
         }
-        let same = self.files.iter().filter(|file| file.node.split(" #").next() == Some(&name)).count();
-        let node = if same == 0 { name } else { format!("{name} #{}", same + 1) };
-        self.files.push(Watched { path, node, reader, told: None, lines_from: 0, ended: false, last: None });
     }
 }
 
+/// Now, and when looking began, nanoseconds since 1970.
+struct Clock {
+    at_ns: u64,
+    began_ns: u64,
+}
+
+fn event(at_ns: u64, began_ns: u64, worker: WorkerId, kind: EventKind) -> Event {
+    // A line may be older than the first look.
+    let ms = at_ns.wrapping_sub(began_ns).cast_signed() as f64 / 1e6;
+    Event { node_us: Some(at_ns / 1000), ..Event::new(ms, Who::Worker(worker), kind) }
+}
+
 impl Watched {
-    fn look(&mut self, at_ns: u64, ask_liveness: bool, updates: &mut Vec<Update>) {
+    fn look(&mut self, clock: &Clock, ask_liveness: bool, events: &mut Vec<Event>) {
         if self.ended {
             return;
         }
@@ -186,35 +214,29 @@ impl Watched {
             self.ended = snapshot.header.writer.liveness() == Liveness::Dead;
         }
         let now_ns = if self.ended { last_sign(&snapshot) } else { monotonic_ns() };
+        let mut tell = |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
         let facts = facts(&snapshot, self.ended);
         if self.told.as_ref() != Some(&facts) {
             self.told = Some(facts.clone());
-            updates.push(Update::Node { node: self.node.clone(), facts });
+            tell(clock.at_ns, EventKind::Process(facts));
         }
-        let channels = channels(&snapshot, now_ns);
-        updates.push(Update::Sample { node: self.node.clone(), at_ns, channels });
-        self.lines(&snapshot, at_ns, now_ns, updates);
+        tell(clock.at_ns, EventKind::Sample(channels(&snapshot, now_ns)));
+        if snapshot.header.log_lines > self.lines_from
+            && let Ok(page) = self.reader.log(self.lines_from, LINES_MAX)
+        {
+            self.lines_from = page.next;
+            for line in page.lines {
+                let at_ns = clock.at_ns.saturating_sub(now_ns.saturating_sub(line.at_ns));
+                let (function, text) = (printable(&line.function), printable(&line.text));
+                let said = LogLine { level: line.level, function, line: line.line, text, count: 1 };
+                tell(at_ns, EventKind::PluginLine(said));
+            }
+        }
         self.last = Some(snapshot);
     }
 
-    fn lines(&mut self, snapshot: &Snapshot, at_ns: u64, now_ns: u64, updates: &mut Vec<Update>) {
-        if snapshot.header.log_lines <= self.lines_from {
-            return;
-        }
-        let Ok(page) = self.reader.log(self.lines_from, LINES_MAX) else { return };
-        self.lines_from = page.next;
-        updates.extend(page.lines.into_iter().map(|line| {
-            Update::Line(Line {
-                node: self.node.clone(),
-                at_ns: at_ns.saturating_sub(now_ns.saturating_sub(line.at_ns)),
-                kind: if line.level == tcpx_abi::level::WARN { LineKind::Warning } else { LineKind::Plugin },
-                text: format!("{}:{} {}", printable(&line.function), line.line, printable(&line.text)),
-            })
-        }));
-    }
-
-    fn detail(&mut self, wanted: &ChannelKey, at_ns: u64) -> Option<super::Detail> {
-        if self.node != wanted.node {
+    fn detail(&mut self, wanted: &ChannelKey, at_ns: u64) -> Option<Detail> {
+        if self.worker != wanted.worker {
             return None;
         }
         let snapshot = self.last.as_ref()?;
@@ -230,24 +252,26 @@ fn last_sign(snapshot: &Snapshot) -> u64 {
     snapshot.channels.iter().map(|channel| channel.last_change_ns).max().unwrap_or(snapshot.header.created_ns)
 }
 
-fn facts(snapshot: &Snapshot, ended: bool) -> NodeNow {
+fn facts(snapshot: &Snapshot, is_gone: bool) -> ProcessFacts {
     let header = &snapshot.header;
     let nics =
         header.devices.iter().zip(0..).filter_map(|(facts, device)| Some((device, facts.as_ref()?.name.clone())));
-    NodeNow {
-        host: header.role.clone(),
+    ProcessFacts {
+        role: header.role.clone(),
         plugin: header.plugin.clone(),
         nics: nics.collect(),
-        ended: ended.then(|| "its process is gone".to_owned()),
+        is_gone,
         inside: header.setup_call.filter(|_| header.setup_calls_inside > 0).map(|call| call.name().to_owned()),
     }
+    .printable()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use tcpx_recorder::format::Role;
-    use tcpx_recorder::{Addresses, Device, LogLine, Opening, Options, Recorder};
+    use tcpx_recorder::{Addresses, Device, Opening, Options, Recorder};
+    use tcpx_words::side::Side;
 
     fn recorder(parent: &Path) -> Recorder {
         let recorder = Recorder::create_in(parent, &Options { role: "harness", ..Options::new("watch") });
@@ -266,35 +290,52 @@ mod tests {
             Opening { role: Role::Recv, device: 0, comm: 1, retires_consumed: true, addresses: Addresses::default() };
         let slot = recorder.open(&opening).and_then(|key| recorder.slot(key)).expect("a slot");
         slot.post(64, recorder.now_ns());
-        recorder.log(&LogLine { level: 2, flags: 1, function: b"f", line: 7, text: b"socket \x1b[2Jclosed" });
-        let mut recorders = Recorders::new(Which::File(recorder.path()));
-        let node = format!("pid {}", std::process::id());
-        let channel = ChannelKey { node: node.clone(), side: "recv".into(), index: 0 };
+        recorder.log(&tcpx_recorder::LogLine {
+            level: 2,
+            flags: 1,
+            function: b"f",
+            line: 7,
+            text: b"socket \x1b[2Jclosed",
+        });
+        let mut recorders = Recorders::new(RecorderFilter::File(recorder.path()));
+        let unit = Unit::Process { pid: std::process::id(), recorder: 0 };
+        let channel = ChannelKey { worker: WorkerId { node: NodeId(0), unit }, side: Side::Recv, index: 0 };
         recorders.want(Some(channel.clone()));
-        let mut updates = Vec::new();
-        recorders.look(9_000_000_000_000, &mut updates).expect("read");
-        let [Update::Node { facts, .. }, Update::Sample { channels, .. }, Update::Line(line), Update::Detail(detail)] =
-            &updates[..]
+        let mut events = Vec::new();
+        recorders.look(9_000_000_000_000, &mut events).expect("read");
+        let kinds: Vec<&EventKind> = events.iter().map(|event| &event.kind).collect();
+        let [
+            EventKind::Process(facts),
+            EventKind::Sample(channels),
+            EventKind::PluginLine(line),
+            EventKind::Detail(detail),
+        ] = &kinds[..]
         else {
-            panic!("{updates:?}")
+            panic!("{kinds:?}")
         };
+        assert!(events.iter().all(|event| event.worker() == Some(channel.worker)));
         assert_eq!(
-            (facts.host.as_str(), facts.plugin.as_str(), &facts.nics[&0]),
+            (facts.role.as_str(), facts.plugin.as_str(), &facts.nics[&0]),
             ("harness", "Plugin v7", &"eth1".into())
         );
         assert_eq!((channels.len(), channels[0].posted, channels[0].requests.as_str()), (1, 1, "p"));
-        assert!(line.kind == LineKind::Warning && line.text.starts_with("f:7 socket") && !line.text.contains('\x1b'));
+        assert!(events[0].ms == 0.0 && events[2].ms < 0.0, "the line is older than the first look");
+        assert!((line.level, line.line) == (2, 7) && line.function == "f" && !line.text.contains('\x1b'));
         assert!(detail.channel == channel && detail.requests[0].bytes == 64 && detail.sockets.is_err());
-        updates.clear();
-        recorders.look(9_100_000_000_000, &mut updates).expect("read");
-        assert!(matches!(&updates[..], [Update::Sample { .. }]), "{updates:?}");
+        events.clear();
+        recorders.look(9_100_000_000_000, &mut events).expect("read");
+        assert!(
+            matches!(&events[..], [Event { kind: EventKind::Sample(_), ms, .. }] if *ms == 100_000.0),
+            "{events:?}"
+        );
     }
 
     #[test]
     fn a_file_that_is_none_is_an_error_and_one_that_is_not_there_yet_is_waited_for() {
         let parent = tempfile::tempdir().expect("a folder");
-        assert!(Recorders::new(Which::File(parent.path().join("x"))).look(0, &mut Vec::new()).is_err());
-        let named = Which::Named([("peer".to_owned(), parent.path().join("x"))].into());
+        assert!(Recorders::new(RecorderFilter::File(parent.path().join("x"))).look(0, &mut Vec::new()).is_err());
+        let worker = WorkerId::of_pair(NodeId(1), crate::ids::PairId(0));
+        let named = RecorderFilter::Workers(vec![(worker, parent.path().join("x"))]);
         let mut recorders = Recorders::new(named);
         assert!(recorders.look(0, &mut Vec::new()).is_ok() && recorders.is_empty());
     }

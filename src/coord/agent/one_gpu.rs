@@ -1,0 +1,110 @@
+//! One GPU per worker, where the plugin cannot be told of any other.
+//!
+//! A plugin asks its CUDA runtime which GPU is current. One that brings a shared
+//! runtime can be told through it. One with the runtime linked in cannot, so its
+//! worker is started with that GPU as the only one it sees, which is then number 0.
+//! TCPX 3.1.9 takes GPUs 4 to 7 for the other NUMA node by their number, and this
+//! makes every GPU number 0: that is said.
+#![forbid(unsafe_code)]
+
+use crate::protocol::message::{Launch, Task};
+use crate::protocol::variables::GPU;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tcpx_node::plugin_files::Source;
+use tcpx_run_model::scenario::Memory;
+
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// What a plugin with a shared runtime names among the libraries it needs.
+const SHARED: &[u8] = b"libcudart.so";
+
+/// The worker's environment, and what there is to say about it. `has` tells which
+/// variables the node has set already; they win.
+pub(super) fn environment(launch: &Launch, has: impl Fn(&str) -> bool) -> (BTreeMap<String, String>, Option<String>) {
+    let mut env = launch.env.clone();
+    let set = |name: &str| env.contains_key(name) || has(name);
+    let Some(gpu) = only_one(launch).filter(|_| !set(VISIBLE) && !set(GPU)) else { return (env, None) };
+    env.insert(VISIBLE.to_owned(), gpu.to_string());
+    env.insert(GPU.to_owned(), "0".to_owned());
+    let said = format!(
+        "the plugin's CUDA runtime is linked in: this worker sees GPU {gpu} only, as number 0 ({VISIBLE}={gpu}); \
+         TCPX 3.1.9 goes by the number and takes GPUs 4 to 7 for NUMA node 0"
+    );
+    (env, Some(said))
+}
+
+/// The GPU that must be the only one, if there is one.
+fn only_one(launch: &Launch) -> Option<u32> {
+    let Task::Pair(task) = &launch.task else { return None };
+    let [Some(gpu)] = task.gpus[..] else { return None };
+    let Source::File(path) = &task.plugin.source else { return None };
+    let elsewhere = task.scenario.transfer.memory == Memory::Host || task.plugin.expected_family().is_software();
+    (gpu != 0 && !elsewhere && !has_shared_runtime(path)).then_some(gpu)
+}
+
+/// A file that cannot be read is for the worker to complain about.
+fn has_shared_runtime(plugin: &Path) -> bool {
+    std::fs::read(plugin).map_or(true, |bytes| memchr::memmem::find(&bytes, SHARED).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::message::{PairTask, Work};
+    use tcpx_node::plugin_files::Choice;
+    use tcpx_run_model::scenario::{Gpus, Scenario};
+
+    fn launch(plugin: Source, gpus: Gpus, memory: Memory) -> Launch {
+        let mut scenario = Scenario::default();
+        let gpus = match gpus {
+            Gpus::List(list) => list.into_iter().map(Some).collect(),
+            _ => vec![None],
+        };
+        scenario.transfer.memory = memory;
+        let task = PairTask {
+            plugin: Choice::new(plugin, "", Vec::new()),
+            gpus,
+            cpus: None,
+            run_id: "x".into(),
+            scenario,
+            sends: true,
+            receives: false,
+            node: "node0".into(),
+            listen: None,
+            port: 0,
+            secret: String::new(),
+            work: Work::Transfer,
+            preflight: false,
+            together: false,
+        };
+        Launch { env: BTreeMap::new(), task: Task::Pair(Box::new(task)), stall_after_ms: 3000, fault: None }
+    }
+
+    #[test]
+    fn a_runtime_that_is_linked_in_gets_one_gpu_and_a_shared_one_gets_all() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = |name: &str, text: &[u8]| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            Source::File(folder.path().join(name))
+        };
+        let linked_in = || file("libnccl-net-tcpx.so", b"\x7fELF cudaGetDevice");
+        let check = |plugin, gpus, memory, has: &str, expected: Option<&str>| {
+            let (env, said) = environment(&launch(plugin, gpus, memory), |name| name == has);
+            assert_eq!(env.get(VISIBLE).map(String::as_str), expected);
+            assert_eq!(env.get(GPU).map(String::as_str), expected.map(|_| "0"));
+            assert_eq!(said.is_some(), expected.is_some());
+        };
+        let five = || Gpus::List(vec![5]);
+        check(linked_in(), five(), Memory::Device, "", Some("5"));
+        check(linked_in(), five(), Memory::Auto, "", Some("5"));
+        check(linked_in(), five(), Memory::Host, "", None);
+        check(linked_in(), five(), Memory::Device, VISIBLE, None);
+        check(linked_in(), five(), Memory::Device, GPU, None);
+        check(linked_in(), Gpus::List(vec![0]), Memory::Device, "", None);
+        check(linked_in(), Gpus::Auto, Memory::Device, "", None);
+        check(file("shared.so", b"\x7fELF libcudart.so.12 "), five(), Memory::Device, "", None);
+        check(file("libnccl_net_tcpxsoft.so", b"\x7fELF"), five(), Memory::Device, "", None);
+        check(Source::Builtin, five(), Memory::Device, "", None);
+        check(Source::File("/nonexistent".into()), five(), Memory::Device, "", None);
+    }
+}

@@ -1,0 +1,297 @@
+//! One task in one worker, on this machine or on another, and its answer.
+//!
+//! For what needs no pair: which devices a plugin has, one row of the contract
+//! suite. A worker that fails, dies or hangs is a [`Problem`] in words.
+#![forbid(unsafe_code)]
+
+use super::assign::or_builtin;
+use super::launch::{Agent, AgentEvent, LaunchError, Said};
+use crate::process::supervise::{Heard, Worker};
+use crate::protocol::limits::HEARTBEAT;
+use crate::protocol::message::{FromAgent, FromWorker, Launch, NoPlugin, Task, ToAgent, ToWorker};
+use crate::protocol::variables::choose;
+use crate::reach::Transport;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use tcpx_node::plugin_files::Choice;
+use tcpx_node::{NodeFacts, Root};
+use tcpx_run_model::ids::NodeId;
+use tcpx_run_model::phase::{Phase, how_ended};
+use tcpx_run_model::record::sample::Sampler;
+use tcpx_run_model::scenario::PluginChoice;
+use tcpx_words::error::Outcome;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Problem {
+    /// Whose problem it is.
+    pub outcome: Outcome,
+    /// What happened.
+    pub message: String,
+    /// What to do.
+    pub next_step: Option<String>,
+}
+
+impl Problem {
+    fn not_run(message: String) -> Self {
+        Self { outcome: Outcome::NotRun, message, next_step: None }
+    }
+
+    fn interrupted() -> Self {
+        Self { outcome: Outcome::Interrupted, message: "interrupted".into(), next_step: None }
+    }
+}
+
+impl From<NoPlugin> for Problem {
+    fn from(no: NoPlugin) -> Self {
+        Self { outcome: Outcome::NotRun, message: no.why, next_step: no.next_step }
+    }
+}
+
+/// A node that can be asked.
+pub struct Node {
+    /// What it is.
+    pub facts: Box<NodeFacts>,
+    /// What the wanted plugin means there.
+    pub plugin: Result<Choice, NoPlugin>,
+    agent: Option<(Agent, mpsc::Receiver<AgentEvent>)>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Node {
+    /// This machine; workers are children of this process.
+    pub fn here(wanted: &PluginChoice) -> Self {
+        let plugin = choose(wanted).map_err(NoPlugin::from);
+        let facts = Box::new(NodeFacts::read(&Root::live()));
+        Self { facts, plugin, agent: None, interrupted: Arc::default() }
+    }
+
+    /// Another one, over an agent.
+    ///
+    /// # Errors
+    /// It cannot be reached, or no agent can be had there.
+    pub fn at(
+        way: &dyn Transport,
+        wanted: &PluginChoice,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, LaunchError> {
+        let (to_events, events) = mpsc::channel();
+        let agent = Agent::start(NodeId(0), way, wanted, &to_events, progress)?;
+        let Agent { greeting, .. } = &agent;
+        let (facts, plugin) = (greeting.facts.clone(), greeting.plugin.clone());
+        let plugin = or_builtin(plugin, wanted);
+        Ok(Self { facts, plugin, agent: Some((agent, events)), interrupted: Arc::default() })
+    }
+
+    /// From now on no answer is waited for once the flag is set.
+    pub fn until(&mut self, interrupted: Arc<AtomicBool>) {
+        self.interrupted = interrupted;
+    }
+
+    /// Runs one task in a worker of its own and returns what `pick` makes of its
+    /// messages.
+    ///
+    /// # Errors
+    /// A worker that fails, dies, or has not finished after `patience`; the user
+    /// interrupted it, which is told from its ending by the same signal.
+    pub fn ask<T>(
+        &self,
+        task: Task,
+        env: &BTreeMap<String, String>,
+        patience: Duration,
+        pick: impl Fn(FromWorker) -> Option<T>,
+    ) -> Result<T, Problem> {
+        let answer =
+            Answer { phase: Phase::Starting, inside: None, last_warning: None, answer: None, failure: None, pick };
+        let wait = Wait { until: Instant::now() + patience, patience, interrupted: &self.interrupted };
+        let answer = match &self.agent {
+            _ if wait.is_interrupted() => return Err(Problem::interrupted()),
+            None => ask_child(answer, task, env, &wait),
+            Some((agent, events)) => {
+                let launch = Launch { env: env.clone(), task, stall_after_ms: u64::MAX, fault: None };
+                agent.tell(0, &ToAgent::Launch(Box::new(launch)));
+                let answer = ask_agent(answer, agent, events, &wait);
+                leave(agent, events);
+                answer
+            }
+        };
+        answer.map_err(|problem| if wait.is_interrupted() { Problem::interrupted() } else { problem })
+    }
+}
+
+/// How long an answer is waited for.
+struct Wait<'a> {
+    until: Instant,
+    patience: Duration,
+    interrupted: &'a AtomicBool,
+}
+
+/// Between two looks at whether somebody interrupted.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Nothing more is heard.
+enum Silence {
+    /// For a moment.
+    Yet,
+    /// Not in time, or not wanted any more.
+    Over,
+    /// Whoever spoke is gone.
+    Gone,
+}
+
+impl Wait<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// The next thing that is heard; what has arrived counts before the deadline does.
+    fn next<E>(&self, from: &mpsc::Receiver<E>) -> Result<E, Silence> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match from.recv_timeout(left.min(LOOK_EVERY)) {
+            _ if self.is_interrupted() => Err(Silence::Over),
+            Ok(heard) => Ok(heard),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => Err(Silence::Over),
+            Err(RecvTimeoutError::Timeout) => Err(Silence::Yet),
+            Err(RecvTimeoutError::Disconnected) => Err(Silence::Gone),
+        }
+    }
+}
+
+fn ask_child<T, P: Fn(FromWorker) -> Option<T>>(
+    mut answer: Answer<T, P>,
+    task: Task,
+    env: &BTreeMap<String, String>,
+    wait: &Wait<'_>,
+) -> Result<T, Problem> {
+    let (to_heard, heard) = mpsc::channel();
+    let worker = Worker::start(env, move |one| drop(to_heard.send(one)))
+        .map_err(|error| Problem::not_run(format!("cannot start a worker: {error}")))?;
+    worker.tell(&ToWorker::Start(Box::new(task)));
+    let mut recorder = None;
+    loop {
+        match wait.next(&heard) {
+            Ok(Heard::Message(FromWorker::Recorder(path))) => recorder = Some(Sampler::new(path)),
+            Ok(heard) => {
+                if matches!(heard, Heard::Exited { .. }) {
+                    answer.inside = recorder.as_mut().and_then(Sampler::in_call);
+                }
+                if let Some(done) = answer.hear(heard) {
+                    return done;
+                }
+            }
+            Err(Silence::Yet) => {}
+            Err(Silence::Over | Silence::Gone) => {
+                answer.inside = recorder.as_mut().and_then(Sampler::in_call);
+                return Err(answer.is_late(wait));
+            }
+        }
+    }
+}
+
+fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
+    mut answer: Answer<T, P>,
+    agent: &Agent,
+    events: &mpsc::Receiver<AgentEvent>,
+    wait: &Wait<'_>,
+) -> Result<T, Problem> {
+    let lost = |what: String| Problem { outcome: Outcome::PeerLost, message: what, next_step: None };
+    let mut beat_at = Instant::now();
+    loop {
+        // However much it says: it ends when nothing comes from us.
+        if Instant::now() >= beat_at {
+            beat_at = Instant::now() + HEARTBEAT;
+            agent.beat();
+        }
+        let heard = match wait.next(events) {
+            Ok(AgentEvent::Said(Said { message, .. })) => match message {
+                FromAgent::Worker(message) => Heard::Message(message),
+                FromAgent::PluginLine(line) => Heard::Log(line),
+                FromAgent::Exited(exit) => {
+                    answer.inside = exit.in_call;
+                    Heard::Exited { code: exit.code, signal: exit.signal }
+                }
+                FromAgent::Broken(why) => return Err(Problem::not_run(why)),
+                _ => continue,
+            },
+            Ok(AgentEvent::Gone(_)) | Err(Silence::Gone) => return Err(lost("the agent is gone".into())),
+            Ok(AgentEvent::Noise(..)) | Err(Silence::Yet) => continue,
+            Err(Silence::Over) => return Err(answer.is_late(wait)),
+        };
+        if let Some(done) = answer.hear(heard) {
+            return done;
+        }
+    }
+}
+
+/// One worker at a time: the next task waits until this one's is gone.
+fn leave(agent: &Agent, events: &mpsc::Receiver<AgentEvent>) {
+    agent.tell(0, &ToAgent::Stop { grace_ms: 100 });
+    let until = Instant::now() + 2 * HEARTBEAT;
+    while let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        if matches!(event, AgentEvent::Said(Said { message: FromAgent::Exited(_), .. }) | AgentEvent::Gone(_)) {
+            return;
+        }
+    }
+}
+
+/// What has been heard of a worker so far.
+struct Answer<T, P> {
+    phase: Phase,
+    /// The plugin call that it is inside of, as far as is known.
+    inside: Option<String>,
+    last_warning: Option<String>,
+    answer: Option<T>,
+    failure: Option<Problem>,
+    pick: P,
+}
+
+impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
+    /// The end of the story, when this is it.
+    fn hear(&mut self, heard: Heard) -> Option<Result<T, Problem>> {
+        match heard {
+            Heard::Message(FromWorker::Phase(next)) => self.phase = next,
+            Heard::Message(FromWorker::Failed(failed)) => {
+                self.failure = Some(Problem {
+                    outcome: failed.outcome,
+                    message: format!("{}: {}", failed.phase, failed.message),
+                    next_step: failed.next_step,
+                });
+            }
+            Heard::Message(FromWorker::Finished(_)) => {
+                return Some(match (self.answer.take(), self.failure.take()) {
+                    (Some(answer), None) => Ok(answer),
+                    (_, Some(failure)) => Err(failure),
+                    (None, None) => Err(Problem::not_run("the worker ended without an answer".into())),
+                });
+            }
+            Heard::Message(message) => self.answer = self.answer.take().or_else(|| (self.pick)(message)),
+            Heard::Log(line) if line.level == tcpx_abi::level::WARN => self.last_warning = Some(line.text),
+            Heard::Log(_) | Heard::Output { .. } => {}
+            Heard::Exited { code, signal } => {
+                let how = how_ended(code, signal);
+                let said = self.last_warning.take().map(|line| format!("; its last WARN: {line}")).unwrap_or_default();
+                let message = format!("the plugin {how} while {}{}{said}", self.phase, self.inside());
+                return Some(Err(Problem { outcome: Outcome::PluginDied, message, next_step: None }));
+            }
+        }
+        None
+    }
+
+    fn inside(&self) -> String {
+        self.inside.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default()
+    }
+
+    /// A plugin hangs where a call does not return, or where nothing but calls is done.
+    fn is_late(&self, wait: &Wait<'_>) -> Problem {
+        let seconds = wait.patience.as_secs_f64();
+        let what = match (self.phase, &self.inside) {
+            (Phase::Checking, None) => format!("not finished within {seconds:.0} s"),
+            _ => "the plugin hangs".to_owned(),
+        };
+        Problem::not_run(format!("{what} while {}{}; it was ended", self.phase, self.inside()))
+    }
+}

@@ -1,0 +1,433 @@
+//! From a scenario and both nodes' facts to what each end is told: which plugin,
+//! which role, which environment, which address.
+#![forbid(unsafe_code)]
+
+use super::end::End;
+use super::launch::Greeting;
+use crate::protocol::message::{NoPlugin, WORKERS_MAX, Work};
+use crate::protocol::variables::{GPU, SOFT_CUDA};
+use crate::reach::Addresses;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use tcpx_node::pci::shared_bridges;
+use tcpx_node::plugin_files::{Choice, Source};
+use tcpx_node::{Nic, NodeFacts};
+use tcpx_run_model::finding::{Finding, Severity};
+use tcpx_run_model::ids::Lane;
+use tcpx_run_model::scenario::{
+    CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, PluginLibrary, Processes, Scenario,
+};
+use tcpx_words::abi_version::AbiVersion;
+use tcpx_words::plugin_family::PluginFamily;
+use tcpx_words::side::Side;
+
+/// What one end is told.
+pub struct EndPlan {
+    /// Which plugin.
+    pub plugin: Choice,
+    /// On top of the node's environment.
+    pub env: BTreeMap<String, String>,
+    /// Whether it sends.
+    pub sends: bool,
+    /// Whether it receives.
+    pub receives: bool,
+    /// Where it listens; `None` for the end that connects.
+    pub listen: Option<IpAddr>,
+    /// Port to listen on; 0 is any.
+    pub port: u16,
+    /// CPUs of the worker; none named is all.
+    pub cpus: Option<CpuSet>,
+    /// What is legal and will hurt.
+    pub warnings: Vec<Finding>,
+}
+
+/// Why nothing can be launched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub next_step: Option<String>,
+}
+
+/// A pair of workers: what it moves bytes for, and what each end is told.
+pub(super) type PairPlan = (Vec<Lane>, [EndPlan; 2]);
+
+/// Every pair of two nodes, given with their names. The end that receives listens,
+/// with both directions the second. `before` is how many pairs the run has already:
+/// the first of these listens on `port` and so many above it; 0 is any.
+pub(super) fn assign(
+    scenario: &Scenario,
+    work: &Work,
+    ends: [(&str, &Greeting); 2],
+    port: u16,
+    before: usize,
+) -> Result<Vec<PairPlan>, Refusal> {
+    let nodes = ends.map(|(_, greeting)| greeting);
+    let (sends, listener) = match scenario.transfer.direction {
+        Direction::Forward => ([true, false], End::Second),
+        Direction::Reverse => ([false, true], End::First),
+        Direction::Both | Direction::PingPong => ([true, true], End::Second),
+    };
+    let both = sends == [true, true];
+    let place = Place::of(nodes);
+    let listen = place.address_of(listener, ends)?;
+    let plugins = plugins(scenario, ends, place)?;
+    let gpus = if *work == Work::Transfer { gpus(scenario, nodes, &plugins)? } else { vec![None] };
+    let pairs = match scenario.topology.processes {
+        Processes::PerGpu => gpus.iter().map(|gpu| vec![*gpu]).collect(),
+        Processes::Single => vec![gpus.clone()],
+    };
+    let end = |end: End, number: usize, pair: &[Option<u32>]| {
+        let (at, plugin) = (end as usize, plugins[end as usize].clone());
+        // With both directions the roles of `[env.send]` and `[env.recv]` go to local and peer.
+        let side = if end == listener { Side::Recv } else { Side::Send };
+        let control = (place == Place::Apart).then(|| place.address_of(end, ends).ok()).flatten();
+        let facts = &nodes[at].facts;
+        let rails = data_nics(scenario, facts, control);
+        let rails = match (pair, rails) {
+            ([Some(gpu)], Some(rails)) => Some(rail_of(scenario, facts, *gpu, number, gpus.len(), rails)),
+            (_, rails) => rails,
+        };
+        let env = environment_on(scenario, facts, side, &plugin, rails.as_deref());
+        EndPlan {
+            warnings: task_chunk_warning(scenario, &env, facts).into_iter().collect(),
+            cpus: cpus(scenario, facts, side, rails.as_deref()),
+            env,
+            plugin,
+            sends: sends[at],
+            receives: both || !sends[at],
+            listen: (end == listener).then_some(listen),
+            port: if port == 0 { 0 } else { port.saturating_add((before + number) as u16) },
+        }
+    };
+    let plan = |(number, pair): (usize, Vec<Option<u32>>)| {
+        let plans = End::ALL.map(|one| end(one, number, &pair));
+        (pair.into_iter().map(Lane::from).collect(), plans)
+    };
+    Ok(pairs.into_iter().enumerate().map(plan).collect())
+}
+
+/// Whether both ends are on one machine, as far as is known.
+pub(super) fn is_one_machine(nodes: [&Greeting; 2]) -> bool {
+    Place::of(nodes) != Place::Apart
+}
+
+/// The GPUs that take part on both nodes; one pair of hosts where none does.
+fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[Choice; 2]) -> Result<Vec<Option<u32>>, Refusal> {
+    let there = |node: &&Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
+    let on_both = nodes.iter().map(there).min().unwrap_or(0);
+    let takes_gpus = match scenario.transfer.memory {
+        Memory::Host => false,
+        Memory::Device => true,
+        Memory::Auto => !plugins.iter().any(|plugin| plugin.expected_family().is_software()),
+    };
+    let all = |count: usize| (0..count).map(|gpu| Some(gpu as u32)).collect::<Vec<_>>();
+    let gpus = match &scenario.topology.gpus {
+        Gpus::StandIns(count) => all(*count as usize),
+        Gpus::OrStandIns(count) => all(if on_both > 0 { on_both } else { *count as usize }),
+        Gpus::List(list) => list.iter().map(|gpu| Some(*gpu)).collect(),
+        // A GPU that a node's user chose by name is one, whichever number it has there.
+        Gpus::Auto if takes_gpus && !nodes.iter().any(|node| has_chosen_gpu(scenario, &node.facts)) => all(on_both),
+        Gpus::Auto => Vec::new(),
+    };
+    if gpus.len() > WORKERS_MAX as usize {
+        let why = format!("topology.gpus names {} GPUs, and a node has {WORKERS_MAX} workers at most", gpus.len());
+        return Err(Refusal { why, next_step: Some("name fewer".into()) });
+    }
+    Ok(if gpus.is_empty() { vec![None] } else { gpus })
+}
+
+fn has_chosen_gpu(scenario: &Scenario, facts: &NodeFacts) -> bool {
+    let node = facts.host.name.known().map_or("", String::as_str);
+    [Side::Send, Side::Recv].iter().any(|side| effective(&scenario.worker_env(*side, node), facts, GPU).is_some())
+}
+
+/// The rail of one GPU that has a worker to itself: by hand, in turn, or the one
+/// that is nearest on the PCI tree. GPUs that are none share the rails out evenly,
+/// neighbours on one rail, as the boards have it.
+fn rail_of(
+    scenario: &Scenario,
+    facts: &NodeFacts,
+    gpu: u32,
+    number: usize,
+    count: usize,
+    rails: Vec<String>,
+) -> Vec<String> {
+    let shared_out = || rails[number * rails.len() / count.max(1)].clone();
+    if rails.is_empty() {
+        return rails;
+    }
+    let rail = match &scenario.topology.map {
+        NicMap::Fixed(map) => map.get(&gpu.to_string()).cloned().unwrap_or_else(shared_out),
+        NicMap::RoundRobin => rails[number % rails.len()].clone(),
+        NicMap::Nearest => nearest(facts, gpu, &rails).unwrap_or_else(shared_out),
+    };
+    vec![rail]
+}
+
+/// The rail that shares most bridges with a GPU; none when that is not known.
+fn nearest(facts: &NodeFacts, gpu: u32, rails: &[String]) -> Option<String> {
+    let gpu = facts.gpus.devices.known()?.get(gpu as usize)?.pci_path.known()?;
+    let shared = |rail: &&String| {
+        let nic = facts.nics.known()?.iter().find(|nic| nic.name == **rail)?;
+        Some(shared_bridges(gpu, nic.pci_path.known()?))
+    };
+    // Of several as near, the first.
+    let best = rails.iter().rev().max_by_key(|rail| shared(rail).unwrap_or(0))?;
+    shared(&best).filter(|bridges| *bridges > 0).map(|_| best.clone())
+}
+
+/// `[bindings]`, the most specific one.
+fn cpus(scenario: &Scenario, facts: &NodeFacts, side: Side, rails: Option<&[String]>) -> Option<CpuSet> {
+    let bindings = &scenario.bindings;
+    let of_rail = || match rails {
+        Some([rail]) => bindings.nic.get(rail),
+        _ => None,
+    };
+    let of_node = || bindings.node.get(facts.host.name.known()?);
+    let of_side = || match side {
+        Side::Send => bindings.send.as_ref(),
+        Side::Recv => bindings.recv.as_ref(),
+    };
+    of_rail().or_else(of_node).or_else(of_side).cloned()
+}
+
+/// Whether the two ends are two machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Both are children of the coordinator: they meet on loopback.
+    Here,
+    /// One network stack, reached in another way.
+    SameStack,
+    /// Two, or it cannot be told.
+    Apart,
+}
+
+impl Place {
+    fn of(nodes: [&Greeting; 2]) -> Self {
+        match nodes[0].facts.host.is_same_stack(&nodes[1].facts.host) {
+            Some(true) if nodes.iter().all(|node| node.addresses == Addresses::default()) => Self::Here,
+            Some(true) => Self::SameStack,
+            _ => Self::Apart,
+        }
+    }
+
+    /// Where an end can be reached by the other.
+    fn address_of(self, end: End, ends: [(&str, &Greeting); 2]) -> Result<IpAddr, Refusal> {
+        let ((name, node), (_, other)) = (ends[end as usize], ends[end.other() as usize]);
+        if self == Self::Here {
+            return Ok(Ipv4Addr::LOCALHOST.into());
+        }
+        let known = [node.reached_at, node.addresses.there, other.addresses.here, first_address(&node.facts)];
+        // An address from outside, behind a translation, is none of the node's own.
+        let own = known.into_iter().flatten().find(|address| has_address(&node.facts, *address));
+        own.ok_or_else(|| Refusal {
+            why: format!("no address is known by which {name} can be reached"),
+            next_step: Some("name the nodes by their own addresses".into()),
+        })
+    }
+}
+
+fn has_address(facts: &NodeFacts, wanted: IpAddr) -> bool {
+    let has = |nic: &Nic| nic.addresses.known().is_some_and(|all| all.contains(&wanted));
+    // A node whose interfaces cannot be read is believed.
+    facts.nics.known().is_none_or(|nics| nics.iter().any(has))
+}
+
+fn first_address(facts: &NodeFacts) -> Option<IpAddr> {
+    let nics = facts.nics.known()?.iter().filter(|nic| nic.name != "lo" && nic.is_up());
+    nics.flat_map(|nic| nic.addresses.known()).flatten().copied().find(IpAddr::is_ipv4)
+}
+
+/// Each node's meaning of the scenario's plugin.
+fn plugins(scenario: &Scenario, ends: [(&str, &Greeting); 2], place: Place) -> Result<[Choice; 2], Refusal> {
+    let of = |end: End| {
+        let (name, node) = ends[end as usize];
+        let plugin = node.plugin.clone();
+        // Here, where the program was installed, a missing library is a mistake.
+        let plugin = if place == Place::Here { plugin } else { or_builtin(plugin, &scenario.plugin) };
+        plugin.map_err(|no| Refusal { why: format!("{name}: {}", no.why), next_step: no.next_step })
+    };
+    let (local, peer) = (of(End::First)?, of(End::Second)?);
+    let one_is_builtin = (local.source == Source::Builtin) != (peer.source == Source::Builtin);
+    let both = |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
+    if one_is_builtin && both(|family| family == PluginFamily::TcpxSoft) {
+        let why = "the software plugin; the other end has no library of it";
+        return Ok([&local, &peer].map(|choice| builtin(why, choice.abi)));
+    }
+    if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !both(PluginFamily::is_software) {
+        return Err(Refusal {
+            why: "both ends are the same machine: packets that never leave it are not steered into device memory"
+                .into(),
+            next_step: Some("use another peer, or transfer.memory = \"host\"".into()),
+        });
+    }
+    Ok([local, peer])
+}
+
+/// The software plugin is the same whether it is linked in or lies beside the
+/// program, which it does not on a node that was only sent the program.
+pub(super) fn or_builtin(plugin: Result<Choice, NoPlugin>, wanted: &PluginChoice) -> Result<Choice, NoPlugin> {
+    match plugin {
+        Err(_) if wanted.library == PluginLibrary::Name("soft".into()) => {
+            Ok(builtin("no library of it on this node", wanted.abi))
+        }
+        other => other,
+    }
+}
+
+fn builtin(why: &str, abi: Option<AbiVersion>) -> Choice {
+    Choice { abi, ..Choice::new(Source::Builtin, why, Vec::new()) }
+}
+
+/// What a worker gets on top of the node's own environment, when it has all rails.
+/// `control` is the node's address towards the peer.
+pub fn environment(
+    scenario: &Scenario,
+    facts: &NodeFacts,
+    side: Side,
+    plugin: &Choice,
+    control: Option<IpAddr>,
+) -> BTreeMap<String, String> {
+    environment_on(scenario, facts, side, plugin, data_nics(scenario, facts, control).as_deref())
+}
+
+/// The user's values win over what is derived here.
+fn environment_on(
+    scenario: &Scenario,
+    facts: &NodeFacts,
+    side: Side,
+    plugin: &Choice,
+    rails: Option<&[String]>,
+) -> BTreeMap<String, String> {
+    let node = facts.host.name.known().cloned().unwrap_or_default();
+    let mut env = scenario.worker_env(side, &node);
+    let set = |name: &str| env.contains_key(name) || facts.environment.contains_key(name);
+    let mut derived = BTreeMap::new();
+    if !set("NCCL_DYNAMIC_CHUNK_SIZE") {
+        derived.insert("NCCL_DYNAMIC_CHUNK_SIZE".to_owned(), task_chunk(scenario, &env, facts).to_string());
+    }
+    if !set("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME")
+        && !set("TCPXSOFT_SOCKET_IFNAME")
+        && let Some(rails) = rails
+    {
+        derived.insert("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME".to_owned(), format!("={}", rails.join(",")));
+    }
+    // Which device memory the software plugin takes: a GPU's where there is one,
+    // and ordinary memory in its place where there is none.
+    if scenario.transfer.memory == Memory::Device && plugin.expected_family().is_software() && !set(SOFT_CUDA) {
+        let has_gpu = facts.gpus.devices.known().is_some_and(|gpus| !gpus.is_empty());
+        let stand_in = !has_gpu || matches!(scenario.topology.gpus, Gpus::StandIns(_));
+        let memory = if stand_in { "standin" } else { "device" };
+        derived.insert(SOFT_CUDA.to_owned(), memory.to_owned());
+    }
+    env.extend(derived);
+    env
+}
+
+/// What a worker will see of a variable.
+fn effective<'a>(env: &'a BTreeMap<String, String>, facts: &'a NodeFacts, name: &str) -> Option<&'a str> {
+    env.get(name).or_else(|| facts.environment.get(name)).map(String::as_str)
+}
+
+/// Data sockets of one comm, as the plugin counts them.
+fn sockets(env: &BTreeMap<String, String>, facts: &NodeFacts) -> u64 {
+    let number = |name: &str| {
+        let value = effective(env, facts, name).and_then(|text| text.trim().parse::<u64>().ok());
+        value.filter(|value| (1..=16).contains(value)).unwrap_or(1)
+    };
+    (number("NCCL_NSOCKS_PERTHREAD") * number("NCCL_SOCKET_NTHREADS")).min(8)
+}
+
+/// A message of more than one task chunk per socket makes TCPX 3.1.9 lose the
+/// pages of the earlier ones; one of 0 never moves.
+fn task_chunk_warning(scenario: &Scenario, env: &BTreeMap<String, String>, facts: &NodeFacts) -> Option<Finding> {
+    let task_chunk: u64 = effective(env, facts, "NCCL_DYNAMIC_CHUNK_SIZE")?.trim().parse().ok()?;
+    let (chunk, sockets) = (scenario.transfer.chunk.0, sockets(env, facts));
+    let fits = task_chunk > 0 && chunk <= task_chunk.saturating_mul(sockets);
+    (!fits).then(|| Finding {
+        condition: if task_chunk == 0 { "dynamic-chunk-size-zero" } else { "message-exceeds-task-chunks" }.into(),
+        severity: Severity::Warning,
+        confidence: 1.0,
+        // Filled in by `drive`, which knows the node.
+        subject: None,
+        channel: None,
+        because: vec![format!(
+            "transfer.chunk is {chunk} bytes, NCCL_DYNAMIC_CHUNK_SIZE {task_chunk} on {sockets} data sockets"
+        )],
+        cannot_see: Vec::new(),
+        next_step: Some(format!("set NCCL_DYNAMIC_CHUNK_SIZE to {} or more", chunk.div_ceil(sockets))),
+        reference: None,
+    })
+}
+
+/// Unset, TCPX 3.1.9 cuts every message into zero-byte pieces and never ends.
+/// One task chunk per socket and message, but not below what production uses.
+fn task_chunk(scenario: &Scenario, env: &BTreeMap<String, String>, facts: &NodeFacts) -> u64 {
+    let share = scenario.transfer.chunk.0.div_ceil(sockets(env, facts)).next_multiple_of(4096);
+    share.clamp(512 * 1024, i32::MAX as u64 - 1)
+}
+
+/// Interfaces that carry data: every one that is up, but loopback, bridges of
+/// containers, and the one that leads to the peer, unless it is the only one;
+/// `None` leaves the choice to the plugin.
+fn data_nics(scenario: &Scenario, facts: &NodeFacts, control: Option<IpAddr>) -> Option<Vec<String>> {
+    let up = || -> Option<Vec<String>> {
+        let nics: Vec<&Nic> = facts.nics.known()?.iter().filter(|nic| carries_data(nic)).collect();
+        let leads =
+            |nic: &&&Nic| nic.addresses.known().zip(control).is_some_and(|(all, control)| all.contains(&control));
+        let rails: Vec<String> = nics.iter().filter(|nic| !leads(nic)).map(|nic| nic.name.clone()).collect();
+        let all = || nics.iter().map(|nic| nic.name.clone()).collect::<Vec<_>>();
+        let names = if rails.is_empty() { all() } else { rails };
+        (!names.is_empty()).then_some(names)
+    };
+    match &scenario.topology.nics {
+        Nics::List(names) => Some(names.clone()),
+        Nics::Auto => up(),
+        Nics::First(count) => up().map(|mut names| {
+            names.truncate(*count as usize);
+            names
+        }),
+    }
+}
+
+fn carries_data(nic: &Nic) -> bool {
+    let container =
+        ["docker", "br-", "virbr", "cni", "flannel", "cali"].iter().any(|prefix| nic.name.starts_with(prefix));
+    nic.name != "lo" && nic.is_up() && !container && nic.addresses.known().is_some_and(|all| !all.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_node::fixture;
+
+    #[test]
+    fn all_gpus_of_both_nodes_take_part_unless_one_was_chosen() {
+        let tcpx = || Choice::of_file("/usr/local/tcpx/lib64/libnccl-net-tcpx.so".into());
+        let node = |environment: &[(&str, &str)]| {
+            let mut facts = NodeFacts::read(&fixture::a3_high().root);
+            let given = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            facts.environment.extend(given);
+            Greeting {
+                version: String::new(),
+                pid: 1,
+                facts: Box::new(facts),
+                plugin: Ok(tcpx()),
+                addresses: Addresses::default(),
+                reached_at: None,
+            }
+        };
+        let taken = |scenario: &Scenario, node: &Greeting| {
+            let found = gpus(scenario, [node, node], &[tcpx(), tcpx()]);
+            found.map_err(|refusal| refusal.why).expect("GPUs")
+        };
+        let all: Vec<Option<u32>> = (0..8).map(Some).collect();
+        assert_eq!(taken(&Scenario::default(), &node(&[])), all);
+        assert_eq!(taken(&Scenario::default(), &node(&[(GPU, "0000:0a:00.0")])), [None]);
+        let mut listed = Scenario::default();
+        listed.topology.gpus = Gpus::List(vec![2, 5]);
+        assert_eq!(taken(&listed, &node(&[])), [Some(2), Some(5)]);
+    }
+}

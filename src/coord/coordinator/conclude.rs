@@ -1,0 +1,253 @@
+//! What a run came to, as `run.json` says it.
+#![forbid(unsafe_code)]
+
+use super::drive::RunOutcome;
+use super::end::End;
+use super::pair::PairOutcome;
+use std::time::Duration;
+use tcpx_run_model::event::PluginDevice;
+use tcpx_run_model::finding::Finding;
+use tcpx_run_model::ids::{NodeId, WorkerId};
+use tcpx_run_model::record::{
+    ChannelNow, ChannelRecord, Iteration, NodeRecord, PairRecord, Role, RunRecord, SCHEMA, ScenarioRecord,
+    TransferRecord, WorkerRecord,
+};
+use tcpx_run_model::results::{ChannelResult, TransferResult};
+use tcpx_run_model::scenario::{Direction, Scenario};
+use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
+use tcpx_words::side::Side;
+use tcpx_words::units::Rate;
+
+/// WARN lines of one worker that are kept.
+const WARNINGS_MAX: usize = 50;
+
+/// The record of what a run came to. `exit_code` and `unmet` are the gates' to
+/// set.
+pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) -> RunRecord {
+    let decisive = run.decisive();
+    RunRecord {
+        schema: SCHEMA.into(),
+        id: id.into(),
+        started: started.into(),
+        finished: tcpx_words::units::now_utc(),
+        tcpxctl_version: env!("CARGO_PKG_VERSION").into(),
+        outcome: decisive.outcome,
+        exit_code: decisive.outcome.exit_code(),
+        reason: decisive.reason.clone(),
+        next_step: decisive.next_step.clone(),
+        scenario: ScenarioRecord { name: scenario.name.clone(), sha256: scenario.hash(), resolved: scenario.clone() },
+        nodes: nodes(&run.state),
+        pairs: run.pairs.iter().map(|pair| pair_record(scenario, pair, &run.state)).collect(),
+        transfers: run.pairs.iter().flat_map(|pair| transfers(scenario, pair, &run.state)).collect(),
+        findings: findings(&run.pairs),
+        unmet: Vec::new(),
+        command: None,
+    }
+}
+
+fn nodes(state: &RunState) -> Vec<NodeRecord> {
+    let node = |(id, intro): (NodeId, &tcpx_run_model::ids::NodeIntro)| {
+        let known = state.node(id);
+        let facts = known.and_then(|node| node.facts.clone());
+        let host = facts.as_ref().and_then(|facts| facts.host.name.known().cloned());
+        NodeRecord {
+            name: intro.name.clone(),
+            address: intro.address.clone(),
+            host: host.unwrap_or_else(|| "unknown".into()),
+            clock: known.and_then(|node| node.clock),
+            facts,
+        }
+    };
+    (0..).map(NodeId).zip(&state.names.nodes).map(node).collect()
+}
+
+fn worker_of<'a>(pair: &PairOutcome, end: End, state: &'a RunState) -> Option<&'a WorkerState> {
+    state.workers.get(&WorkerId::of_pair(pair.nodes[end as usize], pair.id))
+}
+
+fn pair_record(scenario: &Scenario, pair: &PairOutcome, state: &RunState) -> PairRecord {
+    PairRecord {
+        nodes: pair.nodes,
+        lanes: pair.lanes.clone(),
+        outcome: pair.outcome,
+        reason: pair.reason.clone(),
+        workers: End::ALL.map(|end| worker_record(scenario, pair, end, worker_of(pair, end, state))),
+    }
+}
+
+fn worker_record(scenario: &Scenario, pair: &PairOutcome, end: End, worker: Option<&WorkerState>) -> WorkerRecord {
+    let role = match (scenario.transfer.direction, end) {
+        (Direction::Both | Direction::PingPong, _) => Role::Both,
+        (Direction::Forward, End::First) | (Direction::Reverse, End::Second) => Role::Send,
+        _ => Role::Recv,
+    };
+    let env = pair.env[end as usize].clone();
+    let Some(worker) = worker else { return WorkerRecord { role, env, ..WorkerRecord::default() } };
+    let transfer = worker.transfer.as_deref();
+    WorkerRecord {
+        role,
+        plugin: worker.plugin.as_ref().map(|ready| ready.plugin.clone()),
+        env,
+        warnings: warnings(worker.lines()),
+        log_lines: worker.log.map(|log| (log.lines, log.warnings)),
+        resident_bytes: transfer.and_then(|transfer| transfer.resident_bytes),
+        registered_bytes: transfer.map(|transfer| transfer.registered_bytes),
+        memory: transfer.map(|transfer| transfer.memory.clone()),
+        frame: None,
+    }
+}
+
+/// The newest WARN lines, each with how many of its place there were.
+fn warnings(lines: &[KeptLine]) -> Vec<String> {
+    let mut warnings: Vec<&KeptLine> = lines.iter().filter(|line| line.is_warning()).collect();
+    warnings.sort_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
+    let first = warnings.len().saturating_sub(WARNINGS_MAX);
+    let text = |line: &&KeptLine| match line.source {
+        LineSource::Plugin { count, .. } => format!("{} (x{count})", line.text),
+        LineSource::Output(_) => line.text.clone(),
+    };
+    warnings[first..].iter().map(text).collect()
+}
+
+fn transfers(scenario: &Scenario, pair: &PairOutcome, state: &RunState) -> Vec<TransferRecord> {
+    let directions: &[End] = match scenario.transfer.direction {
+        Direction::Forward => &[End::First],
+        Direction::Reverse => &[End::Second],
+        Direction::Both | Direction::PingPong => &[End::First, End::Second],
+    };
+    let lanes = 0..pair.lanes.len();
+    lanes
+        .flat_map(|lane| directions.iter().filter_map(move |from| transfer(scenario, pair, lane, *from, state)))
+        .collect()
+}
+
+/// What moved for one lane of the pair, in one direction.
+fn transfer(
+    scenario: &Scenario,
+    pair: &PairOutcome,
+    lane: usize,
+    from: End,
+    state: &RunState,
+) -> Option<TransferRecord> {
+    let connections = scenario.transfer.connections as usize;
+    let of_lane = |index: usize| index / connections.max(1) == lane;
+    let [from_worker, to_worker] = [from, from.other()].map(|end| worker_of(pair, end, state));
+    let sender = from_worker.and_then(|worker| worker.transfer.as_deref());
+    let receiver = to_worker.and_then(|worker| worker.transfer.as_deref());
+    let channels = [channels(from_worker, Side::Send), channels(to_worker, Side::Recv)];
+    let channels: Vec<ChannelRecord> = channels.concat().into_iter().filter(|channel| of_lane(channel.id)).collect();
+    // The receiver's clock runs until everything is checked and consumed.
+    let clock = receiver.or(sender);
+    if clock.is_none() && channels.is_empty() {
+        return None;
+    }
+    let iterations = clock.map(|clock| clock.iterations.as_slice()).unwrap_or_default();
+    let measured = measured(iterations);
+    let seconds = |iteration: &&Iteration| Duration::from_nanos(iteration.nanoseconds).as_secs_f64();
+    let iteration_seconds: Vec<f64> = measured.iter().map(seconds).collect();
+    let total = scenario.transfer.total.0;
+    let bytes = total * measured.len() as u64;
+    let elapsed = Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
+    // Its worker was lost with what it had counted since its last iteration.
+    let lost = receiver.is_none() && pair.lanes.len() == 1;
+    let (lost_verified, lost_wrong) = to_worker.filter(|_| lost).and_then(|worker| worker.verified).unwrap_or((0, 0));
+    let received: Vec<&ChannelResult> =
+        of_side(receiver, Side::Recv).into_iter().filter(|channel| of_lane(channel.index)).collect();
+    Some(TransferRecord {
+        pair: pair.id,
+        from: pair.nodes[from as usize],
+        to: pair.nodes[from.other() as usize],
+        lane: pair.lanes[lane],
+        measured_ms: to_worker.and_then(|worker| worker.measured_ms),
+        bytes,
+        verified_bytes: lost_verified + received.iter().map(|channel| channel.tally.verified_bytes).sum::<u64>(),
+        wrong_bytes: lost_wrong + received.iter().map(|channel| channel.tally.wrong_bytes).sum::<u64>(),
+        seconds: elapsed.as_secs_f64(),
+        gb_per_s: Rate { bytes, elapsed }.gb_per_s(),
+        median_gb_per_s: median(&iteration_seconds).map_or(0.0, |time| total as f64 / time / 1e9),
+        iterations: measured.len() as u32,
+        first_iteration_seconds: iterations.first().map(|iteration| seconds(&iteration)),
+        iteration_seconds,
+        round_trip_us: sender.and_then(|sender| sender.round_trip_us),
+        mismatches: received.iter().filter_map(|channel| channel.tally.first_mismatch.clone()).collect(),
+        channels,
+    })
+}
+
+/// What counts: not warm-up, and not the very first iteration when there are more.
+fn measured(all: &[Iteration]) -> Vec<&Iteration> {
+    let counting: Vec<&Iteration> = all.iter().filter(|iteration| !iteration.warmup).collect();
+    if counting.len() > 1 && counting[0].index == 0 { counting[1..].to_vec() } else { counting }
+}
+
+fn median(times: &[f64]) -> Option<f64> {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = sorted.get(middle)?;
+    Some(if sorted.len() % 2 == 1 { *upper } else { (sorted[middle - 1] + upper) / 2.0 }).filter(|time| *time > 0.0)
+}
+
+fn of_side(result: Option<&TransferResult>, side: Side) -> Vec<&ChannelResult> {
+    result.map(|result| result.channels.iter().filter(|channel| channel.side == side).collect()).unwrap_or_default()
+}
+
+/// What a worker said of its channels, or else what its recorder showed last.
+fn channels(worker: Option<&WorkerState>, side: Side) -> Vec<ChannelRecord> {
+    let Some(worker) = worker else { return Vec::new() };
+    let Some(result) = worker.transfer.as_deref() else {
+        let devices = worker.plugin.as_ref().map(|ready| ready.devices.as_slice()).unwrap_or_default();
+        let mine = worker.channels.iter().filter(|channel| channel.side == side);
+        return mine.map(|counters| last_seen(counters, devices)).collect();
+    };
+    of_side(Some(result), side).into_iter().map(channel).collect()
+}
+
+fn last_seen(counters: &ChannelNow, devices: &[PluginDevice]) -> ChannelRecord {
+    let device = usize::try_from(counters.device).ok().and_then(|index| devices.get(index));
+    ChannelRecord {
+        id: counters.index,
+        dev: device.map(|device| device.name.clone()).unwrap_or_default(),
+        side: counters.side,
+        posted: counters.posted,
+        done: counters.done,
+        consumed: counters.consumed,
+        bytes: counters.bytes,
+        in_flight_high_water: counters.in_flight_high_water,
+        tests: counters.tests,
+        tests_not_done: counters.tests_not_done,
+        rc_errors: counters.rc_errors,
+        null_requests: 0,
+        latency_us: counters.latency_us,
+    }
+}
+
+fn channel(result: &ChannelResult) -> ChannelRecord {
+    let counters = result.counters.clone().unwrap_or_default();
+    ChannelRecord {
+        id: result.index,
+        dev: result.nic.clone(),
+        side: result.side,
+        posted: counters.posted,
+        done: counters.done,
+        consumed: counters.consumed,
+        bytes: result.tally.bytes,
+        in_flight_high_water: counters.in_flight_high_water,
+        tests: counters.tests,
+        tests_not_done: counters.tests_not_done,
+        rc_errors: counters.rc_errors,
+        null_requests: result.tally.null_requests,
+        latency_us: counters.latency_us,
+    }
+}
+
+/// What was seen before anything ran; what holds of several pairs is said once.
+fn findings(pairs: &[PairOutcome]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for finding in pairs.iter().flat_map(|pair| &pair.warnings) {
+        if !findings.contains(finding) {
+            findings.push(finding.clone());
+        }
+    }
+    findings
+}

@@ -1,0 +1,280 @@
+//! The coordinator's loop: the sockets and the clock around `run`.
+#![forbid(unsafe_code)]
+
+use super::assign::{self, Refusal};
+use super::launch::{Agent, AgentEvent, LaunchError, Said};
+use super::pair::{Effect as PairEffect, Pair, PairOutcome, Setup};
+use super::require;
+use super::run::{Effect, Input, Now, Run};
+use crate::bootstrap::Secret;
+use crate::protocol::limits::OVERSLEPT;
+use crate::protocol::message::Work;
+use crate::reach::Transport;
+use crate::reach::child::Local;
+use crate::stream::Stream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::finding::Subject;
+use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, Who, WorkerId, shown_names};
+use tcpx_run_model::record::live::ChannelKey;
+use tcpx_run_model::scenario::Scenario;
+use tcpx_run_model::state::RunState;
+use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::units::now_us;
+
+/// What to do, and for whom.
+pub struct RunRequest<'a> {
+    /// Resolved.
+    pub scenario: &'a Scenario,
+    /// What each pair does once connected.
+    pub work: Work,
+    /// Of this run.
+    pub run_id: &'a str,
+    /// Set by a signal.
+    pub interrupted: &'a Arc<AtomicBool>,
+    /// How to reach the nodes.
+    pub ways: &'a [Box<dyn Transport>],
+    /// Which nodes meet: places in `ways`. Both sides of a couple are different nodes.
+    pub couples: &'a [[usize; 2]],
+    /// Where the first end that listens does, the next one above; 0 is any.
+    pub bootstrap_port: u16,
+    /// Each worker makes the critical checks of its node first.
+    pub preflight: bool,
+    /// What a view looks at.
+    pub closely: Option<&'a Closely>,
+}
+
+/// The first node with the second: every run of two.
+pub const ONE_COUPLE: &[[usize; 2]] = &[[0, 1]];
+
+/// The channel that a view shows closely and the recorder that has it: written
+/// by the view, read by the coordinator a few times a second.
+pub type Closely = Mutex<Option<(ChannelKey, PathBuf)>>;
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+pub struct RunOutcome {
+    /// Everything that is known of it.
+    pub state: RunState,
+    /// Its pairs; at least one.
+    pub pairs: Vec<PairOutcome>,
+}
+
+impl RunOutcome {
+    /// The pair by which the run is judged: the one that went wrong first.
+    ///
+    /// # Panics
+    /// Never for what [`run`] returns.
+    pub fn decisive(&self) -> &PairOutcome {
+        let bad = self.pairs.iter().filter(|pair| pair.outcome != Outcome::Passed);
+        bad.min_by_key(|pair| pair.bad_since).unwrap_or(&self.pairs[0])
+    }
+
+    fn without_agents(state: RunState, error: &LaunchError) -> Self {
+        let pair = PairOutcome {
+            id: PairId(0),
+            nodes: [NodeId(0), NodeId(1)],
+            lanes: vec![Lane::Host],
+            bad_since: None,
+            outcome: error.outcome(),
+            reason: Some(error.to_string()),
+            next_step: error.next_step(),
+            stall: None,
+            warnings: Vec::new(),
+            env: Default::default(),
+        };
+        Self { state, pairs: vec![pair] }
+    }
+}
+
+/// Events taken in between two looks at the deadlines.
+const EVENTS_MAX: usize = 10_000;
+const TICK: Duration = Duration::from_millis(200);
+
+/// Runs all pairs; `observe` sees every event in order, with the state that it is
+/// part of.
+pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState)) -> RunOutcome {
+    let (to_events, events) = mpsc::channel();
+    let started = Instant::now();
+    let mut state = RunState::of_scenario(request.scenario);
+    let mut tell = |state: &mut RunState, kind: EventKind, who: Who| {
+        let event = Event::new(started.elapsed().as_secs_f64() * 1e3, who, kind);
+        state.apply(&event);
+        observe(&event, state);
+    };
+    tell(&mut state, EventKind::Nodes(introductions(request.ways)), Who::Run);
+    let mut upload = |to: &str, sent, all| {
+        tell(&mut state, EventKind::Upload { to: to.to_owned(), sent, all }, Who::Run);
+    };
+    let agents = match Agent::start_all(request.ways, &request.scenario.plugin, &to_events, &mut upload) {
+        Ok(agents) => agents,
+        Err(error) => return RunOutcome::without_agents(state, &error),
+    };
+    drop(to_events);
+    for (node, agent) in (0..).map(NodeId).zip(&agents) {
+        let greeting = &agent.greeting;
+        let (version, pid, facts) = (greeting.version.clone(), greeting.pid, greeting.facts.clone());
+        tell(&mut state, EventKind::Agent { version, pid, facts }, Who::Node(node));
+    }
+    let now = Now { elapsed: started.elapsed(), us: now_us() };
+    let run = Run::new(state, agents.len(), now);
+    let mut drive = Drive { request, observe, agents, run, started };
+    drive.launch();
+    drive.watch(&events);
+    drive.conclude()
+}
+
+fn introductions(ways: &[Box<dyn Transport>]) -> Vec<NodeIntro> {
+    let addresses: Vec<&str> = ways.iter().map(|way| way.node()).collect();
+    let intro = |(name, address): (String, &&str)| NodeIntro { name, address: (*address).to_owned() };
+    shown_names(&addresses).into_iter().zip(&addresses).map(intro).collect()
+}
+
+struct Drive<'a> {
+    request: &'a RunRequest<'a>,
+    observe: &'a mut dyn FnMut(&Event, &RunState),
+    agents: Vec<Agent>,
+    run: Run,
+    started: Instant,
+}
+
+impl Drive<'_> {
+    fn now(&self) -> Now {
+        Now { elapsed: self.started.elapsed(), us: now_us() }
+    }
+
+    fn launch(&mut self) {
+        let now = self.now();
+        let pairs = match self.pairs(now) {
+            Ok(pairs) => pairs,
+            Err(refusal) => {
+                let mut pair = self.pair(PairId(0), [NodeId(0), NodeId(1)], vec![Lane::Host], now);
+                let effects = pair.refuse(now.elapsed, refusal.why, refusal.next_step);
+                vec![(pair, effects)]
+            }
+        };
+        let effects = self.run.add(pairs, now);
+        self.carry_out(effects);
+    }
+
+    fn pair(&self, id: PairId, nodes: [NodeId; 2], lanes: Vec<Lane>, now: Now) -> Pair {
+        let request = self.request;
+        let is_here = |node: NodeId| request.ways.get(node.index()).is_some_and(|way| way.node() == Local.node());
+        let setup = Setup {
+            id,
+            nodes,
+            lanes,
+            scenario: request.scenario.clone(),
+            work: request.work.clone(),
+            run_id: request.run_id.to_owned(),
+            preflight: request.preflight,
+            is_here: nodes.map(is_here),
+        };
+        Pair::new(setup, now.elapsed)
+    }
+
+    /// Every pair of the run, and what starts it.
+    fn pairs(&self, now: Now) -> Result<Vec<(Pair, Vec<PairEffect>)>, Refusal> {
+        let request = self.request;
+        let greetings: Vec<_> = self.agents.iter().map(|agent| &agent.greeting).collect();
+        let names: Vec<String> = self.run.state().names.nodes.iter().map(|node| node.name.clone()).collect();
+        let nodes: Vec<_> = names.iter().cloned().zip(greetings.iter().map(|greeting| &*greeting.facts)).collect();
+        let is_one_machine =
+            request.couples.iter().any(|couple| assign::is_one_machine(couple.map(|at| greetings[at])));
+        if let Some(why) = require::missing(&request.scenario.requires, &nodes, is_one_machine) {
+            return Err(Refusal { why, next_step: None });
+        }
+        let no_numbers = |error| Refusal { why: format!("no random numbers: {error}"), next_step: None };
+        let mut plans = Vec::new();
+        for couple in request.couples {
+            let ends = couple.map(|at| (names[at].as_str(), greetings[at]));
+            let first = plans.len();
+            let nodes = couple.map(|at| NodeId(u32::try_from(at).unwrap_or(u32::MAX)));
+            for (lanes, mut plan) in
+                assign::assign(request.scenario, &request.work, ends, request.bootstrap_port, first)?
+            {
+                for (node, end) in nodes.into_iter().zip(&mut plan) {
+                    let subject = Subject::node(node, &self.run.state().names);
+                    end.warnings.iter_mut().for_each(|warning| warning.subject = Some(subject.clone()));
+                }
+                plans.push((nodes, (lanes, plan)));
+            }
+        }
+        let together = plans.len() > 1 && request.work == Work::Transfer;
+        let names = names_of(&self.run.state().names, &plans);
+        let mut pairs = Vec::new();
+        for (id, (nodes, (lanes, plans))) in (0..).map(PairId).zip(plans) {
+            let mut pair = self.pair(id, nodes, lanes, now);
+            let secret = Secret::generate().map_err(no_numbers)?;
+            let workers = nodes.map(|node| names.worker(WorkerId::of_pair(node, id)));
+            let effects = pair.launch(plans, workers, &secret, together);
+            pairs.push((pair, effects));
+        }
+        Ok(pairs)
+    }
+
+    fn watch(&mut self, events: &mpsc::Receiver<AgentEvent>) {
+        let mut stream = Stream::new();
+        while !self.run.is_over() {
+            let began = Instant::now();
+            match events.recv_timeout(TICK) {
+                Ok(event) => self.hear(event),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+            // All that has arrived counts before any deadline does.
+            let more = events.try_iter().take(EVENTS_MAX).map(|event| self.hear(event)).count();
+            stream.rest(more + 1);
+            let closely =
+                self.request.closely.map(|wanted| wanted.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            let tick = Input::Tick {
+                interrupted: self.request.interrupted.load(Ordering::Relaxed),
+                overslept: began.elapsed() > OVERSLEPT,
+                closely: closely.flatten(),
+            };
+            self.step(tick);
+        }
+    }
+
+    fn hear(&mut self, event: AgentEvent) {
+        self.step(match event {
+            AgentEvent::Said(Said { node, node_us, worker, message }) => Input::Said { node, node_us, worker, message },
+            AgentEvent::Noise(node, text) => Input::Noise { node, text },
+            AgentEvent::Gone(node) => Input::AgentGone(node),
+        });
+    }
+
+    fn step(&mut self, input: Input) {
+        let now = self.now();
+        let effects = self.run.step(now, input);
+        self.carry_out(effects);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Tell(node, worker, order) => self.agents[node.index()].tell(worker, &order),
+                Effect::Emit(event) => (self.observe)(&event, self.run.state()),
+                Effect::LetGo { node, is_lost } => self.agents[node.index()].finish(is_lost),
+            }
+        }
+    }
+
+    fn conclude(mut self) -> RunOutcome {
+        self.agents.iter_mut().for_each(|agent| agent.finish(false));
+        let (state, pairs) = self.run.conclude();
+        RunOutcome { state, pairs }
+    }
+}
+
+/// Names with the pairs that are about to be introduced.
+fn names_of(known: &Names, plans: &[([NodeId; 2], assign::PairPlan)]) -> Names {
+    let intro = |(nodes, (lanes, _)): &([NodeId; 2], assign::PairPlan)| tcpx_run_model::ids::PairIntro {
+        nodes: *nodes,
+        lanes: lanes.clone(),
+    };
+    Names { nodes: known.nodes.clone(), pairs: plans.iter().map(intro).collect() }
+}

@@ -1,0 +1,128 @@
+//! The edge between the protocol and the model: what agents and workers say, as
+//! events of the run.
+#![forbid(unsafe_code)]
+
+use crate::protocol::message::{FromAgent, FromWorker, Loaded};
+use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
+use tcpx_run_model::event::{Event, EventKind, PluginDevice, PluginReady};
+use tcpx_run_model::ids::NodeId;
+use tcpx_run_model::record::PluginRecord;
+use tcpx_words::units::printable;
+
+/// Channels of one sample that are taken from elsewhere.
+const CHANNELS_MAX: usize = 65_536;
+
+/// What a message is as an event; none for what only the protocol needs.
+pub(super) fn event_of(message: FromAgent) -> Option<EventKind> {
+    Some(match message {
+        FromAgent::Worker(message) => return event_of_worker(message),
+        FromAgent::Sample(channels) => EventKind::Sample(channels),
+        FromAgent::Stall(channels) => EventKind::Stall(channels),
+        FromAgent::Recovered => EventKind::Recovered,
+        FromAgent::Frozen(frame) => EventKind::Frame(frame),
+        FromAgent::PluginLine(line) => EventKind::PluginLine(line),
+        FromAgent::Output { stream, text } => EventKind::Output { stream, text },
+        // Ignore chunks that are not valid base64.
+        FromAgent::Recording { offset, base64 } => {
+            EventKind::RecorderPiece { offset, bytes: BASE64.decode(base64).ok()? }
+        }
+        FromAgent::Exited(exit) => EventKind::Exited(exit),
+        FromAgent::Broken(why) => EventKind::AgentBroken(why),
+        FromAgent::Hello { .. }
+        | FromAgent::Chosen(_)
+        | FromAgent::Echo { .. }
+        | FromAgent::Watched(_)
+        | FromAgent::Heartbeat => return None,
+    })
+}
+
+fn event_of_worker(message: FromWorker) -> Option<EventKind> {
+    Some(match message {
+        FromWorker::Phase(phase) => EventKind::Phase(phase),
+        FromWorker::Recorder(path) => EventKind::Recorder(path),
+        FromWorker::Loaded(loaded) => EventKind::Plugin(Box::new(plugin_ready(&loaded))),
+        FromWorker::Preflight(found) => EventKind::Preflight(found),
+        FromWorker::Iteration(iteration) => EventKind::Iteration(iteration),
+        FromWorker::Handshake(times) => EventKind::Handshake(times),
+        FromWorker::Held { before, after } => EventKind::Held { before, after },
+        FromWorker::Mr(rows) => EventKind::Registrations(rows),
+        FromWorker::Transfer(result) => EventKind::Transfer(result),
+        FromWorker::Failed(failure) => EventKind::Failed(failure),
+        FromWorker::Finished(log) => EventKind::Finished(log),
+        FromWorker::Listening(address) => EventKind::Listening(address),
+        FromWorker::Gpus(_) | FromWorker::Examined(_) | FromWorker::Contract(_) => return None,
+    })
+}
+
+/// A loaded plugin as a run records it.
+pub(crate) fn plugin_ready(loaded: &Loaded) -> PluginReady {
+    let file = loaded.file.as_ref();
+    let device = |(index, name): (usize, &str)| PluginDevice { index, name: printable(name) };
+    PluginReady {
+        plugin: PluginRecord {
+            path: file.map_or("builtin".into(), |file| file.realpath.display().to_string()),
+            sha256: file.map_or("builtin".into(), |file| file.sha256.clone()),
+            abi: loaded.about.abi,
+            name: loaded.about.name.clone(),
+            family: loaded.about.family(),
+            version: loaded.version.clone(),
+            why: loaded.choice.why.clone(),
+            passed_over: loaded.choice.passed_over.clone(),
+        },
+        devices: loaded.devices.iter().map(|one| device((one.index, &one.name))).collect(),
+        load_ms: loaded.load_ms,
+        init_ms: loaded.init_ms,
+    }
+}
+
+/// What recorders on a node show, as ours: its node is `node`, its time `ms`, and
+/// its text is made fit for a terminal. None for what no recorder shows.
+pub(super) fn seen_from_here(mut theirs: Event, node: NodeId, ms: f64) -> Option<Event> {
+    theirs.node = Some(node);
+    theirs.ms = ms;
+    match &mut theirs.kind {
+        EventKind::Sample(channels) => channels.truncate(CHANNELS_MAX),
+        EventKind::Process(facts) => *facts = std::mem::take(facts).printable(),
+        EventKind::PluginLine(line) => {
+            line.text = printable(&line.text);
+            line.function = printable(&line.function);
+        }
+        EventKind::Detail(detail) => detail.channel.worker.node = node,
+        _ => return None,
+    }
+    Some(theirs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_run_model::ids::{Unit, Who, WorkerId};
+    use tcpx_run_model::record::live::ProcessFacts;
+    use tcpx_words::log::LogLine;
+
+    const THERE: WorkerId = WorkerId { node: NodeId(0), unit: Unit::Process { pid: 7, recorder: 0 } };
+
+    fn seen(kind: EventKind) -> Option<Event> {
+        seen_from_here(Event::new(5.0, Who::Worker(THERE), kind), NodeId(1), 3.0)
+    }
+
+    #[test]
+    fn what_a_recorder_elsewhere_shows_is_of_that_node_and_made_safe() {
+        let line = LogLine { level: 3, function: "f".into(), line: 1, text: "a\x1b[2Jb".into(), count: 1 };
+        let event = seen(EventKind::PluginLine(line)).expect("a line");
+        assert_eq!((event.node, event.pid, event.ms), (Some(NodeId(1)), Some(7), 3.0));
+        assert!(matches!(event.kind, EventKind::PluginLine(line) if line.text == "a[2Jb"));
+        let facts = ProcessFacts { plugin: "x\x07".into(), ..ProcessFacts::default() };
+        let event = seen(EventKind::Process(facts)).expect("facts");
+        assert!(matches!(event.kind, EventKind::Process(facts) if facts.plugin == "x"));
+        assert_eq!(seen(EventKind::Note("I am the coordinator".into())), None);
+    }
+
+    #[test]
+    fn a_piece_of_a_recorder_that_is_not_base64_is_ignored() {
+        let piece = |base64: &str| event_of(FromAgent::Recording { offset: 64, base64: base64.into() });
+        assert_eq!(piece("AQI="), Some(EventKind::RecorderPiece { offset: 64, bytes: vec![1, 2] }));
+        assert_eq!(piece("?"), None);
+        assert_eq!(event_of(FromAgent::Heartbeat), None);
+    }
+}

@@ -1,0 +1,357 @@
+//! A run of any number of nodes and pairs, as a state machine.
+//!
+//! What agents say becomes events, is folded into the run's state and goes to the
+//! pair it is about; what pairs want goes to agents. When one pair goes wrong the
+//! others end with it. `step` takes what happened and the moment it happened at;
+//! `drive` carries both, and knows sockets and clocks.
+#![forbid(unsafe_code)]
+
+use super::edge;
+use super::end::End;
+use super::pair::{Effect as PairEffect, Input as PairInput, Pair, PairOutcome, Stage, Tick};
+use super::pulse::Pulse;
+use crate::protocol::limits::HEARTBEAT;
+use crate::protocol::message::{FromAgent, ToAgent};
+use std::path::PathBuf;
+use std::time::Duration;
+use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::ids::{NodeId, PairId, PairIntro, Who, WorkerId};
+use tcpx_run_model::record::live::{ChannelKey, RecorderFilter};
+use tcpx_run_model::state::RunState;
+use tcpx_words::units::utc_of_us;
+
+/// The rails may be as they were: what is lost is the way to the agent.
+const SILENT_NEXT: &str = "see whether that node is up, and whether the network over which it was reached still is";
+/// Silence of an agent, whose heart beats every second, from which on nothing is
+/// concluded from what the other end sees.
+const AGENT_QUIET_MAX: Duration = Duration::from_millis(1500);
+/// An agent whose worker has not ended so long after it was told to is ended
+/// with its stream.
+const STOPPING_MAX: Duration = Duration::from_millis(3600);
+
+/// A moment: since the command started, and by the wall clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Now {
+    pub(super) elapsed: Duration,
+    /// Microseconds since 1970.
+    pub(super) us: u64,
+}
+
+/// What happens to a run.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// An agent said something about its worker of that number.
+    Said { node: NodeId, node_us: u64, worker: u32, message: FromAgent },
+    /// Text from where an agent runs.
+    Noise { node: NodeId, text: String },
+    /// An agent's stream ended.
+    AgentGone(NodeId),
+    /// Time has passed.
+    Tick {
+        /// The user wants an end.
+        interrupted: bool,
+        /// The coordinator was stopped or starved since the last one.
+        overslept: bool,
+        /// The channel that a view shows closely and the recorder that has it.
+        closely: Option<(ChannelKey, PathBuf)>,
+    },
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Tell an agent something about its worker of that number.
+    Tell(NodeId, u32, ToAgent),
+    /// Tell everyone who looks on.
+    Emit(Box<Event>),
+    /// Let an agent go, and its workers with it.
+    LetGo {
+        node: NodeId,
+        /// It is not heard any more: do not wait for it.
+        is_lost: bool,
+    },
+}
+
+/// A run, as its coordinator sees it.
+pub(super) struct Run {
+    state: RunState,
+    agents: Vec<AgentControl>,
+    pairs: Vec<Pair>,
+    /// Pairs that measure together were let go.
+    measures: bool,
+    /// What the agents were asked to show closely.
+    closely: Option<(ChannelKey, PathBuf)>,
+    beat_at: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct AgentControl {
+    pulse: Pulse,
+    is_let_go: bool,
+}
+
+impl Run {
+    /// Of agents that are there; nothing is launched.
+    pub(super) fn new(state: RunState, agents: usize, now: Now) -> Self {
+        let agent = AgentControl { pulse: Pulse::new(now.elapsed), is_let_go: false };
+        let agents = vec![agent; agents];
+        let pairs = Vec::new();
+        Self { state, agents, pairs, measures: false, closely: None, beat_at: now.elapsed }
+    }
+
+    /// Everything that is known by now.
+    pub(super) fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// Adds pairs with what each wants done first.
+    pub(super) fn add(&mut self, pairs: Vec<(Pair, Vec<PairEffect>)>, now: Now) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let intro = |pair: &Pair| PairIntro { nodes: pair.nodes(), lanes: pair.lanes().to_vec() };
+        let intros = pairs.iter().map(|(pair, _)| intro(pair)).collect();
+        self.emit(now, Who::Run, None, EventKind::Pairs(intros), &mut effects);
+        for (pair, first) in pairs {
+            let (id, nodes) = (pair.id(), pair.nodes());
+            self.pairs.push(pair);
+            self.carry_out(id, nodes, first, now, &mut effects);
+        }
+        effects
+    }
+
+    /// Whether every worker is gone.
+    pub(super) fn is_over(&self) -> bool {
+        self.pairs.iter().all(Pair::is_over)
+    }
+
+    /// Whether both workers of a pair are gone.
+    #[cfg(test)]
+    pub(super) fn is_pair_over(&self, pair: PairId) -> bool {
+        self.pairs.get(pair.index()).is_none_or(Pair::is_over)
+    }
+
+    /// Whether the worker of a pair on a node has ended.
+    #[cfg(test)]
+    pub(super) fn has_exited(&self, node: NodeId, pair: PairId) -> bool {
+        self.state.workers.get(&WorkerId::of_pair(node, pair)).is_some_and(|worker| worker.exit.is_some())
+    }
+
+    /// Takes one input; what is to be done, in order.
+    pub(super) fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match input {
+            Input::Said { node, node_us, worker, message } => {
+                self.said(node, node_us, worker, message, now, &mut effects)
+            }
+            Input::Noise { node, text } => {
+                let kind = EventKind::Output { stream: "login".into(), text };
+                self.emit(now, Who::Node(node), None, kind, &mut effects);
+            }
+            Input::AgentGone(node) => self.agent_lost(node, "is gone", Duration::ZERO, None, now, &mut effects),
+            Input::Tick { interrupted, overslept, closely } => {
+                self.tick(interrupted, overslept, now, &mut effects);
+                self.look_closely(closely, &mut effects);
+            }
+        }
+        self.let_measure(now, &mut effects);
+        self.stop_together(now, &mut effects);
+        effects
+    }
+
+    fn emit(&mut self, now: Now, who: Who, node_us: Option<u64>, kind: EventKind, effects: &mut Vec<Effect>) {
+        let ms = now.elapsed.as_secs_f64() * 1e3;
+        let event = Event { at: utc_of_us(now.us), node_us, ..Event::new(ms, who, kind) };
+        self.state.apply(&event);
+        effects.push(Effect::Emit(Box::new(event)));
+    }
+
+    fn said(
+        &mut self,
+        node: NodeId,
+        node_us: u64,
+        worker: u32,
+        message: FromAgent,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(agent) = self.agents.get_mut(node.index()) else { return };
+        agent.pulse.heard(now.elapsed);
+        match message {
+            FromAgent::Echo { us } => return agent.pulse.echoed(us, node_us, now.us),
+            FromAgent::Watched(theirs) => {
+                let ms = now.elapsed.as_secs_f64() * 1e3;
+                let seen = theirs.into_iter().filter_map(|event| edge::seen_from_here(event, node, ms));
+                effects.extend(seen.map(|event| Effect::Emit(Box::new(event))));
+                return;
+            }
+            _ => {}
+        }
+        // A number that was given out to no worker of that node is ignored.
+        let pair = PairId(worker);
+        let Some(end) = self.pairs.get(pair.index()).and_then(|pair| pair.end_of(node)) else { return };
+        let Some(kind) = edge::event_of(message) else { return };
+        let who = Who::Worker(WorkerId::of_pair(node, pair));
+        // The event first, what follows from it behind it.
+        self.emit(now, who, Some(node_us), kind.clone(), effects);
+        self.pair_step(pair, &PairInput::Event(end, &kind), now, effects);
+    }
+
+    fn pair_step(&mut self, pair: PairId, input: &PairInput<'_>, now: Now, effects: &mut Vec<Effect>) {
+        let Some(one) = self.pairs.get_mut(pair.index()) else { return };
+        let wanted = one.step(now.elapsed, input, &self.state);
+        let nodes = one.nodes();
+        self.carry_out(pair, nodes, wanted, now, effects);
+    }
+
+    /// Makes a pair's wishes the run's.
+    fn carry_out(
+        &mut self,
+        pair: PairId,
+        nodes: [NodeId; 2],
+        wanted: Vec<PairEffect>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        for effect in wanted {
+            match effect {
+                PairEffect::Tell(end, order) => effects.push(Effect::Tell(nodes[end as usize], pair.0, order)),
+                PairEffect::Note(text) => self.emit(now, Who::Pair(pair), None, EventKind::Note(text), effects),
+                PairEffect::StandsStill => {
+                    self.emit(now, Who::Pair(pair), None, EventKind::Stall(Vec::new()), effects);
+                }
+                PairEffect::MovesAgain => self.emit(now, Who::Pair(pair), None, EventKind::Recovered, effects),
+            }
+        }
+    }
+
+    fn each_pair(&mut self, input: &PairInput<'_>, now: Now, effects: &mut Vec<Effect>) {
+        for number in 0..self.pairs.len() {
+            let pair = self.pairs[number].id();
+            self.pair_step(pair, input, now, effects);
+        }
+    }
+
+    fn agent_lost(
+        &mut self,
+        node: NodeId,
+        how: &'static str,
+        silence: Duration,
+        next_step: Option<&'static str>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        for number in 0..self.pairs.len() {
+            let Some(end) = self.pairs[number].end_of(node) else { continue };
+            let (pair, input) = (self.pairs[number].id(), PairInput::AgentLost { end, how, silence, next_step });
+            self.pair_step(pair, &input, now, effects);
+        }
+    }
+
+    fn tick(&mut self, interrupted: bool, overslept: bool, now: Now, effects: &mut Vec<Effect>) {
+        if now.elapsed >= self.beat_at {
+            self.beat_at = now.elapsed + HEARTBEAT;
+            let beat = |node: usize| Effect::Tell(node_id(node), 0, ToAgent::Heartbeat { us: now.us });
+            let there = (0..self.agents.len()).filter(|node| !self.agents[*node].is_let_go);
+            effects.extend(there.map(beat));
+        }
+        for index in 0..self.agents.len() {
+            let (node, pulse) = (node_id(index), self.agents[index].pulse);
+            if !self.agents[index].is_let_go && pulse.is_lost(now.elapsed) && self.awaits(node) {
+                let silence = pulse.silence(now.elapsed);
+                self.agent_lost(node, "fell silent", silence, Some(SILENT_NEXT), now, effects);
+            }
+        }
+        for number in 0..self.pairs.len() {
+            let pair = &self.pairs[number];
+            let is_quiet = |node: &NodeId| self.agents[node.index()].pulse.silence(now.elapsed) > AGENT_QUIET_MAX;
+            let hushed = pair.nodes().iter().any(is_quiet);
+            let input = PairInput::Tick(Tick { interrupted, hushed, overslept });
+            self.pair_step(pair.id(), &input, now, effects);
+        }
+        self.end_overdue(now, effects);
+    }
+
+    /// Whether a worker of a node is still waited for.
+    fn awaits(&self, node: NodeId) -> bool {
+        self.pairs.iter().any(|pair| !pair.is_over() && pair.end_of(node).is_some_and(|end| pair.awaits(end)))
+    }
+
+    /// A worker that does not end when its agent tells it to ends with its agent.
+    fn end_overdue(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let is_overdue = |pair: &Pair| match pair.stage() {
+            Stage::Stopping { since } => now.elapsed.saturating_sub(since) > STOPPING_MAX,
+            Stage::Running | Stage::Stalled { .. } | Stage::Over => false,
+        };
+        let overdue: Vec<(PairId, [NodeId; 2])> =
+            self.pairs.iter().filter(|pair| is_overdue(pair)).map(|pair| (pair.id(), pair.nodes())).collect();
+        for (pair, nodes) in overdue {
+            for end in End::ALL {
+                let node = nodes[end as usize];
+                if !self.pairs[pair.index()].awaits(end) {
+                    continue;
+                }
+                let agent = &mut self.agents[node.index()];
+                if !std::mem::replace(&mut agent.is_let_go, true) {
+                    let is_lost = agent.pulse.is_lost(now.elapsed);
+                    effects.push(Effect::LetGo { node, is_lost });
+                }
+                self.let_go_of_workers(node, now, effects);
+            }
+        }
+    }
+
+    fn let_go_of_workers(&mut self, node: NodeId, now: Now, effects: &mut Vec<Effect>) {
+        for number in 0..self.pairs.len() {
+            let Some(end) = self.pairs[number].end_of(node) else { continue };
+            let pair = self.pairs[number].id();
+            self.pair_step(pair, &PairInput::LetGo(end), now, effects);
+        }
+    }
+
+    /// What several pairs move at once is a share only while all do: none measures
+    /// before all have warmed up.
+    fn let_measure(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if !self.measures && !self.pairs.is_empty() && self.pairs.iter().all(|pair| pair.is_gathered(&self.state)) {
+            self.measures = true;
+            self.each_pair(&PairInput::Measure, now, effects);
+        }
+    }
+
+    /// When one pair goes wrong the others end with it.
+    fn stop_together(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let runs = |pair: &Pair| matches!(pair.stage(), Stage::Running | Stage::Stalled { .. });
+        if self.pairs.iter().any(Pair::is_bad) && self.pairs.iter().any(runs) {
+            self.each_pair(&PairInput::RunStops, now, effects);
+        }
+    }
+
+    /// Passes on what a view wants to see.
+    fn look_closely(&mut self, wanted: Option<(ChannelKey, PathBuf)>, effects: &mut Vec<Effect>) {
+        if wanted == self.closely {
+            return;
+        }
+        for index in 0..self.agents.len() {
+            let node = node_id(index);
+            let theirs = wanted.as_ref().filter(|(channel, _)| channel.worker.node == node);
+            let workers = theirs.iter().map(|(channel, path)| (channel.worker, path.clone())).collect();
+            let closely = theirs.map(|(channel, _)| channel.clone());
+            let order = ToAgent::Watch { which: RecorderFilter::Workers(workers), closely };
+            effects.push(Effect::Tell(node, 0, order));
+        }
+        self.closely = wanted;
+    }
+
+    /// What it came to: everything that is known, and each pair's outcome.
+    pub(super) fn conclude(mut self) -> (RunState, Vec<PairOutcome>) {
+        for (index, agent) in self.agents.iter().enumerate() {
+            if let Some(node) = self.state.nodes.get_mut(index) {
+                node.clock = agent.pulse.clock;
+            }
+        }
+        let pairs = self.pairs.into_iter().map(|pair| pair.conclude(&self.state)).collect();
+        (self.state, pairs)
+    }
+}
+
+fn node_id(index: usize) -> NodeId {
+    NodeId(u32::try_from(index).unwrap_or(u32::MAX))
+}

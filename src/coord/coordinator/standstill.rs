@@ -1,0 +1,93 @@
+//! Whether anything at all happens while bytes should move.
+//!
+//! The agents see a channel that stands still with requests in flight. This sees
+//! what they cannot: a worker that was stopped between two requests, or that
+//! waits at a barrier for one that was.
+#![forbid(unsafe_code)]
+
+use super::end::End;
+use std::time::Duration;
+use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::scenario::{Scenario, Transfer};
+
+/// Samples of many channels come this far apart.
+const SAMPLES_APART: Duration = Duration::from_secs(1);
+/// The slowest that a sender may write its pattern between two iterations.
+const FILL_BYTES_PER_SECOND: u64 = 256 << 20;
+
+#[derive(Debug, Clone)]
+pub(super) struct Standstill {
+    patience: Duration,
+    counted: [u64; 2],
+    moved_at: Duration,
+    declared: bool,
+}
+
+impl Standstill {
+    pub(super) fn new(scenario: &Scenario, now: Duration) -> Self {
+        let patience = Duration::from(scenario.limits.stall_after) + SAMPLES_APART + filling(&scenario.transfer);
+        Self { patience, counted: [0; 2], moved_at: now, declared: false }
+    }
+
+    /// A worker said something. `true`: it is over.
+    pub(super) fn moved(&mut self, now: Duration) -> bool {
+        self.moved_at = now;
+        std::mem::take(&mut self.declared)
+    }
+
+    /// This process was stopped or starved, and saw nothing for a while.
+    pub(super) fn overslept(&mut self, now: Duration) {
+        self.moved_at = now;
+    }
+
+    /// Counters of one end. `true`: it is over.
+    pub(super) fn sample(&mut self, end: End, channels: &[ChannelNow], now: Duration) -> bool {
+        let counted = channels
+            .iter()
+            .map(|channel| channel.posted.wrapping_add(channel.done).wrapping_add(channel.consumed))
+            .fold(0, u64::wrapping_add);
+        let before = std::mem::replace(&mut self.counted[end as usize], counted);
+        before != counted && self.moved(now)
+    }
+
+    /// Whether it begins now; asked while both ends should move bytes.
+    pub(super) fn begins(&mut self, now: Duration) -> bool {
+        let begins = !self.declared && now.saturating_sub(self.moved_at) > self.patience;
+        self.declared |= begins;
+        begins
+    }
+}
+
+fn filling(transfer: &Transfer) -> Duration {
+    let bytes = u64::from(transfer.connections) * u64::from(transfer.send_window) * transfer.chunk.0;
+    if transfer.verify { Duration::from_secs(bytes / FILL_BYTES_PER_SECOND) } else { Duration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_once_and_ends_with_the_next_change_of_either_end() {
+        let start = Duration::ZERO;
+        let at = |second| start + Duration::from_secs(second);
+        let channel = |posted| [ChannelNow { posted, ..ChannelNow::default() }];
+        // 3 s, 1 s between samples, and nothing to speak of for the pattern.
+        let mut standstill = Standstill::new(&Scenario::default(), start);
+        assert!(!standstill.sample(End::First, &channel(5), at(1)));
+        assert!(!standstill.sample(End::Second, &channel(5), at(2)));
+        assert!(!standstill.sample(End::Second, &channel(5), at(6)) && !standstill.begins(at(6)));
+        assert!(standstill.begins(at(7)) && !standstill.begins(at(8)));
+        assert!(standstill.sample(End::First, &channel(6), at(9)));
+        assert!(!standstill.moved(at(10)) && !standstill.begins(at(13)));
+    }
+
+    #[test]
+    fn a_large_pattern_takes_its_time() {
+        let mut transfer = Transfer { connections: 256, ..Transfer::default() };
+        transfer.chunk.0 = 4 << 20;
+        assert_eq!(filling(&transfer), Duration::from_secs(48));
+        transfer.verify = false;
+        assert_eq!(filling(&transfer), Duration::ZERO);
+    }
+}

@@ -1,0 +1,340 @@
+//! The coordinator's state machines: one pair's transition table, and what holds of a
+//! run whatever happens to it.
+
+use super::end::End;
+use super::pair::{Effect as PairEffect, Input as PairInput, Pair, Setup, Stage, Tick};
+use super::run::{Effect, Input, Now, Run};
+use crate::protocol::limits::SILENCE_MAX;
+use crate::protocol::message::{FromAgent, FromWorker, ToAgent, ToWorker, Work};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId};
+use tcpx_run_model::phase::{Exit, Failure, Phase};
+use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::scenario::Scenario;
+use tcpx_run_model::state::RunState;
+use tcpx_words::error::Outcome;
+use tcpx_words::log::LogSummary;
+use tcpx_words::side::Side;
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn setup(number: u32, nodes: [u32; 2]) -> Setup {
+    Setup {
+        id: PairId(number),
+        nodes: nodes.map(NodeId),
+        lanes: vec![Lane::Host],
+        scenario: Scenario::default(),
+        work: Work::Transfer,
+        run_id: "test".into(),
+        preflight: false,
+        is_here: [false; 2],
+    }
+}
+
+fn introduced(nodes: &[&str]) -> RunState {
+    let mut state = RunState::default();
+    let intro = |name: &&str| NodeIntro { name: (*name).into(), address: format!("{name}.invalid") };
+    state.apply(&Event::new(0.0, Who::Run, EventKind::Nodes(nodes.iter().map(intro).collect())));
+    state
+}
+
+fn channels(posted: u64, done: u64) -> Vec<ChannelNow> {
+    let quiet_ms = if done < posted { 4000 } else { 0 };
+    vec![ChannelNow { side: Side::Recv, posted, done, consumed: done, quiet_ms, ..ChannelNow::default() }]
+}
+
+fn exit(code: i32) -> Exit {
+    let (phase, channels) = (Phase::Measuring, Vec::new());
+    Exit { code: Some(code), signal: None, killed: false, phase, in_call: None, channels }
+}
+
+fn failure(follows: bool) -> Failure {
+    let outcome = if follows { Outcome::PeerLost } else { Outcome::Failed };
+    Failure { outcome, phase: Phase::Measuring, message: "it failed".into(), next_step: None, follows }
+}
+
+/// A pair whose workers measure, with the state that says so.
+struct Bench {
+    pair: Pair,
+    state: RunState,
+}
+
+impl Bench {
+    fn measuring() -> Self {
+        let mut state = introduced(&["local", "peer"]);
+        let pair = PairIntro { nodes: [NodeId(0), NodeId(1)], lanes: vec![Lane::Host] };
+        state.apply(&Event::new(0.0, Who::Run, EventKind::Pairs(vec![pair])));
+        let mut bench = Self { pair: Pair::new(setup(0, [0, 1]), Duration::ZERO), state };
+        for end in End::ALL {
+            bench.event(1.0, end, EventKind::Phase(Phase::Measuring));
+        }
+        bench
+    }
+
+    fn event(&mut self, at: f64, end: End, kind: EventKind) -> Vec<PairEffect> {
+        let worker = WorkerId::of_pair(NodeId(end as u32), PairId(0));
+        self.state.apply(&Event::new(at * 1e3, Who::Worker(worker), kind.clone()));
+        self.step(at, &PairInput::Event(end, &kind))
+    }
+
+    fn step(&mut self, at: f64, input: &PairInput<'_>) -> Vec<PairEffect> {
+        self.pair.step(seconds(at), input, &self.state)
+    }
+
+    fn tick(&mut self, at: f64) -> Vec<PairEffect> {
+        self.step(at, &PairInput::Tick(Tick::default()))
+    }
+
+    /// In each of its stages; the last input came at 10 s.
+    fn in_stage(stage: &str) -> Self {
+        let mut bench = Self::measuring();
+        let stall = || EventKind::Stall(channels(16, 0));
+        match stage {
+            "running" => {}
+            "stalled" => drop(bench.event(10.0, End::Second, stall())),
+            "stopping" => drop(bench.event(10.0, End::First, EventKind::Failed(failure(false)))),
+            "over" => {
+                for end in End::ALL {
+                    bench.event(10.0, end, EventKind::Finished(LogSummary::default()));
+                    bench.event(10.0, end, EventKind::Exited(exit(0)));
+                }
+            }
+            other => panic!("{other}"),
+        }
+        bench
+    }
+}
+
+fn stage_word(stage: Stage) -> String {
+    match stage {
+        Stage::Running => "running".into(),
+        Stage::Stalled { give_up_at } => format!("stalled until {:.1} s", give_up_at.as_secs_f64()),
+        Stage::Stopping { since } => format!("stopping since {:.1} s", since.as_secs_f64()),
+        Stage::Over => "over".into(),
+    }
+}
+
+fn effect_word(effect: &PairEffect) -> String {
+    match effect {
+        PairEffect::Tell(end, order) => {
+            let order = match order {
+                ToAgent::Stop { .. } => "stop",
+                ToAgent::Freeze => "freeze",
+                ToAgent::Snapshot => "snapshot",
+                ToAgent::ToWorker(ToWorker::Measure) => "measure",
+                ToAgent::ToWorker(ToWorker::PeerListens(_)) => "peer-listens",
+                _ => "other",
+            };
+            format!("{order}->{}", if *end == End::First { "first" } else { "second" })
+        }
+        PairEffect::Note(text) => format!("\"{text}\""),
+        PairEffect::StandsStill => "stands-still".into(),
+        PairEffect::MovesAgain => "moves-again".into(),
+    }
+}
+
+/// An input's name, when it comes, and how it is given.
+type Row = (&'static str, f64, fn(&mut Bench, f64) -> Vec<PairEffect>);
+
+/// Every input, 1 s after the stage was reached unless its time matters.
+const INPUTS: &[Row] = &[
+    ("sample that moves", 11.0, |bench, at| bench.event(at, End::First, EventKind::Sample(channels(17, 17)))),
+    ("stall, first end", 11.0, |bench, at| bench.event(at, End::First, EventKind::Stall(channels(12, 0)))),
+    ("recovered", 11.0, |bench, at| bench.event(at, End::Second, EventKind::Recovered)),
+    ("failed, first end", 11.0, |bench, at| bench.event(at, End::First, EventKind::Failed(failure(false)))),
+    ("exit(1), second end", 11.0, |bench, at| bench.event(at, End::Second, EventKind::Exited(exit(1)))),
+    ("agent broken", 11.0, |bench, at| bench.event(at, End::First, EventKind::AgentBroken("no memory".into()))),
+    ("agent lost", 11.0, |bench, at| {
+        let (end, how) = (End::Second, "is gone");
+        bench.step(at, &PairInput::AgentLost { end, how, silence: Duration::ZERO, next_step: None })
+    }),
+    ("listening", 11.0, |bench, at| {
+        bench.event(at, End::Second, EventKind::Listening("10.0.0.226:40000".parse().expect("an address")))
+    }),
+    ("measure", 11.0, |bench, at| bench.step(at, &PairInput::Measure)),
+    ("run stops", 11.0, |bench, at| bench.step(at, &PairInput::RunStops)),
+    ("let go of both", 11.0, |bench, at| {
+        bench.step(at, &PairInput::LetGo(End::First));
+        bench.step(at, &PairInput::LetGo(End::Second))
+    }),
+    ("interrupted", 11.0, |bench, at| bench.step(at, &PairInput::Tick(Tick { interrupted: true, ..Tick::default() }))),
+    ("nothing for 1 s", 11.0, |bench, at| bench.tick(at)),
+    ("nothing for 20 s", 30.0, |bench, at| bench.tick(at)),
+    ("nothing for 20 s, an agent unheard", 30.0, |bench, at| {
+        bench.step(at, &PairInput::Tick(Tick { hushed: true, ..Tick::default() }))
+    }),
+    ("nothing for 1000 s", 1010.0, |bench, at| bench.tick(at)),
+];
+
+#[test]
+fn the_whole_transition_table_of_a_pair() {
+    let mut table = String::new();
+    for stage in ["running", "stalled", "stopping", "over"] {
+        for (name, at, give) in INPUTS {
+            let mut bench = Bench::in_stage(stage);
+            let effects = give(&mut bench, *at);
+            let effects: Vec<String> = effects.iter().map(effect_word).collect();
+            let after = stage_word(bench.pair.stage());
+            table.push_str(&format!("{stage:<9} {name:<35} -> {after}\n"));
+            effects.iter().for_each(|effect| table.push_str(&format!("{:>14}{effect}\n", "")));
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_stall_that_an_agent_saw_while_the_other_was_unheard_is_declared_once_both_are() {
+    let mut bench = Bench::measuring();
+    bench.step(2.0, &PairInput::Tick(Tick { hushed: true, ..Tick::default() }));
+    assert!(bench.event(3.0, End::First, EventKind::Stall(channels(16, 0))).is_empty());
+    assert_eq!(bench.pair.stage(), Stage::Running);
+    bench.tick(4.0);
+    assert!(matches!(bench.pair.stage(), Stage::Stalled { .. }));
+}
+
+#[test]
+fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
+    let mut bench = Bench::in_stage("stalled");
+    let (end, how) = (End::First, "fell silent");
+    bench.step(18.0, &PairInput::AgentLost { end, how, silence: SILENCE_MAX, next_step: None });
+    bench.step(22.0, &PairInput::LetGo(End::Second));
+    let outcome = bench.pair.conclude(&bench.state);
+    assert_eq!((outcome.outcome, outcome.stall), (Outcome::PeerLost, None));
+}
+
+/// A run of three nodes and three pairs, each node in two of them.
+fn triangle() -> (Run, Vec<Effect>) {
+    let state = introduced(&["a", "b", "c"]);
+    let now = Now { elapsed: Duration::ZERO, us: 1_700_000_000_000_000 };
+    let mut run = Run::new(state, 3, now);
+    let pairs = [[0, 1], [1, 2], [2, 0]].into_iter().zip(0..);
+    let pairs = pairs.map(|(nodes, number)| (Pair::new(setup(number, nodes), Duration::ZERO), Vec::new()));
+    let effects = run.add(pairs.collect(), now);
+    (run, effects)
+}
+
+/// What may happen, at random: which, to whom, and how long after the one before.
+#[derive(Debug, Clone, Copy)]
+struct Happening {
+    what: u8,
+    node: u32,
+    worker: u32,
+    after_ms: u64,
+}
+
+fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    let one = (0u8..20, 0u32..4, 0u32..4, prop_oneof![0u64..300, 0u64..20_000]);
+    prop::collection::vec(
+        one.prop_map(|(what, node, worker, after_ms)| Happening { what, node, worker, after_ms }),
+        0..80,
+    )
+}
+
+fn input(one: Happening) -> Input {
+    let said = |message| Input::Said { node: NodeId(one.node), node_us: 7, worker: one.worker, message };
+    let worker = |message| said(FromAgent::Worker(message));
+    match one.what {
+        0 => worker(FromWorker::Phase(Phase::WarmUp)),
+        1 => worker(FromWorker::Phase(Phase::Gathering)),
+        2 | 3 => worker(FromWorker::Phase(Phase::Measuring)),
+        4 => worker(FromWorker::Phase(Phase::Connecting)),
+        5 => worker(FromWorker::Failed(failure(false))),
+        6 => worker(FromWorker::Failed(failure(true))),
+        7 => worker(FromWorker::Finished(LogSummary::default())),
+        8 => said(FromAgent::Exited(exit(1))),
+        9 => said(FromAgent::Stall(channels(16, 0))),
+        10 => said(FromAgent::Recovered),
+        11 => said(FromAgent::Broken("no memory".into())),
+        12 => said(FromAgent::Echo { us: u64::from(one.worker) }),
+        13 => Input::AgentGone(NodeId(one.node)),
+        14 => Input::Noise { node: NodeId(one.node), text: "motd".into() },
+        15 => Input::Tick { interrupted: true, overslept: false, closely: None },
+        16 => Input::Tick { interrupted: false, overslept: true, closely: None },
+        17 => said(FromAgent::Sample(channels(u64::from(one.worker), 0))),
+        _ => Input::Tick { interrupted: false, overslept: false, closely: None },
+    }
+}
+
+/// Longest that a run can go on: its total, giving up, and letting go of agents.
+const LONGEST: Duration = Duration::from_secs(3600 * 24);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_a_run_ends_and_every_node_is_told(happenings in happenings(), are_heard in any::<bool>()) {
+        let (mut run, _) = triangle();
+        let mut elapsed = Duration::ZERO;
+        let mut told_to_stop = BTreeSet::new();
+        let mut went_away = BTreeSet::new();
+        let mut over = BTreeSet::new();
+        let mut first_bad = None;
+        let total = Duration::from(Scenario::default().limits.total);
+        prop_assert!(total < LONGEST);
+        // After what happens nothing more does, and time goes on.
+        let quiet = std::iter::repeat_n(Happening { what: 19, node: 0, worker: 0, after_ms: 200 }, 60);
+        let beyond = Happening { what: 19, node: 0, worker: 0, after_ms: total.as_millis() as u64 };
+        let all = happenings.into_iter().chain([beyond]).chain(quiet);
+        for one in all {
+            elapsed += Duration::from_millis(one.after_ms);
+            let now = Now { elapsed, us: 1_700_000_000_000_000 + elapsed.as_micros() as u64 };
+            let mut effects = Vec::new();
+            for node in (0..3).map(NodeId).filter(|_| are_heard) {
+                effects.extend(run.step(now, Input::Said { node, node_us: 7, worker: 0, message: FromAgent::Heartbeat }));
+            }
+            effects.extend(run.step(now, input(one)));
+            for effect in &effects {
+                match effect {
+                    Effect::Tell(node, worker, order) => {
+                        let key = (*node, *worker);
+                        if matches!(order, ToAgent::Stop { .. }) {
+                            told_to_stop.insert(key);
+                        }
+                        let of_worker = !matches!(order, ToAgent::Heartbeat { .. } | ToAgent::Watch { .. });
+                        prop_assert!(!of_worker || !over.contains(worker), "{order:?} after pair {worker} ended");
+                    }
+                    Effect::LetGo { node, .. } => drop(went_away.insert(*node)),
+                    Effect::Emit(event) => {
+                        if let (EventKind::Exited(_) | EventKind::AgentBroken(_), Some(worker)) = (&event.kind, event.worker()) {
+                            went_away.insert(worker.node);
+                        }
+                        if let (EventKind::Note(text), Some(pair)) = (&event.kind, event.pair)
+                            && !text.starts_with("stall declared") && !text.starts_with("the stalled")
+                        {
+                            first_bad.get_or_insert((pair, text.clone()));
+                        }
+                    }
+                }
+            }
+            if let Input::AgentGone(node) = input(one) {
+                went_away.insert(node);
+            }
+            over.extend((0..3u32).filter(|pair| run.is_pair_over(PairId(*pair))));
+        }
+        prop_assert!(run.is_over(), "it goes on at {elapsed:?}");
+        // Who was not told to stop had ended, or its agent was lost or let go.
+        went_away.extend((0..3).map(NodeId).filter(|_| !are_heard));
+        for (pair, nodes) in [[0, 1], [1, 2], [2, 0]].into_iter().enumerate() {
+            for node in nodes.map(NodeId) {
+                prop_assert!(
+                    told_to_stop.contains(&(node, pair as u32)) || went_away.contains(&node) || run.has_exited(node, PairId(pair as u32)),
+                    "{node:?} was never told of pair {pair}"
+                );
+            }
+        }
+        let (_, outcomes) = run.conclude();
+        prop_assert_eq!(outcomes.len(), 3);
+        // The first decision of the coordinator is what its pair is judged by.
+        if let Some((pair, text)) = first_bad {
+            let outcome = &outcomes[pair.index()];
+            let reason = outcome.reason.clone().unwrap_or_default();
+            let said = text.split_once(": ").map_or("", |(_, why)| why);
+            prop_assert!(reason.starts_with(said), "{reason} is not {said}");
+        }
+    }
+}

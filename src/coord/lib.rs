@@ -1,0 +1,27 @@
+//! Runs as processes: a coordinator, an agent per node, a worker per plugin.
+//!
+//! A folder per role: `coordinator`, `agent`, `worker`. They share `protocol`, what
+//! they say to each other, and nothing else. `process` starts and ends a worker,
+//! `reach` is the ways to a node, `bootstrap` how two workers find and compare each
+//! other.
+
+pub mod agent;
+pub mod bootstrap;
+mod coordinator;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+mod process;
+mod protocol;
+pub mod reach;
+mod stream;
+pub mod worker;
+
+pub use coordinator::ask::{Node, Problem};
+pub use coordinator::assign::environment;
+pub use coordinator::conclude::conclude;
+pub use coordinator::drive::{Closely, ONE_COUPLE, RunOutcome, RunRequest, run};
+pub use coordinator::launch::LaunchError;
+pub use coordinator::pair::PairOutcome;
+pub use coordinator::watching::Watching;
+pub use protocol::message::{Examine, FromWorker, Loaded, NoPlugin, Task, Work};
+pub use protocol::variables::choose;

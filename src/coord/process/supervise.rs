@@ -1,0 +1,209 @@
+//! One worker process, seen from its parent: everything it says, prints, logs,
+//! and how it ends, as one stream.
+//!
+//! Used by the agent, and directly by commands that need one plugin for one
+//! question. A worker leads a process group of its own. Whichever way it ends, what
+//! its plugin forked is ended with it, unless that left the group (`setsid`). The
+//! group is signalled only while the worker is not reaped: until then its id is
+//! nobody else's. A terminal's Ctrl-C does not reach it; its parent ends it.
+#![forbid(unsafe_code)]
+
+use crate::process::spawn::{inherit, ourselves};
+use crate::protocol::message::{FromWorker, ToWorker};
+use crate::protocol::wire::{Received, Receiver, Sender};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+use tcpx_words::log::LogLine;
+
+/// What a parent learns.
+#[derive(Debug)]
+pub enum Heard {
+    /// A message of the worker.
+    Message(FromWorker),
+    /// A line of the plugin's log.
+    Log(LogLine),
+    /// A line it printed.
+    Output {
+        /// `stdout` or `stderr`.
+        stream: &'static str,
+        /// Cleaned of control characters.
+        text: String,
+    },
+    /// It is gone; nothing follows.
+    Exited {
+        /// Exit code, when it exited.
+        code: Option<i32>,
+        /// Signal, when it was killed.
+        signal: Option<i32>,
+    },
+}
+
+/// A running worker.
+pub struct Worker {
+    control: Sender<UnixStream>,
+    group: Arc<Group>,
+    /// Process id, for messages.
+    pub pid: u32,
+}
+
+/// Lines of plain output that are passed on; the rest is counted.
+const OUTPUT_LINES_MAX: u64 = 200;
+/// Bytes of one log packet.
+const PACKET_MAX: usize = 64 * 1024;
+/// How long output may trail behind the end of the process. A grandchild that
+/// holds the pipe open must not hold us.
+const TRAILING: Duration = Duration::from_millis(300);
+/// The same for its messages, which are what it did: on a machine that is busy
+/// with other things the thread that reads them may be as late as this.
+const MESSAGES_TRAILING: Duration = Duration::from_secs(3);
+
+impl Worker {
+    /// Starts `program worker` with `env` on top of our own environment.
+    /// Everything it does arrives at `heard`, last of all `Exited`.
+    pub fn start(env: &BTreeMap<String, String>, heard: impl Fn(Heard) + Clone + Send + 'static) -> io::Result<Self> {
+        let (control, theirs) = UnixStream::pair()?;
+        let (log, log_theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let mut command = Command::new(ourselves());
+        command.arg("worker").envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0);
+        inherit(&mut command, theirs.as_fd(), log_theirs.as_fd());
+        let mut child = command.spawn()?;
+        drop((theirs, log_theirs));
+        let pid = child.id();
+        let group = Arc::new(Group { leader: Pid::from_child(&child), is_reaped: Mutex::new(false) });
+        let (ended, all_ended) = mpsc::channel::<()>();
+        let (told, all_told) = mpsc::channel::<()>();
+        read_messages(control.try_clone()?, heard.clone(), told);
+        read_log(log, heard.clone(), ended.clone());
+        read_output("stdout", child.stdout.take(), heard.clone(), ended.clone());
+        read_output("stderr", child.stderr.take(), heard.clone(), ended);
+        let of_waiter = Arc::clone(&group);
+        std::thread::spawn(move || wait(&of_waiter, child, &all_told, &all_ended, &heard));
+        Ok(Self { control: Sender::new(control), group, pid })
+    }
+
+    /// Sends one message; a worker that is gone says so through `Exited`.
+    pub fn tell(&self, message: &ToWorker) {
+        let _ = self.control.send(message);
+    }
+
+    /// Ends it and what it forked, without asking.
+    pub fn kill(&self) {
+        self.group.send(kill_process_group, Signal::KILL);
+    }
+
+    /// Sends it a signal; a worker that is gone says so through `Exited`.
+    pub fn signal(&self, signal: Signal) {
+        self.group.send(kill_process, signal);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A worker and whatever it forked.
+struct Group {
+    leader: Pid,
+    /// From then on the id may be somebody else's.
+    is_reaped: Mutex<bool>,
+}
+
+impl Group {
+    fn send(&self, send: fn(Pid, Signal) -> rustix::io::Result<()>, signal: Signal) {
+        let is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_reaped {
+            // What is gone needs no signal.
+            let _ = send(self.leader, signal);
+        }
+    }
+
+    /// Waits until the worker has ended, ends what it left behind, and reaps it.
+    fn end(&self, mut child: Child) -> io::Result<ExitStatus> {
+        let has_ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        // Refused where SIGCHLD is ignored: the system reaped it, and its id is free.
+        if rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.leader), has_ended)).is_ok() {
+            self.send(kill_process_group, Signal::KILL);
+        }
+        let mut is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_reaped = true;
+        child.wait()
+    }
+}
+
+fn read_messages(from: UnixStream, heard: impl Fn(Heard) + Send + 'static, ended: mpsc::Sender<()>) {
+    std::thread::spawn(move || {
+        let mut receiver = Receiver::new(from);
+        while let Ok(Some(received)) = receiver.next() {
+            match received {
+                Received::Message(message) => heard(Heard::Message(message)),
+                Received::Text(text) => heard(Heard::Output { stream: "control", text }),
+            }
+        }
+        drop(ended);
+    });
+}
+
+fn read_log(from: OwnedFd, heard: impl Fn(Heard) + Send + 'static, ended: mpsc::Sender<()>) {
+    std::thread::spawn(move || {
+        let mut packet = vec![0; PACKET_MAX];
+        while let Ok((len, _)) = recv(&from, &mut packet[..], RecvFlags::empty()) {
+            if len == 0 {
+                break;
+            }
+            if let Ok(line) = serde_json::from_slice(&packet[..len]) {
+                heard(Heard::Log(line));
+            }
+        }
+        drop(ended);
+    });
+}
+
+fn read_output(
+    stream: &'static str,
+    from: Option<impl Read + Send + 'static>,
+    heard: impl Fn(Heard) + Send + 'static,
+    ended: mpsc::Sender<()>,
+) {
+    let Some(from) = from else { return };
+    std::thread::spawn(move || {
+        let mut receiver = Receiver::new(from);
+        let mut lines = 0u64;
+        while let Ok(Some(text)) = receiver.next_text() {
+            lines += 1;
+            if lines <= OUTPUT_LINES_MAX {
+                heard(Heard::Output { stream, text });
+            }
+        }
+        if lines > OUTPUT_LINES_MAX {
+            let text = format!("({} more lines were not kept)", lines - OUTPUT_LINES_MAX);
+            heard(Heard::Output { stream, text });
+        }
+        drop(ended);
+    });
+}
+
+fn wait(
+    group: &Group,
+    child: Child,
+    all_told: &mpsc::Receiver<()>,
+    all_ended: &mpsc::Receiver<()>,
+    heard: &impl Fn(Heard),
+) {
+    let status = group.end(child);
+    let (Err(_) | Ok(())) = all_told.recv_timeout(MESSAGES_TRAILING);
+    // Nobody sends; the readers' ends disappear one by one.
+    let (Err(_) | Ok(())) = all_ended.recv_timeout(TRAILING);
+    let (code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
+    heard(Heard::Exited { code, signal });
+}

@@ -1,0 +1,146 @@
+//! One JSON document per line over any byte stream, with a bound on the line.
+#![forbid(unsafe_code)]
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::{Mutex, PoisonError};
+
+/// Longest line that is a message: a sample of 1024 channels is about 400 KiB.
+pub const LINE_MAX: usize = 4 << 20;
+/// Longest line of plain text that is kept.
+pub(crate) const TEXT_MAX: usize = 4096;
+
+/// What a reader found.
+#[derive(Debug)]
+pub enum Received<T> {
+    /// A message.
+    Message(T),
+    /// A line that is none: a banner, or something the program printed.
+    Text(String),
+}
+
+/// Reads lines until the stream ends.
+pub struct Receiver<R> {
+    from: BufReader<R>,
+    line: Vec<u8>,
+}
+
+impl<R: Read> Receiver<R> {
+    /// Over any stream.
+    pub fn new(from: R) -> Self {
+        Self { from: BufReader::with_capacity(64 * 1024, from), line: Vec::new() }
+    }
+
+    /// The next line; `None` at the end of the stream.
+    pub fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<Received<T>>> {
+        let Some(()) = self.read_line()? else { return Ok(None) };
+        match serde_json::from_slice(&self.line) {
+            Ok(message) => Ok(Some(Received::Message(message))),
+            Err(_) => Ok(Some(Received::Text(self.text()))),
+        }
+    }
+
+    /// The next line as text; `None` at the end of the stream.
+    pub fn next_text(&mut self) -> io::Result<Option<String>> {
+        Ok(self.read_line()?.map(|()| self.text()))
+    }
+
+    fn text(&self) -> String {
+        let cut = &self.line[..self.line.len().min(TEXT_MAX)];
+        tcpx_words::units::printable(&String::from_utf8_lossy(cut))
+    }
+
+    /// Fills `line`; what exceeds the bound is skipped up to the line's end.
+    fn read_line(&mut self) -> io::Result<Option<()>> {
+        self.line.clear();
+        let mut any = false;
+        loop {
+            let available = match self.from.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            if available.is_empty() {
+                return Ok(any.then_some(()));
+            }
+            any = true;
+            let (taken, ended) = match available.iter().position(|byte| *byte == b'\n') {
+                Some(at) => (at + 1, true),
+                None => (available.len(), false),
+            };
+            let room = LINE_MAX.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&available[..taken.min(room)]);
+            self.from.consume(taken);
+            if ended {
+                if self.line.last() == Some(&b'\n') {
+                    self.line.pop();
+                }
+                return Ok(Some(()));
+            }
+        }
+    }
+}
+
+/// Writes whole lines from any thread.
+pub struct Sender<W> {
+    to: Mutex<W>,
+}
+
+impl<W: Write> Sender<W> {
+    /// Over any stream.
+    pub fn new(to: W) -> Self {
+        Self { to: Mutex::new(to) }
+    }
+
+    /// One message, flushed.
+    pub fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
+        line.push(b'\n');
+        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        to.write_all(&line)?;
+        to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn banners_are_text_and_messages_are_messages() {
+        let mut receiver = Receiver::new(&b"Welcome to \x1b[1mnode\n[1,2]\nno newline at the end"[..]);
+        assert!(matches!(receiver.next::<Vec<u8>>(), Ok(Some(Received::Text(text))) if text == "Welcome to [1mnode"));
+        assert!(matches!(receiver.next::<Vec<u8>>(), Ok(Some(Received::Message(list))) if list == [1, 2]));
+        assert!(matches!(receiver.next::<Vec<u8>>(), Ok(Some(Received::Text(_)))));
+        assert!(matches!(receiver.next::<Vec<u8>>(), Ok(None)));
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut_not_kept() {
+        let endless = io::repeat(b'x').take(3 * LINE_MAX as u64).chain(&b"\n7\n"[..]);
+        let mut receiver = Receiver::new(endless);
+        assert!(matches!(receiver.next::<u8>(), Ok(Some(Received::Text(text))) if text.len() == TEXT_MAX));
+        assert!(matches!(receiver.next::<u8>(), Ok(Some(Received::Message(7)))));
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_arrives_as_it_was_said(number in prop::num::f64::NORMAL) {
+            let mut line = Vec::new();
+            Sender::new(&mut line).send(&number).expect("memory can be written");
+            let received = Receiver::new(&line[..]).next::<f64>();
+            prop_assert!(matches!(received, Ok(Some(Received::Message(again))) if again == number));
+        }
+
+        #[test]
+        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let mut receiver = Receiver::new(&bytes[..]);
+            let mut lines = 0;
+            while let Ok(Some(_)) = receiver.next::<crate::protocol::message::FromAgent>() {
+                lines += 1;
+            }
+            prop_assert!(lines <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Evidence of a run's state, now or at an earlier moment.
+//!
+//! How often a channel was tested while it stood still is what tells most causes
+//! apart, so earlier looks count. What a worker did after it failed does not: it
+//! would hide why.
+#![forbid(unsafe_code)]
+
+use super::evidence::{Channel, Evidence, Line, Machine, Moved, Nic, Node, Stall, Watched};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::LazyLock;
+use tcpx_logs::{Catalogue as Signatures, Phase as LogPhase, Severity as LineSeverity};
+use tcpx_node::NodeFacts;
+use tcpx_run_model::finding::Subject;
+use tcpx_run_model::ids::WorkerId;
+use tcpx_run_model::phase::Phase;
+use tcpx_run_model::record::{ChannelNow, RunRecord};
+use tcpx_run_model::state::{Counts, KeptLine, Look, RunState, WorkerState};
+use tcpx_run_model::timeline::Timeline;
+use tcpx_words::payload::Mismatch;
+use tcpx_words::plugin_family::PluginFamily;
+use tcpx_words::units::printable;
+
+/// Kinds of lines that are judged of one worker.
+const LINES_MAX: usize = 64;
+/// Letters of one line that are shown.
+const LINE_CHARS_MAX: usize = 400;
+/// Workers that are judged.
+const NODES_MAX: usize = 4096;
+const SETTINGS_MAX: usize = 512;
+
+/// Signatures of log lines; the embedded ones are held against their tests.
+static SIGNATURES: LazyLock<Option<Signatures>> = LazyLock::new(|| Signatures::embedded().ok());
+
+/// What lines mean, kept from one judgement to the next: a worker's lines only grow.
+#[derive(Debug, Default)]
+pub(super) struct KnownLines {
+    by_worker: BTreeMap<WorkerId, Vec<Meaning>>,
+}
+
+#[derive(Debug, Clone)]
+enum Meaning {
+    Known {
+        signature: String,
+        severity: LineSeverity,
+    },
+    /// A WARN that no signature knows.
+    UnknownWarning,
+    Nothing,
+}
+
+impl Evidence {
+    /// What is known by now.
+    pub fn of(state: &RunState) -> Self {
+        Self::with_known_lines(state, &mut KnownLines::default())
+    }
+
+    pub(super) fn with_known_lines(state: &RunState, known: &mut KnownLines) -> Self {
+        let workers = state.workers.values().take(NODES_MAX);
+        Self {
+            scenario: state.scenario.clone(),
+            stall_after_ms: state.stall_after_ms,
+            now_ms: state.now_ms,
+            stall: state.stall().map(|stall| Stall { at_ms: stall.at_ms, recovered: stall.recovered }),
+            outcome: state.ended.as_ref().map(|ended| ended.outcome),
+            nodes: workers.map(|worker| node(state, worker, known)).collect(),
+            moved: Vec::new(),
+        }
+    }
+
+    /// The counters of a moment, nanoseconds since 1970: what tells whose turn it was.
+    /// Not for the rules, as the rest of what was known then is left out: a view asks
+    /// for each frame.
+    pub fn at(timeline: &Timeline, at_ns: u64) -> Self {
+        let state = &timeline.state;
+        let at_ms = at_ns.saturating_sub(state.at_ns(0.0)) as f64 / 1e6;
+        let workers = state.workers.values().take(NODES_MAX);
+        Self {
+            stall_after_ms: state.stall_after_ms,
+            now_ms: at_ms,
+            outcome: state.ended.as_ref().filter(|_| at_ms >= state.now_ms).map(|ended| ended.outcome),
+            nodes: workers.map(|worker| node_at(timeline, worker, at_ns)).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what only the record of a run has: what moved, and what was logged in all.
+    pub fn add_record(&mut self, run: &RunRecord) {
+        self.outcome = Some(run.outcome);
+        for (pair, node, record) in run.workers() {
+            let is = |one: &&mut Node| one.subject.node == node && one.subject.pair == Some(pair);
+            if let Some(worker) = self.nodes.iter_mut().find(is) {
+                worker.logged = worker.logged.or(record.log_lines.map(|(lines, _)| lines));
+            }
+        }
+        let moved = run.transfers.iter().map(|one| Moved {
+            pair: one.pair,
+            from: one.from,
+            to: one.to,
+            bytes: one.bytes,
+            seconds: one.seconds,
+        });
+        self.moved = moved.collect();
+    }
+}
+
+fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> Node {
+    let state = &timeline.state;
+    let has_ended = worker.exit.as_ref().is_some_and(|exit| state.at_ns(exit.at_ms) <= at_ns);
+    let is_over = has_ended || worker.process.as_ref().is_some_and(|process| process.is_gone);
+    let sample = timeline.series.get(&worker.id).and_then(|series| series.at(at_ns));
+    let channel = |now: &ChannelNow, stale_ms: u64| Channel {
+        now: ChannelNow { quiet_ms: now.quiet_ms.saturating_add(stale_ms), ..now.clone() },
+        ..Channel::default()
+    };
+    let channels = sample.map(|sample| {
+        let stale_ms = if is_over { 0 } else { at_ns.saturating_sub(sample.at_ns) / 1_000_000 };
+        sample.channels.iter().map(|now| channel(now, stale_ms)).collect()
+    });
+    Node {
+        phase: timeline.phase(worker.id, at_ns),
+        sampled_ms: sample.map(|sample| sample.at_ns.saturating_sub(state.at_ns(0.0)) as f64 / 1e6),
+        channels: channels.unwrap_or_default(),
+        ..Node::new(Subject::worker(worker.id, &state.names))
+    }
+}
+
+fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Node {
+    let (sampled_ms, counters) = worker.judged();
+    let facts = state.node(worker.id.node).and_then(|node| node.facts.as_deref());
+    let in_call = worker.exit.as_ref().and_then(|exit| exit.what.in_call.clone());
+    let mut node = Node {
+        lanes: worker.id.pair().map(|pair| state.lanes(pair).to_vec()).unwrap_or_default(),
+        phase: worker.phase,
+        phase_ms: worker.phase_ms,
+        sampled_ms,
+        channels: channels(worker, counters, &worker.looks, sampled_ms.unwrap_or(0.0)),
+        inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
+        lines: known.lines(worker),
+        logged: worker.log.map(|log| log.lines),
+        plugin: plugin(worker),
+        family: family(worker),
+        exit: worker.exit.clone(),
+        failure: worker.failure.clone(),
+        verified: worker.verified,
+        mismatch: worker.mismatch.as_ref().map(mismatch_words),
+        machine: facts.map(machine),
+        frame: worker.frame.as_ref().map(|framed| framed.frame.clone()),
+        ..Node::new(Subject::worker(worker.id, &state.names))
+    };
+    for line in worker.lines() {
+        node.listened_on_gpus.extend(listened_on_gpu(&line.text));
+        if let Some((label, value)) = setting(&line.text)
+            && node.settings.len() < SETTINGS_MAX
+        {
+            node.settings.insert(label, value);
+        }
+    }
+    node.settings.extend(facts.iter().flat_map(|facts| facts.environment.clone()));
+    node.settings.extend(worker.env.clone());
+    node
+}
+
+fn channels(worker: &WorkerState, counters: &[ChannelNow], looks: &VecDeque<Look>, at_ms: f64) -> Vec<Channel> {
+    let channel = |(place, now): (usize, &ChannelNow)| Channel {
+        nic: worker.nic(now.device).map(printable).unwrap_or_default(),
+        watched: watched(looks, place, now, at_ms),
+        now: now.clone(),
+    };
+    counters.iter().enumerate().map(channel).collect()
+}
+
+/// What is seen of a channel over the time in which it has not changed, as far
+/// back as looks were kept.
+fn watched(looks: &VecDeque<Look>, place: usize, now: &ChannelNow, at_ms: f64) -> Option<Watched> {
+    let since_ms = at_ms - now.quiet_ms as f64;
+    let oldest = looks.iter().find(|look| look.at_ms >= since_ms && look.at_ms < at_ms)?;
+    let (before, after) = (oldest.channels.get(place)?, Counts::of(now));
+    Some(Watched {
+        ms: at_ms - oldest.at_ms,
+        tests: after.tests.saturating_sub(before.tests),
+        null_requests: after.null_requests.saturating_sub(before.null_requests),
+        in_one_call: before.in_call && after.in_call && before.calls == after.calls,
+    })
+}
+
+fn plugin(worker: &WorkerState) -> Option<String> {
+    if let Some(process) = &worker.process {
+        return Some(process.plugin.clone()).filter(|plugin| !plugin.is_empty());
+    }
+    let plugin = &worker.plugin.as_ref()?.plugin;
+    let version = plugin.version.as_deref().unwrap_or_default();
+    Some(printable(format!("{} {version}", plugin.name).trim()))
+}
+
+/// A process that was found tells only what its plugin is called.
+fn family(worker: &WorkerState) -> Option<PluginFamily> {
+    let loaded = worker.plugin.as_ref().map(|ready| ready.plugin.family);
+    loaded.or_else(|| Some(PluginFamily::of_label(&worker.process.as_ref()?.plugin)))
+}
+
+fn mismatch_words(wrong: &Mismatch) -> String {
+    let (channel, chunk, kind) = (wrong.id.channel, wrong.id.chunk, wrong.kind);
+    format!("channel {channel} chunk {chunk}: {} bytes wrong from byte {}, {kind:?}", wrong.wrong_bytes, wrong.offset)
+}
+
+/// `... cudaDev 3, listen port 4711`: the GPU that was current for a listen comm.
+fn listened_on_gpu(text: &str) -> Option<u32> {
+    let rest = text.split_once("cudaDev ").filter(|_| text.contains(" listen port "))?.1;
+    rest.split([' ', ',']).next()?.parse().ok()
+}
+
+/// `NET/GPUDirectTCPX : nthreads: 1`: what a plugin says of its settings at init.
+fn setting(text: &str) -> Option<(String, String)> {
+    let (label, value) = text.strip_prefix("NET/")?.split_once(" : ")?.1.rsplit_once(": ")?;
+    value.parse::<i64>().ok()?;
+    Some((printable(label), value.to_owned()))
+}
+
+impl KnownLines {
+    fn lines(&mut self, worker: &WorkerState) -> Vec<Line> {
+        let meanings = self.by_worker.entry(worker.id).or_default();
+        let kept = worker.lines();
+        if kept.len() < meanings.len() {
+            // Another run's worker of that id.
+            meanings.clear();
+        }
+        meanings.extend(kept[meanings.len()..].iter().map(meaning));
+        let mut lines: Vec<Line> = Vec::new();
+        for (line, meaning) in kept.iter().zip(meanings.iter()) {
+            let (signature, severity) = match meaning {
+                Meaning::Known { signature, severity } => (Some(signature), *severity),
+                Meaning::UnknownWarning => (None, LineSeverity::Warning),
+                Meaning::Nothing => continue,
+            };
+            if let Some(same) = lines.iter_mut().find(|one| one.signature.as_ref() == signature) {
+                same.count = same.count.saturating_add(line.count);
+                same.last_ms = same.last_ms.max(line.last_ms);
+            } else if lines.len() < LINES_MAX {
+                lines.push(Line {
+                    signature: signature.cloned(),
+                    severity,
+                    text: printable(&line.text).chars().take(LINE_CHARS_MAX).collect(),
+                    count: line.count,
+                    first_ms: line.first_ms,
+                    last_ms: line.last_ms,
+                    phase: line.phase,
+                });
+            }
+        }
+        lines
+    }
+}
+
+fn meaning(line: &KeptLine) -> Meaning {
+    let Some(signatures) = SIGNATURES.as_ref() else { return Meaning::Nothing };
+    match signatures.matches(line.text.as_bytes()).into_iter().next() {
+        Some(known) => {
+            let is_benign = known.benign.contains(&log_phase(line.phase));
+            let severity = if is_benign { LineSeverity::Benign } else { known.severity };
+            Meaning::Known { signature: known.name.clone(), severity }
+        }
+        None if line.is_warning() => Meaning::UnknownWarning,
+        None => Meaning::Nothing,
+    }
+}
+
+fn log_phase(phase: Option<Phase>) -> LogPhase {
+    match phase {
+        Some(Phase::WarmUp | Phase::Measuring) | None => LogPhase::Transfer,
+        Some(Phase::Closing | Phase::Finished) => LogPhase::Close,
+        Some(_) => LogPhase::Setup,
+    }
+}
+
+fn machine(facts: &NodeFacts) -> Machine {
+    let nic = |nic: &tcpx_node::Nic| Nic {
+        name: nic.name.clone(),
+        up: nic.is_up(),
+        mbit_per_s: nic.speed.mbit_per_s(),
+        pci_root: nic.pci_root.known().cloned(),
+    };
+    let gpus = facts.gpus.devices.known().map(Vec::as_slice).unwrap_or_default();
+    Machine {
+        host: Some(facts.host.clone()),
+        nics: facts.nics.known().map(|nics| nics.iter().map(nic).collect()).unwrap_or_default(),
+        gpu_roots: gpus.iter().map(|gpu| gpu.pci_root.known().cloned()).collect(),
+    }
+}

@@ -1,0 +1,137 @@
+//! Whose turn it is, by the counters of both ends: the one channel to speak of.
+//!
+//! It says which side does not do its part, no more; why it does not is what the
+//! rules find.
+#![forbid(unsafe_code)]
+
+use super::evidence::{Evidence, Spot};
+use tcpx_run_model::finding::Subject;
+use tcpx_words::side::Side;
+
+/// No change for this long is worth a word.
+pub const WAITING_MS: u64 = 500;
+
+/// The channel to speak of, and whose turn it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// Its worker.
+    pub subject: Subject,
+    /// Which end of its connection it is.
+    pub side: Side,
+    /// Index within its direction.
+    pub channel: usize,
+    /// Since any of its requests changed state.
+    pub quiet_ms: u64,
+    /// It has stood still for as long as a stall takes.
+    pub is_stalled: bool,
+    /// `peer recv 1: 16/16 done, none handed back: the receiver's turn`.
+    pub words: String,
+}
+
+/// Whose turn it is where a channel waits: stalled before waiting, full windows
+/// first, then the longest. `None` where everything moves or nothing is in flight.
+pub fn whose_turn(evidence: &Evidence) -> Option<Turn> {
+    let waits = |spot: &Spot<'_>| {
+        let channel = spot.channel;
+        !channel.now.closed && channel.in_flight() > 0 && channel.now.quiet_ms >= WAITING_MS
+    };
+    let is_stalled = |spot: &Spot<'_>| spot.channel.now.quiet_ms >= evidence.stall_after_ms;
+    let key = |spot: &Spot<'_>| {
+        let channel = spot.channel;
+        (is_stalled(spot), channel.done_unconsumed(), channel.in_flight(), channel.now.quiet_ms)
+    };
+    // The first of several that are alike.
+    let worst =
+        evidence.spots().filter(waits).reduce(|worst, spot| if key(&spot) > key(&worst) { spot } else { worst });
+    worst.map(|spot| Turn {
+        subject: spot.node.subject.clone(),
+        side: spot.channel.now.side,
+        channel: spot.channel.now.index,
+        quiet_ms: spot.channel.now.quiet_ms,
+        is_stalled: is_stalled(&spot),
+        words: words(spot, is_stalled(&spot)),
+    })
+}
+
+fn words(spot: Spot<'_>, is_stalled: bool) -> String {
+    let (name, channel) = (short_name(spot), spot.channel);
+    let (in_flight, done) = (channel.in_flight(), channel.done_unconsumed());
+    let last_error = channel.now.last_error.as_ref();
+    let last_error = last_error.map(|(call, code)| format!("; {call} returned {code}")).unwrap_or_default();
+    if let Some(call) = &channel.now.in_call {
+        return format!("{name} is inside {call}, which does not return: the plugin's turn{last_error}");
+    }
+    if channel.now.rc_errors > 0 && is_stalled {
+        return format!("{name}: {in_flight} in flight{last_error}");
+    }
+    if !channel.sends() && done > 0 && done == in_flight {
+        return format!("{name}: {done}/{in_flight} done, none handed back: the receiver's turn");
+    }
+    let other = spot.other_end().map(|other| (short_name(other), other.channel.in_flight()));
+    match (channel.now.side, other) {
+        (Side::Recv, Some((sender, 0))) => {
+            format!("{name}: {in_flight} posted, {sender} has none in flight: the sender's turn")
+        }
+        (Side::Send, Some((receiver, 0))) => {
+            format!("{name}: {in_flight} posted, {receiver} has none posted: the receiver's turn")
+        }
+        (_, Some((other, count))) => {
+            format!("{name}: {in_flight} posted, {other}: {count}, nothing arrives: the way between them")
+        }
+        (Side::Recv, None) => format!("{name}: {in_flight} posted, {done} done"),
+        (Side::Send, None) => format!("{name}: {in_flight} posted, none done"),
+    }
+}
+
+/// `peer recv 1`.
+fn short_name(spot: Spot<'_>) -> String {
+    format!("{} {} {}", spot.node.name(), spot.channel.now.side, spot.channel.now.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_run_model::event::{Event, EventKind};
+    use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
+    use tcpx_run_model::phase::{Exit, Phase};
+    use tcpx_run_model::record::ChannelNow;
+    use tcpx_run_model::state::RunState;
+    use tcpx_run_model::timeline::Timeline;
+
+    fn told(timeline: &mut Timeline, ms: f64, node: u32, kind: EventKind) {
+        let who = Who::Worker(WorkerId::of_pair(NodeId(node), PairId(0)));
+        timeline.apply(&Event { at: "1970-01-01T00:00:00Z".into(), ..Event::new(ms, who, kind) });
+    }
+
+    fn counters(side: Side, [posted, done, consumed]: [u64; 3], quiet_ms: u64) -> EventKind {
+        EventKind::Sample(vec![ChannelNow { side, posted, done, consumed, quiet_ms, ..ChannelNow::default() }])
+    }
+
+    #[test]
+    fn whose_turn_it_was_is_told_of_any_moment() {
+        let mut state = RunState::default();
+        state.introduce_two_nodes();
+        let mut timeline = Timeline::of(state);
+        told(&mut timeline, 0.0, 0, counters(Side::Send, [12, 4, 4], 0));
+        told(&mut timeline, 0.0, 1, counters(Side::Recv, [16, 16, 0], 0));
+        told(&mut timeline, 9000.0, 0, counters(Side::Send, [20, 12, 12], 0));
+        told(&mut timeline, 9000.0, 1, counters(Side::Recv, [24, 24, 24], 0));
+        let at = |timeline: &Timeline, ms: u64| whose_turn(&Evidence::at(timeline, ms * 1_000_000));
+        assert_eq!(at(&timeline, 0), None);
+        // Counters that are not new are older by that.
+        let waits = at(&timeline, 600).expect("it waits");
+        assert_eq!((waits.quiet_ms, waits.is_stalled, waits.subject.node), (600, false, NodeId(1)));
+        assert_eq!(waits.words, "peer recv 0: 16/16 done, none handed back: the receiver's turn");
+        assert!(at(&timeline, 8999).is_some_and(|turn| turn.is_stalled));
+        assert_eq!(at(&timeline, 9000), None);
+        let channels = vec![];
+        let exit =
+            Exit { code: Some(1), signal: None, killed: false, phase: Phase::Measuring, in_call: None, channels };
+        told(&mut timeline, 9100.0, 0, EventKind::Exited(exit));
+        assert_eq!(
+            at(&timeline, 60_000),
+            None,
+            "a worker that is gone does not wait, and the other has nothing in flight"
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! Every failure on demand: which scenarios there are, and what a run of one came to.
+//!
+//! A scenario under `scenarios/repro` breaks one thing and expects one finding;
+//! its file has the name of the scenario. Those that only evidence can bring
+//! (`[fault] by = "evidence"`) are judged from a document beside them instead of
+//! a run, and their rows say `simulated`.
+//!
+//! Not here: running them.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod page;
+
+use serde::Serialize;
+use tcpx_diagnose::{Catalogue, Evidence, diagnose};
+use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::finding::Finding;
+use tcpx_run_model::scenario::Scenario;
+use tcpx_run_model::state::RunState;
+
+macro_rules! rehearsals {
+    (run: $($name:literal,)+ judged: $($judged:literal,)+) => {
+        const REHEARSALS: &[Rehearsal] = &[
+            $(Rehearsal {
+                name: $name,
+                text: include_str!(concat!("../../scenarios/repro/", $name, ".toml")),
+                evidence: None,
+            },)+
+            $(Rehearsal {
+                name: $judged,
+                text: include_str!(concat!("../../scenarios/repro/", $judged, ".toml")),
+                evidence: Some(include_str!(concat!("../../scenarios/repro/evidence/", $judged, ".json"))),
+            },)+
+        ];
+    };
+}
+
+rehearsals! {
+    run:
+    "local-loop-starved", "polls-others-only", "window-full-only-progress", "head-not-tested", "call-refused",
+    "hang-inside-call", "process-stopped", "sender-silent", "receiver-silent", "nothing-arrives",
+    "one-channel-starved", "stalled-and-recovered", "window-never-consumed", "slots-exhausted",
+    "message-exceeds-task-chunks", "connect-never-completes", "flow-steering-refused", "no-cmsg",
+    "recv-sync-differs", "dynamic-chunk-size-zero", "plugin-exit", "plugin-crash",
+    "process-killed", "peer-exited-first", "control-lost", "premature-close", "payload-wrong", "network-loss",
+    "zero-window-at-peer", "first-iteration-counted",
+    judged:
+    "stalled", "consumed-early", "settings-differ", "accept-budget-too-small", "wrong-gpu-current", "tx-completions-missing",
+    "chunk-size-disagreement", "connection-reset", "link-down", "rail-carries-nothing", "nic-far-from-gpu",
+    "same-host", "rate-above-line-rate", "slow-because-of-logging",
+}
+
+/// One failure that can be rehearsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rehearsal {
+    /// Name of the scenario and its file.
+    pub name: &'static str,
+    /// The file.
+    pub text: &'static str,
+    /// What is judged where nothing can be run.
+    pub evidence: Option<&'static str>,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub scenario: String,
+    /// The condition it expects.
+    pub expected: String,
+    /// The first finding, or how it ended without one.
+    pub found: String,
+    /// From the last progress to the first time it was found; `None` where nothing
+    /// ran, or it was found only when all was over.
+    pub seconds_to_verdict: Option<f64>,
+    /// Found first, and every other gate met.
+    pub passed: bool,
+    /// Judged from evidence.
+    pub simulated: bool,
+    /// Why not, where it is not the finding.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unmet: Vec<String>,
+}
+
+/// All of them, by name.
+pub fn rehearsals() -> &'static [Rehearsal] {
+    REHEARSALS
+}
+
+impl Rehearsal {
+    /// The scenario as its file says, with the defaults.
+    ///
+    /// # Errors
+    /// A file that is wrong, in the parser's words; a test reads them all.
+    pub fn scenario(&self) -> Result<Scenario, String> {
+        toml::from_str(self.text).map_err(|error| error.to_string())
+    }
+
+    /// The row of one that is only judged.
+    pub fn judge(&self, scenario: &Scenario) -> Option<Row> {
+        scenario.evidence_only()?;
+        let evidence = self.evidence.ok_or("there is no evidence beside it".to_owned());
+        let evidence = evidence.and_then(|text| serde_json::from_str::<Evidence>(text).map_err(|e| e.to_string()));
+        let (findings, unmet) = match evidence {
+            Ok(evidence) => (diagnose(&evidence), Vec::new()),
+            Err(why) => (Vec::new(), vec![why]),
+        };
+        Some(Row { simulated: true, ..row(scenario, &findings, "nothing", unmet) })
+    }
+}
+
+/// The row of a run that ended with these findings, or `ending` without any. The
+/// expected one comes first, or behind what it follows from: a symptom is never
+/// blamed before its cause.
+pub fn row(scenario: &Scenario, findings: &[Finding], ending: &str, unmet: Vec<String>) -> Row {
+    let expected = scenario.expect.finding.clone().unwrap_or_default();
+    let first = findings.first().map(|first| first.condition.as_str());
+    let is_symptom = first.and_then(|first| Catalogue::embedded().get(first)).is_some_and(|first| {
+        first.explains.contains(&expected) && findings.iter().any(|finding| finding.condition == expected)
+    });
+    let passed = (first == Some(&expected) || is_symptom) && unmet.is_empty();
+    let found = first.map_or_else(|| format!("({ending})"), str::to_owned);
+    let found = if is_symptom { format!("{found}, then it") } else { found };
+    let scenario = scenario.name.clone();
+    Row { scenario, expected, found, seconds_to_verdict: None, passed, simulated: false, unmet }
+}
+
+/// Seconds from the last progress before a condition was first found until then.
+#[derive(Debug, Default)]
+pub struct Stopwatch {
+    condition: String,
+    state: RunState,
+    seconds: Option<f64>,
+}
+
+impl Stopwatch {
+    /// For the time until `condition` is found.
+    pub fn new(condition: &str) -> Self {
+        Self { condition: condition.to_owned(), ..Self::default() }
+    }
+
+    /// Something happened in the run.
+    pub fn event(&mut self, event: &Event) {
+        if self.seconds.is_some() {
+            return;
+        }
+        if let EventKind::Findings(findings) = &event.kind
+            && findings.iter().any(|finding| finding.condition == self.condition)
+        {
+            self.seconds = Some(((event.ms - self.state.progress_ms) / 1e3).max(0.0));
+        }
+        self.state.apply(event);
+    }
+
+    /// How long it took, if it was found.
+    pub fn seconds(&self) -> Option<f64> {
+        self.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
+
+    fn finding(condition: &str) -> Finding {
+        Finding { condition: condition.into(), ..serde_json::from_str(NOTHING).unwrap() }
+    }
+
+    const NOTHING: &str = r#"{"condition":"","severity":"error","confidence":1,"because":[],"cannot_see":[]}"#;
+
+    #[test]
+    fn every_condition_has_a_rehearsal_and_every_file_is_one() {
+        let conditions: BTreeSet<&str> =
+            Catalogue::embedded().conditions.iter().map(|condition| condition.name.as_str()).collect();
+        let names: BTreeSet<&str> = rehearsals().iter().map(|one| one.name).collect();
+        assert_eq!(conditions, names);
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/repro");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files: BTreeSet<String> = files
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            // What needs a GPU is no rehearsal.
+            .filter(|name| !name.starts_with("gpu-"))
+            .collect();
+        assert_eq!(files, names.into_iter().map(str::to_owned).collect());
+    }
+
+    #[test]
+    fn each_says_what_it_expects_and_by_whom() {
+        for one in rehearsals() {
+            let scenario = one.scenario().unwrap_or_else(|error| panic!("{}: {error}", one.name));
+            assert!(scenario.check().is_ok(), "{}", one.name);
+            assert_eq!((scenario.name.as_str(), scenario.expect.finding.as_deref()), (one.name, Some(one.name)));
+            let condition = Catalogue::embedded().get(one.name).unwrap();
+            assert_eq!(
+                (one.evidence.is_some(), one.judge(&scenario).is_some()),
+                (condition.simulated, condition.simulated),
+                "{}",
+                one.name
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_judged_is_found() {
+        for one in rehearsals() {
+            if let Some(row) = one.judge(&one.scenario().unwrap()) {
+                assert!(row.passed && row.simulated, "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_symptom_passes_behind_its_cause_only() {
+        let scenario = |name| rehearsals().iter().find(|one| one.name == name).unwrap().scenario().unwrap();
+        let check = |name, found: &[&str], passed: bool| {
+            let findings: Vec<Finding> = found.iter().map(|name| finding(name)).collect();
+            let row = row(&scenario(name), &findings, "passed", Vec::new());
+            assert_eq!(row.passed, passed, "{row:?}");
+        };
+        check("process-killed", &["process-killed", "peer-exited-first"], true);
+        check("peer-exited-first", &["process-killed", "peer-exited-first"], true);
+        check("process-killed", &["peer-exited-first", "process-killed"], false);
+        check("peer-exited-first", &["process-killed"], false);
+        check("plugin-crash", &[], false);
+        assert!(!row(&scenario("plugin-crash"), &[finding("plugin-crash")], "", vec!["a gate".into()]).passed);
+    }
+
+    #[test]
+    fn the_time_runs_from_the_last_progress() {
+        let mut stopwatch = Stopwatch::new("stalled");
+        let event = |ms: f64, kind| Event::new(ms, Who::Worker(WorkerId::of_pair(NodeId(0), PairId(0))), kind);
+        let sample = |posted, quiet_ms| {
+            let channel = tcpx_run_model::record::ChannelNow { posted, quiet_ms, ..Default::default() };
+            EventKind::Sample(vec![channel])
+        };
+        stopwatch.event(&event(1000.0, sample(4, 0)));
+        stopwatch.event(&event(2000.0, sample(5, 100)));
+        stopwatch.event(&event(3000.0, sample(5, 1100)));
+        stopwatch.event(&event(4000.0, EventKind::Findings(vec![finding("nothing-arrives")])));
+        assert_eq!(stopwatch.seconds(), None);
+        stopwatch.event(&event(5000.0, EventKind::Findings(vec![finding("stalled")])));
+        stopwatch.event(&event(9000.0, EventKind::Findings(vec![finding("stalled")])));
+        assert_eq!(stopwatch.seconds(), Some(3.1));
+    }
+}

@@ -1,0 +1,51 @@
+//! `docs/failures.md`: the catalogue as a page.
+//!
+//! Absent from the program: `tcpxctl diagnose --explain` says the same.
+
+use super::rehearsals;
+use tcpx_diagnose::{Catalogue, Condition};
+
+const HEAD: &str = "# Failures\n\n\
+    What can be wrong with a transfer over TCPX: what it looks like, why, what to do, and how to make it happen. This page is\n\
+    made from `probes/conditions`; after a change there: `UPDATE_DOCS=1 cargo test failures_page`.\n\n\
+    `tcpxctl diagnose` names the condition of a run, a process or a recorder; `tcpxctl rehearse NAME` makes one happen.\n\n";
+
+fn page() -> String {
+    let conditions = &Catalogue::embedded().conditions;
+    let row = |one: &Condition| format!("| [`{0}`](#{0}) | {1} | {2} |\n", one.name, one.severity, cell(&one.symptom));
+    let rows: String = conditions.iter().map(row).collect();
+    let sections: String = conditions.iter().map(section).collect();
+    format!("{HEAD}| condition | severity | symptom |\n|---|---|---|\n{rows}{sections}")
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn section(one: &Condition) -> String {
+    let causes: String = one.causes.iter().map(|cause| format!("  - {cause}\n")).collect();
+    let how = rehearsals().iter().find(|rehearsal| rehearsal.name == one.name).map_or("", |rehearsal| {
+        if rehearsal.evidence.is_some() { " (judged from evidence; nothing is run)" } else { "" }
+    });
+    format!(
+        "\n## {name}\n\n* **Symptom:** {symptom}\n* **Meaning:** {meaning}\n* **Detected by:** {detected}\n* **Causes**, the likeliest \
+         first:\n{causes}* **Fix:** {fix}\n* **Reproduce:** `tcpxctl rehearse {name}`{how}; {reproduce}\n* **Reference:** {reference}\n",
+        name = one.name,
+        symptom = one.symptom,
+        meaning = one.meaning,
+        detected = one.detected,
+        fix = one.fix,
+        reproduce = one.reproduce,
+        reference = one.reference,
+    )
+}
+
+#[test]
+fn the_failures_page_is_in_step_with_the_catalogue() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/failures.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, page()).expect("docs is writable");
+    }
+    let stored = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(stored == page(), "run `UPDATE_DOCS=1 cargo test failures_page` and look at the difference");
+}

@@ -1,0 +1,68 @@
+//! `events.jsonl` in one pass, however long it is: the run's state, and as many
+//! samples of each worker as a chart needs.
+#![forbid(unsafe_code)]
+
+use crate::story::{State, Story};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io;
+use tcpx_run_model::event::SampleLine;
+use tcpx_run_model::ids::WorkerId;
+use tcpx_run_model::record::{RunFiles, Thinned};
+use tcpx_run_model::state::RunState;
+use tcpx_words::side::Side;
+
+/// What the event stream says.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// What is known at its end.
+    pub state: RunState,
+    /// Counters of each worker over time, oldest first.
+    pub samples: BTreeMap<WorkerId, Vec<SampleLine<Counters>>>,
+}
+
+/// As much of a channel's counters as a chart needs.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Counters {
+    pub side: Side,
+    pub index: usize,
+    pub device: i64,
+    pub posted: u64,
+    pub done: u64,
+    pub consumed: u64,
+    pub bytes: u64,
+}
+
+impl Events {
+    pub(super) fn read(files: &RunFiles, story: &mut Story) -> Self {
+        let mut events = Self { state: files.begun(), samples: BTreeMap::new() };
+        match files.skim(&mut events.state) {
+            Ok((thinned, unreadable)) => {
+                events.samples = samples(&thinned);
+                if unreadable > 0 {
+                    story.damaged("some events", format!("{unreadable} lines of events.jsonl cannot be read"));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                story.lacks("what happened over time", format!("events.jsonl: {error}"));
+            }
+            Err(error) => story.damaged("the end of the event stream", format!("events.jsonl: {error}")),
+        }
+        if story.state == State::OtherVersion {
+            story.lacks("the whole event stream", "what its version added to it is passed over");
+        }
+        events
+    }
+}
+
+fn samples(thinned: &Thinned) -> BTreeMap<WorkerId, Vec<SampleLine<Counters>>> {
+    let mut all: BTreeMap<WorkerId, Vec<SampleLine<Counters>>> = BTreeMap::new();
+    for samples in thinned.samples.values() {
+        for line in samples.lines().filter_map(|(_, line)| SampleLine::parse(line)) {
+            all.entry(line.worker).or_default().push(line);
+        }
+    }
+    all.values_mut().for_each(|of| of.sort_by(|a, b| a.ms.total_cmp(&b.ms)));
+    all
+}

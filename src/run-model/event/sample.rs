@@ -1,0 +1,149 @@
+//! Lines of counters, read at their own pace: nearly all of a long stream is these.
+//!
+//! A line is known for one by its first bytes, so a reader can pass it over unparsed.
+//! What is read of a channel is the reader's choice.
+#![forbid(unsafe_code)]
+
+use super::{Event, EventKind, v1};
+use crate::ids::{NodeId, PairId, Unit, WorkerId};
+use crate::record::ChannelNow;
+use memchr::memmem::Finder;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+/// What says what a line is stands within these first bytes.
+const HEAD: usize = 256;
+
+/// Whether a line of `events.jsonl`, of any version, holds counters.
+pub fn is_sample(line: &[u8]) -> bool {
+    static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""sample":["#));
+    KEY.find(&line[..line.len().min(HEAD)]).is_some()
+}
+
+/// Counters of one worker at one moment. `C` is what is read of each channel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampleLine<C> {
+    /// Milliseconds since the command started.
+    pub ms: f64,
+    /// Whose they are.
+    pub worker: WorkerId,
+    /// Of every channel.
+    pub channels: Vec<C>,
+}
+
+#[derive(Deserialize)]
+struct Line<'a, C> {
+    #[serde(borrow)]
+    at: Cow<'a, str>,
+    ms: f64,
+    #[serde(borrow)]
+    node: Node<'a>,
+    #[serde(default)]
+    pair: Option<PairId>,
+    #[serde(default)]
+    pid: Option<u32>,
+    #[serde(default)]
+    recorder_number: u32,
+    /// Version 1: the number of the pair.
+    #[serde(default)]
+    gpu: Option<u32>,
+    #[serde(default)]
+    node_us: Option<u64>,
+    sample: Option<Vec<C>>,
+    /// Version 1.
+    said: Option<Said<C>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Node<'a> {
+    Id(NodeId),
+    #[serde(borrow)]
+    Name(Cow<'a, str>),
+}
+
+#[derive(Deserialize)]
+struct Said<C> {
+    sample: Vec<C>,
+}
+
+impl<C> Line<'_, C> {
+    fn worker(&self) -> Option<WorkerId> {
+        let (node, pair) = match &self.node {
+            Node::Id(node) => (*node, self.pair),
+            Node::Name(name) => (v1::node_of(name)?, Some(PairId(self.gpu.unwrap_or(0)))),
+        };
+        let unit = match (pair, self.pid) {
+            (Some(pair), _) => Unit::Pair(pair),
+            (None, Some(pid)) => Unit::Process { pid, recorder: self.recorder_number },
+            (None, None) => return None,
+        };
+        Some(WorkerId { node, unit })
+    }
+}
+
+impl<C: DeserializeOwned> SampleLine<C> {
+    /// Reads one line of counters, of this version or the one before.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let mut line: Line<'_, C> = serde_json::from_slice(line).ok()?;
+        let worker = line.worker()?;
+        let channels = line.sample.take().or_else(|| Some(line.said?.sample))?;
+        line.ms.is_finite().then_some(Self { ms: line.ms, worker, channels })
+    }
+}
+
+/// The same as an event; the general way reads every value twice.
+pub(super) fn parse(line: &[u8]) -> Option<Event> {
+    let mut line: Line<'_, ChannelNow> = serde_json::from_slice(line).ok()?;
+    let worker = line.worker()?;
+    let channels = line.sample.take().or_else(|| Some(line.said.take()?.sample))?;
+    let (pair, pid, recorder_number) = match worker.unit {
+        Unit::Pair(pair) => (Some(pair), None, 0),
+        Unit::Process { pid, recorder } => (None, Some(pid), recorder),
+    };
+    Some(Event {
+        at: line.at.into_owned(),
+        ms: line.ms,
+        node: Some(worker.node),
+        pair,
+        pid,
+        recorder_number,
+        node_us: line.node_us,
+        kind: EventKind::Sample(channels),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Who;
+    use serde::de::IgnoredAny;
+
+    #[test]
+    fn counters_are_read_the_same_way_by_either_reader() {
+        let channel = ChannelNow { posted: 7, ..ChannelNow::default() };
+        for unit in [Unit::Pair(PairId(3)), Unit::Process { pid: 9, recorder: 1 }] {
+            let worker = WorkerId { node: NodeId(2), unit };
+            let event = Event::new(1.5, Who::Worker(worker), EventKind::Sample(vec![channel.clone()]));
+            let line = serde_json::to_vec(&Event { node_us: Some(8), ..event.clone() }).expect("JSON");
+            assert!(is_sample(&line));
+            assert_eq!(parse(&line), serde_json::from_slice(&line).ok());
+            let read = SampleLine::parse(&line).expect("counters");
+            assert_eq!(read, SampleLine { ms: 1.5, worker, channels: vec![channel.clone()] });
+        }
+    }
+
+    #[test]
+    fn counters_of_version_1_are_of_the_worker_that_their_line_names() {
+        let line = br#"{"at":"x","ms":2,"node":"peer","gpu":3,"said":{"sample":[{},{}]}}"#;
+        let read = SampleLine::<IgnoredAny>::parse(line).expect("counters");
+        assert_eq!((read.worker, read.channels.len()), (WorkerId::of_pair(NodeId(1), PairId(3)), 2));
+        for none in
+            [r#"{"at":"x","ms":2,"node":"peer","said":"recovered"}"#, r#"{"at":"x","ms":2,"node":0,"sample":[]}"#]
+        {
+            assert_eq!(SampleLine::<IgnoredAny>::parse(none.as_bytes()).map(|read| read.worker), None, "{none}");
+        }
+    }
+}

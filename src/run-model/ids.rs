@@ -1,0 +1,284 @@
+//! Who takes part in a run: nodes, pairs of workers, lanes, and how they are named.
+//!
+//! Ids are places in the run's lists and hold within one run. A *pair* is two
+//! workers on two nodes that move bytes between them; its *lanes* are what they
+//! move for: host memory, or GPUs. A run with a worker per GPU has a pair for each;
+//! one with a single worker has one pair with a lane for each.
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A node of a run: its place in `nodes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// Its place in the run's list of nodes.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A pair of workers: its place in `pairs`, and the number by which agents know
+/// the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PairId(pub u32);
+
+impl PairId {
+    /// Its place in the run's list of pairs.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a pair moves bytes for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lane {
+    /// Host memory.
+    Host,
+    /// One GPU of each node, by CUDA's number.
+    Gpu(u32),
+}
+
+impl Lane {
+    /// The GPU, if it is one.
+    pub const fn gpu(self) -> Option<u32> {
+        match self {
+            Self::Host => None,
+            Self::Gpu(gpu) => Some(gpu),
+        }
+    }
+}
+
+impl From<Option<u32>> for Lane {
+    fn from(gpu: Option<u32>) -> Self {
+        gpu.map_or(Self::Host, Self::Gpu)
+    }
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Gpu(gpu) => write!(f, "gpu {gpu}"),
+        }
+    }
+}
+
+/// What drives channels on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// The worker of a pair.
+    Pair(PairId),
+    /// A process that was found there.
+    Process {
+        /// Its process id.
+        pid: u32,
+        /// Which of its recorders, counted from 0.
+        recorder: u32,
+    },
+}
+
+/// One worker of a run, or one process that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct WorkerId {
+    /// Where it runs.
+    pub node: NodeId,
+    /// What it is there.
+    pub unit: Unit,
+}
+
+impl WorkerId {
+    /// The worker of `pair` on `node`.
+    pub const fn of_pair(node: NodeId, pair: PairId) -> Self {
+        Self { node, unit: Unit::Pair(pair) }
+    }
+
+    /// Its pair, if it is a run's worker.
+    pub const fn pair(self) -> Option<PairId> {
+        match self.unit {
+            Unit::Pair(pair) => Some(pair),
+            Unit::Process { .. } => None,
+        }
+    }
+}
+
+/// Whom an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Who {
+    /// The run as a whole: the coordinator said it.
+    Run,
+    /// A pair, both ends of it.
+    Pair(PairId),
+    /// A node and its agent.
+    Node(NodeId),
+    /// One worker.
+    Worker(WorkerId),
+}
+
+/// A node as a run introduces it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeIntro {
+    /// How it is shown: see [`shown_names`].
+    pub name: String,
+    /// What the command line called it.
+    pub address: String,
+}
+
+/// A pair as a run introduces it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairIntro {
+    /// Its nodes. With one direction `forward` the first sends.
+    pub nodes: [NodeId; 2],
+    /// What it moves bytes for, in the scenario's order.
+    pub lanes: Vec<Lane>,
+}
+
+/// Names of nodes that the command line calls `addresses`: `local` and `peer` where
+/// there are two, else the addresses, numbered where two are the same.
+pub fn shown_names(addresses: &[&str]) -> Vec<String> {
+    if let [_, _] = addresses {
+        return vec!["local".to_owned(), "peer".to_owned()];
+    }
+    let numbered = |(index, address): (usize, &&str)| {
+        let before = addresses[..index].iter().filter(|other| *other == address).count();
+        if before == 0 { (*address).to_owned() } else { format!("{address}#{}", before + 1) }
+    };
+    addresses.iter().enumerate().map(numbered).collect()
+}
+
+/// Names of everyone in a run, learnt from its introductions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    /// By [`NodeId`].
+    pub nodes: Vec<NodeIntro>,
+    /// By [`PairId`].
+    pub pairs: Vec<PairIntro>,
+}
+
+impl Names {
+    /// `local`; `node 3` where nobody introduced it, and nothing where the only
+    /// node is this machine.
+    pub fn node(&self, node: NodeId) -> String {
+        match self.nodes.get(node.index()) {
+            Some(intro) => intro.name.clone(),
+            None => format!("node {}", node.0),
+        }
+    }
+
+    /// `peer gpu 3`, `a3-1 with a3-2`, `pid 4242`.
+    pub fn worker(&self, worker: WorkerId) -> String {
+        format!("{} {}", self.node(worker.node), self.unit(worker)).trim().to_owned()
+    }
+
+    /// What tells a worker from the others of its node: `gpu 3`, `with a3-2`, `pid
+    /// 4242`; nothing where it is the only one.
+    pub fn unit(&self, worker: WorkerId) -> String {
+        match worker.unit {
+            Unit::Process { pid, recorder: 0 } => format!("pid {pid}"),
+            Unit::Process { pid, recorder } => format!("pid {pid} #{}", recorder + 1),
+            Unit::Pair(pair) => self.pair_suffix(worker.node, pair),
+        }
+    }
+
+    /// Whomever it is about; `coordinator` for the run.
+    pub fn who(&self, who: Who) -> String {
+        match who {
+            Who::Run => "coordinator".to_owned(),
+            Who::Node(node) => self.node(node),
+            Who::Worker(worker) => self.worker(worker),
+            Who::Pair(pair) => match self.pairs.get(pair.index()) {
+                Some(intro) => intro.nodes.map(|node| self.worker(WorkerId::of_pair(node, pair))).join(" and "),
+                None => format!("pair {}", pair.0),
+            },
+        }
+    }
+
+    /// `local->peer`, and `local->peer@gpu3` for one GPU.
+    pub fn direction(&self, from: NodeId, to: NodeId, lane: Lane) -> String {
+        let gpu = lane.gpu().map(|gpu| format!("@gpu{gpu}")).unwrap_or_default();
+        format!("{}->{}{gpu}", self.node(from), self.node(to))
+    }
+
+    /// The node at the other end of a pair.
+    pub fn other_end(&self, node: NodeId, pair: PairId) -> Option<NodeId> {
+        let [first, second] = self.pairs.get(pair.index())?.nodes;
+        if node == first { Some(second) } else { (node == second).then_some(first) }
+    }
+
+    /// What tells a node's worker from the others there.
+    fn pair_suffix(&self, node: NodeId, pair: PairId) -> String {
+        let Some(this) = self.pairs.get(pair.index()) else {
+            return if pair.0 == 0 { String::new() } else { format!("pair {}", pair.0) };
+        };
+        let here = || self.pairs.iter().filter(|other| other.nodes.contains(&node));
+        let is_same = |other: &PairIntro| other.nodes == this.nodes || other.nodes == [this.nodes[1], this.nodes[0]];
+        let mut words = Vec::new();
+        if here().any(|other| !is_same(other))
+            && let Some(other) = self.other_end(node, pair)
+        {
+            words.push(format!("with {}", self.node(other)));
+        }
+        if here().filter(|other| is_same(other)).count() > 1 {
+            words.push(match this.lanes[..] {
+                [lane @ Lane::Gpu(_)] => lane.to_string(),
+                _ => format!("pair {}", pair.0),
+            });
+        }
+        words.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(addresses: &[&str], pairs: &[([u32; 2], &[Lane])]) -> Names {
+        let node = |(name, address): (String, &&str)| NodeIntro { name, address: (*address).to_owned() };
+        let pair = |(nodes, lanes): &([u32; 2], &[Lane])| PairIntro { nodes: nodes.map(NodeId), lanes: lanes.to_vec() };
+        Names {
+            nodes: shown_names(addresses).into_iter().zip(addresses).map(node).collect(),
+            pairs: pairs.iter().map(pair).collect(),
+        }
+    }
+
+    fn check(names: &Names, node: u32, pair: u32, expected: &str) {
+        assert_eq!(names.worker(WorkerId::of_pair(NodeId(node), PairId(pair))), expected);
+    }
+
+    #[test]
+    fn two_nodes_are_local_and_peer_and_gpus_tell_their_workers_apart() {
+        let one = names(&["here", "10.0.0.226"], &[([0, 1], &[Lane::Host])]);
+        check(&one, 0, 0, "local");
+        check(&one, 1, 0, "peer");
+        let gpus = names(&["here", "10.0.0.226"], &[([0, 1], &[Lane::Gpu(4)]), ([0, 1], &[Lane::Gpu(5)])]);
+        check(&gpus, 1, 0, "peer gpu 4");
+        check(&gpus, 0, 1, "local gpu 5");
+        assert_eq!(gpus.who(Who::Pair(PairId(1))), "local gpu 5 and peer gpu 5");
+    }
+
+    #[test]
+    fn more_nodes_have_their_own_names_and_a_worker_says_with_whom() {
+        let three = names(&["a3-0", "a3-1", "a3-1"], &[([0, 1], &[Lane::Host]), ([1, 2], &[Lane::Host])]);
+        check(&three, 0, 0, "a3-0");
+        check(&three, 1, 0, "a3-1 with a3-0");
+        check(&three, 1, 1, "a3-1 with a3-1#2");
+        check(&three, 2, 1, "a3-1#2");
+    }
+
+    #[test]
+    fn strangers_have_names_too() {
+        let nobody = Names::default();
+        check(&nobody, 7, 0, "node 7");
+        check(&nobody, 7, 2, "node 7 pair 2");
+        let process = WorkerId { node: NodeId(0), unit: Unit::Process { pid: 4242, recorder: 1 } };
+        let here = names(&[""], &[]);
+        assert_eq!(here.worker(process), "pid 4242 #2");
+        assert_eq!(here.other_end(NodeId(0), PairId(0)), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! As much of a `run.json` as a list of runs shows. All else is skipped unread: there
+//! may be thousands.
+#![forbid(unsafe_code)]
+
+use super::RecordError;
+use super::model::known_version;
+use crate::event::node_of_v1;
+use crate::finding::Severity;
+use crate::ids::{Lane, Names, NodeId, NodeIntro, shown_names};
+use serde::Deserialize;
+use tcpx_words::error::Outcome;
+
+/// A run in a few words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunBrief {
+    /// RFC 3339 UTC.
+    pub started: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Of the command.
+    pub exit_code: Option<u8>,
+    /// What was measured.
+    pub transfers: Vec<BriefTransfer>,
+    /// Conditions that were found, with how bad they are.
+    pub findings: Vec<(String, Severity)>,
+}
+
+/// One direction in a few figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BriefTransfer {
+    /// `local->peer`, and `local->peer@gpu3` for one GPU.
+    pub direction: String,
+    /// Measured iterations that completed.
+    pub iterations: u32,
+    /// Median over the measured iterations.
+    pub median_gb_per_s: f64,
+    /// Of what was compared.
+    pub wrong_bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    schema: Option<String>,
+    #[serde(default)]
+    started: String,
+    outcome: Outcome,
+    #[serde(default)]
+    exit_code: Option<u8>,
+    scenario: Named,
+    #[serde(default)]
+    nodes: Vec<Named>,
+    #[serde(default)]
+    transfers: Vec<Transfer>,
+    #[serde(default)]
+    findings: Vec<Finding>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Transfer {
+    from: End,
+    to: End,
+    #[serde(default)]
+    lane: Option<Lane>,
+    /// Version 1.
+    #[serde(default)]
+    gpu: Option<u32>,
+    #[serde(default)]
+    iterations: u32,
+    #[serde(default)]
+    median_gb_per_s: f64,
+    #[serde(default)]
+    wrong_bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum End {
+    Id(NodeId),
+    /// Version 1.
+    Name(String),
+}
+
+impl End {
+    fn id(&self) -> NodeId {
+        match self {
+            Self::Id(node) => *node,
+            // A name that is none has no place in the list either.
+            Self::Name(name) => node_of_v1(name).unwrap_or(NodeId(u32::MAX)),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Finding {
+    condition: String,
+    severity: Severity,
+}
+
+#[derive(Deserialize)]
+struct Schema {
+    schema: Option<String>,
+}
+
+impl RunBrief {
+    /// Reads a `run.json` of any version that is known.
+    ///
+    /// # Errors
+    /// It is damaged, or of a version that is not known.
+    pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
+        match serde_json::from_slice::<Record>(bytes) {
+            Ok(record) => {
+                known_version(record.schema.as_deref())?;
+                Ok(Self::of(record))
+            }
+            Err(error) => {
+                let schema = serde_json::from_slice::<Schema>(bytes).ok().and_then(|record| record.schema);
+                known_version(schema.as_deref())?;
+                Err(RecordError::Damaged(error.to_string()))
+            }
+        }
+    }
+
+    fn of(record: Record) -> Self {
+        let mut names: Vec<String> = record.nodes.into_iter().map(|node| node.name).collect();
+        if names.iter().all(String::is_empty) {
+            names = shown_names(&["", ""]);
+        }
+        let node = |name| NodeIntro { name, address: String::new() };
+        let names = Names { nodes: names.into_iter().map(node).collect(), pairs: Vec::new() };
+        let transfer = |one: Transfer| BriefTransfer {
+            direction: names.direction(one.from.id(), one.to.id(), one.lane.unwrap_or(one.gpu.into())),
+            iterations: one.iterations,
+            median_gb_per_s: one.median_gb_per_s,
+            wrong_bytes: one.wrong_bytes,
+        };
+        Self {
+            started: record.started,
+            scenario: record.scenario.name,
+            outcome: record.outcome,
+            exit_code: record.exit_code,
+            transfers: record.transfers.into_iter().map(transfer).collect(),
+            findings: record.findings.into_iter().map(|one| (one.condition, one.severity)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RunRecord;
+
+    const V1: &[u8] = include_bytes!("fixtures/v1/20261120T101500Z-two-gpus/run.json");
+
+    #[test]
+    fn a_record_of_either_version_says_the_same_in_brief() {
+        let first = RunBrief::parse(V1).expect("version 1");
+        let record = RunRecord::parse(V1).expect("version 1");
+        let second = RunBrief::parse(&serde_json::to_vec(&record).expect("JSON")).expect("version 2");
+        assert_eq!(first, second);
+        assert_eq!(first.transfers[1].direction, "local->peer@gpu1");
+        assert_eq!((first.findings[0].1, first.outcome), (Severity::Error, Outcome::Stalled));
+    }
+
+    #[test]
+    fn a_future_version_says_so_whatever_else_is_in_it() {
+        for text in [
+            r#"{"schema":"tcpxctl.run/9","outcome":7}"#,
+            r#"{"schema":"tcpxctl.run/9","outcome":"passed","scenario":{}}"#,
+        ] {
+            let error = RunBrief::parse(text.as_bytes()).expect_err("of the future");
+            assert!(matches!(error, RecordError::Schema { .. }), "{error}");
+        }
+        assert!(matches!(RunBrief::parse(b"{\"outcome\":"), Err(RecordError::Damaged(_))));
+    }
+}

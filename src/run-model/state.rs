@@ -1,0 +1,362 @@
+//! What is known of a run by now: every event folded once.
+//!
+//! The table, the live view, the rules, the story of a report, the timeline and the
+//! rehearsals are projections of [`RunState`], live or read back from a run folder.
+//! Nothing here knows a clock: a time is what an event says.
+//!
+//! Every list is bounded, since a file of events is somebody else's claim.
+#![forbid(unsafe_code)]
+
+mod lines;
+mod worker;
+
+use crate::event::{Event, EventKind};
+use crate::finding::Finding;
+use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Unit, Who, WorkerId, shown_names};
+use crate::record::{ChannelNow, Clock, RunRecord};
+use crate::scenario::Scenario;
+pub use lines::{KeptLine, LineSource};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tcpx_node::NodeFacts;
+use tcpx_words::error::Outcome;
+pub use worker::{At, Counts, Framed, Look, StallPicture, WorkerState};
+
+/// What is taken for a stall where nothing says.
+pub const STALL_AFTER_MS: u64 = 3000;
+/// Nodes, pairs and workers of one run that are kept.
+const NODES_MAX: usize = 4096;
+const WORKERS_MAX: usize = 65_536;
+/// Notes of the coordinator that are kept.
+const NOTES_MAX: usize = 1000;
+
+/// A run, or whatever drives channels now, as far as events have told it.
+#[derive(Debug, Clone)]
+pub struct RunState {
+    /// What is to be done; a program of somebody else's has none.
+    pub scenario: Option<Scenario>,
+    /// Milliseconds without a state change that are a stall.
+    pub stall_after_ms: u64,
+    /// How everyone is called.
+    pub names: Names,
+    /// The command's start, nanoseconds since 1970, by the first event.
+    pub began_ns: Option<u64>,
+    /// The newest moment that is known of, milliseconds since the command started.
+    pub now_ms: f64,
+    /// When a worker last got anywhere: a request changed state, a phase or an iteration ended.
+    pub progress_ms: f64,
+    /// By [`NodeId`].
+    pub nodes: Vec<NodeState>,
+    /// By [`PairId`].
+    pub pairs: Vec<PairState>,
+    /// Every worker or process that something was said of.
+    pub workers: BTreeMap<WorkerId, WorkerState>,
+    /// What the coordinator noted, the newest at the end.
+    pub notes: Vec<At<String>>,
+    /// What the rules said last.
+    pub findings: Vec<Finding>,
+    /// How the run ended, once it has.
+    pub ended: Option<Ended>,
+}
+
+/// One node.
+#[derive(Debug, Clone, Default)]
+pub struct NodeState {
+    /// Its host name.
+    pub host: Option<String>,
+    /// What it is.
+    pub facts: Option<Box<NodeFacts>>,
+    /// Version of its agent.
+    pub agent_version: Option<String>,
+    /// Its clock against the coordinator's.
+    pub clock: Option<Clock>,
+    /// Why its agent could not go on.
+    pub broken: Option<At<String>>,
+}
+
+/// One pair.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PairState {
+    /// The stall that was declared last, or that did not end.
+    pub stall: Option<DeclaredStall>,
+}
+
+/// A stall that was declared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DeclaredStall {
+    /// When, milliseconds since the command started.
+    pub at_ms: f64,
+    /// Who noticed; none where only both ends together show it.
+    pub by: Option<NodeId>,
+    /// Its channels moved again.
+    pub recovered: bool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// How.
+    pub outcome: Outcome,
+    /// Why, where it is not a pass.
+    pub reason: Option<String>,
+}
+
+impl Default for RunState {
+    fn default() -> Self {
+        Self {
+            scenario: None,
+            stall_after_ms: STALL_AFTER_MS,
+            names: Names::default(),
+            began_ns: None,
+            now_ms: 0.0,
+            progress_ms: 0.0,
+            nodes: Vec::new(),
+            pairs: Vec::new(),
+            workers: BTreeMap::new(),
+            notes: Vec::new(),
+            findings: Vec::new(),
+            ended: None,
+        }
+    }
+}
+
+impl RunState {
+    /// Of a run that does what `scenario` says.
+    pub fn of_scenario(scenario: &Scenario) -> Self {
+        let stall_after = Duration::from(scenario.limits.stall_after).as_millis();
+        Self {
+            scenario: Some(scenario.clone()),
+            stall_after_ms: u64::try_from(stall_after).unwrap_or(u64::MAX),
+            ..Self::default()
+        }
+    }
+
+    /// Of a run of version 1, whose stream introduces nobody: two nodes and, as
+    /// events name them, their pairs.
+    pub fn introduce_two_nodes(&mut self) {
+        let intro = |name: String| NodeIntro { address: String::new(), name };
+        self.names.nodes = shown_names(&["", ""]).into_iter().map(intro).collect();
+    }
+
+    /// Takes one event in.
+    pub fn apply(&mut self, event: &Event) {
+        if self.began_ns.is_none() {
+            let since_ns = (event.ms.max(0.0) * 1e6) as u64;
+            self.began_ns = event.at_ns().map(|at_ns| at_ns.saturating_sub(since_ns));
+        }
+        if event.ms.is_finite() {
+            self.now_ms = self.now_ms.max(event.ms);
+        }
+        match (&event.kind, event.who()) {
+            (EventKind::Nodes(nodes), _) => {
+                self.names.nodes = nodes.iter().take(NODES_MAX).cloned().collect();
+            }
+            (EventKind::Pairs(pairs), _) => {
+                self.names.pairs = pairs.iter().take(WORKERS_MAX).cloned().collect();
+            }
+            (EventKind::Note(text), _) => {
+                if self.notes.len() == NOTES_MAX {
+                    self.notes.remove(0);
+                }
+                self.notes.push(At { at_ms: event.ms, what: text.clone() });
+            }
+            (EventKind::Findings(findings), _) => self.findings.clone_from(findings),
+            (kind, Who::Node(node)) => self.node_event(node, event.ms, kind),
+            (kind, Who::Worker(worker)) => self.worker_event(worker, event.ms, kind),
+            (EventKind::Stall(_), Who::Pair(pair)) => self.declare_stall(pair, event.ms, None),
+            (EventKind::Recovered, Who::Pair(pair)) => self.recovered(pair),
+            (_, Who::Run | Who::Pair(_)) => {}
+        }
+    }
+
+    fn node_event(&mut self, node: NodeId, at_ms: f64, kind: &EventKind) {
+        let Some(state) = self.node_mut(node) else { return };
+        match kind {
+            EventKind::Agent { version, facts, .. } => {
+                state.agent_version = Some(version.clone());
+                state.host = facts.host.name.known().cloned().or_else(|| state.host.take());
+                state.facts = Some(facts.clone());
+            }
+            EventKind::AgentBroken(why) => state.broken = Some(At { at_ms, what: why.clone() }),
+            _ => {}
+        }
+    }
+
+    /// A stream of version 1 introduces no pairs: several are one for each GPU.
+    fn introduce_pair(&mut self, pair: PairId) {
+        let known = self.names.pairs.len();
+        if pair.index() < known || pair.index() >= WORKERS_MAX || self.names.nodes.len() != 2 {
+            return;
+        }
+        let intro = |number: u32| {
+            let lane = if pair.0 == 0 { Lane::Host } else { Lane::Gpu(number) };
+            PairIntro { nodes: [NodeId(0), NodeId(1)], lanes: vec![lane] }
+        };
+        let is_guess = self.names.pairs.iter().all(|known| known.lanes.len() == 1);
+        if is_guess {
+            self.names.pairs = (0..=pair.0).map(intro).collect();
+        }
+    }
+
+    fn worker_event(&mut self, worker: WorkerId, at_ms: f64, kind: &EventKind) {
+        if let Some(pair) = worker.pair() {
+            self.introduce_pair(pair);
+        }
+        let stall_after_ms = self.stall_after_ms;
+        let Some(state) = self.worker_mut(worker) else { return };
+        let effect = state.apply(at_ms, kind, stall_after_ms);
+        self.progress_ms = self.progress_ms.max(effect.progress_ms.unwrap_or(0.0));
+        let Some(pair) = worker.pair() else { return };
+        match kind {
+            EventKind::Stall(_) => self.declare_stall(pair, at_ms, Some(worker.node)),
+            EventKind::Recovered => self.recovered(pair),
+            EventKind::Frame(_) if self.pair(pair).is_none_or(|state| state.stall.is_none()) => {
+                self.declare_stall(pair, at_ms, Some(worker.node));
+            }
+            _ if effect.moved_on => self.recovered(pair),
+            _ => {}
+        }
+    }
+
+    fn declare_stall(&mut self, pair: PairId, at_ms: f64, by: Option<NodeId>) {
+        let Some(state) = self.pair_mut(pair) else { return };
+        match &mut state.stall {
+            // Declared by one end already; the other sees the same one.
+            Some(stall) if !stall.recovered => return,
+            stall => *stall = Some(DeclaredStall { at_ms, by, recovered: false }),
+        }
+        self.workers_of_mut(pair).for_each(WorkerState::keep_picture);
+    }
+
+    /// What was seen around a stall says nothing of what comes after it.
+    fn recovered(&mut self, pair: PairId) {
+        if let Some(stall) = self.pair_mut(pair).and_then(|state| state.stall.as_mut()) {
+            stall.recovered = true;
+        }
+        self.workers_of_mut(pair).for_each(|worker| worker.frame = None);
+    }
+
+    /// Takes in who took part, as the record of a run has it: what is known before
+    /// the first event where a run is told again.
+    pub fn introduce(&mut self, run: &RunRecord) {
+        if !run.nodes.is_empty() {
+            self.names = run.names();
+        }
+        for (index, record) in run.nodes.iter().take(NODES_MAX).enumerate() {
+            let node = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
+            if let Some(state) = self.node_mut(node) {
+                state.clock = record.clock.or(state.clock);
+                if !record.host.is_empty() {
+                    state.host = Some(record.host.clone());
+                }
+                if record.facts.is_some() {
+                    state.facts.clone_from(&record.facts);
+                }
+            }
+        }
+    }
+
+    /// Takes in how a run ended, and what only its record has.
+    pub fn conclude(&mut self, run: &RunRecord) {
+        self.introduce(run);
+        self.ended = Some(Ended { outcome: run.outcome, reason: run.reason.clone() });
+        self.findings.clone_from(&run.findings);
+        for (index, pair) in run.pairs.iter().enumerate() {
+            let pair_id = PairId(u32::try_from(index).unwrap_or(u32::MAX));
+            for (node, record) in pair.nodes.iter().zip(&pair.workers) {
+                if let Some(worker) = self.worker_mut(WorkerId::of_pair(*node, pair_id)) {
+                    worker.env.clone_from(&record.env);
+                }
+            }
+        }
+    }
+
+    /// A node, if anything is known of it.
+    pub fn node(&self, node: NodeId) -> Option<&NodeState> {
+        self.nodes.get(node.index())
+    }
+
+    /// A pair, if anything is known of it.
+    pub fn pair(&self, pair: PairId) -> Option<&PairState> {
+        self.pairs.get(pair.index())
+    }
+
+    /// What a worker is called.
+    pub fn name(&self, worker: WorkerId) -> String {
+        self.names.worker(worker)
+    }
+
+    /// Both workers of a pair, in the order of its nodes, as far as they are known.
+    pub fn ends(&self, pair: PairId) -> [Option<&WorkerState>; 2] {
+        let nodes = self.names.pairs.get(pair.index()).map_or([NodeId(0), NodeId(1)], |intro| intro.nodes);
+        nodes.map(|node| self.workers.get(&WorkerId::of_pair(node, pair)))
+    }
+
+    /// What the pair moves bytes for.
+    pub fn lanes(&self, pair: PairId) -> &[Lane] {
+        self.names.pairs.get(pair.index()).map_or(&[], |intro| intro.lanes.as_slice())
+    }
+
+    /// The worker at the other end of a worker's pair.
+    pub fn opposite(&self, worker: WorkerId) -> Option<&WorkerState> {
+        let pair = worker.pair()?;
+        let node = match self.names.other_end(worker.node, pair) {
+            Some(node) => node,
+            // A stream that introduces nobody has two nodes.
+            None if self.names.pairs.is_empty() && worker.node.0 < 2 => NodeId(1 - worker.node.0),
+            None => return None,
+        };
+        self.workers.get(&WorkerId::of_pair(node, pair))
+    }
+
+    /// The newest stall of any pair.
+    pub fn stall(&self) -> Option<DeclaredStall> {
+        let stalls = self.pairs.iter().filter_map(|pair| pair.stall);
+        stalls.max_by(|a, b| b.recovered.cmp(&a.recovered).then(a.at_ms.total_cmp(&b.at_ms)))
+    }
+
+    /// When something happened, nanoseconds since 1970; before the command started
+    /// where `ms` is negative.
+    pub fn at_ns(&self, ms: f64) -> u64 {
+        self.began_ns.unwrap_or(0).saturating_add_signed((ms * 1e6) as i64)
+    }
+
+    fn node_mut(&mut self, node: NodeId) -> Option<&mut NodeState> {
+        grown(&mut self.nodes, node.index(), NODES_MAX)
+    }
+
+    fn pair_mut(&mut self, pair: PairId) -> Option<&mut PairState> {
+        grown(&mut self.pairs, pair.index(), WORKERS_MAX)
+    }
+
+    fn worker_mut(&mut self, worker: WorkerId) -> Option<&mut WorkerState> {
+        if self.workers.len() >= WORKERS_MAX && !self.workers.contains_key(&worker) {
+            return None;
+        }
+        Some(self.workers.entry(worker).or_insert_with(|| WorkerState::new(worker)))
+    }
+
+    fn workers_of_mut(&mut self, pair: PairId) -> impl Iterator<Item = &mut WorkerState> {
+        self.workers.values_mut().filter(move |worker| worker.id.unit == Unit::Pair(pair))
+    }
+}
+
+/// The place of an id in its list, which grows to it; none beyond `most`.
+fn grown<T: Default>(list: &mut Vec<T>, index: usize, most: usize) -> Option<&mut T> {
+    if index >= most {
+        return None;
+    }
+    if list.len() <= index {
+        list.resize_with(index + 1, T::default);
+    }
+    list.get_mut(index)
+}
+
+/// Whether no request changed state between two looks at the same channels.
+pub fn same_counts(before: &[ChannelNow], after: &[ChannelNow]) -> bool {
+    let counts = |one: &ChannelNow| [one.posted, one.done, one.consumed];
+    before.iter().map(counts).eq(after.iter().map(counts))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Lines of one worker, each kind once with its count.
+#![forbid(unsafe_code)]
+
+use crate::phase::Phase;
+use tcpx_words::log::LogLine;
+
+/// Kinds of lines that are kept of one worker.
+const KINDS_MAX: usize = 512;
+/// Letters of one line that are kept.
+const TEXT_CHARS_MAX: usize = 1000;
+
+/// Where a line came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LineSource {
+    /// The plugin's logger.
+    Plugin {
+        /// 2 WARN, 3 INFO, ...
+        level: i32,
+        /// What the plugin calls the file.
+        function: String,
+        /// Source line.
+        line: i32,
+        /// How many lines of that place there were, also those that were not passed on.
+        count: u64,
+    },
+    /// The process's own output, by its name: `stdout`, `stderr`.
+    Output(String),
+}
+
+/// One kind of line: the same text from the same place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptLine {
+    /// Where it came from.
+    pub source: LineSource,
+    /// Its text.
+    pub text: String,
+    /// How many of it were passed on.
+    pub count: u64,
+    /// When the first came.
+    pub first_ms: f64,
+    /// When the last came.
+    pub last_ms: f64,
+    /// Where its process was at the first.
+    pub phase: Option<Phase>,
+}
+
+impl KeptLine {
+    /// Whether the plugin logged it as a warning.
+    pub fn is_warning(&self) -> bool {
+        matches!(self.source, LineSource::Plugin { level: tcpx_abi::level::WARN, .. })
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lines {
+    kept: Vec<KeptLine>,
+}
+
+impl Lines {
+    pub(super) fn kept(&self) -> &[KeptLine] {
+        &self.kept
+    }
+
+    pub(super) fn logged(&mut self, at_ms: f64, line: &LogLine, phase: Option<Phase>) {
+        let (level, function, count) = (line.level, line.function.clone(), line.count);
+        let source = LineSource::Plugin { level, function, line: line.line, count };
+        self.take(at_ms, source, &line.text, phase);
+    }
+
+    pub(super) fn printed(&mut self, at_ms: f64, stream: &str, text: &str, phase: Option<Phase>) {
+        self.take(at_ms, LineSource::Output(stream.to_owned()), text, phase);
+    }
+
+    fn take(&mut self, at_ms: f64, source: LineSource, text: &str, phase: Option<Phase>) {
+        let text: String = text.chars().take(TEXT_CHARS_MAX).collect();
+        if let Some(kept) = self.kept.iter_mut().find(|kept| kept.text == text && is_same(&kept.source, &source)) {
+            kept.count += 1;
+            kept.last_ms = at_ms;
+            kept.source = source;
+        } else if self.kept.len() < KINDS_MAX {
+            self.kept.push(KeptLine { source, text, count: 1, first_ms: at_ms, last_ms: at_ms, phase });
+        }
+    }
+}
+
+/// Whether two lines come from one place.
+fn is_same(one: &LineSource, other: &LineSource) -> bool {
+    match (one, other) {
+        (
+            LineSource::Plugin { level, function, line, .. },
+            LineSource::Plugin { level: other_level, function: other_function, line: other_line, .. },
+        ) => (level, function, line) == (other_level, other_function, other_line),
+        (LineSource::Output(one), LineSource::Output(other)) => one == other,
+        _ => false,
+    }
+}

@@ -1,0 +1,318 @@
+//! A run over time: its state now, and what is needed to go back.
+//!
+//! Bounded: counters thin out with age (`Series`), the oldest lines go.
+#![forbid(unsafe_code)]
+
+use crate::event::{Event, EventKind};
+use crate::ids::{NodeId, WorkerId};
+use crate::phase::Phase;
+use crate::record::{ChannelNow, SAMPLES_MAX, Sample, Series};
+use crate::state::RunState;
+use std::collections::{BTreeMap, VecDeque};
+use tcpx_words::units::printable;
+
+/// Channel samples of one worker that are kept, some 400 bytes each.
+const SAMPLES_OF_CHANNELS_MAX: usize = 200_000;
+/// Lines that are kept.
+const LINES_MAX: usize = 5000;
+/// Marks that are kept.
+const MARKS_MAX: usize = 1000;
+/// Phases of one worker that are kept: a run has ten.
+const PHASES_MAX: usize = 64;
+
+/// A moment worth going back to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// When, nanoseconds since 1970.
+    pub at_ns: u64,
+    /// Of which worker.
+    pub worker: WorkerId,
+    /// What.
+    pub kind: MarkKind,
+}
+
+/// What happened at a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkKind {
+    /// The last change before a standstill.
+    Stalled,
+    /// It moved again.
+    Moving,
+    /// It went on to a phase.
+    Phase(Phase),
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// When, nanoseconds since 1970.
+    pub at_ns: u64,
+    /// Who said it; none for the coordinator.
+    pub worker: Option<WorkerId>,
+    /// The node, where an agent said it.
+    pub node: Option<NodeId>,
+    /// How much it matters.
+    pub kind: LineKind,
+    /// Fit for a terminal.
+    pub text: String,
+}
+
+/// Where a line comes from, and how much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineKind {
+    /// The plugin warns.
+    Warning,
+    /// The plugin tells.
+    Plugin,
+    /// A process printed it.
+    Output,
+    /// The coordinator or the agent noticed something.
+    Note,
+}
+
+/// A run over time.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    /// Now.
+    pub state: RunState,
+    /// Counters over time, by worker.
+    pub series: BTreeMap<WorkerId, Series>,
+    /// What was said, in the order of its times.
+    pub lines: VecDeque<Line>,
+    /// Lines that are gone.
+    pub lines_lost: u64,
+    /// In the order of their times.
+    pub marks: Vec<Mark>,
+    kept: BTreeMap<WorkerId, Kept>,
+}
+
+/// What is kept of one worker beside its counters.
+#[derive(Debug, Default)]
+struct Kept {
+    /// It stands still.
+    stands: bool,
+    /// Channels that its series has room for.
+    room: usize,
+    /// Phases and when it entered them, in the order of their times.
+    phases: Vec<(u64, Phase)>,
+}
+
+/// Something is in flight and nothing has changed for `after_ms`.
+pub fn stands_still(channel: &ChannelNow, after_ms: u64) -> bool {
+    !channel.closed && channel.posted > channel.consumed && channel.quiet_ms >= after_ms
+}
+
+impl Timeline {
+    /// Of a run whose state is begun.
+    pub fn of(state: RunState) -> Self {
+        Self { state, ..Self::default() }
+    }
+
+    /// Takes one event in.
+    pub fn apply(&mut self, event: &Event) {
+        self.state.apply(event);
+        let at_ns = self.state.at_ns(event.ms);
+        let (worker, node) = (event.worker(), event.node);
+        let mut say = |kind, text: &str| self.line(Line { at_ns, worker, node, kind, text: printable(text) });
+        match &event.kind {
+            EventKind::Note(text) => say(LineKind::Note, text),
+            EventKind::AgentBroken(why) => say(LineKind::Note, &format!("the agent: {why}")),
+            EventKind::Recovered => say(LineKind::Note, "it moves again"),
+            EventKind::Failed(failure) => say(LineKind::Note, &format!("{}: {}", failure.phase, failure.message)),
+            EventKind::Output { stream, text } => say(LineKind::Output, &format!("{stream}: {text}")),
+            EventKind::PluginLine(line) => {
+                let warns = line.level == tcpx_abi::level::WARN;
+                let kind = if warns { LineKind::Warning } else { LineKind::Plugin };
+                say(kind, &format!("{}:{} {}", line.function, line.line, line.text));
+            }
+            EventKind::Stall(channels) => {
+                say(LineKind::Note, "nothing changes any more");
+                self.sample(at_ns, worker, channels);
+            }
+            EventKind::Exited(exit) => {
+                say(LineKind::Note, &format!("the worker {}", exit.how()));
+                self.sample(at_ns, worker, &exit.channels);
+            }
+            EventKind::Sample(channels) => self.sample(at_ns, worker, channels),
+            EventKind::Phase(phase) => {
+                if let Some(worker) = worker.filter(|worker| self.state.workers.contains_key(worker)) {
+                    self.kept.entry(worker).or_default().enter(at_ns, *phase);
+                    self.mark(Mark { at_ns, worker, kind: MarkKind::Phase(*phase) });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn line(&mut self, line: Line) {
+        if self.lines.len() == LINES_MAX {
+            self.lines.pop_front();
+            self.lines_lost += 1;
+        }
+        // Several sources, several nodes: each in order, not all of them.
+        let place = self.lines.partition_point(|before| before.at_ns <= line.at_ns);
+        self.lines.insert(place, line);
+    }
+
+    fn sample(&mut self, at_ns: u64, worker: Option<WorkerId>, channels: &[ChannelNow]) {
+        let Some(worker) = worker.filter(|_| !channels.is_empty()) else { return };
+        if !self.state.workers.contains_key(&worker) {
+            // There are too many.
+            return;
+        }
+        let stall_after_ms = self.state.stall_after_ms;
+        let standing = channels.iter().filter(|one| stands_still(one, stall_after_ms));
+        let quiet_ms = standing.map(|one| one.quiet_ms).min();
+        let kept = self.kept.entry(worker).or_default();
+        let series = self.series.entry(worker).or_default();
+        if channels.len() > kept.room {
+            kept.room = channels.len().next_power_of_two();
+            thin_for(series, kept.room);
+        }
+        series.push(Sample { at_ns, channels: channels.to_vec() });
+        let stood = std::mem::replace(&mut kept.stands, quiet_ms.is_some());
+        match (stood, quiet_ms) {
+            (false, Some(quiet_ms)) => {
+                let at_ns = at_ns.saturating_sub(quiet_ms.saturating_mul(1_000_000));
+                self.mark(Mark { at_ns, worker, kind: MarkKind::Stalled });
+            }
+            (true, None) => self.mark(Mark { at_ns, worker, kind: MarkKind::Moving }),
+            _ => {}
+        }
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        if self.marks.len() == MARKS_MAX {
+            self.marks.remove(0);
+        }
+        let place = self.marks.partition_point(|before| before.at_ns <= mark.at_ns);
+        self.marks.insert(place, mark);
+    }
+
+    /// The phase of a worker at a moment.
+    pub fn phase(&self, worker: WorkerId, at_ns: u64) -> Option<Phase> {
+        let phases = &self.kept.get(&worker)?.phases;
+        let entered = phases.partition_point(|(entered_ns, _)| *entered_ns <= at_ns);
+        Some(phases[entered.checked_sub(1)?].1)
+    }
+
+    /// The first and the last moment of which there are counters.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        let first = self.series.values().filter_map(|series| series.iter().next()).map(|sample| sample.at_ns).min()?;
+        let last = self.series.values().filter_map(Series::last).map(|sample| sample.at_ns).max()?;
+        Some((first, last))
+    }
+
+    /// The next sample after a moment, or the one before it.
+    pub fn step(&self, at_ns: u64, forward: bool) -> Option<u64> {
+        let times = self.series.values().flat_map(Series::iter).map(|sample| sample.at_ns);
+        if forward { times.filter(|at| *at > at_ns).min() } else { times.filter(|at| *at < at_ns).max() }
+    }
+
+    /// The stall to look at from `at_ns`: the one before it, else the first.
+    pub fn stall_before(&self, at_ns: u64) -> Option<u64> {
+        let mut stalls = self.marks.iter().filter(|mark| mark.kind == MarkKind::Stalled).map(|mark| mark.at_ns);
+        let before = stalls.clone().rfind(|stall| *stall < at_ns);
+        before.or_else(|| stalls.next())
+    }
+}
+
+impl Kept {
+    fn enter(&mut self, at_ns: u64, phase: Phase) {
+        if self.phases.len() == PHASES_MAX {
+            self.phases.remove(0);
+        }
+        let place = self.phases.partition_point(|(entered_ns, _)| *entered_ns <= at_ns);
+        self.phases.insert(place, (at_ns, phase));
+    }
+}
+
+/// More channels are fewer samples.
+fn thin_for(series: &mut Series, channels: usize) {
+    let most = (SAMPLES_OF_CHANNELS_MAX / channels).clamp(64, SAMPLES_MAX);
+    let before = std::mem::replace(series, Series::new(most));
+    before.iter().for_each(|sample| series.push(sample.clone()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{PairId, Who};
+    use tcpx_words::side::Side;
+
+    const PEER: WorkerId = WorkerId::of_pair(NodeId(1), PairId(0));
+
+    fn told(timeline: &mut Timeline, ms: f64, kind: EventKind) {
+        timeline.apply(&Event { at: "1970-01-01T00:00:00Z".into(), ..Event::new(ms, Who::Worker(PEER), kind) });
+    }
+
+    #[test]
+    fn lines_stand_in_the_order_of_their_times_and_the_oldest_go() {
+        let mut timeline = Timeline::default();
+        let note = |timeline: &mut Timeline, ms: usize| told(timeline, ms as f64, EventKind::Note(String::new()));
+        [0, 5, 9, 7, 1, 9].into_iter().for_each(|ms| note(&mut timeline, ms));
+        assert!(timeline.lines.iter().map(|line| line.at_ns / 1_000_000).eq([0, 1, 5, 7, 9, 9]));
+        (10..10 + LINES_MAX).for_each(|ms| note(&mut timeline, ms));
+        assert_eq!((timeline.lines.len(), timeline.lines_lost), (LINES_MAX, 6));
+        assert_eq!(timeline.lines[0].at_ns, 10_000_000);
+    }
+
+    #[test]
+    fn a_line_from_before_the_first_look_keeps_its_time() {
+        let mut timeline = Timeline::default();
+        let note = |ms: f64| {
+            let event = Event::new(ms, Who::Worker(PEER), EventKind::Note(String::new()));
+            Event { at: "1970-01-01T00:01:00Z".into(), ..event }
+        };
+        [0.0, -20_000.0, f64::NAN].into_iter().for_each(|ms| timeline.apply(&note(ms)));
+        assert!(timeline.lines.iter().map(|line| line.at_ns / 1_000_000_000).eq([40, 60, 60]));
+        assert_eq!(timeline.state.now_ms, 0.0);
+    }
+
+    fn channel(posted: u64, quiet_ms: u64) -> Vec<ChannelNow> {
+        vec![ChannelNow { side: Side::Recv, posted, quiet_ms, ..ChannelNow::default() }]
+    }
+
+    #[test]
+    fn a_stall_is_marked_where_the_last_change_was_and_its_end_too() {
+        let mut timeline = Timeline::default();
+        told(&mut timeline, 0.0, EventKind::Recovered);
+        for (second, quiet_ms) in [(1, 0), (2, 1000), (4, 3000), (5, 4000), (6, 10)] {
+            told(&mut timeline, f64::from(second) * 1e3, EventKind::Sample(channel(3, quiet_ms)));
+        }
+        let marks = timeline.marks.iter().map(|mark| (mark.at_ns / 1_000_000_000, mark.kind));
+        assert!(marks.eq([(1, MarkKind::Stalled), (6, MarkKind::Moving)]), "{:?}", timeline.marks);
+        assert_eq!(timeline.stall_before(u64::MAX), Some(1_000_000_000));
+        assert_eq!(timeline.step(4_000_000_000, false), Some(2_000_000_000));
+        assert_eq!(timeline.step(4_000_000_000, true), Some(5_000_000_000));
+    }
+
+    #[test]
+    fn the_phase_of_every_worker_is_known_at_any_moment_however_many_there_are() {
+        let mut timeline = Timeline::default();
+        for pair in 0..2 * MARKS_MAX as u32 {
+            let worker = WorkerId::of_pair(NodeId(1), PairId(pair));
+            for (ms, phase) in [(1.0, Phase::Loading), (5.0, Phase::Measuring), (9.0, Phase::Finished)] {
+                let event = Event::new(ms, Who::Worker(worker), EventKind::Phase(phase));
+                timeline.apply(&Event { at: "1970-01-01T00:00:00Z".into(), ..event });
+            }
+        }
+        let at = |ms: u64| timeline.phase(PEER, ms * 1_000_000);
+        assert_eq!(
+            [at(0), at(1), at(8), at(9)],
+            [None, Some(Phase::Loading), Some(Phase::Measuring), Some(Phase::Finished)]
+        );
+    }
+
+    #[test]
+    fn more_channels_are_fewer_samples_and_none_is_lost_at_once() {
+        let mut timeline = Timeline::default();
+        told(&mut timeline, 0.0, EventKind::Sample(channel(1, 0)));
+        for ms in 1..500 {
+            told(&mut timeline, f64::from(ms), EventKind::Sample(vec![ChannelNow::default(); 1024]));
+        }
+        let samples = timeline.series[&PEER].len();
+        assert!((64..=SAMPLES_OF_CHANNELS_MAX / 1024 + 1).contains(&samples), "{samples}");
+        assert_eq!(timeline.span(), Some((0, 499_000_000)));
+    }
+}

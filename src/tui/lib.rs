@@ -1,0 +1,190 @@
+//! The live view: every channel of a run, or of whatever drives channels now.
+//!
+//! `watch` is what is seen: a model that is told events, and where these come from.
+//! This file is the loop: it asks the source for what is new, draws, takes keys.
+//! `keys.rs` makes messages of keys, `update.rs` changes `state.rs` by them, `view/`
+//! draws; `shot.rs` keeps what is drawn. Only `terminal.rs` knows that a terminal
+//! exists.
+#![forbid(unsafe_code)]
+
+mod canvas;
+mod keys;
+mod shot;
+mod state;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod theme;
+mod update;
+mod view;
+pub mod watch;
+
+pub use shot::{ansi, svg, text};
+pub use theme::Theme;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use state::ViewState;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use terminal::{Input, Screen, Signals};
+use update::{Effect, update};
+use watch::{Clock, Model, Source, SourceError};
+
+/// How the view was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// By `q`.
+    Quit,
+    /// By Ctrl-C or a signal.
+    Interrupted,
+}
+
+/// Why the view ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum TuiError {
+    /// There is none, or it is gone.
+    #[error("the terminal does not work: {0}")]
+    Terminal(#[from] io::Error),
+    /// Nothing more comes.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+/// How it is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// Colours and glyphs.
+    pub theme: Theme,
+    /// Between two frames.
+    pub frame: Duration,
+    /// It is shown until somebody leaves, also once it is over.
+    pub stay: bool,
+}
+
+/// Shows a source until somebody leaves.
+///
+/// # Errors
+/// The terminal or the source fails.
+pub fn run(source: &mut dyn Source, look: Look) -> Result<Left, TuiError> {
+    let signals = Signals::register()?;
+    let mut screen = Screen::open()?;
+    let mut seen = Seen::new(source, look);
+    let left = seen.serve(&mut screen, &signals);
+    // No channel is looked at any more.
+    seen.source.focus(None, seen.model.state());
+    left
+}
+
+/// One frame without a terminal.
+///
+/// # Errors
+/// The source fails.
+pub fn once(source: &mut dyn Source, look: Look, width: u16, height: u16) -> Result<Buffer, SourceError> {
+    let mut seen = Seen::new(source, look);
+    seen.poll()?;
+    let until = Instant::now() + ONCE_MAX;
+    while seen.model.clock == Clock::Wall && Instant::now() < until {
+        // Two looks make a rate; from another node the first takes its time.
+        let had_any = !seen.model.state().workers.is_empty();
+        std::thread::sleep(ONCE);
+        seen.poll()?;
+        if had_any {
+            break;
+        }
+    }
+    Ok(seen.drawn(Rect::new(0, 0, width, height)))
+}
+
+/// Between the looks of a single frame.
+const ONCE: Duration = Duration::from_millis(250);
+/// Until a frame is drawn, whether or not there is anything on it.
+const ONCE_MAX: Duration = Duration::from_secs(3);
+
+struct Seen<'a> {
+    source: &'a mut dyn Source,
+    model: Model,
+    state: ViewState,
+    look: Look,
+    page: usize,
+}
+
+impl<'a> Seen<'a> {
+    fn new(source: &'a mut dyn Source, look: Look) -> Self {
+        let model = Model::new(source.begin());
+        Self { source, model, state: ViewState::new(look.theme), look, page: 1 }
+    }
+
+    fn poll(&mut self) -> Result<(), SourceError> {
+        self.model.poll(self.source)
+    }
+
+    fn serve(&mut self, screen: &mut Screen, signals: &Signals) -> Result<Left, TuiError> {
+        loop {
+            let began = Instant::now();
+            if signals.ended() {
+                return Ok(Left::Interrupted);
+            }
+            if signals.stop() {
+                screen.suspend()?;
+            }
+            if signals.continued() {
+                screen.redraw()?;
+            }
+            self.poll()?;
+            if self.model.clock == Clock::Over && !self.look.stay {
+                return Ok(Left::Quit);
+            }
+            let (model, state, now_ns) = (&self.model, &mut self.state, self.model.now_ns());
+            let mut drawn = view::Drawn::default();
+            screen.draw(|buffer| drawn = view::view(model, state, now_ns, buffer))?;
+            self.page = drawn.page;
+            self.source.focus(drawn.focus.as_ref(), self.model.state());
+            if let Some(left) = self.keys(began + self.look.frame, now_ns, screen)? {
+                return Ok(left);
+            }
+        }
+    }
+
+    /// Takes keys until the next frame is due, or one was taken and nothing else waits.
+    fn keys(&mut self, next: Instant, now_ns: u64, screen: &mut Screen) -> Result<Option<Left>, TuiError> {
+        let began = Instant::now();
+        while screen.has_more(next)? {
+            let message = match screen.read()? {
+                Input::Key(key) => keys::message(key, self.state.typing),
+                Input::Resized => return Ok(None),
+                Input::Other => None,
+            };
+            let Some(message) = message else { continue };
+            match update(&mut self.state, &self.model, message, now_ns, self.page) {
+                Some(Effect::Leave) => return Ok(Some(Left::Quit)),
+                Some(Effect::Interrupt) => return Ok(Some(Left::Interrupted)),
+                Some(Effect::Suspend) => screen.suspend()?,
+                Some(Effect::Redraw) => screen.redraw()?,
+                Some(Effect::Screenshot) => self.screenshot(screen),
+                None => {}
+            }
+            if !screen.has_more(began)? {
+                // What was asked for is shown at once.
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    fn screenshot(&mut self, screen: &Screen) {
+        let Ok((width, height)) = screen.size() else { return };
+        let buffer = self.drawn(Rect::new(0, 0, width, height));
+        self.state.said = Some(match shot::save(&buffer, Path::new(".")) {
+            Ok(base) => format!("saved {}.txt, .ans and .svg", base.display()),
+            Err(error) => format!("cannot save the screen: {error}"),
+        });
+    }
+
+    fn drawn(&mut self, area: Rect) -> Buffer {
+        let mut buffer = Buffer::empty(area);
+        view::view(&self.model, &mut self.state, self.model.now_ns(), &mut buffer);
+        buffer
+    }
+}

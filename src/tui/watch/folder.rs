@@ -1,0 +1,188 @@
+//! A run folder or a bundle: its event stream as far as it is written, all at once or at the
+//! pace at which it happened. A run that is not over is followed.
+#![forbid(unsafe_code)]
+
+use super::source::{Beginning, Clock, Source, SourceError};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::time::Instant;
+use tcpx_recorder::Reader;
+use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::ids::{Who, WorkerId};
+use tcpx_run_model::record::live::{ChannelKey, RecorderFilter, Recorders};
+use tcpx_run_model::record::{EVENT_BYTES_MAX, RecordError, RunFiles, RunRecord, WorkerFile};
+use tcpx_run_model::state::RunState;
+use tcpx_words::units::now_us;
+
+/// Events taken in one look while a run is followed or replayed.
+const EVENTS_MAX: usize = 20_000;
+
+/// A run folder.
+pub struct Folder {
+    files: RunFiles,
+    stream: BufReader<File>,
+    /// The beginning of a line that is not whole yet.
+    partial: Vec<u8>,
+    next: Option<Event>,
+    pace: Option<Pace>,
+    /// The one recorder that is looked into.
+    closely: Option<(WorkerId, Recorders)>,
+    record: Option<Box<RunRecord>>,
+    is_over: bool,
+}
+
+/// How fast it is told.
+struct Pace {
+    speed: f64,
+    began: Instant,
+    /// Milliseconds of the run at which telling began.
+    from_ms: Option<f64>,
+}
+
+impl Folder {
+    /// With a `speed`, what happened is told as it happened, so many times as fast.
+    ///
+    /// # Errors
+    /// It has no event stream, or a record of a version that is not known.
+    pub fn open(run: &Path, speed: Option<f64>) -> Result<Self, SourceError> {
+        let unreadable = |why: String| SourceError::Unreadable { path: run.to_owned(), why };
+        let files = RunFiles::open(run).map_err(|error| unreadable(error.to_string()))?;
+        if let Err(error @ RecordError::Schema { .. }) = files.record() {
+            return Err(SourceError::Record { path: run.to_owned(), error });
+        }
+        let stream = files.file("events.jsonl").map_err(|error| unreadable(format!("events.jsonl: {error}")))?;
+        Ok(Self {
+            files,
+            stream: BufReader::with_capacity(1 << 18, stream),
+            partial: Vec::new(),
+            next: None,
+            pace: speed.map(|speed| Pace { speed, began: Instant::now(), from_ms: None }),
+            closely: None,
+            record: None,
+            is_over: false,
+        })
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.next.take() {
+            return Some(event);
+        }
+        loop {
+            let limit = EVENT_BYTES_MAX.saturating_sub(self.partial.len() as u64);
+            let mut part = Read::take(&mut self.stream, limit);
+            match part.read_until(b'\n', &mut self.partial) {
+                Ok(0) if limit > 0 => return None,
+                Err(_) => return None,
+                // Still being written.
+                Ok(_) if self.partial.last() != Some(&b'\n') && limit > 0 => return None,
+                Ok(_) => {}
+            }
+            let event = Event::parse(&self.partial);
+            self.partial.clear();
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    fn is_due(&mut self, event: &Event) -> bool {
+        let Some(pace) = &mut self.pace else { return true };
+        let from_ms = *pace.from_ms.get_or_insert_with(|| {
+            pace.began = Instant::now();
+            event.ms
+        });
+        event.ms - from_ms <= pace.began.elapsed().as_secs_f64() * 1e3 * pace.speed
+    }
+
+    /// Looks for the record; what is damaged is said among the events.
+    fn end(&mut self, events: &mut Vec<Event>) {
+        match self.files.record() {
+            Ok(None) => return,
+            Ok(Some(record)) => self.record = Some(Box::new(record)),
+            Err(error) => {
+                let ms = events.last().map_or(0.0, |event| event.ms);
+                events.push(Event::new(ms, Who::Run, EventKind::Note(error.to_string())));
+            }
+        }
+        self.is_over = true;
+    }
+
+    /// The recorder of one worker: the record's, or while the run goes on the
+    /// worker's own.
+    fn recorders(&self, worker: WorkerId, state: &RunState) -> Recorders {
+        let of_worker = |(of, name): (WorkerId, String)| (of == worker).then_some(name);
+        let kept = self.files.of_workers(WorkerFile::Recorder, &state.names).into_iter().find_map(of_worker);
+        let reader = kept.and_then(|name| Reader::from_file(self.files.file(&name).ok()?).ok());
+        match reader {
+            Some(reader) if self.is_over => return Recorders::opened(vec![(worker, reader)]),
+            // Those of a bundle are of a machine that is not this one.
+            _ if matches!(self.files, RunFiles::Bundle { .. }) => return Recorders::opened(Vec::new()),
+            _ => {}
+        }
+        let path = state.workers.get(&worker).and_then(|worker| worker.recorder.clone());
+        Recorders::new(RecorderFilter::Workers(path.map(|path| (worker, path)).into_iter().collect()))
+    }
+
+    /// Details of the channel that is looked at: its samples are in the stream.
+    fn details(&mut self) -> Option<Event> {
+        let (_, recorders) = self.closely.as_mut()?;
+        let mut events = Vec::new();
+        // Files of workers are not there yet, or not any more.
+        recorders.look(now_us() * 1000, &mut events).ok()?;
+        events.into_iter().find(|event| matches!(event.kind, EventKind::Detail(_)))
+    }
+}
+
+impl Source for Folder {
+    fn begin(&self) -> Beginning {
+        let mut state = self.files.begun();
+        if let Ok(Some(record)) = self.files.record() {
+            state.introduce(&record);
+        }
+        let title = state.scenario.as_ref().map(|scenario| scenario.slug());
+        Beginning { title: title.unwrap_or_default(), state }
+    }
+
+    fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
+        let mut events = Vec::new();
+        while events.len() < EVENTS_MAX {
+            let Some(event) = self.next_event() else {
+                if !self.is_over {
+                    self.end(&mut events);
+                }
+                break;
+            };
+            if !self.is_due(&event) {
+                self.next = Some(event);
+                break;
+            }
+            events.push(event);
+        }
+        events.extend(self.details());
+        Ok(events)
+    }
+
+    fn record(&mut self) -> Option<Box<RunRecord>> {
+        self.record.take()
+    }
+
+    fn clock(&self) -> Clock {
+        match (&self.pace, self.is_over) {
+            (_, true) => Clock::Over,
+            (Some(_), false) => Clock::Events,
+            (None, false) => Clock::Wall,
+        }
+    }
+
+    fn focus(&mut self, channel: Option<&ChannelKey>, state: &RunState) {
+        if let Some(channel) = channel
+            && self.closely.as_ref().is_none_or(|(worker, _)| *worker != channel.worker)
+        {
+            self.closely = Some((channel.worker, self.recorders(channel.worker, state)));
+        }
+        if let Some((_, recorders)) = &mut self.closely {
+            recorders.want(channel.cloned());
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the rules find while programs are watched that no coordinator judges.
+#![forbid(unsafe_code)]
+
+use super::source::{Beginning, Clock, Source, SourceError};
+use tcpx_diagnose::Watcher;
+use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::ids::Who;
+use tcpx_run_model::record::RunRecord;
+use tcpx_run_model::record::live::ChannelKey;
+use tcpx_run_model::state::RunState;
+
+/// A source whose events are held against the rules; what they find is an event too.
+pub struct Judged<S> {
+    source: S,
+    state: RunState,
+    watcher: Watcher,
+}
+
+impl<S: Source> Judged<S> {
+    /// Nothing has been judged yet.
+    pub fn new(source: S) -> Self {
+        let state = source.begin().state;
+        Self { source, state, watcher: Watcher::default() }
+    }
+}
+
+impl<S: Source> Source for Judged<S> {
+    fn begin(&self) -> Beginning {
+        self.source.begin()
+    }
+
+    fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
+        let mut events = self.source.poll()?;
+        events.iter().for_each(|event| self.state.apply(event));
+        if let Some(findings) = self.watcher.look(&self.state) {
+            events.push(Event::new(self.state.now_ms, Who::Run, EventKind::Findings(findings)));
+        }
+        Ok(events)
+    }
+
+    fn record(&mut self) -> Option<Box<RunRecord>> {
+        self.source.record()
+    }
+
+    fn clock(&self) -> Clock {
+        self.source.clock()
+    }
+
+    fn focus(&mut self, channel: Option<&ChannelKey>, state: &RunState) {
+        self.source.focus(channel, state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_run_model::ids::{NodeId, Unit, WorkerId};
+    use tcpx_run_model::record::ChannelNow;
+    use tcpx_words::side::Side;
+
+    /// Counters of one receive that stands still, of one look after the other.
+    struct Standing(u64);
+
+    impl Source for Standing {
+        fn begin(&self) -> Beginning {
+            Beginning { title: "standing".into(), state: RunState::default() }
+        }
+
+        fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
+            self.0 += 100;
+            let worker = WorkerId { node: NodeId(0), unit: Unit::Process { pid: 7, recorder: 0 } };
+            let one = ChannelNow { side: Side::Recv, posted: 16, tests: 9, quiet_ms: self.0, ..ChannelNow::default() };
+            Ok(vec![Event::new(self.0 as f64, Who::Worker(worker), EventKind::Sample(vec![one]))])
+        }
+
+        fn clock(&self) -> Clock {
+            Clock::Wall
+        }
+    }
+
+    #[test]
+    fn a_standstill_is_found_once_among_the_events_that_show_it() {
+        let mut source = Judged::new(Standing(0));
+        let mut found = Vec::new();
+        for _ in 0..80 {
+            for event in source.poll().expect("events") {
+                if let EventKind::Findings(findings) = event.kind {
+                    found.push(findings);
+                }
+            }
+        }
+        assert!(matches!(&found[..], [one] if one[0].condition == "local-loop-starved"), "{found:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! What was so at one moment, with the rates over the second before it.
+//!
+//! Pure: a model and a moment in, rows out. Rows borrow; nothing is copied for
+//! channels that nobody looks at.
+#![forbid(unsafe_code)]
+
+use super::model::Model;
+use tcpx_diagnose::turn::WAITING_MS;
+use tcpx_run_model::ids::WorkerId;
+use tcpx_run_model::phase::Phase;
+use tcpx_run_model::record::live::ChannelKey;
+use tcpx_run_model::record::{ChannelNow, Sample, Series};
+use tcpx_run_model::state::WorkerState;
+use tcpx_run_model::timeline::stands_still;
+use tcpx_words::side::Side;
+
+/// Rates are over this long, or less where there is less.
+const RATE_NS: u64 = 1_000_000_000;
+
+/// How a channel is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    /// Requests in flight, and no change for as long as a stall takes.
+    Stuck,
+    /// Requests in flight, and no change for a while.
+    Waiting,
+    /// Something changed within the last second.
+    Moving,
+    /// Nothing in flight.
+    Idle,
+    Closed,
+}
+
+/// One channel at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'a> {
+    /// Place of its node in the picture.
+    pub(crate) node: usize,
+    /// Place in the sample.
+    pub(crate) place: usize,
+    pub(crate) now: &'a ChannelNow,
+    pub(crate) state: State,
+    /// Since anything changed.
+    pub(crate) quiet_ms: u64,
+    pub(crate) head_age_ms: Option<u64>,
+    pub(crate) bytes_per_s: f64,
+    pub(crate) tests_per_s: f64,
+    /// Share of these tests with nothing done, 0 to 1.
+    pub(crate) not_done: Option<f64>,
+}
+
+impl Row<'_> {
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.now.posted.saturating_sub(self.now.consumed)
+    }
+
+    /// Done and not handed back.
+    pub(crate) fn done_unconsumed(&self) -> u64 {
+        self.now.done.saturating_sub(self.now.consumed)
+    }
+
+    pub(crate) fn sends(&self) -> bool {
+        self.now.side == Side::Send
+    }
+}
+
+/// One worker, or one process, at one moment.
+#[derive(Debug)]
+pub(crate) struct NodePicture<'a> {
+    pub(crate) id: WorkerId,
+    pub(crate) worker: &'a WorkerState,
+    pub(crate) name: &'a str,
+    pub(crate) phase: Option<Phase>,
+    pub(crate) sample: Option<&'a Sample>,
+    series: Option<&'a Series>,
+    pub(crate) out_per_s: f64,
+    pub(crate) in_per_s: f64,
+    /// Since its counters were taken.
+    pub(crate) stale_ms: u64,
+    /// How it had ended by then.
+    pub(crate) ended: Option<String>,
+}
+
+/// Everything at one moment.
+#[derive(Debug)]
+pub(crate) struct Picture<'a> {
+    pub(crate) at_ns: u64,
+    /// In the order of their ids.
+    pub(crate) nodes: Vec<NodePicture<'a>>,
+    /// Every channel, by node, sends first.
+    pub(crate) rows: Vec<Row<'a>>,
+}
+
+impl<'a> Picture<'a> {
+    /// As everything was at a moment, nanoseconds since 1970.
+    pub(crate) fn at(model: &'a Model, at_ns: u64) -> Self {
+        let mut picture = Self { at_ns, nodes: Vec::new(), rows: Vec::new() };
+        for worker in model.state().workers.values() {
+            picture.add(model, worker);
+        }
+        picture
+    }
+
+    fn add(&mut self, model: &'a Model, worker: &'a WorkerState) {
+        let (id, at_ns) = (worker.id, self.at_ns);
+        let series = model.timeline.series.get(&id);
+        let sample = series.and_then(|series| series.at(at_ns));
+        let ended = ended(model, worker, series, at_ns);
+        let is_over = ended.is_some() || model.state().ended.is_some();
+        let mut node = NodePicture {
+            id,
+            worker,
+            name: model.name(id),
+            phase: if at_ns >= model.last_ns() { worker.phase } else { model.timeline.phase(id, at_ns) },
+            sample,
+            series,
+            out_per_s: 0.0,
+            in_per_s: 0.0,
+            stale_ms: sample.filter(|_| !is_over).map_or(0, |one| at_ns.saturating_sub(one.at_ns) / 1_000_000),
+            ended,
+        };
+        if let (Some(sample), Some(series)) = (sample, series) {
+            let before = series.at(sample.at_ns.saturating_sub(RATE_NS)).or_else(|| series.iter().next());
+            let seconds = before.map_or(0.0, |before| sample.at_ns.saturating_sub(before.at_ns) as f64 / 1e9);
+            let since = Since {
+                // What has not been told for long is not going on.
+                seconds: if node.stale_ms > 2000 { 0.0 } else { seconds },
+                stale_ms: node.stale_ms,
+                stall_after_ms: model.state().stall_after_ms,
+            };
+            for (place, now) in sample.channels.iter().enumerate() {
+                let before = before.and_then(|before| same(before, place, now));
+                let row = since.row(self.nodes.len(), place, now, before);
+                let rate = if row.sends() { &mut node.out_per_s } else { &mut node.in_per_s };
+                *rate += row.bytes_per_s;
+                self.rows.push(row);
+            }
+        }
+        self.nodes.push(node);
+    }
+
+    /// Which channel a row is of.
+    pub(crate) fn key(&self, row: &Row<'_>) -> ChannelKey {
+        ChannelKey { worker: self.nodes[row.node].id, side: row.now.side, index: row.now.index }
+    }
+
+    /// Bytes per second of one channel, `count` points of `step_ns` up to now.
+    pub(crate) fn history(&self, row: &Row<'_>, count: usize, step_ns: u64) -> Vec<f64> {
+        let Some(picture) = self.nodes.get(row.node) else { return Vec::new() };
+        let points = self.points(picture, count, step_ns);
+        let bytes = |sample: &Sample| same(sample, row.place, row.now).map(|one| one.bytes);
+        rates(&points, bytes)
+    }
+
+    /// The same for all of a node's channels of one side.
+    pub(crate) fn node_history(&self, picture: &NodePicture<'_>, side: Side, count: usize, step_ns: u64) -> Vec<f64> {
+        let points = self.points(picture, count, step_ns);
+        rates(&points, |sample| Some(sample.channels.iter().filter(|one| one.side == side).map(|one| one.bytes).sum()))
+    }
+
+    fn points<'b>(&self, picture: &NodePicture<'b>, count: usize, step_ns: u64) -> Vec<Option<&'b Sample>> {
+        let time = |back: usize| self.at_ns.checked_sub(back as u64 * step_ns);
+        (0..=count).rev().map(|back| picture.series?.at(time(back)?)).collect()
+    }
+}
+
+/// How a worker had ended by a moment.
+fn ended(model: &Model, worker: &WorkerState, series: Option<&Series>, at_ns: u64) -> Option<String> {
+    if let Some(exit) = &worker.exit {
+        let has_ended = at_ns >= model.state().at_ns(exit.at_ms);
+        return has_ended.then(|| format!("the worker {}", exit.what.how()));
+    }
+    // Of a process only its last counters tell when that was.
+    let is_last = series.and_then(Series::last).is_none_or(|last| last.at_ns <= at_ns);
+    let is_gone = worker.process.as_ref().is_some_and(|process| process.is_gone);
+    (is_gone && is_last).then(|| "its process is gone".to_owned())
+}
+
+fn rates(points: &[Option<&Sample>], bytes: impl Fn(&Sample) -> Option<u64>) -> Vec<f64> {
+    let rate = |pair: &[Option<&Sample>]| {
+        let (before, after) = (pair[0]?, pair[1]?);
+        let seconds = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+        let moved = bytes(after)?.checked_sub(bytes(before)?)?;
+        (seconds > 0.0).then(|| moved as f64 / seconds)
+    };
+    points.windows(2).map(|pair| rate(pair).unwrap_or(0.0)).collect()
+}
+
+/// The channel in another sample, which mostly has it in the same place.
+fn same<'a>(sample: &'a Sample, place: usize, channel: &ChannelNow) -> Option<&'a ChannelNow> {
+    let is = |one: &&ChannelNow| one.index == channel.index && one.side == channel.side;
+    sample.channels.get(place).filter(is).or_else(|| sample.channels.iter().find(is))
+}
+
+/// What turns counters of one worker into rows.
+struct Since {
+    /// Between the two samples that rates come from.
+    seconds: f64,
+    /// Since the newer one.
+    stale_ms: u64,
+    stall_after_ms: u64,
+}
+
+impl Since {
+    fn row<'a>(&self, node: usize, place: usize, now: &'a ChannelNow, before: Option<&ChannelNow>) -> Row<'a> {
+        let grown = |count: fn(&ChannelNow) -> u64| before.map_or(0, |before| count(now).saturating_sub(count(before)));
+        let per_s = |count: u64| if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 };
+        let (tests, not_done) = (grown(|one| one.tests), grown(|one| one.tests_not_done));
+        Row {
+            node,
+            place,
+            now,
+            state: self.state(now),
+            quiet_ms: now.quiet_ms.saturating_add(self.stale_ms),
+            head_age_ms: now.head_age_ms.map(|age| age.saturating_add(self.stale_ms)),
+            bytes_per_s: per_s(grown(|one| one.bytes)),
+            tests_per_s: per_s(tests),
+            not_done: (tests > 0).then(|| not_done as f64 / tests as f64),
+        }
+    }
+
+    fn state(&self, now: &ChannelNow) -> State {
+        let stands_for = |ms: u64| stands_still(now, ms.saturating_sub(self.stale_ms));
+        let quiet_ms = now.quiet_ms.saturating_add(self.stale_ms);
+        match now.posted > now.consumed {
+            _ if now.closed => State::Closed,
+            true if stands_for(self.stall_after_ms) => State::Stuck,
+            true if stands_for(WAITING_MS) => State::Waiting,
+            true => State::Moving,
+            false if quiet_ms < 1000 && now.posted > 0 => State::Moving,
+            false => State::Idle,
+        }
+    }
+}
