@@ -555,3 +555,11 @@ fn a_replay_tells_what_happened_in_its_own_time() {
     }
     assert!(samples(&all) > 20 && quick.record().is_some());
 }
+
+#[test]
+fn a_node_with_a_name_of_any_length_is_drawn() {
+    let mut model = Model::default();
+    let node = "n".repeat(70_000);
+    model.take(Update::Sample { node, at_ns: 1, channels: vec![ChannelNow::default()] });
+    assert!(Screen::new((model, 1), COLOR, (80, 24)).text().contains("nnn"));
+}

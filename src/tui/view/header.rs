@@ -94,7 +94,8 @@ fn banner(buffer: &mut Buffer, area: Rect, state: &ViewState, health: &Health) {
 }
 
 fn node_line(pen: &mut Pen<'_>, theme: Theme, model: &Model, picture: &Picture<'_>, node: &NodePicture<'_>) {
-    let width = model.names_width();
+    // A width beyond 65535 ends the program, and nothing beyond the screen is seen.
+    let width = model.names_width().min(pen.left());
     pen.write(Ink::Strong, format!(" {:<width$}", node.name));
     let spark = if pen.left() > 90 { 20 } else { 8 };
     for (word, side, rate) in [("out", Side::Send, node.out_per_s), ("in ", Side::Recv, node.in_per_s)] {
