@@ -558,8 +558,8 @@ fn a_replay_tells_what_happened_in_its_own_time() {
 
 #[test]
 fn a_node_with_a_name_of_any_length_is_drawn() {
-    let mut model = Model::default();
-    let node = "n".repeat(70_000);
-    model.take(Update::Sample { node, at_ns: 1, channels: vec![ChannelNow::default()] });
-    assert!(Screen::new((model, 1), COLOR, (80, 24)).text().contains("nnn"));
+    let long = "n".repeat(70_000);
+    let sample = told(0, PEER, EventKind::Sample(vec![ChannelNow::default()]));
+    let model = Model::after(Beginning::default(), vec![nodes(&[&long, &long, "c"]), sample]);
+    assert!(Screen::new(model, COLOR, (80, 24)).text().contains("nnn"));
 }
