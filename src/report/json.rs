@@ -1,4 +1,4 @@
-//! The story itself: `tcpxctl.report/1`.
+//! The story itself: `tcpxctl.report/2`.
 #![forbid(unsafe_code)]
 
 use super::Story;

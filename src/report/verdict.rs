@@ -1,11 +1,14 @@
 //! The first words of every report: how it ended, in one sentence that holds.
 #![forbid(unsafe_code)]
 
-use super::story::{State, Story};
+use super::story::{State, Story, Transfer};
 use super::words::Language;
 use tcpx_run_model::finding::Severity;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
+
+/// Rates that are told one by one.
+const RATES_MAX: usize = 8;
 
 /// Good, bad, or not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +79,22 @@ fn sentence(story: &Story, language: Language) -> String {
     format!("{}{} {moved}", reason.trim_end_matches('.'), language.pick(".", "。"))
 }
 
+/// Many rates by their ends.
+fn among(measured: &[&Transfer], language: Language) -> String {
+    let median = |one: &&&Transfer| one.record.median_gb_per_s;
+    let by_rate = |a: &&&Transfer, b: &&&Transfer| median(a).total_cmp(&median(b));
+    let (slowest, fastest) = (measured.iter().min_by(by_rate), measured.iter().max_by(by_rate));
+    let direction = slowest.map_or("", |one| one.direction.as_str());
+    let [low, high] = [slowest, fastest].map(|one| one.as_ref().map_or(0.0, median));
+    let count = measured.len();
+    match language {
+        Language::English => {
+            format!("median {low:.3} to {high:.3} GB/s in {count} directions, the slowest {direction}")
+        }
+        Language::Chinese => format!("{count} 个方向的中位数为 {low:.3} 至 {high:.3} GB/s，最慢的是 {direction}"),
+    }
+}
+
 /// What was moved and how fast, as far as it was measured.
 fn moved(story: &Story, language: Language) -> String {
     if story.transfers.is_empty() {
@@ -83,10 +102,16 @@ fn moved(story: &Story, language: Language) -> String {
     }
     let verified = ByteCount(story.verified_bytes()).about();
     let wrong = story.wrong_bytes();
-    let rates: Vec<String> = story
-        .transfers
+    let measured: Vec<&Transfer> = story.transfers.iter().filter(|one| one.record.iterations > 0).collect();
+    if measured.len() > RATES_MAX {
+        let rates = among(&measured, language);
+        return match language {
+            Language::English => format!("{verified} verified, {wrong} bytes wrong; {rates}."),
+            Language::Chinese => format!("已校验 {verified}，错误 {wrong} 字节；{rates}。"),
+        };
+    }
+    let rates: Vec<String> = measured
         .iter()
-        .filter(|one| one.record.iterations > 0)
         .map(|one| match language {
             Language::English => format!("{:.3} GB/s {}", one.record.median_gb_per_s, one.direction),
             Language::Chinese => format!("{} {:.3} GB/s", one.direction, one.record.median_gb_per_s),

@@ -12,6 +12,10 @@ use tcpx_words::units::ByteCount;
 
 /// Channels that are lines of a chart; more are strips.
 const LINES_MAX: usize = 8;
+/// Figures of one kind, and lines of one: with many pairs the slowest are looked for.
+const FIGURES_MAX: usize = 16;
+/// Strips of a chart.
+const STRIPS_MAX: usize = 128;
 /// Rows of counters that are shown without being asked for.
 const ROWS_OPEN: usize = 16;
 
@@ -37,10 +41,9 @@ fn transfers(page: &mut Page, story: &Story) {
 }
 
 fn iterations(page: &mut Page, story: &Story) {
-    for (direction, transfer) in story.transfers.iter().map(|one| (&one.direction, &one.record)) {
-        if transfer.iterations < 2 {
-            continue;
-        }
+    let all = story.transfers.iter().filter(|one| one.record.iterations > 1).collect();
+    let (shown, which) = slowest(all, FIGURES_MAX, |one| one.record.median_gb_per_s);
+    for (direction, transfer) in shown.into_iter().map(|one| (&one.direction, &one.record)) {
         let per_iteration = transfer.bytes as f64 / f64::from(transfer.iterations);
         let rate = |seconds: f64| if seconds > 0.0 { per_iteration / seconds / 1e9 } else { 0.0 };
         let mut all: Vec<Dot> = transfer
@@ -64,7 +67,7 @@ fn iterations(page: &mut Page, story: &Story) {
             &[("median".to_owned(), transfer.median_gb_per_s)],
             &marks,
         );
-        page.figure(&title, "hollow: the very first, which does not count", &svg);
+        page.figure(&title, &format!("hollow: the very first, which does not count{which}"), &svg);
     }
 }
 
@@ -109,13 +112,14 @@ fn over_time(page: &mut Page, story: &Story) {
     let part_ms = (story.axis.to_ms - story.axis.from_ms) / story.axis.parts.max(1) as f64;
     let rate = |bytes: u64| bytes as f64 / part_ms / 1e6;
     let moving: Vec<&ChannelSeries> = receivers(story);
-    let rails = rails(&moving);
+    let (rails, which) = slowest(rails(story, &moving).into_iter().collect(), FIGURES_MAX, |(_, bytes)| moved(bytes));
     let rail_lines: Vec<Line> = rails
         .into_iter()
         .map(|(name, bytes)| Line { name, values: bytes.into_iter().map(|sum| sum.map(rate)).collect() })
         .collect();
     let svg = lines("Rate over time per rail", "GB/s", story.axis, &rail_lines);
-    page.figure("Rate over time per rail", "bytes done, all channels of an interface", &svg);
+    page.figure("Rate over time per rail", &format!("bytes done, all channels of an interface{which}"), &svg);
+    let (moving, which) = slowest(moving, STRIPS_MAX, |series| moved(&series.bytes));
     let many = moving.len() > LINES_MAX;
     let rates = |series: &ChannelSeries| series.bytes.iter().map(|bytes| bytes.map(rate)).collect::<Vec<_>>();
     if many {
@@ -127,13 +131,34 @@ fn over_time(page: &mut Page, story: &Story) {
             })
             .collect();
         let svg = heat("Rate over time per channel", story.axis, &strips, &format!("{most:.3} GB/s"));
-        page.figure("Rate over time per channel", "the stronger, the faster", &svg);
+        page.figure("Rate over time per channel", &format!("the stronger, the faster{which}"), &svg);
     } else {
+        let is_one = moving.iter().all(|series| series.worker == moving[0].worker);
+        let name = |series| if is_one { name(series) } else { format!("{}, {}", name(series), series.worker.name) };
         let all: Vec<Line> = moving.iter().map(|series| Line { name: name(series), values: rates(series) }).collect();
         let svg = lines("Rate over time per channel", "GB/s", story.axis, &all);
         page.figure("Rate over time per channel", "bytes done", &svg);
     }
     occupancy(page, story);
+}
+
+/// As many of them as are shown, in their order: the slowest, and words for it.
+fn slowest<T>(mut all: Vec<T>, most: usize, rate: impl Fn(&T) -> f64) -> (Vec<T>, String) {
+    let count = all.len();
+    if count <= most {
+        return (all, String::new());
+    }
+    let mut rates: Vec<f64> = all.iter().map(&rate).collect();
+    rates.sort_by(f64::total_cmp);
+    let limit = rates[most - 1];
+    all.retain(|one| rate(one).total_cmp(&limit).is_le());
+    all.truncate(most);
+    (all, format!("; the {most} slowest of {count}"))
+}
+
+/// Bytes of all parts of the time.
+fn moved(bytes: &[Option<u64>]) -> f64 {
+    bytes.iter().flatten().map(|bytes| *bytes as f64).sum()
 }
 
 /// The receiving side where there is one: its clock runs until everything is consumed.
@@ -143,11 +168,13 @@ fn receivers(story: &Story) -> Vec<&ChannelSeries> {
     if receiving.is_empty() { of(Side::Send) } else { receiving }
 }
 
-fn rails(series: &[&ChannelSeries]) -> BTreeMap<String, Vec<Option<u64>>> {
+/// Bytes of every interface of every node.
+fn rails(story: &Story, series: &[&ChannelSeries]) -> BTreeMap<String, Vec<Option<u64>>> {
     let mut rails: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
     for one in series {
         let dev = if one.dev.is_empty() { "unknown" } else { &one.dev };
-        let sum = rails.entry(format!("{dev} of {}", one.worker.name)).or_insert_with(|| vec![None; one.bytes.len()]);
+        let node = story.nodes.get(one.worker.node.index()).map_or(one.worker.name.as_str(), |node| &node.name);
+        let sum = rails.entry(format!("{dev} of {node}")).or_insert_with(|| vec![None; one.bytes.len()]);
         for (sum, bytes) in sum.iter_mut().zip(&one.bytes) {
             *sum = match (*sum, *bytes) {
                 (Some(sum), Some(bytes)) => Some(sum.saturating_add(bytes)),
@@ -165,7 +192,9 @@ fn name(series: &ChannelSeries) -> String {
 fn occupancy(page: &mut Page, story: &Story) {
     let mut by_worker: BTreeMap<(&str, Side), Vec<&ChannelSeries>> = BTreeMap::new();
     story.series.iter().for_each(|one| by_worker.entry((&one.worker.name, one.side)).or_default().push(one));
-    for ((worker, side), all) in by_worker {
+    let rate = |(_, all): &((&str, Side), Vec<&ChannelSeries>)| all.iter().map(|one| moved(&one.bytes)).sum();
+    let (shown, which) = slowest(by_worker.into_iter().collect(), 2 * FIGURES_MAX, rate);
+    for ((worker, side), all) in shown {
         let window = story.asked.map(|asked| match side {
             Side::Send => asked.send_window,
             Side::Recv => asked.recv_window,
@@ -183,12 +212,13 @@ fn occupancy(page: &mut Page, story: &Story) {
             .collect();
         let title = format!("Window occupancy over time, {side} side, {worker}");
         let svg = heat(&title, story.axis, &strips, &format!("full ({full:.0} requests in flight)"));
-        page.figure(&title, "most requests in flight in each part; the stronger, the fuller", &svg);
+        let about = format!("most requests in flight in each part; the stronger, the fuller{which}");
+        page.figure(&title, &about, &svg);
     }
 }
 
 fn latencies(page: &mut Page, story: &Story) {
-    for one in &story.latencies {
+    for one in story.latencies.iter().take(2 * FIGURES_MAX) {
         let marks: Vec<(&str, f64)> = one
             .quantiles
             .map(|us| {
@@ -199,6 +229,10 @@ fn latencies(page: &mut Page, story: &Story) {
         let title = format!("Latency of {} requests, {}", one.side, one.worker.name);
         let svg = histogram(&title, &one.buckets, &marks);
         page.figure(&title, &format!("posted to done, {count} requests, logarithmic"), &svg);
+    }
+    let more = story.latencies.len().saturating_sub(2 * FIGURES_MAX);
+    if more > 0 {
+        page.tag("p class=\"soft\"", &format!("Latencies of {more} more workers are in the JSON report."));
     }
 }
 

@@ -111,3 +111,28 @@ fn what_is_sent_names_none_of_them_and_still_says_the_same() {
     assert_eq!((&again.windows, &again.pairs), (&story.windows, &story.pairs));
     assert_eq!(again.timeline.is_some(), story.timeline.is_some());
 }
+
+#[test]
+fn of_many_pairs_the_slowest_are_told() {
+    let (_reports, files) = ring();
+    let mut story = gather(&files);
+    let (transfer, series) = (story.transfers[0].clone(), story.series[1].clone());
+    story.transfers = (0..40).map(|_| transfer.clone()).collect();
+    for (number, transfer) in story.transfers.iter_mut().enumerate() {
+        transfer.direction = format!("from {number}");
+        transfer.record.median_gb_per_s = 50.0 - number as f64;
+    }
+    story.series = (0..200).map(|_| series.clone()).collect();
+    for (number, series) in story.series.iter_mut().enumerate() {
+        series.worker.name = format!("worker {number}");
+        series.dev = format!("eth{}", number % 40);
+    }
+    let page = html(&story, false);
+    for caption in ["the 16 slowest of 40", "the 128 slowest of 200", "the 32 slowest of 200"] {
+        assert!(page.contains(caption), "{caption}");
+    }
+    assert!(page.contains("Rate of every iteration, from 39<") && !page.contains("Rate of every iteration, from 23<"));
+    let words = "median 11.000 to 50.000 GB/s in 40 directions, the slowest from 39.";
+    assert!(short(&story, Language::English).contains(words), "{}", short(&story, Language::English));
+    assert!(short(&story, Language::Chinese).contains("最慢的是 from 39"));
+}
