@@ -259,8 +259,12 @@ fn counters(pair: &PairOutcome, outcome: &RunOutcome) -> String {
     let mut text = String::new();
     for worker in outcome.state.ends(pair.id).into_iter().flatten() {
         let name = outcome.state.name(worker.id);
-        if let (None, Some(at_ms)) = (&worker.exit, worker.sampled_ms) {
-            text.push_str(&format!("#   {name} : counters as last heard, at {:.1} s\n", at_ms / 1e3));
+        match (&worker.exit, worker.sampled_ms) {
+            (None, Some(at_ms)) => {
+                text.push_str(&format!("#   {name} : counters as last heard, at {:.1} s\n", at_ms / 1e3));
+            }
+            (None, None) => text.push_str(&format!("#   {name} : no counters were heard\n")),
+            (Some(_), _) => {}
         }
         for channel in &worker.channels {
             text.push_str(&format!(

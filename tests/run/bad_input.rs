@@ -154,7 +154,7 @@ fn a_patience_of_nothing_is_no_plugin_that_hangs() {
 
 #[test]
 fn what_a_scenario_requires_is_said_where_it_is_missing() {
-    for (requirement, words) in [("peer", "both ends are on one machine"), ("tcpx", "local loaded TCPXSoft_v7")] {
+    for (requirement, words) in [("peer", "both ends are on one machine"), ("tcpx", "loaded TCPXSoft_v7")] {
         let ended = Tool::run(&[&format!("requires=['{requirement}']")]).ends_with(3);
         let skipped = format!("skipped: the scenario requires {requirement}");
         ended.says(&[&skipped, words]).recorded("not-run");

@@ -164,7 +164,10 @@ fn a_silent_agent_is_lost() {
 #[test]
 fn what_a_lost_node_said_last_is_not_passed_off_as_its_state() {
     let mut run = endless().set(&["limits.stall_after=1s", "limits.give_up_after=30s"]).start();
-    run.until_event("measuring");
+    let is_sample = |line: &str, node| line.contains("\"sample\"") && line.contains(&format!("\"node\":{node}"));
+    run.until("a sample of both", |run| {
+        [0, 1].iter().all(|node| run.events().lines().any(|line| is_sample(line, node)))
+    });
     let agent = run.processes().into_iter().find(|process| process.role == "agent").unwrap();
     run.processes().iter().filter(|one| one.role == "worker").for_each(|one| one.signal(Signal::STOP));
     agent.signal(Signal::STOP);
