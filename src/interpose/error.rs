@@ -68,7 +68,7 @@ impl NextStep for InterposeError {
             Self::Builtin => Some("use --plugin soft, which is a file".into()),
             Self::Plugin(error) => error.next_step(),
             Self::NoTap { .. } => {
-                Some("run scripts/install, or copy the library from target/release beside tcpxctl".into())
+                Some("run scripts/install, or copy it from target/release/deps beside tcpxctl".into())
             }
             Self::Folder { .. } => Some("set TMPDIR to a folder that can be written".into()),
             Self::Versions { .. } | Self::Start { .. } => None,

@@ -62,7 +62,7 @@ fn a_peer_that_cannot_be_reached_is_exit_5() {
 #[test]
 fn a_plugin_that_only_one_node_has_is_no_plugin_of_both() {
     let Some(lab) = Lab::up() else { return };
-    let library = Path::new(env!("CARGO_BIN_EXE_tcpxctl")).with_file_name("libnccl_net_tcpxsoft.so");
+    let library = Path::new(env!("CARGO_BIN_EXE_tcpxctl")).with_file_name("deps/libnccl_net_tcpxsoft.so");
     lab.exec("node0", &["cp", library.to_str().unwrap(), "/root/mine.so"]);
     let ended = lab.run("node0", &["doctor", "--plugin", "/root/mine.so", "--peer", PEER]);
     assert_eq!(ended.status.code(), Some(3), "{ended}");

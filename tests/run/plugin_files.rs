@@ -112,3 +112,18 @@ fn an_init_that_hangs_is_ended() {
     let discover = Tool::new(&["discover", "--timeout", "1"]).strict("init-hang").ends_with(3);
     discover.says(&["hangs while initialising", "# Network interfaces"]);
 }
+
+/// On a fresh clone `cargo run` builds the program and its dependencies, nothing else.
+#[test]
+fn building_the_program_builds_its_shared_objects() {
+    let deps = std::path::Path::new(env!("CARGO_BIN_EXE_tcpxctl")).with_file_name("deps");
+    for name in ["tcpxsoft", "plainsoft", "tcpxtap"] {
+        let object = deps.join(format!("libnccl_net_{name}.so"));
+        assert!(object.is_file(), "no {}", object.display());
+    }
+    let manifest = include_str!("../../Cargo.toml");
+    let dependencies = manifest.split("\n[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap();
+    for package in ["tcpx-soft-object", "plain-soft-object", "tcpx-tap-object"] {
+        assert!(dependencies.contains(package), "the root package does not depend on {package}");
+    }
+}
