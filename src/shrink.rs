@@ -25,17 +25,33 @@ pub struct Shrunk {
 
 /// Shrinks a scenario that shows the finding. `shows` runs one, and `None` from
 /// it ends the search.
-pub fn shrink(scenario: &Scenario, runs_max: u32, shows: &mut dyn FnMut(&Scenario) -> Option<bool>) -> Shrunk {
-    let mut search = Search { best: scenario.clone(), runs: 0, runs_max, is_over: false, shows };
+pub fn shrink(
+    scenario: &Scenario,
+    runs_max: u32,
+    shows: &mut dyn FnMut(&Scenario) -> Option<bool>,
+) -> Shrunk {
+    let mut search = Search {
+        best: scenario.clone(),
+        runs: 0,
+        runs_max,
+        is_over: false,
+        shows,
+    };
     for _ in 0..ROUNDS_MAX {
         let before = search.best.clone();
-        QUANTITIES.iter().for_each(|quantity| search.bisect(quantity));
+        QUANTITIES
+            .iter()
+            .for_each(|quantity| search.bisect(quantity));
         SIMPLER.iter().for_each(|simpler| search.simplify(*simpler));
         if search.is_over || search.best == before {
             break;
         }
     }
-    Shrunk { scenario: search.best, runs: search.runs, is_smallest: !search.is_over }
+    Shrunk {
+        scenario: search.best,
+        runs: search.runs,
+        is_smallest: !search.is_over,
+    }
 }
 
 const ROUNDS_MAX: usize = 3;
@@ -49,19 +65,55 @@ struct Quantity {
 
 const QUANTITIES: &[Quantity] = &[
     // Most of the time first: what comes after it is quicker.
-    Quantity { least: |_| 1, get: |s| s.transfer.iterations.into(), set: |s, to| s.transfer.iterations = to as u32 },
-    Quantity { least: |_| 0, get: |s| s.transfer.warmup.into(), set: |s, to| s.transfer.warmup = to as u32 },
-    Quantity { least: connections_min, get: |s| s.transfer.connections.into(), set: set_connections },
-    Quantity { least: |_| 1, get: chunks, set: set_chunks },
-    Quantity { least: |_| 1, get: |s| s.transfer.recv_window.into(), set: |s, to| s.transfer.recv_window = to as u32 },
-    Quantity { least: |_| 1, get: |s| s.transfer.send_window.into(), set: |s, to| s.transfer.send_window = to as u32 },
-    Quantity { least: |_| 1, get: chunk_pages, set: set_chunk_pages },
-    Quantity { least: |_| 0, get: after_chunk, set: set_after_chunk },
+    Quantity {
+        least: |_| 1,
+        get: |s| s.transfer.iterations.into(),
+        set: |s, to| s.transfer.iterations = to as u32,
+    },
+    Quantity {
+        least: |_| 0,
+        get: |s| s.transfer.warmup.into(),
+        set: |s, to| s.transfer.warmup = to as u32,
+    },
+    Quantity {
+        least: connections_min,
+        get: |s| s.transfer.connections.into(),
+        set: set_connections,
+    },
+    Quantity {
+        least: |_| 1,
+        get: chunks,
+        set: set_chunks,
+    },
+    Quantity {
+        least: |_| 1,
+        get: |s| s.transfer.recv_window.into(),
+        set: |s, to| s.transfer.recv_window = to as u32,
+    },
+    Quantity {
+        least: |_| 1,
+        get: |s| s.transfer.send_window.into(),
+        set: |s, to| s.transfer.send_window = to as u32,
+    },
+    Quantity {
+        least: |_| 1,
+        get: chunk_pages,
+        set: set_chunk_pages,
+    },
+    Quantity {
+        least: |_| 0,
+        get: after_chunk,
+        set: set_after_chunk,
+    },
 ];
 
 /// Of one iteration.
 fn chunks(scenario: &Scenario) -> u64 {
-    scenario.transfer.total.0.div_ceil(scenario.transfer.chunk.0.max(1))
+    scenario
+        .transfer
+        .total
+        .0
+        .div_ceil(scenario.transfer.chunk.0.max(1))
 }
 
 fn set_chunks(scenario: &mut Scenario, to: u64) {
@@ -74,7 +126,13 @@ const PAGE: u64 = 4096;
 
 fn connections_min(scenario: &Scenario) -> u64 {
     match &scenario.fault {
-        Some(Fault::Driver { channel, .. } | Fault::Network { channel: Some(channel), .. }) => u64::from(*channel) + 1,
+        Some(
+            Fault::Driver { channel, .. }
+            | Fault::Network {
+                channel: Some(channel),
+                ..
+            },
+        ) => u64::from(*channel) + 1,
         _ => 1,
     }
 }
@@ -97,7 +155,9 @@ fn set_chunk_pages(scenario: &mut Scenario, pages: u64) {
 fn after_chunk(scenario: &Scenario) -> u64 {
     match &scenario.fault {
         Some(
-            Fault::Driver { after_chunk, .. } | Fault::Network { after_chunk, .. } | Fault::Process { after_chunk, .. },
+            Fault::Driver { after_chunk, .. }
+            | Fault::Network { after_chunk, .. }
+            | Fault::Process { after_chunk, .. },
         ) => *after_chunk,
         _ => 0,
     }
@@ -105,7 +165,9 @@ fn after_chunk(scenario: &Scenario) -> u64 {
 
 fn set_after_chunk(scenario: &mut Scenario, to: u64) {
     if let Some(
-        Fault::Driver { after_chunk, .. } | Fault::Network { after_chunk, .. } | Fault::Process { after_chunk, .. },
+        Fault::Driver { after_chunk, .. }
+        | Fault::Network { after_chunk, .. }
+        | Fault::Process { after_chunk, .. },
     ) = &mut scenario.fault
     {
         *after_chunk = to;
@@ -190,21 +252,41 @@ mod tests {
         scenario.transfer.connections = 64;
         scenario.progress.policy = Policy::DedicatedThread;
         let (side, kind) = (Sides::Recv, DriverFault::NeverConsumed);
-        scenario.fault = Some(Fault::Driver { side, kind, channel: 2, after_chunk: 40 });
+        scenario.fault = Some(Fault::Driver {
+            side,
+            kind,
+            channel: 2,
+            after_chunk: 40,
+        });
         scenario
     }
 
     #[test]
     fn what_is_needed_stays_and_all_else_goes() {
         let needs = |s: &Scenario| {
-            s.transfer.connections >= 5 && s.transfer.recv_window >= 3 && s.transfer.total.0 >= 3 * s.transfer.chunk.0
+            s.transfer.connections >= 5
+                && s.transfer.recv_window >= 3
+                && s.transfer.total.0 >= 3 * s.transfer.chunk.0
         };
         let shrunk = shrink(&large(), 500, &mut |scenario| Some(needs(scenario)));
         let transfer = &shrunk.scenario.transfer;
         assert!(shrunk.is_smallest && needs(&shrunk.scenario));
-        assert_eq!((transfer.connections, transfer.recv_window, transfer.send_window), (5, 3, 1));
-        assert_eq!((transfer.iterations, transfer.warmup, transfer.chunk.0), (1, 0, 4096));
-        assert_eq!((after_chunk(&shrunk.scenario), shrunk.scenario.progress), (0, Scenario::default().progress));
+        assert_eq!(
+            (
+                transfer.connections,
+                transfer.recv_window,
+                transfer.send_window
+            ),
+            (5, 3, 1)
+        );
+        assert_eq!(
+            (transfer.iterations, transfer.warmup, transfer.chunk.0),
+            (1, 0, 4096)
+        );
+        assert_eq!(
+            (after_chunk(&shrunk.scenario), shrunk.scenario.progress),
+            (0, Scenario::default().progress)
+        );
         assert!(transfer.total.0 <= 3 * 4096, "{}", transfer.total);
     }
 

@@ -25,22 +25,35 @@ struct Report {
 
 impl Report {
     fn of<'a>(&'a self, verdict: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let wanted = self.rows.iter().filter(move |(_, (given, _))| given == verdict);
+        let wanted = self
+            .rows
+            .iter()
+            .filter(move |(_, (given, _))| given == verdict);
         wanted.map(|(id, (_, detail))| (id.as_str(), detail.as_str()))
     }
 
     /// Every row, but those about what TCPX has not.
     fn assert_all_pass(&self) {
-        let owed = |(_, (verdict, detail)): &(&String, &(String, String))| verdict != "PASS" && !is_beyond_tcpx(detail);
+        let owed = |(_, (verdict, detail)): &(&String, &(String, String))| {
+            verdict != "PASS" && !is_beyond_tcpx(detail)
+        };
         let others: Vec<_> = self.rows.iter().filter(owed).collect();
-        assert!(others.is_empty() && self.rows.len() > 50, "{} rows; {others:#?}", self.rows.len());
+        assert!(
+            others.is_empty() && self.rows.len() > 50,
+            "{} rows; {others:#?}",
+            self.rows.len()
+        );
         assert_eq!(self.code, Some(0));
     }
 
     /// Every row passes or is not this plugin's to keep; at least so many pass.
     fn assert_owed_pass(&self, least: usize) {
         let broken: Vec<_> = self.of("FAIL").chain(self.of("CRASHED")).collect();
-        assert!(broken.is_empty() && self.of("PASS").count() >= least, "{} rows; {broken:#?}", self.rows.len());
+        assert!(
+            broken.is_empty() && self.of("PASS").count() >= least,
+            "{} rows; {broken:#?}",
+            self.rows.len()
+        );
         assert_eq!(self.code, Some(0));
     }
 
@@ -53,14 +66,28 @@ impl Report {
 
 /// Why a row about other plugins' ways is not tried on one like TCPX.
 fn is_beyond_tcpx(why: &str) -> bool {
-    ["maxRecvs is 1", "there are no contexts", "receives are unpacked"].iter().any(|start| why.starts_with(start))
+    [
+        "maxRecvs is 1",
+        "there are no contexts",
+        "receives are unpacked",
+    ]
+    .iter()
+    .any(|start| why.starts_with(start))
 }
 
 fn command(plugin: &str, env: &[(&str, &str)], arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
-    command.args(["selftest", "--plugin", plugin]).args(arguments);
+    command
+        .args(["selftest", "--plugin", plugin])
+        .args(arguments);
     command.env("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=lo");
-    for variable in ["TCPXSOFT_FAULT", "TCPXSOFT_IO", "TCPXSOFT_CUDA", "STRICT_HAZARD", "NCCL_DYNAMIC_CHUNK_SIZE"] {
+    for variable in [
+        "TCPXSOFT_FAULT",
+        "TCPXSOFT_IO",
+        "TCPXSOFT_CUDA",
+        "STRICT_HAZARD",
+        "NCCL_DYNAMIC_CHUNK_SIZE",
+    ] {
         command.env_remove(variable);
     }
     command.envs(env.iter().copied());
@@ -75,8 +102,14 @@ fn selftest(plugin: &str, env: &[(&str, &str)], only: &str) -> Report {
     assert_eq!(document["schema"], "tcpxctl.selftest/1");
     let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
     let rows = document["rows"].as_array().unwrap();
-    let rows = rows.iter().map(|row| (text(row, "id"), (text(row, "verdict"), text(row, "detail")))).collect();
-    Report { code: output.status.code(), rows }
+    let rows = rows
+        .iter()
+        .map(|row| (text(row, "id"), (text(row, "verdict"), text(row, "detail"))))
+        .collect();
+    Report {
+        code: output.status.code(),
+        rows,
+    }
 }
 
 #[test]
@@ -91,7 +124,11 @@ fn the_software_plugin_keeps_every_promise_when_it_is_loaded() {
 
 #[test]
 fn the_software_plugin_keeps_every_promise_with_helper_threads() {
-    let env = [("TCPXSOFT_IO", "helper"), ("NCCL_NSOCKS_PERTHREAD", "2"), ("NCCL_DYNAMIC_CHUNK_SIZE", "65536")];
+    let env = [
+        ("TCPXSOFT_IO", "helper"),
+        ("NCCL_NSOCKS_PERTHREAD", "2"),
+        ("NCCL_DYNAMIC_CHUNK_SIZE", "65536"),
+    ];
     selftest("soft", &env, "").assert_all_pass();
 }
 
@@ -101,7 +138,11 @@ fn with_receivers_first_only_lone_sends_are_not_owed() {
         let report = selftest("builtin", &[("NCCL_GPUDIRECTTCPX_RECV_SYNC", "1")], family);
         for (id, (verdict, detail)) in &report.rows {
             let lone = id == "order-send-alone";
-            assert_eq!(verdict, if lone { "NOT SUPPORTED" } else { "PASS" }, "{id}: {detail}");
+            assert_eq!(
+                verdict,
+                if lone { "NOT SUPPORTED" } else { "PASS" },
+                "{id}: {detail}"
+            );
         }
     }
 }
@@ -114,7 +155,12 @@ fn the_plain_plugin_keeps_what_any_plugin_owes_in_every_version() {
     for version in &tcpx_abi::VERSIONS[1..] {
         let abi = [("TCPXCTL_SET", format!("plugin.abi=v{version}"))];
         let abi = abi.each_ref().map(|(name, value)| (*name, value.as_str()));
-        for (family, most) in [("connect-", 2), ("payload-", 9), ("slots-", 3), ("close-seen", 2)] {
+        for (family, most) in [
+            ("connect-", 2),
+            ("payload-", 9),
+            ("slots-", 3),
+            ("close-seen", 2),
+        ] {
             selftest("plainsoft", &abi, family).assert_owed_pass(most);
         }
     }
@@ -123,10 +169,21 @@ fn the_plain_plugin_keeps_what_any_plugin_owes_in_every_version() {
 #[test]
 fn the_strict_plugin_keeps_what_any_plugin_owes() {
     let report = selftest(support::library().to_str().unwrap(), &[], "");
-    assert_eq!(report.code, Some(0), "{:#?}", report.of("FAIL").chain(report.of("CRASHED")).collect::<Vec<_>>());
+    assert_eq!(
+        report.code,
+        Some(0),
+        "{:#?}",
+        report
+            .of("FAIL")
+            .chain(report.of("CRASHED"))
+            .collect::<Vec<_>>()
+    );
     assert!(report.of("PASS").count() > 30);
     for (id, why) in report.of("NOT SUPPORTED") {
-        assert!(why.contains("Strict_v7 is neither") || is_beyond_tcpx(why), "{id}: {why}");
+        assert!(
+            why.contains("Strict_v7 is neither") || is_beyond_tcpx(why),
+            "{id}: {why}"
+        );
     }
 }
 
@@ -137,7 +194,10 @@ fn strict_but(folder: &Path, replacements: &[(&str, &str)]) -> PathBuf {
         assert!(source.contains(old), "strict.c has no {old}");
         source = source.replace(old, new);
     }
-    let (written, built) = (folder.join("strict.c"), folder.join("libnccl-net-strict.so"));
+    let (written, built) = (
+        folder.join("strict.c"),
+        folder.join("libnccl-net-strict.so"),
+    );
     std::fs::write(&written, source).unwrap();
     let status = Command::new("cc")
         .args(["-shared", "-fPIC", "-O2", "-pthread"])
@@ -159,16 +219,43 @@ fn a_v8_plugin_is_tried_by_the_same_rows() {
         &[
             ("ncclNetPlugin_v7", "ncclNetPlugin_v8"),
             ("\"Strict_v7\"", "\"GPUDirectTCPX_v8\""),
-            ("int (*reg_mr)(void *, void *, int, int, void **)", "int (*reg_mr)(void *, void *, size_t, int, void **)"),
-            ("strict_reg_mr(void *comm, void *data, int size,", "strict_reg_mr(void *comm, void *data, size_t size,"),
+            (
+                "int (*reg_mr)(void *, void *, int, int, void **)",
+                "int (*reg_mr)(void *, void *, size_t, int, void **)",
+            ),
+            (
+                "strict_reg_mr(void *comm, void *data, int size,",
+                "strict_reg_mr(void *comm, void *data, size_t size,",
+            ),
             ("type != PTR_HOST || size < 0", "type != PTR_HOST"),
-            ("    int ptr_support;\n", "    int ptr_support;\n    int reg_is_global;\n"),
-            ("sizeof(struct properties) == 56", "sizeof(struct properties) == 64"),
+            (
+                "    int ptr_support;\n",
+                "    int ptr_support;\n    int reg_is_global;\n",
+            ),
+            (
+                "sizeof(struct properties) == 56",
+                "sizeof(struct properties) == 64",
+            ),
         ],
     );
-    for family in ["properties-", "connect-", "payload-", "register-", "consume-", "raw-"] {
+    for family in [
+        "properties-",
+        "connect-",
+        "payload-",
+        "register-",
+        "consume-",
+        "raw-",
+    ] {
         let report = selftest(plugin.to_str().unwrap(), &[], family);
-        assert_eq!(report.code, Some(0), "{:#?}", report.of("FAIL").chain(report.of("CRASHED")).collect::<Vec<_>>());
+        assert_eq!(
+            report.code,
+            Some(0),
+            "{:#?}",
+            report
+                .of("FAIL")
+                .chain(report.of("CRASHED"))
+                .collect::<Vec<_>>()
+        );
         assert!(report.of("PASS").count() > 0, "{family}");
     }
 }
@@ -180,22 +267,43 @@ fn google_is_asked_everything_but_what_it_does_not_survive() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = strict_but(folder.path(), &[("\"Strict_v7\"", "\"GPUDirectTCPX_v7\"")]);
     let report = selftest(plugin.to_str().unwrap(), &[], "");
-    assert_eq!(report.code, Some(0), "{:#?}", report.of("FAIL").chain(report.of("CRASHED")).collect::<Vec<_>>());
-    let (spared, others): (Vec<_>, Vec<_>) =
-        report.of("NOT SUPPORTED").partition(|(_, why)| why.starts_with("not tried: GPUDirectTCPX_v7 "));
-    assert!(spared.iter().any(|(id, _)| *id == "raw-accept-again") && spared.len() > 5, "{spared:#?}");
+    assert_eq!(
+        report.code,
+        Some(0),
+        "{:#?}",
+        report
+            .of("FAIL")
+            .chain(report.of("CRASHED"))
+            .collect::<Vec<_>>()
+    );
+    let (spared, others): (Vec<_>, Vec<_>) = report
+        .of("NOT SUPPORTED")
+        .partition(|(_, why)| why.starts_with("not tried: GPUDirectTCPX_v7 "));
+    assert!(
+        spared.iter().any(|(id, _)| *id == "raw-accept-again") && spared.len() > 5,
+        "{spared:#?}"
+    );
     for (id, why) in others {
-        assert!(why.contains("needs device memory") || is_beyond_tcpx(why), "{id}: {why}");
+        assert!(
+            why.contains("needs device memory") || is_beyond_tcpx(why),
+            "{id}: {why}"
+        );
     }
 }
 
 /// A plugin of `tests/plugins/bad`.
 fn bad(folder: &Path, name: &str) -> PathBuf {
-    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/plugins/bad")).join(format!("{name}.c"));
+    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/plugins/bad"))
+        .join(format!("{name}.c"));
     let built = folder.join(format!("libnccl-net-{name}.so"));
     let flags = ["-shared", "-fPIC", "-O1", "-pthread", "-fvisibility=hidden"];
-    let status =
-        Command::new("cc").args(flags).arg(&source).arg("-o").arg(&built).status().expect("a C compiler named cc");
+    let status = Command::new("cc")
+        .args(flags)
+        .arg(&source)
+        .arg("-o")
+        .arg(&built)
+        .status()
+        .expect("a C compiler named cc");
     assert!(status.success(), "cc {}: {status}", source.display());
     built
 }
@@ -206,18 +314,47 @@ fn a_misdeed_costs_the_row_that_is_about_it_and_the_command_goes_on() {
     for (name, row, verdict, words) in [
         ("null_table", "table-v7", "FAIL", "null init"),
         ("function", "table-v9", "FAIL", "is a function, not a table"),
-        ("lies", "table-v11", "FAIL", "has 152 bytes, and a table of this version 176"),
-        ("disagree", "versions-agree", "FAIL", "speed is 400000 by v8 and 10000 by v7"),
+        (
+            "lies",
+            "table-v11",
+            "FAIL",
+            "has 152 bytes, and a table of this version 176",
+        ),
+        (
+            "disagree",
+            "versions-agree",
+            "FAIL",
+            "speed is 400000 by v8 and 10000 by v7",
+        ),
         ("forks", "process-children", "FAIL", "which still is there"),
-        ("signals", "process-signals", "FAIL", "signal 12 was left to the system and is caught"),
-        ("fd0", "process-standard", "FAIL", "descriptor 0 was /dev/null and is closed"),
+        (
+            "signals",
+            "process-signals",
+            "FAIL",
+            "signal 12 was left to the system and is caught",
+        ),
+        (
+            "fd0",
+            "process-standard",
+            "FAIL",
+            "descriptor 0 was /dev/null and is closed",
+        ),
         ("exits", "order-both-ways", "CRASHED", "exit(7)"),
-        ("binary", "process-quiet", "FAIL", "33 bytes, binary, on standard output"),
+        (
+            "binary",
+            "process-quiet",
+            "FAIL",
+            "33 bytes, binary, on standard output",
+        ),
         ("codes", "order-fifo", "FAIL", "test returned 77 (unknown)"),
     ] {
         let plugin = bad(folder.path(), name);
         let report = selftest(plugin.to_str().unwrap(), &[], row);
-        assert!(report.detail(row, verdict).contains(words), "{name}: {}", report.detail(row, verdict));
+        assert!(
+            report.detail(row, verdict).contains(words),
+            "{name}: {}",
+            report.detail(row, verdict)
+        );
         assert_eq!(report.code, Some(1), "{name}");
         if name != "null_table" && name != "exits" && name != "codes" {
             selftest(plugin.to_str().unwrap(), &[], "order-fifo").detail("order-fifo", "PASS");
@@ -232,7 +369,9 @@ fn junit_of_rows_that_pass_fail_crash_and_are_not_owed_is_valid() {
     let file = folder.path().join("rows <&\"'>.xml");
     for row in ["order-both-ways", "table-v", "group-", "properties-"] {
         let arguments = ["--junit", file.to_str().unwrap(), row];
-        command(plugin.to_str().unwrap(), &[], &arguments).output().unwrap();
+        command(plugin.to_str().unwrap(), &[], &arguments)
+            .output()
+            .unwrap();
         junit::is_valid(&file);
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("classname=\"tcpxctl.selftest\""), "{text}");
@@ -246,7 +385,15 @@ fn what_the_family_may_do_fails_no_row() {
     for (name, rows) in [
         ("late", &["properties-sane", "payload-4095"][..]),
         ("strings", &["properties-sane", "payload-4095"]),
-        ("again", &["connect-sixteen", "payload-4095", "order-both-ways", "slots-every-depth"]),
+        (
+            "again",
+            &[
+                "connect-sixteen",
+                "payload-4095",
+                "order-both-ways",
+                "slots-every-depth",
+            ],
+        ),
     ] {
         let plugin = bad(folder.path(), name);
         for row in rows {
@@ -260,7 +407,10 @@ fn check_fault(fault: &str, only: &str, words: &str) {
     let report = selftest("builtin", &[("TCPXSOFT_FAULT", fault)], only);
     assert!(!report.rows.is_empty(), "no row {only}");
     for (id, (verdict, detail)) in &report.rows {
-        assert!(verdict == "FAIL" && detail.contains(words), "{fault}: {id} {verdict}: {detail}");
+        assert!(
+            verdict == "FAIL" && detail.contains(words),
+            "{fault}: {id} {verdict}: {detail}"
+        );
     }
     assert_eq!(report.code, Some(1));
 }
@@ -269,25 +419,69 @@ fn check_fault(fault: &str, only: &str, words: &str) {
 fn a_wrong_byte_fails_every_row_that_compares_bytes() {
     let fault = "corrupt:chunk=1";
     check_fault(fault, "payload-1", "differs from byte 0 on, 1 bytes wrong");
-    for row in ["payload-4", "payload-odd", "payload-any", "payload-device", "order-fifo", "order-both"] {
+    for row in [
+        "payload-4",
+        "payload-odd",
+        "payload-any",
+        "payload-device",
+        "order-fifo",
+        "order-both",
+    ] {
         check_fault(fault, row, "1 bytes wrong");
     }
     check_fault(fault, "scatter-covers", "1 bytes wrong");
-    selftest("builtin", &[("TCPXSOFT_FAULT", fault)], "properties").detail("properties-sane", "PASS");
+    selftest("builtin", &[("TCPXSOFT_FAULT", fault)], "properties")
+        .detail("properties-sane", "PASS");
 }
 
 #[test]
 fn a_refusal_fails_the_row_that_makes_the_call() {
     for (fault, row, words) in [
-        ("rc:call=devices,value=2,nth=2", "devices-stable", "devices returned 2"),
-        ("rc:call=listen,value=3", "handles-differ", "listen returned 3"),
-        ("rc:call=isend,value=3,nth=9", "slots-every-depth", "isend returned 3"),
-        ("rc:call=test,value=2,nth=40", "payload-any-size", "test returned 2"),
-        ("rc:call=regMr,value=3,nth=50", "register-storm", "regMr returned 3"),
-        ("rc:call=deregMr,value=3,nth=50", "register-many", "deregMr returned 3"),
-        ("rc:call=closeSend,value=2", "close-outstanding", "closeSend returned 2"),
-        ("rc:call=closeRecv,value=2", "payload-1", "closeRecv returned 2"),
-        ("rc:call=closeListen,value=2", "listener-unused", "closeListen returned 2"),
+        (
+            "rc:call=devices,value=2,nth=2",
+            "devices-stable",
+            "devices returned 2",
+        ),
+        (
+            "rc:call=listen,value=3",
+            "handles-differ",
+            "listen returned 3",
+        ),
+        (
+            "rc:call=isend,value=3,nth=9",
+            "slots-every-depth",
+            "isend returned 3",
+        ),
+        (
+            "rc:call=test,value=2,nth=40",
+            "payload-any-size",
+            "test returned 2",
+        ),
+        (
+            "rc:call=regMr,value=3,nth=50",
+            "register-storm",
+            "regMr returned 3",
+        ),
+        (
+            "rc:call=deregMr,value=3,nth=50",
+            "register-many",
+            "deregMr returned 3",
+        ),
+        (
+            "rc:call=closeSend,value=2",
+            "close-outstanding",
+            "closeSend returned 2",
+        ),
+        (
+            "rc:call=closeRecv,value=2",
+            "payload-1",
+            "closeRecv returned 2",
+        ),
+        (
+            "rc:call=closeListen,value=2",
+            "listener-unused",
+            "closeListen returned 2",
+        ),
     ] {
         check_fault(fault, row, words);
     }
@@ -296,14 +490,38 @@ fn a_refusal_fails_the_row_that_makes_the_call() {
 #[test]
 fn an_answer_that_should_have_been_a_refusal_fails() {
     for (fault, row, words) in [
-        ("rc:call=irecvConsumed,value=0,times=0", "consume-in-order", "expected rc 3, got rc 0"),
-        ("rc:call=irecvConsumed,value=0,times=0", "consume-null", "(0, 0)"),
-        ("rc:call=irecvConsumed,value=0,times=0", "order-thousands", "unable to allocate requests"),
+        (
+            "rc:call=irecvConsumed,value=0,times=0",
+            "consume-in-order",
+            "expected rc 3, got rc 0",
+        ),
+        (
+            "rc:call=irecvConsumed,value=0,times=0",
+            "consume-null",
+            "(0, 0)",
+        ),
+        (
+            "rc:call=irecvConsumed,value=0,times=0",
+            "order-thousands",
+            "unable to allocate requests",
+        ),
         ("rc:call=iflush,value=0,times=0", "flush-tells-size", "rc 0"),
-        ("rc:call=regMr,value=0,times=0", "register-alignment", "expected rc 3, got rc 0"),
+        (
+            "rc:call=regMr,value=0,times=0",
+            "register-alignment",
+            "expected rc 3, got rc 0",
+        ),
         ("rc:call=test,value=0,times=0", "raw-test-null", "rc 0"),
-        ("rc:call=test,value=0,times=0", "raw-test-writes", "done: -24301"),
-        ("rc:call=irecv,value=0,times=0", "slots-17th-receive", "irecv accepts a receive"),
+        (
+            "rc:call=test,value=0,times=0",
+            "raw-test-writes",
+            "done: -24301",
+        ),
+        (
+            "rc:call=irecv,value=0,times=0",
+            "slots-17th-receive",
+            "irecv accepts a receive",
+        ),
     ] {
         check_fault(fault, row, words);
     }
@@ -313,9 +531,21 @@ fn an_answer_that_should_have_been_a_refusal_fails() {
 fn what_never_ends_fails_by_its_deadline_and_says_what_it_waited_for() {
     std::thread::scope(|scope| {
         for (fault, row, words) in [
-            ("hang:side=send", "connect-in-turns", "connect and accept: not within"),
-            ("drop-ctrl:nth=1", "payload-4095", "6 messages arrive: not within"),
-            ("stop:after=5,side=recv", "order-fifo", "become done: not within"),
+            (
+                "hang:side=send",
+                "connect-in-turns",
+                "connect and accept: not within",
+            ),
+            (
+                "drop-ctrl:nth=1",
+                "payload-4095",
+                "6 messages arrive: not within",
+            ),
+            (
+                "stop:after=5,side=recv",
+                "order-fifo",
+                "become done: not within",
+            ),
         ] {
             scope.spawn(move || check_fault(fault, row, words));
         }
@@ -334,46 +564,87 @@ fn a_plugin_that_exits_costs_one_row() {
 #[test]
 fn a_call_that_hangs_is_ended_and_costs_one_row() {
     let fault = [("TCPXSOFT_FAULT", "spin:call=closeRecv")];
-    let output = command("builtin", &fault, &["--timeout", "2", "payload-zero"]).output().unwrap();
+    let output = command("builtin", &fault, &["--timeout", "2", "payload-zero"])
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("FAIL") && text.contains("hangs") && text.contains("0 passed, 1 failed"), "{text}");
+    assert!(
+        text.contains("FAIL") && text.contains("hangs") && text.contains("0 passed, 1 failed"),
+        "{text}"
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
 fn rows_that_fail_alike_are_told_to_have_one_cause_and_each_what_is_owed() {
-    let output = command("builtin", &[("TCPXSOFT_FAULT", "exit:chunk=1")], &["payload-4"]).output().unwrap();
+    let output = command(
+        "builtin",
+        &[("TCPXSOFT_FAULT", "exit:chunk=1")],
+        &["payload-4"],
+    )
+    .output()
+    .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let same = "# Same : 3 rows, payload-4095 first: the plugin called exit(1) while trying this row, inside test";
-    assert!(text.contains(same) && text.contains("owed : 4096 bytes, a page"), "{text}");
+    assert!(
+        text.contains(same) && text.contains("owed : 4096 bytes, a page"),
+        "{text}"
+    );
 }
 
 #[test]
 fn what_only_tcpx_owes_is_one_line_for_another_plugin() {
     let output = command("plainsoft", &[], &["payload-"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(!text.contains("payload-device") && text.contains("# TCPX : not shown are 1 of"), "{text}");
-    assert!(text.contains("# 9 passed, 0 failed, 0 crashed, 0 not supported"), "{text}");
+    assert!(
+        !text.contains("payload-device") && text.contains("# TCPX : not shown are 1 of"),
+        "{text}"
+    );
+    assert!(
+        text.contains("# 9 passed, 0 failed, 0 crashed, 0 not supported"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_property_that_no_json_can_say_costs_one_row() {
     let folder = tempfile::tempdir().unwrap();
-    let plugin = strict_but(folder.path(), &[(".max_comms = 65536,", ".max_comms = 65536, .latency = 0.0f / 0.0f,")]);
+    let plugin = strict_but(
+        folder.path(),
+        &[(
+            ".max_comms = 65536,",
+            ".max_comms = 65536, .latency = 0.0f / 0.0f,",
+        )],
+    );
     let report = selftest(plugin.to_str().unwrap(), &[], "properties-sane");
-    assert!(report.detail("properties-sane", "FAIL").contains("latency is NaN"));
+    assert!(
+        report
+            .detail("properties-sane", "FAIL")
+            .contains("latency is NaN")
+    );
 }
 
 #[test]
 fn a_file_that_cannot_be_written_is_said_before_any_row_is_run() {
-    let output = command("builtin", &[], &["--junit", "/nowhere/rows.xml"]).output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 0), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write /nowhere/rows.xml"), "{output:?}");
+    let output = command("builtin", &[], &["--junit", "/nowhere/rows.xml"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.len()),
+        (Some(3), 0),
+        "{output:?}"
+    );
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("cannot write /nowhere/rows.xml"),
+        "{output:?}"
+    );
 }
 
 #[test]
 fn the_list_says_who_owes_what_and_runs_nothing() {
-    let output = command("/nonexistent.so", &[], &["--list"]).output().unwrap();
+    let output = command("/nonexistent.so", &[], &["--list"])
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
     for expected in ["payload-512k", "all", "tcpx", "one more is rc 3"] {
@@ -383,11 +654,15 @@ fn the_list_says_who_owes_what_and_runs_nothing() {
 
 #[test]
 fn what_cannot_be_tried_is_one_error_and_not_a_table_of_failures() {
-    for (plugin, row, code, words) in
-        [("/etc/passwd", "payload", 3, "is a text file"), ("builtin", "no-such-row", 2, "no row has `no-such-row`")]
-    {
+    for (plugin, row, code, words) in [
+        ("/etc/passwd", "payload", 3, "is a text file"),
+        ("builtin", "no-such-row", 2, "no row has `no-such-row`"),
+    ] {
         let output = command(plugin, &[], &[row]).output().unwrap();
-        let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (out, said) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(words) && out.is_empty(), "{said}{out}");
     }
@@ -395,30 +670,70 @@ fn what_cannot_be_tried_is_one_error_and_not_a_table_of_failures() {
 
 #[test]
 fn a_version_in_the_environment_is_a_claim_to_check() {
-    let output = command("plainsoft", &[("TCPXCTL_ABI", "garbage")], &["payload-1"]).output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("TCPXCTL_ABI is `garbage`"), "{output:?}");
-    let output = command("plainsoft", &[("TCPXCTL_ABI", "v8")], &["payload-1"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("from ncclNetPlugin_v8 ("), "{output:?}");
+    let output = command("plainsoft", &[("TCPXCTL_ABI", "garbage")], &["payload-1"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.len()),
+        (Some(2), 0),
+        "{output:?}"
+    );
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("TCPXCTL_ABI is `garbage`"),
+        "{output:?}"
+    );
+    let output = command("plainsoft", &[("TCPXCTL_ABI", "v8")], &["payload-1"])
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("from ncclNetPlugin_v8 ("),
+        "{output:?}"
+    );
 }
 
 #[test]
 fn a_list_of_no_rows_is_a_mistake_like_a_run_of_none() {
-    let output = command("plainsoft", &[], &["--list", "no-such-row"]).output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{output:?}");
+    let output = command("plainsoft", &[], &["--list", "no-such-row"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.len()),
+        (Some(2), 0),
+        "{output:?}"
+    );
 }
 
 /// Runs the `order-` rows of a plugin that waits for ever in the second, is
 /// interrupted there, and prints what it has.
-fn interrupted_in_the_second_row(folder: &Path, signal: Signal, arguments: &[&str]) -> (String, String) {
-    let (plugin, first, next) = (bad(folder, "waits"), folder.join("first"), folder.join("first.now"));
+fn interrupted_in_the_second_row(
+    folder: &Path,
+    signal: Signal,
+    arguments: &[&str],
+) -> (String, String) {
+    let (plugin, first, next) = (
+        bad(folder, "waits"),
+        folder.join("first"),
+        folder.join("first.now"),
+    );
     let env = [("BAD_WAITS", first.to_str().unwrap())];
-    let mut command = command(plugin.to_str().unwrap(), &env, &[&["order-"], arguments].concat());
+    let mut command = command(
+        plugin.to_str().unwrap(),
+        &env,
+        &[&["order-"], arguments].concat(),
+    );
     // As a shell starts it: a terminal's Ctrl-C is for all of the group.
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
     let since = Instant::now();
     while !next.exists() {
-        assert!(since.elapsed() < Duration::from_secs(40), "no row began to wait");
+        assert!(
+            since.elapsed() < Duration::from_secs(40),
+            "no row began to wait"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     let group = Pid::from_child(&child);
@@ -426,10 +741,15 @@ fn interrupted_in_the_second_row(folder: &Path, signal: Signal, arguments: &[&st
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
     while test_kill_process_group(group).is_ok() {
-        assert!(since.elapsed() < Duration::from_secs(60), "something of it is left");
+        assert!(
+            since.elapsed() < Duration::from_secs(60),
+            "something of it is left"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
-    std::fs::remove_dir(first).and_then(|()| std::fs::remove_dir(next)).unwrap();
+    std::fs::remove_dir(first)
+        .and_then(|()| std::fs::remove_dir(next))
+        .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (text(ended.stdout), text(ended.stderr))
 }
@@ -438,16 +758,34 @@ fn interrupted_in_the_second_row(folder: &Path, signal: Signal, arguments: &[&st
 fn an_interrupted_selftest_tells_the_rows_so_far_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let junit = folder.path().join("rows.xml");
-    let (out, err) = interrupted_in_the_second_row(folder.path(), Signal::INT, &["--junit", junit.to_str().unwrap()]);
-    for words in ["PASS           order-fifo", "INTERRUPTED    order-not-early", "1 passed, 0 failed"] {
+    let (out, err) = interrupted_in_the_second_row(
+        folder.path(),
+        Signal::INT,
+        &["--junit", junit.to_str().unwrap()],
+    );
+    for words in [
+        "PASS           order-fifo",
+        "INTERRUPTED    order-not-early",
+        "1 passed, 0 failed",
+    ] {
         assert!(out.contains(words), "`{words}` is not in\n{out}");
     }
-    assert!(out.trim_end().ends_with("; interrupted in order-not-early, so this is not all"), "{out}");
-    assert!(err.is_empty() && !out.contains("order-sends-first"), "{out}\n{err}");
+    assert!(
+        out.trim_end()
+            .ends_with("; interrupted in order-not-early, so this is not all"),
+        "{out}"
+    );
+    assert!(
+        err.is_empty() && !out.contains("order-sends-first"),
+        "{out}\n{err}"
+    );
     // For CI it is no pass.
     junit::is_valid(&junit);
     let junit = std::fs::read_to_string(junit).unwrap();
-    assert!(junit.contains("tests=\"2\" failures=\"0\" errors=\"1\""), "{junit}");
+    assert!(
+        junit.contains("tests=\"2\" failures=\"0\" errors=\"1\""),
+        "{junit}"
+    );
 
     let (out, _) = interrupted_in_the_second_row(folder.path(), Signal::TERM, &["--json"]);
     let document: Value = serde_json::from_str(&out).unwrap();

@@ -12,7 +12,9 @@ fn built() -> (TempDir, std::path::PathBuf) {
     let program = folder.path().join("control");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/control.c");
     let status = Command::new("cc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o"])
+        .args([
+            "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o",
+        ])
         .arg(&program)
         .status();
     assert!(status.expect("a C compiler named cc").success());
@@ -22,14 +24,27 @@ fn built() -> (TempDir, std::path::PathBuf) {
 /// One end, with the words of its command line.
 fn end(program: &Path, words: &str) -> Command {
     let mut command = Command::new(program);
-    command.args(words.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(words.split_whitespace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
 /// Both ends of one run; `{}` in the words is a role.
 fn both(program: &Path, words: &str, others: &str) -> [Output; 2] {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let with_port = |words: &str, role: &str| format!("{} --addr 127.0.0.1 --port {port}", words.replace("{}", role));
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let with_port = |words: &str, role: &str| {
+        format!(
+            "{} --addr 127.0.0.1 --port {port}",
+            words.replace("{}", role)
+        )
+    };
     // The sender waits for its receiver, so it may come first.
     let sender = end(program, &with_port(words, "send")).spawn().unwrap();
     let receiver = end(program, &with_port(others, "recv")).spawn().unwrap();
@@ -41,19 +56,31 @@ fn values(output: &Output) -> HashMap<String, String> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(text.lines().count(), 1, "{text}");
-    let pairs = text.split_whitespace().map(|pair| pair.split_once('=').unwrap());
-    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    let pairs = text
+        .split_whitespace()
+        .map(|pair| pair.split_once('=').unwrap());
+    pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }
 
 #[test]
 fn a_transfer_ends_on_both_ends_and_says_its_numbers() {
     let (_folder, program) = built();
     for streams in [1, 3] {
-        let words = format!("{{}} --streams {streams} --chunk 65536 --total 1000001 --buffers 2 --congestion reno");
+        let words = format!(
+            "{{}} --streams {streams} --chunk 65536 --total 1000001 --buffers 2 --congestion reno"
+        );
         for output in both(&program, &words, &words) {
             let values = values(&output);
             assert_eq!(values["streams"], streams.to_string());
-            assert_eq!((values["total_bytes"].as_str(), values["congestion"].as_str()), ("1000001", "reno"));
+            assert_eq!(
+                (
+                    values["total_bytes"].as_str(),
+                    values["congestion"].as_str()
+                ),
+                ("1000001", "reno")
+            );
             assert!(values["nanoseconds"].parse::<u64>().unwrap() > 0);
         }
     }
@@ -66,7 +93,10 @@ fn round_trips_are_sorted_before_they_are_reported() {
     for output in both(&program, words, words) {
         let values = values(&output);
         let number = |key: &str| values[key].parse::<u64>().unwrap();
-        assert!(0 < number("p50_ns") && number("p50_ns") <= number("p99_ns"), "{values:?}");
+        assert!(
+            0 < number("p50_ns") && number("p50_ns") <= number("p99_ns"),
+            "{values:?}"
+        );
         assert!(number("p99_ns") <= number("max_ns"), "{values:?}");
     }
 }
@@ -74,8 +104,15 @@ fn round_trips_are_sorted_before_they_are_reported() {
 #[test]
 fn ends_that_were_given_other_numbers_fail() {
     let (_folder, program) = built();
-    let [sender, receiver] = both(&program, "{} --chunk 4096 --total 8192", "{} --chunk 4096 --total 8193");
-    assert_eq!((sender.status.code(), receiver.status.code()), (Some(1), Some(1)));
+    let [sender, receiver] = both(
+        &program,
+        "{} --chunk 4096 --total 8192",
+        "{} --chunk 4096 --total 8193",
+    );
+    assert_eq!(
+        (sender.status.code(), receiver.status.code()),
+        (Some(1), Some(1))
+    );
     assert!(String::from_utf8_lossy(&receiver.stderr).contains("other numbers"));
 }
 
@@ -90,10 +127,16 @@ fn a_wrong_argument_is_named() {
         ("send --addr ::1", "--addr ::1"),
         ("send --speed 1", "--speed"),
         ("recv --addr 127.0.0.1 --port 1", "--chunk and --total"),
-        ("recv --addr 127.0.0.1 --port 1 --chunk 1 --total 1 --congestion none", "--congestion none"),
+        (
+            "recv --addr 127.0.0.1 --port 1 --chunk 1 --total 1 --congestion none",
+            "--congestion none",
+        ),
     ] {
         let output = end(&program, words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && text.contains(named), "{words}: {output:?}");
+        assert!(
+            output.status.code() == Some(2) && text.contains(named),
+            "{words}: {output:?}"
+        );
     }
 }

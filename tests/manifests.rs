@@ -11,9 +11,21 @@ use toml::{Table, Value};
 
 /// Used without being named: the manifest, the dependency, and why.
 const UNNAMED: &[(&str, &str, &str)] = &[
-    ("Cargo.toml", "plain-soft-object", "so that cargo run builds it"),
-    ("Cargo.toml", "tcpx-soft-object", "so that cargo run builds it"),
-    ("Cargo.toml", "tcpx-tap-object", "so that cargo run builds it"),
+    (
+        "Cargo.toml",
+        "plain-soft-object",
+        "so that cargo run builds it",
+    ),
+    (
+        "Cargo.toml",
+        "tcpx-soft-object",
+        "so that cargo run builds it",
+    ),
+    (
+        "Cargo.toml",
+        "tcpx-tap-object",
+        "so that cargo run builds it",
+    ),
 ];
 
 #[test]
@@ -23,31 +35,60 @@ fn every_declared_dependency_is_used() {
     let mut declared_anywhere = BTreeSet::new();
     for manifest in manifests(root) {
         let folder = manifest.parent().expect("a folder");
-        let shown = manifest.strip_prefix(root).expect("below the root").display().to_string();
+        let shown = manifest
+            .strip_prefix(root)
+            .expect("below the root")
+            .display()
+            .to_string();
         let sources = Sources::read(folder);
         for (kind, name) in declared(&read_toml(&manifest)) {
-            let is_unnamed = UNNAMED.iter().any(|(place, unnamed, _)| *place == shown && *unnamed == name);
-            if !is_unnamed && !sources.of(kind).any(|source| names(source, &name.replace('-', "_"))) {
+            let is_unnamed = UNNAMED
+                .iter()
+                .any(|(place, unnamed, _)| *place == shown && *unnamed == name);
+            if !is_unnamed
+                && !sources
+                    .of(kind)
+                    .any(|source| names(source, &name.replace('-', "_")))
+            {
                 wrong.push(format!("{shown}: nothing uses `{name}` of [{kind}]"));
             }
             declared_anywhere.insert(name);
         }
     }
     let workspace = read_toml(&root.join("Cargo.toml"));
-    let shared = workspace["workspace"].get("dependencies").and_then(Value::as_table).expect("a table");
-    let unused = shared.keys().filter(|name| !declared_anywhere.contains(*name));
-    wrong.extend(unused.map(|name| format!("Cargo.toml: no manifest takes `{name}` of [workspace.dependencies]")));
+    let shared = workspace["workspace"]
+        .get("dependencies")
+        .and_then(Value::as_table)
+        .expect("a table");
+    let unused = shared
+        .keys()
+        .filter(|name| !declared_anywhere.contains(*name));
+    wrong.extend(
+        unused.map(|name| {
+            format!("Cargo.toml: no manifest takes `{name}` of [workspace.dependencies]")
+        }),
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn a_crate_is_named_in_code_and_not_in_words() {
-    for text in
-        ["use regex::Regex;", "    regex::Regex::new(text)", "use {regex, toml};", "regex!(x)", "<regex::Regex>"]
-    {
+    for text in [
+        "use regex::Regex;",
+        "    regex::Regex::new(text)",
+        "use {regex, toml};",
+        "regex!(x)",
+        "<regex::Regex>",
+    ] {
         assert!(names(text, "regex"), "{text}");
     }
-    for text in ["// regex::Regex", "let regex = 1;", "crate::regex::find()", "my_regex::find()", "regex.find()"] {
+    for text in [
+        "// regex::Regex",
+        "let regex = 1;",
+        "crate::regex::find()",
+        "my_regex::find()",
+        "regex.find()",
+    ] {
         assert!(!names(text, "regex"), "{text}");
     }
 }
@@ -64,7 +105,8 @@ fn manifests(root: &Path) -> Vec<PathBuf> {
 fn files(folder: &Path, enters: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
         let (path, kind) = (entry.path(), entry.file_type().expect("a kind"));
-        let is_built = entry.file_name() == "target" || entry.file_name().as_encoded_bytes().starts_with(b".");
+        let is_built =
+            entry.file_name() == "target" || entry.file_name().as_encoded_bytes().starts_with(b".");
         if kind.is_file() {
             found.push(path);
         } else if kind.is_dir() && !is_built && enters(&path) {
@@ -75,17 +117,31 @@ fn files(folder: &Path, enters: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>
 
 fn read_toml(path: &Path) -> Table {
     let text = fs::read_to_string(path).expect("a manifest");
-    text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    text.parse()
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Each dependency with the table that it stands in.
 fn declared(manifest: &Table) -> Vec<(&'static str, String)> {
-    let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
-    let tables: Vec<&Table> = targets.filter_map(Value::as_table).chain([manifest]).collect();
+    let targets = manifest
+        .get("target")
+        .and_then(Value::as_table)
+        .into_iter()
+        .flat_map(Table::values);
+    let tables: Vec<&Table> = targets
+        .filter_map(Value::as_table)
+        .chain([manifest])
+        .collect();
     let mut all = Vec::new();
     for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
-        let of_kind = tables.iter().filter_map(|table| table.get(kind)?.as_table());
-        all.extend(of_kind.flat_map(Table::keys).map(|name| (kind, name.clone())));
+        let of_kind = tables
+            .iter()
+            .filter_map(|table| table.get(kind)?.as_table());
+        all.extend(
+            of_kind
+                .flat_map(Table::keys)
+                .map(|name| (kind, name.clone())),
+        );
     }
     all
 }
@@ -102,17 +158,32 @@ struct Sources {
 impl Sources {
     fn read(package: &Path) -> Self {
         let mut found = Vec::new();
-        files(package, &|folder| !folder.join("Cargo.toml").exists(), &mut found);
-        let mut sources = Self { plain: Vec::new(), tests: Vec::new(), build: Vec::new() };
-        for path in found.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        files(
+            package,
+            &|folder| !folder.join("Cargo.toml").exists(),
+            &mut found,
+        );
+        let mut sources = Self {
+            plain: Vec::new(),
+            tests: Vec::new(),
+            build: Vec::new(),
+        };
+        for path in found
+            .iter()
+            .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        {
             let text = fs::read_to_string(path).expect("a source");
             let below = path.strip_prefix(package).expect("below the package");
-            let is_test = |part: &str| matches!(part, "tests" | "tests.rs" | "benches" | "examples");
+            let is_test =
+                |part: &str| matches!(part, "tests" | "tests.rs" | "benches" | "examples");
             if below == Path::new("build.rs") {
                 sources.build.push(text);
             } else {
                 if !below.iter().any(|part| part.to_str().is_some_and(is_test)) {
-                    let plain = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+                    let plain = text
+                        .split("\n#[cfg(test)]\nmod tests {")
+                        .next()
+                        .unwrap_or_default();
                     sources.plain.push(plain.to_owned());
                 }
                 sources.tests.push(text);
@@ -134,13 +205,22 @@ impl Sources {
 /// Whether code names a crate, and not one of its own modules.
 fn names(source: &str, name: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let code = source.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
+    let code = source
+        .lines()
+        .map(str::trim_start)
+        .filter(|line| !line.starts_with("//"));
     code.into_iter().any(|line| {
         line.match_indices(name).any(|(at, _)| {
             let (before, after) = (&line[..at], &line[at + name.len()..]);
-            let is_whole = !before.ends_with(is_word) && !before.ends_with("::") && !before.ends_with('.');
-            let is_used = line.starts_with("use ") || line.starts_with("pub use ") || line.starts_with("extern crate ");
-            is_whole && (after.starts_with("::") || after.starts_with('!') || is_used && !after.starts_with(is_word))
+            let is_whole =
+                !before.ends_with(is_word) && !before.ends_with("::") && !before.ends_with('.');
+            let is_used = line.starts_with("use ")
+                || line.starts_with("pub use ")
+                || line.starts_with("extern crate ");
+            is_whole
+                && (after.starts_with("::")
+                    || after.starts_with('!')
+                    || is_used && !after.starts_with(is_word))
         })
     })
 }

@@ -75,7 +75,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         },
     };
     if common.json {
-        print_json(&Document { schema: "tcpxctl.baselines/1", baselines: &told });
+        print_json(&Document {
+            schema: "tcpxctl.baselines/1",
+            baselines: &told,
+        });
     } else {
         print(&text(&told, matches!(arguments.what, What::Show { .. })));
     }
@@ -85,8 +88,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 fn text(all: &[Measured], whole: bool) -> String {
     let mut columns = Columns::new(&["name", "metric", "median", "unit", "samples"]);
     for one in all {
-        for (name, metric) in
-            one.metrics.iter().filter(|(name, _)| whole || name.contains("rate") || name.contains("busbw"))
+        for (name, metric) in one
+            .metrics
+            .iter()
+            .filter(|(name, _)| whole || name.contains("rate") || name.contains("busbw"))
         {
             let median = metric.median().unwrap_or_default();
             let cells = [
@@ -99,6 +104,9 @@ fn text(all: &[Measured], whole: bool) -> String {
             columns.row(cells);
         }
     }
-    let sources: String = all.iter().map(|one| format!("# {} : {}\n", one.name, one.source)).collect();
+    let sources: String = all
+        .iter()
+        .map(|one| format!("# {} : {}\n", one.name, one.source))
+        .collect();
     columns.render() + &sources
 }

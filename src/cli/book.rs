@@ -16,7 +16,10 @@ fn in_step(name: &str, text: &str) {
         std::fs::write(&path, text).expect("written");
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == text, "{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpxctl --lib book");
+    assert!(
+        there == text,
+        "{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpxctl --lib book"
+    );
 }
 
 /// The list of versions is `tcpx_abi`'s alone; text names their range.
@@ -24,14 +27,21 @@ fn in_step(name: &str, text: &str) {
 fn a_range_of_versions_is_all_that_there_are() {
     for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        in_step(name, &with_range(&std::fs::read_to_string(path).expect("readable")));
+        in_step(
+            name,
+            &with_range(&std::fs::read_to_string(path).expect("readable")),
+        );
     }
-    assert_eq!(with_range("from v1 to v2, to v3, v4 to"), format!("from {}, to v3, v4 to", AbiVersion::RANGE));
+    assert_eq!(
+        with_range("from v1 to v2, to v3, v4 to"),
+        format!("from {}, to v3, v4 to", AbiVersion::RANGE)
+    );
 }
 
 /// `vN to vM` as it should be.
 fn with_range(text: &str) -> String {
-    let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let digits =
+        |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let mut parts = text.split(" to v");
     let mut fixed = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -59,23 +69,38 @@ fn every_key_of_a_scenario_is_in_the_book() {
 
 fn keys(schema: &Value, path: &str, text: &mut String) {
     for (key, property) in schema["properties"].as_object().into_iter().flatten() {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let path = if path.is_empty() {
+            key.clone()
+        } else {
+            format!("{path}.{key}")
+        };
         if property["properties"].is_object() {
             keys(property, &path, text);
             continue;
         }
-        let about = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        let about = property["description"]
+            .as_str()
+            .unwrap_or_default()
+            .replace('\n', " ")
+            .replace('|', "\\|");
         let default = match &property["default"] {
             Value::Null => String::new(),
             value => format!("`{value}`"),
         };
-        writeln!(text, "| `{path}` | {about} | {default} | {} |", values(property)).expect("a string");
+        writeln!(
+            text,
+            "| `{path}` | {about} | {default} | {} |",
+            values(property)
+        )
+        .expect("a string");
     }
 }
 
 /// The words or the kind of value that a key takes.
 fn values(property: &Value) -> String {
-    let options = ["anyOf", "oneOf"].iter().find_map(|key| property[*key].as_array());
+    let options = ["anyOf", "oneOf"]
+        .iter()
+        .find_map(|key| property[*key].as_array());
     let mut all: Vec<String> = match options {
         Some(options) => options.iter().map(values).collect(),
         None => match (&property["enum"], &property["const"], &property["type"]) {
@@ -83,7 +108,11 @@ fn values(property: &Value) -> String {
             (_, word @ Value::String(_), _) => vec![format!("`{word}`")],
             (.., Value::String(kind)) if kind == "array" => vec!["a list".to_owned()],
             (.., Value::String(kind)) => vec![kind.clone()],
-            (.., Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            (.., Value::Array(kinds)) => kinds
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
             _ => Vec::new(),
         },
     };
@@ -94,13 +123,29 @@ fn values(property: &Value) -> String {
 #[test]
 fn every_command_says_what_it_is_and_shows_how() {
     let command = command();
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+    {
         let name = below.get_name();
         assert!(below.get_about().is_some(), "{name}");
-        let shown = below.get_after_help().map(ToString::to_string).unwrap_or_default();
-        assert!(shown.contains(&format!("tcpxctl {name}")), "--help of {name} has no example");
-        for argument in below.get_arguments().filter(|argument| !argument.is_hide_set()) {
-            assert!(argument.get_help().is_some(), "{name} {}", argument.get_id());
+        let shown = below
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        assert!(
+            shown.contains(&format!("tcpxctl {name}")),
+            "--help of {name} has no example"
+        );
+        for argument in below
+            .get_arguments()
+            .filter(|argument| !argument.is_hide_set())
+        {
+            assert!(
+                argument.get_help().is_some(),
+                "{name} {}",
+                argument.get_id()
+            );
         }
     }
 }
@@ -109,7 +154,11 @@ fn every_command_says_what_it_is_and_shows_how() {
 fn the_book_has_every_page_that_it_lists() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).expect("a summary");
-    let pages: Vec<&str> = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let pages: Vec<&str> = summary
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .collect();
     assert!(pages.len() > 10);
     for page in pages {
         assert!(docs.join(page).is_file(), "{page}");

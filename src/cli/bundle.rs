@@ -66,8 +66,15 @@ struct VerifiedDocument<'a> {
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let ended = match &arguments.verify {
         Some(path) => verified(common, path),
-        None => open(common, arguments.run.as_deref(), &arguments.reports)
-            .and_then(|files| write(common, &files, arguments.out.as_deref(), !arguments.no_redact, print)),
+        None => open(common, arguments.run.as_deref(), &arguments.reports).and_then(|files| {
+            write(
+                common,
+                &files,
+                arguments.out.as_deref(),
+                !arguments.no_redact,
+                print,
+            )
+        }),
     };
     ended.unwrap_or_else(|code| code)
 }
@@ -85,15 +92,24 @@ pub(crate) fn write(
     if let Some(redactor) = &mut redactor {
         story = redacted(story, redactor);
     }
-    let out = out
-        .map_or_else(|| PathBuf::from(format!("{}.tar.gz", tcpx_words::units::file_name(&story.id))), Path::to_owned);
+    let out = out.map_or_else(
+        || {
+            PathBuf::from(format!(
+                "{}.tar.gz",
+                tcpx_words::units::file_name(&story.id)
+            ))
+        },
+        Path::to_owned,
+    );
     let mut bundled = None;
     tcpx_report::write_whole(&out, |to| {
         bundled = Some(bundle(files, &story, redactor.as_mut(), to)?);
         Ok(())
     })
     .map_err(|error| fail(common, &error, error.outcome()))?;
-    let Some(bundled) = bundled else { return Ok(ExitCode::SUCCESS) };
+    let Some(bundled) = bundled else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let map = redactor.is_some().then(|| beside(&out));
     if let (Some(redactor), Some(map)) = (&redactor, &map) {
         keep_map(common, map, redactor)?;
@@ -118,7 +134,10 @@ pub(crate) fn write(
         bundled.files.len(),
         ByteCount(bytes).about()
     ));
-    bundled.cut.iter().for_each(|words| say(&format!("# Cut : {words}\n")));
+    bundled
+        .cut
+        .iter()
+        .for_each(|words| say(&format!("# Cut : {words}\n")));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,18 +146,34 @@ fn verified(common: &Common, path: &Path) -> Result<ExitCode, ExitCode> {
     let verified = verify(&files);
     let is_good = verified.problems.is_empty() && verified.revealing.is_empty();
     if common.json {
-        print_json(&VerifiedDocument { schema: "tcpxctl.bundle-verified/1", verified: &verified });
+        print_json(&VerifiedDocument {
+            schema: "tcpxctl.bundle-verified/1",
+            verified: &verified,
+        });
     } else {
         let how = match (verified.redacted, verified.revealing.is_empty()) {
             (true, true) => "redacted, and nothing reads like a name",
             (true, false) => "redacted, but some of it reads like names",
             (false, _) => "NOT redacted",
         };
-        print(&format!("# Bundle : {} files are as they were written; {how}\n", verified.intact));
+        print(&format!(
+            "# Bundle : {} files are as they were written; {how}\n",
+            verified.intact
+        ));
     }
-    verified.problems.iter().for_each(|problem| complain(common, problem, None));
+    verified
+        .problems
+        .iter()
+        .for_each(|problem| complain(common, problem, None));
     let step = || Some("look at it before it is sent on".to_owned());
-    verified.revealing.iter().for_each(|word| complain(common, format!("reads like a name: {word}"), step()));
-    let outcome = if is_good { Outcome::Passed } else { Outcome::Failed };
+    verified
+        .revealing
+        .iter()
+        .for_each(|word| complain(common, format!("reads like a name: {word}"), step()));
+    let outcome = if is_good {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    };
     Ok(ExitCode::from(outcome.exit_code()))
 }

@@ -39,10 +39,19 @@ impl<'a> Runs<'a> {
         extra: &'a [String],
         interrupted: &'a AtomicBool,
     ) -> io::Result<Self> {
-        let folder = reports.join(format!("{}-{what}-{}", tcpx_words::units::stamp_utc(), std::process::id()));
+        let folder = reports.join(format!(
+            "{}-{what}-{}",
+            tcpx_words::units::stamp_utc(),
+            std::process::id()
+        ));
         std::fs::DirBuilder::new().recursive(true).create(reports)?;
         std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        Ok(Self { folder, extra, interrupted, count: 0 })
+        Ok(Self {
+            folder,
+            extra,
+            interrupted,
+            count: 0,
+        })
     }
 
     /// Where they are.
@@ -61,17 +70,34 @@ impl<'a> Runs<'a> {
     /// In one sentence, when it leaves no record.
     pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Ran, String> {
         self.count += 1;
-        let file = self.folder.join(format!("{:03}-{}.toml", self.count, scenario.slug()));
+        let file = self
+            .folder
+            .join(format!("{:03}-{}.toml", self.count, scenario.slug()));
         let text = toml::to_string_pretty(scenario).map_err(|error| error.to_string())?;
         write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-        let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let program = std::env::current_exe()
+            .map_err(|error| format!("cannot find this program: {error}"))?;
         let mut command = Command::new(program);
-        command.arg("run").arg(&file).args(["--json", "--reports"]).arg(&self.folder).args(self.extra);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| format!("cannot start tcpxctl run: {error}"))?;
-        let (document, said) = self.wait(child, Duration::from(scenario.limits.total) + BEYOND_TOTAL)?;
+        command
+            .arg("run")
+            .arg(&file)
+            .args(["--json", "--reports"])
+            .arg(&self.folder)
+            .args(self.extra);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command
+            .spawn()
+            .map_err(|error| format!("cannot start tcpxctl run: {error}"))?;
+        let (document, said) =
+            self.wait(child, Duration::from(scenario.limits.total) + BEYOND_TOTAL)?;
         let record = RunRecord::parse(document.as_bytes()).map_err(|_| last_line(&said))?;
-        Ok(Ran { events: self.folder.join(&record.id).join("events.jsonl"), record })
+        Ok(Ran {
+            events: self.folder.join(&record.id).join("events.jsonl"),
+            record,
+        })
     }
 
     /// What it printed on stdout and stderr.
@@ -113,14 +139,22 @@ pub(crate) struct Ran {
 impl Ran {
     /// Its events in order, as far as they were kept.
     pub(crate) fn events(&self, mut each: impl FnMut(&Event)) {
-        let Ok(file) = File::open(&self.events) else { return };
+        let Ok(file) = File::open(&self.events) else {
+            return;
+        };
         // A stream that cannot be read on ends there.
-        let _ = for_each_event(BufReader::new(file.take(DOCUMENT_BYTES_MAX)), |event| each(&event));
+        let _ = for_each_event(BufReader::new(file.take(DOCUMENT_BYTES_MAX)), |event| {
+            each(&event)
+        });
     }
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(text.as_bytes())
 }
 
@@ -137,6 +171,11 @@ fn drain(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<St
 
 /// Its own words for why it has no result.
 fn last_line(said: &str) -> String {
-    let line = said.lines().find(|line| line.contains("error")).or_else(|| said.lines().last());
-    line.unwrap_or("it said nothing").trim_start_matches("error: ").to_owned()
+    let line = said
+        .lines()
+        .find(|line| line.contains("error"))
+        .or_else(|| said.lines().last());
+    line.unwrap_or("it said nothing")
+        .trim_start_matches("error: ")
+        .to_owned()
 }

@@ -47,10 +47,20 @@ fn ask(nodes: &Nodes) -> Result<Vec<u8>, String> {
     // It has ended, or is not waited for.
     let _ = child.kill();
     let _ = child.wait();
-    let (_, bytes) = answered.map_err(|_| format!("the doctor did not answer within {} s", PATIENCE.as_secs()))?;
+    let (_, bytes) = answered
+        .map_err(|_| format!("the doctor did not answer within {} s", PATIENCE.as_secs()))?;
     match serde_json::from_slice::<serde_json::Value>(&bytes) {
-        Ok(table) if table["schema"].as_str().is_some_and(|schema| schema.starts_with("tcpxctl.doctor")) => Ok(bytes),
-        Ok(refusal) => Err(refusal["message"].as_str().unwrap_or("the doctor gave no table").to_owned()),
+        Ok(table)
+            if table["schema"]
+                .as_str()
+                .is_some_and(|schema| schema.starts_with("tcpxctl.doctor")) =>
+        {
+            Ok(bytes)
+        }
+        Ok(refusal) => Err(refusal["message"]
+            .as_str()
+            .unwrap_or("the doctor gave no table")
+            .to_owned()),
         Err(_) => Err("the doctor gave no table".to_owned()),
     }
 }

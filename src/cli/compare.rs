@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tcpx_node::redact::Redactor;
 use tcpx_report::compare::{
-    Baselines, Compared, Measured, RULE, compare, compared_html, compared_markdown, compared_text, read,
+    Baselines, Compared, Measured, RULE, compare, compared_html, compared_markdown, compared_text,
+    read,
 };
 use tcpx_report::{gather, learn, write_whole};
 use tcpx_run_model::record::{FilesError, RunFiles};
@@ -82,16 +83,32 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 
 fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
     let mut redactor = (!arguments.no_redact).then(Redactor::of_this_machine);
-    let results = arguments.results.iter().map(|name| measured(common, name, redactor.as_mut()));
-    let mut compared = compare(results.collect::<Result<Vec<Measured>, _>>()?, arguments.tolerance / 100.0);
+    let results = arguments
+        .results
+        .iter()
+        .map(|name| measured(common, name, redactor.as_mut()));
+    let mut compared = compare(
+        results.collect::<Result<Vec<Measured>, _>>()?,
+        arguments.tolerance / 100.0,
+    );
     if let Some(redactor) = &mut redactor {
         compared = compared.redacted(redactor);
     }
-    let outcome = if compared.regressions().next().is_some() { Outcome::Failed } else { Outcome::Passed };
+    let outcome = if compared.regressions().next().is_some() {
+        Outcome::Failed
+    } else {
+        Outcome::Passed
+    };
     if common.json {
         let exit_code = outcome.exit_code();
         let redacted = redactor.is_some();
-        print_json(&Document { schema: "tcpxctl.compare/1", rule: RULE, exit_code, redacted, compared: &compared });
+        print_json(&Document {
+            schema: "tcpxctl.compare/1",
+            rule: RULE,
+            exit_code,
+            redacted,
+            compared: &compared,
+        });
         return Ok(ExitCode::from(exit_code));
     }
     let text = match arguments.format {
@@ -108,7 +125,11 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
         Some(path) => {
             write_whole(path, |to| to.write_all(text.as_bytes()))
                 .map_err(|error| fail(common, &error, error.outcome()))?;
-            let how = if redactor.is_some() { "redacted" } else { "NOT redacted" };
+            let how = if redactor.is_some() {
+                "redacted"
+            } else {
+                "NOT redacted"
+            };
             say(&format!("# Comparison : {} ({how})\n", path.display()));
             if let Some(redactor) = &redactor {
                 keep_map(common, &beside(path), redactor)?;
@@ -129,10 +150,15 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
 
 /// What a word means: a run, then a file of another tool, then a baseline. The
 /// redactor learns every name in it.
-pub(crate) fn measured(common: &Common, name: &str, redactor: Option<&mut Redactor>) -> Result<Measured, ExitCode> {
+pub(crate) fn measured(
+    common: &Common,
+    name: &str,
+    redactor: Option<&mut Redactor>,
+) -> Result<Measured, ExitCode> {
     let path = Path::new(name);
     if path.is_dir() || RunFiles::is_bundle(path) {
-        let files = RunFiles::open(path).map_err(|error: FilesError| fail(common, &error, error.outcome()))?;
+        let files = RunFiles::open(path)
+            .map_err(|error: FilesError| fail(common, &error, error.outcome()))?;
         let story = gather(&files);
         if let Some(redactor) = redactor {
             learn(&story, redactor);
@@ -142,5 +168,7 @@ pub(crate) fn measured(common: &Common, name: &str, redactor: Option<&mut Redact
     if path.is_file() {
         return read(path, redactor).map_err(|error| fail(common, &error, Outcome::Usage));
     }
-    Baselines::of_user(|name| std::env::var_os(name)).load(name).map_err(|error| fail(common, &error, error.outcome()))
+    Baselines::of_user(|name| std::env::var_os(name))
+        .load(name)
+        .map_err(|error| fail(common, &error, error.outcome()))
 }

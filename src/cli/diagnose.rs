@@ -24,7 +24,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
-use tcpx_diagnose::{Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders};
+use tcpx_diagnose::{
+    Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders,
+};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::Names;
 use tcpx_run_model::record::RunFiles;
@@ -64,7 +66,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         let missing = evidence.missing();
         let exit_code = outcome.exit_code();
         let (of, findings, note) = (&*of, &*findings, note.as_deref());
-        print_json(&Diagnosis { schema: "tcpxctl.diagnose/2", of, exit_code, note, findings, missing });
+        print_json(&Diagnosis {
+            schema: "tcpxctl.diagnose/2",
+            of,
+            exit_code,
+            note,
+            findings,
+            missing,
+        });
     } else {
         print(&text(&of, note.as_deref(), &evidence, &findings));
     }
@@ -73,8 +82,15 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 
 /// A stall is 4, as in `run`; anything else that is wrong is 1.
 fn exit_of(findings: &[Finding]) -> Outcome {
-    let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
-    match (errors().next(), errors().any(|finding| is_stall(&finding.condition))) {
+    let errors = || {
+        findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+    };
+    match (
+        errors().next(),
+        errors().any(|finding| is_stall(&finding.condition)),
+    ) {
         (None, _) => Outcome::Passed,
         (Some(_), true) => Outcome::Stalled,
         (Some(_), false) => Outcome::Failed,
@@ -83,8 +99,21 @@ fn exit_of(findings: &[Finding]) -> Outcome {
 
 /// Whether it is a reason why nothing moves, rather than how something ended.
 fn is_stall(condition: &str) -> bool {
-    let ended = ["plugin-exit", "plugin-crash", "process-killed", "no-cmsg", "payload-wrong", "consumed-early"];
-    let others = ["rate-above-line-rate", "control-lost", "premature-close", "peer-exited-first", "call-refused"];
+    let ended = [
+        "plugin-exit",
+        "plugin-crash",
+        "process-killed",
+        "no-cmsg",
+        "payload-wrong",
+        "consumed-early",
+    ];
+    let others = [
+        "rate-above-line-rate",
+        "control-lost",
+        "premature-close",
+        "peer-exited-first",
+        "call-refused",
+    ];
     !ended.contains(&condition) && !others.contains(&condition)
 }
 
@@ -103,11 +132,18 @@ struct Diagnosis<'a> {
 fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding]) -> String {
     let nodes: Vec<&str> = evidence.nodes.iter().map(|node| node.name()).collect();
     let channels = evidence.spots().count();
-    let mut text = format!("# diagnose : {of}: {channels} channels of {}\n", nodes.join(", "));
-    note.iter().for_each(|note| text.push_str(&format!("# note : {note}\n")));
+    let mut text = format!(
+        "# diagnose : {of}: {channels} channels of {}\n",
+        nodes.join(", ")
+    );
+    note.iter()
+        .for_each(|note| text.push_str(&format!("# note : {note}\n")));
     if findings.is_empty() {
         text.push_str("# nothing found\n");
-        evidence.missing().iter().for_each(|what| text.push_str(&format!("# not seen : {what}\n")));
+        evidence
+            .missing()
+            .iter()
+            .for_each(|what| text.push_str(&format!("# not seen : {what}\n")));
         return text;
     }
     text.push_str(&render_all(findings));
@@ -130,15 +166,24 @@ fn seen(common: &Common, arguments: &Arguments) -> Result<Seen, ExitCode> {
     }
     let what = arguments.what.as_deref();
     let folder = match what {
-        Some(what) => Some(PathBuf::from(what)).filter(|path| path.is_dir() || RunFiles::is_bundle(path)),
+        Some(what) => {
+            Some(PathBuf::from(what)).filter(|path| path.is_dir() || RunFiles::is_bundle(path))
+        }
         None => Some(newest_run(Path::new("reports")).map_err(|error| fail_open(&error))?),
     };
     match (folder, what) {
         (Some(path), _) => {
-            let files = RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))?;
+            let files =
+                RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))?;
             let evidence = of_files(&files).map_err(|error| fail_open(&error))?;
-            let note = files.unfinished().map(|unfinished| unfinished.words(evidence.now_ms));
-            Ok(Seen { of: path.display().to_string(), evidence, note })
+            let note = files
+                .unfinished()
+                .map(|unfinished| unfinished.words(evidence.now_ms));
+            Ok(Seen {
+                of: path.display().to_string(),
+                evidence,
+                note,
+            })
         }
         (None, what) => {
             let mut source = open(what).map_err(|error| fail(common, &error, error.outcome()))?;
@@ -149,7 +194,11 @@ fn seen(common: &Common, arguments: &Arguments) -> Result<Seen, ExitCode> {
             });
             let of = what.unwrap_or_default().to_owned();
             let evidence = seen.map_err(|error| fail(common, &error, error.outcome()))?;
-            Ok(Seen { of, evidence, note: None })
+            Ok(Seen {
+                of,
+                evidence,
+                note: None,
+            })
         }
     }
 }
@@ -158,15 +207,27 @@ fn seen(common: &Common, arguments: &Arguments) -> Result<Seen, ExitCode> {
 fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Result<Seen, ExitCode> {
     if arguments.what.is_some() {
         let message = "--peer looks at what runs there now, and a recording is here";
-        return Err(fail_with(common, Outcome::Usage, message, Some("leave either away")));
+        return Err(fail_with(
+            common,
+            Outcome::Usage,
+            message,
+            Some("leave either away"),
+        ));
     }
     let ways = arguments.nodes.ways(common)?;
     let mut watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))
         .map_err(|error| fail(common, &error, error.outcome()))?;
-    let names = Names { nodes: watching.nodes().to_vec(), pairs: Vec::new() };
+    let names = Names {
+        nodes: watching.nodes().to_vec(),
+        pairs: Vec::new(),
+    };
     let seen = of_recorders(names, |events| watching.look(events));
     let seen = seen.map_err(|what| fail(common, &OpenError::Lost(what), Outcome::PeerLost))?;
-    Ok(Seen { of: format!("{} and {}", ways[0].node(), way.node()), evidence: seen, note: None })
+    Ok(Seen {
+        of: format!("{} and {}", ways[0].node(), way.node()),
+        evidence: seen,
+        note: None,
+    })
 }
 
 #[derive(Serialize)]
@@ -187,11 +248,19 @@ fn explain(common: &Common, name: Option<&str>) -> ExitCode {
             } else {
                 format!("did you mean {like}?")
             };
-            return fail_with(common, Outcome::Usage, &format!("there is no condition `{name}`"), Some(&next));
+            return fail_with(
+                common,
+                Outcome::Usage,
+                &format!("there is no condition `{name}`"),
+                Some(&next),
+            );
         }
     };
     match (common.json, conditions.as_slice()) {
-        (true, _) => print_json(&Explained { schema: "tcpxctl.explain/1", conditions }),
+        (true, _) => print_json(&Explained {
+            schema: "tcpxctl.explain/1",
+            conditions,
+        }),
         (false, [one]) if name.is_some() => print(&described(one)),
         (false, all) => print(&listed(all)),
     }
@@ -201,16 +270,36 @@ fn explain(common: &Common, name: Option<&str>) -> ExitCode {
 fn listed(conditions: &[&Condition]) -> String {
     let mut columns = Columns::new(&["condition", "severity", "what it means"]);
     for condition in conditions {
-        columns.row([condition.name.clone(), condition.severity.to_string(), condition.meaning.clone()]);
+        columns.row([
+            condition.name.clone(),
+            condition.severity.to_string(),
+            condition.meaning.clone(),
+        ]);
     }
     columns.render()
 }
 
 fn described(it: &Condition) -> String {
-    let causes = it.causes.iter().zip(1..).map(|(cause, number)| format!("  {number}. {cause}\n")).collect::<String>();
-    let reproduce = if it.simulated { "to rehearse" } else { "to reproduce" };
+    let causes = it
+        .causes
+        .iter()
+        .zip(1..)
+        .map(|(cause, number)| format!("  {number}. {cause}\n"))
+        .collect::<String>();
+    let reproduce = if it.simulated {
+        "to rehearse"
+    } else {
+        "to reproduce"
+    };
     format!(
         "{} ({})\n{}\n\nyou see      : {}\ndetected     : {}\nlikely causes:\n{causes}{reproduce:<13}: {}\nto fix       : {}\nreference    : {}\n",
-        it.name, it.severity, it.meaning, it.symptom, it.detected, it.reproduce, it.fix, it.reference
+        it.name,
+        it.severity,
+        it.meaning,
+        it.symptom,
+        it.detected,
+        it.reproduce,
+        it.fix,
+        it.reference
     )
 }

@@ -54,17 +54,28 @@ struct Document<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let scenario = match super::run::inputs(None, &[], &arguments.which).and_then(|inputs| resolve(&inputs)) {
-        Ok(points) => points.into_iter().next().map(|point| point.scenario).unwrap_or_default(),
-        Err(error) => return refuse_scenario(common, &error),
-    };
+    let scenario =
+        match super::run::inputs(None, &[], &arguments.which).and_then(|inputs| resolve(&inputs)) {
+            Ok(points) => points
+                .into_iter()
+                .next()
+                .map(|point| point.scenario)
+                .unwrap_or_default(),
+            Err(error) => return refuse_scenario(common, &error),
+        };
     let nodes = match arguments.nodes.all(common, &scenario.plugin) {
         Ok(nodes) => nodes,
         Err(code) => return code,
     };
     let patience = Duration::from_secs(arguments.timeout);
-    let found: Vec<Found> = nodes.iter().map(|(_, node)| Found::of(node, &scenario, patience)).collect();
-    let code = found.iter().filter_map(|found| found.loaded.as_ref().err()).map(|problem| problem.outcome.exit_code());
+    let found: Vec<Found> = nodes
+        .iter()
+        .map(|(_, node)| Found::of(node, &scenario, patience))
+        .collect();
+    let code = found
+        .iter()
+        .filter_map(|found| found.loaded.as_ref().err())
+        .map(|problem| problem.outcome.exit_code());
     let code = code.max().unwrap_or(0);
     if common.json {
         match found.as_slice() {
@@ -78,7 +89,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     }
     for (at, ((name, _), found)) in nodes.iter().zip(&found).enumerate() {
         if nodes.len() > 1 {
-            print(&format!("{}# Node : {name}\n", if at > 0 { "\n" } else { "" }));
+            print(&format!(
+                "{}# Node : {name}\n",
+                if at > 0 { "\n" } else { "" }
+            ));
         }
         found.show(common);
     }
@@ -103,18 +117,35 @@ impl<'a> Found<'a> {
             Ok(choice) => {
                 let mut env = environment(scenario, &node.facts, Side::Send, choice, None);
                 env.retain(|name, _| !name.ends_with("SOCKET_IFNAME"));
-                node.ask(Task::Probe { plugin: choice.clone() }, &env, patience, |message| match message {
-                    FromWorker::Loaded(loaded) => Some(*loaded),
-                    _ => None,
-                })
+                node.ask(
+                    Task::Probe {
+                        plugin: choice.clone(),
+                    },
+                    &env,
+                    patience,
+                    |message| match message {
+                        FromWorker::Loaded(loaded) => Some(*loaded),
+                        _ => None,
+                    },
+                )
             }
         };
-        let gpus = node.ask(Task::Gpus, &BTreeMap::new(), patience, |message| match message {
-            FromWorker::Gpus(gpus) => Some(gpus),
-            _ => None,
-        });
+        let gpus = node.ask(
+            Task::Gpus,
+            &BTreeMap::new(),
+            patience,
+            |message| match message {
+                FromWorker::Gpus(gpus) => Some(gpus),
+                _ => None,
+            },
+        );
         let cuda = gpus.unwrap_or_else(|problem| Err(problem.message));
-        Self { facts: &node.facts, cuda, choice: choice.ok(), loaded }
+        Self {
+            facts: &node.facts,
+            cuda,
+            choice: choice.ok(),
+            loaded,
+        }
     }
 
     fn document(&self) -> Document<'_> {
@@ -133,9 +164,15 @@ impl<'a> Found<'a> {
         print(&node_text(self.facts));
         print(&cuda_text(&self.cuda, self.facts));
         if let Some(choice) = self.choice {
-            print(&format!("#\n# Plugin : {} ({})\n", choice.source, choice.why));
+            print(&format!(
+                "#\n# Plugin : {} ({})\n",
+                choice.source, choice.why
+            ));
             for other in &choice.passed_over {
-                print(&format!("#   passed over : {} ({})\n", other.candidate, other.why));
+                print(&format!(
+                    "#   passed over : {} ({})\n",
+                    other.candidate, other.why
+                ));
             }
         }
         match &self.loaded {
@@ -151,30 +188,48 @@ fn or_dash<T: ToString>(fact: &Fact<T>) -> String {
 }
 
 fn speed(speed: &Speed) -> String {
-    speed.mbit_per_s().map_or("-".into(), |mbit| mbit.to_string())
+    speed
+        .mbit_per_s()
+        .map_or("-".into(), |mbit| mbit.to_string())
 }
 
 fn node_text(facts: &NodeFacts) -> String {
-    let mut text = format!("# Host : {}  kernel {}\n", or_dash(&facts.host.name), or_dash(&facts.host.kernel));
+    let mut text = format!(
+        "# Host : {}  kernel {}\n",
+        or_dash(&facts.host.name),
+        or_dash(&facts.host.kernel)
+    );
     text.push_str("#\n# Network interfaces, from the kernel\n");
     match &facts.nics.known() {
         Some(nics) => text.push_str(&nic_table(nics)),
-        None => text.push_str(&format!("#   unknown: {}\n", facts.nics.why().unwrap_or("not readable"))),
+        None => text.push_str(&format!(
+            "#   unknown: {}\n",
+            facts.nics.why().unwrap_or("not readable")
+        )),
     }
     text.push_str("#\n# GPUs, from the kernel\n");
     match facts.gpus.devices.known() {
         Some(gpus) if gpus.is_empty() => text.push_str("#   none\n"),
         Some(gpus) => text.push_str(&gpu_table(gpus)),
-        None => text.push_str(&format!("#   unknown: {}\n", facts.gpus.devices.why().unwrap_or("not readable"))),
+        None => text.push_str(&format!(
+            "#   unknown: {}\n",
+            facts.gpus.devices.why().unwrap_or("not readable")
+        )),
     }
     text
 }
 
 fn nic_table(nics: &[Nic]) -> String {
-    let mut columns = Columns::new(&["nic", "state", "mtu", "Mbit/s", "driver", "pci", "numa", "address"]);
+    let mut columns = Columns::new(&[
+        "nic", "state", "mtu", "Mbit/s", "driver", "pci", "numa", "address",
+    ]);
     for nic in nics {
-        let addresses =
-            nic.addresses.known().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+        let addresses = nic.addresses.known().map(|all| {
+            all.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        });
         columns.row([
             nic.name.clone(),
             or_dash(&nic.operstate),
@@ -183,7 +238,9 @@ fn nic_table(nics: &[Nic]) -> String {
             or_dash(&nic.driver),
             or_dash(&nic.pci_address),
             or_dash(&nic.numa_node),
-            addresses.filter(|text| !text.is_empty()).unwrap_or("-".into()),
+            addresses
+                .filter(|text| !text.is_empty())
+                .unwrap_or("-".into()),
         ]);
     }
     columns.render()
@@ -192,7 +249,11 @@ fn nic_table(nics: &[Nic]) -> String {
 fn gpu_table(gpus: &[Gpu]) -> String {
     let mut columns = Columns::new(&["pci", "model", "numa"]);
     for gpu in gpus {
-        columns.row([gpu.pci_address.to_string(), or_dash(&gpu.model), or_dash(&gpu.numa_node)]);
+        columns.row([
+            gpu.pci_address.to_string(),
+            or_dash(&gpu.model),
+            or_dash(&gpu.numa_node),
+        ]);
     }
     columns.render()
 }
@@ -206,11 +267,18 @@ fn cuda_text(cuda: &Result<CudaNode, String>, facts: &NodeFacts) -> String {
     let visible = cuda
         .visible_devices
         .as_ref()
-        .map_or_else(String::new, |value| format!(", CUDA_VISIBLE_DEVICES is `{}`", printable(value)));
-    let mut columns = Columns::new(&["cuda", "pci", "gpu", "numa", "name", "memory", "cc", "dma-buf", "usable"]);
+        .map_or_else(String::new, |value| {
+            format!(", CUDA_VISIBLE_DEVICES is `{}`", printable(value))
+        });
+    let mut columns = Columns::new(&[
+        "cuda", "pci", "gpu", "numa", "name", "memory", "cc", "dma-buf", "usable",
+    ]);
     for gpu in &cuda.devices {
-        let known =
-            facts.gpus.devices.known().and_then(|all| all.iter().find(|one| one.pci_address == gpu.pci_address));
+        let known = facts
+            .gpus
+            .devices
+            .known()
+            .and_then(|all| all.iter().find(|one| one.pci_address == gpu.pci_address));
         let (major, minor) = gpu.compute_capability;
         columns.row([
             gpu.ordinal.to_string(),
@@ -224,13 +292,21 @@ fn cuda_text(cuda: &Result<CudaNode, String>, facts: &NodeFacts) -> String {
             if gpu.mig { "no, a MIG instance" } else { "yes" }.to_owned(),
         ]);
     }
-    format!("#\n# GPUs, from CUDA {}{visible}\n{}", cuda.cuda, columns.render())
+    format!(
+        "#\n# GPUs, from CUDA {}{visible}\n{}",
+        cuda.cuda,
+        columns.render()
+    )
 }
 
 fn plugin_text(loaded: &Loaded, facts: &NodeFacts) -> String {
     let mut text = String::new();
     if let Some(file) = &loaded.file {
-        text.push_str(&format!("#   file : {}  sha256 {}\n", file.realpath.display(), file.sha256));
+        text.push_str(&format!(
+            "#   file : {}  sha256 {}\n",
+            file.realpath.display(),
+            file.sha256
+        ));
     }
     let version = loaded.version.as_deref().unwrap_or("not logged");
     text.push_str(&format!(
@@ -274,12 +350,15 @@ fn device_row(device: &Device, facts: &NodeFacts) -> [String; 14] {
         tcpx_abi::NET_DEVICE_UNPACK => format!("UNPACK {}", device.net_device_version),
         other => format!("{other}/{}", device.net_device_version),
     };
-    let pointers: Vec<&str> =
-        [(tcpx_abi::PTR_HOST, "host"), (tcpx_abi::PTR_CUDA, "cuda"), (tcpx_abi::PTR_DMABUF, "dmabuf")]
-            .into_iter()
-            .filter(|(bit, _)| device.ptr_support & bit != 0)
-            .map(|(_, name)| name)
-            .collect();
+    let pointers: Vec<&str> = [
+        (tcpx_abi::PTR_HOST, "host"),
+        (tcpx_abi::PTR_CUDA, "cuda"),
+        (tcpx_abi::PTR_DMABUF, "dmabuf"),
+    ]
+    .into_iter()
+    .filter(|(bit, _)| device.ptr_support & bit != 0)
+    .map(|(_, name)| name)
+    .collect();
     [
         device.index.to_string(),
         device.name.clone(),
@@ -289,7 +368,12 @@ fn device_row(device: &Device, facts: &NodeFacts) -> [String; 14] {
         from.to_owned(),
         of(&|nic| or_dash(&nic.mtu)),
         of(&|nic| or_dash(&nic.driver)),
-        of(&|nic| nic.addresses.known().and_then(|all| all.first()).map_or("-".into(), ToString::to_string)),
+        of(&|nic| {
+            nic.addresses
+                .known()
+                .and_then(|all| all.first())
+                .map_or("-".into(), ToString::to_string)
+        }),
         of(&|nic| or_dash(&nic.operstate)),
         pointers.join("+"),
         device.max_comms.to_string(),

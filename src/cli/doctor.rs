@@ -31,7 +31,8 @@ use tcpx_coord::{Node, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_node::doctor::lint::Table;
 use tcpx_node::doctor::{
-    Catalogue, Depth, Facts, Scope, Subject, Tested, Tried, capture, examine, examine_pair, probe, rail_names,
+    Catalogue, Depth, Facts, Scope, Subject, Tested, Tried, capture, examine, examine_pair, probe,
+    rail_names,
 };
 use tcpx_node::plugin_files::{Choice, must_have_table};
 use tcpx_node::redact::Redactor;
@@ -111,7 +112,11 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
         // The checks of a file are TCPX's; without this, any name would pass.
         must_have_table(file).map_err(|error| fail(common, &error, Outcome::NotRun))?;
     }
-    let scope = Scope { environment: &extra, depth: Depth::All, plugin: plugin.as_deref() };
+    let scope = Scope {
+        environment: &extra,
+        depth: Depth::All,
+        plugin: plugin.as_deref(),
+    };
     let mut facts = match &arguments.capture {
         Some(path) => captured(common, path, scope, arguments.no_redact)?,
         None => Facts::read(&root, scope),
@@ -125,21 +130,40 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
     }
     if arguments.fix_env {
         let table = Table::embedded().map_err(broken)?;
-        return Ok(fix_env(common, &tcpx_node::doctor::exports(&table, &facts, subject)));
+        return Ok(fix_env(
+            common,
+            &tcpx_node::doctor::exports(&table, &facts, subject),
+        ));
     }
     let there = match &arguments.peer_facts {
         Some(path) => Some((peer_facts(common, path)?, None)),
         None => on_peer(common, arguments, &facts, scope, subject)?,
     };
-    let here = Section { node: node_name(&facts), checks: examine(&catalogue, &facts, subject).rows };
+    let here = Section {
+        node: node_name(&facts),
+        checks: examine(&catalogue, &facts, subject).rows,
+    };
     let (peer, both) = match &there {
         None => (None, None),
         Some((peer, tried)) => {
-            let section = Section { node: node_name(peer), checks: examine(&catalogue, peer, subject).rows };
-            (Some(section), Some(examine_pair(&catalogue, &facts, peer, tried.as_ref(), subject).rows))
+            let section = Section {
+                node: node_name(peer),
+                checks: examine(&catalogue, peer, subject).rows,
+            };
+            (
+                Some(section),
+                Some(examine_pair(&catalogue, &facts, peer, tried.as_ref(), subject).rows),
+            )
         }
     };
-    let report = Report { catalogue: &catalogue, tcpx: subject.tcpx, plugin: plugin.as_deref(), here, peer, both };
+    let report = Report {
+        catalogue: &catalogue,
+        tcpx: subject.tcpx,
+        plugin: plugin.as_deref(),
+        here,
+        peer,
+        both,
+    };
     match common.json {
         true => print_json(&report.document()),
         false => print(&report.text(Paint(stdout_colors(common)))),
@@ -149,7 +173,12 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
 
 /// Loads what the plugin needs and the plugin, and waits for neither for long.
 fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
-    let candidate = facts.plugins.known().into_iter().flatten().find(|one| one.real_path.known().is_some());
+    let candidate = facts
+        .plugins
+        .known()
+        .into_iter()
+        .flatten()
+        .find(|one| one.real_path.known().is_some());
     let node = Node::here(&PluginChoice::named("builtin"));
     let cuda = node.ask(Task::Gpus, env, LOAD_PATIENCE, |message| match message {
         FromWorker::Gpus(found) => Some(found),
@@ -159,18 +188,34 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
         0 => Err("it has no device".to_owned()),
         count => Ok(count),
     };
-    let loaded = candidate.ok_or_else(|| "there is no plugin to load".to_owned()).and_then(|one| {
-        let task = Task::Probe { plugin: Choice::of_file(one.path.clone().into()) };
-        let loaded = node.ask(task, env, LOAD_PATIENCE, |message| match message {
-            FromWorker::Loaded(loaded) => Some(*loaded),
-            _ => None,
+    let loaded = candidate
+        .ok_or_else(|| "there is no plugin to load".to_owned())
+        .and_then(|one| {
+            let task = Task::Probe {
+                plugin: Choice::of_file(one.path.clone().into()),
+            };
+            let loaded = node.ask(task, env, LOAD_PATIENCE, |message| match message {
+                FromWorker::Loaded(loaded) => Some(*loaded),
+                _ => None,
+            });
+            loaded.map_err(|problem| problem.message)
         });
-        loaded.map_err(|problem| problem.message)
-    });
-    let version = |loaded: &Loaded| loaded.version.clone().ok_or_else(|| "it logged none".to_owned());
+    let version = |loaded: &Loaded| {
+        loaded
+            .version
+            .clone()
+            .ok_or_else(|| "it logged none".to_owned())
+    };
     Tested {
-        cuda_devices: cuda.map_err(|problem| problem.message).and_then(|found| found.and_then(devices)).into(),
-        plugin_version: loaded.as_ref().map_err(Clone::clone).and_then(version).into(),
+        cuda_devices: cuda
+            .map_err(|problem| problem.message)
+            .and_then(|found| found.and_then(devices))
+            .into(),
+        plugin_version: loaded
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(version)
+            .into(),
         plugin_name: loaded.map(|loaded| loaded.about.name).into(),
     }
 }
@@ -183,24 +228,50 @@ fn on_peer(
     scope: Scope<'_>,
     subject: Subject,
 ) -> Result<Option<(Facts, Option<Tried>)>, ExitCode> {
-    let Some(way) = arguments.nodes.peer_of_here(common)? else { return Ok(None) };
+    let Some(way) = arguments.nodes.peer_of_here(common)? else {
+        return Ok(None);
+    };
     // Which plugin lies there is a finding, and none has to be chosen.
-    let node = Node::at(&*way, &PluginChoice::named("builtin"), &mut |sent, all| upload(way.node(), sent, all))
-        .map_err(|error| fail(common, &error, error.outcome()))?;
+    let node = Node::at(&*way, &PluginChoice::named("builtin"), &mut |sent, all| {
+        upload(way.node(), sent, all)
+    })
+    .map_err(|error| fail(common, &error, error.outcome()))?;
     let rails = probe::rails(&facts.node, &rail_names(facts, subject));
-    let range = facts.system.local_ports.known().copied().unwrap_or(EPHEMERAL);
+    let range = facts
+        .system
+        .local_ports
+        .known()
+        .copied()
+        .unwrap_or(EPHEMERAL);
     let offered = probe::listen(&rails, range);
     if let Err(error) = &offered {
-        say(&format!("warning: the rails are not tried: cannot listen on them: {error}\n"));
+        say(&format!(
+            "warning: the rails are not tried: cannot listen on them: {error}\n"
+        ));
     }
     let (_listening, offer) = offered.ok().unzip();
-    let task = Examine { tcpx: subject.tcpx, plugin: scope.plugin.map(Path::to_path_buf), offer };
-    let answer = node.ask(Task::Examine(Box::new(task)), scope.environment, PEER_PATIENCE, |message| match message {
-        FromWorker::Examined(found) => Some(*found),
-        _ => None,
-    });
-    let found =
-        answer.map_err(|problem| fail_with(common, problem.outcome, &problem.message, problem.next_step.as_deref()))?;
+    let task = Examine {
+        tcpx: subject.tcpx,
+        plugin: scope.plugin.map(Path::to_path_buf),
+        offer,
+    };
+    let answer = node.ask(
+        Task::Examine(Box::new(task)),
+        scope.environment,
+        PEER_PATIENCE,
+        |message| match message {
+            FromWorker::Examined(found) => Some(*found),
+            _ => None,
+        },
+    );
+    let found = answer.map_err(|problem| {
+        fail_with(
+            common,
+            problem.outcome,
+            &problem.message,
+            problem.next_step.as_deref(),
+        )
+    })?;
     if let (Some(file), false) = (scope.plugin, subject.tcpx) {
         // As for this node's file: the checks of a file are TCPX's.
         let mut all = found.facts.plugins.known().into_iter().flatten();
@@ -209,7 +280,10 @@ fn on_peer(
             None => Some(format!("{}: not looked at", file.display())),
         };
         if let Some(why) = why {
-            let (message, next) = (format!("plugin on {}: {why}", way.node()), "put the same file on both nodes");
+            let (message, next) = (
+                format!("plugin on {}: {why}", way.node()),
+                "put the same file on both nodes",
+            );
             return Err(fail_with(common, Outcome::NotRun, &message, Some(next)));
         }
     }
@@ -217,10 +291,17 @@ fn on_peer(
 }
 
 fn root(common: &Common, arguments: &Arguments) -> Result<Root, ExitCode> {
-    let Some(path) = &arguments.sysroot else { return Ok(Root::live()) };
+    let Some(path) = &arguments.sysroot else {
+        return Ok(Root::live());
+    };
     let not_a_folder = |why: &str| {
         let message = format!("--sysroot {}: {why}", path.display());
-        fail_with(common, Outcome::Usage, &message, Some("name the folder that holds the captured /proc and /sys"))
+        fail_with(
+            common,
+            Outcome::Usage,
+            &message,
+            Some("name the folder that holds the captured /proc and /sys"),
+        )
     };
     if !path.is_dir() {
         return Err(not_a_folder("there is no such folder"));
@@ -239,7 +320,8 @@ fn subject(
         ("soft" | "builtin", None) => false,
         ("tcpx" | "auto", None) => true,
         (other, None) => {
-            let message = format!("--plugin {other}: a node is judged for tcpx, soft, builtin or a file");
+            let message =
+                format!("--plugin {other}: a node is judged for tcpx, soft, builtin or a file");
             return Err(fail_with(common, Outcome::Usage, &message, None));
         }
     };
@@ -251,20 +333,46 @@ fn subject(
     let points = super::run::inputs(arguments.scenario.clone(), &[], &Which::default())
         .and_then(|inputs| resolve(&inputs))
         .map_err(|error| refuse_scenario(common, &error))?;
-    let scenario = points.into_iter().next().map(|point| point.scenario).unwrap_or_default();
+    let scenario = points
+        .into_iter()
+        .next()
+        .map(|point| point.scenario)
+        .unwrap_or_default();
     // Only the plugin's kind decides what is derived, so none has to be there.
-    let choice = Choice::of_file(if tcpx { "libnccl-net-tcpx.so" } else { "libnccl_net_tcpxsoft.so" }.into());
+    let choice = Choice::of_file(
+        if tcpx {
+            "libnccl-net-tcpx.so"
+        } else {
+            "libnccl_net_tcpxsoft.so"
+        }
+        .into(),
+    );
     let env = environment(&scenario, &NodeFacts::read(root), Side::Send, &choice, None);
-    Ok((Subject { tcpx, chunk: Some(scenario.transfer.chunk.0) }, env))
+    Ok((
+        Subject {
+            tcpx,
+            chunk: Some(scenario.transfer.chunk.0),
+        },
+        env,
+    ))
 }
 
 fn node_name(facts: &Facts) -> String {
-    facts.node.host.name.known().cloned().unwrap_or_else(|| "this node".to_owned())
+    facts
+        .node
+        .host
+        .name
+        .known()
+        .cloned()
+        .unwrap_or_else(|| "this node".to_owned())
 }
 
 fn fix_env(common: &Common, lines: &[String]) -> ExitCode {
     if common.json {
-        print_json(&Fixes { schema: "tcpxctl.doctor-fix-env/1", lines });
+        print_json(&Fixes {
+            schema: "tcpxctl.doctor-fix-env/1",
+            lines,
+        });
     } else if lines.is_empty() {
         say("# nothing to mend in this environment\n");
     } else {
@@ -277,27 +385,49 @@ fn fix_env(common: &Common, lines: &[String]) -> ExitCode {
 fn peer_facts(common: &Common, path: &Path) -> Result<Facts, ExitCode> {
     read_facts(path).map_err(|problem| {
         let next_step = "make it there with `tcpxctl doctor --facts`";
-        fail_with(common, Outcome::Usage, &format!("{}: {problem}", path.display()), Some(next_step))
+        fail_with(
+            common,
+            Outcome::Usage,
+            &format!("{}: {problem}", path.display()),
+            Some(next_step),
+        )
     })
 }
 
 fn read_facts(path: &Path) -> Result<Facts, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() || metadata.len() > FACTS_BYTES_MAX {
-        return Err(format!("no regular file of at most {} MiB", FACTS_BYTES_MAX >> 20));
+        return Err(format!(
+            "no regular file of at most {} MiB",
+            FACTS_BYTES_MAX >> 20
+        ));
     }
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(FACTS_BYTES_MAX).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    file.take(FACTS_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
     Facts::from_json(&text).map_err(|error| format!("not the facts of a node: {error}"))
 }
 
-fn captured(common: &Common, path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<Facts, ExitCode> {
+fn captured(
+    common: &Common,
+    path: &Path,
+    scope: Scope<'_>,
+    as_it_is: bool,
+) -> Result<Facts, ExitCode> {
     let mut redactor = (!as_it_is).then(Redactor::of_this_machine);
-    let (facts, entries) =
-        capture(path, scope, redactor.as_mut()).map_err(|error| fail(common, &error, Outcome::NotRun))?;
-    let how = if as_it_is { "with names and addresses as they are" } else { "redacted" };
-    say(&format!("# Capture : {} ({entries} entries, {how})\n", path.display()));
+    let (facts, entries) = capture(path, scope, redactor.as_mut())
+        .map_err(|error| fail(common, &error, Outcome::NotRun))?;
+    let how = if as_it_is {
+        "with names and addresses as they are"
+    } else {
+        "redacted"
+    };
+    say(&format!(
+        "# Capture : {} ({entries} entries, {how})\n",
+        path.display()
+    ));
     if let Some(redactor) = &redactor {
         keep_map(common, &beside(path), redactor)?;
     }

@@ -35,7 +35,10 @@ impl Paint {
             Verdict::Unknown => AnsiColor::Magenta.on_default(),
         };
         let word = verdict.to_string();
-        format!("{style}{word}{style:#}{}", &INDENT[..7_usize.saturating_sub(word.len())])
+        format!(
+            "{style}{word}{style:#}{}",
+            &INDENT[..7_usize.saturating_sub(word.len())]
+        )
     }
 }
 
@@ -77,8 +80,15 @@ pub(crate) struct Document<'a> {
 impl Report<'_> {
     fn all(&self) -> Examination {
         let peer = self.peer.iter().flat_map(|section| &section.checks);
-        let rows = self.here.checks.iter().chain(peer).chain(self.both.iter().flatten());
-        Examination { rows: rows.cloned().collect() }
+        let rows = self
+            .here
+            .checks
+            .iter()
+            .chain(peer)
+            .chain(self.both.iter().flatten());
+        Examination {
+            rows: rows.cloned().collect(),
+        }
     }
 
     /// 1, 3 or 0, over everything that was looked at.
@@ -101,10 +111,17 @@ impl Report<'_> {
     pub(crate) fn text(&self, paint: Paint) -> String {
         let what = match (self.tcpx, self.plugin) {
             (true, _) => "GPUDirect-TCPX".to_owned(),
-            (false, Some(file)) => format!("{}, by what the software plugin needs", printable(&file.to_string_lossy())),
+            (false, Some(file)) => format!(
+                "{}, by what the software plugin needs",
+                printable(&file.to_string_lossy())
+            ),
             (false, None) => "the software plugin".to_owned(),
         };
-        let mut text = format!("# tcpxctl {}  doctor  {}, for {what}\n", env!("CARGO_PKG_VERSION"), self.here.node);
+        let mut text = format!(
+            "# tcpxctl {}  doctor  {}, for {what}\n",
+            env!("CARGO_PKG_VERSION"),
+            self.here.node
+        );
         text.push_str(&self.layers(&self.here.checks, paint));
         if let Some(peer) = &self.peer {
             let _ = writeln!(text, "\n# Peer : {}", peer.node);
@@ -169,7 +186,11 @@ fn one(row: &Row, width: usize, paint: Paint) -> String {
     }
     text.push('\n');
     let next = row.next_step.as_deref().unwrap_or_default();
-    let words = [("why", row.why.as_str()), ("do", next), ("else", &row.prevents)];
+    let words = [
+        ("why", row.why.as_str()),
+        ("do", next),
+        ("else", &row.prevents),
+    ];
     for (word, what) in words.into_iter().filter(|(_, what)| !what.is_empty()) {
         text.push_str(&wrapped(&format!("             {word:<7}  "), INDENT, what));
     }
@@ -178,9 +199,13 @@ fn one(row: &Row, width: usize, paint: Paint) -> String {
 
 /// `words` behind `head`, broken between words, later lines indented.
 fn wrapped(head: &str, indent: &str, words: &str) -> String {
-    let options = Options::new(LINE_COLUMNS).initial_indent(head).subsequent_indent(indent);
+    let options = Options::new(LINE_COLUMNS)
+        .initial_indent(head)
+        .subsequent_indent(indent);
     // Names and flags stay whole, so that they can be searched for.
-    let options = options.break_words(false).word_splitter(WordSplitter::NoHyphenation);
+    let options = options
+        .break_words(false)
+        .word_splitter(WordSplitter::NoHyphenation);
     textwrap::fill(words, options) + "\n"
 }
 
@@ -193,13 +218,38 @@ fn short(value: &str) -> String {
 
 /// How many of each, and where to begin.
 fn summary(found: &Examination, paint: Paint) -> String {
-    let count = |verdict| format!("{} {}", found.count(verdict), paint.verdict(verdict).trim_end());
-    let all = [Verdict::Fail, Verdict::Warn, Verdict::Unknown, Verdict::Pass].map(count).join(", ");
+    let count = |verdict| {
+        format!(
+            "{} {}",
+            found.count(verdict),
+            paint.verdict(verdict).trim_end()
+        )
+    };
+    let all = [
+        Verdict::Fail,
+        Verdict::Warn,
+        Verdict::Unknown,
+        Verdict::Pass,
+    ]
+    .map(count)
+    .join(", ");
     let mut text = format!("#\n# Found : {all}\n");
-    let failed: Vec<&Row> = found.rows.iter().filter(|row| row.verdict == Verdict::Fail).collect();
+    let failed: Vec<&Row> = found
+        .rows
+        .iter()
+        .filter(|row| row.verdict == Verdict::Fail)
+        .collect();
     for (number, row) in failed.iter().take(STEPS_MAX).enumerate() {
-        let head = format!("# {} : {}: ", if number == 0 { "First" } else { "Then " }, row.id);
-        text.push_str(&wrapped(&head, "#         ", row.next_step.as_deref().unwrap_or_default()));
+        let head = format!(
+            "# {} : {}: ",
+            if number == 0 { "First" } else { "Then " },
+            row.id
+        );
+        text.push_str(&wrapped(
+            &head,
+            "#         ",
+            row.next_step.as_deref().unwrap_or_default(),
+        ));
     }
     if failed.len() > STEPS_MAX {
         let _ = writeln!(text, "# ... and {} more", failed.len() - STEPS_MAX);

@@ -56,14 +56,26 @@ pub(crate) fn man(common: &Common, arguments: &ManArguments, mut command: Comman
     }
     match common.json {
         true => print_json(&serde_json::json!({ "schema": "tcpxctl.man/1", "pages": pages })),
-        false => print(&format!("# Pages : {} in {}\n", pages.len(), folder.display())),
+        false => print(&format!(
+            "# Pages : {} in {}\n",
+            pages.len(),
+            folder.display()
+        )),
     }
     ExitCode::SUCCESS
 }
 
 /// A command's page, and those of the commands below it.
-fn write(common: &Common, folder: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Result<(), ExitCode> {
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+fn write(
+    common: &Common,
+    folder: &Path,
+    command: &Command,
+    pages: &mut Vec<PathBuf>,
+) -> Result<(), ExitCode> {
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+    {
         write(common, folder, below, pages)?;
     }
     let path = folder.join(format!("{}.1", command.get_display_name().unwrap_or(NAME)));

@@ -94,7 +94,11 @@ fn measure(common: &Common, arguments: &Arguments) -> Result<bool, MemoryError> 
     let memory = CudaMemory::open(&arguments.gpu)?;
     let export = memory.dma_buf_export();
     if !common.json {
-        print(&heading(memory.device(), &cuda, export.as_ref().err().map(ToString::to_string)));
+        print(&heading(
+            memory.device(),
+            &cuda,
+            export.as_ref().err().map(ToString::to_string),
+        ));
     }
     let sizes = |counts: &[ByteCount]| counts.iter().map(|count| count.as_usize()).collect();
     let setup = Setup {
@@ -106,10 +110,15 @@ fn measure(common: &Common, arguments: &Arguments) -> Result<bool, MemoryError> 
     };
     let rows = bench::rows(&memory, &setup)?;
     let payload = bench::payload(&memory, CHUNK, setup.total, setup.rounds)?;
-    let latency = [Unpack::Kernel, Unpack::D2d, Unpack::Host].map(|how| bench::latency(&memory, how, CHUNK, FRAGMENT));
+    let latency = [Unpack::Kernel, Unpack::D2d, Unpack::Host]
+        .map(|how| bench::latency(&memory, how, CHUNK, FRAGMENT));
     let latency = latency.into_iter().collect::<Result<Vec<_>, _>>()?;
     if common.json {
-        let measured = rows.iter().map(|row| Measured { row, gb_per_s: row.gb_per_s(), of_copy: row.of_copy() });
+        let measured = rows.iter().map(|row| Measured {
+            row,
+            gb_per_s: row.gb_per_s(),
+            of_copy: row.of_copy(),
+        });
         print_json(&Document {
             schema: "tcpxctl.gpu/1",
             cuda: &cuda,
@@ -134,7 +143,9 @@ fn heading(gpu: &CudaDevice, cuda: &str, no_export: Option<String>) -> String {
 }
 
 fn table(rows: &[Row]) -> String {
-    let names = ["chunk", "fragment", "count", "batch", "policy", "time(us)", "GB/s", "of copy", "verified"];
+    let names = [
+        "chunk", "fragment", "count", "batch", "policy", "time(us)", "GB/s", "of copy", "verified",
+    ];
     let mut columns = Columns::new(&names);
     for row in rows {
         columns.row([

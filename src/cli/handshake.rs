@@ -58,19 +58,37 @@ struct Kept {
 fn kept(pair: &PairRun) -> Vec<Kept> {
     let of = |worker: &WorkerState| {
         let (before, after) = worker.held?;
-        Some(Kept { node: pair.run.state.name(worker.id), before, after })
+        Some(Kept {
+            node: pair.run.state.name(worker.id),
+            before,
+            after,
+        })
     };
     pair.ends().into_iter().flatten().filter_map(of).collect()
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let connections = format!("transfer.connections={}", arguments.connections);
-    let scenario = match pair_scenario(common, &arguments.set, &arguments.which, "handshake", &[connections]) {
+    let scenario = match pair_scenario(
+        common,
+        &arguments.set,
+        &arguments.which,
+        "handshake",
+        &[connections],
+    ) {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
-    let work = Work::Handshake { repeat: arguments.repeat };
-    let pair = match pair(common, &arguments.nodes, &scenario, work, !arguments.no_preflight) {
+    let work = Work::Handshake {
+        repeat: arguments.repeat,
+    };
+    let pair = match pair(
+        common,
+        &arguments.nodes,
+        &scenario,
+        work,
+        !arguments.no_preflight,
+    ) {
         Ok(pair) => pair,
         Err(code) => return code,
     };
@@ -80,7 +98,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
             outcome: pair.outcome().outcome,
             reason: pair.outcome().reason.as_deref(),
             connections: arguments.connections,
-            rounds: pair.ends().map(|end| end.map(|worker| worker.handshakes.as_slice()).unwrap_or_default()),
+            rounds: pair.ends().map(|end| {
+                end.map(|worker| worker.handshakes.as_slice())
+                    .unwrap_or_default()
+            }),
             held: kept(&pair),
         });
     } else {
@@ -102,7 +123,11 @@ pub(crate) fn pair_scenario(
     let points = super::run::inputs(None, &all, which)
         .and_then(|inputs| resolve(&inputs))
         .map_err(|error| refuse_scenario(common, &error))?;
-    let mut scenario = points.into_iter().next().map(|point| point.scenario).unwrap_or_default();
+    let mut scenario = points
+        .into_iter()
+        .next()
+        .map(|point| point.scenario)
+        .unwrap_or_default();
     scenario.name = name.to_owned();
     Ok(scenario)
 }
@@ -170,7 +195,10 @@ pub(crate) fn preflight_line(found: &Preflight) -> String {
         ids => format!(", {} {what} ({})", ids.len(), ids.join(" ")),
     };
     let rest = named(&found.failed, "failed") + &named(&found.open, "not known");
-    format!("#       preflight : {} critical checks passed{rest} in {:.1} ms\n", found.passed, found.ms)
+    format!(
+        "#       preflight : {} critical checks passed{rest} in {:.1} ms\n",
+        found.passed, found.ms
+    )
 }
 
 /// Which plugin each end used.
@@ -181,10 +209,21 @@ pub(crate) fn plugin_lines(pair: &PairRun) -> String {
             return format!("# {name:<5} plugin not ready\n");
         };
         let plugin = &ready.plugin;
-        let preflight = worker.and_then(|worker| worker.preflight.as_ref()).map(preflight_line).unwrap_or_default();
-        format!("# {name:<5} {} v{}, {} ({})\n{preflight}", plugin.name, plugin.abi, plugin.path, plugin.why)
+        let preflight = worker
+            .and_then(|worker| worker.preflight.as_ref())
+            .map(preflight_line)
+            .unwrap_or_default();
+        format!(
+            "# {name:<5} {} v{}, {} ({})\n{preflight}",
+            plugin.name, plugin.abi, plugin.path, plugin.why
+        )
     };
-    pair.outcome().nodes.into_iter().zip(pair.ends()).map(line).collect()
+    pair.outcome()
+        .nodes
+        .into_iter()
+        .zip(pair.ends())
+        .map(line)
+        .collect()
 }
 
 fn text(pair: &PairRun) -> String {
@@ -218,13 +257,20 @@ fn text(pair: &PairRun) -> String {
                     ms(row.accept_ms),
                     row.retries.to_string(),
                     row.flows.len().to_string(),
-                    row.flows.first().map_or("-".into(), |(_, peer)| peer.to_string()),
+                    row.flows
+                        .first()
+                        .map_or("-".into(), |(_, peer)| peer.to_string()),
                 ]);
             }
         }
     }
     text.push_str(&columns.render());
-    for Kept { node, before, after } in kept(pair) {
+    for Kept {
+        node,
+        before,
+        after,
+    } in kept(pair)
+    {
         text.push_str(&format!(
             "# {node:<5} held {} descriptors and {} threads before, {} and {} after\n",
             before.descriptors, before.threads, after.descriptors, after.threads

@@ -98,15 +98,24 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     };
     warn(&history);
     let is_meant = |run: &&Entry| {
-        arguments.scenario.as_ref().is_none_or(|name| *name == run.scenario)
-            && arguments.outcome.as_ref().is_none_or(|outcome| *outcome == run.outcome)
+        arguments
+            .scenario
+            .as_ref()
+            .is_none_or(|name| *name == run.scenario)
+            && arguments
+                .outcome
+                .as_ref()
+                .is_none_or(|outcome| *outcome == run.outcome)
     };
     let mut runs: Vec<&Entry> = history.runs.iter().filter(is_meant).collect();
     if let Some(last) = arguments.last {
         runs.drain(..runs.len().saturating_sub(last));
     }
     match common.json {
-        true => print_json(&Document { schema: "tcpxctl.history/1", runs: &runs }),
+        true => print_json(&Document {
+            schema: "tcpxctl.history/1",
+            runs: &runs,
+        }),
         false => print(&text(&runs)),
     }
     ExitCode::SUCCESS
@@ -114,16 +123,34 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 
 fn warn(history: &History) {
     if let Some(why) = &history.unkept {
-        say(&format!("warning: the index cannot be kept, so the next look takes as long: {why}\n"));
+        say(&format!(
+            "warning: the index cannot be kept, so the next look takes as long: {why}\n"
+        ));
     }
 }
 
 fn text(runs: &[&Entry]) -> String {
-    let mut columns = Columns::new(&["started", "scenario", "outcome", "median GB/s", "wrong", "finding", "run"]);
+    let mut columns = Columns::new(&[
+        "started",
+        "scenario",
+        "outcome",
+        "median GB/s",
+        "wrong",
+        "finding",
+        "run",
+    ]);
     let mut over_time: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     for run in runs {
-        let rates: Vec<String> = run.rates.iter().map(|rate| format!("{:.3}", rate.median_gb_per_s)).collect();
-        let rates = if rates.is_empty() { "-".to_owned() } else { rates.join(" ") };
+        let rates: Vec<String> = run
+            .rates
+            .iter()
+            .map(|rate| format!("{:.3}", rate.median_gb_per_s))
+            .collect();
+        let rates = if rates.is_empty() {
+            "-".to_owned()
+        } else {
+            rates.join(" ")
+        };
         columns.row([
             run.started.clone(),
             run.scenario.clone(),
@@ -134,11 +161,17 @@ fn text(runs: &[&Entry]) -> String {
             run.id.clone(),
         ]);
         for rate in run.rates.iter().filter(|_| run.outcome == "passed") {
-            over_time.entry((&run.scenario, &rate.direction)).or_default().push(rate.median_gb_per_s);
+            over_time
+                .entry((&run.scenario, &rate.direction))
+                .or_default()
+                .push(rate.median_gb_per_s);
         }
     }
     let mut text = columns.render();
-    if runs.iter().any(|run| run.outcome == Unfinished::Killed.word()) {
+    if runs
+        .iter()
+        .any(|run| run.outcome == Unfinished::Killed.word())
+    {
         text.push_str(KILLED);
     }
     for run in runs {
@@ -163,7 +196,10 @@ fn sparkline(rates: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &rates[rates.len().saturating_sub(SPARKS)..];
     let best = shown.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    shown.iter().map(|rate| BARS[((rate / best * 8.0).ceil() as usize).clamp(1, 8) - 1]).collect()
+    shown
+        .iter()
+        .map(|rate| BARS[((rate / best * 8.0).ceil() as usize).clamp(1, 8) - 1])
+        .collect()
 }
 
 fn prune(common: &Common, arguments: &PruneArguments) -> ExitCode {
@@ -171,11 +207,19 @@ fn prune(common: &Common, arguments: &PruneArguments) -> ExitCode {
         Ok(history) => history,
         Err(error) => return fail(common, &error, error.outcome()),
     };
-    let keep = Keep { newest: arguments.keep, since: arguments.keep_since.clone(), failed: arguments.keep_failed };
+    let keep = Keep {
+        newest: arguments.keep,
+        since: arguments.keep_since.clone(),
+        failed: arguments.keep_failed,
+    };
     let going = choose(&history.runs, &keep);
     let mut removed = Vec::new();
     for run in &going {
-        let done = if arguments.dry_run { Ok(()) } else { remove(&arguments.reports, run) };
+        let done = if arguments.dry_run {
+            Ok(())
+        } else {
+            remove(&arguments.reports, run)
+        };
         match done {
             Ok(()) => removed.push(run.id.as_str()),
             Err(error) => complain(common, format!("cannot remove {}: {error}", run.id), None),
@@ -184,14 +228,33 @@ fn prune(common: &Common, arguments: &PruneArguments) -> ExitCode {
     let kept = history.runs.len() - removed.len();
     let is_whole = removed.len() == going.len();
     if common.json {
-        print_json(&Pruned { schema: "tcpxctl.pruned/1", dry_run: arguments.dry_run, removed, kept });
+        print_json(&Pruned {
+            schema: "tcpxctl.pruned/1",
+            dry_run: arguments.dry_run,
+            removed,
+            kept,
+        });
     } else {
-        let how = if arguments.dry_run { "would be removed" } else { "removed" };
-        removed.iter().for_each(|id| print(&format!("{how} {id}\n")));
-        print(&format!("# Pruned : {} {how}, {kept} kept\n", removed.len()));
+        let how = if arguments.dry_run {
+            "would be removed"
+        } else {
+            "removed"
+        };
+        removed
+            .iter()
+            .for_each(|id| print(&format!("{how} {id}\n")));
+        print(&format!(
+            "# Pruned : {} {how}, {kept} kept\n",
+            removed.len()
+        ));
     }
     match is_whole {
         true => ExitCode::SUCCESS,
-        false => fail_with(common, Outcome::NotRun, "not everything could be removed", None),
+        false => fail_with(
+            common,
+            Outcome::NotRun,
+            "not everything could be removed",
+            None,
+        ),
     }
 }

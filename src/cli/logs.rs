@@ -30,7 +30,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use tcpx_logs::{Catalogue, CatalogueError, Filter, Mistake, Reader, Report, check_folder, follow, parse_time};
+use tcpx_logs::{
+    Catalogue, CatalogueError, Filter, Mistake, Reader, Report, check_folder, follow, parse_time,
+};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -76,13 +78,18 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         return check(common, folder);
     }
     let own = Catalogue::user_folder(|name| std::env::var_os(name));
-    let folders: Vec<PathBuf> = own.into_iter().chain(arguments.signatures.iter().cloned()).collect();
+    let folders: Vec<PathBuf> = own
+        .into_iter()
+        .chain(arguments.signatures.iter().cloned())
+        .collect();
     let catalogue = match Catalogue::with(&folders) {
         Ok(catalogue) => catalogue,
         Err(error) => return fail(common, &error, Outcome::Usage),
     };
     if arguments.literals {
-        let lines = catalogue.literals().map(|literal| format!("{}\n", String::from_utf8_lossy(literal)));
+        let lines = catalogue
+            .literals()
+            .map(|literal| format!("{}\n", String::from_utf8_lossy(literal)));
         print(&lines.collect::<String>());
         return ExitCode::SUCCESS;
     }
@@ -103,7 +110,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 }
 
 fn show(common: &Common, arguments: &Arguments, report: &Report) {
-    if common.json { print_json(report) } else { print(&logs_text::render(report, arguments.verbose)) }
+    if common.json {
+        print_json(report)
+    } else {
+        print(&logs_text::render(report, arguments.verbose))
+    }
 }
 
 /// Nothing read, with a reason, is no answer.
@@ -132,16 +143,32 @@ struct Checked<'a> {
 fn check(common: &Common, folder: &Path) -> ExitCode {
     let (signatures, mistakes) = match check_folder(folder) {
         Ok(checked) => checked,
-        Err(error @ CatalogueError::Unreadable { .. }) => return fail(common, &error, Outcome::NotRun),
+        Err(error @ CatalogueError::Unreadable { .. }) => {
+            return fail(common, &error, Outcome::NotRun);
+        }
         Err(error) => return fail(common, &error, Outcome::Usage),
     };
     if common.json {
-        print_json(&Checked { schema: "tcpxctl.logs-check/1", signatures, mistakes: &mistakes });
+        print_json(&Checked {
+            schema: "tcpxctl.logs-check/1",
+            signatures,
+            mistakes: &mistakes,
+        });
     } else {
-        mistakes.iter().for_each(|mistake| print(&format!("{mistake}\n")));
-        say(&format!("# {signatures} signatures in {}, {} mistakes\n", folder.display(), mistakes.len()));
+        mistakes
+            .iter()
+            .for_each(|mistake| print(&format!("{mistake}\n")));
+        say(&format!(
+            "# {signatures} signatures in {}, {} mistakes\n",
+            folder.display(),
+            mistakes.len()
+        ));
     }
-    let outcome = if mistakes.is_empty() { Outcome::Passed } else { Outcome::Usage };
+    let outcome = if mistakes.is_empty() {
+        Outcome::Passed
+    } else {
+        Outcome::Usage
+    };
     ExitCode::from(outcome.exit_code())
 }
 

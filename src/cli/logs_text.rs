@@ -13,7 +13,10 @@ const NAMED: usize = 4;
 
 pub(crate) fn render(report: &Report, verbose: bool) -> String {
     let mut text = head(report);
-    report.findings.iter().for_each(|one| text.push_str(&finding(one)));
+    report
+        .findings
+        .iter()
+        .for_each(|one| text.push_str(&finding(one)));
     if report.findings.is_empty() {
         text.push_str("# no findings\n");
     }
@@ -29,9 +32,15 @@ pub(crate) fn render(report: &Report, verbose: bool) -> String {
 fn head(report: &Report) -> String {
     let inputs = &report.inputs;
     let (files, lines, matched) = (inputs.files, inputs.lines, inputs.matched_lines);
-    let mut text =
-        format!("# logs : {files} files, {lines} lines, {} bytes; {matched} lines of known kinds\n", inputs.bytes);
-    let _ = writeln!(text, "# transport : {} ({})", report.transport.verdict, report.transport.because);
+    let mut text = format!(
+        "# logs : {files} files, {lines} lines, {} bytes; {matched} lines of known kinds\n",
+        inputs.bytes
+    );
+    let _ = writeln!(
+        text,
+        "# transport : {} ({})",
+        report.transport.verdict, report.transport.because
+    );
     if report.transport.named.len() > 1 {
         for (name, processes) in &report.transport.named {
             let _ = writeln!(text, "#   {name} : {}", named(processes));
@@ -70,7 +79,11 @@ pub(crate) fn finding(finding: &Finding) -> String {
     if let Some(next) = &finding.next_step {
         let _ = writeln!(text, "  next : {next}");
     }
-    let _ = writeln!(text, "  {}:{}: {}", finding.first.file, finding.first.line, finding.sample);
+    let _ = writeln!(
+        text,
+        "  {}:{}: {}",
+        finding.first.file, finding.first.line, finding.sample
+    );
     text
 }
 
@@ -78,20 +91,31 @@ fn times(finding: &Finding) -> String {
     match (&finding.first.at, &finding.last.at) {
         (Some(first), Some(last)) if first == last => first.clone(),
         (Some(first), Some(last)) => format!("{first} to {last}"),
-        _ => format!("lines {} to {}, without a time", finding.first.line, finding.last.line),
+        _ => format!(
+            "lines {} to {}, without a time",
+            finding.first.line, finding.last.line
+        ),
     }
 }
 
 fn named(processes: &[String]) -> String {
     let more = processes.len().saturating_sub(NAMED);
     let first = processes[..processes.len() - more].join(", ");
-    if more == 0 { first } else { format!("{first} and {more} more") }
+    if more == 0 {
+        first
+    } else {
+        format!("{first} and {more} more")
+    }
 }
 
 fn builds(report: &Report, text: &mut String) {
     for build in &report.builds {
-        let hosts: Vec<String> =
-            build.lines.iter().take(2 * NAMED).map(|(host, lines)| format!("{host} {lines:?}")).collect();
+        let hosts: Vec<String> = build
+            .lines
+            .iter()
+            .take(2 * NAMED)
+            .map(|(host, lines)| format!("{host} {lines:?}"))
+            .collect();
         let _ = writeln!(
             text,
             "WARNING builds of the plugin differ : {} writes {} at lines {}",
@@ -108,7 +132,11 @@ fn unknown(report: &Report, verbose: bool, text: &mut String) {
     }
     let mut columns = Columns::new(&["count", "unknown warning"]);
     let rows = if verbose { usize::MAX } else { ROWS };
-    report.unknown.iter().take(rows).for_each(|one| columns.row([one.count.to_string(), one.shape.clone()]));
+    report
+        .unknown
+        .iter()
+        .take(rows)
+        .for_each(|one| columns.row([one.count.to_string(), one.shape.clone()]));
     text.push_str(&columns.render());
     more(report.unknown.len(), rows, text);
 }
@@ -123,8 +151,17 @@ fn comms(report: &Report, verbose: bool, text: &mut String) {
     if report.comms.is_empty() {
         return;
     }
-    let mut columns =
-        Columns::new(&["from", "nic", "to", "nic", "kind", "sender", "receiver", "slow-send", "slow-recv"]);
+    let mut columns = Columns::new(&[
+        "from",
+        "nic",
+        "to",
+        "nic",
+        "kind",
+        "sender",
+        "receiver",
+        "slow-send",
+        "slow-recv",
+    ]);
     let rows = if verbose { usize::MAX } else { ROWS };
     // What is slow is looked for first.
     let mut all: Vec<&Comm> = report.comms.iter().collect();
@@ -151,15 +188,27 @@ fn comms(report: &Report, verbose: bool, text: &mut String) {
 fn settings(report: &Report, verbose: bool, text: &mut String) {
     let mut columns = Columns::new(&["setting", "value", "processes"]);
     let mut rows = 0;
-    for setting in report.settings.iter().filter(|setting| verbose || !setting.processes.is_empty()) {
-        columns.row([setting.key.clone(), setting.value.clone(), named(&setting.processes)]);
+    for setting in report
+        .settings
+        .iter()
+        .filter(|setting| verbose || !setting.processes.is_empty())
+    {
+        columns.row([
+            setting.key.clone(),
+            setting.value.clone(),
+            named(&setting.processes),
+        ]);
         rows += 1;
     }
     if rows > 0 {
         text.push_str(&columns.render());
     }
     if rows < report.settings.len() {
-        let _ = writeln!(text, "# {} settings agree in all processes (--verbose)", report.settings.len() - rows);
+        let _ = writeln!(
+            text,
+            "# {} settings agree in all processes (--verbose)",
+            report.settings.len() - rows
+        );
     }
 }
 
@@ -171,15 +220,25 @@ fn telemetry(report: &Report, text: &mut String) {
             file.file, file.requests, file.incomplete, file.unfinished
         );
         for stage in &file.stages {
-            let _ = writeln!(text, "#   {:12} : p50 {:.1} us, max {:.1} us", stage.stage, stage.us_p50, stage.us_max);
+            let _ = writeln!(
+                text,
+                "#   {:12} : p50 {:.1} us, max {:.1} us",
+                stage.stage, stage.us_p50, stage.us_max
+            );
         }
     }
 }
 
 fn rest(report: &Report, verbose: bool, text: &mut String) {
     let counted = |findings: &[Finding]| {
-        let of: BTreeMap<&str, u64> = findings.iter().map(|one| (one.signature.as_str(), one.count)).collect();
-        of.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+        let of: BTreeMap<&str, u64> = findings
+            .iter()
+            .map(|one| (one.signature.as_str(), one.count))
+            .collect();
+        of.iter()
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     if !report.benign.is_empty() {
         let _ = writeln!(text, "# harmless here : {}", counted(&report.benign));

@@ -46,7 +46,12 @@ use tcpx_coord::{agent, worker};
 
 /// Proves, measures and explains transfers over GPUDirect-TCPX and other ncclNet plugins.
 #[derive(Parser)]
-#[command(name = "tcpxctl", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(
+    name = "tcpxctl",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
 struct Cli {
     #[command(flatten)]
     common: Common,
@@ -136,7 +141,9 @@ fn command() -> clap::Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {

@@ -47,7 +47,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Err(code) => return code,
     };
     let workers = pair.ends().into_iter().flatten();
-    let rows: Vec<&MrRow> = workers.filter_map(|worker| worker.registrations.as_ref()).flatten().collect();
+    let rows: Vec<&MrRow> = workers
+        .filter_map(|worker| worker.registrations.as_ref())
+        .flatten()
+        .collect();
     if common.json {
         print_json(&Document {
             schema: "tcpxctl.mr/1",

@@ -76,8 +76,12 @@ impl Nodes {
             ("--ssh-config", path(&self.ssh_config)),
             ("--identity", path(&self.identity)),
         ];
-        let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
-        let trusting = self.accept_new_host_key.then(|| "--accept-new-host-key".to_owned());
+        let given = flags
+            .into_iter()
+            .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+        let trusting = self
+            .accept_new_host_key
+            .then(|| "--accept-new-host-key".to_owned());
         given.flatten().chain(trusting).collect()
     }
 
@@ -88,7 +92,8 @@ impl Nodes {
 
     /// How to reach local and peer.
     pub(crate) fn ways(&self, common: &Common) -> Result<[Box<dyn Transport>; 2], ExitCode> {
-        self.try_ways().map_err(|error| fail(common, &error, error.outcome))
+        self.try_ways()
+            .map_err(|error| fail(common, &error, error.outcome))
     }
 
     /// How to reach the peer, for commands that can do with one node.
@@ -98,11 +103,18 @@ impl Nodes {
     }
 
     /// The same for commands whose first end is where they are typed.
-    pub(crate) fn peer_of_here(&self, common: &Common) -> Result<Option<Box<dyn Transport>>, ExitCode> {
+    pub(crate) fn peer_of_here(
+        &self,
+        common: &Common,
+    ) -> Result<Option<Box<dyn Transport>>, ExitCode> {
         match &self.from {
             Some(host) => {
-                let error = ReachError::new("--from", Outcome::Usage, "this command looks from where it is typed")
-                    .next(format!("type it on {host}"));
+                let error = ReachError::new(
+                    "--from",
+                    Outcome::Usage,
+                    "this command looks from where it is typed",
+                )
+                .next(format!("type it on {host}"));
                 Err(fail(common, &error, error.outcome))
             }
             None => self.peer(common),
@@ -111,14 +123,22 @@ impl Nodes {
 
     /// Every node of the command, by the name its user gave it: this machine (or
     /// `--from`), and the peer where there is one.
-    pub(crate) fn all(&self, common: &Common, plugin: &PluginChoice) -> Result<Vec<(String, Node)>, ExitCode> {
+    pub(crate) fn all(
+        &self,
+        common: &Common,
+        plugin: &PluginChoice,
+    ) -> Result<Vec<(String, Node)>, ExitCode> {
         let [local, peer] = self.ways(common)?;
         let at = |way: &dyn Transport| -> Result<(String, Node), ExitCode> {
             let node = Node::at(way, plugin, &mut |sent, all| upload(way.node(), sent, all))
                 .map_err(|error| fail(common, &error, error.outcome()))?;
             Ok((way.node().to_owned(), node))
         };
-        let first = if self.from.is_some() { at(&*local)? } else { (local.node().to_owned(), Node::here(plugin)) };
+        let first = if self.from.is_some() {
+            at(&*local)?
+        } else {
+            (local.node().to_owned(), Node::here(plugin))
+        };
         let mut all = vec![first];
         if self.peer.is_some() || self.join.is_some() {
             all.push(at(&*peer)?);
@@ -128,21 +148,28 @@ impl Nodes {
 
     /// The peer where there is one, else this machine: for what takes one node.
     pub(crate) fn last(&self, common: &Common, plugin: &PluginChoice) -> Result<Node, ExitCode> {
-        let Some(way) = self.peer_of_here(common)? else { return Ok(Node::here(plugin)) };
-        Node::at(&*way, plugin, &mut |sent, all| upload(way.node(), sent, all))
-            .map_err(|error| fail(common, &error, error.outcome()))
+        let Some(way) = self.peer_of_here(common)? else {
+            return Ok(Node::here(plugin));
+        };
+        Node::at(&*way, plugin, &mut |sent, all| {
+            upload(way.node(), sent, all)
+        })
+        .map_err(|error| fail(common, &error, error.outcome()))
     }
 
     fn try_ways(&self) -> Result<[Box<dyn Transport>; 2], ReachError> {
         if let (Some(from), Some(peer)) = (&self.from, &self.peer)
             && from == peer
         {
-            return Err(ReachError::new(peer, Outcome::Usage, "both ends are the same node")
-                .next("name two nodes, or leave both away to run on this machine"));
+            return Err(
+                ReachError::new(peer, Outcome::Usage, "both ends are the same node")
+                    .next("name two nodes, or leave both away to run on this machine"),
+            );
         }
         if let Some(flag) = self.pointless() {
             return Err(
-                ReachError::new(flag, Outcome::Usage, "there is no other end").next("name it with --peer or --join")
+                ReachError::new(flag, Outcome::Usage, "there is no other end")
+                    .next("name it with --peer or --join"),
             );
         }
         // Read once for both nodes, and not at all where there is none.
@@ -154,7 +181,8 @@ impl Nodes {
         let peer = match (&self.peer, &self.join, &self.secret_file) {
             (Some(host), ..) => self.way_to(host, &boot)?,
             (None, Some(address), Some(file)) => {
-                let secret = read_secret(file).map_err(|why| ReachError::new(address, Outcome::Usage, why))?;
+                let secret = read_secret(file)
+                    .map_err(|why| ReachError::new(address, Outcome::Usage, why))?;
                 Box::new(Join::new(address, secret))
             }
             _ => Box::new(Local),
@@ -177,15 +205,30 @@ impl Nodes {
             ("--ssh-config", self.ssh_config.is_some()),
             ("--identity", self.identity.is_some()),
         ];
-        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+        given
+            .into_iter()
+            .find(|(_, given)| *given)
+            .map(|(flag, _)| flag)
     }
 
     fn boot(&self) -> io::Result<Boot> {
-        self.remote_bin.as_deref().map_or_else(Boot::copy, |path| Ok(Boot::at_path(path)))
+        self.remote_bin
+            .as_deref()
+            .map_or_else(Boot::copy, |path| Ok(Boot::at_path(path)))
     }
 
-    fn way_to(&self, typed: &str, boot: &io::Result<Boot>) -> Result<Box<dyn Transport>, ReachError> {
-        let cannot = |error| ReachError::new(typed, Outcome::NotRun, format!("cannot read this program: {error}"));
+    fn way_to(
+        &self,
+        typed: &str,
+        boot: &io::Result<Boot>,
+    ) -> Result<Box<dyn Transport>, ReachError> {
+        let cannot = |error| {
+            ReachError::new(
+                typed,
+                Outcome::NotRun,
+                format!("cannot read this program: {error}"),
+            )
+        };
         let boot = boot.as_ref().map_err(cannot)?.clone();
         if let Some(command) = &self.rsh {
             let host = listed(typed)?.map_or_else(|| typed.to_owned(), |host| login(&host));
@@ -215,18 +258,25 @@ pub(crate) fn upload(node: &str, sent: u64, all: u64) {
         let end = if sent == all { "\r\x1b[K" } else { "" };
         let done = sent * 100 / all.max(1);
         // A terminal that is gone hears nothing.
-        let _ = write!(std::io::stderr(), "\r# sending tcpxctl to {node}: {done:3} % of {}{end}", ByteCount(all));
+        let _ = write!(
+            std::io::stderr(),
+            "\r# sending tcpxctl to {node}: {done:3} % of {}{end}",
+            ByteCount(all)
+        );
     }
 }
 
 fn login(host: &Host) -> String {
-    host.user.as_ref().map_or_else(|| host.host.clone(), |user| format!("{user}@{}", host.host))
+    host.user
+        .as_ref()
+        .map_or_else(|| host.host.clone(), |user| format!("{user}@{}", host.host))
 }
 
 /// `[user@]host[:port]`; an IPv6 address with a port stands in brackets.
 fn parse(typed: &str) -> Result<Target, ReachError> {
     let wrong = |what: &str| {
-        ReachError::new(typed, Outcome::Usage, what.to_owned()).next("give [user@]host[:port], such as 10.0.0.226")
+        ReachError::new(typed, Outcome::Usage, what.to_owned())
+            .next("give [user@]host[:port], such as 10.0.0.226")
     };
     let (user, rest) = match typed.rsplit_once('@') {
         Some(("", _)) => return Err(wrong("the user is empty")),
@@ -248,23 +298,46 @@ fn parse(typed: &str) -> Result<Target, ReachError> {
     if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
         return Err(wrong("that is no host"));
     }
-    Ok(Target { name: typed.to_owned(), host: host.to_owned(), user, port, ..Target::default() })
+    Ok(Target {
+        name: typed.to_owned(),
+        host: host.to_owned(),
+        user,
+        port,
+        ..Target::default()
+    })
 }
 
 /// The node of that name or address in a list of this folder.
 fn listed(typed: &str) -> Result<Option<Host>, ReachError> {
-    let Ok(folder) = std::fs::read_dir(LISTS) else { return Ok(None) };
+    let Ok(folder) = std::fs::read_dir(LISTS) else {
+        return Ok(None);
+    };
     let is_list = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "txt");
-    let mut lists: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).filter(is_list).collect();
+    let mut lists: Vec<PathBuf> = folder
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_list)
+        .collect();
     lists.sort();
     let mut found: Option<(PathBuf, Host)> = None;
     for list in lists {
         let hosts = read(&list, typed)?;
-        let Some(host) = hosts.into_iter().find(|host| host.name == typed || host.host == typed) else { continue };
+        let Some(host) = hosts
+            .into_iter()
+            .find(|host| host.name == typed || host.host == typed)
+        else {
+            continue;
+        };
         match &found {
             Some((first, other)) if *other != host => {
-                let what = format!("{} and {} disagree about it", first.display(), list.display());
-                return Err(ReachError::new(typed, Outcome::Usage, what).next("keep one of the two lines"));
+                let what = format!(
+                    "{} and {} disagree about it",
+                    first.display(),
+                    list.display()
+                );
+                return Err(
+                    ReachError::new(typed, Outcome::Usage, what).next("keep one of the two lines")
+                );
             }
             _ => found = Some((list, host)),
         }
@@ -288,12 +361,29 @@ mod tests {
 
     #[test]
     fn a_node_is_read_as_ssh_reads_it() {
-        let read = |typed: &str| parse(typed).map(|target| (target.user, target.host, target.port)).ok();
+        let read = |typed: &str| {
+            parse(typed)
+                .map(|target| (target.user, target.host, target.port))
+                .ok()
+        };
         assert_eq!(read("10.0.0.226"), Some((None, "10.0.0.226".into(), None)));
-        assert_eq!(read("me@node1:2222"), Some((Some("me".into()), "node1".into(), Some(2222))));
+        assert_eq!(
+            read("me@node1:2222"),
+            Some((Some("me".into()), "node1".into(), Some(2222)))
+        );
         assert_eq!(read("fd00::1"), Some((None, "fd00::1".into(), None)));
-        assert_eq!(read("[fd00::1]:22"), Some((None, "fd00::1".into(), Some(22))));
-        for wrong in ["", "@node1", "node1:0", "node1:ssh", "-oProxyCommand=x", "a b"] {
+        assert_eq!(
+            read("[fd00::1]:22"),
+            Some((None, "fd00::1".into(), Some(22)))
+        );
+        for wrong in [
+            "",
+            "@node1",
+            "node1:0",
+            "node1:ssh",
+            "-oProxyCommand=x",
+            "a b",
+        ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
     }

@@ -27,7 +27,10 @@ fn takes_color(common: &Common, stream: &impl IsTerminal) -> bool {
     match common.color {
         Color::Always => true,
         Color::Never => false,
-        Color::Auto => stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        Color::Auto => {
+            stream.is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
     }
 }
 
@@ -37,7 +40,10 @@ static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 /// Writes to stdout; a closed pipe ends quietly, as `head` expects.
 pub(crate) fn print(text: &str) {
     let mut stdout = io::stdout().lock();
-    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    if let Err(error) = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
         cut_short(&error);
     }
 }
@@ -53,7 +59,11 @@ pub(crate) fn cut_short(error: &io::Error) {
 /// How the command ends: a success that could not be told is none.
 pub(crate) fn ending(code: ExitCode) -> ExitCode {
     let is_untold = code == ExitCode::SUCCESS && IS_INCOMPLETE.load(Ordering::Relaxed);
-    if is_untold { ExitCode::from(Outcome::NotRun.exit_code()) } else { code }
+    if is_untold {
+        ExitCode::from(Outcome::NotRun.exit_code())
+    } else {
+        code
+    }
 }
 
 /// Writes one JSON document to stdout.
@@ -83,7 +93,13 @@ struct Refusal<'a> {
 fn refuse(common: &Common, outcome: Outcome, message: &str, next_step: Option<&str>) -> ExitCode {
     let exit_code = outcome.exit_code();
     if common.json {
-        print_json(&Refusal { schema: "tcpxctl.error/1", outcome, exit_code, message, next_step });
+        print_json(&Refusal {
+            schema: "tcpxctl.error/1",
+            outcome,
+            exit_code,
+            message,
+            next_step,
+        });
     }
     ExitCode::from(exit_code)
 }
@@ -91,7 +107,12 @@ fn refuse(common: &Common, outcome: Outcome, message: &str, next_step: Option<&s
 /// Shows a scenario's mistake in its place.
 pub(crate) fn refuse_scenario(common: &Common, error: &ScenarioError) -> ExitCode {
     say(&format!("{}\n", error.render(colors(common)).trim_end()));
-    refuse(common, error.outcome(), &error.to_string(), error.next_step().as_deref())
+    refuse(
+        common,
+        error.outcome(),
+        &error.to_string(),
+        error.next_step().as_deref(),
+    )
 }
 
 /// Says what went wrong and what to do, on stderr.
@@ -104,7 +125,12 @@ pub(crate) fn warn(common: &Common, message: impl Display, next_step: Option<Str
     tell(common, ("warning", AnsiColor::Yellow), message, next_step);
 }
 
-fn tell(common: &Common, (word, color): (&str, AnsiColor), message: impl Display, next_step: Option<String>) {
+fn tell(
+    common: &Common,
+    (word, color): (&str, AnsiColor),
+    message: impl Display,
+    next_step: Option<String>,
+) {
     let (head, next) = match colors(common) {
         true => (color.on_default().bold(), AnsiColor::Cyan.on_default()),
         false => (Style::new(), Style::new()),
@@ -118,14 +144,23 @@ fn tell(common: &Common, (word, color): (&str, AnsiColor), message: impl Display
 
 /// As `complain`, for an error type that knows its next step, and for a command
 /// that ends with it.
-pub(crate) fn fail(common: &Common, error: &(impl Display + NextStep), outcome: Outcome) -> ExitCode {
+pub(crate) fn fail(
+    common: &Common,
+    error: &(impl Display + NextStep),
+    outcome: Outcome,
+) -> ExitCode {
     let next_step = error.next_step();
     complain(common, error, next_step.clone());
     refuse(common, outcome, &error.to_string(), next_step.as_deref())
 }
 
 /// As `fail`, for a message with its next step.
-pub(crate) fn fail_with(common: &Common, outcome: Outcome, message: &str, next_step: Option<&str>) -> ExitCode {
+pub(crate) fn fail_with(
+    common: &Common,
+    outcome: Outcome,
+    message: &str,
+    next_step: Option<&str>,
+) -> ExitCode {
     complain(common, message, next_step.map(str::to_owned));
     refuse(common, outcome, message, next_step)
 }
@@ -140,7 +175,10 @@ pub(crate) struct Columns {
 impl Columns {
     /// Column names.
     pub(crate) fn new(header: &[&str]) -> Self {
-        Self { header: header.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
+        Self {
+            header: header.iter().map(|name| (*name).to_owned()).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// One row, as many cells as columns.
@@ -150,8 +188,9 @@ impl Columns {
 
     /// The table as text.
     pub(crate) fn render(&self) -> String {
-        let columns: Vec<(usize, bool)> =
-            (0..self.header.len()).map(|column| (self.width(column), self.is_numeric(column))).collect();
+        let columns: Vec<(usize, bool)> = (0..self.header.len())
+            .map(|column| (self.width(column), self.is_numeric(column)))
+            .collect();
         let mut text = line("#", &self.header, &columns);
         for row in &self.rows {
             text.push_str(&line(" ", row, &columns));
@@ -161,16 +200,28 @@ impl Columns {
 
     fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
-        cells.chain(self.header.get(column)).map(|cell| display_width(cell)).max().unwrap_or(0)
+        cells
+            .chain(self.header.get(column))
+            .map(|cell| display_width(cell))
+            .max()
+            .unwrap_or(0)
     }
 
     fn is_numeric(&self, column: usize) -> bool {
         let number = |cell: &String| {
             cell.is_empty()
                 || cell == "-"
-                || cell.trim_end_matches(|c: char| c.is_alphabetic() || c == '%').parse::<f64>().is_ok()
+                || cell
+                    .trim_end_matches(|c: char| c.is_alphabetic() || c == '%')
+                    .parse::<f64>()
+                    .is_ok()
         };
-        !self.rows.is_empty() && self.rows.iter().filter_map(|row| row.get(column)).all(number)
+        !self.rows.is_empty()
+            && self
+                .rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .all(number)
     }
 }
 
@@ -181,7 +232,11 @@ fn line(start: &str, cells: &[String], columns: &[(usize, bool)]) -> String {
     for (cell, (width, is_numeric)) in cells.iter().zip(columns) {
         // Not by `{:width$}`, which panics at widths beyond 65535.
         let padding = " ".repeat(width.saturating_sub(display_width(cell)));
-        let (before, after) = if *is_numeric { (padding.as_str(), "") } else { ("", padding.as_str()) };
+        let (before, after) = if *is_numeric {
+            (padding.as_str(), "")
+        } else {
+            ("", padding.as_str())
+        };
         text.extend(["  ", before, cell, after]);
     }
     format!("{}\n", text.trim_end())
@@ -196,7 +251,10 @@ mod tests {
         let mut columns = Columns::new(&["nic", "mtu"]);
         columns.row(["eth0".into(), "1500".into()]);
         columns.row(["lo".into(), "-".into()]);
-        assert_eq!(columns.render(), "#  nic    mtu\n   eth0  1500\n   lo       -\n");
+        assert_eq!(
+            columns.render(),
+            "#  nic    mtu\n   eth0  1500\n   lo       -\n"
+        );
     }
 
     #[test]

@@ -52,7 +52,9 @@ struct Table<'a> {
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let chosen = match chosen(&arguments.names) {
         Ok(chosen) => chosen,
-        Err((message, next)) => return fail_with(common, Outcome::Usage, &message, next.as_deref()),
+        Err((message, next)) => {
+            return fail_with(common, Outcome::Usage, &message, next.as_deref());
+        }
     };
     if arguments.list {
         return list(common, &chosen);
@@ -61,18 +63,32 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(flag) => flag,
         Err(code) => return code,
     };
-    let extra = ["--plugin".to_owned(), arguments.plugin.clone(), "--no-preflight".to_owned()];
+    let extra = [
+        "--plugin".to_owned(),
+        arguments.plugin.clone(),
+        "--no-preflight".to_owned(),
+    ];
     let mut runs = match Runs::new(&arguments.reports, "rehearsal", &extra, &flag) {
         Ok(runs) => runs,
         Err(error) => {
-            let message = format!("cannot make a folder in {}: {error}", arguments.reports.display());
-            return fail_with(common, Outcome::NotRun, &message, Some("choose another place with --reports DIR"));
+            let message = format!(
+                "cannot make a folder in {}: {error}",
+                arguments.reports.display()
+            );
+            return fail_with(
+                common,
+                Outcome::NotRun,
+                &message,
+                Some("choose another place with --reports DIR"),
+            );
         }
     };
     let mut rows = Vec::new();
     let mut line = Lines::new(common, &chosen);
     for (_, scenario, rehearsal) in &chosen {
-        let row = rehearsal.judge(scenario).unwrap_or_else(|| rehearse(&mut runs, scenario));
+        let row = rehearsal
+            .judge(scenario)
+            .unwrap_or_else(|| rehearse(&mut runs, scenario));
         if runs.is_interrupted() {
             break;
         }
@@ -81,9 +97,16 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     }
     let passed = rows.iter().filter(|row| row.passed).count();
     if common.json {
-        print_json(&Table { schema: "tcpxctl.rehearse/1", rows: &rows });
+        print_json(&Table {
+            schema: "tcpxctl.rehearse/1",
+            rows: &rows,
+        });
     } else {
-        print(&format!("# {passed} of {} passed : {}\n", chosen.len(), runs.folder().display()));
+        print(&format!(
+            "# {passed} of {} passed : {}\n",
+            chosen.len(),
+            runs.folder().display()
+        ));
     }
     ExitCode::from(match (runs.is_interrupted(), passed == chosen.len()) {
         (true, _) => Outcome::Interrupted.exit_code(),
@@ -99,15 +122,21 @@ fn chosen(names: &[String]) -> Result<Vec<Chosen>, (String, Option<String>)> {
     let find = |name: &String| {
         all.iter().find(|one| one.name == name).ok_or_else(|| {
             let near = nearest(name, all.iter().map(|one| one.name));
-            let next =
-                near.map_or("`tcpxctl rehearse --list` names them".to_owned(), |near| format!("did you mean {near}?"));
+            let next = near.map_or("`tcpxctl rehearse --list` names them".to_owned(), |near| {
+                format!("did you mean {near}?")
+            });
             (format!("there is no rehearsal `{name}`"), Some(next))
         })
     };
-    let wanted: Vec<&Rehearsal> =
-        if names.is_empty() { all.iter().collect() } else { names.iter().map(find).collect::<Result<_, _>>()? };
+    let wanted: Vec<&Rehearsal> = if names.is_empty() {
+        all.iter().collect()
+    } else {
+        names.iter().map(find).collect::<Result<_, _>>()?
+    };
     let read = |one: &Rehearsal| {
-        let scenario = one.scenario().map_err(|error| (format!("{}: {error}", one.name), None))?;
+        let scenario = one
+            .scenario()
+            .map_err(|error| (format!("{}: {error}", one.name), None))?;
         Ok((one.name, scenario, *one))
     };
     wanted.into_iter().map(read).collect()
@@ -119,10 +148,18 @@ fn rehearse(runs: &mut Runs<'_>, scenario: &Scenario) -> Row {
         Err(why) => return row(scenario, &[], "no record", vec![why]),
     };
     let record = &ran.record;
-    let row = row(scenario, &record.findings, &record.outcome.to_string(), record.unmet.clone());
+    let row = row(
+        scenario,
+        &record.findings,
+        &record.outcome.to_string(),
+        record.unmet.clone(),
+    );
     let mut stopwatch = Stopwatch::new(&row.expected);
     ran.events(|event| stopwatch.event(event));
-    Row { seconds_to_verdict: stopwatch.seconds(), ..row }
+    Row {
+        seconds_to_verdict: stopwatch.seconds(),
+        ..row
+    }
 }
 
 #[derive(Serialize)]
@@ -134,13 +171,19 @@ struct Listed<'a> {
 fn list(common: &Common, chosen: &[Chosen]) -> ExitCode {
     if common.json {
         let scenarios = chosen.iter().map(|(name, ..)| *name).collect();
-        print_json(&Listed { schema: "tcpxctl.rehearsals/1", scenarios });
+        print_json(&Listed {
+            schema: "tcpxctl.rehearsals/1",
+            scenarios,
+        });
         return ExitCode::SUCCESS;
     }
     let mut columns = Columns::new(&["scenario", "expects", "by"]);
     for (name, scenario, _) in chosen {
         let expects = scenario.expect.finding.clone().unwrap_or_default();
-        let by = scenario.fault.as_ref().map_or("settings".to_owned(), |fault| fault.by().to_string());
+        let by = scenario
+            .fault
+            .as_ref()
+            .map_or("settings".to_owned(), |fault| fault.by().to_string());
         columns.row([(*name).to_owned(), expects, by]);
     }
     print(&columns.render());
@@ -155,7 +198,12 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     fn new(common: &'a Common, chosen: &[Chosen]) -> Self {
-        let width = chosen.iter().map(|(name, ..)| name.len()).max().unwrap_or_default().max(COLUMN);
+        let width = chosen
+            .iter()
+            .map(|(name, ..)| name.len())
+            .max()
+            .unwrap_or_default()
+            .max(COLUMN);
         if !common.json {
             print(&format!(
                 "#  {:width$}  {:COLUMN$}  {:COLUMN$}  seconds  verdict\n",
@@ -170,14 +218,18 @@ impl<'a> Lines<'a> {
             return;
         }
         let width = self.width;
-        let seconds = row.seconds_to_verdict.map_or("-".to_owned(), |seconds| format!("{seconds:.1}"));
+        let seconds = row
+            .seconds_to_verdict
+            .map_or("-".to_owned(), |seconds| format!("{seconds:.1}"));
         let verdict = if row.passed { "passed" } else { "FAILED" };
         let simulated = if row.simulated { " (simulated)" } else { "" };
         print(&format!(
             "   {:width$}  {:COLUMN$}  {:COLUMN$}  {seconds:>7}  {verdict}{simulated}\n",
             row.scenario, row.expected, row.found
         ));
-        row.unmet.iter().for_each(|unmet| complain(self.common, format!("{}: {unmet}", row.scenario), None));
+        row.unmet
+            .iter()
+            .for_each(|unmet| complain(self.common, format!("{}: {unmet}", row.scenario), None));
     }
 }
 

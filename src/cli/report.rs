@@ -90,7 +90,14 @@ enum Lang {
 }
 
 impl Format {
-    const ALL: [Self; 6] = [Self::Html, Self::Markdown, Self::Json, Self::Csv, Self::Junit, Self::Prometheus];
+    const ALL: [Self; 6] = [
+        Self::Html,
+        Self::Markdown,
+        Self::Json,
+        Self::Csv,
+        Self::Junit,
+        Self::Prometheus,
+    ];
 
     fn file_name(self) -> &'static str {
         match self {
@@ -142,7 +149,11 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
     }
     let files = match arguments.collect {
         true => collected(common, arguments)?,
-        false => open(common, arguments.runs.first().map(PathBuf::as_path), &arguments.reports)?,
+        false => open(
+            common,
+            arguments.runs.first().map(PathBuf::as_path),
+            &arguments.reports,
+        )?,
     };
     let mut story = gather(&files);
     for other in arguments.runs.iter().skip(1) {
@@ -170,7 +181,13 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
         Place::File(path) => keep(common, arguments, &story, arguments.format, &path)?,
         Place::Folder(folder) => {
             for format in Format::ALL {
-                keep(common, arguments, &story, format, &folder.join(format.file_name()))?;
+                keep(
+                    common,
+                    arguments,
+                    &story,
+                    format,
+                    &folder.join(format.file_name()),
+                )?;
             }
         }
     }
@@ -187,7 +204,12 @@ fn collected(common: &Common, arguments: &Arguments) -> Result<RunFiles, ExitCod
         .map_err(|error| fail(common, &error, Outcome::NotRun))?;
     let path = folder.path.clone();
     collect::examine(&path, &arguments.nodes).map_err(|why| {
-        fail_with(common, Outcome::PeerLost, &format!("the nodes could not be examined: {why}"), None)
+        fail_with(
+            common,
+            Outcome::PeerLost,
+            &format!("the nodes could not be examined: {why}"),
+            None,
+        )
     })?;
     RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))
 }
@@ -201,14 +223,20 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 
 /// Keeps what was replaced by what, for whoever sends it.
 pub(crate) fn keep_map(common: &Common, path: &Path, redactor: &Redactor) -> Result<(), ExitCode> {
-    let write = |to: &mut dyn std::io::Write| serde_json::to_writer_pretty(to, redactor.map()).map_err(Into::into);
+    let write = |to: &mut dyn std::io::Write| {
+        serde_json::to_writer_pretty(to, redactor.map()).map_err(Into::into)
+    };
     tcpx_report::write_whole(path, write).map_err(|error| fail(common, &error, error.outcome()))?;
     say(&format!("# Map : {}, for you alone\n", path.display()));
     Ok(())
 }
 
 /// The run that is meant: the newest, where none is named.
-pub(crate) fn open(common: &Common, named: Option<&Path>, reports: &Path) -> Result<RunFiles, ExitCode> {
+pub(crate) fn open(
+    common: &Common,
+    named: Option<&Path>,
+    reports: &Path,
+) -> Result<RunFiles, ExitCode> {
     let path = match named {
         Some(path) => path.to_owned(),
         None => newest_run(reports).map_err(|error| fail(common, &error, Outcome::Usage))?,
@@ -230,7 +258,12 @@ fn place(common: &Common, arguments: &Arguments, files: &RunFiles) -> Result<Pla
         (Some(path), _) if path.is_dir() => Place::Folder(path.clone()),
         (Some(path), _) if path.as_os_str().to_string_lossy().ends_with('/') => {
             std::fs::create_dir_all(path).map_err(|error| {
-                fail_with(common, Outcome::NotRun, &format!("cannot make {}: {error}", path.display()), None)
+                fail_with(
+                    common,
+                    Outcome::NotRun,
+                    &format!("cannot make {}: {error}", path.display()),
+                    None,
+                )
             })?;
             Place::Folder(path.clone())
         }
@@ -241,11 +274,25 @@ fn place(common: &Common, arguments: &Arguments, files: &RunFiles) -> Result<Pla
     })
 }
 
-fn keep(common: &Common, arguments: &Arguments, story: &Story, format: Format, path: &Path) -> Result<(), ExitCode> {
+fn keep(
+    common: &Common,
+    arguments: &Arguments,
+    story: &Story,
+    format: Format,
+    path: &Path,
+) -> Result<(), ExitCode> {
     let text = arguments.render(story, format);
     tcpx_report::write_whole(path, |to| to.write_all(text.as_bytes()))
         .map_err(|error| fail(common, &error, error.outcome()))?;
-    let how = if story.redacted { "redacted" } else { "NOT redacted" };
-    say(&format!("# Report : {} ({how}; {} kB)\n", path.display(), text.len().div_ceil(1000)));
+    let how = if story.redacted {
+        "redacted"
+    } else {
+        "NOT redacted"
+    };
+    say(&format!(
+        "# Report : {} ({how}; {} kB)\n",
+        path.display(),
+        text.len().div_ceil(1000)
+    ));
     Ok(())
 }

@@ -84,8 +84,12 @@ pub(crate) fn inputs(
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let resolved =
-        inputs(Some(arguments.scenario.clone()), &arguments.set, &arguments.which).and_then(|inputs| resolve(&inputs));
+    let resolved = inputs(
+        Some(arguments.scenario.clone()),
+        &arguments.set,
+        &arguments.which,
+    )
+    .and_then(|inputs| resolve(&inputs));
     let points = match resolved {
         Ok(points) => points,
         Err(error) => return refuse_scenario(common, &error),
@@ -93,7 +97,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     if arguments.dry_run {
         return dry_run(common, arguments, &points);
     }
-    if let Some(code) = points.iter().find_map(|point| refuse_evidence(common, &point.scenario)) {
+    if let Some(code) = points
+        .iter()
+        .find_map(|point| refuse_evidence(common, &point.scenario))
+    {
         return code;
     }
     if arguments.live && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
@@ -116,7 +123,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let mut runs = Vec::new();
     let mut code = 0;
     for point in &points {
-        let run = match one(common, arguments, &ways, point, points.len() > 1, &interrupted) {
+        let run = match one(
+            common,
+            arguments,
+            &ways,
+            point,
+            points.len() > 1,
+            &interrupted,
+        ) {
             Ok(run) => run,
             Err(code) => return code,
         };
@@ -136,7 +150,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
             }
         }
         (true, [run]) if points.len() == 1 => print_json(run),
-        (true, runs) => print_json(&Sweep { schema: "tcpxctl.sweep/1", runs }),
+        (true, runs) => print_json(&Sweep {
+            schema: "tcpxctl.sweep/1",
+            runs,
+        }),
     }
     ExitCode::from(code)
 }
@@ -145,7 +162,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 pub(crate) fn refuse_evidence(common: &Common, scenario: &Scenario) -> Option<ExitCode> {
     let name = scenario.evidence_only()?;
     let next = format!("`tcpxctl rehearse {name}` judges the evidence");
-    Some(fail_with(common, Outcome::Usage, "of this fault there is only evidence: nothing can be run", Some(&next)))
+    Some(fail_with(
+        common,
+        Outcome::Usage,
+        "of this fault there is only evidence: nothing can be run",
+        Some(&next),
+    ))
 }
 
 #[derive(Serialize)]
@@ -156,7 +178,10 @@ struct Sweep<'a> {
 
 /// Recorder files of processes that are gone, left by a SIGKILL of everything.
 fn sweep_recorders() {
-    for parent in [PathBuf::from(tcpx_recorder::SHARED_MEMORY), std::env::temp_dir()] {
+    for parent in [
+        PathBuf::from(tcpx_recorder::SHARED_MEMORY),
+        std::env::temp_dir(),
+    ] {
         // A folder that is not there has nothing to sweep.
         let _ = tcpx_recorder::sweep(&parent);
     }
@@ -201,7 +226,9 @@ fn one(
             (EventKind::RecorderPiece { offset, bytes }, Some(worker)) => {
                 return folder.recording(worker, &state.names, *offset, bytes);
             }
-            (EventKind::Frame(frame), Some(worker)) => return folder.frame(worker, &state.names, frame),
+            (EventKind::Frame(frame), Some(worker)) => {
+                return folder.frame(worker, &state.names, frame);
+            }
             _ => {}
         }
         if event.is_written() {
@@ -212,17 +239,24 @@ fn one(
         }
     };
     let (outcome, run) = if arguments.live {
-        let look = Look { stay: !is_sweep, ..arguments.look.look(common) };
+        let look = Look {
+            stay: !is_sweep,
+            ..arguments.look.look(common)
+        };
         live(common, look, &request, &started, &mut observe)
     } else {
-        judged(&request, &started, &mut |event, state| observe(event, state, false))
+        judged(&request, &started, &mut |event, state| {
+            observe(event, state, false)
+        })
     };
     progress.clear();
     if !common.json {
         print(&table(&run, &outcome));
     }
     match &run.reason {
-        Some(reason) if run.exit_code == 0 && !common.json => print(&format!("# As expected : {reason}\n")),
+        Some(reason) if run.exit_code == 0 && !common.json => {
+            print(&format!("# As expected : {reason}\n"))
+        }
         Some(_) if run.exit_code == 0 => {}
         Some(reason) => complain(common, reason, run.next_step.clone()),
         None => {}
@@ -251,9 +285,16 @@ fn one(
 /// A bundle beside the run folder. What fails is said, and changes no exit code.
 fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
     if let Err(why) = super::collect::examine(run, &arguments.nodes) {
-        complain(common, format!("the report has no doctor's table: {why}"), None);
+        complain(
+            common,
+            format!("the report has no doctor's table: {why}"),
+            None,
+        );
     }
-    let quiet = Common { json: false, ..common.clone() };
+    let quiet = Common {
+        json: false,
+        ..common.clone()
+    };
     let files = match tcpx_run_model::record::RunFiles::open(run) {
         Ok(files) => files,
         Err(error) => return complain(common, format!("there is no bundle: {error}"), None),
@@ -270,7 +311,9 @@ fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
 
 /// What was typed, to be typed again.
 fn command() -> Option<String> {
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     shlex::try_join(words.iter().map(String::as_str)).ok()
 }
 
@@ -285,7 +328,13 @@ fn judged(
         observe(event, state);
         if let Some(findings) = watcher.event(event, state) {
             let found = Event::new(event.ms, Who::Run, EventKind::Findings(findings));
-            observe(&Event { at: event.at.clone(), ..found }, state);
+            observe(
+                &Event {
+                    at: event.at.clone(),
+                    ..found
+                },
+                state,
+            );
         }
     });
     let mut run = conclude(request.run_id, started, request.scenario, &outcome);
@@ -329,7 +378,8 @@ fn live(
             // The run goes on without a view.
             Err(error) => complain(common, error, None),
         }
-        runs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        runs.join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -338,7 +388,11 @@ fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> ExitC
         Ok(ways) => ways,
         Err(code) => return code,
     };
-    let plans: Vec<DryRun> = match points.iter().map(|point| DryRun::new(point, &ways)).collect() {
+    let plans: Vec<DryRun> = match points
+        .iter()
+        .map(|point| DryRun::new(point, &ways))
+        .collect()
+    {
         Ok(plans) => plans,
         Err(error) => return fail(common, &error, Outcome::NotRun),
     };
@@ -371,11 +425,18 @@ struct Key {
 }
 
 impl DryRun {
-    fn new(point: &Resolved, ways: &[Box<dyn Transport>; 2]) -> Result<Self, tcpx_node::plugin_files::LoadError> {
+    fn new(
+        point: &Resolved,
+        ways: &[Box<dyn Transport>; 2],
+    ) -> Result<Self, tcpx_node::plugin_files::LoadError> {
         let facts = tcpx_node::NodeFacts::read(&tcpx_node::Root::live());
         let plugin = tcpx_coord::choose(&point.scenario.plugin)?;
-        let env = [tcpx_words::side::Side::Send, tcpx_words::side::Side::Recv]
-            .map(|side| (side.to_string(), tcpx_coord::environment(&point.scenario, &facts, side, &plugin, None)));
+        let env = [tcpx_words::side::Side::Send, tcpx_words::side::Side::Recv].map(|side| {
+            (
+                side.to_string(),
+                tcpx_coord::environment(&point.scenario, &facts, side, &plugin, None),
+            )
+        });
         let key = |(key, value, origin): (String, String, tcpx_run_model::scenario::Origin)| Key {
             key,
             value,
@@ -391,7 +452,12 @@ impl DryRun {
             commands: names
                 .iter()
                 .zip(ways)
-                .map(|(name, way)| format!("tcpxctl agent ({name}, on {}), which starts: tcpxctl worker", way.node()))
+                .map(|(name, way)| {
+                    format!(
+                        "tcpxctl agent ({name}, on {}), which starts: tcpxctl worker",
+                        way.node()
+                    )
+                })
                 .collect(),
         })
     }

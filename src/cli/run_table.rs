@@ -57,19 +57,42 @@ fn nodes(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
     let decisive = outcome.decisive();
     let mut text = String::new();
     for (node, record) in (0..).map(NodeId).zip(&run.nodes) {
-        let mut of_node = outcome.pairs.iter().filter(|pair| pair.nodes.contains(&node));
-        let pair = if decisive.nodes.contains(&node) { Some(decisive) } else { of_node.next() };
+        let mut of_node = outcome
+            .pairs
+            .iter()
+            .filter(|pair| pair.nodes.contains(&node));
+        let pair = if decisive.nodes.contains(&node) {
+            Some(decisive)
+        } else {
+            of_node.next()
+        };
         let worker = pair.map(|pair| WorkerId::of_pair(node, pair.id));
         let state = worker.and_then(|worker| outcome.state.workers.get(&worker));
-        let role = worker.and_then(|worker| role(run, worker)).unwrap_or_default();
-        let plugin = match state.and_then(|worker| worker.plugin.as_ref()).map(|ready| &ready.plugin) {
+        let role = worker
+            .and_then(|worker| role(run, worker))
+            .unwrap_or_default();
+        let plugin = match state
+            .and_then(|worker| worker.plugin.as_ref())
+            .map(|ready| &ready.plugin)
+        {
             Some(plugin) => {
-                let version = plugin.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
-                format!("{} v{}{version}, {} ({})", plugin.name, plugin.abi, plugin.path, plugin.why)
+                let version = plugin
+                    .version
+                    .as_ref()
+                    .map(|version| format!(" {version}"))
+                    .unwrap_or_default();
+                format!(
+                    "{} v{}{version}, {} ({})",
+                    plugin.name, plugin.abi, plugin.path, plugin.why
+                )
             }
             None => "plugin not ready".to_owned(),
         };
-        text.push_str(&format!("# {:<5} {} ({role}) : {plugin}\n", names.node(node), record.host));
+        text.push_str(&format!(
+            "# {:<5} {} ({role}) : {plugin}\n",
+            names.node(node),
+            record.host
+        ));
         let Some(state) = state else { continue };
         if let Some(preflight) = &state.preflight {
             text.push_str(&preflight_line(preflight));
@@ -87,7 +110,9 @@ fn nodes(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
 }
 
 fn role(run: &RunRecord, worker: WorkerId) -> Option<Role> {
-    let found = run.workers().find(|(pair, node, _)| WorkerId::of_pair(*node, *pair) == worker);
+    let found = run
+        .workers()
+        .find(|(pair, node, _)| WorkerId::of_pair(*node, *pair) == worker);
     found.map(|(_, _, record)| record.role)
 }
 
@@ -98,28 +123,53 @@ fn rails(outcome: &RunOutcome) -> String {
     }
     let of = |worker: Option<&WorkerState>| {
         let ready = worker.and_then(|worker| worker.plugin.as_ref());
-        let names = ready.map(|ready| ready.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>());
+        let names = ready.map(|ready| {
+            ready
+                .devices
+                .iter()
+                .map(|device| device.name.as_str())
+                .collect::<Vec<_>>()
+        });
         names.map_or("-".to_owned(), |names| names.join(" "))
     };
     let line = |pair: &PairOutcome| {
         let lanes: Vec<String> = pair.lanes.iter().map(Lane::to_string).collect();
         let ends = pair.nodes.iter().zip(outcome.state.ends(pair.id));
-        let ends: Vec<String> =
-            ends.map(|(node, worker)| format!("{} {}", outcome.state.names.node(*node), of(worker))).collect();
-        format!("# {:<5} {}\n", lanes.join(" ").replace("gpu", "GPU"), ends.join(", "))
+        let ends: Vec<String> = ends
+            .map(|(node, worker)| format!("{} {}", outcome.state.names.node(*node), of(worker)))
+            .collect();
+        format!(
+            "# {:<5} {}\n",
+            lanes.join(" ").replace("gpu", "GPU"),
+            ends.join(", ")
+        )
     };
     outcome.pairs.iter().map(line).collect()
 }
 
 fn performance(run: &RunRecord, names: &Names) -> String {
-    let mut columns =
-        Columns::new(&["size", "count", "type", "dir", "conns", "time(us)", "min", "max", "algbw", "busbw", "#wrong"]);
+    let mut columns = Columns::new(&[
+        "size", "count", "type", "dir", "conns", "time(us)", "min", "max", "algbw", "busbw",
+        "#wrong",
+    ]);
     let scenario = &run.scenario.resolved;
     for transfer in &run.transfers {
-        let mut times: Vec<f64> = transfer.iteration_seconds.iter().map(|seconds| seconds * 1e6).collect();
+        let mut times: Vec<f64> = transfer
+            .iteration_seconds
+            .iter()
+            .map(|seconds| seconds * 1e6)
+            .collect();
         times.sort_by(f64::total_cmp);
-        let at = |index: usize| times.get(index).map_or("-".into(), |time| format!("{time:.1}"));
-        let rate = if transfer.iterations == 0 { "-".into() } else { format!("{:.3}", transfer.gb_per_s) };
+        let at = |index: usize| {
+            times
+                .get(index)
+                .map_or("-".into(), |time| format!("{time:.1}"))
+        };
+        let rate = if transfer.iterations == 0 {
+            "-".into()
+        } else {
+            format!("{:.3}", transfer.gb_per_s)
+        };
         let wrong = match transfer.verified_bytes + transfer.wrong_bytes {
             _ if !scenario.transfer.verify => "N/A".into(),
             // Whoever would have compared them was lost.
@@ -128,7 +178,12 @@ fn performance(run: &RunRecord, names: &Names) -> String {
         };
         columns.row([
             scenario.transfer.total.0.to_string(),
-            scenario.transfer.total.0.div_ceil(scenario.transfer.chunk.0).to_string(),
+            scenario
+                .transfer
+                .total
+                .0
+                .div_ceil(scenario.transfer.chunk.0)
+                .to_string(),
             "uint8".into(),
             names.direction(transfer.from, transfer.to, transfer.lane),
             scenario.transfer.connections.to_string(),
@@ -145,13 +200,20 @@ fn performance(run: &RunRecord, names: &Names) -> String {
 
 fn channels(transfer: &TransferRecord) -> String {
     let mut columns = Columns::new(&[
-        "side", "chan", "nic", "posted", "done", "consumed", "bytes", "high", "tests", "not-done", "rc!=0", "p50(us)",
-        "p99", "p99.9", "max",
+        "side", "chan", "nic", "posted", "done", "consumed", "bytes", "high", "tests", "not-done",
+        "rc!=0", "p50(us)", "p99", "p99.9", "max",
     ]);
     for channel in &transfer.channels {
-        let share = if channel.tests == 0 { 0.0 } else { 100.0 * channel.tests_not_done as f64 / channel.tests as f64 };
+        let share = if channel.tests == 0 {
+            0.0
+        } else {
+            100.0 * channel.tests_not_done as f64 / channel.tests as f64
+        };
         let latency = |pick: fn(&tcpx_run_model::record::LatencyUs) -> f64| {
-            channel.latency_us.as_ref().map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
+            channel
+                .latency_us
+                .as_ref()
+                .map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
         };
         columns.row([
             channel.side.to_string(),
@@ -176,11 +238,17 @@ fn channels(transfer: &TransferRecord) -> String {
 
 fn rate(transfer: &TransferRecord, names: &Names) -> String {
     let (from, to) = (names.node(transfer.from), names.node(transfer.to));
-    let gpu = transfer.lane.gpu().map(|gpu| format!(", GPU {gpu}")).unwrap_or_default();
+    let gpu = transfer
+        .lane
+        .gpu()
+        .map(|gpu| format!(", GPU {gpu}"))
+        .unwrap_or_default();
     if transfer.iterations == 0 {
         return format!("# {from} -> {to}{gpu} : no measured iteration was completed\n");
     }
-    let first = transfer.first_iteration_seconds.map_or("-".into(), |seconds| format!("{:.1} us", seconds * 1e6));
+    let first = transfer
+        .first_iteration_seconds
+        .map_or("-".into(), |seconds| format!("{:.1} us", seconds * 1e6));
     format!(
         "# {from} -> {to}{gpu} : {:.3} GB/s ({} in {:.4} s, median iteration {:.3} GB/s), first iteration {first}\n",
         transfer.gb_per_s,
@@ -215,15 +283,26 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
         }
     }
     if let Some(overlap) = run.overlap() {
-        let all = if run.transfers.iter().any(|transfer| transfer.lane.gpu().is_some()) {
+        let all = if run
+            .transfers
+            .iter()
+            .any(|transfer| transfer.lane.gpu().is_some())
+        {
             "all GPUs"
         } else {
             "both directions"
         };
-        text.push_str(&format!("# overlap : {all} measured together for {:.0} % of the time\n", overlap * 100.0));
+        text.push_str(&format!(
+            "# overlap : {all} measured together for {:.0} % of the time\n",
+            overlap * 100.0
+        ));
     }
     if let Some(stall) = &pair.stall {
-        let how = if stall.recovered { "moved again later" } else { "did not move again" };
+        let how = if stall.recovered {
+            "moved again later"
+        } else {
+            "did not move again"
+        };
         text.push_str(&format!(
             "# stall declared at {:.1} s by {}; it {how}\n",
             stall.at_ms / 1e3,
@@ -231,14 +310,26 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
         ));
     }
     // The last counters of what moved again say nothing of the stall.
-    if pair.stall.as_ref().is_some_and(|stall| !stall.recovered) || run.outcome == Outcome::PeerLost {
+    if pair.stall.as_ref().is_some_and(|stall| !stall.recovered) || run.outcome == Outcome::PeerLost
+    {
         text.push_str(&counters(pair, outcome));
     }
     for finding in &run.findings {
-        let because = finding.because.first().map(|fact| format!(" : {fact}")).unwrap_or_default();
-        text.push_str(&format!("# {} {}{because}\n", finding.severity, finding.condition));
+        let because = finding
+            .because
+            .first()
+            .map(|fact| format!(" : {fact}"))
+            .unwrap_or_default();
+        text.push_str(&format!(
+            "# {} {}{because}\n",
+            finding.severity, finding.condition
+        ));
     }
-    let verified: u64 = run.transfers.iter().map(|transfer| transfer.verified_bytes).sum();
+    let verified: u64 = run
+        .transfers
+        .iter()
+        .map(|transfer| transfer.verified_bytes)
+        .sum();
     let verdict = if run.scenario.resolved.transfer.verify {
         format!("{verified} bytes verified, {} wrong", run.wrong_bytes())
     } else {
@@ -250,7 +341,9 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
 
 /// Who noticed a stall: `peer`, or the coordinator where only both ends show it.
 fn seen_by(stall: &DeclaredStall, pair: &PairOutcome, outcome: &RunOutcome) -> String {
-    let worker = stall.by.map(|node| outcome.state.name(WorkerId::of_pair(node, pair.id)));
+    let worker = stall
+        .by
+        .map(|node| outcome.state.name(WorkerId::of_pair(node, pair.id)));
     worker.unwrap_or_else(|| "the coordinator".to_owned())
 }
 
@@ -261,7 +354,10 @@ fn counters(pair: &PairOutcome, outcome: &RunOutcome) -> String {
         let name = outcome.state.name(worker.id);
         match (&worker.exit, worker.sampled_ms) {
             (None, Some(at_ms)) => {
-                text.push_str(&format!("#   {name} : counters as last heard, at {:.1} s\n", at_ms / 1e3));
+                text.push_str(&format!(
+                    "#   {name} : counters as last heard, at {:.1} s\n",
+                    at_ms / 1e3
+                ));
             }
             (None, None) => text.push_str(&format!("#   {name} : no counters were heard\n")),
             (Some(_), _) => {}
@@ -286,7 +382,15 @@ fn counters(pair: &PairOutcome, outcome: &RunOutcome) -> String {
 
 /// A sweep's points side by side.
 pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
-    let mut columns = Columns::new(&["point", "dir", "GB/s", "median", "trip p50(us)", "#wrong", "outcome"]);
+    let mut columns = Columns::new(&[
+        "point",
+        "dir",
+        "GB/s",
+        "median",
+        "trip p50(us)",
+        "#wrong",
+        "outcome",
+    ]);
     for (point, run) in points.iter().zip(runs) {
         for transfer in &run.transfers {
             columns.row([
@@ -294,7 +398,9 @@ pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
                 run.direction(transfer),
                 format!("{:.3}", transfer.gb_per_s),
                 format!("{:.3}", transfer.median_gb_per_s),
-                transfer.round_trip_us.map_or_else(|| "-".into(), |trip| format!("{:.1}", trip.p50)),
+                transfer
+                    .round_trip_us
+                    .map_or_else(|| "-".into(), |trip| format!("{:.1}", trip.p50)),
                 transfer.wrong_bytes.to_string(),
                 run.outcome.to_string(),
             ]);
@@ -302,10 +408,23 @@ pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
         // A point that never came to moving anything is a point all the same.
         if run.transfers.is_empty() {
             let [nothing, rate, median, trip, wrong] = ["-"; 5].map(str::to_owned);
-            columns.row([point.point.clone(), nothing, rate, median, trip, wrong, run.outcome.to_string()]);
+            columns.row([
+                point.point.clone(),
+                nothing,
+                rate,
+                median,
+                trip,
+                wrong,
+                run.outcome.to_string(),
+            ]);
         }
     }
-    format!("#\n# Sweep, {} of {} points\n{}", runs.len(), points.len(), columns.render())
+    format!(
+        "#\n# Sweep, {} of {} points\n{}",
+        runs.len(),
+        points.len(),
+        columns.render()
+    )
 }
 
 /// One line on stderr that is rewritten while a run goes: of the slowest receiver.
@@ -331,17 +450,26 @@ impl Progress {
 
     /// Shows what is known after an event.
     pub(crate) fn show(&mut self, event: &Event, state: &RunState) {
-        let is_news = matches!(event.kind, EventKind::Phase(_) | EventKind::Iteration(_) | EventKind::Sample(_));
+        let is_news = matches!(
+            event.kind,
+            EventKind::Phase(_) | EventKind::Iteration(_) | EventKind::Sample(_)
+        );
         if !self.on || !is_news {
             return;
         }
-        let Some(behind) = state.workers.values().min_by_key(|worker| (worker.phase, worker.iterations)) else {
+        let Some(behind) = state
+            .workers
+            .values()
+            .min_by_key(|worker| (worker.phase, worker.iterations))
+        else {
             return;
         };
         if matches!(event.kind, EventKind::Sample(_)) {
             let received = |one: &&ChannelNow| one.side == Side::Recv;
             let all = state.workers.values().flat_map(|worker| &worker.channels);
-            let bytes = all.filter(received).fold(0u64, |sum, one| sum.saturating_add(one.bytes));
+            let bytes = all
+                .filter(received)
+                .fold(0u64, |sum, one| sum.saturating_add(one.bytes));
             if let Some((ms, before)) = self.last.filter(|(ms, _)| event.ms - ms >= RATE_MS) {
                 self.rate = bytes.saturating_sub(before) as f64 / (event.ms - ms) / 1e6;
                 self.last = None;
@@ -350,7 +478,11 @@ impl Progress {
         }
         let phase = behind.phase.unwrap_or_default();
         let (done, wanted) = (behind.iterations, self.wanted);
-        let _ = write!(io::stderr(), "\r\x1b[K{phase} : iteration {done} of {wanted}, {:.2} GB/s", self.rate);
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[K{phase} : iteration {done} of {wanted}, {:.2} GB/s",
+            self.rate
+        );
         self.shown = true;
     }
 

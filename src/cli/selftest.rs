@@ -76,7 +76,11 @@ struct Listed {
 
 impl From<&tcpx_engine::contract::Row> for Listed {
     fn from(row: &tcpx_engine::contract::Row) -> Self {
-        Self { id: row.id, promise: row.promise, tcpx_only: row.tcpx_only }
+        Self {
+            id: row.id,
+            promise: row.promise,
+            tcpx_only: row.tcpx_only,
+        }
     }
 }
 
@@ -95,8 +99,20 @@ struct Row {
 
 impl Row {
     /// One that every plugin owes.
-    fn new(id: String, promise: &'static str, (verdict, detail): (String, String), seconds: f64) -> Self {
-        Self { id, promise, tcpx_only: false, verdict, detail, seconds }
+    fn new(
+        id: String,
+        promise: &'static str,
+        (verdict, detail): (String, String),
+        seconds: f64,
+    ) -> Self {
+        Self {
+            id,
+            promise,
+            tcpx_only: false,
+            verdict,
+            detail,
+            seconds,
+        }
     }
 
     /// It is about TCPX, which this plugin is not.
@@ -119,34 +135,51 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Loads and initialises, and nothing else; another version where one is given.
     fn load(&self, version: Option<AbiVersion>) -> Result<Loaded, Problem> {
-        let plugin = Choice { abi: version.or(self.choice.abi), ..self.choice.clone() };
+        let plugin = Choice {
+            abi: version.or(self.choice.abi),
+            ..self.choice.clone()
+        };
         let task = Task::Probe { plugin };
-        self.node.ask(task, &self.env, self.patience, |message| match message {
-            FromWorker::Loaded(loaded) => Some(*loaded),
-            _ => None,
-        })
+        self.node
+            .ask(task, &self.env, self.patience, |message| match message {
+                FromWorker::Loaded(loaded) => Some(*loaded),
+                _ => None,
+            })
     }
 
     /// A row, or why there is no use in another: the node is lost, or the user has enough.
     fn row(&self, id: &str) -> Result<(String, String), Problem> {
-        let task = Task::Contract { plugin: self.choice.clone(), row: id.into() };
-        let asked = self.node.ask(task, &self.env, self.patience, |message| match message {
-            FromWorker::Contract(row) => Some(row),
-            _ => None,
-        });
+        let task = Task::Contract {
+            plugin: self.choice.clone(),
+            row: id.into(),
+        };
+        let asked = self
+            .node
+            .ask(task, &self.env, self.patience, |message| match message {
+                FromWorker::Contract(row) => Some(row),
+                _ => None,
+            });
         match asked {
             Ok(answer) => Ok((answer.verdict, answer.detail)),
-            Err(problem) if matches!(problem.outcome, Outcome::PeerLost | Outcome::Interrupted) => Err(problem),
+            Err(problem) if matches!(problem.outcome, Outcome::PeerLost | Outcome::Interrupted) => {
+                Err(problem)
+            }
             Err(problem) => Ok(words::of_problem(&problem)),
         }
     }
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let rows: Vec<_> = contract::rows().filter(|row| arguments.wants(row.id)).collect();
+    let rows: Vec<_> = contract::rows()
+        .filter(|row| arguments.wants(row.id))
+        .collect();
     if rows.is_empty() && !arguments.wants_tables() {
         let only = arguments.only.as_deref().unwrap_or_default();
-        complain(common, format!("no row has `{only}` in its name"), Some("see `tcpxctl selftest --list`".into()));
+        complain(
+            common,
+            format!("no row has `{only}` in its name"),
+            Some("see `tcpxctl selftest --list`".into()),
+        );
         return ExitCode::from(Outcome::Usage.exit_code());
     }
     if arguments.list {
@@ -158,7 +191,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         &[],
         &arguments.which,
         "selftest",
-        &["transfer.memory=\"device\"".into(), "topology.gpus={ stand_ins = 1 }".into()],
+        &[
+            "transfer.memory=\"device\"".into(),
+            "topology.gpus={ stand_ins = 1 }".into(),
+        ],
     ) {
         Ok(scenario) => scenario,
         Err(code) => return code,
@@ -179,19 +215,35 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         }
     };
     // A place that cannot be written to is known before the first row, not after the last.
-    let junit = arguments.junit.as_ref().map(|file| (file, File::create(file)));
+    let junit = arguments
+        .junit
+        .as_ref()
+        .map(|file| (file, File::create(file)));
     if let Some((file, Err(error))) = &junit {
-        complain(common, format!("cannot write {}: {error}", file.display()), None);
+        complain(
+            common,
+            format!("cannot write {}: {error}", file.display()),
+            None,
+        );
         return ExitCode::from(Outcome::NotRun.exit_code());
     }
     let env = environment(&scenario, &node.facts, Side::Send, &choice, None);
-    let mut bench =
-        Bench { node: &node, choice: choice.clone(), env, patience: Duration::from_secs(arguments.timeout) };
+    let mut bench = Bench {
+        node: &node,
+        choice: choice.clone(),
+        env,
+        patience: Duration::from_secs(arguments.timeout),
+    };
     let (loaded, mut results) = match look_at_tables(&mut bench, arguments) {
         Ok(found) => found,
         Err(problem) => return refuse(common, problem),
     };
-    let width = rows.iter().map(|row| row.id.len()).chain(results.iter().map(|row| row.id.len())).max().unwrap_or(0);
+    let width = rows
+        .iter()
+        .map(|row| row.id.len())
+        .chain(results.iter().map(|row| row.id.len()))
+        .max()
+        .unwrap_or(0);
     let tell = |row: &Row| {
         if !common.json && !row.is_beside_the_point() {
             print(&words::line(row, width));
@@ -218,7 +270,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     if let Some((file, Ok(mut open))) = junit
         && let Err(error) = open.write_all(words::junit(&choice, &results).as_bytes())
     {
-        complain(common, format!("cannot write {}: {error}", file.display()), None);
+        complain(
+            common,
+            format!("cannot write {}: {error}", file.display()),
+            None,
+        );
         return ExitCode::from(Outcome::NotRun.exit_code());
     }
     let any = |verdict: &str| results.iter().any(|row| row.verdict == verdict);
@@ -239,16 +295,31 @@ fn run_rows(
     tell: &impl Fn(&Row),
 ) -> Result<(), Problem> {
     for row in rows {
-        if results.last().is_some_and(|last| last.verdict == INTERRUPTED) {
+        if results
+            .last()
+            .is_some_and(|last| last.verdict == INTERRUPTED)
+        {
             return Ok(());
         }
         let started = Instant::now();
-        let said = match if usable { bench.row(row.id) } else { Ok(words::no_table()) } {
+        let said = match if usable {
+            bench.row(row.id)
+        } else {
+            Ok(words::no_table())
+        } {
             Err(problem) if problem.outcome == Outcome::Interrupted => words::interrupted(),
             found => found?,
         };
-        let came_out = Row::new(row.id.into(), row.promise, said, started.elapsed().as_secs_f64());
-        let came_out = Row { tcpx_only: row.tcpx_only, ..came_out };
+        let came_out = Row::new(
+            row.id.into(),
+            row.promise,
+            said,
+            started.elapsed().as_secs_f64(),
+        );
+        let came_out = Row {
+            tcpx_only: row.tcpx_only,
+            ..came_out
+        };
         tell(&came_out);
         results.push(came_out);
     }
@@ -257,12 +328,16 @@ fn run_rows(
 
 impl Arguments {
     fn wants(&self, id: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| id.contains(only.as_str()))
+        self.only
+            .as_ref()
+            .is_none_or(|only| id.contains(only.as_str()))
     }
 
     /// Rows that are about the library and not about one of its tables.
     fn wants_tables(&self) -> bool {
-        let known = AbiVersion::ALL.iter().any(|version| self.wants(&tables::id(*version)));
+        let known = AbiVersion::ALL
+            .iter()
+            .any(|version| self.wants(&tables::id(*version)));
         known || self.wants(tables::AGREE)
     }
 }
@@ -274,13 +349,20 @@ fn refuse(common: &Common, problem: Problem) -> ExitCode {
 
 /// The table that rows are run on, and what there is to say of all of them. A
 /// plugin that does not load at all is one error, not one per row.
-fn look_at_tables(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(Option<Loaded>, Vec<Row>), Problem> {
+fn look_at_tables(
+    bench: &mut Bench<'_>,
+    arguments: &Arguments,
+) -> Result<(Option<Loaded>, Vec<Row>), Problem> {
     let chosen = bench.load(None);
     if chosen.is_ok() && !arguments.wants_tables() {
         return Ok((chosen.ok(), Vec::new()));
     }
     let tables = Tables::of(bench);
-    let rows = tables.rows().into_iter().filter(|row| arguments.wants(&row.id)).collect();
+    let rows = tables
+        .rows()
+        .into_iter()
+        .filter(|row| arguments.wants(&row.id))
+        .collect();
     match chosen {
         Ok(loaded) => Ok((Some(loaded), rows)),
         // The version that was asked for, or no table at all.
@@ -296,19 +378,27 @@ fn look_at_tables(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(Optio
 }
 
 fn list(common: &Common, arguments: &Arguments) {
-    let own = [tables::LISTED, tables::LISTED_AGREE].into_iter().map(|(id, promise)| Listed {
-        id,
-        promise,
-        tcpx_only: false,
-    });
-    let rows = own.chain(contract::rows().map(Listed::from)).filter(|row| arguments.wants(row.id));
+    let own = [tables::LISTED, tables::LISTED_AGREE]
+        .into_iter()
+        .map(|(id, promise)| Listed {
+            id,
+            promise,
+            tcpx_only: false,
+        });
+    let rows = own
+        .chain(contract::rows().map(Listed::from))
+        .filter(|row| arguments.wants(row.id));
     if common.json {
         print_json(&rows.collect::<Vec<_>>());
         return;
     }
     let mut columns = Columns::new(&["row", "owed by", "promise"]);
     for row in rows {
-        columns.row([row.id.into(), if row.tcpx_only { "tcpx" } else { "all" }.into(), row.promise.into()]);
+        columns.row([
+            row.id.into(),
+            if row.tcpx_only { "tcpx" } else { "all" }.into(),
+            row.promise.into(),
+        ]);
     }
     print(&columns.render());
 }

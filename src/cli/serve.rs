@@ -43,7 +43,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Ok(listener) => listener,
         Err(error) => {
             let why = format!("cannot listen on {}: {error}", arguments.listen);
-            return refuse(Outcome::NotRun, why, Some("give another --listen ADDRESS:PORT"));
+            return refuse(
+                Outcome::NotRun,
+                why,
+                Some("give another --listen ADDRESS:PORT"),
+            );
         }
     };
     let stop = match interrupted(common) {
@@ -52,10 +56,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     };
     let file = arguments.secret_file.display();
     if is_new {
-        print(&format!("# Made the secret {file}: copy it to the other node, readable by you alone\n"));
+        print(&format!(
+            "# Made the secret {file}: copy it to the other node, readable by you alone\n"
+        ));
     }
     let address = listener.local_addr().unwrap_or(arguments.listen);
-    print(&format!("# Waiting on {address}; what joins is authenticated and not encrypted\n"));
+    print(&format!(
+        "# Waiting on {address}; what joins is authenticated and not encrypted\n"
+    ));
     let served = join::serve(
         &listener,
         &secret,
@@ -64,7 +72,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         |told| match told {
             Serving::Joined(from) => print(&format!("# {from} joined\n")),
             Serving::Left(from) => print(&format!("# {from} left\n")),
-            Serving::Refused(from, why) => complain(common, format!("{from} was refused: {why}"), None),
+            Serving::Refused(from, why) => {
+                complain(common, format!("{from} was refused: {why}"), None)
+            }
         },
     );
     match served {

@@ -18,8 +18,8 @@
 use super::Common;
 use super::output::{complain, fail, print_json, say, warn};
 use crate::interpose::{
-    Ending, Exports, Given, InterposeError, PrivateFolder, Program, RealPlugin, Recording, TapLibrary, exports,
-    fixed_paths, real_plugin, tap_library,
+    Ending, Exports, Given, InterposeError, PrivateFolder, Program, RealPlugin, Recording,
+    TapLibrary, exports, fixed_paths, real_plugin, tap_library,
 };
 use clap::Args;
 use serde::Serialize;
@@ -43,7 +43,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     ring_events: Option<u32>,
     /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     command: Vec<String>,
 }
 
@@ -90,17 +95,28 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     let (ending, watched) = match watched {
         Ok(ended) => ended,
         Err(error) => {
-            complain(common, format!("cannot wait for the program: {error}"), None);
+            complain(
+                common,
+                format!("cannot wait for the program: {error}"),
+                None,
+            );
             return ExitCode::from(Outcome::NotRun.exit_code());
         }
     };
     if watched.recordings.is_empty() && watched.not_recorded.is_empty() {
         warn(common, NOT_LOADED, next_step(arguments, &tapping.real));
     }
-    if watched.recordings.iter().any(|one| PathBuf::from(format!("/proc/{}", one.pid)).exists()) {
+    if watched
+        .recordings
+        .iter()
+        .any(|one| PathBuf::from(format!("/proc/{}", one.pid)).exists())
+    {
         // A process that outlives the program may load the plugin again.
         tapping.folder.keep();
-        say(&format!("# note : a process of the program still runs; {} stays\n", tapping.folder.path().display()));
+        say(&format!(
+            "# note : a process of the program still runs; {} stays\n",
+            tapping.folder.path().display()
+        ));
     }
     if common.json {
         print_json(&watched.document(&tapping, ending));
@@ -125,26 +141,53 @@ fn prepare(arguments: &Arguments) -> Result<Tapping, InterposeError> {
     };
     let mut given = folder.environment(&real.path, &recording, variable);
     if !tap.hidden.is_empty() {
-        let hidden = tap.hidden.iter().map(|version| format!("v{version}")).collect::<Vec<_>>().join(", ");
+        let hidden = tap
+            .hidden
+            .iter()
+            .map(|version| format!("v{version}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         given
             .notes
             .push(format!("the plugin exports {hidden} too, which the program will not see: the tap knows v4 to v12"));
     }
     if !exports.other.is_empty() {
-        given
-            .notes
-            .push(format!("the plugin exports {} too, which the program will not see", exports.other.join(", ")));
+        given.notes.push(format!(
+            "the plugin exports {} too, which the program will not see",
+            exports.other.join(", ")
+        ));
     }
-    given
-        .notes
-        .extend(real.also.iter().map(|(name, value)| format!("{name} names {value}; the tap stands for it too")));
-    Ok(Tapping { real, tap, folder, given })
+    given.notes.extend(
+        real.also
+            .iter()
+            .map(|(name, value)| format!("{name} names {value}; the tap stands for it too")),
+    );
+    Ok(Tapping {
+        real,
+        tap,
+        folder,
+        given,
+    })
 }
 
 fn announce(tapping: &Tapping) {
-    let versions = tapping.tap.versions.iter().map(|version| format!("v{version}")).collect::<Vec<_>>().join(" and ");
-    say(&format!("# tap : {versions} of {} ({})\n", tapping.real.path.display(), tapping.real.why));
-    tapping.given.notes.iter().for_each(|note| say(&format!("# note : {note}\n")));
+    let versions = tapping
+        .tap
+        .versions
+        .iter()
+        .map(|version| format!("v{version}"))
+        .collect::<Vec<_>>()
+        .join(" and ");
+    say(&format!(
+        "# tap : {versions} of {} ({})\n",
+        tapping.real.path.display(),
+        tapping.real.why
+    ));
+    tapping
+        .given
+        .notes
+        .iter()
+        .for_each(|note| say(&format!("# note : {note}\n")));
 }
 
 /// Between two looks at what the tap says.
@@ -173,8 +216,13 @@ impl Watched {
                 return Ok((ending, watched));
             }
             if searched.elapsed() >= search_after {
-                let past = program.past_the_tap(tapping.folder.path(), &tapping.real.path, &tapping.tap.path);
-                past.into_iter().for_each(|pid| watched.went_past(pid, tapping));
+                let past = program.past_the_tap(
+                    tapping.folder.path(),
+                    &tapping.real.path,
+                    &tapping.tap.path,
+                );
+                past.into_iter()
+                    .for_each(|pid| watched.went_past(pid, tapping));
                 (search_after, searched) = (2 * search_after, Instant::now());
             }
         }
@@ -187,11 +235,17 @@ impl Watched {
             match said.split_once(' ') {
                 Some(("recording", file)) => {
                     say(&format!("# recording : pid {pid} in {file}\n"));
-                    self.recordings.push(Process { pid: *pid, what: file.to_owned() });
+                    self.recordings.push(Process {
+                        pid: *pid,
+                        what: file.to_owned(),
+                    });
                 }
                 Some(("not-recorded", why)) => {
                     say(&format!("# not recorded : pid {pid}: {why}\n"));
-                    self.not_recorded.push(Process { pid: *pid, what: why.to_owned() });
+                    self.not_recorded.push(Process {
+                        pid: *pid,
+                        what: why.to_owned(),
+                    });
                 }
                 _ => {}
             }
@@ -200,9 +254,16 @@ impl Watched {
     }
 
     fn went_past(&mut self, pid: u32, tapping: &Tapping) {
-        let known = self.not_recorded.iter().chain(&self.recordings).any(|one| one.pid == pid);
+        let known = self
+            .not_recorded
+            .iter()
+            .chain(&self.recordings)
+            .any(|one| one.pid == pid);
         if !known {
-            let why = format!("it opened {} by a fixed path, which no variable redirects", tapping.real.path.display());
+            let why = format!(
+                "it opened {} by a fixed path, which no variable redirects",
+                tapping.real.path.display()
+            );
             say(&format!("# not recorded : pid {pid}: {why}\n"));
             self.not_recorded.push(Process { pid, what: why });
         }

@@ -64,14 +64,21 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     };
     let written = match &arguments.out {
         Some(path) => to_file(path, |to| write(&trace, arguments.format, to)),
-        None => write(&trace, arguments.format, &mut BufWriter::with_capacity(1 << 20, io::stdout().lock())),
+        None => write(
+            &trace,
+            arguments.format,
+            &mut BufWriter::with_capacity(1 << 20, io::stdout().lock()),
+        ),
     };
     match written {
         Ok(()) => {}
         // Whoever read it has enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
         Err(error) => {
-            let place = arguments.out.as_ref().map_or("stdout".into(), |path| path.display().to_string());
+            let place = arguments
+                .out
+                .as_ref()
+                .map_or("stdout".into(), |path| path.display().to_string());
             complain(common, format!("cannot write {place}: {error}"), None);
             return ExitCode::from(Outcome::NotRun.exit_code());
         }
@@ -92,23 +99,46 @@ fn write(trace: &Trace, format: Format, to: &mut dyn Write) -> io::Result<()> {
 }
 
 fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)?;
     write(&mut BufWriter::with_capacity(1 << 20, file))
 }
 
 fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
-    let channels = trace.workers.iter().map(|worker| worker.channels.len()).sum();
+    let channels = trace
+        .workers
+        .iter()
+        .map(|worker| worker.channels.len())
+        .sum();
     let (events, overwritten) = (trace.events(), trace.overwritten());
     if common.json {
-        let nodes = trace.workers.iter().map(|worker| worker.name.as_str()).collect();
+        let nodes = trace
+            .workers
+            .iter()
+            .map(|worker| worker.name.as_str())
+            .collect();
         let format = arguments.format;
-        return print_json(&Document { schema: "tcpxctl.traced/1", format, out, nodes, channels, events, overwritten });
+        return print_json(&Document {
+            schema: "tcpxctl.traced/1",
+            format,
+            out,
+            nodes,
+            channels,
+            events,
+            overwritten,
+        });
     }
     let gone = match overwritten {
         0 => String::new(),
         gone => format!(" ({gone} older events were overwritten)"),
     };
-    say(&format!("# trace : {events} events of {channels} channels in {}{gone}\n", out.display()));
+    say(&format!(
+        "# trace : {events} events of {channels} channels in {}{gone}\n",
+        out.display()
+    ));
     if trace.workers.is_empty() {
         say("# note : the run has no recorder, so there are samples only\n");
     }

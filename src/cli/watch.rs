@@ -68,8 +68,15 @@ pub(crate) struct LookArguments {
 
 impl LookArguments {
     pub(crate) fn look(self, common: &Common) -> Look {
-        let theme = Theme { color: stdout_colors(common), ascii: self.ascii || !is_utf8() };
-        Look { theme, frame: Duration::from_secs(1) / u32::from(self.fps), stay: true }
+        let theme = Theme {
+            color: stdout_colors(common),
+            ascii: self.ascii || !is_utf8(),
+        };
+        Look {
+            theme,
+            frame: Duration::from_secs(1) / u32::from(self.fps),
+            stay: true,
+        }
     }
 }
 
@@ -92,7 +99,9 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 fn size(text: &str) -> Result<(u16, u16), String> {
-    let parsed = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    let parsed = text
+        .split_once('x')
+        .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
     parsed
         .filter(|(width, height)| (10..=1000).contains(width) && (3..=1000).contains(height))
         .ok_or_else(|| "a size is COLUMNSxLINES, such as 120x40".to_owned())
@@ -126,17 +135,25 @@ fn source(common: &Common, arguments: &Arguments) -> Result<Box<dyn Source>, Exi
             ));
         }
         (Some(way), _) => return peer(common, arguments, &*way),
-        (None, Some(run)) => Folder::open(run, Some(arguments.speed)).map(|folder| Box::new(folder) as Box<dyn Source>),
+        (None, Some(run)) => Folder::open(run, Some(arguments.speed))
+            .map(|folder| Box::new(folder) as Box<dyn Source>),
         (None, None) => open(arguments.what.as_deref()),
     };
     opened.map_err(|error| fail(common, &error, error.outcome()))
 }
 
-fn peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Result<Box<dyn Source>, ExitCode> {
+fn peer(
+    common: &Common,
+    arguments: &Arguments,
+    way: &dyn Transport,
+) -> Result<Box<dyn Source>, ExitCode> {
     let ways = arguments.nodes.ways(common)?;
     let watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))
         .map_err(|error| fail(common, &error, error.outcome()))?;
-    Ok(Box::new(Peer::judged(watching, format!("{} and {}", ways[0].node(), way.node()))))
+    Ok(Box::new(Peer::judged(
+        watching,
+        format!("{} and {}", ways[0].node(), way.node()),
+    )))
 }
 
 /// The exit code of a view.
@@ -146,21 +163,31 @@ fn leave(common: &Common, left: Result<Left, TuiError>) -> ExitCode {
         Ok(Left::Interrupted) => ExitCode::from(Outcome::Interrupted.exit_code()),
         Err(TuiError::Source(error)) => fail(common, &error, error.outcome()),
         Err(error @ TuiError::Terminal(_)) => {
-            complain(common, error, Some("print one frame with --once instead".into()));
+            complain(
+                common,
+                error,
+                Some("print one frame with --once instead".into()),
+            );
             ExitCode::from(Outcome::NotRun.exit_code())
         }
     }
 }
 
 fn once(common: &Common, arguments: &Arguments, source: &mut dyn Source, look: Look) -> ExitCode {
-    let here = ratatui::crossterm::terminal::size().ok().filter(|_| io::stdout().is_terminal());
+    let here = ratatui::crossterm::terminal::size()
+        .ok()
+        .filter(|_| io::stdout().is_terminal());
     let (width, height) = arguments.size.or(here).unwrap_or((120, 40));
     let frame = match tui::once(source, look, width, height) {
         Ok(frame) => frame,
         Err(error) => return fail(common, &error, error.outcome()),
     };
     let Some(path) = &arguments.out else {
-        print(&if look.theme.color { tui::ansi(&frame) } else { tui::text(&frame) });
+        print(&if look.theme.color {
+            tui::ansi(&frame)
+        } else {
+            tui::text(&frame)
+        });
         return ExitCode::SUCCESS;
     };
     let content = match path.extension().and_then(|extension| extension.to_str()) {
@@ -171,7 +198,11 @@ fn once(common: &Common, arguments: &Arguments, source: &mut dyn Source, look: L
     match std::fs::write(path, content) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(common, format!("cannot write {}: {error}", path.display()), None);
+            complain(
+                common,
+                format!("cannot write {}: {error}", path.display()),
+                None,
+            );
             ExitCode::from(Outcome::NotRun.exit_code())
         }
     }
@@ -186,9 +217,15 @@ fn stream(common: &Common, source: &mut dyn Source, look: Look) -> ExitCode {
         };
         let mut stdout = io::stdout().lock();
         let written = events.iter().try_for_each(|event| line(&mut stdout, event));
-        let ended = source.record().map(|run| Ended { outcome: run.outcome, reason: run.reason });
-        let written =
-            written.and_then(|()| ended.iter().try_for_each(|ended| line(&mut stdout, &json!({ "ended": ended }))));
+        let ended = source.record().map(|run| Ended {
+            outcome: run.outcome,
+            reason: run.reason,
+        });
+        let written = written.and_then(|()| {
+            ended
+                .iter()
+                .try_for_each(|ended| line(&mut stdout, &json!({ "ended": ended })))
+        });
         if let Err(error) = written.and_then(|()| stdout.flush()) {
             cut_short(&error);
             return ExitCode::SUCCESS;

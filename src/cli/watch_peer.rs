@@ -23,13 +23,24 @@ impl Peer {
 
 impl Source for Peer {
     fn begin(&self) -> Beginning {
-        let names = Names { nodes: self.watching.nodes().to_vec(), pairs: Vec::new() };
-        Beginning { title: self.title.clone(), state: RunState { names, ..RunState::default() } }
+        let names = Names {
+            nodes: self.watching.nodes().to_vec(),
+            pairs: Vec::new(),
+        };
+        Beginning {
+            title: self.title.clone(),
+            state: RunState {
+                names,
+                ..RunState::default()
+            },
+        }
     }
 
     fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
         let mut events = Vec::new();
-        self.watching.look(&mut events).map_err(|what| SourceError::Lost { what })?;
+        self.watching
+            .look(&mut events)
+            .map_err(|what| SourceError::Lost { what })?;
         Ok(events)
     }
 

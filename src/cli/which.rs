@@ -21,13 +21,18 @@ impl Which {
     pub(crate) fn add_to(&self, inputs: &mut Inputs) {
         if let Some(plugin) = &self.plugin {
             // A file of this folder needs no `./`.
-            let is_path = plugin.contains('/') || plugin.ends_with(".so") || Path::new(plugin).is_file();
+            let is_path =
+                plugin.contains('/') || plugin.ends_with(".so") || Path::new(plugin).is_file();
             let key = if is_path { "path" } else { "name" };
             let value = serde_json::Value::String(plugin.clone());
-            inputs.flags.push(("--plugin".to_owned(), format!("plugin.{key}={value}")));
+            inputs
+                .flags
+                .push(("--plugin".to_owned(), format!("plugin.{key}={value}")));
         }
         if let Some(version) = self.abi {
-            inputs.flags.push(("--abi".to_owned(), format!("plugin.abi=\"{version}\"")));
+            inputs
+                .flags
+                .push(("--abi".to_owned(), format!("plugin.abi=\"{version}\"")));
         }
     }
 }

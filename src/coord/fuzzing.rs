@@ -13,7 +13,12 @@ use tcpx_words::log::LogLine;
 /// A stream of lines, heard as each of those who read one, and a log packet.
 pub fn lines(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').count();
-    for heard in [heard::<Stamped>, heard::<Addressed>, heard::<FromWorker>, heard::<ToWorker>] {
+    for heard in [
+        heard::<Stamped>,
+        heard::<Addressed>,
+        heard::<FromWorker>,
+        heard::<ToWorker>,
+    ] {
         assert!(heard(data) <= lines);
     }
     if let Ok(line) = serde_json::from_slice::<LogLine>(data) {
@@ -43,13 +48,17 @@ fn said_again<T: Serialize + DeserializeOwned>(message: &T) {
     let said = said(message);
     assert_eq!(said.iter().filter(|byte| **byte == b'\n').count(), 1);
     let mut receiver = Receiver::new(&said[..]);
-    let Ok(Some(Received::Message(again))) = receiver.next::<T>() else { panic!("not heard again") };
+    let Ok(Some(Received::Message(again))) = receiver.next::<T>() else {
+        panic!("not heard again")
+    };
     assert_eq!(self::said(&again), said);
 }
 
 fn said<T: Serialize>(message: &T) -> Vec<u8> {
     let mut line = Vec::new();
-    Sender::new(&mut line).send(message).expect("memory can be written");
+    Sender::new(&mut line)
+        .send(message)
+        .expect("memory can be written");
     line
 }
 
@@ -70,7 +79,9 @@ mod tests {
 
     #[test]
     fn the_seeds_of_the_fuzz_target_hold() {
-        seeds::of("agent_lines", "").iter().for_each(|seed| lines(seed));
+        seeds::of("agent_lines", "")
+            .iter()
+            .for_each(|seed| lines(seed));
     }
 
     #[test]
@@ -79,7 +90,11 @@ mod tests {
             for seed in seeds::of("agent_lines", prefix) {
                 let mut receiver = Receiver::new(&seed[..]);
                 while let Some(received) = receiver.next::<T>().expect("memory can be read") {
-                    assert!(matches!(received, Received::Message(_)), "{prefix}: {:.300?}", received_text(&received));
+                    assert!(
+                        matches!(received, Received::Message(_)),
+                        "{prefix}: {:.300?}",
+                        received_text(&received)
+                    );
                 }
             }
         }
@@ -105,9 +120,16 @@ mod tests {
             seeds::write("agent_lines", name, &lines.concat());
         };
         let empty = tempfile::tempdir().expect("a folder");
-        let facts = Box::new(NodeFacts::read(&Root::captured(empty.path()).expect("a root")));
-        let hello =
-            FromAgent::Hello { protocol: PROTOCOL, version: "0.1.0".to_owned(), pid: 7, facts, reached_at: None };
+        let facts = Box::new(NodeFacts::read(
+            &Root::captured(empty.path()).expect("a root"),
+        ));
+        let hello = FromAgent::Hello {
+            protocol: PROTOCOL,
+            version: "0.1.0".to_owned(),
+            pid: 7,
+            facts,
+            reached_at: None,
+        };
         let failure = Failure {
             outcome: Outcome::PluginDied,
             phase: Phase::Connecting,
@@ -115,9 +137,25 @@ mod tests {
             next_step: None,
             follows: false,
         };
-        let latency_us = Some(LatencyUs { p50: 1.5, p99: 2.0, p999: 3.25, max: 4.0 });
-        let now = || ChannelNow { side: tcpx_words::side::Side::Send, posted: 5, latency_us, ..ChannelNow::default() };
-        let line = LogLine { level: 2, function: "f".to_owned(), line: 3, text: "closed".to_owned(), count: 1 };
+        let latency_us = Some(LatencyUs {
+            p50: 1.5,
+            p99: 2.0,
+            p999: 3.25,
+            max: 4.0,
+        });
+        let now = || ChannelNow {
+            side: tcpx_words::side::Side::Send,
+            posted: 5,
+            latency_us,
+            ..ChannelNow::default()
+        };
+        let line = LogLine {
+            level: 2,
+            function: "f".to_owned(),
+            line: 3,
+            text: "closed".to_owned(),
+            count: 1,
+        };
         let exit = Exit {
             code: Some(1),
             signal: None,
@@ -144,8 +182,14 @@ mod tests {
             preflight: true,
             together: true,
         };
-        let launch =
-            |task| ToAgent::Launch(Box::new(Launch { env: BTreeMap::new(), task, stall_after_ms: 3000, fault: None }));
+        let launch = |task| {
+            ToAgent::Launch(Box::new(Launch {
+                env: BTreeMap::new(),
+                task,
+                stall_after_ms: 3000,
+                fault: None,
+            }))
+        };
         let address = "10.0.1.25:4000".parse().expect("an address");
         let stamped = |message: FromAgent| said(&(1_700_000_000_000_000_u64, 0_u32, message));
         write("valid-from-agent-hello", &[&|| stamped(hello.clone())]);
@@ -159,10 +203,28 @@ mod tests {
                 &|| stamped(FromAgent::Worker(FromWorker::Failed(failure.clone()))),
             ],
         );
-        write("valid-to-agent", &[&|| said(&(0, launch(probe()))), &|| said(&(7, ToAgent::Stop { grace_ms: 500 }))]);
-        write("valid-to-worker", &[&|| said(&ToWorker::Start(Box::new(Task::Pair(Box::new(pair.clone())))))]);
-        let iteration =
-            Iteration { index: 0, warmup: true, nanoseconds: 9, bytes: 64, verified_bytes: 0, wrong_bytes: 0 };
+        write(
+            "valid-to-agent",
+            &[&|| said(&(0, launch(probe()))), &|| {
+                said(&(7, ToAgent::Stop { grace_ms: 500 }))
+            }],
+        );
+        write(
+            "valid-to-worker",
+            &[&|| {
+                said(&ToWorker::Start(Box::new(Task::Pair(Box::new(
+                    pair.clone(),
+                )))))
+            }],
+        );
+        let iteration = Iteration {
+            index: 0,
+            warmup: true,
+            nanoseconds: 9,
+            bytes: 64,
+            verified_bytes: 0,
+            wrong_bytes: 0,
+        };
         write(
             "valid-from-worker",
             &[

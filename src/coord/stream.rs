@@ -17,7 +17,10 @@ impl Stream {
     const REST: Duration = Duration::from_millis(5);
 
     pub(super) fn new() -> Self {
-        Self { since: Instant::now(), count: 0 }
+        Self {
+            since: Instant::now(),
+            count: 0,
+        }
     }
 
     /// So many came: sleeps a little when they are part of a stream.
@@ -29,7 +32,11 @@ impl Stream {
         }
         if is_over {
             // A stream goes on until a span has few.
-            self.count = if self.count > Self::MANY { Self::MANY } else { 0 };
+            self.count = if self.count > Self::MANY {
+                Self::MANY
+            } else {
+                0
+            };
             self.since = Instant::now();
         }
     }

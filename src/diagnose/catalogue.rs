@@ -8,13 +8,34 @@ use tcpx_run_model::finding::Severity;
 use tcpx_run_model::scenario::nearest;
 
 const FILES: [(&str, &str); 7] = [
-    ("progress.toml", include_str!("../../probes/conditions/progress.toml")),
-    ("slots.toml", include_str!("../../probes/conditions/slots.toml")),
-    ("connection.toml", include_str!("../../probes/conditions/connection.toml")),
-    ("endings.toml", include_str!("../../probes/conditions/endings.toml")),
-    ("network.toml", include_str!("../../probes/conditions/network.toml")),
-    ("topology.toml", include_str!("../../probes/conditions/topology.toml")),
-    ("measurement.toml", include_str!("../../probes/conditions/measurement.toml")),
+    (
+        "progress.toml",
+        include_str!("../../probes/conditions/progress.toml"),
+    ),
+    (
+        "slots.toml",
+        include_str!("../../probes/conditions/slots.toml"),
+    ),
+    (
+        "connection.toml",
+        include_str!("../../probes/conditions/connection.toml"),
+    ),
+    (
+        "endings.toml",
+        include_str!("../../probes/conditions/endings.toml"),
+    ),
+    (
+        "network.toml",
+        include_str!("../../probes/conditions/network.toml"),
+    ),
+    (
+        "topology.toml",
+        include_str!("../../probes/conditions/topology.toml"),
+    ),
+    (
+        "measurement.toml",
+        include_str!("../../probes/conditions/measurement.toml"),
+    ),
 ];
 const FILE_BYTES_MAX: usize = 1 << 20;
 
@@ -72,8 +93,11 @@ pub struct Catalogue {
 impl Catalogue {
     /// The embedded one; a test holds its files against [`Catalogue::parse`].
     pub fn embedded() -> &'static Self {
-        static EMBEDDED: LazyLock<Catalogue> =
-            LazyLock::new(|| Catalogue::parse(&FILES).unwrap_or_else(|_| Catalogue { conditions: Vec::new() }));
+        static EMBEDDED: LazyLock<Catalogue> = LazyLock::new(|| {
+            Catalogue::parse(&FILES).unwrap_or_else(|_| Catalogue {
+                conditions: Vec::new(),
+            })
+        });
         &EMBEDDED
     }
 
@@ -93,7 +117,10 @@ impl Catalogue {
                 };
                 if let Some(problem) = problem {
                     let problem = format!("`{}` {problem}", condition.name);
-                    return Err(CatalogueError { file: (*file).to_owned(), problem });
+                    return Err(CatalogueError {
+                        file: (*file).to_owned(),
+                        problem,
+                    });
                 }
                 conditions.push(condition);
             }
@@ -103,14 +130,21 @@ impl Catalogue {
 
     /// The one of that name.
     pub fn get(&self, name: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.name == name)
+        self.conditions
+            .iter()
+            .find(|condition| condition.name == name)
     }
 
     /// Names that were perhaps meant: the nearest, and those that have what was written in them.
     pub fn like(&self, written: &str) -> Vec<&str> {
-        let names = || self.conditions.iter().map(|condition| condition.name.as_str());
+        let names = || {
+            self.conditions
+                .iter()
+                .map(|condition| condition.name.as_str())
+        };
         let near = nearest(written, names());
-        let with = names().filter(|name| written.len() >= 3 && name.contains(written) && Some(*name) != near);
+        let with = names()
+            .filter(|name| written.len() >= 3 && name.contains(written) && Some(*name) != near);
         near.into_iter().chain(with).collect()
     }
 }
@@ -123,21 +157,36 @@ struct File {
 }
 
 fn file_of(file: &str, text: &str) -> Result<Vec<Condition>, CatalogueError> {
-    let wrong = |problem: String| CatalogueError { file: file.to_owned(), problem };
+    let wrong = |problem: String| CatalogueError {
+        file: file.to_owned(),
+        problem,
+    };
     if text.len() > FILE_BYTES_MAX {
         return Err(wrong(format!("larger than {FILE_BYTES_MAX} bytes")));
     }
-    toml::from_str::<File>(text).map(|file| file.condition).map_err(|error| wrong(error.to_string()))
+    toml::from_str::<File>(text)
+        .map(|file| file.condition)
+        .map_err(|error| wrong(error.to_string()))
 }
 
 impl Condition {
     fn problem(&self) -> Option<String> {
-        let in_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+        let in_name =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
         if self.name.is_empty() || !self.name.chars().all(in_name) {
             return Some("has a name of other than small letters, digits and dashes".into());
         }
-        let texts = [&self.symptom, &self.meaning, &self.detected, &self.reproduce, &self.fix, &self.reference];
-        let is_text = |text: &String| !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control);
+        let texts = [
+            &self.symptom,
+            &self.meaning,
+            &self.detected,
+            &self.reproduce,
+            &self.fix,
+            &self.reference,
+        ];
+        let is_text = |text: &String| {
+            !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control)
+        };
         if !texts.into_iter().chain(&self.causes).all(is_text) || self.causes.is_empty() {
             return Some("lacks a text, or has one of several lines".into());
         }
@@ -153,11 +202,18 @@ mod tests {
     #[test]
     fn the_embedded_conditions_are_many_and_complete() {
         let catalogue = Catalogue::parse(&FILES).unwrap();
-        assert!(catalogue.conditions.len() >= 25, "{}", catalogue.conditions.len());
+        assert!(
+            catalogue.conditions.len() >= 25,
+            "{}",
+            catalogue.conditions.len()
+        );
         assert_eq!(&catalogue, Catalogue::embedded());
         for condition in &catalogue.conditions {
             for explained in &condition.explains {
-                assert!(catalogue.get(explained).is_some() && *explained != condition.name, "{explained}");
+                assert!(
+                    catalogue.get(explained).is_some() && *explained != condition.name,
+                    "{explained}"
+                );
             }
         }
     }
@@ -166,7 +222,10 @@ mod tests {
     fn a_name_that_is_nearly_right_is_offered() {
         let like = |written| Catalogue::embedded().like(written);
         assert_eq!(like("window-never-consume"), ["window-never-consumed"]);
-        assert_eq!(like("consumed"), ["window-never-consumed", "consumed-early"]);
+        assert_eq!(
+            like("consumed"),
+            ["window-never-consumed", "consumed-early"]
+        );
         assert!(like("").is_empty() && like("banana").is_empty());
     }
 
@@ -176,8 +235,13 @@ mod tests {
     #[test]
     fn bad_data_is_refused_with_its_file() {
         let check = |text: &str, part: &str| {
-            let error = Catalogue::parse(&[("x.toml", text)]).unwrap_err().to_string();
-            assert!(error.starts_with("x.toml: ") && error.contains(part), "{error}");
+            let error = Catalogue::parse(&[("x.toml", text)])
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with("x.toml: ") && error.contains(part),
+                "{error}"
+            );
         };
         check(&ONE.replace("'a'", "'A b'"), "small letters");
         check(&ONE.replace("'info'", "'terrible'"), "unknown variant");

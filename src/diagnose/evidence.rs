@@ -213,8 +213,16 @@ impl Evidence {
 
     /// Every channel with its node.
     pub fn spots(&self) -> impl Iterator<Item = Spot<'_>> {
-        let of = move |node| move |channel| Spot { evidence: self, node, channel };
-        self.nodes.iter().flat_map(move |node| node.channels.iter().map(of(node)))
+        let of = move |node| {
+            move |channel| Spot {
+                evidence: self,
+                node,
+                channel,
+            }
+        };
+        self.nodes
+            .iter()
+            .flat_map(move |node| node.channels.iter().map(of(node)))
     }
 
     /// Whether something is wrong, or it is not known to be right: what passed
@@ -225,20 +233,27 @@ impl Evidence {
 
     /// The other nodes.
     pub fn others<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
-        self.nodes.iter().filter(|other| other.subject != node.subject)
+        self.nodes
+            .iter()
+            .filter(|other| other.subject != node.subject)
     }
 
     /// The worker at the other end of a worker's pair.
     pub fn opposite(&self, node: &Node) -> Option<&Node> {
         let pair = node.subject.pair?;
-        let is_other = |other: &&Node| other.subject.pair == Some(pair) && other.subject.node != node.subject.node;
+        let is_other = |other: &&Node| {
+            other.subject.pair == Some(pair) && other.subject.node != node.subject.node
+        };
         self.nodes.iter().find(is_other)
     }
 
     /// Both workers of each pair of which both are known.
     pub fn pairs(&self) -> impl Iterator<Item = (&Node, &Node)> {
         let first = |(node, other): &(&Node, &Node)| node.subject.node < other.subject.node;
-        self.nodes.iter().filter_map(|node| Some((node, self.opposite(node)?))).filter(first)
+        self.nodes
+            .iter()
+            .filter_map(|node| Some((node, self.opposite(node)?)))
+            .filter(first)
     }
 
     /// What a rule would have liked to see, in words.
@@ -249,10 +264,16 @@ impl Evidence {
         }
         for node in &self.nodes {
             if node.sampled_ms.is_none() {
-                missing.push(format!("counters of {}: it never wrote a recorder that could be read", node.name()));
+                missing.push(format!(
+                    "counters of {}: it never wrote a recorder that could be read",
+                    node.name()
+                ));
             }
             if node.frame.is_none() && self.stall.is_some() {
-                missing.push(format!("sockets, threads and kernel log of {} at the stall", node.name()));
+                missing.push(format!(
+                    "sockets, threads and kernel log of {} at the stall",
+                    node.name()
+                ));
             }
         }
         missing
@@ -292,29 +313,46 @@ impl Node {
 
     /// The one GPU that its pair moves bytes for.
     pub fn gpu(&self) -> Option<u32> {
-        if let [lane] = self.lanes[..] { lane.gpu() } else { None }
+        if let [lane] = self.lanes[..] {
+            lane.gpu()
+        } else {
+            None
+        }
     }
 
     /// Lines of a signature.
     pub fn line(&self, signature: &str) -> Option<&Line> {
-        self.lines.iter().find(|line| line.signature.as_deref() == Some(signature))
+        self.lines
+            .iter()
+            .find(|line| line.signature.as_deref() == Some(signature))
     }
 
     /// The first line of any of them.
     pub fn any_line<'a>(&'a self, signatures: &[&str]) -> Option<&'a Line> {
-        let is = |line: &&Line| line.signature.as_deref().is_some_and(|name| signatures.contains(&name));
-        self.lines.iter().filter(is).min_by(|a, b| a.first_ms.total_cmp(&b.first_ms))
+        let is = |line: &&Line| {
+            line.signature
+                .as_deref()
+                .is_some_and(|name| signatures.contains(&name))
+        };
+        self.lines
+            .iter()
+            .filter(is)
+            .min_by(|a, b| a.first_ms.total_cmp(&b.first_ms))
     }
 
     /// Its process ended, and nobody had asked for that.
     pub fn died(&self) -> Option<&At<Exit>> {
         let unasked = |exit: &&At<Exit>| !exit.what.killed && self.failure.is_none();
-        self.exit.as_ref().filter(unasked).filter(|exit| exit.what.phase != Phase::Finished)
+        self.exit
+            .as_ref()
+            .filter(unasked)
+            .filter(|exit| exit.what.phase != Phase::Finished)
     }
 
     /// Whether bytes should move.
     pub fn is_moving(&self) -> bool {
-        self.phase.is_none_or(|phase| matches!(phase, Phase::WarmUp | Phase::Measuring))
+        self.phase
+            .is_none_or(|phase| matches!(phase, Phase::WarmUp | Phase::Measuring))
     }
 }
 
@@ -336,7 +374,10 @@ impl Channel {
 
     /// Tests per second while it stood still; `None`: it was not watched for long enough.
     pub fn polls_per_s(&self) -> Option<f64> {
-        let watched = self.watched.as_ref().filter(|watched| watched.ms >= WATCHED_MIN_MS)?;
+        let watched = self
+            .watched
+            .as_ref()
+            .filter(|watched| watched.ms >= WATCHED_MIN_MS)?;
         Some(watched.tests as f64 * 1e3 / watched.ms)
     }
 
@@ -344,18 +385,24 @@ impl Channel {
     /// it answers "try again", and has all the time that it was watched.
     pub fn is_put_off(&self) -> bool {
         let meanwhile = self.watched.map_or(0, |watched| watched.null_requests);
-        self.in_flight() == 0 && (meanwhile > 0 || (self.now.posted == 0 && self.now.null_requests > 0))
+        self.in_flight() == 0
+            && (meanwhile > 0 || (self.now.posted == 0 && self.now.null_requests > 0))
     }
 
     /// The one call that it has been inside of all the time.
     pub fn stuck_in(&self) -> Option<&str> {
-        let stuck = self.watched.is_some_and(|watched| watched.in_one_call && watched.tests == 0);
+        let stuck = self
+            .watched
+            .is_some_and(|watched| watched.in_one_call && watched.tests == 0);
         self.now.in_call.as_deref().filter(|_| stuck)
     }
 
     /// The last call that failed had this name and code.
     pub fn failed_with(&self, calls: &[&str], code: i32) -> bool {
-        self.now.last_error.as_ref().is_some_and(|(call, rc)| calls.contains(&call.as_str()) && *rc == code)
+        self.now
+            .last_error
+            .as_ref()
+            .is_some_and(|(call, rc)| calls.contains(&call.as_str()) && *rc == code)
     }
 }
 
@@ -376,7 +423,8 @@ impl<'a> Spot<'a> {
     /// Requests are in flight, and nothing has changed for as long as a stall takes.
     pub fn stands(&self) -> bool {
         let one = &self.channel.now;
-        let long = one.quiet_ms >= self.evidence.stall_after_ms || self.channel.stuck_in().is_some();
+        let long =
+            one.quiet_ms >= self.evidence.stall_after_ms || self.channel.stuck_in().is_some();
         self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && long
     }
 
@@ -384,7 +432,8 @@ impl<'a> Spot<'a> {
     /// their number in one pair of a run.
     pub fn other_end(&self) -> Option<Spot<'a>> {
         let opposite = self.evidence.opposite(self.node).map(|node| &node.subject);
-        let meet = |from: &ChannelNow, to: &ChannelNow| from.peer.is_some() && from.peer == to.local;
+        let meet =
+            |from: &ChannelNow, to: &ChannelNow| from.peer.is_some() && from.peer == to.local;
         let (this, evidence) = (&self.channel.now, self.evidence);
         let is = |other: &Spot<'_>| {
             let that = &other.channel.now;
@@ -399,26 +448,46 @@ impl<'a> Spot<'a> {
     /// The other channels of its process.
     pub fn siblings(&self) -> impl Iterator<Item = &'a Channel> {
         let this = self.channel;
-        self.node.channels.iter().filter(move |other| !std::ptr::eq(*other, this))
+        self.node
+            .channels
+            .iter()
+            .filter(move |other| !std::ptr::eq(*other, this))
     }
 
     /// Whether another channel of its process got further: it moves, or it is
     /// through with what this one is not.
     pub fn is_behind(&self, other: &Channel) -> bool {
-        let stands = Spot { channel: other, ..*self }.stands();
+        let stands = Spot {
+            channel: other,
+            ..*self
+        }
+        .stands();
         !stands && other.now.done > self.channel.now.done && other.now.side == self.channel.now.side
     }
 
     /// `peer recv 1 on eth2`.
     pub fn name(&self) -> String {
-        let nic = if self.channel.nic.is_empty() { String::new() } else { format!(" on {}", self.channel.nic) };
-        format!("{} {} {}{nic}", self.node.name(), self.channel.now.side, self.channel.now.index)
+        let nic = if self.channel.nic.is_empty() {
+            String::new()
+        } else {
+            format!(" on {}", self.channel.nic)
+        };
+        format!(
+            "{} {} {}{nic}",
+            self.node.name(),
+            self.channel.now.side,
+            self.channel.now.index
+        )
     }
 
     /// Its counters in words.
     pub fn counters(&self) -> String {
         let one = &self.channel.now;
-        let handed_back = if self.channel.sends() { String::new() } else { format!(", consumed {}", one.consumed) };
+        let handed_back = if self.channel.sends() {
+            String::new()
+        } else {
+            format!(", consumed {}", one.consumed)
+        };
         let polled = match self.channel.polls_per_s() {
             Some(rate) => format!(", tested {rate:.0} times/s"),
             None => String::new(),

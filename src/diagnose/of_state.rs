@@ -60,7 +60,10 @@ impl Evidence {
             scenario: state.scenario.clone(),
             stall_after_ms: state.stall_after_ms,
             now_ms: state.now_ms,
-            stall: state.stall().map(|stall| Stall { at_ms: stall.at_ms, recovered: stall.recovered }),
+            stall: state.stall().map(|stall| Stall {
+                at_ms: stall.at_ms,
+                recovered: stall.recovered,
+            }),
             outcome: state.ended.as_ref().map(|ended| ended.outcome),
             nodes: workers.map(|worker| node(state, worker, known)).collect(),
             moved: Vec::new(),
@@ -77,8 +80,14 @@ impl Evidence {
         Self {
             stall_after_ms: state.stall_after_ms,
             now_ms: at_ms,
-            outcome: state.ended.as_ref().filter(|_| at_ms >= state.now_ms).map(|ended| ended.outcome),
-            nodes: workers.map(|worker| node_at(timeline, worker, at_ns)).collect(),
+            outcome: state
+                .ended
+                .as_ref()
+                .filter(|_| at_ms >= state.now_ms)
+                .map(|ended| ended.outcome),
+            nodes: workers
+                .map(|worker| node_at(timeline, worker, at_ns))
+                .collect(),
             ..Self::default()
         }
     }
@@ -105,16 +114,37 @@ impl Evidence {
 
 fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> Node {
     let state = &timeline.state;
-    let has_ended = worker.exit.as_ref().is_some_and(|exit| state.at_ns(exit.at_ms) <= at_ns);
-    let is_over = has_ended || worker.process.as_ref().is_some_and(|process| process.is_gone);
-    let sample = timeline.series.get(&worker.id).and_then(|series| series.at(at_ns));
+    let has_ended = worker
+        .exit
+        .as_ref()
+        .is_some_and(|exit| state.at_ns(exit.at_ms) <= at_ns);
+    let is_over = has_ended
+        || worker
+            .process
+            .as_ref()
+            .is_some_and(|process| process.is_gone);
+    let sample = timeline
+        .series
+        .get(&worker.id)
+        .and_then(|series| series.at(at_ns));
     let channel = |now: &ChannelNow, stale_ms: u64| Channel {
-        now: ChannelNow { quiet_ms: now.quiet_ms.saturating_add(stale_ms), ..now.clone() },
+        now: ChannelNow {
+            quiet_ms: now.quiet_ms.saturating_add(stale_ms),
+            ..now.clone()
+        },
         ..Channel::default()
     };
     let channels = sample.map(|sample| {
-        let stale_ms = if is_over { 0 } else { at_ns.saturating_sub(sample.at_ns) / 1_000_000 };
-        sample.channels.iter().map(|now| channel(now, stale_ms)).collect()
+        let stale_ms = if is_over {
+            0
+        } else {
+            at_ns.saturating_sub(sample.at_ns) / 1_000_000
+        };
+        sample
+            .channels
+            .iter()
+            .map(|now| channel(now, stale_ms))
+            .collect()
     });
     Node {
         phase: timeline.phase(worker.id, at_ns),
@@ -126,10 +156,19 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> Node {
 
 fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Node {
     let (sampled_ms, counters) = worker.judged();
-    let facts = state.node(worker.id.node).and_then(|node| node.facts.as_deref());
-    let in_call = worker.exit.as_ref().and_then(|exit| exit.what.in_call.clone());
+    let facts = state
+        .node(worker.id.node)
+        .and_then(|node| node.facts.as_deref());
+    let in_call = worker
+        .exit
+        .as_ref()
+        .and_then(|exit| exit.what.in_call.clone());
     let mut node = Node {
-        lanes: worker.id.pair().map(|pair| state.lanes(pair).to_vec()).unwrap_or_default(),
+        lanes: worker
+            .id
+            .pair()
+            .map(|pair| state.lanes(pair).to_vec())
+            .unwrap_or_default(),
         phase: worker.phase,
         phase_ms: worker.phase_ms,
         sampled_ms,
@@ -155,12 +194,18 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Node 
             node.settings.insert(label, value);
         }
     }
-    node.settings.extend(facts.iter().flat_map(|facts| facts.environment.clone()));
+    node.settings
+        .extend(facts.iter().flat_map(|facts| facts.environment.clone()));
     node.settings.extend(worker.env.clone());
     node
 }
 
-fn channels(worker: &WorkerState, counters: &[ChannelNow], looks: &VecDeque<Look>, at_ms: f64) -> Vec<Channel> {
+fn channels(
+    worker: &WorkerState,
+    counters: &[ChannelNow],
+    looks: &VecDeque<Look>,
+    at_ms: f64,
+) -> Vec<Channel> {
     let channel = |(place, now): (usize, &ChannelNow)| Channel {
         nic: worker.nic(now.device).map(printable).unwrap_or_default(),
         watched: watched(looks, place, now, at_ms),
@@ -173,7 +218,9 @@ fn channels(worker: &WorkerState, counters: &[ChannelNow], looks: &VecDeque<Look
 /// back as looks were kept.
 fn watched(looks: &VecDeque<Look>, place: usize, now: &ChannelNow, at_ms: f64) -> Option<Watched> {
     let since_ms = at_ms - now.quiet_ms as f64;
-    let oldest = looks.iter().find(|look| look.at_ms >= since_ms && look.at_ms < at_ms)?;
+    let oldest = looks
+        .iter()
+        .find(|look| look.at_ms >= since_ms && look.at_ms < at_ms)?;
     let (before, after) = (oldest.channels.get(place)?, Counts::of(now));
     Some(Watched {
         ms: at_ms - oldest.at_ms,
@@ -200,18 +247,28 @@ fn family(worker: &WorkerState) -> Option<PluginFamily> {
 
 fn mismatch_words(wrong: &Mismatch) -> String {
     let (channel, chunk, kind) = (wrong.id.channel, wrong.id.chunk, wrong.kind);
-    format!("channel {channel} chunk {chunk}: {} bytes wrong from byte {}, {kind:?}", wrong.wrong_bytes, wrong.offset)
+    format!(
+        "channel {channel} chunk {chunk}: {} bytes wrong from byte {}, {kind:?}",
+        wrong.wrong_bytes, wrong.offset
+    )
 }
 
 /// `... cudaDev 3, listen port 4711`: the GPU that was current for a listen comm.
 fn listened_on_gpu(text: &str) -> Option<u32> {
-    let rest = text.split_once("cudaDev ").filter(|_| text.contains(" listen port "))?.1;
+    let rest = text
+        .split_once("cudaDev ")
+        .filter(|_| text.contains(" listen port "))?
+        .1;
     rest.split([' ', ',']).next()?.parse().ok()
 }
 
 /// `NET/GPUDirectTCPX : nthreads: 1`: what a plugin says of its settings at init.
 fn setting(text: &str) -> Option<(String, String)> {
-    let (label, value) = text.strip_prefix("NET/")?.split_once(" : ")?.1.rsplit_once(": ")?;
+    let (label, value) = text
+        .strip_prefix("NET/")?
+        .split_once(" : ")?
+        .1
+        .rsplit_once(": ")?;
     value.parse::<i64>().ok()?;
     Some((printable(label), value.to_owned()))
 }
@@ -228,11 +285,17 @@ impl KnownLines {
         let mut lines: Vec<Line> = Vec::new();
         for (line, meaning) in kept.iter().zip(meanings.iter()) {
             let (signature, severity) = match meaning {
-                Meaning::Known { signature, severity } => (Some(signature), *severity),
+                Meaning::Known {
+                    signature,
+                    severity,
+                } => (Some(signature), *severity),
                 Meaning::UnknownWarning => (None, LineSeverity::Warning),
                 Meaning::Nothing => continue,
             };
-            if let Some(same) = lines.iter_mut().find(|one| one.signature.as_ref() == signature) {
+            if let Some(same) = lines
+                .iter_mut()
+                .find(|one| one.signature.as_ref() == signature)
+            {
                 same.count = same.count.saturating_add(line.count);
                 same.last_ms = same.last_ms.max(line.last_ms);
             } else if lines.len() < LINES_MAX {
@@ -252,12 +315,21 @@ impl KnownLines {
 }
 
 fn meaning(line: &KeptLine) -> Meaning {
-    let Some(signatures) = SIGNATURES.as_ref() else { return Meaning::Nothing };
+    let Some(signatures) = SIGNATURES.as_ref() else {
+        return Meaning::Nothing;
+    };
     match signatures.matches(line.text.as_bytes()).into_iter().next() {
         Some(known) => {
             let is_benign = known.benign.contains(&log_phase(line.phase));
-            let severity = if is_benign { LineSeverity::Benign } else { known.severity };
-            Meaning::Known { signature: known.name.clone(), severity }
+            let severity = if is_benign {
+                LineSeverity::Benign
+            } else {
+                known.severity
+            };
+            Meaning::Known {
+                signature: known.name.clone(),
+                severity,
+            }
         }
         None if line.is_warning() => Meaning::UnknownWarning,
         None => Meaning::Nothing,
@@ -279,10 +351,22 @@ fn machine(facts: &NodeFacts) -> Machine {
         mbit_per_s: nic.speed.mbit_per_s(),
         pci_root: nic.pci_root.known().cloned(),
     };
-    let gpus = facts.gpus.devices.known().map(Vec::as_slice).unwrap_or_default();
+    let gpus = facts
+        .gpus
+        .devices
+        .known()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     Machine {
         host: Some(facts.host.clone()),
-        nics: facts.nics.known().map(|nics| nics.iter().map(nic).collect()).unwrap_or_default(),
-        gpu_roots: gpus.iter().map(|gpu| gpu.pci_root.known().cloned()).collect(),
+        nics: facts
+            .nics
+            .known()
+            .map(|nics| nics.iter().map(nic).collect())
+            .unwrap_or_default(),
+        gpu_roots: gpus
+            .iter()
+            .map(|gpu| gpu.pci_root.known().cloned())
+            .collect(),
     }
 }

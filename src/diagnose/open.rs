@@ -55,10 +55,14 @@ pub fn newest_run(reports: &Path) -> Result<PathBuf, OpenError> {
     let folders = std::fs::read_dir(reports).into_iter().flatten().flatten();
     let runs = folders.filter_map(|entry| {
         let events = entry.path().join("events.jsonl");
-        let began = std::fs::metadata(&events).and_then(|meta| meta.modified()).ok()?;
+        let began = std::fs::metadata(&events)
+            .and_then(|meta| meta.modified())
+            .ok()?;
         Some((began, entry.path()))
     });
-    runs.max().map(|(_, path)| path).ok_or_else(|| OpenError::NoRuns(reports.to_owned()))
+    runs.max()
+        .map(|(_, path)| path)
+        .ok_or_else(|| OpenError::NoRuns(reports.to_owned()))
 }
 
 /// What a run left, as far as it has got, in its folder or in a bundle.
@@ -66,7 +70,10 @@ pub fn newest_run(reports: &Path) -> Result<PathBuf, OpenError> {
 /// # Errors
 /// It has no event stream.
 pub fn of_files(files: &RunFiles) -> Result<Evidence, OpenError> {
-    let no_events = |error: io::Error| OpenError::NoEvents { path: files.path().to_owned(), why: error.to_string() };
+    let no_events = |error: io::Error| OpenError::NoEvents {
+        path: files.path().to_owned(),
+        why: error.to_string(),
+    };
     let mut evidence = Evidence::of(&files.replay().map_err(no_events)?);
     if let Ok(Some(record)) = files.record() {
         evidence.add_record(&record);
@@ -79,8 +86,17 @@ pub fn of_files(files: &RunFiles) -> Result<Evidence, OpenError> {
 ///
 /// # Errors
 /// What `look` fails with.
-pub fn of_recorders<E>(names: Names, mut look: impl FnMut(&mut Vec<Event>) -> Result<(), E>) -> Result<Evidence, E> {
-    let (mut state, began) = (RunState { names, ..RunState::default() }, Instant::now());
+pub fn of_recorders<E>(
+    names: Names,
+    mut look: impl FnMut(&mut Vec<Event>) -> Result<(), E>,
+) -> Result<Evidence, E> {
+    let (mut state, began) = (
+        RunState {
+            names,
+            ..RunState::default()
+        },
+        Instant::now(),
+    );
     loop {
         let mut events = Vec::new();
         look(&mut events)?;
@@ -92,14 +108,27 @@ pub fn of_recorders<E>(names: Names, mut look: impl FnMut(&mut Vec<Event>) -> Re
     }
     // Of processes on other nodes nothing more can be asked.
     let is_here = state.names.nodes.len() <= 1;
-    let standing = if is_here { standing_processes(&Evidence::of(&state)) } else { BTreeSet::new() };
+    let standing = if is_here {
+        standing_processes(&Evidence::of(&state))
+    } else {
+        BTreeSet::new()
+    };
     for worker in state.workers.values_mut() {
-        let Unit::Process { pid, .. } = worker.id.unit else { continue };
+        let Unit::Process { pid, .. } = worker.id.unit else {
+            continue;
+        };
         if !standing.contains(&pid) {
             continue;
         }
-        let devices = worker.process.iter().flat_map(|process| process.nics.values());
-        let nics: Vec<String> = devices.collect::<BTreeSet<_>>().into_iter().cloned().collect();
+        let devices = worker
+            .process
+            .iter()
+            .flat_map(|process| process.nics.values());
+        let nics: Vec<String> = devices
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .cloned()
+            .collect();
         let frame = Frame::take(pid, &nics, worker.channels.clone(), None);
         let at_ms = worker.sampled_ms.unwrap_or(0.0);
         worker.take_frame(at_ms, &frame);
@@ -109,5 +138,8 @@ pub fn of_recorders<E>(names: Names, mut look: impl FnMut(&mut Vec<Event>) -> Re
 
 /// Processes with a channel that stands still.
 fn standing_processes(evidence: &Evidence) -> BTreeSet<u32> {
-    evidence.standing().filter_map(|spot| spot.node.subject.pid).collect()
+    evidence
+        .standing()
+        .filter_map(|spot| spot.node.subject.pid)
+        .collect()
 }

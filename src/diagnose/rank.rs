@@ -17,7 +17,9 @@ const RIVALS_MAX: usize = 3;
 pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     let found = RULES.iter().flat_map(|rule| rule(evidence)).collect();
     let mut ranked = ranked(merged(found));
-    let is_explained = ranked.iter().any(|one| one.condition.severity == Severity::Error && one.follows.is_none());
+    let is_explained = ranked
+        .iter()
+        .any(|one| one.condition.severity == Severity::Error && one.follows.is_none());
     if !is_explained {
         let stalled = merged(LAST_RESORT(evidence));
         ranked.splice(0..0, self::ranked(stalled));
@@ -41,7 +43,9 @@ struct Ranked {
 fn merged(found: Vec<Found>) -> Vec<Found> {
     let mut all = Vec::<(Found, usize)>::new();
     for one in found {
-        let same = |known: &&mut (Found, usize)| known.0.condition == one.condition && known.0.node == one.node;
+        let same = |known: &&mut (Found, usize)| {
+            known.0.condition == one.condition && known.0.node == one.node
+        };
         match all.iter_mut().find(same) {
             Some((known, more)) => {
                 *more += 1;
@@ -74,44 +78,92 @@ fn add(known: &mut Vec<String>, more: Vec<String>) {
 
 fn ranked(found: Vec<Found>) -> Vec<Ranked> {
     let catalogue = Catalogue::embedded();
-    let place = |name: &str| catalogue.conditions.iter().position(|condition| condition.name == name);
-    let with = |found: Found| Some(Ranked { condition: catalogue.get(found.condition)?, found, follows: None });
+    let place = |name: &str| {
+        catalogue
+            .conditions
+            .iter()
+            .position(|condition| condition.name == name)
+    };
+    let with = |found: Found| {
+        Some(Ranked {
+            condition: catalogue.get(found.condition)?,
+            found,
+            follows: None,
+        })
+    };
     let mut ranked: Vec<Ranked> = found.into_iter().filter_map(with).collect();
     let causes: Vec<&'static Condition> = ranked.iter().map(|one| one.condition).collect();
     for one in &mut ranked {
         let explains = |cause: &&&'static Condition| cause.explains.contains(&one.condition.name);
         // Of two that explain each other the catalogue's first is the cause.
         let first = |cause: &&&'static Condition| {
-            !one.condition.explains.contains(&cause.name) || place(&cause.name) < place(&one.condition.name)
+            !one.condition.explains.contains(&cause.name)
+                || place(&cause.name) < place(&one.condition.name)
         };
-        one.follows = causes.iter().filter(explains).find(first).map(|cause| cause.name.as_str());
+        one.follows = causes
+            .iter()
+            .filter(explains)
+            .find(first)
+            .map(|cause| cause.name.as_str());
     }
     ranked.sort_by_key(|one| {
         let doubt = Reverse((one.found.confidence * 1000.0) as u32);
-        (one.follows.is_some(), one.condition.severity, doubt, place(&one.condition.name))
+        (
+            one.follows.is_some(),
+            one.condition.severity,
+            doubt,
+            place(&one.condition.name),
+        )
     });
     ranked
 }
 
 /// What else it may be that stands beside the first, and what would decide.
 fn rivals(ranked: &[Ranked]) -> Vec<String> {
-    let Some(first) = ranked.first() else { return Vec::new() };
+    let Some(first) = ranked.first() else {
+        return Vec::new();
+    };
     let is_rival = |one: &&Ranked| {
-        one.follows.is_none() && one.condition.severity == Severity::Error && one.condition.name != first.condition.name
+        one.follows.is_none()
+            && one.condition.severity == Severity::Error
+            && one.condition.name != first.condition.name
     };
     let said = |one: &Ranked| {
-        let decides = one.condition.decided_by.as_ref().or(first.condition.decided_by.as_ref());
-        let decides = decides.map(|text| format!("; what decides: {text}")).unwrap_or_default();
-        format!("whether it is rather {} ({:.0} %){decides}", one.condition.name, one.found.confidence * 100.0)
+        let decides = one
+            .condition
+            .decided_by
+            .as_ref()
+            .or(first.condition.decided_by.as_ref());
+        let decides = decides
+            .map(|text| format!("; what decides: {text}"))
+            .unwrap_or_default();
+        format!(
+            "whether it is rather {} ({:.0} %){decides}",
+            one.condition.name,
+            one.found.confidence * 100.0
+        )
     };
-    ranked[1..].iter().filter(is_rival).take(RIVALS_MAX).map(said).collect()
+    ranked[1..]
+        .iter()
+        .filter(is_rival)
+        .take(RIVALS_MAX)
+        .map(said)
+        .collect()
 }
 
 impl Ranked {
     /// What follows from something else is told, and alarms nobody.
     fn finding(self) -> Finding {
-        let Self { condition, found, follows } = self;
-        let severity = if follows.is_some() { Severity::Info } else { condition.severity };
+        let Self {
+            condition,
+            found,
+            follows,
+        } = self;
+        let severity = if follows.is_some() {
+            Severity::Info
+        } else {
+            condition.severity
+        };
         let mut because = found.because;
         because.extend(follows.map(|cause| format!("it follows from {cause}")));
         Finding {

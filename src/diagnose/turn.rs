@@ -38,11 +38,21 @@ pub fn whose_turn(evidence: &Evidence) -> Option<Turn> {
     let is_stalled = |spot: &Spot<'_>| spot.channel.now.quiet_ms >= evidence.stall_after_ms;
     let key = |spot: &Spot<'_>| {
         let channel = spot.channel;
-        (is_stalled(spot), channel.done_unconsumed(), channel.in_flight(), channel.now.quiet_ms)
+        (
+            is_stalled(spot),
+            channel.done_unconsumed(),
+            channel.in_flight(),
+            channel.now.quiet_ms,
+        )
     };
     // The first of several that are alike.
-    let worst =
-        evidence.spots().filter(waits).reduce(|worst, spot| if key(&spot) > key(&worst) { spot } else { worst });
+    let worst = evidence.spots().filter(waits).reduce(|worst, spot| {
+        if key(&spot) > key(&worst) {
+            spot
+        } else {
+            worst
+        }
+    });
     worst.map(|spot| Turn {
         subject: spot.node.subject.clone(),
         side: spot.channel.now.side,
@@ -57,9 +67,13 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
     let (name, channel) = (short_name(spot), spot.channel);
     let (in_flight, done) = (channel.in_flight(), channel.done_unconsumed());
     let last_error = channel.now.last_error.as_ref();
-    let last_error = last_error.map(|(call, code)| format!("; {call} returned {code}")).unwrap_or_default();
+    let last_error = last_error
+        .map(|(call, code)| format!("; {call} returned {code}"))
+        .unwrap_or_default();
     if let Some(call) = &channel.now.in_call {
-        return format!("{name} is inside {call}, which does not return: the plugin's turn{last_error}");
+        return format!(
+            "{name} is inside {call}, which does not return: the plugin's turn{last_error}"
+        );
     }
     if channel.now.rc_errors > 0 && is_stalled {
         return format!("{name}: {in_flight} in flight{last_error}");
@@ -67,7 +81,9 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
     if !channel.sends() && done > 0 && done == in_flight {
         return format!("{name}: {done}/{in_flight} done, none handed back: the receiver's turn");
     }
-    let other = spot.other_end().map(|other| (short_name(other), other.channel.in_flight()));
+    let other = spot
+        .other_end()
+        .map(|other| (short_name(other), other.channel.in_flight()));
     match (channel.now.side, other) {
         (Side::Recv, Some((sender, 0))) => {
             format!("{name}: {in_flight} posted, {sender} has none in flight: the sender's turn")
@@ -76,7 +92,9 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
             format!("{name}: {in_flight} posted, {receiver} has none posted: the receiver's turn")
         }
         (_, Some((other, count))) => {
-            format!("{name}: {in_flight} posted, {other}: {count}, nothing arrives: the way between them")
+            format!(
+                "{name}: {in_flight} posted, {other}: {count}, nothing arrives: the way between them"
+            )
         }
         (Side::Recv, None) => format!("{name}: {in_flight} posted, {done} done"),
         (Side::Send, None) => format!("{name}: {in_flight} posted, none done"),
@@ -85,7 +103,12 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
 
 /// `peer recv 1`.
 fn short_name(spot: Spot<'_>) -> String {
-    format!("{} {} {}", spot.node.name(), spot.channel.now.side, spot.channel.now.index)
+    format!(
+        "{} {} {}",
+        spot.node.name(),
+        spot.channel.now.side,
+        spot.channel.now.index
+    )
 }
 
 #[cfg(test)]
@@ -100,11 +123,21 @@ mod tests {
 
     fn told(timeline: &mut Timeline, ms: f64, node: u32, kind: EventKind) {
         let who = Who::Worker(WorkerId::of_pair(NodeId(node), PairId(0)));
-        timeline.apply(&Event { at: "1970-01-01T00:00:00Z".into(), ..Event::new(ms, who, kind) });
+        timeline.apply(&Event {
+            at: "1970-01-01T00:00:00Z".into(),
+            ..Event::new(ms, who, kind)
+        });
     }
 
     fn counters(side: Side, [posted, done, consumed]: [u64; 3], quiet_ms: u64) -> EventKind {
-        EventKind::Sample(vec![ChannelNow { side, posted, done, consumed, quiet_ms, ..ChannelNow::default() }])
+        EventKind::Sample(vec![ChannelNow {
+            side,
+            posted,
+            done,
+            consumed,
+            quiet_ms,
+            ..ChannelNow::default()
+        }])
     }
 
     #[test]
@@ -114,19 +147,41 @@ mod tests {
         let mut timeline = Timeline::of(state);
         told(&mut timeline, 0.0, 0, counters(Side::Send, [12, 4, 4], 0));
         told(&mut timeline, 0.0, 1, counters(Side::Recv, [16, 16, 0], 0));
-        told(&mut timeline, 9000.0, 0, counters(Side::Send, [20, 12, 12], 0));
-        told(&mut timeline, 9000.0, 1, counters(Side::Recv, [24, 24, 24], 0));
+        told(
+            &mut timeline,
+            9000.0,
+            0,
+            counters(Side::Send, [20, 12, 12], 0),
+        );
+        told(
+            &mut timeline,
+            9000.0,
+            1,
+            counters(Side::Recv, [24, 24, 24], 0),
+        );
         let at = |timeline: &Timeline, ms: u64| whose_turn(&Evidence::at(timeline, ms * 1_000_000));
         assert_eq!(at(&timeline, 0), None);
         // Counters that are not new are older by that.
         let waits = at(&timeline, 600).expect("it waits");
-        assert_eq!((waits.quiet_ms, waits.is_stalled, waits.subject.node), (600, false, NodeId(1)));
-        assert_eq!(waits.words, "peer recv 0: 16/16 done, none handed back: the receiver's turn");
+        assert_eq!(
+            (waits.quiet_ms, waits.is_stalled, waits.subject.node),
+            (600, false, NodeId(1))
+        );
+        assert_eq!(
+            waits.words,
+            "peer recv 0: 16/16 done, none handed back: the receiver's turn"
+        );
         assert!(at(&timeline, 8999).is_some_and(|turn| turn.is_stalled));
         assert_eq!(at(&timeline, 9000), None);
         let channels = vec![];
-        let exit =
-            Exit { code: Some(1), signal: None, killed: false, phase: Phase::Measuring, in_call: None, channels };
+        let exit = Exit {
+            code: Some(1),
+            signal: None,
+            killed: false,
+            phase: Phase::Measuring,
+            in_call: None,
+            channels,
+        };
         told(&mut timeline, 9100.0, 0, EventKind::Exited(exit));
         assert_eq!(
             at(&timeline, 60_000),

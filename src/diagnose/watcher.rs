@@ -69,16 +69,25 @@ impl Watcher {
             run.next_step.clone_from(&first.next_step);
         }
         // What was warned of before the run is said once, and behind what came of it.
-        let same =
-            |one: &Finding| found.iter().any(|other| other.condition == one.condition && other.subject == one.subject);
+        let same = |one: &Finding| {
+            found
+                .iter()
+                .any(|other| other.condition == one.condition && other.subject == one.subject)
+        };
         run.findings.retain(|one| !same(one));
         run.findings.splice(0..0, found);
         run.findings.sort_by_key(|one| one.severity);
         for worker in state.workers.values().filter(|worker| worker.was_framed) {
-            let pair = worker.id.pair().and_then(|pair| run.pairs.get_mut(pair.index()));
+            let pair = worker
+                .id
+                .pair()
+                .and_then(|pair| run.pairs.get_mut(pair.index()));
             let Some(pair) = pair else { continue };
             let places = pair.nodes.into_iter().zip(&mut pair.workers);
-            for (_, record) in places.into_iter().filter(|(node, _)| *node == worker.id.node) {
+            for (_, record) in places
+                .into_iter()
+                .filter(|(node, _)| *node == worker.id.node)
+            {
                 record.frame = Some(worker_file(WorkerFile::Frame, worker.id, &state.names));
             }
         }
@@ -93,9 +102,25 @@ mod tests {
     use tcpx_words::side::Side;
 
     fn sample(at_ms: u64, quiet_ms: u64, tests: u64) -> Event {
-        let worker = WorkerId { node: NodeId(0), unit: Unit::Process { pid: 7, recorder: 0 } };
-        let one = ChannelNow { side: Side::Recv, posted: 16, quiet_ms, tests, ..ChannelNow::default() };
-        Event::new(at_ms as f64, Who::Worker(worker), EventKind::Sample(vec![one]))
+        let worker = WorkerId {
+            node: NodeId(0),
+            unit: Unit::Process {
+                pid: 7,
+                recorder: 0,
+            },
+        };
+        let one = ChannelNow {
+            side: Side::Recv,
+            posted: 16,
+            quiet_ms,
+            tests,
+            ..ChannelNow::default()
+        };
+        Event::new(
+            at_ms as f64,
+            Who::Worker(worker),
+            EventKind::Sample(vec![one]),
+        )
     }
 
     #[test]
@@ -105,9 +130,13 @@ mod tests {
             state.apply(&event);
             watcher.look(&state)
         };
-        let stalls = (0..6000).step_by(100).map(|at_ms| sample(at_ms, at_ms.saturating_sub(1000), 9));
+        let stalls = (0..6000)
+            .step_by(100)
+            .map(|at_ms| sample(at_ms, at_ms.saturating_sub(1000), 9));
         let told: Vec<Vec<Finding>> = stalls.filter_map(&mut look).collect();
-        let [findings] = told.as_slice() else { panic!("{told:?}") };
+        let [findings] = told.as_slice() else {
+            panic!("{told:?}")
+        };
         assert_eq!(findings[0].condition, "local-loop-starved");
         assert_eq!(look(sample(9000, 0, 5000)), Some(Vec::new()));
     }

@@ -53,10 +53,20 @@ impl PrivateFolder {
     ///
     /// # Errors
     /// The folder cannot be made or filled.
-    pub fn create(parent: &Path, tap: &Path, net_plugin: Option<&str>) -> Result<Self, InterposeError> {
-        let failed = |source| InterposeError::Folder { parent: parent.to_owned(), source };
+    pub fn create(
+        parent: &Path,
+        tap: &Path,
+        net_plugin: Option<&str>,
+    ) -> Result<Self, InterposeError> {
+        let failed = |source| InterposeError::Folder {
+            parent: parent.to_owned(),
+            source,
+        };
         let tap = tap.canonicalize().map_err(failed)?;
-        let folder = Self { path: make(parent).map_err(failed)?, keep: false };
+        let folder = Self {
+            path: make(parent).map_err(failed)?,
+            keep: false,
+        };
         let mut names = vec!["tcpx".to_owned(), LINK.to_owned()];
         names.extend(plain_names(net_plugin.unwrap_or_default()));
         names.sort();
@@ -65,7 +75,11 @@ impl PrivateFolder {
         for link in links.chain(["libnccl-net.so".to_owned()]) {
             symlink(&tap, folder.path.join(link)).map_err(failed)?;
         }
-        let report = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.report());
+        let report = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(folder.report());
         report.map_err(failed)?;
         Ok(folder)
     }
@@ -89,22 +103,35 @@ impl PrivateFolder {
         let bytes = std::fs::read(self.report()).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(REPORT_MAX)]).into_owned();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
-        lines.filter_map(|(pid, said)| Some((pid.parse().ok()?, tcpx_words::units::printable(said)))).collect()
+        lines
+            .filter_map(|(pid, said)| Some((pid.parse().ok()?, tcpx_words::units::printable(said))))
+            .collect()
     }
 
     /// The environment that leads a program here. `real` is the plugin behind the
     /// tap, `variable` reads the environment as it is.
-    pub fn environment(&self, real: &Path, recording: &Recording, variable: impl Fn(&str) -> Option<String>) -> Given {
+    pub fn environment(
+        &self,
+        real: &Path,
+        recording: &Recording,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Given {
         let mut given = Given::default();
         let link = self.path.join("libnccl-net-tcpx.so").display().to_string();
-        let mut set = |name: &str, value: String| drop(given.variables.insert(name.to_owned(), value));
+        let mut set =
+            |name: &str, value: String| drop(given.variables.insert(name.to_owned(), value));
         set("TCPXTAP_PLUGIN", real.display().to_string());
         set("TCPXTAP_NAME", recording.name.clone());
         set("TCPXTAP_REPORT", self.report().display().to_string());
         set("UCCL_TCPX_PLUGIN_PATH", link.clone());
         set("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", link);
-        let before = variable("LD_LIBRARY_PATH").filter(|path| !path.is_empty()).map(|path| format!(":{path}"));
-        set("LD_LIBRARY_PATH", format!("{}{}", self.path.display(), before.unwrap_or_default()));
+        let before = variable("LD_LIBRARY_PATH")
+            .filter(|path| !path.is_empty())
+            .map(|path| format!(":{path}"));
+        set(
+            "LD_LIBRARY_PATH",
+            format!("{}{}", self.path.display(), before.unwrap_or_default()),
+        );
         if let Some(folder) = &recording.folder {
             set("TCPXTAP_FOLDER", folder.display().to_string());
         }
@@ -129,7 +156,10 @@ const LINK: &str = "tcpxtap";
 
 /// Names, not paths: only these are looked for by a name of NCCL's.
 fn plain_names(list: &str) -> impl Iterator<Item = String> {
-    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.contains('/'));
+    let names = list
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty() && !name.contains('/'));
     names.map(str::to_owned)
 }
 
@@ -161,8 +191,15 @@ mod tests {
 
     fn names(folder: &PrivateFolder) -> Vec<String> {
         let entries = std::fs::read_dir(folder.path()).expect("listed");
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<_> = entries
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
         names.sort();
         names
     }
@@ -172,13 +209,28 @@ mod tests {
         let parent = tempfile::tempdir().expect("a folder");
         let tap = parent.path().join("tap.so");
         std::fs::write(&tap, b"x").expect("written");
-        let folder = PrivateFolder::create(parent.path(), &tap, Some("aws, /abs/x.so,tcpx")).expect("made");
-        let expected =
-            ["libnccl-net-aws.so", "libnccl-net-tcpx.so", "libnccl-net-tcpxtap.so", "libnccl-net.so", "report"];
+        let folder =
+            PrivateFolder::create(parent.path(), &tap, Some("aws, /abs/x.so,tcpx")).expect("made");
+        let expected = [
+            "libnccl-net-aws.so",
+            "libnccl-net-tcpx.so",
+            "libnccl-net-tcpxtap.so",
+            "libnccl-net.so",
+            "report",
+        ];
         assert_eq!(names(&folder), expected);
-        std::fs::write(folder.path().join("report"), "12 recording /dev/shm/x\nnonsense\n13 a\x1b[1m b\n")
-            .expect("written");
-        assert_eq!(folder.said(), [(12, "recording /dev/shm/x".to_owned()), (13, "a[1m b".to_owned())]);
+        std::fs::write(
+            folder.path().join("report"),
+            "12 recording /dev/shm/x\nnonsense\n13 a\x1b[1m b\n",
+        )
+        .expect("written");
+        assert_eq!(
+            folder.said(),
+            [
+                (12, "recording /dev/shm/x".to_owned()),
+                (13, "a[1m b".to_owned())
+            ]
+        );
         let path = folder.path().to_owned();
         drop(folder);
         assert!(!path.exists());
@@ -190,16 +242,28 @@ mod tests {
         let tap = parent.path().join("tap.so");
         std::fs::write(&tap, b"x").expect("written");
         let folder = PrivateFolder::create(parent.path(), &tap, None).expect("made");
-        let recording = Recording { name: "tap-1".into(), ring_events: Some(64), ..Recording::default() };
+        let recording = Recording {
+            name: "tap-1".into(),
+            ring_events: Some(64),
+            ..Recording::default()
+        };
         let variable = |name: &str| (name == "LD_LIBRARY_PATH").then(|| "/a:/b".to_owned());
-        let given = folder.environment(Path::new("/real.so"), &recording, variable).variables;
+        let given = folder
+            .environment(Path::new("/real.so"), &recording, variable)
+            .variables;
         let inside = folder.path().display().to_string();
         for (name, value) in [
             ("TCPXTAP_PLUGIN", "/real.so".to_owned()),
             ("TCPXTAP_NAME", "tap-1".to_owned()),
             ("TCPXTAP_RING_EVENTS", "64".to_owned()),
-            ("UCCL_TCPX_PLUGIN_PATH", format!("{inside}/libnccl-net-tcpx.so")),
-            ("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", format!("{inside}/libnccl-net-tcpx.so")),
+            (
+                "UCCL_TCPX_PLUGIN_PATH",
+                format!("{inside}/libnccl-net-tcpx.so"),
+            ),
+            (
+                "NCCL_GPUDIRECTTCPX_PLUGIN_PATH",
+                format!("{inside}/libnccl-net-tcpx.so"),
+            ),
             ("NCCL_NET_PLUGIN", "tcpxtap".to_owned()),
             ("LD_LIBRARY_PATH", format!("{inside}:/a:/b")),
         ] {

@@ -57,19 +57,25 @@ pub enum InterposeError {
 impl InterposeError {
     /// Whose problem it is.
     pub fn outcome(&self) -> Outcome {
-        if matches!(self, Self::Builtin) { Outcome::Usage } else { Outcome::NotRun }
+        if matches!(self, Self::Builtin) {
+            Outcome::Usage
+        } else {
+            Outcome::NotRun
+        }
     }
 }
 
 impl NextStep for InterposeError {
     fn next_step(&self) -> Option<String> {
         match self {
-            Self::NoPlugin { .. } => Some("name it: tcpxctl tap --plugin /path/to/libnccl-net-tcpx.so -- ...".into()),
+            Self::NoPlugin { .. } => {
+                Some("name it: tcpxctl tap --plugin /path/to/libnccl-net-tcpx.so -- ...".into())
+            }
             Self::Builtin => Some("use --plugin soft, which is a file".into()),
             Self::Plugin(error) => error.next_step(),
-            Self::NoTap { .. } => {
-                Some("run scripts/install, or copy it from target/release/deps beside tcpxctl".into())
-            }
+            Self::NoTap { .. } => Some(
+                "run scripts/install, or copy it from target/release/deps beside tcpxctl".into(),
+            ),
             Self::Folder { .. } => Some("set TMPDIR to a folder that can be written".into()),
             Self::Versions { .. } | Self::Start { .. } => None,
         }

@@ -25,18 +25,36 @@ const OBJECT: &str = "libnccl_net_tcpxtap.so";
 ///
 /// # Errors
 /// The plugin exports nothing that the tap knows, or the object is nowhere.
-pub fn tap_library(plugin: &Path, exports: &Exports, exe: &Path) -> Result<TapLibrary, InterposeError> {
-    let (versions, hidden): (Vec<u32>, Vec<u32>) = exports.net.iter().partition(|version| VERSIONS.contains(version));
+pub fn tap_library(
+    plugin: &Path,
+    exports: &Exports,
+    exe: &Path,
+) -> Result<TapLibrary, InterposeError> {
+    let (versions, hidden): (Vec<u32>, Vec<u32>) = exports
+        .net
+        .iter()
+        .partition(|version| VERSIONS.contains(version));
     if versions.is_empty() {
         let path = plugin.to_owned();
-        return Err(InterposeError::Versions { path, found: words(&exports.net) });
+        return Err(InterposeError::Versions {
+            path,
+            found: words(&exports.net),
+        });
     }
     let places = library_places(exe, OBJECT);
     match places.iter().find(|path| path.is_file()) {
-        Some(path) => Ok(TapLibrary { path: path.clone(), versions, hidden }),
+        Some(path) => Ok(TapLibrary {
+            path: path.clone(),
+            versions,
+            hidden,
+        }),
         None => Err(InterposeError::NoTap {
             name: OBJECT.to_owned(),
-            looked: places.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+            looked: places
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
         }),
     }
 }
@@ -45,7 +63,11 @@ fn words(versions: &[u32]) -> String {
     if versions.is_empty() {
         return "no ncclNet table".to_owned();
     }
-    versions.iter().map(|version| format!("ncclNetPlugin_v{version}")).collect::<Vec<_>>().join(", ")
+    versions
+        .iter()
+        .map(|version| format!("ncclNetPlugin_v{version}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -57,25 +79,43 @@ mod tests {
         if there {
             std::fs::write(folder.path().join(OBJECT), b"x").expect("written");
         }
-        let exports = Exports { net: net.to_vec(), other: vec![] };
-        tap_library(Path::new("/x/plugin.so"), &exports, &folder.path().join("tcpxctl"))
+        let exports = Exports {
+            net: net.to_vec(),
+            other: vec![],
+        };
+        tap_library(
+            Path::new("/x/plugin.so"),
+            &exports,
+            &folder.path().join("tcpxctl"),
+        )
     }
 
     #[test]
     fn versions_that_the_tap_does_not_know_are_hidden() {
-        for (net, versions, hidden) in
-            [(&[7][..], &[7][..], &[][..]), (&[4, 7, 12], &[4, 7, 12], &[]), (&[3, 6, 13], &[6], &[3, 13])]
-        {
+        for (net, versions, hidden) in [
+            (&[7][..], &[7][..], &[][..]),
+            (&[4, 7, 12], &[4, 7, 12], &[]),
+            (&[3, 6, 13], &[6], &[3, 13]),
+        ] {
             let chosen = choose(net, true).expect("an object");
-            assert_eq!((chosen.versions.as_slice(), chosen.hidden.as_slice()), (versions, hidden));
+            assert_eq!(
+                (chosen.versions.as_slice(), chosen.hidden.as_slice()),
+                (versions, hidden)
+            );
         }
     }
 
     #[test]
     fn what_the_tap_does_not_know_or_find_is_named() {
         let unknown = choose(&[13, 14], true).expect_err("refused").to_string();
-        assert!(unknown.contains("ncclNetPlugin_v13, ncclNetPlugin_v14"), "{unknown}");
+        assert!(
+            unknown.contains("ncclNetPlugin_v13, ncclNetPlugin_v14"),
+            "{unknown}"
+        );
         let missing = choose(&[8], false).expect_err("refused").to_string();
-        assert!(missing.contains(OBJECT) && missing.contains("/../lib/tcpxctl/"), "{missing}");
+        assert!(
+            missing.contains(OBJECT) && missing.contains("/../lib/tcpxctl/"),
+            "{missing}"
+        );
     }
 }

@@ -41,9 +41,18 @@ impl Program {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(command: &[String], given: &Given, stdout_to_stderr: bool) -> Result<Self, InterposeError> {
-        let (program, arguments) = command.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
-        let failed = |source| InterposeError::Start { program: program.to_owned(), source };
+    pub fn start(
+        command: &[String],
+        given: &Given,
+        stdout_to_stderr: bool,
+    ) -> Result<Self, InterposeError> {
+        let (program, arguments) = command
+            .split_first()
+            .map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let failed = |source| InterposeError::Start {
+            program: program.to_owned(),
+            source,
+        };
         // Handlers, which the program does not inherit, unlike signals that are ignored.
         let flag = |signal| -> io::Result<Arc<AtomicBool>> {
             let flag = Arc::new(AtomicBool::new(false));
@@ -53,16 +62,26 @@ impl Program {
         for signal in [SIGINT, SIGQUIT] {
             flag(signal).map_err(failed)?;
         }
-        let passed_on = [(Signal::TERM, flag(SIGTERM).map_err(failed)?), (Signal::HUP, flag(SIGHUP).map_err(failed)?)];
+        let passed_on = [
+            (Signal::TERM, flag(SIGTERM).map_err(failed)?),
+            (Signal::HUP, flag(SIGHUP).map_err(failed)?),
+        ];
         let mut command = Command::new(program);
         command.args(arguments).envs(&given.variables);
         if stdout_to_stderr {
-            command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned().map_err(failed)?));
+            command.stdout(Stdio::from(
+                io::stderr().as_fd().try_clone_to_owned().map_err(failed)?,
+            ));
         }
         let child = command.spawn().map_err(failed)?;
-        let pidfd =
-            pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from).map_err(failed)?;
-        Ok(Self { child, pidfd, passed_on })
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
+            .map_err(io::Error::from)
+            .map_err(failed)?;
+        Ok(Self {
+            child,
+            pidfd,
+            passed_on,
+        })
     }
 
     /// Its process id.
@@ -75,7 +94,10 @@ impl Program {
     /// # Errors
     /// It cannot be waited for.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<Option<Ending>> {
-        let most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+        let most = Timespec {
+            tv_sec: at_most.as_secs() as i64,
+            tv_nsec: at_most.subsec_nanos().into(),
+        };
         // A signal of ours interrupts it, and is passed on here.
         let _ = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&most));
         for (signal, came) in &self.passed_on {
@@ -114,13 +136,21 @@ impl Program {
 pub fn end_by(signal: i32) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     // Of no consequence if it fails: a core too many.
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let _ = setrlimit(
+        Resource::Core,
+        Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        },
+    );
     // One that ends nobody, or is unknown, leaves the exit code to say it.
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
 fn memchr(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len().max(1)).position(|window| window == wanted)
+    bytes
+        .windows(wanted.len().max(1))
+        .position(|window| window == wanted)
 }
 
 /// Largest program that is searched for paths.
@@ -132,17 +162,27 @@ pub fn fixed_paths(program: &str, path: Option<&str>) -> Vec<String> {
     let file = if program.contains('/') {
         Some(PathBuf::from(program))
     } else {
-        path.unwrap_or_default().split(':').map(|folder| Path::new(folder).join(program)).find(|file| file.is_file())
+        path.unwrap_or_default()
+            .split(':')
+            .map(|folder| Path::new(folder).join(program))
+            .find(|file| file.is_file())
     };
-    let small = |file: &PathBuf| std::fs::metadata(file).is_ok_and(|meta| meta.len() <= PROGRAM_BYTES_MAX);
-    let bytes = file.filter(small).and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+    let small =
+        |file: &PathBuf| std::fs::metadata(file).is_ok_and(|meta| meta.len() <= PROGRAM_BYTES_MAX);
+    let bytes = file
+        .filter(small)
+        .and_then(|file| std::fs::read(file).ok())
+        .unwrap_or_default();
     paths_in(&bytes)
 }
 
 fn paths_in(bytes: &[u8]) -> Vec<String> {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'<>:;,".contains(byte);
     let mut found = Vec::new();
-    for word in bytes.split(|byte| !plain(byte)).filter(|word| word.first() == Some(&b'/')) {
+    for word in bytes
+        .split(|byte| !plain(byte))
+        .filter(|word| word.first() == Some(&b'/'))
+    {
         if word.len() < 4096 && memchr(word, b"/libnccl-net").is_some() {
             found.push(String::from_utf8_lossy(word).into_owned());
         }
@@ -160,7 +200,16 @@ mod tests {
     fn paths_of_plugins_are_found_in_a_program() {
         let bytes =
             b"\x7fELF\0/usr/local/tcpx/lib64/libnccl-net-tcpx.so\0/lib/libc.so\0libnccl-net.so\0'/x/libnccl-net.so'";
-        assert_eq!(paths_in(bytes), ["/usr/local/tcpx/lib64/libnccl-net-tcpx.so", "/x/libnccl-net.so"]);
-        assert!(fixed_paths("/nowhere", None).is_empty() && fixed_paths("nosuch", Some("/bin:/usr/bin")).is_empty());
+        assert_eq!(
+            paths_in(bytes),
+            [
+                "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
+                "/x/libnccl-net.so"
+            ]
+        );
+        assert!(
+            fixed_paths("/nowhere", None).is_empty()
+                && fixed_paths("nosuch", Some("/bin:/usr/bin")).is_empty()
+        );
     }
 }

@@ -29,8 +29,10 @@ pub fn real_plugin(
     variable: impl Fn(&str) -> Option<String>,
     exe: &Path,
 ) -> Result<RealPlugin, InterposeError> {
-    let named: Vec<(String, String)> =
-        TCPX_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect();
+    let named: Vec<(String, String)> = TCPX_VARIABLES
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), variable(name)?)))
+        .collect();
     let (path, why) = match wanted {
         Some(wanted) => match choose(wanted, &variable, exe)?.source {
             Source::Builtin => return Err(InterposeError::Builtin),
@@ -38,9 +40,18 @@ pub fn real_plugin(
         },
         None => found(&named, &variable)?,
     };
-    let path = path.canonicalize().map_err(|_| tcpx_node::plugin_files::LoadError::NotFound { path: path.clone() })?;
-    let another = |value: &str| Path::new(value).canonicalize().map_or(true, |real| real != path);
-    let also = named.into_iter().filter(|(_, value)| another(value)).collect();
+    let path = path
+        .canonicalize()
+        .map_err(|_| tcpx_node::plugin_files::LoadError::NotFound { path: path.clone() })?;
+    let another = |value: &str| {
+        Path::new(value)
+            .canonicalize()
+            .map_or(true, |real| real != path)
+    };
+    let also = named
+        .into_iter()
+        .filter(|(_, value)| another(value))
+        .collect();
     Ok(RealPlugin { path, why, also })
 }
 
@@ -50,8 +61,15 @@ fn found(
 ) -> Result<(PathBuf, String), InterposeError> {
     let mut looked = Vec::new();
     let mut first = |candidates: Vec<PathBuf>, why: &str| {
-        let there = candidates.iter().find(|path| path.exists()).map(|path| (path.clone(), why.to_owned()));
-        looked.extend(candidates.into_iter().map(|path| path.display().to_string()));
+        let there = candidates
+            .iter()
+            .find(|path| path.exists())
+            .map(|path| (path.clone(), why.to_owned()));
+        looked.extend(
+            candidates
+                .into_iter()
+                .map(|path| path.display().to_string()),
+        );
         there
     };
     for (name, value) in named {
@@ -61,9 +79,22 @@ fn found(
     }
     let list = variable("NCCL_NET_PLUGIN").unwrap_or_default();
     let folders = search_folders(variable("LD_LIBRARY_PATH").as_deref());
-    let in_folders = |file: &str| folders.iter().map(|folder| folder.join(file)).collect::<Vec<_>>();
-    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none") {
-        let mut candidates = if name.contains('/') { vec![PathBuf::from(name)] } else { in_folders(name) };
+    let in_folders = |file: &str| {
+        folders
+            .iter()
+            .map(|folder| folder.join(file))
+            .collect::<Vec<_>>()
+    };
+    for name in list
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty() && *name != "none")
+    {
+        let mut candidates = if name.contains('/') {
+            vec![PathBuf::from(name)]
+        } else {
+            in_folders(name)
+        };
         if !name.contains('/') {
             candidates.extend(in_folders(&format!("libnccl-net-{name}.so")));
         }
@@ -71,18 +102,34 @@ fn found(
             return Ok(there);
         }
     }
-    first(in_folders("libnccl-net.so"), "libnccl-net.so, as NCCL looks for it")
-        .or_else(|| first(TCPX_PLACES.map(PathBuf::from).to_vec(), "in a usual place of TCPX"))
-        .ok_or_else(|| InterposeError::NoPlugin { looked: looked.join(", ") })
+    first(
+        in_folders("libnccl-net.so"),
+        "libnccl-net.so, as NCCL looks for it",
+    )
+    .or_else(|| {
+        first(
+            TCPX_PLACES.map(PathBuf::from).to_vec(),
+            "in a usual place of TCPX",
+        )
+    })
+    .ok_or_else(|| InterposeError::NoPlugin {
+        looked: looked.join(", "),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn find(variables: &[(&str, &Path)], wanted: Option<&str>) -> Result<RealPlugin, InterposeError> {
+    fn find(
+        variables: &[(&str, &Path)],
+        wanted: Option<&str>,
+    ) -> Result<RealPlugin, InterposeError> {
         let variable = |name: &str| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.display().to_string())
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.display().to_string())
         };
         real_plugin(wanted, variable, Path::new("/nowhere/tcpxctl"))
     }
@@ -97,17 +144,43 @@ mod tests {
         };
         let [tcpx, net, other] = ["libnccl-net-tcpx.so", "libnccl-net.so", "other.so"].map(place);
         let search = folder.path();
-        let by_name = find(&[("LD_LIBRARY_PATH", search), ("NCCL_NET_PLUGIN", Path::new("tcpx"))], None);
+        let by_name = find(
+            &[
+                ("LD_LIBRARY_PATH", search),
+                ("NCCL_NET_PLUGIN", Path::new("tcpx")),
+            ],
+            None,
+        );
         assert_eq!(by_name.expect("found").path, tcpx);
         let by_default = find(&[("LD_LIBRARY_PATH", search)], None).expect("found");
-        assert_eq!((by_default.path, by_default.why.as_str()), (net.clone(), "libnccl-net.so, as NCCL looks for it"));
-        let listed =
-            find(&[("LD_LIBRARY_PATH", search), ("NCCL_NET_PLUGIN", Path::new("none, nosuch,other.so"))], None);
+        assert_eq!(
+            (by_default.path, by_default.why.as_str()),
+            (net.clone(), "libnccl-net.so, as NCCL looks for it")
+        );
+        let listed = find(
+            &[
+                ("LD_LIBRARY_PATH", search),
+                ("NCCL_NET_PLUGIN", Path::new("none, nosuch,other.so")),
+            ],
+            None,
+        );
         assert_eq!(listed.expect("found").path, other);
-        let by_variable = find(&[("UCCL_TCPX_PLUGIN_PATH", &other), ("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", &net)], None);
+        let by_variable = find(
+            &[
+                ("UCCL_TCPX_PLUGIN_PATH", &other),
+                ("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", &net),
+            ],
+            None,
+        );
         let by_variable = by_variable.expect("found");
         assert_eq!(by_variable.path, other);
-        assert_eq!(by_variable.also, [("NCCL_GPUDIRECTTCPX_PLUGIN_PATH".to_owned(), net.display().to_string())]);
+        assert_eq!(
+            by_variable.also,
+            [(
+                "NCCL_GPUDIRECTTCPX_PLUGIN_PATH".to_owned(),
+                net.display().to_string()
+            )]
+        );
         let asked = find(&[("UCCL_TCPX_PLUGIN_PATH", &other)], net.to_str()).expect("found");
         assert_eq!((asked.path, asked.why.as_str()), (net, "asked for"));
     }
@@ -117,12 +190,27 @@ mod tests {
         if TCPX_PLACES.iter().any(|place| Path::new(place).exists()) {
             return;
         }
-        let error =
-            find(&[("LD_LIBRARY_PATH", Path::new("/nowhere")), ("UCCL_TCPX_PLUGIN_PATH", Path::new("/no.so"))], None);
-        let said = error.map(|found| found.why).expect_err("refused").to_string();
-        for place in ["/no.so", "/nowhere/libnccl-net.so", "/usr/local/tcpx/lib64/libnccl-net-tcpx.so"] {
+        let error = find(
+            &[
+                ("LD_LIBRARY_PATH", Path::new("/nowhere")),
+                ("UCCL_TCPX_PLUGIN_PATH", Path::new("/no.so")),
+            ],
+            None,
+        );
+        let said = error
+            .map(|found| found.why)
+            .expect_err("refused")
+            .to_string();
+        for place in [
+            "/no.so",
+            "/nowhere/libnccl-net.so",
+            "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
+        ] {
             assert!(said.contains(place), "{place} in {said}");
         }
-        assert!(matches!(find(&[], Some("builtin")), Err(InterposeError::Builtin)));
+        assert!(matches!(
+            find(&[], Some("builtin")),
+            Err(InterposeError::Builtin)
+        ));
     }
 }

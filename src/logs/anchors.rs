@@ -40,11 +40,16 @@ pub(super) fn anchors(literals: &[&[u8]], examples: &[&[u8]]) -> Vec<Anchor> {
     let mut chosen = Vec::new();
     while !left.is_empty() {
         let rarity = |piece: &[u8]| Reverse(often.get(piece).copied().unwrap_or_default());
-        let best = pieces.iter().max_by_key(|(piece, of)| (of.len(), rarity(piece), piece.len(), Reverse(**piece)));
+        let best = pieces
+            .iter()
+            .max_by_key(|(piece, of)| (of.len(), rarity(piece), piece.len(), Reverse(**piece)));
         let Some((&piece, of)) = best else { break };
         let of = of.clone();
         let place = |index: &usize| Some((*index, memmem::find(literals[*index], piece)?));
-        chosen.push(Anchor { text: piece.to_vec(), literals: of.iter().filter_map(place).collect() });
+        chosen.push(Anchor {
+            text: piece.to_vec(),
+            literals: of.iter().filter_map(place).collect(),
+        });
         left.retain(|index| !of.contains(index));
         pieces.retain(|_, others| {
             others.retain(|index| !of.contains(index));
@@ -57,7 +62,10 @@ pub(super) fn anchors(literals: &[&[u8]], examples: &[&[u8]]) -> Vec<Anchor> {
 /// How often each piece is in some lines.
 fn often<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize, RandomState> {
     let mut often = HashMap::default();
-    for piece in lines.iter().flat_map(|line| SIZES.iter().flat_map(|size| line.windows(*size))) {
+    for piece in lines
+        .iter()
+        .flat_map(|line| SIZES.iter().flat_map(|size| line.windows(*size)))
+    {
         *often.entry(piece).or_default() += 1;
     }
     often
@@ -74,7 +82,12 @@ struct Ordinary(BTreeSet<&'static [u8]>);
 
 impl Ordinary {
     fn new() -> Self {
-        Self(ORDINARY.lines().flat_map(|line| SIZES.iter().flat_map(|size| line.as_bytes().windows(*size))).collect())
+        Self(
+            ORDINARY
+                .lines()
+                .flat_map(|line| SIZES.iter().flat_map(|size| line.as_bytes().windows(*size)))
+                .collect(),
+        )
     }
 
     fn has(&self, piece: &[u8]) -> bool {
@@ -108,7 +121,10 @@ mod tests {
 
     #[test]
     fn of_two_pieces_the_rarer_is_taken() {
-        let chosen = anchors(&[b"abcdwxyz"], &[b"abcdwxy abcdwx", b"bcdwxyz bcdwxyz abcdwxyz"]);
+        let chosen = anchors(
+            &[b"abcdwxyz"],
+            &[b"abcdwxy abcdwx", b"bcdwxyz bcdwxyz abcdwxyz"],
+        );
         assert_eq!(chosen[0].text, b"abcdwxyz");
         let chosen = anchors(&[b"abcd", b"abcd wxyz", b"wxyz"], &[b"abcd abcd", b"wxyz"]);
         assert_eq!(chosen[0].text, b"wxyz");
@@ -118,7 +134,10 @@ mod tests {
     fn what_ordinary_lines_have_is_avoided() {
         let literal: &[u8] = b"NCCL INFO zzqzzq";
         let chosen = anchors(&[literal], &[]);
-        assert!(memmem::find(ORDINARY.as_bytes(), &chosen[0].text).is_none(), "{chosen:?}");
+        assert!(
+            memmem::find(ORDINARY.as_bytes(), &chosen[0].text).is_none(),
+            "{chosen:?}"
+        );
     }
 
     proptest! {

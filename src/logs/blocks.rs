@@ -27,8 +27,16 @@ struct State<R> {
 
 impl<R: Read> Blocks<R> {
     pub(super) fn new(source: R) -> Self {
-        let state = State { source, carry: Vec::new(), index: 0, bytes: 0, ended: false };
-        Self { state: Mutex::new(state) }
+        let state = State {
+            source,
+            carry: Vec::new(),
+            index: 0,
+            bytes: 0,
+            ended: false,
+        };
+        Self {
+            state: Mutex::new(state),
+        }
     }
 
     /// The next block, in `buffer` up to the size that is returned with its index;
@@ -43,7 +51,11 @@ impl<R: Read> Blocks<R> {
         if filled == 0 {
             return Ok(None);
         }
-        let size = if state.ended { filled } else { memrchr(b'\n', &buffer[..filled]).map_or(filled, |at| at + 1) };
+        let size = if state.ended {
+            filled
+        } else {
+            memrchr(b'\n', &buffer[..filled]).map_or(filled, |at| at + 1)
+        };
         state.carry.extend_from_slice(&buffer[size..filled]);
         state.index = state.index.saturating_add(1);
         Ok(Some((state.index - 1, size)))
@@ -51,7 +63,10 @@ impl<R: Read> Blocks<R> {
 
     /// Bytes read so far.
     pub(super) fn bytes(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).bytes
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .bytes
     }
 }
 

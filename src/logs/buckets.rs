@@ -18,7 +18,13 @@ const KNOWN: usize = 4;
 pub(super) fn order(strings: &[&[u8]], text: &[u8]) -> Vec<usize> {
     let buckets = fill(strings, &shares(text));
     let rows = buckets.iter().map(Vec::len).max().unwrap_or_default();
-    (0..rows).flat_map(|row| buckets.iter().filter_map(move |bucket| bucket.get(row).copied())).collect()
+    (0..rows)
+        .flat_map(|row| {
+            buckets
+                .iter()
+                .filter_map(move |bucket| bucket.get(row).copied())
+        })
+        .collect()
 }
 
 /// Buckets of like strings, the fuller ones first.
@@ -32,8 +38,11 @@ fn fill(strings: &[&[u8]], shares: &[f64; 256]) -> Vec<Vec<usize>> {
             // The first is the one that most places pass: it is best with others.
             let passed = |index: &usize| halves.with(strings[*index]).passed(shares);
             let order = |a: &usize, b: &usize| passed(a).total_cmp(&passed(b));
-            let best =
-                if bucket.is_empty() { left.iter().copied().max_by(order) } else { left.iter().copied().min_by(order) };
+            let best = if bucket.is_empty() {
+                left.iter().copied().max_by(order)
+            } else {
+                left.iter().copied().min_by(order)
+            };
             let Some(best) = best else { break };
             left.retain(|index| *index != best);
             halves = halves.with(strings[best]);
@@ -58,9 +67,16 @@ impl Halves {
 
     /// The share of places in a text that pass.
     fn passed(&self, shares: &[f64; 256]) -> f64 {
-        let passes = |(low, high): (u16, u16), byte: usize| low >> (byte & 15) & high >> (byte >> 4) & 1 == 1;
+        let passes = |(low, high): (u16, u16), byte: usize| {
+            low >> (byte & 15) & high >> (byte >> 4) & 1 == 1
+        };
         let at = |halves| {
-            shares.iter().enumerate().filter(|(byte, _)| passes(halves, *byte)).map(|(_, share)| share).sum::<f64>()
+            shares
+                .iter()
+                .enumerate()
+                .filter(|(byte, _)| passes(halves, *byte))
+                .map(|(_, share)| share)
+                .sum::<f64>()
         };
         self.0.iter().map(|halves| at(*halves)).product()
     }
@@ -81,11 +97,22 @@ mod tests {
 
     #[test]
     fn like_strings_share_a_bucket() {
-        let strings: Vec<String> = (0..16).flat_map(|one| [format!("{one:x}abc"), format!("{one:x}abd")]).collect();
-        let mixed: Vec<&[u8]> =
-            strings.iter().step_by(2).chain(strings.iter().skip(1).step_by(2)).map(String::as_bytes).collect();
+        let strings: Vec<String> = (0..16)
+            .flat_map(|one| [format!("{one:x}abc"), format!("{one:x}abd")])
+            .collect();
+        let mixed: Vec<&[u8]> = strings
+            .iter()
+            .step_by(2)
+            .chain(strings.iter().skip(1).step_by(2))
+            .map(String::as_bytes)
+            .collect();
         let buckets = fill(&mixed, &shares(b"0123456789abcdef"));
-        assert!(buckets.iter().all(|bucket| mixed[bucket[0]][0] == mixed[bucket[1]][0]), "{buckets:?}");
+        assert!(
+            buckets
+                .iter()
+                .all(|bucket| mixed[bucket[0]][0] == mixed[bucket[1]][0]),
+            "{buckets:?}"
+        );
     }
 
     proptest! {

@@ -13,12 +13,18 @@ use tcpx_words::folders::user_config;
 const FILES: [(&str, &str); 8] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
-    ("connect.toml", include_str!("../../probes/logs/connect.toml")),
+    (
+        "connect.toml",
+        include_str!("../../probes/logs/connect.toml"),
+    ),
     ("memory.toml", include_str!("../../probes/logs/memory.toml")),
     ("data.toml", include_str!("../../probes/logs/data.toml")),
     ("misuse.toml", include_str!("../../probes/logs/misuse.toml")),
     ("system.toml", include_str!("../../probes/logs/system.toml")),
-    ("harness.toml", include_str!("../../probes/logs/harness.toml")),
+    (
+        "harness.toml",
+        include_str!("../../probes/logs/harness.toml"),
+    ),
 ];
 /// Markers of WARN lines, which are told even if no signature knows them.
 const WARN_MARKERS: [&[u8]; 2] = [b"NCCL WARN ", b"[ncclNet:2]"];
@@ -50,7 +56,8 @@ pub enum CatalogueError {
 
 impl tcpx_words::error::NextStep for CatalogueError {
     fn next_step(&self) -> Option<String> {
-        matches!(self, Self::Wrong(_)).then(|| "`tcpxctl logs --check DIR` names every mistake of a folder".to_owned())
+        matches!(self, Self::Wrong(_))
+            .then(|| "`tcpxctl logs --check DIR` names every mistake of a folder".to_owned())
     }
 }
 
@@ -103,22 +110,51 @@ impl Catalogue {
         if signatures.len() > SIGNATURES_MAX {
             return Err(CatalogueError::TooMany(signatures.len()));
         }
-        let mut literals: Vec<Vec<u8>> = signatures.iter().map(|signature| signature.literal.clone().into()).collect();
+        let mut literals: Vec<Vec<u8>> = signatures
+            .iter()
+            .map(|signature| signature.literal.clone().into())
+            .collect();
         literals.sort_unstable();
         literals.dedup();
-        let regexes = signatures.iter().map(|signature| signature.regex.as_deref().and_then(|text| compile(text).ok()));
+        let regexes = signatures.iter().map(|signature| {
+            signature
+                .regex
+                .as_deref()
+                .and_then(|text| compile(text).ok())
+        });
         let regexes = regexes.collect();
         let index = |name: &String| signatures.iter().position(|other| other.name == *name);
-        let over = signatures.iter().map(|signature| signature.over.iter().filter_map(index).collect()).collect();
+        let over = signatures
+            .iter()
+            .map(|signature| signature.over.iter().filter_map(index).collect())
+            .collect();
         let of = |literal: &Vec<u8>| {
-            let with = signatures.iter().enumerate().filter(|(_, signature)| signature.literal.as_bytes() == literal);
+            let with = signatures
+                .iter()
+                .enumerate()
+                .filter(|(_, signature)| signature.literal.as_bytes() == literal);
             with.map(|(index, _)| index).collect()
         };
         let of_literal = literals.iter().map(of).collect();
-        let searched: Vec<&[u8]> = literals.iter().map(Vec::as_slice).chain(WARN_MARKERS).collect();
-        let examples: Vec<&[u8]> = signatures.iter().map(|signature| signature.example.as_bytes()).collect();
-        let matcher = Matcher::new(&searched, &examples).map_err(|error| CatalogueError::Search(error.to_string()))?;
-        Ok(Self { signatures, regexes, over, literals, of_literal, matcher })
+        let searched: Vec<&[u8]> = literals
+            .iter()
+            .map(Vec::as_slice)
+            .chain(WARN_MARKERS)
+            .collect();
+        let examples: Vec<&[u8]> = signatures
+            .iter()
+            .map(|signature| signature.example.as_bytes())
+            .collect();
+        let matcher = Matcher::new(&searched, &examples)
+            .map_err(|error| CatalogueError::Search(error.to_string()))?;
+        Ok(Self {
+            signatures,
+            regexes,
+            over,
+            literals,
+            of_literal,
+            matcher,
+        })
     }
 
     /// The folder of the user's own signatures, if `variable` names a place for it.
@@ -147,9 +183,19 @@ impl Catalogue {
     }
 
     /// Adds to `found` the signatures of a literal that a message has.
-    pub(super) fn of_message(&self, literal: usize, message: &[u8], regexes: &Regexes, found: &mut Vec<usize>) {
+    pub(super) fn of_message(
+        &self,
+        literal: usize,
+        message: &[u8],
+        regexes: &Regexes,
+        found: &mut Vec<usize>,
+    ) {
         for &index in self.of_literal.get(literal).into_iter().flatten() {
-            let holds = || regexes[index].as_ref().is_none_or(|regex| regex.is_match(message));
+            let holds = || {
+                regexes[index]
+                    .as_ref()
+                    .is_none_or(|regex| regex.is_match(message))
+            };
             if !found.contains(&index) && holds() {
                 found.push(index);
             }
@@ -159,7 +205,11 @@ impl Catalogue {
     /// Takes away those that others are meant instead of.
     pub(super) fn only_meant(&self, found: &mut Vec<usize>) {
         if found.len() > 1 && found.iter().any(|index| !self.over[*index].is_empty()) {
-            let hidden: Vec<usize> = found.iter().flat_map(|index| &self.over[*index]).copied().collect();
+            let hidden: Vec<usize> = found
+                .iter()
+                .flat_map(|index| &self.over[*index])
+                .copied()
+                .collect();
             found.retain(|index| !hidden.contains(index));
         }
     }
@@ -175,10 +225,17 @@ impl Catalogue {
         self.hits(line, |literal, place| hits.push((literal, place)));
         let mut all = Vec::new();
         for (literal, place) in hits {
-            self.of_message(literal, super::shape::record_at(line, place).0.message, &self.regexes, &mut all);
+            self.of_message(
+                literal,
+                super::shape::record_at(line, place).0.message,
+                &self.regexes,
+                &mut all,
+            );
         }
         self.only_meant(&mut all);
-        all.into_iter().map(|index| &self.signatures[index]).collect()
+        all.into_iter()
+            .map(|index| &self.signatures[index])
+            .collect()
     }
 }
 
@@ -187,19 +244,40 @@ impl Catalogue {
 pub(super) fn compile(text: &str) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(text);
     // Lines are bytes, and whoever writes them writes ASCII.
-    let regex = builder.unicode(false).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
-    regex.map_err(|error| error.to_string().lines().last().unwrap_or_default().trim().to_owned())
+    let regex = builder
+        .unicode(false)
+        .size_limit(REGEX_BYTES_MAX)
+        .dfa_size_limit(REGEX_BYTES_MAX)
+        .build();
+    regex.map_err(|error| {
+        error
+            .to_string()
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    })
 }
 
 fn embedded() -> Result<Vec<Signature>, CatalogueError> {
-    let files: Vec<(String, String)> =
-        FILES.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let files: Vec<(String, String)> = FILES
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+        .collect();
     let (signatures, mistakes) = check::parse(&files);
-    if mistakes.is_empty() { Ok(signatures) } else { Err(CatalogueError::Wrong(mistakes)) }
+    if mistakes.is_empty() {
+        Ok(signatures)
+    } else {
+        Err(CatalogueError::Wrong(mistakes))
+    }
 }
 
 /// The files, for the checks of the checks.
 #[cfg(test)]
 pub(super) fn files() -> Vec<(String, String)> {
-    FILES.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    FILES
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+        .collect()
 }

@@ -32,7 +32,11 @@ pub struct Mistake {
 }
 
 pub(super) fn list(mistakes: &[Mistake]) -> String {
-    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    mistakes
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[derive(Deserialize)]
@@ -66,20 +70,31 @@ pub(super) fn read(folder: &Path) -> Result<Vec<(String, String)>, CatalogueErro
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| unreadable(folder, &error))?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
             paths.push(path);
         }
     }
     paths.sort();
     if paths.len() > FILES_MAX {
-        return Err(unreadable(folder, &format!("it has {} files, of at most {FILES_MAX}", paths.len())));
+        return Err(unreadable(
+            folder,
+            &format!("it has {} files, of at most {FILES_MAX}", paths.len()),
+        ));
     }
     paths.iter().map(|path| read_one(path)).collect()
 }
 
 fn read_one(path: &Path) -> Result<(String, String), CatalogueError> {
-    let unreadable = |problem: String| CatalogueError::Unreadable { path: path.to_owned(), problem };
-    let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+    let unreadable = |problem: String| CatalogueError::Unreadable {
+        path: path.to_owned(),
+        problem,
+    };
+    let size = std::fs::metadata(path)
+        .map_err(|error| unreadable(error.to_string()))?
+        .len();
     if size > FILE_BYTES_MAX {
         return Err(unreadable(format!("larger than {FILE_BYTES_MAX} bytes")));
     }
@@ -90,25 +105,42 @@ fn read_one(path: &Path) -> Result<(String, String), CatalogueError> {
 /// Signatures of files, and what is wrong with each on its own.
 pub(super) fn parse(files: &[(String, String)]) -> (Vec<Signature>, Vec<Mistake>) {
     let (placed, mistakes) = parse_placed(files);
-    (placed.into_iter().map(|placed| placed.signature).collect(), mistakes)
+    (
+        placed.into_iter().map(|placed| placed.signature).collect(),
+        mistakes,
+    )
 }
 
 /// As `parse`, and each with the others, and with those that are known already.
-pub(super) fn check(files: &[(String, String)], known: &[Signature]) -> (Vec<Signature>, Vec<Mistake>) {
+pub(super) fn check(
+    files: &[(String, String)],
+    known: &[Signature],
+) -> (Vec<Signature>, Vec<Mistake>) {
     let (placed, mut mistakes) = parse_placed(files);
     let all = placed.iter().map(|placed| &placed.signature).chain(known);
     let mut by_name = BTreeMap::new();
     all.for_each(|signature| {
-        by_name.entry(signature.name.clone()).or_insert_with(|| signature.clone());
+        by_name
+            .entry(signature.name.clone())
+            .or_insert_with(|| signature.clone());
     });
     if mistakes.is_empty() {
         match Catalogue::new(by_name.into_values().collect()) {
-            Ok(catalogue) => placed.iter().for_each(|placed| placed.cross_talk(&catalogue, &mut mistakes)),
-            Err(error) => mistakes.push(Mistake { file: String::new(), line: 0, problem: error.to_string() }),
+            Ok(catalogue) => placed
+                .iter()
+                .for_each(|placed| placed.cross_talk(&catalogue, &mut mistakes)),
+            Err(error) => mistakes.push(Mistake {
+                file: String::new(),
+                line: 0,
+                problem: error.to_string(),
+            }),
         }
     }
     mistakes.truncate(MISTAKES_MAX);
-    (placed.into_iter().map(|placed| placed.signature).collect(), mistakes)
+    (
+        placed.into_iter().map(|placed| placed.signature).collect(),
+        mistakes,
+    )
 }
 
 /// A signature with where it was written.
@@ -125,17 +157,35 @@ fn parse_placed(files: &[(String, String)]) -> (Vec<Placed<'_>>, Vec<Mistake>) {
     for (file, text) in files {
         match toml::from_str::<File>(text) {
             Err(error) => {
-                let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count());
-                mistakes.push(Mistake { file: file.clone(), line: line + 1, problem: error.message().to_owned() });
+                let line = error.span().map_or(0, |span| {
+                    text[..span.start.min(text.len())].matches('\n').count()
+                });
+                mistakes.push(Mistake {
+                    file: file.clone(),
+                    line: line + 1,
+                    problem: error.message().to_owned(),
+                });
             }
             Ok(parsed) => {
                 let mut tables = tables(text).into_iter();
                 for signature in parsed.signature {
                     let (line, lines) = tables.next().unwrap_or_default();
-                    let placed = Placed { signature, file, line, lines };
+                    let placed = Placed {
+                        signature,
+                        file,
+                        line,
+                        lines,
+                    };
                     placed.alone(&mut mistakes);
-                    if all.iter().any(|other| other.signature.name == placed.signature.name) {
-                        placed.wrong("name", format!("`{}` is there twice", placed.signature.name), &mut mistakes);
+                    if all
+                        .iter()
+                        .any(|other| other.signature.name == placed.signature.name)
+                    {
+                        placed.wrong(
+                            "name",
+                            format!("`{}` is there twice", placed.signature.name),
+                            &mut mistakes,
+                        );
                     }
                     all.push(placed);
                 }
@@ -162,10 +212,17 @@ fn tables(text: &str) -> Vec<(usize, Vec<&str>)> {
 
 impl Placed<'_> {
     fn wrong(&self, key: &str, problem: String, mistakes: &mut Vec<Mistake>) {
-        let is_key =
-            |line: &&str| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
+        let is_key = |line: &&str| {
+            line.trim_start()
+                .strip_prefix(key)
+                .is_some_and(|rest| rest.trim_start().starts_with('='))
+        };
         let inside = self.lines.iter().position(is_key).unwrap_or(0);
-        mistakes.push(Mistake { file: self.file.to_owned(), line: self.line + inside + 1, problem });
+        mistakes.push(Mistake {
+            file: self.file.to_owned(),
+            line: self.line + inside + 1,
+            problem,
+        });
     }
 
     /// What can be said of it without the others.
@@ -176,7 +233,8 @@ impl Placed<'_> {
                 self.wrong(key, format!("{}: {problem}", it.name), mistakes);
             }
         };
-        let in_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+        let in_name =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
         must(
             !it.name.is_empty() && it.name.chars().all(in_name),
             "name",
@@ -188,14 +246,38 @@ impl Placed<'_> {
             "literal",
             &format!("a literal has {LITERAL_MIN} to {LITERAL_MAX} bytes"),
         );
-        for (key, text) in [("literal", &it.literal), ("meaning", &it.meaning), ("example", &it.example)] {
-            must(!text.chars().any(char::is_control), key, "control characters");
+        for (key, text) in [
+            ("literal", &it.literal),
+            ("meaning", &it.meaning),
+            ("example", &it.example),
+        ] {
+            must(
+                !text.chars().any(char::is_control),
+                key,
+                "control characters",
+            );
             must(!text.trim().is_empty(), key, "it is empty");
         }
-        must(!it.severity.is_finding() || !it.causes.is_empty(), "severity", "a finding has causes");
-        must(!it.severity.is_finding() || it.next.is_some(), "severity", "a finding has a next step");
-        must(it.severity != Severity::Benign || it.benign.is_empty(), "benign", "it is benign in every phase");
-        must(it.example.contains(&it.literal), "example", "it lacks the literal");
+        must(
+            !it.severity.is_finding() || !it.causes.is_empty(),
+            "severity",
+            "a finding has causes",
+        );
+        must(
+            !it.severity.is_finding() || it.next.is_some(),
+            "severity",
+            "a finding has a next step",
+        );
+        must(
+            it.severity != Severity::Benign || it.benign.is_empty(),
+            "benign",
+            "it is benign in every phase",
+        );
+        must(
+            it.example.contains(&it.literal),
+            "example",
+            "it lacks the literal",
+        );
         self.regex(mistakes);
     }
 
@@ -209,18 +291,36 @@ impl Placed<'_> {
         };
         let Some(text) = &it.regex else {
             if let Some(group) = needed.first() {
-                self.wrong("fact", format!("{}: this fact needs a regex with a group `{group}`", it.name), mistakes);
+                self.wrong(
+                    "fact",
+                    format!(
+                        "{}: this fact needs a regex with a group `{group}`",
+                        it.name
+                    ),
+                    mistakes,
+                );
             }
             return;
         };
         match compile(text) {
             Err(problem) => self.wrong("regex", format!("{}: {problem}", it.name), mistakes),
             Ok(regex) => {
-                for group in needed.iter().filter(|group| !regex.capture_names().any(|name| name == Some(**group))) {
-                    self.wrong("regex", format!("{}: there is no group `{group}`", it.name), mistakes);
+                for group in needed
+                    .iter()
+                    .filter(|group| !regex.capture_names().any(|name| name == Some(**group)))
+                {
+                    self.wrong(
+                        "regex",
+                        format!("{}: there is no group `{group}`", it.name),
+                        mistakes,
+                    );
                 }
                 if !regex.is_match(it.example.as_bytes()) {
-                    self.wrong("example", format!("{}: the regex does not match it", it.name), mistakes);
+                    self.wrong(
+                        "example",
+                        format!("{}: the regex does not match it", it.name),
+                        mistakes,
+                    );
                 }
             }
         }
@@ -229,21 +329,39 @@ impl Placed<'_> {
     /// What can only be said among all.
     fn cross_talk(&self, catalogue: &Catalogue, mistakes: &mut Vec<Mistake>) {
         let it = &self.signature;
-        let matches: Vec<&str> =
-            catalogue.matches(it.example.as_bytes()).iter().map(|other| other.name.as_str()).collect();
+        let matches: Vec<&str> = catalogue
+            .matches(it.example.as_bytes())
+            .iter()
+            .map(|other| other.name.as_str())
+            .collect();
         if !matches.contains(&it.name.as_str()) {
-            self.wrong("example", format!("{}: it does not match, but {matches:?} do", it.name), mistakes);
+            self.wrong(
+                "example",
+                format!("{}: it does not match, but {matches:?} do", it.name),
+                mistakes,
+            );
         }
         for other in matches.iter().filter(|other| **other != it.name) {
             self.wrong(
                 "example",
-                format!("{}: `{other}` matches it too; name it in `over`, or narrow one", it.name),
+                format!(
+                    "{}: `{other}` matches it too; name it in `over`, or narrow one",
+                    it.name
+                ),
                 mistakes,
             );
         }
         for name in &it.over {
-            if !catalogue.signatures().iter().any(|other| other.name == *name) {
-                self.wrong("over", format!("{}: there is no `{name}`", it.name), mistakes);
+            if !catalogue
+                .signatures()
+                .iter()
+                .any(|other| other.name == *name)
+            {
+                self.wrong(
+                    "over",
+                    format!("{}: there is no `{name}`", it.name),
+                    mistakes,
+                );
             }
         }
     }
@@ -259,33 +377,58 @@ mod tests {
     fn mistakes(text: &str) -> Vec<String> {
         let embedded = Catalogue::embedded().unwrap();
         let files = [("x.toml".to_owned(), text.to_owned())];
-        check(&files, embedded.signatures()).1.iter().map(ToString::to_string).collect()
+        check(&files, embedded.signatures())
+            .1
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn a_mistake_is_told_with_its_line() {
         let check = |text: &str, line: usize, part: &str| {
             let mistakes = mistakes(text);
-            assert!(mistakes[0].starts_with(&format!("x.toml:{line}: ")) && mistakes[0].contains(part), "{mistakes:?}");
+            assert!(
+                mistakes[0].starts_with(&format!("x.toml:{line}: ")) && mistakes[0].contains(part),
+                "{mistakes:?}"
+            );
         };
         check(&ONE.replace("mine-a", "Mine"), 2, "small letters");
         check(&ONE.replace("'widget lost'", "'wid'"), 3, "bytes");
-        check(&ONE.replace("'warning'", "'terrible'"), 4, "unknown variant");
+        check(
+            &ONE.replace("'warning'", "'terrible'"),
+            4,
+            "unknown variant",
+        );
         check(&ONE.replace("meaning", "because"), 5, "unknown field");
         check(&format!("{ONE}regex = '('\n"), 10, "unclosed group");
         check(&format!("{ONE}regex = 'zz'\n"), 9, "does not match");
-        check(&format!("{ONE}over = ['no-such']\n"), 10, "there is no `no-such`");
+        check(
+            &format!("{ONE}over = ['no-such']\n"),
+            10,
+            "there is no `no-such`",
+        );
         check(&format!("{ONE}fact = 'setting'\n"), 10, "group `key`");
         check(&format!("{ONE}\n{ONE}"), 12, "is there twice");
-        check(&ONE.replace("a widget lost here", "gone"), 9, "lacks the literal");
-        check(&ONE.replace("a widget lost here", "widget lost: mhandle is null"), 9, "`null-mhandle` matches it too");
+        check(
+            &ONE.replace("a widget lost here", "gone"),
+            9,
+            "lacks the literal",
+        );
+        check(
+            &ONE.replace("a widget lost here", "widget lost: mhandle is null"),
+            9,
+            "`null-mhandle` matches it too",
+        );
         check("[[signature]\n", 1, "");
         assert_eq!(mistakes(ONE), Vec::<String>::new());
     }
 
     #[test]
     fn several_mistakes_are_told_at_once() {
-        let text = ONE.replace("mine-a", "Mine").replace("'widget lost'", "'wid'");
+        let text = ONE
+            .replace("mine-a", "Mine")
+            .replace("'widget lost'", "'wid'");
         assert!(mistakes(&text).len() >= 2);
     }
 

@@ -4,7 +4,9 @@
 use super::catalogue::Catalogue;
 use super::fields::Polls;
 use super::input::Problem;
-use super::report::{BuildMismatch, Comm, Finding, PollRate, Report, Setting, Transport, Unknown, Where};
+use super::report::{
+    BuildMismatch, Comm, Finding, PollRate, Report, Setting, Transport, Unknown, Where,
+};
 use super::signature::{Phase, Severity, Signature};
 use super::tally::{Address, FlowKey, FlowSeen, Place, Seen, Speaker, Tally};
 use super::time;
@@ -16,8 +18,15 @@ const NAMED_MAX: usize = 64;
 
 /// What the files said.
 pub(super) fn compose(catalogue: &Catalogue, tally: &Tally, files: &[String]) -> Report {
-    let compose = Compose { catalogue, tally, files };
-    let mut report = Report { schema: "tcpxctl.logs/1", ..Report::default() };
+    let compose = Compose {
+        catalogue,
+        tally,
+        files,
+    };
+    let mut report = Report {
+        schema: "tcpxctl.logs/1",
+        ..Report::default()
+    };
     (report.inputs.lines, report.inputs.matched_lines) = (tally.lines, tally.matched_lines);
     compose.findings(&mut report);
     report.transport = compose.transport();
@@ -26,8 +35,12 @@ pub(super) fn compose(catalogue: &Catalogue, tally: &Tally, files: &[String]) ->
     report.unknown = compose.unknown();
     report.builds = compose.builds();
     for (kind, count) in &tally.too_many {
-        let problem = format!("too many {kind}: {count} were counted under a common name, or not at all");
-        report.problems.push(Problem { path: String::new(), problem });
+        let problem =
+            format!("too many {kind}: {count} were counted under a common name, or not at all");
+        report.problems.push(Problem {
+            path: String::new(),
+            problem,
+        });
     }
     report
 }
@@ -35,7 +48,11 @@ pub(super) fn compose(catalogue: &Catalogue, tally: &Tally, files: &[String]) ->
 /// Foreign text as one line without control characters.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect::<String>().trim().to_owned()
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect::<String>()
+        .trim()
+        .to_owned()
 }
 
 /// Lines of the source by host.
@@ -51,7 +68,10 @@ impl Compose<'_> {
     fn name(&self, speaker: u32) -> String {
         let file = |file: u32| self.files.get(file as usize).cloned().unwrap_or_default();
         match self.tally.speakers.get(speaker as usize) {
-            Some(Speaker::Process { host, pid: Some(pid) }) => format!("{}:{pid}", shown(host)),
+            Some(Speaker::Process {
+                host,
+                pid: Some(pid),
+            }) => format!("{}:{pid}", shown(host)),
             Some(Speaker::Process { host, pid: None }) => shown(host),
             Some(Speaker::Rank { file: of, rank }) => format!("{} rank {rank}", file(*of)),
             Some(Speaker::File(of)) => file(*of),
@@ -67,8 +87,16 @@ impl Compose<'_> {
     }
 
     fn place(&self, place: Place, time_us: Option<i64>) -> Where {
-        let file = self.files.get(place.file as usize).cloned().unwrap_or_default();
-        Where { file, line: place.line, at: time_us.and_then(time::shown) }
+        let file = self
+            .files
+            .get(place.file as usize)
+            .cloned()
+            .unwrap_or_default();
+        Where {
+            file,
+            line: place.line,
+            at: time_us.and_then(time::shown),
+        }
     }
 
     // ---- findings ----------------------------------------------------------
@@ -78,13 +106,20 @@ impl Compose<'_> {
         // Of each signature, its lines that count and those that do not.
         let mut kinds = BTreeMap::<(u32, bool), Vec<(u32, &Seen, Option<Phase>)>>::new();
         for ((number, speaker), seen) in &self.tally.seen {
-            let Some(signature) = self.catalogue.signatures.get(*number as usize) else { continue };
+            let Some(signature) = self.catalogue.signatures.get(*number as usize) else {
+                continue;
+            };
             let phase = phases.get(speaker).and_then(|ends| ends.of(seen));
             let harmless = phase.is_some_and(|phase| signature.benign.contains(&phase));
-            kinds.entry((*number, harmless)).or_default().push((*speaker, seen, phase));
+            kinds
+                .entry((*number, harmless))
+                .or_default()
+                .push((*speaker, seen, phase));
         }
         for ((number, harmless), parts) in kinds {
-            let Some(signature) = self.catalogue.signatures.get(number as usize) else { continue };
+            let Some(signature) = self.catalogue.signatures.get(number as usize) else {
+                continue;
+            };
             let finding = self.finding(signature, &parts);
             match signature.severity {
                 Severity::Info => report.seen.push(finding),
@@ -93,7 +128,13 @@ impl Compose<'_> {
                 _ => report.findings.push(finding),
             }
         }
-        let order = |finding: &Finding| (finding.severity, finding.first.at.clone(), finding.first.clone());
+        let order = |finding: &Finding| {
+            (
+                finding.severity,
+                finding.first.at.clone(),
+                finding.first.clone(),
+            )
+        };
         report.findings.sort_by_cached_key(order);
         report.benign.sort_by_cached_key(order);
     }
@@ -104,10 +145,20 @@ impl Compose<'_> {
         let last = seen().max_by_key(|seen| (seen.last_us, seen.last));
         let first_us = seen().filter_map(|seen| seen.first_us).min();
         let last_us = seen().filter_map(|seen| seen.last_us).max();
-        let slowest = seen().filter_map(|seen| seen.slowest).min_by(|a, b| a.per_second().total_cmp(&b.per_second()));
-        let longest = seen().filter_map(|seen| seen.longest).max_by_key(|polls: &Polls| polls.nanoseconds);
-        let phases: BTreeSet<_> = parts.iter().map(|(_, _, phase)| phase.map(|phase| phase as u8)).collect();
-        let mut processes: Vec<String> = parts.iter().map(|(speaker, ..)| self.name(*speaker)).collect();
+        let slowest = seen()
+            .filter_map(|seen| seen.slowest)
+            .min_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+        let longest = seen()
+            .filter_map(|seen| seen.longest)
+            .max_by_key(|polls: &Polls| polls.nanoseconds);
+        let phases: BTreeSet<_> = parts
+            .iter()
+            .map(|(_, _, phase)| phase.map(|phase| phase as u8))
+            .collect();
+        let mut processes: Vec<String> = parts
+            .iter()
+            .map(|(speaker, ..)| self.name(*speaker))
+            .collect();
         processes.sort();
         processes.truncate(NAMED_MAX);
         Finding {
@@ -117,12 +168,17 @@ impl Compose<'_> {
             processes,
             first: self.place(first.map(|seen| seen.first).unwrap_or_default(), first_us),
             last: self.place(last.map(|seen| seen.last).unwrap_or_default(), last_us),
-            phase: parts.first().and_then(|(_, _, phase)| *phase).filter(|_| phases.len() == 1),
+            phase: parts
+                .first()
+                .and_then(|(_, _, phase)| *phase)
+                .filter(|_| phases.len() == 1),
             meaning: signature.meaning.clone(),
             causes: signature.causes.clone(),
             next_step: signature.next.clone(),
             versions: signature.versions.clone(),
-            polls: slowest.zip(longest).map(|(slowest, longest)| PollRate::new(slowest, longest)),
+            polls: slowest
+                .zip(longest)
+                .map(|(slowest, longest)| PollRate::new(slowest, longest)),
             sample: first.map(|seen| shown(&seen.sample)).unwrap_or_default(),
         }
     }
@@ -132,9 +188,16 @@ impl Compose<'_> {
         let mut phases = BTreeMap::<u32, Ends>::new();
         for ((number, speaker), seen) in &self.tally.seen {
             let ends = phases.entry(*speaker).or_default();
-            match self.catalogue.signatures.get(*number as usize).and_then(|signature| signature.marks) {
+            match self
+                .catalogue
+                .signatures
+                .get(*number as usize)
+                .and_then(|signature| signature.marks)
+            {
                 Some(Phase::Setup) => ends.setup = ends.setup.max(Some(seen.last)),
-                Some(Phase::Close) => ends.close = Some(ends.close.map_or(seen.first, |first| first.min(seen.first))),
+                Some(Phase::Close) => {
+                    ends.close = Some(ends.close.map_or(seen.first, |first| first.min(seen.first)))
+                }
                 Some(Phase::Transfer) | None => {}
             }
         }
@@ -160,24 +223,41 @@ impl Compose<'_> {
         let by_value = |from: &BTreeMap<u32, BTreeSet<Vec<u8>>>| {
             let mut by = BTreeMap::<String, Vec<String>>::new();
             for (speaker, values) in from {
-                values.iter().for_each(|value| by.entry(shown(value)).or_default().push(self.name(*speaker)));
+                values.iter().for_each(|value| {
+                    by.entry(shown(value))
+                        .or_default()
+                        .push(self.name(*speaker))
+                });
             }
             by
         };
-        let (named, versions) = (by_value(&self.tally.transports), by_value(&self.tally.versions));
+        let (named, versions) = (
+            by_value(&self.tally.transports),
+            by_value(&self.tally.versions),
+        );
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
         let (verdict, because) = match (kinds.len(), kinds.first()) {
             (1, Some(kind)) => (*kind, format!("NCCL names {}", list(named.keys()))),
-            (0, _) if !self.tally.flows.is_empty() => {
-                ("tcpx", "the plugin made flows; NCCL names no network in these lines".to_owned())
-            }
-            (0, _) if !versions.is_empty() => {
-                ("unknown", "the plugin was initialised, and no line says that it was used".to_owned())
-            }
-            (0, _) => ("unknown", "no line names a network; NCCL tells it at INFO only".to_owned()),
+            (0, _) if !self.tally.flows.is_empty() => (
+                "tcpx",
+                "the plugin made flows; NCCL names no network in these lines".to_owned(),
+            ),
+            (0, _) if !versions.is_empty() => (
+                "unknown",
+                "the plugin was initialised, and no line says that it was used".to_owned(),
+            ),
+            (0, _) => (
+                "unknown",
+                "no line names a network; NCCL tells it at INFO only".to_owned(),
+            ),
             _ => ("mixed", format!("NCCL names {}", list(named.keys()))),
         };
-        Transport { verdict, because, named, versions }
+        Transport {
+            verdict,
+            because,
+            named,
+            versions,
+        }
     }
 
     /// One row for a value that all have, else one for each value.
@@ -185,13 +265,23 @@ impl Compose<'_> {
         let mut by = BTreeMap::<&Vec<u8>, BTreeMap<&Vec<u8>, Vec<u32>>>::new();
         for ((speaker, key), values) in &self.tally.settings {
             let of_key = by.entry(key).or_default();
-            values.iter().for_each(|value| of_key.entry(value).or_default().push(*speaker));
+            values
+                .iter()
+                .for_each(|value| of_key.entry(value).or_default().push(*speaker));
         }
         let rows = by.into_iter().flat_map(|(key, values)| {
             let agree = values.len() == 1;
             values.into_iter().map(move |(value, speakers)| {
-                let processes = if agree { Vec::new() } else { speakers.iter().map(|one| self.name(*one)).collect() };
-                Setting { key: shown(key), value: shown(value), processes }
+                let processes = if agree {
+                    Vec::new()
+                } else {
+                    speakers.iter().map(|one| self.name(*one)).collect()
+                };
+                Setting {
+                    key: shown(key),
+                    value: shown(value),
+                    processes,
+                }
             })
         });
         rows.collect()
@@ -202,7 +292,11 @@ impl Compose<'_> {
         let nics = self.nics();
         let mut comms = BTreeMap::<_, Comm>::new();
         for (key, flow) in &self.tally.flows {
-            let (from, to) = if key.sends { (&key.local, &key.remote) } else { (&key.remote, &key.local) };
+            let (from, to) = if key.sends {
+                (&key.local, &key.remote)
+            } else {
+                (&key.remote, &key.local)
+            };
             let comm = comms.entry((from, to)).or_insert_with(|| Comm {
                 from: address(from),
                 to: address(to),
@@ -214,7 +308,11 @@ impl Compose<'_> {
                 slow_at_sender: 0,
                 slow_at_receiver: 0,
             });
-            let nic = flow.nic.as_deref().map(shown).or_else(|| nics.get(&(key.speaker, key.local.0.clone())).cloned());
+            let nic = flow
+                .nic
+                .as_deref()
+                .map(shown)
+                .or_else(|| nics.get(&(key.speaker, key.local.0.clone())).cloned());
             self.add_end(comm, key, flow, nic);
         }
         comms.into_values().collect()
@@ -239,7 +337,9 @@ impl Compose<'_> {
     fn nics(&self) -> BTreeMap<(u32, Address), String> {
         let all = self.tally.devices.iter();
         all.flat_map(|(speaker, devices)| {
-            devices.iter().map(move |(name, ip)| ((*speaker, Address::new(ip)), shown(name)))
+            devices
+                .iter()
+                .map(move |(name, ip)| ((*speaker, Address::new(ip)), shown(name)))
         })
         .collect()
     }
@@ -249,11 +349,19 @@ impl Compose<'_> {
         let mut by = BTreeMap::<(&Vec<u8>, u32), Hosts>::new();
         for ((signature, speaker), seen) in &self.tally.seen {
             for (function, lines) in &seen.sites {
-                by.entry((function, *signature)).or_default().entry(self.host(*speaker)).or_default().extend(lines);
+                by.entry((function, *signature))
+                    .or_default()
+                    .entry(self.host(*speaker))
+                    .or_default()
+                    .extend(lines);
             }
         }
         // Several lines may write the same message, so only what has none in common differs.
-        let differ = |hosts: &Hosts| hosts.values().any(|lines| hosts.values().any(|others| lines.is_disjoint(others)));
+        let differ = |hosts: &Hosts| {
+            hosts
+                .values()
+                .any(|lines| hosts.values().any(|others| lines.is_disjoint(others)))
+        };
         let mismatch = |((function, signature), hosts): ((&Vec<u8>, u32), Hosts)| BuildMismatch {
             function: shown(function),
             signature: self
@@ -262,9 +370,15 @@ impl Compose<'_> {
                 .get(signature as usize)
                 .map(|one| one.name.clone())
                 .unwrap_or_default(),
-            lines: hosts.into_iter().map(|(host, lines)| (host, lines.into_iter().collect())).collect(),
+            lines: hosts
+                .into_iter()
+                .map(|(host, lines)| (host, lines.into_iter().collect()))
+                .collect(),
         };
-        by.into_iter().filter(|(_, hosts)| differ(hosts)).map(mismatch).collect()
+        by.into_iter()
+            .filter(|(_, hosts)| differ(hosts))
+            .map(mismatch)
+            .collect()
     }
 }
 

@@ -35,13 +35,22 @@ pub(super) fn flow(text: &[u8]) -> Option<FlowText<'_>> {
         };
         let remote = &text[at + 3..];
         let close = memchr::memchr(b'>', &remote[..remote.len().min(ADDRESS_MAX)])?;
-        Some(FlowText { local: end_before(&text[..at])?, remote: end_before(&remote[..close])?, sends })
+        Some(FlowText {
+            local: end_before(&text[..at])?,
+            remote: end_before(&remote[..close])?,
+            sends,
+        })
     })
 }
 
 /// The address at the end of `10.0.1.25<40211`.
 fn end_before(text: &[u8]) -> Option<End<'_>> {
-    let digits = text.iter().rev().take(6).take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = text
+        .iter()
+        .rev()
+        .take(6)
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     let (rest, digits) = text.split_at(text.len() - digits);
     let rest = rest.strip_suffix(b"<")?;
     let part = |byte: &&u8| byte.is_ascii_hexdigit() || matches!(**byte, b'.' | b':' | b'%');
@@ -69,7 +78,11 @@ impl Polls {
     /// Questions per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub fn per_second(self) -> f64 {
-        if self.nanoseconds == 0 { 0.0 } else { self.count as f64 * 1e9 / self.nanoseconds as f64 }
+        if self.nanoseconds == 0 {
+            0.0
+        } else {
+            self.count as f64 * 1e9 / self.nanoseconds as f64
+        }
     }
 }
 
@@ -78,7 +91,8 @@ static NANOSECONDS: LazyLock<Finder> = LazyLock::new(|| Finder::new(" nanos "));
 
 /// `cnt 6120433, nanos 10000000311`; a line that was cut inside a number has none.
 pub(super) fn polls(message: &[u8]) -> Option<Polls> {
-    let after = |finder: &Finder<'_>, text: &[u8]| finder.find(text).map(|at| at + finder.needle().len());
+    let after =
+        |finder: &Finder<'_>, text: &[u8]| finder.find(text).map(|at| at + finder.needle().len());
     let rest = &message[after(&COUNT, message)?..];
     let count = leading(rest)?;
     let nanoseconds = leading(&rest[after(&NANOSECONDS, rest)?..])?;
@@ -90,7 +104,10 @@ fn leading(text: &[u8]) -> Option<u64> {
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
-    let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add(u64::from(digit.checked_sub(b'0')?));
+    let add = |sum: u64, digit: &u8| {
+        sum.checked_mul(10)?
+            .checked_add(u64::from(digit.checked_sub(b'0')?))
+    };
     (!digits.is_empty()).then(|| digits.iter().try_fold(0, add))?
 }
 
@@ -99,7 +116,11 @@ pub(super) fn nic(message: &[u8]) -> Option<&[u8]> {
     static NIC: LazyLock<Finder> = LazyLock::new(|| Finder::new(" nic "));
     let rest = &message[NIC.find(message)? + 5..];
     let rest = &rest[memchr::memchr(b' ', &rest[..rest.len().min(8)])? + 1..];
-    let size = rest.iter().take(16).take_while(|byte| !matches!(byte, b',' | b' ')).count();
+    let size = rest
+        .iter()
+        .take(16)
+        .take_while(|byte| !matches!(byte, b',' | b' '))
+        .count();
     (size > 0).then_some(&rest[..size])
 }
 
@@ -126,11 +147,15 @@ pub(super) fn message_shape(message: &[u8], size_max: usize) -> Vec<u8> {
         if shape.len() >= size_max {
             break;
         }
-        let in_word = shape.last().is_some_and(|last: &u8| last.is_ascii_alphabetic() || *last == b'_');
+        let in_word = shape
+            .last()
+            .is_some_and(|last: &u8| last.is_ascii_alphabetic() || *last == b'_');
         if byte.is_ascii_digit() && !in_word {
             let hex = after.first() == Some(&b'x');
             let of_number = |next: &&u8| {
-                next.is_ascii_digit() || **next == b'.' || (hex && (next.is_ascii_hexdigit() || **next == b'x'))
+                next.is_ascii_digit()
+                    || **next == b'.'
+                    || (hex && (next.is_ascii_hexdigit() || **next == b'x'))
             };
             let size = after.iter().take_while(of_number).count();
             shape.push(b'#');
@@ -153,8 +178,23 @@ mod tests {
     #[test]
     fn a_slow_line_names_its_flow_its_nic_and_its_poll_rate() {
         let flow = flow(CTRL).unwrap();
-        assert_eq!((flow.local, flow.sends), (End { ip: b"10.0.1.25", port: 40211 }, false));
-        assert_eq!(flow.remote, End { ip: b"10.0.0.226", port: 51902 });
+        assert_eq!(
+            (flow.local, flow.sends),
+            (
+                End {
+                    ip: b"10.0.1.25",
+                    port: 40211
+                },
+                false
+            )
+        );
+        assert_eq!(
+            flow.remote,
+            End {
+                ip: b"10.0.0.226",
+                port: 51902
+            }
+        );
         assert_eq!(nic(CTRL), Some(&b"eth3"[..]));
         assert_eq!(polls(CTRL).unwrap().per_second().round(), 612_043.0);
         assert_eq!(
@@ -168,21 +208,39 @@ mod tests {
     #[test]
     fn a_flow_follows_its_id() {
         let made = b"NET/GPUDirectTCPX: connected  (0) [12533759525973517964:10.0.1.25<36323>->10.0.0.226<42665> tx] through cuda";
-        assert_eq!(flow(made).unwrap().local, End { ip: b"10.0.1.25", port: 36323 });
+        assert_eq!(
+            flow(made).unwrap().local,
+            End {
+                ip: b"10.0.1.25",
+                port: 36323
+            }
+        );
         let six = b"[1:fe80::1%eth1<36323>->fe80::2<42665> tx]";
-        assert_eq!(flow(six).map(|flow| flow.remote), Some(End { ip: b"fe80::2", port: 42665 }));
+        assert_eq!(
+            flow(six).map(|flow| flow.remote),
+            Some(End {
+                ip: b"fe80::2",
+                port: 42665
+            })
+        );
     }
 
     #[test]
     fn devices_are_listed() {
         let line = b"NET/GPUDirectTCPX : Using [0]eth1:10.0.1.25<0> [1]eth2:10.0.2.25<0>";
-        assert_eq!(devices(line), [(&b"eth1"[..], &b"10.0.1.25"[..]), (b"eth2", b"10.0.2.25")]);
+        assert_eq!(
+            devices(line),
+            [(&b"eth1"[..], &b"10.0.1.25"[..]), (b"eth2", b"10.0.2.25")]
+        );
     }
 
     #[test]
     fn lines_that_differ_in_numbers_have_one_shape() {
         let shape = |text: &str| String::from_utf8(message_shape(text.as_bytes(), 80)).unwrap();
-        assert_eq!(shape("comm 0x7f3a rank 3 of 10.0.1.25<4>"), "comm # rank # of #<#>");
+        assert_eq!(
+            shape("comm 0x7f3a rank 3 of 10.0.1.25<4>"),
+            "comm # rank # of #<#>"
+        );
         assert_eq!(shape("eth1 v7"), "eth1 v7");
         assert_eq!(shape(&"x".repeat(100)).len(), 80);
     }

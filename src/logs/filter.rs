@@ -22,10 +22,17 @@ pub struct Filter {
 
 impl Filter {
     pub(super) fn takes(&self, record: &Record<'_>) -> bool {
-        let after = self.since_us.is_none_or(|since| record.time_us.is_none_or(|time| time >= since));
-        let before = self.until_us.is_none_or(|until| record.time_us.is_none_or(|time| time <= until));
+        let after = self
+            .since_us
+            .is_none_or(|since| record.time_us.is_none_or(|time| time >= since));
+        let before = self
+            .until_us
+            .is_none_or(|until| record.time_us.is_none_or(|time| time <= until));
         let rank = self.rank.is_none_or(|rank| record.rank == Some(rank));
-        let node = self.node.as_ref().is_none_or(|node| record.host == Some(node.as_bytes()));
+        let node = self
+            .node
+            .as_ref()
+            .is_none_or(|node| record.host == Some(node.as_bytes()));
         after && before && rank && node
     }
 }

@@ -25,15 +25,28 @@ pub fn bytes(data: &[u8]) {
         assert!(report.inputs.lines >= lines && report.inputs.bytes == data.len() as u64);
     }
     assert!(report.inputs.matched_lines <= report.inputs.lines);
-    for finding in report.findings.iter().chain(&report.benign).chain(&report.seen) {
-        assert!(finding.count >= 1 && finding.first.line >= 1 && finding.first.line <= report.inputs.lines);
+    for finding in report
+        .findings
+        .iter()
+        .chain(&report.benign)
+        .chain(&report.seen)
+    {
+        assert!(
+            finding.count >= 1
+                && finding.first.line >= 1
+                && finding.first.line <= report.inputs.lines
+        );
         assert!(!finding.sample.chars().any(char::is_control));
     }
     let document = serde_json::to_string(&report).expect("a report is JSON");
     assert!(!document.contains('\u{1b}'));
     if let Ok(source) = super::input::plain(Box::new(std::io::Cursor::new(data.to_vec()))) {
         let mut unpacked = Reader::new(&CATALOGUE, &filter);
-        unpacked.source("x", &source.head, std::io::Read::take(source.source, 1 << 20));
+        unpacked.source(
+            "x",
+            &source.head,
+            std::io::Read::take(source.source, 1 << 20),
+        );
         unpacked.report();
     }
     if let Ok(text) = std::str::from_utf8(data) {

@@ -14,8 +14,12 @@ const DEPTH_MAX: usize = 16;
 /// Bytes by which a file's kind is told.
 const HEAD: usize = 4096;
 /// Begins of compressed files that are not read here, with who reads them.
-const FOREIGN: [(&[u8], &str); 4] =
-    [(b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ\0", "xzcat"), (b"BZh", "bzcat"), (b"PK\x03\x04", "unzip -p")];
+const FOREIGN: [(&[u8], &str); 4] = [
+    (b"\x28\xb5\x2f\xfd", "zstdcat"),
+    (b"\xfd7zXZ\0", "xzcat"),
+    (b"BZh", "bzcat"),
+    (b"PK\x03\x04", "unzip -p"),
+];
 
 /// Something that was not read, or not to its end.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -47,13 +51,17 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
     let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
-        let Ok(kind) = entry.file_type() else { continue };
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
         if kind.is_dir() && depth < DEPTH_MAX {
             walk(&entry.path(), depth + 1, files, problems);
         } else if kind.is_file() {
             if files.len() >= FILES_MAX {
-                return problems
-                    .push(problem(folder, format!("more than {FILES_MAX} files; the others were not read")));
+                return problems.push(problem(
+                    folder,
+                    format!("more than {FILES_MAX} files; the others were not read"),
+                ));
             }
             files.push(entry.path());
         }
@@ -63,7 +71,8 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
 /// A bundle of a run, if that is what a file is; any other compressed file is a log.
 pub(super) fn bundle(path: &Path) -> Option<RunFiles> {
     let name = path.file_name()?.to_string_lossy();
-    let is_meant = (name.ends_with(".tar.gz") || name.ends_with(".tgz")) && RunFiles::is_bundle(path);
+    let is_meant =
+        (name.ends_with(".tar.gz") || name.ends_with(".tgz")) && RunFiles::is_bundle(path);
     is_meant.then(|| RunFiles::open(path).ok()).flatten()
 }
 
@@ -73,7 +82,10 @@ pub(super) fn is_log(name: &str) -> bool {
 }
 
 pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> Problem {
-    Problem { path: path.display().to_string(), problem: problem.to_string() }
+    Problem {
+        path: path.display().to_string(),
+        problem: problem.to_string(),
+    }
 }
 
 /// A file with its first bytes, which say what it is.
@@ -86,7 +98,10 @@ impl<R: Read> Opened<R> {
     fn new(mut source: R) -> io::Result<Self> {
         let mut head = Vec::with_capacity(HEAD);
         source.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
-        Ok(Self { head: head.clone(), source: Cursor::new(head).chain(source) })
+        Ok(Self {
+            head: head.clone(),
+            source: Cursor::new(head).chain(source),
+        })
     }
 }
 
@@ -98,8 +113,11 @@ pub(super) type Source = Opened<Box<dyn Read + Send>>;
 /// # Errors
 /// It cannot be opened, or is compressed in a way that is not read here.
 pub(super) fn open(path: &Path) -> io::Result<Source> {
-    let source: Box<dyn Read + Send> =
-        if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+    let source: Box<dyn Read + Send> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path)?)
+    };
     plain(source)
 }
 
@@ -109,11 +127,17 @@ pub(super) fn plain(source: Box<dyn Read + Send>) -> io::Result<Source> {
     if opened.head.starts_with(b"\x1f\x8b") {
         return Opened::new(Box::new(MultiGzDecoder::new(opened.source)));
     }
-    if let Some((_, reader)) = FOREIGN.iter().find(|(magic, _)| opened.head.starts_with(magic)) {
+    if let Some((_, reader)) = FOREIGN
+        .iter()
+        .find(|(magic, _)| opened.head.starts_with(magic))
+    {
         let advice = format!("it is compressed; try `{reader} FILE | tcpxctl logs -`");
         return Err(io::Error::new(io::ErrorKind::Unsupported, advice));
     }
-    Ok(Opened { head: opened.head, source: Cursor::new(Vec::new()).chain(Box::new(opened.source)) })
+    Ok(Opened {
+        head: opened.head,
+        source: Cursor::new(Vec::new()).chain(Box::new(opened.source)),
+    })
 }
 
 /// Whether such a begin is of no text: only files of folders are passed over.

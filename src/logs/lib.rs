@@ -43,6 +43,8 @@ pub use fields::Polls;
 pub use filter::{Filter, parse_time};
 pub use input::Problem;
 pub use read::{Reader, follow};
-pub use report::{BuildMismatch, Comm, Finding, Inputs, PollRate, Report, Setting, Transport, Unknown, Where};
+pub use report::{
+    BuildMismatch, Comm, Finding, Inputs, PollRate, Report, Setting, Transport, Unknown, Where,
+};
 pub use signature::{Fact, Phase, Severity, Signature};
 pub use telemetry::{Stage, Telemetry};

@@ -35,7 +35,12 @@ const HEAD: usize = 4;
 impl Candidate {
     fn new(literal: usize, inside: usize, text: &[u8]) -> Option<Self> {
         let (head, tail) = text.split_first_chunk()?;
-        Some(Self { literal, inside, head: *head, tail: tail.into() })
+        Some(Self {
+            literal,
+            inside,
+            head: *head,
+            tail: tail.into(),
+        })
     }
 
     /// Where it begins in a block that has its anchor at `place`.
@@ -57,20 +62,30 @@ impl Matcher {
     ///
     /// # Errors
     /// More literals than an automaton can be made of.
-    pub(super) fn new(literals: &[&[u8]], examples: &[&[u8]]) -> Result<Self, aho_corasick::BuildError> {
+    pub(super) fn new(
+        literals: &[&[u8]],
+        examples: &[&[u8]],
+    ) -> Result<Self, aho_corasick::BuildError> {
         let anchors = in_order(anchors(literals, examples));
-        let texts: Vec<&[u8]> = anchors.iter().map(|anchor| anchor.text.as_slice()).collect();
+        let texts: Vec<&[u8]> = anchors
+            .iter()
+            .map(|anchor| anchor.text.as_slice())
+            .collect();
         let search = match packed::Config::new().builder().extend(&texts).build() {
             Some(searcher) => Search::Vector(searcher),
             None => Search::Automaton(Box::new(automaton(&texts)?)),
         };
         // Where one anchor begins with another, only one of them is told.
-        let is_told =
-            |one: &Anchor, other: &Anchor| one.text.starts_with(&other.text) || other.text.starts_with(&one.text);
-        let candidate = |(literal, inside): &(usize, usize)| Candidate::new(*literal, *inside, literals[*literal]);
+        let is_told = |one: &Anchor, other: &Anchor| {
+            one.text.starts_with(&other.text) || other.text.starts_with(&one.text)
+        };
+        let candidate = |(literal, inside): &(usize, usize)| {
+            Candidate::new(*literal, *inside, literals[*literal])
+        };
         let of = |one: &Anchor| {
             let told = anchors.iter().filter(|other| is_told(one, other));
-            told.flat_map(|anchor| anchor.literals.iter().filter_map(candidate)).collect()
+            told.flat_map(|anchor| anchor.literals.iter().filter_map(candidate))
+                .collect()
         };
         let of_anchor = anchors.iter().map(of).collect();
         Ok(Self { search, of_anchor })
@@ -93,20 +108,32 @@ impl Matcher {
 
 /// The order that makes the vector search fast.
 fn in_order(anchors: Vec<Anchor>) -> Vec<Anchor> {
-    let texts: Vec<&[u8]> = anchors.iter().map(|anchor| anchor.text.as_slice()).collect();
+    let texts: Vec<&[u8]> = anchors
+        .iter()
+        .map(|anchor| anchor.text.as_slice())
+        .collect();
     let order = order(&texts, ORDINARY.as_bytes());
     let mut anchors: Vec<Option<Anchor>> = anchors.into_iter().map(Some).collect();
-    order.into_iter().filter_map(|index| anchors[index].take()).collect()
+    order
+        .into_iter()
+        .filter_map(|index| anchors[index].take())
+        .collect()
 }
 
 fn automaton(texts: &[&[u8]]) -> Result<AhoCorasick, aho_corasick::BuildError> {
     let kind = Some(AhoCorasickKind::DFA);
-    AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).kind(kind).build(texts)
+    AhoCorasick::builder()
+        .match_kind(MatchKind::LeftmostFirst)
+        .kind(kind)
+        .build(texts)
 }
 
 impl Search {
     fn next(&self, block: &[u8], from: usize) -> Option<(usize, usize)> {
-        let span = Span { start: from, end: block.len() };
+        let span = Span {
+            start: from,
+            end: block.len(),
+        };
         let found = match self {
             Self::Vector(searcher) => searcher.find_in(block, span),
             Self::Automaton(automaton) => automaton.find(Input::new(block).span(span)),
@@ -123,21 +150,31 @@ mod tests {
 
     fn found(literals: &[&[u8]], block: &[u8]) -> Vec<(usize, usize)> {
         let mut found = Vec::new();
-        Matcher::new(literals, &[]).unwrap().hits(block, |literal, place| found.push((literal, place)));
+        Matcher::new(literals, &[])
+            .unwrap()
+            .hits(block, |literal, place| found.push((literal, place)));
         found.sort_unstable();
         found
     }
 
     fn naive(literals: &[&[u8]], block: &[u8]) -> Vec<(usize, usize)> {
-        let places =
-            |literal: &[u8]| (0..block.len()).filter(|place| block[*place..].starts_with(literal)).collect::<Vec<_>>();
+        let places = |literal: &[u8]| {
+            (0..block.len())
+                .filter(|place| block[*place..].starts_with(literal))
+                .collect::<Vec<_>>()
+        };
         let all = literals.iter().enumerate();
-        all.flat_map(|(index, literal)| places(literal).into_iter().map(move |place| (index, place))).collect()
+        all.flat_map(|(index, literal)| {
+            places(literal).into_iter().map(move |place| (index, place))
+        })
+        .collect()
     }
 
     #[test]
     fn a_hundred_literals_are_found_without_the_vector_search_too() {
-        let words: Vec<String> = (0..200).map(|index| format!("q{index:03}zz{:03}", 997 * index % 1000)).collect();
+        let words: Vec<String> = (0..200)
+            .map(|index| format!("q{index:03}zz{:03}", 997 * index % 1000))
+            .collect();
         let literals: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let block = words.join(" and ");
         assert_eq!(found(&literals, block.as_bytes()).len(), 200);

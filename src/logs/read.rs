@@ -36,8 +36,18 @@ impl<'a> Reader<'a> {
     /// Nothing is read yet.
     pub fn new(catalogue: &'a Catalogue, filter: &'a Filter) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (tally, files, telemetry, problems) = <(Tally, Vec<String>, Vec<Telemetry>, Vec<Problem>)>::default();
-        Self { catalogue, filter, threads, tally, files, bytes: 0, telemetry, problems }
+        let (tally, files, telemetry, problems) =
+            <(Tally, Vec<String>, Vec<Telemetry>, Vec<Problem>)>::default();
+        Self {
+            catalogue,
+            filter,
+            threads,
+            tally,
+            files,
+            bytes: 0,
+            telemetry,
+            problems,
+        }
     }
 
     /// Reads files, all files of folders, and `-` as stdin. What cannot be read is
@@ -61,7 +71,10 @@ impl<'a> Reader<'a> {
     fn bundle(&mut self, path: &Path, files: &RunFiles) {
         for name in files.names().iter().filter(|name| input::is_log(name)) {
             let shown = format!("{}:{name}", path.display());
-            match files.file(name).and_then(|file| input::plain(Box::new(file))) {
+            match files
+                .file(name)
+                .and_then(|file| input::plain(Box::new(file)))
+            {
                 Ok(opened) if input::is_binary(&opened.head) => {}
                 Ok(opened) => self.source(&shown, &opened.head, opened.source),
                 Err(error) => self.problems.push(problem(Path::new(&shown), error)),
@@ -74,7 +87,10 @@ impl<'a> Reader<'a> {
         let file = self.file(name);
         if telemetry::is_events(head) && self.telemetry.len() < TELEMETRY_MAX {
             match telemetry::read(source) {
-                Ok(telemetry) => self.telemetry.push(Telemetry { file: name.to_owned(), ..telemetry }),
+                Ok(telemetry) => self.telemetry.push(Telemetry {
+                    file: name.to_owned(),
+                    ..telemetry
+                }),
                 Err(error) => self.problems.push(problem(Path::new(name), error)),
             }
             return;
@@ -100,7 +116,8 @@ impl<'a> Reader<'a> {
         self.bytes += bytes;
         if let Err(error) = result {
             let name = self.files.get(file as usize).cloned().unwrap_or_default();
-            self.problems.push(problem(Path::new(&name), format!("read in part: {error}")));
+            self.problems
+                .push(problem(Path::new(&name), format!("read in part: {error}")));
         }
     }
 
@@ -117,10 +134,16 @@ impl<'a> Reader<'a> {
 /// Reads files and goes on as they grow, until `go_on` says no; it is called with
 /// the report after each look that found something new. A file that became
 /// shorter is read from its begin. Compressed files and stdin do not grow.
-pub fn follow(reader: &mut Reader<'_>, paths: &[PathBuf], mut go_on: impl FnMut(Option<&Report>) -> bool) {
+pub fn follow(
+    reader: &mut Reader<'_>,
+    paths: &[PathBuf],
+    mut go_on: impl FnMut(Option<&Report>) -> bool,
+) {
     let files = input::expand(paths, &mut reader.problems);
-    let mut growing: Vec<Growing> =
-        files.iter().map(|path| Growing::new(reader.file(&path.display().to_string()), path)).collect();
+    let mut growing: Vec<Growing> = files
+        .iter()
+        .map(|path| Growing::new(reader.file(&path.display().to_string()), path))
+        .collect();
     loop {
         let before = reader.bytes;
         growing.iter_mut().for_each(|file| file.look(reader));
@@ -142,7 +165,12 @@ struct Growing {
 
 impl Growing {
     fn new(number: u32, path: &Path) -> Self {
-        Self { number, path: path.to_owned(), read: 0, failed: false }
+        Self {
+            number,
+            path: path.to_owned(),
+            read: 0,
+            failed: false,
+        }
     }
 
     fn look(&mut self, reader: &mut Reader<'_>) {

@@ -139,7 +139,10 @@ pub struct PollRate {
 impl PollRate {
     #[expect(clippy::cast_precision_loss, reason = "a duration for people")]
     pub(super) fn new(slowest: Polls, longest: Polls) -> Self {
-        Self { per_second_min: slowest.per_second(), seconds_max: longest.nanoseconds as f64 / 1e9 }
+        Self {
+            per_second_min: slowest.per_second(),
+            seconds_max: longest.nanoseconds as f64 / 1e9,
+        }
     }
 }
 

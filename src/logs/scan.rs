@@ -41,7 +41,11 @@ pub(super) fn scan(
         let started: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
         let mine = work();
         // A thread that panicked has lost its part, which nobody can bring back.
-        started.into_iter().filter_map(|thread| thread.join().ok()).chain([mine]).collect()
+        started
+            .into_iter()
+            .filter_map(|thread| thread.join().ok())
+            .chain([mine])
+            .collect()
     });
     let (mut tally, mut lines, mut result) = (Tally::default(), Vec::new(), Ok(()));
     for mut part in done {
@@ -64,9 +68,19 @@ fn resolve(tally: &mut Tally, mut lines: Vec<(u32, u32)>, file: u32) {
     }
     tally.lines = sum;
     tally.resolve(|place| {
-        let (block, line) = (place.line >> BLOCK_BITS, place.line & ((1 << BLOCK_BITS) - 1));
-        let before = usize::try_from(block).ok().and_then(|block| before.get(block)).copied().unwrap_or_default();
-        Place { file, line: before + line + 1 }
+        let (block, line) = (
+            place.line >> BLOCK_BITS,
+            place.line & ((1 << BLOCK_BITS) - 1),
+        );
+        let before = usize::try_from(block)
+            .ok()
+            .and_then(|block| before.get(block))
+            .copied()
+            .unwrap_or_default();
+        Place {
+            file,
+            line: before + line + 1,
+        }
     });
 }
 
@@ -91,7 +105,15 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(catalogue: &'a Catalogue, filter: &'a Filter, file: u32) -> Self {
         let regexes = catalogue.regexes();
-        Self { catalogue, regexes, filter, file, tally: Tally::default(), found: Vec::new(), hits: Vec::new() }
+        Self {
+            catalogue,
+            regexes,
+            filter,
+            file,
+            tally: Tally::default(),
+            found: Vec::new(),
+            hits: Vec::new(),
+        }
     }
 
     fn run<R: Read>(mut self, blocks: &Blocks<R>) -> Done {
@@ -103,18 +125,27 @@ impl<'a> Worker<'a> {
                 Err(error) => break Err(error),
             }
         };
-        Done { tally: self.tally, lines, result }
+        Done {
+            tally: self.tally,
+            lines,
+            result,
+        }
     }
 
     /// How many lines the block has.
     fn block(&mut self, block: &[u8], index: u32) -> u32 {
         let catalogue = self.catalogue;
-        let mut at = Cursor { index, has_escapes: memchr(ESCAPE, block).is_some(), ..Cursor::default() };
+        let mut at = Cursor {
+            index,
+            has_escapes: memchr(ESCAPE, block).is_some(),
+            ..Cursor::default()
+        };
         catalogue.hits(block, |literal, place| {
             if place >= at.end {
                 self.line(block, &mut at);
                 at.start = memrchr(b'\n', &block[..place]).map_or(0, |newline| newline + 1);
-                at.end = memchr(b'\n', &block[place..]).map_or(block.len(), |newline| place + newline);
+                at.end =
+                    memchr(b'\n', &block[place..]).map_or(block.len(), |newline| place + newline);
             }
             if self.hits.len() < HITS_MAX {
                 self.hits.push((literal, place - at.start));
@@ -131,14 +162,20 @@ impl<'a> Worker<'a> {
             return;
         }
         at.count_to(block, at.start);
-        let place = Place { file: self.file, line: (u64::from(at.index) << BLOCK_BITS) | u64::from(at.lines) };
+        let place = Place {
+            file: self.file,
+            line: (u64::from(at.index) << BLOCK_BITS) | u64::from(at.lines),
+        };
         at.count_line(block);
         let line = &block[at.start..at.end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mut hits = std::mem::take(&mut self.hits);
         // They come in the order of their anchors.
         hits.sort_unstable_by_key(|(_, at)| *at);
-        if hits.iter().any(|(literal, _)| self.catalogue.is_signature(*literal)) {
+        if hits
+            .iter()
+            .any(|(literal, _)| self.catalogue.is_signature(*literal))
+        {
             self.tally.matched_lines += 1;
         }
         if at.has_escapes && memchr(ESCAPE, line).is_some() {
@@ -165,17 +202,33 @@ impl<'a> Worker<'a> {
         while let Some((&(_, first), _)) = rest.split_first() {
             let (record, start, end) = shape::record_at(line, first);
             // A marker is before its message, and a message after its marker.
-            let size = rest.iter().take_while(|(_, at)| *at < end.max(first + 1)).count().max(1);
+            let size = rest
+                .iter()
+                .take_while(|(_, at)| *at < end.max(first + 1))
+                .count()
+                .max(1);
             let (mine, others) = rest.split_at(size);
             let mut found = std::mem::take(&mut self.found);
             found.clear();
-            mine.iter().filter(|(_, at)| *at >= start || record.level.is_none()).for_each(|(literal, _)| {
-                self.catalogue.of_message(*literal, record.message, &self.regexes, &mut found);
-            });
+            mine.iter()
+                .filter(|(_, at)| *at >= start || record.level.is_none())
+                .for_each(|(literal, _)| {
+                    self.catalogue
+                        .of_message(*literal, record.message, &self.regexes, &mut found);
+                });
             self.catalogue.only_meant(&mut found);
             if self.filter.takes(&record) {
                 let site = record.site.filter(|_| record.level == Some(Level::Warn));
-                self.take(&record, &found, Line { place, time_us: record.time_us, site, text: line });
+                self.take(
+                    &record,
+                    &found,
+                    Line {
+                        place,
+                        time_us: record.time_us,
+                        site,
+                        text: line,
+                    },
+                );
             }
             self.found = found;
             rest = others;
@@ -200,10 +253,16 @@ impl<'a> Worker<'a> {
         // At most SIGNATURES_MAX.
         let number = index as u32;
         let message = record.message;
-        let polls = if signature.fact == Some(Fact::Polls) { fields::polls(message) } else { None };
+        let polls = if signature.fact == Some(Fact::Polls) {
+            fields::polls(message)
+        } else {
+            None
+        };
         self.tally.see(number, speaker, polls, line);
         let captures = if signature.fact.is_some_and(Fact::has_groups) {
-            self.regexes[index].as_ref().and_then(|regex| regex.captures(message))
+            self.regexes[index]
+                .as_ref()
+                .and_then(|regex| regex.captures(message))
         } else {
             None
         };
@@ -239,8 +298,10 @@ impl<'a> Worker<'a> {
             Some(Fact::Volume) => {
                 let digits = message.iter().skip_while(|byte| !byte.is_ascii_digit());
                 let bytes = digits.take_while(|byte| byte.is_ascii_digit());
-                let sum =
-                    bytes.fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+                let sum = bytes.fold(0_u64, |sum, digit| {
+                    sum.saturating_mul(10)
+                        .saturating_add(u64::from(digit - b'0'))
+                });
                 self.tally.volume(speaker, sum);
             }
         }

@@ -67,14 +67,19 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
     let marker = marker_before(line, place);
     let start = marker.map_or(0, |(at, _)| at + MARKER.len());
     let end = next_header(line, start.max(place)).unwrap_or(line.len());
-    let mut record = Record { message: &line[start..end], ..Record::default() };
+    let mut record = Record {
+        message: &line[start..end],
+        ..Record::default()
+    };
     prefix(line, &mut record);
     match marker {
         Some((at, level)) => {
             record.level = Some(level);
             header(&line[at.saturating_sub(HEADER_MAX)..at], &mut record);
         }
-        None if line.starts_with(OWN_EVENT) => own_event(&line[..line.len().min(RECORD_MAX)], &mut record),
+        None if line.starts_with(OWN_EVENT) => {
+            own_event(&line[..line.len().min(RECORD_MAX)], &mut record)
+        }
         None => own_logger(line, &mut record),
     }
     (record, start, end)
@@ -108,7 +113,9 @@ fn level(text: &[u8]) -> Option<Level> {
 /// Where the header of a later record of the same line begins.
 fn next_header(line: &[u8], from: usize) -> Option<usize> {
     let rest = &line[from..line.len().min(from + RECORD_MAX)];
-    let at = MARKER_AFTER.find_iter(rest).find(|at| level(&rest[at + 1..]).is_some())?;
+    let at = MARKER_AFTER
+        .find_iter(rest)
+        .find(|at| level(&rest[at + 1..]).is_some())?;
     let (_, start, _) = speaker(&rest[..at])?;
     Some(from + start)
 }
@@ -119,7 +126,9 @@ fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
         (record.host, record.pid) = (Some(host), Some(pid));
         record.site = site(&text[end..]);
     } else {
-        let after = memchr(b']', text).filter(|_| text.starts_with(b"[")).map_or(0, |at| at + 1);
+        let after = memchr(b']', text)
+            .filter(|_| text.starts_with(b"["))
+            .map_or(0, |at| at + 1);
         record.site = site(&text[after..]);
     }
 }
@@ -143,7 +152,11 @@ fn speaker(text: &[u8]) -> Option<Speaker<'_>> {
 
 /// `3]`, or `-1]` where there is no device.
 fn device_end(text: &[u8]) -> Option<usize> {
-    let digits = text.iter().take(6).take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
+    let digits = text
+        .iter()
+        .take(6)
+        .take_while(|byte| byte.is_ascii_digit() || **byte == b'-')
+        .count();
     (digits > 0 && text.get(digits) == Some(&b']')).then_some(digits + 1)
 }
 
@@ -151,13 +164,23 @@ fn host_pid_tid(text: &[u8]) -> Option<((&[u8], u32), usize)> {
     let (rest, _tid) = number_after_colon(text)?;
     let (rest, pid) = number_after_colon(rest)?;
     let name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let host = rest.iter().rev().take(255).take_while(|byte| name(byte)).count();
+    let host = rest
+        .iter()
+        .rev()
+        .take(255)
+        .take_while(|byte| name(byte))
+        .count();
     (host > 0).then(|| ((&rest[rest.len() - host..], pid), rest.len() - host))
 }
 
 /// What is before `:123`, and the number.
 fn number_after_colon(text: &[u8]) -> Option<(&[u8], u32)> {
-    let digits = text.iter().rev().take(11).take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = text
+        .iter()
+        .rev()
+        .take(11)
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     let (rest, digits) = text.split_at(text.len() - digits);
     Some((rest.strip_suffix(b":")?, number(digits)?))
 }
@@ -173,22 +196,31 @@ fn site(text: &[u8]) -> Option<(&[u8], u32)> {
 /// after it, or of a file, which has a path.
 fn function(pretty: &[u8]) -> &[u8] {
     let pretty = memchr(b'(', pretty).map_or(pretty, |at| &pretty[..at]);
-    let start = pretty.iter().rposition(|byte| matches!(byte, b' ' | b'/' | b'*' | b'&')).map_or(0, |at| at + 1);
+    let start = pretty
+        .iter()
+        .rposition(|byte| matches!(byte, b' ' | b'/' | b'*' | b'&'))
+        .map_or(0, |at| at + 1);
     &pretty[start..]
 }
 
 /// `[ncclNet:2] function:line message`.
 fn own_logger<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let front = &line[..line.len().min(HEADER_MAX)];
-    let Some(at) = OWN_LOGGER_IN.find(front) else { return };
+    let Some(at) = OWN_LOGGER_IN.find(front) else {
+        return;
+    };
     let rest = &line[at + OWN_LOGGER.len()..];
-    let Some((&level, rest)) = rest.split_first() else { return };
+    let Some((&level, rest)) = rest.split_first() else {
+        return;
+    };
     record.level = match level {
         b'2' => Some(Level::Warn),
         b'3' => Some(Level::Info),
         _ => None,
     };
-    let Some(rest) = rest.strip_prefix(b"] ") else { return };
+    let Some(rest) = rest.strip_prefix(b"] ") else {
+        return;
+    };
     if let Some(end) = site_end(rest) {
         record.site = site(&rest[..end]);
         record.message = rest[end..].trim_ascii_start();
@@ -207,20 +239,32 @@ fn own_event<'a>(line: &'a [u8], record: &mut Record<'a>) {
     record.message = value(br#""text":""#).unwrap_or(line);
     let digits = |key: &[u8]| {
         let rest = &line[memmem::find(line, key)? + key.len()..];
-        number(&rest[..rest.iter().take(7).take_while(|byte| byte.is_ascii_digit()).count()])
+        number(
+            &rest[..rest
+                .iter()
+                .take(7)
+                .take_while(|byte| byte.is_ascii_digit())
+                .count()],
+        )
     };
     record.level = match digits(br#""level":"#) {
         Some(2) => Some(Level::Warn),
         Some(3) => Some(Level::Info),
         _ => None,
     };
-    record.site = value(br#""function":""#).map(function).zip(digits(br#""line":"#));
+    record.site = value(br#""function":""#)
+        .map(function)
+        .zip(digits(br#""line":"#));
 }
 
 /// The end of the first `:123 ` of a text.
 fn site_end(text: &[u8]) -> Option<usize> {
     memchr_iter(b':', &text[..text.len().min(HEADER_MAX)]).find_map(|colon| {
-        let digits = text[colon + 1..].iter().take(7).take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = text[colon + 1..]
+            .iter()
+            .take(7)
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         (digits > 0 && text.get(colon + 1 + digits) == Some(&b' ')).then_some(colon + 1 + digits)
     })
 }
@@ -250,7 +294,9 @@ fn number(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() || digits.len() > 10 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let value = digits.iter().fold(0_u64, |value, digit| 10 * value + u64::from(digit - b'0'));
+    let value = digits
+        .iter()
+        .fold(0_u64, |value, digit| 10 * value + u64::from(digit - b'0'));
     u32::try_from(value).ok()
 }
 
@@ -274,7 +320,11 @@ fn escape_length(text: &[u8]) -> usize {
     if text.get(1) != Some(&b'[') {
         return text.len().min(2);
     }
-    let inside = text[2..].iter().take(32).take_while(|byte| (0x20..0x40).contains(*byte)).count();
+    let inside = text[2..]
+        .iter()
+        .take(32)
+        .take_while(|byte| (0x20..0x40).contains(*byte))
+        .count();
     (inside + 3).min(text.len())
 }
 
@@ -291,16 +341,29 @@ mod tests {
 
     #[test]
     fn headers_of_nccl_are_read_with_and_without_a_host() {
-        let line = format!("node0:71:79 [3] int taskProgress(tcpxFdData*, int*):191 NCCL WARN {MESSAGE}");
+        let line =
+            format!("node0:71:79 [3] int taskProgress(tcpxFdData*, int*):191 NCCL WARN {MESSAGE}");
         let record = at(&line, "closed");
         assert_eq!((record.host, record.pid), (Some(&b"node0"[..]), Some(71)));
         assert_eq!(record.site, Some((&b"taskProgress"[..], 191)));
-        assert_eq!((record.level, record.message), (Some(Level::Warn), MESSAGE.as_bytes()));
+        assert_eq!(
+            (record.level, record.message),
+            (Some(Level::Warn), MESSAGE.as_bytes())
+        );
         let line = format!("[0] tcpxResult_t tcpxCommProgress(tcpxComm*):1231 NCCL WARN {MESSAGE}");
         let record = at(&line, "closed");
-        assert_eq!((record.host, record.site), (None, Some((&b"tcpxCommProgress"[..], 1231))));
-        let record = at("node0:71:79 [3] NCCL INFO NET/GPUDirectTCPX ver. 3.1.9.", "ver");
-        assert_eq!((record.pid, record.site, record.level), (Some(71), None, Some(Level::Info)));
+        assert_eq!(
+            (record.host, record.site),
+            (None, Some((&b"tcpxCommProgress"[..], 1231)))
+        );
+        let record = at(
+            "node0:71:79 [3] NCCL INFO NET/GPUDirectTCPX ver. 3.1.9.",
+            "ver",
+        );
+        assert_eq!(
+            (record.pid, record.site, record.level),
+            (Some(71), None, Some(Level::Info))
+        );
     }
 
     #[test]
@@ -308,59 +371,94 @@ mod tests {
         let check = |prefix: &str, rank, has_time: bool| {
             let line = format!("{prefix}node0:71:79 [3] f:1 NCCL WARN {MESSAGE}");
             let record = at(&line, "closed");
-            assert_eq!((record.rank, record.time_us.is_some()), (rank, has_time), "{line}");
-            assert_eq!((record.pid, record.site), (Some(71), Some((&b"f"[..], 1))), "{line}");
+            assert_eq!(
+                (record.rank, record.time_us.is_some()),
+                (rank, has_time),
+                "{line}"
+            );
+            assert_eq!(
+                (record.pid, record.site),
+                (Some(71), Some((&b"f"[..], 1))),
+                "{line}"
+            );
         };
         check("[1,3]<stderr>:", Some(3), false);
         check("[rank12]:", Some(12), false);
         check("[3]:", Some(3), false);
         check("5: ", Some(5), false);
         check("[2026-11-20 08:14:04] ", None, true);
-        check("[pod/trainer-0/main] 2026-11-20T08:14:04.123456789Z ", None, true);
+        check(
+            "[pod/trainer-0/main] 2026-11-20T08:14:04.123456789Z ",
+            None,
+            true,
+        );
         check("0: [2026-11-20 08:14:04] ", Some(0), true);
         check("2026-11-20T08:14:04Z stderr F ", None, true);
     }
 
     #[test]
     fn joined_records_are_told_apart() {
-        let line = "node0:71:79 [3] NCCL INFO node1:5:6 [0] f():9 NCCL WARN unable to allocate requests";
+        let line =
+            "node0:71:79 [3] NCCL INFO node1:5:6 [0] f():9 NCCL WARN unable to allocate requests";
         let record = at(line, "unable");
         assert_eq!((record.host, record.pid), (Some(&b"node1"[..]), Some(5)));
         let line = "node0:71:79 [3] g:7 NCCL WARN not yet freed?node1:5:6 [0] f():9 NCCL WARN no";
         let record = at(line, "freed");
-        assert_eq!((record.host, record.message), (Some(&b"node0"[..]), &b"not yet freed?"[..]));
+        assert_eq!(
+            (record.host, record.message),
+            (Some(&b"node0"[..]), &b"not yet freed?"[..])
+        );
     }
 
     #[test]
     fn a_logger_of_somebody_else_is_read() {
-        let record = at("[ncclNet:2] tcpxResult_t tcpxTest(void*, int*, int*):1326 no such thing", "no such");
+        let record = at(
+            "[ncclNet:2] tcpxResult_t tcpxTest(void*, int*, int*):1326 no such thing",
+            "no such",
+        );
         assert_eq!(record.site, Some((&b"tcpxTest"[..], 1326)));
-        assert_eq!((record.level, record.message), (Some(Level::Warn), &b"no such thing"[..]));
+        assert_eq!(
+            (record.level, record.message),
+            (Some(Level::Warn), &b"no such thing"[..])
+        );
     }
 
     #[test]
     fn an_event_of_ours_is_read() {
         let line = r#"{"at":"2026-11-20T14:07:30.522Z","ms":19.1,"node":"local","said":{"plugin-line":{"level":2,"function":"softInit","line":44,"text":"no \"such\" thing","count":1}}}"#;
         let record = at(line, "no ");
-        assert_eq!((record.host, record.level), (Some(&b"local"[..]), Some(Level::Warn)));
-        assert_eq!((record.site, record.message), (Some((&b"softInit"[..], 44)), &br#"no \"such\" thing"#[..]));
+        assert_eq!(
+            (record.host, record.level),
+            (Some(&b"local"[..]), Some(Level::Warn))
+        );
+        assert_eq!(
+            (record.site, record.message),
+            (Some((&b"softInit"[..], 44)), &br#"no \"such\" thing"#[..])
+        );
     }
 
     #[test]
     fn templates_and_paths_become_names() {
-        let check = |pretty: &str, name: &str| assert_eq!(function(pretty.as_bytes()), name.as_bytes());
+        let check =
+            |pretty: &str, name: &str| assert_eq!(function(pretty.as_bytes()), name.as_bytes());
         check(
             "tcpxResult_t tcpxBufferedSendSocket<BUF_SIZE>::sync() [with unsigned int BUF_SIZE = 128]",
             "tcpxBufferedSendSocket<BUF_SIZE>::sync",
         );
-        check("ssize_t process_recv_cmsg(msghdr*, void*)", "process_recv_cmsg");
+        check(
+            "ssize_t process_recv_cmsg(msghdr*, void*)",
+            "process_recv_cmsg",
+        );
         check("transport/net_socket.cc", "net_socket.cc");
     }
 
     #[test]
     fn colours_are_taken_out() {
         let mut scratch = Vec::new();
-        assert_eq!(without_escapes(b"\x1b[1;31mred\x1b[0m \x1bMx\x1b", &mut scratch), b"red x");
+        assert_eq!(
+            without_escapes(b"\x1b[1;31mred\x1b[0m \x1bMx\x1b", &mut scratch),
+            b"red x"
+        );
         assert_eq!(without_escapes(b"plain", &mut scratch), b"plain");
     }
 

@@ -84,7 +84,9 @@ pub(super) enum Address {
 
 impl Address {
     pub(super) fn new(text: &[u8]) -> Self {
-        let v4 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let v4 = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse().ok());
         v4.map_or_else(|| Self::Text(text.into()), Self::V4)
     }
 }
@@ -134,15 +136,26 @@ pub(super) struct Tally {
 impl Tally {
     /// The number of who wrote a record.
     pub(super) fn speaker(&mut self, record: &Record<'_>, file: u32) -> u32 {
-        let last = record.host.and_then(<[u8]>::last).copied().unwrap_or_default();
+        let last = record
+            .host
+            .and_then(<[u8]>::last)
+            .copied()
+            .unwrap_or_default();
         let number = record.pid.or(record.rank).unwrap_or_default();
         let place = number.wrapping_add(u32::from(last)) as usize % RECENT;
         let recent = self.recent[place];
-        if self.speakers.get(recent as usize).is_some_and(|speaker| is_same(speaker, record, file)) {
+        if self
+            .speakers
+            .get(recent as usize)
+            .is_some_and(|speaker| is_same(speaker, record, file))
+        {
             return recent;
         }
         let number = self.number(match (record.host, record.pid, record.rank) {
-            (Some(host), pid, _) => Speaker::Process { host: host.into(), pid },
+            (Some(host), pid, _) => Speaker::Process {
+                host: host.into(),
+                pid,
+            },
             (_, _, Some(rank)) => Speaker::Rank { file, rank },
             _ => Speaker::File(file),
         });
@@ -166,7 +179,13 @@ impl Tally {
     }
 
     /// One more line of a signature; `new` makes what is kept of the first.
-    pub(super) fn see(&mut self, signature: u32, speaker: u32, polls: Option<Polls>, line: Line<'_>) {
+    pub(super) fn see(
+        &mut self,
+        signature: u32,
+        speaker: u32,
+        polls: Option<Polls>,
+        line: Line<'_>,
+    ) {
         if let Some(seen) = self.seen.get_mut(&(signature, speaker)) {
             return seen.again(line, polls);
         }
@@ -181,10 +200,16 @@ impl Tally {
             self.seen.insert(key, seen);
             return;
         }
-        *self.too_many.entry("kinds of lines per process").or_default() += 1;
+        *self
+            .too_many
+            .entry("kinds of lines per process")
+            .or_default() += 1;
         let others = self.number(Speaker::Others);
         // One for each signature, which are bounded.
-        self.seen.entry((key.0, others)).and_modify(|other| other.merge(seen.clone())).or_insert(seen);
+        self.seen
+            .entry((key.0, others))
+            .and_modify(|other| other.merge(seen.clone()))
+            .or_insert(seen);
     }
 
     /// One more WARN that no signature knows.
@@ -199,7 +224,10 @@ impl Tally {
     fn add_shape(&mut self, shape: Vec<u8>, seen: Seen) {
         let fits = self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&shape);
         let shape = if fits { shape } else { b"(others)".to_vec() };
-        self.shapes.entry(shape).and_modify(|other| other.merge(seen.clone())).or_insert(seen);
+        self.shapes
+            .entry(shape)
+            .and_modify(|other| other.merge(seen.clone()))
+            .or_insert(seen);
     }
 
     /// A value of a speaker: a setting, a transport, a version.
@@ -217,19 +245,30 @@ impl Tally {
 
     /// A network that a speaker's NCCL took.
     pub(super) fn transport(&mut self, speaker: u32, name: &[u8]) {
-        add_value(self.transports.entry(speaker).or_default(), cut(name, VALUE_BYTES));
+        add_value(
+            self.transports.entry(speaker).or_default(),
+            cut(name, VALUE_BYTES),
+        );
     }
 
     /// The version of a speaker's plugin.
     pub(super) fn version(&mut self, speaker: u32, version: &[u8]) {
         let version = version.strip_suffix(b".").unwrap_or(version);
-        add_value(self.versions.entry(speaker).or_default(), cut(version, VALUE_BYTES));
+        add_value(
+            self.versions.entry(speaker).or_default(),
+            cut(version, VALUE_BYTES),
+        );
     }
 
     /// The data NICs of a speaker; the last list counts.
     pub(super) fn devices(&mut self, speaker: u32, message: &[u8]) {
         let devices = fields::devices(message).into_iter();
-        self.devices.insert(speaker, devices.map(|(name, ip)| (cut(name, 32), cut(ip, 64))).collect());
+        self.devices.insert(
+            speaker,
+            devices
+                .map(|(name, ip)| (cut(name, 32), cut(ip, 64)))
+                .collect(),
+        );
     }
 
     /// Bytes that one comm sent.
@@ -240,10 +279,22 @@ impl Tally {
     }
 
     /// A flow of a message; `change` writes down what was said of it.
-    pub(super) fn flow(&mut self, speaker: u32, message: &[u8], change: impl FnOnce(&mut FlowSeen)) {
-        let Some(flow) = fields::flow(message) else { return };
+    pub(super) fn flow(
+        &mut self,
+        speaker: u32,
+        message: &[u8],
+        change: impl FnOnce(&mut FlowSeen),
+    ) {
+        let Some(flow) = fields::flow(message) else {
+            return;
+        };
         let end = |end: fields::End<'_>| (Address::new(end.ip), end.port);
-        let key = FlowKey { speaker, local: end(flow.local), remote: end(flow.remote), sends: flow.sends };
+        let key = FlowKey {
+            speaker,
+            local: end(flow.local),
+            remote: end(flow.remote),
+            sends: flow.sends,
+        };
         if let Some(seen) = self.flow_of(key) {
             change(seen);
         }
@@ -262,37 +313,67 @@ impl Tally {
 
     /// Adds what another thread kept of the same file.
     pub(super) fn merge(&mut self, other: Self) {
-        let numbers: Vec<u32> = other.speakers.into_iter().map(|speaker| self.number(speaker)).collect();
+        let numbers: Vec<u32> = other
+            .speakers
+            .into_iter()
+            .map(|speaker| self.number(speaker))
+            .collect();
         let number = |speaker: u32| numbers.get(speaker as usize).copied().unwrap_or_default();
         self.lines += other.lines;
         self.matched_lines += other.matched_lines;
         other
             .seen
             .into_iter()
-            .for_each(|((signature, speaker), seen)| self.add_seen((signature, number(speaker)), seen));
-        other.shapes.into_iter().for_each(|(shape, seen)| self.add_shape(shape, seen));
+            .for_each(|((signature, speaker), seen)| {
+                self.add_seen((signature, number(speaker)), seen)
+            });
+        other
+            .shapes
+            .into_iter()
+            .for_each(|(shape, seen)| self.add_shape(shape, seen));
         for ((speaker, key), values) in other.settings {
-            values.into_iter().for_each(|value| self.add_setting((number(speaker), key.clone()), value));
+            values
+                .into_iter()
+                .for_each(|value| self.add_setting((number(speaker), key.clone()), value));
         }
-        for (into, from) in [(&mut self.transports, other.transports), (&mut self.versions, other.versions)] {
+        for (into, from) in [
+            (&mut self.transports, other.transports),
+            (&mut self.versions, other.versions),
+        ] {
             for (speaker, values) in from {
                 let into = into.entry(number(speaker)).or_default();
                 values.into_iter().for_each(|value| add_value(into, value));
             }
         }
-        self.devices.extend(other.devices.into_iter().map(|(speaker, devices)| (number(speaker), devices)));
+        self.devices.extend(
+            other
+                .devices
+                .into_iter()
+                .map(|(speaker, devices)| (number(speaker), devices)),
+        );
         for (speaker, (comms, bytes)) in other.bytes_sent {
             let (all, sum) = self.bytes_sent.entry(number(speaker)).or_default();
             (*all, *sum) = (*all + comms, sum.saturating_add(bytes));
         }
         for (key, flow) in other.flows {
-            self.merge_flow(FlowKey { speaker: number(key.speaker), ..key }, flow);
+            self.merge_flow(
+                FlowKey {
+                    speaker: number(key.speaker),
+                    ..key
+                },
+                flow,
+            );
         }
-        other.too_many.into_iter().for_each(|(kind, count)| *self.too_many.entry(kind).or_default() += count);
+        other
+            .too_many
+            .into_iter()
+            .for_each(|(kind, count)| *self.too_many.entry(kind).or_default() += count);
     }
 
     fn merge_flow(&mut self, key: FlowKey, flow: FlowSeen) {
-        let Some(into) = self.flow_of(key) else { return };
+        let Some(into) = self.flow_of(key) else {
+            return;
+        };
         into.nic = into.nic.take().or(flow.nic);
         into.is_control |= flow.is_control;
         into.made += flow.made;
@@ -310,7 +391,9 @@ impl Tally {
 
 fn is_same(speaker: &Speaker, record: &Record<'_>, file: u32) -> bool {
     match (speaker, record.host, record.pid, record.rank) {
-        (Speaker::Process { host, pid }, Some(other), number, _) => **host == *other && *pid == number,
+        (Speaker::Process { host, pid }, Some(other), number, _) => {
+            **host == *other && *pid == number
+        }
         (Speaker::Rank { file: of, rank }, None, _, Some(number)) => *of == file && *rank == number,
         (Speaker::File(of), None, _, None) => *of == file,
         _ => false,
@@ -329,7 +412,11 @@ fn cut(text: &[u8], size: usize) -> Vec<u8> {
 
 impl Seen {
     fn new(line: Line<'_>, polls: Option<Polls>) -> Self {
-        let (place, time_us, sample) = (line.place, line.time_us, cut(line.text.trim_ascii(), SAMPLE_BYTES));
+        let (place, time_us, sample) = (
+            line.place,
+            line.time_us,
+            cut(line.text.trim_ascii(), SAMPLE_BYTES),
+        );
         let mut new = Self {
             count: 1,
             first: place,
@@ -373,12 +460,16 @@ impl Seen {
 
     fn polls(&mut self, slowest: Option<Polls>, longest: Option<Polls>) {
         if let Some(other) = slowest
-            && self.slowest.is_none_or(|slowest| other.per_second() < slowest.per_second())
+            && self
+                .slowest
+                .is_none_or(|slowest| other.per_second() < slowest.per_second())
         {
             self.slowest = Some(other);
         }
         if let Some(other) = longest
-            && self.longest.is_none_or(|longest| other.nanoseconds > longest.nanoseconds)
+            && self
+                .longest
+                .is_none_or(|longest| other.nanoseconds > longest.nanoseconds)
         {
             self.longest = Some(other);
         }
@@ -393,7 +484,9 @@ impl Seen {
         self.times(other.first_us, other.last_us);
         self.polls(other.slowest, other.longest);
         for (function, lines) in other.sites {
-            lines.into_iter().for_each(|line| self.site(Some((&function, line))));
+            lines
+                .into_iter()
+                .for_each(|line| self.site(Some((&function, line))));
         }
     }
 }

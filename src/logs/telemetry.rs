@@ -54,7 +54,10 @@ pub struct Stage {
 /// Whether a file that begins so is one of them.
 pub(super) fn is_events(head: &[u8]) -> bool {
     // The last one may be cut.
-    let whole = head.iter().rposition(|byte| *byte == b'\n').map_or(&head[..0], |at| &head[..at]);
+    let whole = head
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(&head[..0], |at| &head[..at]);
     let lines = || whole.split(|byte| *byte == b'\n').take(FIRST_LINES);
     lines().any(|line| event(line).is_some())
         && lines().all(|line| event(line).is_some() || line.is_empty() || is_clock(line))
@@ -83,7 +86,12 @@ fn event(line: &[u8]) -> Option<Event> {
     let pointer = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
     let _passive: u8 = words.next()?.parse().ok()?;
     let (state, nanoseconds) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    words.next().is_none().then_some(Event { is_request, pointer, state, nanoseconds })
+    words.next().is_none().then_some(Event {
+        is_request,
+        pointer,
+        state,
+        nanoseconds,
+    })
 }
 
 /// Reads such a file to its end.
@@ -95,7 +103,12 @@ pub(super) fn read(source: impl Read) -> io::Result<Telemetry> {
     let (mut lives, mut line) = (Lives::default(), Vec::new());
     loop {
         line.clear();
-        if reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
+        if reader
+            .by_ref()
+            .take(LINE_MAX)
+            .read_until(b'\n', &mut line)?
+            == 0
+        {
             return Ok(lives.end());
         }
         let text = line.trim_ascii();
@@ -148,8 +161,13 @@ impl Lives {
 
     fn end(mut self) -> Telemetry {
         self.telemetry.unfinished = self.now.len() as u64;
-        let stages = NAMES.iter().zip(&self.stages).filter(|(_, durations)| durations.count > 0);
-        self.telemetry.stages = stages.map(|(stage, durations)| durations.stage(stage)).collect();
+        let stages = NAMES
+            .iter()
+            .zip(&self.stages)
+            .filter(|(_, durations)| durations.count > 0);
+        self.telemetry.stages = stages
+            .map(|(stage, durations)| durations.stage(stage))
+            .collect();
         self.telemetry
     }
 }
@@ -178,7 +196,12 @@ impl Durations {
         });
         let above = half.map_or(u64::MAX, |(power, _)| 2_u64.saturating_pow(power + 1));
         let p50 = above.min(self.max) as f64;
-        Stage { stage, count: self.count, us_p50: p50 / 1e3, us_max: self.max as f64 / 1e3 }
+        Stage {
+            stage,
+            count: self.count,
+            us_p50: p50 / 1e3,
+            us_max: self.max as f64 / 1e3,
+        }
     }
 }
 
@@ -190,27 +213,53 @@ mod tests {
     const HEAD: &str = "Fri Nov 20 08:14:04 2026\n\n";
 
     fn life(states: &[u8], from: u64) -> String {
-        let line =
-            |(index, state): (usize, &u8)| format!("R 0x564020fd8ad0 1 {state} {}\n", from + 1000 * index as u64);
+        let line = |(index, state): (usize, &u8)| {
+            format!(
+                "R 0x564020fd8ad0 1 {state} {}\n",
+                from + 1000 * index as u64
+            )
+        };
         states.iter().enumerate().map(line).collect()
     }
 
     #[test]
     fn the_swapped_codes_are_put_in_order() {
-        let text = format!("{HEAD}{}{}", life(&[3, 4, 2, 1, 0], 0), life(&[3, 4, 2], 9000));
+        let text = format!(
+            "{HEAD}{}{}",
+            life(&[3, 4, 2, 1, 0], 0),
+            life(&[3, 4, 2], 9000)
+        );
         assert!(is_events(text.as_bytes()));
         let telemetry = read(text.as_bytes()).unwrap();
-        assert_eq!((telemetry.requests, telemetry.incomplete, telemetry.unfinished), (1, 0, 1));
         assert_eq!(
-            telemetry.stages.iter().map(|stage| (stage.stage, stage.count)).collect::<Vec<_>>(),
-            [("queued", 2), ("active", 2), ("transmitting", 1), ("finished", 1)]
+            (
+                telemetry.requests,
+                telemetry.incomplete,
+                telemetry.unfinished
+            ),
+            (1, 0, 1)
+        );
+        assert_eq!(
+            telemetry
+                .stages
+                .iter()
+                .map(|stage| (stage.stage, stage.count))
+                .collect::<Vec<_>>(),
+            [
+                ("queued", 2),
+                ("active", 2),
+                ("transmitting", 1),
+                ("finished", 1)
+            ]
         );
         assert_eq!(telemetry.stages[0].us_max, 1.0);
     }
 
     #[test]
     fn dropped_events_are_counted_and_not_guessed() {
-        let telemetry = read(format!("{}{}", life(&[3, 2, 1, 0], 0), life(&[3, 3, 4], 9000)).as_bytes()).unwrap();
+        let telemetry =
+            read(format!("{}{}", life(&[3, 2, 1, 0], 0), life(&[3, 3, 4], 9000)).as_bytes())
+                .unwrap();
         assert_eq!((telemetry.requests, telemetry.incomplete), (0, 2));
     }
 

@@ -18,12 +18,21 @@ fn read_with(text: &[u8], filter: &Filter) -> Report {
 }
 
 fn names(findings: &[Finding]) -> Vec<&str> {
-    findings.iter().map(|finding| finding.signature.as_str()).collect()
+    findings
+        .iter()
+        .map(|finding| finding.signature.as_str())
+        .collect()
 }
 
 fn example(name: &str) -> String {
     let catalogue = Catalogue::embedded().unwrap();
-    catalogue.signatures().iter().find(|signature| signature.name == name).expect("a signature").example.clone()
+    catalogue
+        .signatures()
+        .iter()
+        .find(|signature| signature.name == name)
+        .expect("a signature")
+        .example
+        .clone()
 }
 
 #[test]
@@ -46,15 +55,27 @@ fn each_example_is_found_in_a_log_with_every_prefix() {
         "[2026-11-20 08:14:04] ",
         "\x1b[31m",
     ] {
-        let text: String =
-            catalogue.signatures().iter().map(|signature| format!("{prefix}{}\r\n", signature.example)).collect();
+        let text: String = catalogue
+            .signatures()
+            .iter()
+            .map(|signature| format!("{prefix}{}\r\n", signature.example))
+            .collect();
         let report = read(text.as_bytes());
-        let all: BTreeSet<&str> =
-            [&report.findings, &report.benign, &report.seen].into_iter().flat_map(|part| names(part)).collect();
+        let all: BTreeSet<&str> = [&report.findings, &report.benign, &report.seen]
+            .into_iter()
+            .flat_map(|part| names(part))
+            .collect();
         for signature in catalogue.signatures() {
-            assert!(all.contains(signature.name.as_str()), "{prefix:?} {}", signature.name);
+            assert!(
+                all.contains(signature.name.as_str()),
+                "{prefix:?} {}",
+                signature.name
+            );
         }
-        assert_eq!(report.inputs.matched_lines, catalogue.signatures().len() as u64);
+        assert_eq!(
+            report.inputs.matched_lines,
+            catalogue.signatures().len() as u64
+        );
         assert!(report.unknown.is_empty(), "{:?}", report.unknown);
     }
 }
@@ -62,37 +83,76 @@ fn each_example_is_found_in_a_log_with_every_prefix() {
 #[test]
 fn ordinary_lines_say_nothing() {
     let report = read(include_bytes!("../../probes/logs/ordinary.txt"));
-    assert_eq!((report.inputs.matched_lines, report.transport.verdict), (0, "unknown"));
+    assert_eq!(
+        (report.inputs.matched_lines, report.transport.verdict),
+        (0, "unknown")
+    );
 }
 
 #[test]
 fn a_stall_has_its_flow_its_rate_and_its_times() {
     let line = |second: u32, cnt: u64| {
-        format!("[2026-11-20 08:14:{second:02}] {}\n", example("ctrl-timeout").replace("6120433", &cnt.to_string()))
+        format!(
+            "[2026-11-20 08:14:{second:02}] {}\n",
+            example("ctrl-timeout").replace("6120433", &cnt.to_string())
+        )
     };
-    let report =
-        read(format!("{}\n{}{}", example("tcpx-accept-complete"), line(4, 90_000), line(34, 10_000)).as_bytes());
+    let report = read(
+        format!(
+            "{}\n{}{}",
+            example("tcpx-accept-complete"),
+            line(4, 90_000),
+            line(34, 10_000)
+        )
+        .as_bytes(),
+    );
     let finding = &report.findings[0];
-    assert_eq!((finding.signature.as_str(), finding.count, finding.phase), ("ctrl-timeout", 2, Some(Phase::Transfer)));
-    assert_eq!(finding.polls.map(|polls| polls.per_second_min.round()), Some(1000.0));
-    assert_eq!((finding.first.line, finding.first.at.as_deref()), (2, Some("2026-11-20T08:14:04Z")));
-    assert_eq!((finding.last.line, finding.last.at.as_deref()), (3, Some("2026-11-20T08:14:34Z")));
+    assert_eq!(
+        (finding.signature.as_str(), finding.count, finding.phase),
+        ("ctrl-timeout", 2, Some(Phase::Transfer))
+    );
+    assert_eq!(
+        finding.polls.map(|polls| polls.per_second_min.round()),
+        Some(1000.0)
+    );
+    assert_eq!(
+        (finding.first.line, finding.first.at.as_deref()),
+        (2, Some("2026-11-20T08:14:04Z"))
+    );
+    assert_eq!(
+        (finding.last.line, finding.last.at.as_deref()),
+        (3, Some("2026-11-20T08:14:34Z"))
+    );
     let comm = &report.comms[0];
     assert_eq!(
-        (comm.from.as_str(), comm.to_nic.as_deref(), comm.slow_at_receiver),
+        (
+            comm.from.as_str(),
+            comm.to_nic.as_deref(),
+            comm.slow_at_receiver
+        ),
         ("10.0.1.25:60459", Some("eth3"), 2)
     );
 }
 
 #[test]
 fn what_is_harmless_in_its_phase_is_no_finding() {
-    let (closed, volume) = (example("ctrl-socket-closed"), example("comm-volume").replace("node0", "node1"));
+    let (closed, volume) = (
+        example("ctrl-socket-closed"),
+        example("comm-volume").replace("node0", "node1"),
+    );
     let report = read(format!("{volume}\n{closed}\n").as_bytes());
-    assert_eq!((names(&report.findings), names(&report.benign)), (vec![], vec!["ctrl-socket-closed"]));
+    assert_eq!(
+        (names(&report.findings), names(&report.benign)),
+        (vec![], vec!["ctrl-socket-closed"])
+    );
     let report = read(format!("{closed}\n{volume}\n").as_bytes());
     assert_eq!(names(&report.findings), ["ctrl-socket-closed"]);
     let (waits, accepted) = (example("ctrl-timeout"), example("tcpx-accept-complete"));
-    assert!(read(format!("{waits}\n{accepted}\n").as_bytes()).findings.is_empty());
+    assert!(
+        read(format!("{waits}\n{accepted}\n").as_bytes())
+            .findings
+            .is_empty()
+    );
 }
 
 #[test]
@@ -103,28 +163,55 @@ fn both_ends_of_a_flow_are_one_row() {
     let report = read(text.as_bytes());
     assert_eq!(report.comms.len(), 1);
     let comm = &report.comms[0];
-    assert_eq!((comm.sender.as_deref(), comm.receiver.as_deref()), (Some("node0:1"), Some("node1:2")));
-    assert_eq!((comm.from_nic.as_deref(), comm.kind), (Some("eth1"), "data"));
+    assert_eq!(
+        (comm.sender.as_deref(), comm.receiver.as_deref()),
+        (Some("node0:1"), Some("node1:2"))
+    );
+    assert_eq!(
+        (comm.from_nic.as_deref(), comm.kind),
+        (Some("eth1"), "data")
+    );
     assert_eq!(report.transport.verdict, "tcpx");
 }
 
 #[test]
 fn a_fallback_and_a_mixture_are_told() {
     let used = |host: &str, name: &str| format!("{host}:1:1 [0] NCCL INFO Using network {name}\n");
-    assert_eq!(read(used("a", "Socket").as_bytes()).transport.verdict, "socket");
     assert_eq!(
-        read(format!("{}{}", used("a", "Socket"), used("b", "GPUDirectTCPX_v7")).as_bytes()).transport.verdict,
+        read(used("a", "Socket").as_bytes()).transport.verdict,
+        "socket"
+    );
+    assert_eq!(
+        read(format!("{}{}", used("a", "Socket"), used("b", "GPUDirectTCPX_v7")).as_bytes())
+            .transport
+            .verdict,
         "mixed"
     );
 }
 
 #[test]
 fn settings_that_differ_name_their_processes() {
-    let set = |host: &str, value: u32| format!("{host}:1:1 [0] NCCL INFO NET/GPUDirectTCPX : receiver sync: {value}\n");
+    let set = |host: &str, value: u32| {
+        format!("{host}:1:1 [0] NCCL INFO NET/GPUDirectTCPX : receiver sync: {value}\n")
+    };
     let report = read(format!("{}{}", set("a", 0), set("b", 0)).as_bytes());
-    assert_eq!(report.settings, [Setting { key: "receiver sync".into(), value: "0".into(), processes: vec![] }]);
+    assert_eq!(
+        report.settings,
+        [Setting {
+            key: "receiver sync".into(),
+            value: "0".into(),
+            processes: vec![]
+        }]
+    );
     let report = read(format!("{}{}", set("a", 0), set("b", 1)).as_bytes());
-    assert_eq!(report.settings.iter().map(|row| row.processes.join(",")).collect::<Vec<_>>(), ["a:1", "b:1"]);
+    assert_eq!(
+        report
+            .settings
+            .iter()
+            .map(|row| row.processes.join(","))
+            .collect::<Vec<_>>(),
+        ["a:1", "b:1"]
+    );
 }
 
 #[test]
@@ -133,8 +220,20 @@ fn builds_that_differ_between_hosts_are_told() {
     let other = line.replace("node1", "node9").replace(":1238", ":1126");
     let report = read(format!("{line}\n{line}\n{other}\n").as_bytes());
     assert_eq!(report.builds.len(), 1);
-    assert_eq!(report.builds[0].lines.values().flatten().copied().collect::<Vec<_>>(), [1238, 1126]);
-    assert!(read(format!("{line}\n{}\n", line.replace("node1", "node9")).as_bytes()).builds.is_empty());
+    assert_eq!(
+        report.builds[0]
+            .lines
+            .values()
+            .flatten()
+            .copied()
+            .collect::<Vec<_>>(),
+        [1238, 1126]
+    );
+    assert!(
+        read(format!("{line}\n{}\n", line.replace("node1", "node9")).as_bytes())
+            .builds
+            .is_empty()
+    );
 }
 
 #[test]
@@ -142,7 +241,11 @@ fn unknown_warnings_are_grouped_by_shape() {
     let text = "n:1:1 [0] f:1 NCCL WARN strange 17 of 0xab\nn:1:1 [0] f:1 NCCL WARN strange 4 of 0x1\nn:1:1 [0] f:1 NCCL WARN odd\n";
     let report = read(text.as_bytes());
     assert_eq!(
-        report.unknown.iter().map(|one| (one.shape.as_str(), one.count)).collect::<Vec<_>>(),
+        report
+            .unknown
+            .iter()
+            .map(|one| (one.shape.as_str(), one.count))
+            .collect::<Vec<_>>(),
         [("strange # of #", 2), ("odd", 1)]
     );
 }
@@ -152,39 +255,88 @@ fn filters_take_a_rank_a_node_and_a_time() {
     let line = |prefix: &str, host: &str| {
         format!("{prefix}{host}:1:1 [0] f:1 NCCL WARN NET/GPUDirectTCPX : mhandle is null\n")
     };
-    let text =
-        format!("{}{}", line("[rank0]:[2026-11-20 08:00:00] ", "a"), line("[rank1]:[2026-11-20 09:00:00] ", "b"));
-    let count =
-        |filter: Filter| read_with(text.as_bytes(), &filter).findings.iter().map(|finding| finding.count).sum::<u64>();
+    let text = format!(
+        "{}{}",
+        line("[rank0]:[2026-11-20 08:00:00] ", "a"),
+        line("[rank1]:[2026-11-20 09:00:00] ", "b")
+    );
+    let count = |filter: Filter| {
+        read_with(text.as_bytes(), &filter)
+            .findings
+            .iter()
+            .map(|finding| finding.count)
+            .sum::<u64>()
+    };
     assert_eq!(count(Filter::default()), 2);
-    assert_eq!(count(Filter { rank: Some(1), ..Filter::default() }), 1);
-    assert_eq!(count(Filter { node: Some("a".into()), ..Filter::default() }), 1);
-    assert_eq!(count(Filter { since_us: parse_time("2026-11-20T08:30:00Z"), ..Filter::default() }), 1);
-    assert_eq!(count(Filter { until_us: parse_time("2026-11-20 07:00:00"), ..Filter::default() }), 0);
+    assert_eq!(
+        count(Filter {
+            rank: Some(1),
+            ..Filter::default()
+        }),
+        1
+    );
+    assert_eq!(
+        count(Filter {
+            node: Some("a".into()),
+            ..Filter::default()
+        }),
+        1
+    );
+    assert_eq!(
+        count(Filter {
+            since_us: parse_time("2026-11-20T08:30:00Z"),
+            ..Filter::default()
+        }),
+        1
+    );
+    assert_eq!(
+        count(Filter {
+            until_us: parse_time("2026-11-20 07:00:00"),
+            ..Filter::default()
+        }),
+        0
+    );
 }
 
 #[test]
 fn a_line_number_is_right_in_a_log_of_many_blocks() {
     let ordinary = "node0:1:1 [0] NCCL INFO Connected all rings and nothing else happened here\n";
-    let text = format!("{}{}\n{}", ordinary.repeat(20_000), example("null-mhandle"), ordinary.repeat(20_000));
+    let text = format!(
+        "{}{}\n{}",
+        ordinary.repeat(20_000),
+        example("null-mhandle"),
+        ordinary.repeat(20_000)
+    );
     let report = read(text.as_bytes());
-    assert_eq!((report.findings[0].first.line, report.inputs.lines), (20_001, 40_001));
+    assert_eq!(
+        (report.findings[0].first.line, report.inputs.lines),
+        (20_001, 40_001)
+    );
 }
 
 #[test]
 fn compressed_files_folders_and_bad_files_are_read_as_far_as_they_can() {
     let folder = tempfile::tempdir().unwrap();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed.write_all(example("null-mhandle").as_bytes()).unwrap();
+    packed
+        .write_all(example("null-mhandle").as_bytes())
+        .unwrap();
     std::fs::write(folder.path().join("a.log.gz"), packed.finish().unwrap()).unwrap();
     std::fs::write(folder.path().join("b.bin"), b"\0\0mhandle is null").unwrap();
     std::fs::write(folder.path().join("c.zst"), b"\x28\xb5\x2f\xfd....").unwrap();
-    std::fs::write(folder.path().join("exporter_7_0x1.log"), "R 0x1 0 3 5\nR 0x1 0 4 6\n").unwrap();
+    std::fs::write(
+        folder.path().join("exporter_7_0x1.log"),
+        "R 0x1 0 3 5\nR 0x1 0 4 6\n",
+    )
+    .unwrap();
     let (catalogue, filter) = (Catalogue::embedded().unwrap(), Filter::default());
     let mut reader = Reader::new(&catalogue, &filter);
     reader.paths(&[folder.path().to_owned(), folder.path().join("absent")]);
     let report = reader.report();
-    assert_eq!((names(&report.findings), report.findings[0].count), (vec!["null-mhandle"], 1));
+    assert_eq!(
+        (names(&report.findings), report.findings[0].count),
+        (vec!["null-mhandle"], 1)
+    );
     assert_eq!((report.telemetry.len(), report.problems.len()), (1, 2));
     assert!(report.problems[0].problem.contains("zstdcat"));
 }
@@ -223,7 +375,9 @@ fn a_user_can_add_and_replace_signatures() {
 
 #[test]
 fn the_seeds_of_the_fuzz_target_hold() {
-    tcpx_words::seeds::of("logs", "").iter().for_each(|seed| fuzzing::bytes(seed));
+    tcpx_words::seeds::of("logs", "")
+        .iter()
+        .for_each(|seed| fuzzing::bytes(seed));
 }
 
 /// After a change of the catalogue: `cargo test write_the_seeds -- --ignored`.
@@ -231,10 +385,17 @@ fn the_seeds_of_the_fuzz_target_hold() {
 #[ignore = "writes into fuzz/corpus-seed"]
 fn write_the_seeds() {
     let catalogue = Catalogue::embedded().unwrap();
-    let examples: Vec<String> =
-        catalogue.signatures().iter().map(|signature| format!("{}\n", signature.example)).collect();
+    let examples: Vec<String> = catalogue
+        .signatures()
+        .iter()
+        .map(|signature| format!("{}\n", signature.example))
+        .collect();
     tcpx_words::seeds::write("logs", "examples", examples.concat().as_bytes());
-    tcpx_words::seeds::write("logs", "ordinary", include_bytes!("../../probes/logs/ordinary.txt"));
+    tcpx_words::seeds::write(
+        "logs",
+        "ordinary",
+        include_bytes!("../../probes/logs/ordinary.txt"),
+    );
     tcpx_words::seeds::write(
         "logs",
         "telemetry",

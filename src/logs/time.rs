@@ -28,10 +28,11 @@ fn parse(text: &[u8]) -> Option<i64> {
     }
     let field = |at: usize, size: usize| {
         let digits = &fixed[at..at + size];
-        digits
-            .iter()
-            .all(u8::is_ascii_digit)
-            .then(|| digits.iter().fold(0_i64, |sum, digit| 10 * sum + i64::from(digit - b'0')))
+        digits.iter().all(u8::is_ascii_digit).then(|| {
+            digits
+                .iter()
+                .fold(0_i64, |sum, digit| 10 * sum + i64::from(digit - b'0'))
+        })
     };
     let (year, month, day) = (field(0, 4)?, field(5, 2)?, field(8, 2)?);
     let (hour, minute, second) = (field(11, 2)?, field(14, 2)?, field(17, 2)?);
@@ -57,18 +58,35 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 
 /// `.123456`, or `,123`, in microseconds, and what follows.
 fn fraction(text: &[u8]) -> (i64, &[u8]) {
-    let Some((b'.' | b',', rest)) = text.split_first() else { return (0, text) };
+    let Some((b'.' | b',', rest)) = text.split_first() else {
+        return (0, text);
+    };
     let size = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let digit = |at: usize| rest[..size].get(at).map_or(0, |byte| i64::from(byte - b'0'));
-    ((0..6).fold(0, |sum, at| 10 * sum + digit(at)), &rest[size..])
+    let digit = |at: usize| {
+        rest[..size]
+            .get(at)
+            .map_or(0, |byte| i64::from(byte - b'0'))
+    };
+    (
+        (0..6).fold(0, |sum, at| 10 * sum + digit(at)),
+        &rest[size..],
+    )
 }
 
 /// `+02:00` and `-0500`; nothing else is a zone here.
 fn zone_seconds(text: &[u8]) -> i64 {
-    let Some((sign @ (b'+' | b'-'), rest)) = text.split_first() else { return 0 };
-    let digits: Vec<i64> =
-        rest.iter().take(5).filter(|byte| byte.is_ascii_digit()).map(|byte| i64::from(byte - b'0')).collect();
-    let &[h1, h0, m1, m0] = digits.as_slice() else { return 0 };
+    let Some((sign @ (b'+' | b'-'), rest)) = text.split_first() else {
+        return 0;
+    };
+    let digits: Vec<i64> = rest
+        .iter()
+        .take(5)
+        .filter(|byte| byte.is_ascii_digit())
+        .map(|byte| i64::from(byte - b'0'))
+        .collect();
+    let &[h1, h0, m1, m0] = digits.as_slice() else {
+        return 0;
+    };
     let seconds = (10 * h1 + h0) * 3600 + (10 * m1 + m0) * 60;
     if *sign == b'+' { seconds } else { -seconds }
 }
@@ -80,12 +98,20 @@ pub(super) fn typed(text: &str) -> Option<i64> {
         return Some(time);
     }
     let date: jiff::civil::Date = text.parse().ok()?;
-    Some(DateTime::from(date).to_zoned(TimeZone::UTC).ok()?.timestamp().as_microsecond())
+    Some(
+        DateTime::from(date)
+            .to_zoned(TimeZone::UTC)
+            .ok()?
+            .timestamp()
+            .as_microsecond(),
+    )
 }
 
 /// As RFC 3339 in UTC.
 pub(super) fn shown(time_us: i64) -> Option<String> {
-    jiff::Timestamp::from_microsecond(time_us).ok().map(|time| time.to_string())
+    jiff::Timestamp::from_microsecond(time_us)
+        .ok()
+        .map(|time| time.to_string())
 }
 
 #[cfg(test)]
@@ -94,17 +120,33 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(find(text.as_bytes()).and_then(shown).as_deref(), expected, "{text}");
+        assert_eq!(
+            find(text.as_bytes()).and_then(shown).as_deref(),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
     fn times_are_found_wherever_they_stand() {
-        check("[2026-11-20 08:14:04] node0:1:2", Some("2026-11-20T08:14:04Z"));
-        check("[pod/a-b/c-d] 2026-11-20T08:14:04.123456789Z x", Some("2026-11-20T08:14:04.123456Z"));
+        check(
+            "[2026-11-20 08:14:04] node0:1:2",
+            Some("2026-11-20T08:14:04Z"),
+        );
+        check(
+            "[pod/a-b/c-d] 2026-11-20T08:14:04.123456789Z x",
+            Some("2026-11-20T08:14:04.123456Z"),
+        );
         check("2026-11-20T10:14:04+02:00 x", Some("2026-11-20T08:14:04Z"));
-        check("2026-11-20 08:14:04,531 - x", Some("2026-11-20T08:14:04.531Z"));
+        check(
+            "2026-11-20 08:14:04,531 - x",
+            Some("2026-11-20T08:14:04.531Z"),
+        );
         check("2024-02-29T00:00:00Z", Some("2024-02-29T00:00:00Z"));
-        check("{\"time\":\"2026-11-20T08:14:04Z\",\"log\":\"x\"}", Some("2026-11-20T08:14:04Z"));
+        check(
+            "{\"time\":\"2026-11-20T08:14:04Z\",\"log\":\"x\"}",
+            Some("2026-11-20T08:14:04Z"),
+        );
     }
 
     #[test]
@@ -123,7 +165,10 @@ mod tests {
 
     #[test]
     fn a_typed_time_may_be_a_date() {
-        assert_eq!(typed("2026-11-20").and_then(shown).as_deref(), Some("2026-11-20T00:00:00Z"));
+        assert_eq!(
+            typed("2026-11-20").and_then(shown).as_deref(),
+            Some("2026-11-20T00:00:00Z")
+        );
         assert_eq!(typed("2026-11-20 08:14:04"), typed("2026-11-20T08:14:04Z"));
         assert_eq!(typed("yesterday"), None);
     }

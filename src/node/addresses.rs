@@ -29,31 +29,53 @@ pub struct Route {
 /// Every IPv4 and IPv6 address, in the kernel's order.
 pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let all = if_addrs::get_if_addrs()?;
-    Ok(all.into_iter().map(|one| InterfaceAddress { address: one.ip(), interface: one.name }).collect())
+    Ok(all
+        .into_iter()
+        .map(|one| InterfaceAddress {
+            address: one.ip(),
+            interface: one.name,
+        })
+        .collect())
 }
 
 /// The interface and address by which `peer` is reached. Connecting a datagram
 /// socket makes the kernel choose a route; no packet leaves.
 pub fn route_to(peer: IpAddr) -> Fact<Route> {
-    let any = if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let any = if peer.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    };
     let ask = || {
         let socket = UdpSocket::bind((any, 0))?;
         // Port 9 is `discard`; any but 0 does.
         socket.connect((peer, 9))?;
         let local = socket.local_addr()?.ip();
-        Ok(Route { local, interface: holder_of(local, &addresses()?) })
+        Ok(Route {
+            local,
+            interface: holder_of(local, &addresses()?),
+        })
     };
-    ask().map_err(|error: io::Error| format!("no route to {peer}: {error}")).into()
+    ask()
+        .map_err(|error: io::Error| format!("no route to {peer}: {error}"))
+        .into()
 }
 
 fn holder_of(local: IpAddr, all: &[InterfaceAddress]) -> Fact<String> {
-    let holder = all.iter().find(|held| held.address == local).map(|held| held.interface.clone());
+    let holder = all
+        .iter()
+        .find(|held| held.address == local)
+        .map(|held| held.interface.clone());
     // All of 127.0.0.0/8 is the loopback's, though it lists one address.
     let holder = holder.or_else(|| {
-        let loopback = all.iter().find(|held| local.is_loopback() && held.address.is_loopback());
+        let loopback = all
+            .iter()
+            .find(|held| local.is_loopback() && held.address.is_loopback());
         loopback.map(|held| held.interface.clone())
     });
-    holder.ok_or_else(|| format!("no interface holds {local}")).into()
+    holder
+        .ok_or_else(|| format!("no interface holds {local}"))
+        .into()
 }
 
 #[cfg(test)]
@@ -84,7 +106,10 @@ mod tests {
 
     #[test]
     fn an_address_nobody_holds_is_said_so() {
-        let lo = InterfaceAddress { interface: "lo".to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let lo = InterfaceAddress {
+            interface: "lo".to_owned(),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
         let holder = holder_of(IpAddr::V4(Ipv4Addr::new(10, 0, 1, 25)), &[lo]);
         assert_eq!(holder.why(), Some("no interface holds 10.0.1.25"));
     }

@@ -22,11 +22,19 @@ impl Root {
     /// The answer to `question` (a file name without its ending): asked of the
     /// running machine by `live`, read from a captured one. A captured tree that
     /// was never asked says so.
-    pub fn ask<T: Serialize + DeserializeOwned>(&self, question: &str, live: impl FnOnce() -> Fact<T>) -> Fact<T> {
+    pub fn ask<T: Serialize + DeserializeOwned>(
+        &self,
+        question: &str,
+        live: impl FnOnce() -> Fact<T>,
+    ) -> Fact<T> {
         let path = format!("{ASKED}/{question}.json");
         if !self.is_live() {
             return self.text(&path).known().map_or_else(
-                || Fact::unknown(format!("{question}: only the running machine knows, and this is a captured tree")),
+                || {
+                    Fact::unknown(format!(
+                        "{question}: only the running machine knows, and this is a captured tree"
+                    ))
+                },
                 |text| answer(&path, text),
             );
         }
@@ -43,7 +51,9 @@ fn answer<T: DeserializeOwned>(path: &str, text: &str) -> Fact<T> {
     if text.len() as u64 >= FILE_BYTES_MAX {
         return Fact::unknown(format!("{path}: larger than {FILE_BYTES_MAX} bytes"));
     }
-    let parsed = serde_json::from_str::<Value>(text).map(cleaned).and_then(serde_json::from_value::<Fact<T>>);
+    let parsed = serde_json::from_str::<Value>(text)
+        .map(cleaned)
+        .and_then(serde_json::from_value::<Fact<T>>);
     parsed.unwrap_or_else(|_| Fact::unknown(format!("{path}: not the answer of this version")))
 }
 
@@ -71,11 +81,23 @@ mod tests {
         let tree = fixture::tree(
             "asked/a.json = [\"eth1\\u001b[2J\",\"eth2\"]\nasked/b.json = {\"unknown\":\"EPERM\"}\nasked/c.json = {",
         );
-        let ask = |question: &str| tree.root.ask::<Vec<String>>(question, || panic!("the kernel was asked"));
-        assert_eq!(ask("a"), Fact::Known(vec!["eth1[2J".to_owned(), "eth2".to_owned()]));
+        let ask = |question: &str| {
+            tree.root
+                .ask::<Vec<String>>(question, || panic!("the kernel was asked"))
+        };
+        assert_eq!(
+            ask("a"),
+            Fact::Known(vec!["eth1[2J".to_owned(), "eth2".to_owned()])
+        );
         assert_eq!(ask("b").why(), Some("EPERM"));
-        assert_eq!(ask("c").why(), Some("/asked/c.json: not the answer of this version"));
-        assert_eq!(ask("none").why(), Some("none: only the running machine knows, and this is a captured tree"));
+        assert_eq!(
+            ask("c").why(),
+            Some("/asked/c.json: not the answer of this version")
+        );
+        assert_eq!(
+            ask("none").why(),
+            Some("none: only the running machine knows, and this is a captured tree")
+        );
         assert_eq!(Root::live().ask("a", || Fact::Known(1)), Fact::Known(1));
     }
 }

@@ -61,7 +61,9 @@ impl FromStr for CpuList {
     fn from_str(text: &str) -> Result<Self, BadCpuList> {
         let number = |digits: &str| digits.parse().ok().filter(|cpu| *cpu <= CPU_MAX);
         let range = |part: &str| match part.split_once('-') {
-            Some((low, high)) => Some(number(low)?..=number(high)?).filter(|range| !range.is_empty()),
+            Some((low, high)) => {
+                Some(number(low)?..=number(high)?).filter(|range| !range.is_empty())
+            }
             None => number(part).map(|cpu| cpu..=cpu),
         };
         let text = text.trim();
@@ -92,7 +94,9 @@ impl Serialize for CpuList {
 
 impl<'de> Deserialize<'de> for CpuList {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -128,12 +132,18 @@ impl Cpu {
         let online: Fact<CpuList> = root.parsed("/sys/devices/system/cpu/online");
         let meminfo = root.text("/proc/meminfo");
         Self {
-            model: root.text("/proc/cpuinfo").and_then(|text| field(&text, "model name", "/proc/cpuinfo")),
+            model: root
+                .text("/proc/cpuinfo")
+                .and_then(|text| field(&text, "model name", "/proc/cpuinfo")),
             count: online.as_ref().map(CpuList::len),
             online,
             numa_nodes: numa_nodes(root),
-            memory_total_bytes: meminfo.as_ref().and_then(|text| kilobytes(text, "MemTotal")),
-            memory_available_bytes: meminfo.as_ref().and_then(|text| kilobytes(text, "MemAvailable")),
+            memory_total_bytes: meminfo
+                .as_ref()
+                .and_then(|text| kilobytes(text, "MemTotal")),
+            memory_available_bytes: meminfo
+                .as_ref()
+                .and_then(|text| kilobytes(text, "MemAvailable")),
         }
     }
 }
@@ -141,30 +151,51 @@ impl Cpu {
 fn numa_nodes(root: &Root) -> Fact<Vec<NumaNode>> {
     let folder = "/sys/devices/system/node";
     root.names(folder).map(|names| {
-        let ids = names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
+        let ids = names
+            .iter()
+            .filter_map(|name| name.strip_prefix("node")?.parse().ok());
         let mut ids: Vec<u32> = ids.collect();
         ids.sort_unstable();
-        ids.into_iter().map(|id| NumaNode { id, cpus: cpus_of(root, &format!("{folder}/node{id}/cpulist")) }).collect()
+        ids.into_iter()
+            .map(|id| NumaNode {
+                id,
+                cpus: cpus_of(root, &format!("{folder}/node{id}/cpulist")),
+            })
+            .collect()
     })
 }
 
 /// As [`Root::parsed`], but an empty file is a node that has memory and no CPU.
 fn cpus_of(root: &Root, path: &str) -> Fact<CpuList> {
-    root.text(path).and_then(|text| text.parse().map_or_else(|_| unexpected(path, &text), Fact::Known))
+    root.text(path).and_then(|text| {
+        text.parse()
+            .map_or_else(|_| unexpected(path, &text), Fact::Known)
+    })
 }
 
 /// The value of the first `key: value` line; `file` is for the reason.
 pub(super) fn field(text: &str, key: &str, file: &str) -> Fact<String> {
     let values = text.lines().filter_map(|line| line.split_once(':'));
-    let value = values.filter(|(name, _)| name.trim() == key).map(|(_, value)| printable(value)).next();
-    value.filter(|value| !value.is_empty()).ok_or_else(|| format!("{file}: no `{key}` line")).into()
+    let value = values
+        .filter(|(name, _)| name.trim() == key)
+        .map(|(_, value)| printable(value))
+        .next();
+    value
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| format!("{file}: no `{key}` line"))
+        .into()
 }
 
 fn kilobytes(text: &str, key: &str) -> Fact<u64> {
     field(text, key, "/proc/meminfo").and_then(|value| {
-        let number = value.strip_suffix("kB").and_then(|number| number.trim().parse::<u64>().ok());
+        let number = value
+            .strip_suffix("kB")
+            .and_then(|number| number.trim().parse::<u64>().ok());
         let bytes = number.and_then(|number| number.checked_mul(1024));
-        bytes.map_or_else(|| unexpected("/proc/meminfo", &format!("{key}: {value}")), Fact::Known)
+        bytes.map_or_else(
+            || unexpected("/proc/meminfo", &format!("{key}: {value}")),
+            Fact::Known,
+        )
     })
 }
 
@@ -175,8 +206,18 @@ mod tests {
 
     #[test]
     fn cpu_lists_read_as_the_kernel_writes_them() {
-        for (text, count) in [("0-51,104-155", 104), ("0", 1), ("", 0), ("0,2,4-5", 4), ("1-2,2-3\n", 3)] {
-            assert_eq!(text.parse::<CpuList>().map(|list| list.len()), Ok(count), "{text}");
+        for (text, count) in [
+            ("0-51,104-155", 104),
+            ("0", 1),
+            ("", 0),
+            ("0,2,4-5", 4),
+            ("1-2,2-3\n", 3),
+        ] {
+            assert_eq!(
+                text.parse::<CpuList>().map(|list| list.len()),
+                Ok(count),
+                "{text}"
+            );
         }
         let node: CpuList = "52-103,156-207".parse().unwrap();
         assert!(node.contains(52) && node.contains(207) && !node.contains(104));
@@ -187,8 +228,16 @@ mod tests {
 
     #[test]
     fn a_meminfo_without_its_unit_is_not_believed() {
-        assert_eq!(kilobytes("MemTotal:  16 kB\n", "MemTotal"), Fact::Known(16_384));
-        for text in ["MemTotal: 16 MB", "MemTotal: -1 kB", "MemTotal: 18446744073709551615 kB", "Mem: 1 kB"] {
+        assert_eq!(
+            kilobytes("MemTotal:  16 kB\n", "MemTotal"),
+            Fact::Known(16_384)
+        );
+        for text in [
+            "MemTotal: 16 MB",
+            "MemTotal: -1 kB",
+            "MemTotal: 18446744073709551615 kB",
+            "Mem: 1 kB",
+        ] {
             assert_eq!(kilobytes(text, "MemTotal").known(), None, "{text}");
         }
     }

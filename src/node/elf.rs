@@ -10,7 +10,10 @@
 //! whether a file is a plugin at all, which is `plugin_files::inspect`.
 #![forbid(unsafe_code)]
 
-use object::elf::{DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD};
+use object::elf::{
+    DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC,
+    PT_LOAD,
+};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{LittleEndian as LE, ReadCache, ReadRef};
 use std::io::{Read, Seek};
@@ -34,26 +37,50 @@ pub struct Dynamic {
 /// Reads it; none where this is no such file.
 pub fn dynamic(file: impl Read + Seek) -> Option<Dynamic> {
     let file = &ReadCache::new(file);
-    let header = FileHeader64::<LE>::parse(file).ok().filter(|header| header.e_phnum(LE) <= SEGMENTS_MAX)?;
+    let header = FileHeader64::<LE>::parse(file)
+        .ok()
+        .filter(|header| header.e_phnum(LE) <= SEGMENTS_MAX)?;
     let segments = header.program_headers(LE, file).ok()?;
-    let dynamic = segments.iter().find(|segment| segment.p_type(LE) == PT_DYNAMIC)?;
+    let dynamic = segments
+        .iter()
+        .find(|segment| segment.p_type(LE) == PT_DYNAMIC)?;
     if dynamic.p_filesz(LE) > DYNAMIC_BYTES_MAX {
         return None;
     }
     let entries = dynamic.dynamic(LE, file).ok()??;
-    let entries = || entries.iter().take_while(|entry| entry.d_tag(LE) != DT_NULL);
-    let value = |tag| entries().find(|entry| entry.d_tag(LE) == tag).map(|entry| entry.d_val(LE));
+    let entries = || {
+        entries
+            .iter()
+            .take_while(|entry| entry.d_tag(LE) != DT_NULL)
+    };
+    let value = |tag| {
+        entries()
+            .find(|entry| entry.d_tag(LE) == tag)
+            .map(|entry| entry.d_val(LE))
+    };
     let strings_at = value(DT_STRTAB)?;
-    let offset = segments.iter().filter(|segment| segment.p_type(LE) == PT_LOAD).find_map(|segment| {
-        let into = strings_at.checked_sub(segment.p_vaddr(LE)).filter(|into| *into < segment.p_filesz(LE))?;
-        segment.p_offset(LE).checked_add(into)
-    })?;
-    let strings = file.read_bytes_at(offset, value(DT_STRSZ)?.min(STRINGS_BYTES_MAX)).ok()?;
+    let offset = segments
+        .iter()
+        .filter(|segment| segment.p_type(LE) == PT_LOAD)
+        .find_map(|segment| {
+            let into = strings_at
+                .checked_sub(segment.p_vaddr(LE))
+                .filter(|into| *into < segment.p_filesz(LE))?;
+            segment.p_offset(LE).checked_add(into)
+        })?;
+    let strings = file
+        .read_bytes_at(offset, value(DT_STRSZ)?.min(STRINGS_BYTES_MAX))
+        .ok()?;
     let text = |at: u64| {
-        let name = strings.get(usize::try_from(at).ok()?..)?.split(|byte| *byte == 0).next()?;
+        let name = strings
+            .get(usize::try_from(at).ok()?..)?
+            .split(|byte| *byte == 0)
+            .next()?;
         Some(crate::printable(&String::from_utf8_lossy(name)))
     };
-    let needed = entries().filter(|entry| entry.d_tag(LE) == DT_NEEDED).filter_map(|entry| text(entry.d_val(LE)));
+    let needed = entries()
+        .filter(|entry| entry.d_tag(LE) == DT_NEEDED)
+        .filter_map(|entry| text(entry.d_val(LE)));
     Some(Dynamic {
         needed: needed.take(NEEDED_MAX).collect(),
         // What linkers wrote before there was DT_RUNPATH counts where that is not.
@@ -67,8 +94,12 @@ impl Dynamic {
     pub fn names(&self, prefix: &str) -> Vec<String> {
         let all = self.strings.split(|byte| *byte == 0);
         let named = all.filter(|name| name.starts_with(prefix.as_bytes()));
-        let mut names: Vec<String> = named.filter_map(|name| String::from_utf8(name.to_vec()).ok()).collect();
-        names.retain(|name| name.len() < 256 && name.chars().all(|letter| letter.is_ascii_graphic()));
+        let mut names: Vec<String> = named
+            .filter_map(|name| String::from_utf8(name.to_vec()).ok())
+            .collect();
+        names.retain(|name| {
+            name.len() < 256 && name.chars().all(|letter| letter.is_ascii_graphic())
+        });
         names.sort_unstable();
         names.dedup();
         names
@@ -91,7 +122,11 @@ mod tests {
     #[test]
     fn this_program_needs_libc_and_names_no_plugin() {
         let dynamic = of(&this_program()).unwrap();
-        assert!(dynamic.needed.iter().any(|name| name == "libc.so.6"), "{:?}", dynamic.needed);
+        assert!(
+            dynamic.needed.iter().any(|name| name == "libc.so.6"),
+            "{:?}",
+            dynamic.needed
+        );
         assert!(!dynamic.names("__").is_empty());
         assert_eq!(dynamic.names("ncclNetPlugin_v"), Vec::<String>::new());
     }

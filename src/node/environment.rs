@@ -28,7 +28,9 @@ pub fn captured(all: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap
 
 /// Whether a variable of this name may be recorded.
 pub fn is_allowed(name: &str) -> bool {
-    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     plain && (NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
@@ -52,7 +54,16 @@ mod tests {
         ];
         let captured = captured(all.map(|(name, value)| (name.into(), value.into())));
         let names: Vec<&str> = captured.keys().map(String::as_str).collect();
-        assert_eq!(names, ["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "NCCL_NET", "TCPXSOFT_IO", "UCCL_TCPX_DEBUG"]);
+        assert_eq!(
+            names,
+            [
+                "CUDA_VISIBLE_DEVICES",
+                "LD_LIBRARY_PATH",
+                "NCCL_NET",
+                "TCPXSOFT_IO",
+                "UCCL_TCPX_DEBUG"
+            ]
+        );
         assert_eq!(captured["LD_LIBRARY_PATH"], "/usr/local/tcpx/lib64");
     }
 }

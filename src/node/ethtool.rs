@@ -58,7 +58,9 @@ pub struct Ethtool {
 impl Ethtool {
     /// Asks the driver of `interface`.
     pub fn read(root: &Root, interface: &str) -> Fact<Self> {
-        root.ask(&format!("ethtool-{interface}"), || Fact::Known(Self::asked(interface)))
+        root.ask(&format!("ethtool-{interface}"), || {
+            Fact::Known(Self::asked(interface))
+        })
     }
 
     fn asked(interface: &str) -> Self {
@@ -74,7 +76,9 @@ impl Ethtool {
             rx_ring: of(&driver, |driver| driver.word(GET_RINGS, 5)),
             // Combined channels receive too.
             rx_queues: of(&driver, |driver| {
-                Ok(driver.word(GET_CHANNELS, 5)?.saturating_add(driver.word(GET_CHANNELS, 8)?))
+                Ok(driver
+                    .word(GET_CHANNELS, 5)?
+                    .saturating_add(driver.word(GET_CHANNELS, 8)?))
             }),
             counters: of(&driver, Driver::counters),
         }
@@ -83,7 +87,8 @@ impl Ethtool {
     /// Whether headers and payload are told to land apart: `None` where none of
     /// the three homes of that setting exists.
     pub fn header_split(&self) -> Option<(bool, &'static str)> {
-        let flag = |flags: &Fact<BTreeMap<String, bool>>, name: &str| flags.known()?.get(name).copied();
+        let flag =
+            |flags: &Fact<BTreeMap<String, bool>>, name: &str| flags.known()?.get(name).copied();
         let private = || flag(&self.private_flags, "enable-strict-header-split");
         let plain = || flag(&self.private_flags, "enable-header-split");
         let ring = || self.tcp_data_split.known().map(|word| word == "on");
@@ -120,19 +125,29 @@ impl Driver {
         for (to, byte) in name.iter_mut().zip(interface.bytes()) {
             *to = byte.cast_signed();
         }
-        Ok(Self { socket: socket(AddressFamily::INET, SocketType::DGRAM, None)?, name })
+        Ok(Self {
+            socket: socket(AddressFamily::INET, SocketType::DGRAM, None)?,
+            name,
+        })
     }
 
     /// Puts one question; `words` starts with its number and is overwritten.
     fn ask(&self, words: &mut [u32]) -> io::Result<()> {
         let mut request = libc::ifreq {
             ifr_name: self.name,
-            ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: words.as_mut_ptr().cast() },
+            ifr_ifru: libc::__c_anonymous_ifr_ifru {
+                ifru_data: words.as_mut_ptr().cast(),
+            },
         };
         // SAFETY: the kernel writes at most what the question's own lengths say,
         // and every caller sizes `words` by them; both outlive the call.
-        let answer = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let answer =
+            unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+        if answer < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 
     /// The text at byte `at` of the driver's card: 32 bytes each for name, version, …
@@ -142,7 +157,11 @@ impl Driver {
         words[0] = GET_DRIVER_INFO;
         self.ask(&mut words)?;
         let text = text_at(&words, at);
-        if text.is_empty() { Err(io::Error::other("the driver gives none")) } else { Ok(text) }
+        if text.is_empty() {
+            Err(io::Error::other("the driver gives none"))
+        } else {
+            Ok(text)
+        }
     }
 
     /// Word `at` of an answer of at most sixteen.
@@ -157,13 +176,19 @@ impl Driver {
         let mut sizes = [GET_STRING_SET_SIZES, 0, 1 << set, 0, 0, 0];
         self.ask(&mut sizes)?;
         // The kernel clears the bit of a set that it does not have.
-        let count = if sizes[2] & (1 << set) == 0 { 0 } else { sizes[4].min(STRINGS_MAX) };
+        let count = if sizes[2] & (1 << set) == 0 {
+            0
+        } else {
+            sizes[4].min(STRINGS_MAX)
+        };
         let mut words = vec![0; 3 + count as usize * NAME_BYTES / 4];
         words[..3].copy_from_slice(&[GET_STRINGS, set, count]);
         if count > 0 {
             self.ask(&mut words)?;
         }
-        Ok((0..count as usize).map(|index| text_at(&words, 12 + index * NAME_BYTES)).collect())
+        Ok((0..count as usize)
+            .map(|index| text_at(&words, 12 + index * NAME_BYTES))
+            .collect())
     }
 
     fn private_flags(&self) -> io::Result<BTreeMap<String, bool>> {
@@ -172,7 +197,12 @@ impl Driver {
         if !names.is_empty() {
             self.ask(&mut words)?;
         }
-        Ok(names.into_iter().take(32).enumerate().map(|(bit, name)| (name, words[1] & (1 << bit) != 0)).collect())
+        Ok(names
+            .into_iter()
+            .take(32)
+            .enumerate()
+            .map(|(bit, name)| (name, words[1] & (1 << bit) != 0))
+            .collect())
     }
 
     fn features(&self) -> io::Result<BTreeMap<String, bool>> {
@@ -182,9 +212,18 @@ impl Driver {
         words[..2].copy_from_slice(&[GET_FEATURES, blocks as u32]);
         self.ask(&mut words)?;
         // Of each block: available, requested, active, never changed.
-        let active = |bit: usize| words.get(2 + bit / 32 * 4 + 2).is_some_and(|word| word & (1 << (bit % 32)) != 0);
-        let all = names.into_iter().enumerate().map(|(bit, name)| (name, active(bit)));
-        Ok(all.filter(|(name, _)| FEATURES_KEPT.contains(&name.as_str())).collect())
+        let active = |bit: usize| {
+            words
+                .get(2 + bit / 32 * 4 + 2)
+                .is_some_and(|word| word & (1 << (bit % 32)) != 0)
+        };
+        let all = names
+            .into_iter()
+            .enumerate()
+            .map(|(bit, name)| (name, active(bit)));
+        Ok(all
+            .filter(|(name, _)| FEATURES_KEPT.contains(&name.as_str()))
+            .collect())
     }
 
     fn counters(&self) -> io::Result<BTreeMap<String, u64>> {
@@ -199,13 +238,22 @@ impl Driver {
             _ => 0,
         };
         let kept = |name: &str| STATISTICS_KEPT.iter().any(|part| name.contains(part));
-        Ok(names.into_iter().enumerate().filter(|(_, name)| kept(name)).map(|(at, name)| (name, count(at))).collect())
+        Ok(names
+            .into_iter()
+            .enumerate()
+            .filter(|(_, name)| kept(name))
+            .map(|(at, name)| (name, count(at)))
+            .collect())
     }
 }
 
 /// The terminated text that starts at a byte of the answer.
 fn text_at(words: &[u32], at: usize) -> String {
-    let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).skip(at).take(NAME_BYTES);
+    let bytes = words
+        .iter()
+        .flat_map(|word| word.to_ne_bytes())
+        .skip(at)
+        .take(NAME_BYTES);
     let text: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     crate::printable(&String::from_utf8_lossy(&text))
 }
@@ -236,7 +284,8 @@ mod tests {
             counters: Fact::unknown("x"),
         };
         assert_eq!(answers.header_split().map(|(on, _)| on), Some(true));
-        answers.private_flags = Fact::Known([("enable-strict-header-split".to_owned(), false)].into());
+        answers.private_flags =
+            Fact::Known([("enable-strict-header-split".to_owned(), false)].into());
         assert_eq!(answers.header_split().map(|(on, _)| on), Some(false));
     }
 }

@@ -7,11 +7,14 @@
 #![forbid(unsafe_code)]
 
 use netlink_packet_core::{
-    DefaultNla, Emitable, NLA_F_NESTED, NLM_F_REQUEST, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NlasIterator,
+    DefaultNla, Emitable, NLA_F_NESTED, NLM_F_REQUEST, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader,
+    NlasIterator,
 };
 use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
 use std::io;
 use std::time::Duration;
 
@@ -35,23 +38,41 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// The kernel's own: no such family or device, or a driver that has no such
 /// parameter.
 pub fn tcp_data_split(interface: &str) -> io::Result<String> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(GENERIC))?;
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(GENERIC),
+    )?;
     bind(&socket, &SocketAddrNetlink::new(0, 0))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     let ask = |family: u16, command: u8, attribute: DefaultNla| -> io::Result<Vec<u8>> {
-        send(&socket, &question(family, command, &attribute), SendFlags::empty())?;
+        send(
+            &socket,
+            &question(family, command, &attribute),
+            SendFlags::empty(),
+        )?;
         let mut answer = vec![0; 8192];
         let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
         answer.truncate(length);
         attributes_of(&answer).map(<[u8]>::to_vec)
     };
-    let family = ask(FAMILY_OF_FAMILIES, GET_FAMILY, DefaultNla::new(FAMILY_NAME, b"ethtool\0".into()))?;
-    let family = find(&family, FAMILY_ID).and_then(|id| Some(u16::from_ne_bytes(*id.first_chunk()?)));
+    let family = ask(
+        FAMILY_OF_FAMILIES,
+        GET_FAMILY,
+        DefaultNla::new(FAMILY_NAME, b"ethtool\0".into()),
+    )?;
+    let family =
+        find(&family, FAMILY_ID).and_then(|id| Some(u16::from_ne_bytes(*id.first_chunk()?)));
     let family = family.ok_or_else(|| io::Error::other("the kernel has no such family"))?;
     let mut name = interface.as_bytes().to_vec();
     name.push(0);
     let header = emitted(&DefaultNla::new(HEADER_DEVICE_NAME, name));
-    let rings = ask(family, GET_RINGS, DefaultNla::new(RINGS_HEADER | NLA_F_NESTED, header))?;
+    let rings = ask(
+        family,
+        GET_RINGS,
+        DefaultNla::new(RINGS_HEADER | NLA_F_NESTED, header),
+    )?;
     match find(&rings, RINGS_TCP_DATA_SPLIT).and_then(|value| value.first().copied()) {
         Some(0) => Ok("auto".to_owned()),
         Some(1) => Ok("off".to_owned()),
@@ -81,14 +102,22 @@ fn attributes_of(answer: &[u8]) -> io::Result<&[u8]> {
     if message.message_type() != NLMSG_ERROR {
         return Ok(message.payload().get(GENERIC_HEADER..).unwrap_or_default());
     }
-    let code = message.payload().first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
-    Err(if code == 0 { io::Error::other("no answer") } else { io::Error::from_raw_os_error(code.saturating_neg()) })
+    let code = message
+        .payload()
+        .first_chunk()
+        .map_or(0, |code| i32::from_ne_bytes(*code));
+    Err(if code == 0 {
+        io::Error::other("no answer")
+    } else {
+        io::Error::from_raw_os_error(code.saturating_neg())
+    })
 }
 
 /// The value of the first attribute of a kind.
 fn find(attributes: &[u8], wanted: u16) -> Option<Vec<u8>> {
     let mut all = NlasIterator::new(attributes).map_while(Result::ok);
-    all.find(|attribute| attribute.kind() == wanted).map(|attribute| attribute.value().to_vec())
+    all.find(|attribute| attribute.kind() == wanted)
+        .map(|attribute| attribute.value().to_vec())
 }
 
 #[cfg(test)]

@@ -23,7 +23,9 @@ pub enum Fact<T> {
 impl<T> Fact<T> {
     /// An unknown with its reason.
     pub fn unknown(why: impl Into<String>) -> Self {
-        Self::Unknown { unknown: why.into() }
+        Self::Unknown {
+            unknown: why.into(),
+        }
     }
 
     /// The value, if there is one.
@@ -91,7 +93,10 @@ mod tests {
         let facts = [Fact::Known(8244), Fact::unknown("no such file")];
         let json = serde_json::to_string(&facts).unwrap();
         assert_eq!(json, r#"[8244,{"unknown":"no such file"}]"#);
-        assert_eq!(serde_json::from_str::<Vec<Fact<u32>>>(&json).unwrap(), facts);
+        assert_eq!(
+            serde_json::from_str::<Vec<Fact<u32>>>(&json).unwrap(),
+            facts
+        );
         assert_eq!(format!("{} {:>8}", facts[0], facts[1]), "8244  unknown");
     }
 }

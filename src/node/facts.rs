@@ -79,7 +79,9 @@ impl NodeFacts {
 fn network_namespace(root: &Root) -> Fact<u64> {
     let path = "/proc/self/ns/net";
     root.link(path).and_then(|target| {
-        let inode = target.strip_prefix("net:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+        let inode = target
+            .strip_prefix("net:[")
+            .and_then(|rest| rest.strip_suffix(']')?.parse().ok());
         inode.map_or_else(|| unexpected(path, &target), Fact::Known)
     })
 }
@@ -102,23 +104,47 @@ mod tests {
         assert_eq!(node.cpu.count, Fact::Known(208));
         let gpus = node.gpus.devices.known().unwrap();
         assert_eq!(gpus.len(), 8);
-        assert!(gpus.iter().enumerate().all(|(index, gpu)| gpu.device_minor == Fact::Known(index as u32)));
-        let physical: Vec<&Nic> = node.nics.known().unwrap().iter().filter(|nic| !nic.is_virtual).collect();
+        assert!(
+            gpus.iter()
+                .enumerate()
+                .all(|(index, gpu)| gpu.device_minor == Fact::Known(index as u32))
+        );
+        let physical: Vec<&Nic> = node
+            .nics
+            .known()
+            .unwrap()
+            .iter()
+            .filter(|nic| !nic.is_virtual)
+            .collect();
         assert_eq!(physical.len(), 5);
-        assert!(physical.iter().all(|nic| nic.is_up() && nic.driver == Fact::Known("gve".to_owned())));
+        assert!(
+            physical
+                .iter()
+                .all(|nic| nic.is_up() && nic.driver == Fact::Known("gve".to_owned()))
+        );
     }
 
     #[test]
     fn an_empty_tree_is_all_unknown_with_reasons() {
         let node = NodeFacts::read(&fixture::tree("").root);
-        assert_eq!(node.host.name.why(), Some("/proc/sys/kernel/hostname: No such file or directory (os error 2)"));
-        assert!(node.nics.why().is_some() && node.gpus.devices.why().is_some() && node.cpu.count.why().is_some());
+        assert_eq!(
+            node.host.name.why(),
+            Some("/proc/sys/kernel/hostname: No such file or directory (os error 2)")
+        );
+        assert!(
+            node.nics.why().is_some()
+                && node.gpus.devices.why().is_some()
+                && node.cpu.count.why().is_some()
+        );
         assert!(node.environment.is_empty());
     }
 
     #[test]
     fn facts_survive_json() {
-        for node in [NodeFacts::read(&fixture::a3_high().root), NodeFacts::read(&Root::live())] {
+        for node in [
+            NodeFacts::read(&fixture::a3_high().root),
+            NodeFacts::read(&Root::live()),
+        ] {
             let json = serde_json::to_string(&node).unwrap();
             assert_eq!(serde_json::from_str::<NodeFacts>(&json).unwrap(), node);
         }
@@ -128,9 +154,15 @@ mod tests {
     fn the_same_host_takes_the_same_namespace_too() {
         let here = Host::read(&Root::live());
         assert_eq!(here.is_same_stack(&here), Some(true));
-        let beside = Host { network_namespace: Fact::Known(1), ..here.clone() };
+        let beside = Host {
+            network_namespace: Fact::Known(1),
+            ..here.clone()
+        };
         assert_eq!(here.is_same_stack(&beside), Some(false));
-        let unread = Host { boot_id: Fact::unknown("not read"), ..here.clone() };
+        let unread = Host {
+            boot_id: Fact::unknown("not read"),
+            ..here.clone()
+        };
         assert_eq!(here.is_same_stack(&unread), None);
     }
 

@@ -34,5 +34,9 @@ pub fn tree(text: &str) -> Tree {
     let folder = tempfile::tempdir().unwrap();
     lay::lay(text, folder.path());
     let path = folder.path().to_owned();
-    Tree { root: Root::captured(&path).unwrap(), path, _folder: folder }
+    Tree {
+        root: Root::captured(&path).unwrap(),
+        path,
+        _folder: folder,
+    }
 }

@@ -47,12 +47,21 @@ pub struct Gpus {
 impl Gpus {
     /// Reads `/sys/bus/pci` and `/proc/driver/nvidia`; a GPU named by either counts.
     pub fn read(root: &Root) -> Self {
-        let on_bus = root.names(DEVICES).map(|names| addresses(&names).filter(|at| is_gpu(root, *at)).collect());
-        let by_driver = root.names(&format!("{DRIVER}/gpus")).map(|names| addresses(&names).collect());
+        let on_bus = root
+            .names(DEVICES)
+            .map(|names| addresses(&names).filter(|at| is_gpu(root, *at)).collect());
+        let by_driver = root
+            .names(&format!("{DRIVER}/gpus"))
+            .map(|names| addresses(&names).collect());
         Self {
             driver_version: driver_version(root),
-            devices: union(on_bus, by_driver)
-                .map(|found| found.into_iter().enumerate().map(|(index, at)| Gpu::read(root, index, at)).collect()),
+            devices: union(on_bus, by_driver).map(|found| {
+                found
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, at)| Gpu::read(root, index, at))
+                    .collect()
+            }),
         }
     }
 }
@@ -61,17 +70,26 @@ impl Gpu {
     fn read(root: &Root, index: usize, at: PciAddress) -> Self {
         let file = format!("{DRIVER}/gpus/{at}/information");
         let information = root.text(&file);
-        let of_driver = |key: &str| information.as_ref().and_then(|text| field(text, key, &file));
+        let of_driver = |key: &str| {
+            information
+                .as_ref()
+                .and_then(|text| field(text, key, &file))
+        };
         let pci_path = root.real_path(&format!("{DEVICES}/{at}"));
         Self {
             index,
             pci_address: at,
-            pci_root: in_path(&pci_path, "PCI root", |path| pci::root_in(path).map(str::to_owned)),
+            pci_root: in_path(&pci_path, "PCI root", |path| {
+                pci::root_in(path).map(str::to_owned)
+            }),
             pci_path,
             numa_node: numa_node(root, &format!("{DEVICES}/{at}/numa_node")),
             model: of_driver("Model"),
-            device_minor: of_driver("Device Minor")
-                .and_then(|minor| minor.parse().map_or_else(|_| unexpected(&file, &minor), Fact::Known)),
+            device_minor: of_driver("Device Minor").and_then(|minor| {
+                minor
+                    .parse()
+                    .map_or_else(|_| unexpected(&file, &minor), Fact::Known)
+            }),
         }
     }
 }
@@ -83,15 +101,22 @@ fn addresses(names: &[String]) -> impl Iterator<Item = PciAddress> + '_ {
 /// Vendor NVIDIA, class display controller (0x0300 VGA, 0x0302 3D).
 fn is_gpu(root: &Root, at: PciAddress) -> bool {
     let starts = |file: &str, with: &str| {
-        root.line(&format!("{DEVICES}/{at}/{file}")).known().is_some_and(|line| line.starts_with(with))
+        root.line(&format!("{DEVICES}/{at}/{file}"))
+            .known()
+            .is_some_and(|line| line.starts_with(with))
     };
     starts("vendor", "0x10de") && starts("class", "0x03")
 }
 
-fn union(one: Fact<BTreeSet<PciAddress>>, other: Fact<BTreeSet<PciAddress>>) -> Fact<BTreeSet<PciAddress>> {
+fn union(
+    one: Fact<BTreeSet<PciAddress>>,
+    other: Fact<BTreeSet<PciAddress>>,
+) -> Fact<BTreeSet<PciAddress>> {
     match (one, other) {
         (Fact::Known(one), Fact::Known(other)) => Fact::Known(&one | &other),
-        (Fact::Known(known), Fact::Unknown { .. }) | (Fact::Unknown { .. }, Fact::Known(known)) => Fact::Known(known),
+        (Fact::Known(known), Fact::Unknown { .. }) | (Fact::Unknown { .. }, Fact::Known(known)) => {
+            Fact::Known(known)
+        }
         (unknown, _) => unknown,
     }
 }
@@ -101,12 +126,22 @@ fn union(one: Fact<BTreeSet<PciAddress>>, other: Fact<BTreeSet<PciAddress>>) -> 
 fn driver_version(root: &Root) -> Fact<String> {
     let banner = || {
         let file = format!("{DRIVER}/version");
-        field(root.text(&file).known()?, "NVRM version", &file).known().cloned()
+        field(root.text(&file).known()?, "NVRM version", &file)
+            .known()
+            .cloned()
     };
-    let is_version = |word: &&str| word.contains('.') && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_version = |word: &&str| {
+        word.contains('.')
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
     match root.line("/sys/module/nvidia/version") {
         Fact::Known(version) => Fact::Known(version),
-        missing => match banner().as_deref().and_then(|line| line.split_whitespace().find(is_version)) {
+        missing => match banner()
+            .as_deref()
+            .and_then(|line| line.split_whitespace().find(is_version))
+        {
             Some(version) => Fact::Known(version.to_owned()),
             None => missing,
         },

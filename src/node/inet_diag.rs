@@ -5,14 +5,20 @@
 #![forbid(unsafe_code)]
 
 use super::{Fact, Root};
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::IPPROTO_TCP;
 use netlink_packet_sock_diag::inet::nlas::{Nla, TcpInfo};
-use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
+};
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io;
@@ -78,7 +84,12 @@ pub struct TcpFlow {
 /// # Errors
 /// The kernel's own.
 pub fn tcp_sockets() -> io::Result<Vec<TcpSocket>> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(SOCK_DIAG),
+    )?;
     bind(&socket, &SocketAddrNetlink::new(0, 0))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     let mut all = dump(&socket, AddressFamily::INET)?;
@@ -119,7 +130,9 @@ fn take(mut bytes: &[u8], sockets: &mut Vec<TcpSocket>) -> io::Result<bool> {
         match NetlinkMessage::<SockDiagMessage>::deserialize(bytes).map(|message| message.payload) {
             Ok(NetlinkPayload::Done(_)) => return Ok(true),
             Ok(NetlinkPayload::Error(error)) => {
-                return Err(io::Error::from_raw_os_error(error.raw_code().saturating_neg()));
+                return Err(io::Error::from_raw_os_error(
+                    error.raw_code().saturating_neg(),
+                ));
             }
             Ok(NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response))) => {
                 sockets.push(decode(&response))
@@ -172,12 +185,19 @@ pub fn sockets_of(root: &Root, pid: u32) -> Fact<Vec<TcpSocket>> {
     root.names(&folder).and_then(|names| {
         let inode = |name: &String| {
             let target = root.link(&format!("{folder}/{name}"));
-            target.known()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u32>().ok()
+            target
+                .known()?
+                .strip_prefix("socket:[")?
+                .strip_suffix(']')?
+                .parse::<u32>()
+                .ok()
         };
         let ours: BTreeSet<u32> = names.iter().filter_map(inode).collect();
         let all = tcp_sockets().map_err(|error| format!("INET_DIAG: {error}"));
         Fact::from(all).map(|all| {
-            let mine = all.into_iter().filter(|socket| ours.contains(&socket.inode));
+            let mine = all
+                .into_iter()
+                .filter(|socket| ours.contains(&socket.inode));
             mine.take(SOCKETS_OF_ONE_MAX).collect()
         })
     })
@@ -204,7 +224,15 @@ fn state(raw: u8) -> &'static str {
 
 /// What an interface counts, those of `/sys/class/net/*/statistics` that say something.
 pub fn nic_counters(root: &Root, interface: &str) -> Vec<(String, u64)> {
-    let names = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_dropped", "tx_dropped", "rx_errors"];
+    let names = [
+        "rx_bytes",
+        "tx_bytes",
+        "rx_packets",
+        "tx_packets",
+        "rx_dropped",
+        "tx_dropped",
+        "rx_errors",
+    ];
     // A name is a claim of the plugin's, and no path.
     if interface.contains('/') || interface.starts_with('.') {
         return Vec::new();
@@ -225,19 +253,33 @@ mod tests {
     #[test]
     fn a_connection_is_found_with_its_queue() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-        let mut here = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+        let mut here = std::net::TcpStream::connect(listener.local_addr().expect("an address"))
+            .expect("connected");
         let (_there, _) = listener.accept().expect("accepted");
         here.write_all(&[7; 300]).expect("written");
-        let (local, peer) = (here.local_addr().expect("bound"), here.peer_addr().expect("connected"));
+        let (local, peer) = (
+            here.local_addr().expect("bound"),
+            here.peer_addr().expect("connected"),
+        );
         let all = tcp_sockets().expect("the kernel tells");
-        assert!(all.iter().any(|one| one.local == local && one.peer == peer && one.rtt_us.is_some()));
-        let far = all.iter().find(|one| one.local == peer && one.peer == local).expect("the other end");
+        assert!(
+            all.iter()
+                .any(|one| one.local == local && one.peer == peer && one.rtt_us.is_some())
+        );
+        let far = all
+            .iter()
+            .find(|one| one.local == peer && one.peer == local)
+            .expect("the other end");
         assert_eq!((far.recv_queue, far.state.as_str()), (300, "ESTAB"));
     }
 
     #[test]
     fn an_interface_counts_and_a_path_is_none() {
-        assert!(nic_counters(&Root::live(), "lo").iter().any(|(name, _)| name == "rx_bytes"));
+        assert!(
+            nic_counters(&Root::live(), "lo")
+                .iter()
+                .any(|(name, _)| name == "rx_bytes")
+        );
         assert!(nic_counters(&Root::live(), "../../net/lo").is_empty());
     }
 

@@ -32,12 +32,22 @@ pub struct Interrupt {
 impl Interrupt {
     /// The interrupts of the functions for which `wanted` is true.
     pub fn read(root: &Root, wanted: impl Fn(PciAddress) -> bool) -> Fact<Vec<Self>> {
-        root.text_within("/proc/interrupts", FILE_BYTES_MAX).map(|text| {
-            let named = text.lines().filter_map(parse).filter(|(_, _, at)| wanted(*at)).take(LINES_MAX);
-            named
-                .map(|(number, name, pci_address)| Self { number, name, pci_address, cpus: cpus(root, number) })
-                .collect()
-        })
+        root.text_within("/proc/interrupts", FILE_BYTES_MAX)
+            .map(|text| {
+                let named = text
+                    .lines()
+                    .filter_map(parse)
+                    .filter(|(_, _, at)| wanted(*at))
+                    .take(LINES_MAX);
+                named
+                    .map(|(number, name, pci_address)| Self {
+                        number,
+                        name,
+                        pci_address,
+                        cpus: cpus(root, number),
+                    })
+                    .collect()
+            })
     }
 
     /// Whether it tells of packets, and not of the device's own state.
@@ -59,10 +69,21 @@ fn cpus(root: &Root, number: u32) -> Fact<CpuList> {
 fn parse(line: &str) -> Option<(u32, String, PciAddress)> {
     let (number, rest) = line.split_once(':')?;
     let number = number.trim().parse().ok()?;
-    let words = || rest.split_whitespace().skip_while(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
+    let words = || {
+        rest.split_whitespace()
+            .skip_while(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     let name = words().last()?;
     let in_name = name.split_once("@pci:").and_then(|(_, at)| at.parse().ok());
-    let in_chip = || words().find_map(|word| word.strip_prefix("PCI-MSI")?.split_once('-')?.1.parse().ok());
+    let in_chip = || {
+        words().find_map(|word| {
+            word.strip_prefix("PCI-MSI")?
+                .split_once('-')?
+                .1
+                .parse()
+                .ok()
+        })
+    };
     Some((number, crate::printable(name), in_name.or_else(in_chip)?))
 }
 
@@ -88,8 +109,14 @@ mod tests {
             ("", None),
         ] {
             let parsed = parse(line);
-            let seen = parsed.as_ref().map(|(number, name, at)| (*number, name.as_str(), at.to_string()));
-            assert_eq!(seen, expected.map(|(number, name, at)| (number, name, at.to_owned())), "{line}");
+            let seen = parsed
+                .as_ref()
+                .map(|(number, name, at)| (*number, name.as_str(), at.to_string()));
+            assert_eq!(
+                seen,
+                expected.map(|(number, name, at)| (number, name, at.to_owned())),
+                "{line}"
+            );
         }
     }
 

@@ -35,13 +35,28 @@ pub struct Library {
 /// loader's configuration, then the usual ones.
 pub fn search_path(root: &Root, ld_library_path: Option<&str>) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
-    let of_variable = ld_library_path.unwrap_or_default().split(':').filter(|folder| folder.starts_with('/'));
+    let of_variable = ld_library_path
+        .unwrap_or_default()
+        .split(':')
+        .filter(|folder| folder.starts_with('/'));
     folders.extend(of_variable.map(str::to_owned));
-    let listed = root.names("/etc/ld.so.conf.d").known().cloned().unwrap_or_default();
-    let files = listed.iter().filter(|name| name.ends_with(".conf")).map(|name| format!("/etc/ld.so.conf.d/{name}"));
+    let listed = root
+        .names("/etc/ld.so.conf.d")
+        .known()
+        .cloned()
+        .unwrap_or_default();
+    let files = listed
+        .iter()
+        .filter(|name| name.ends_with(".conf"))
+        .map(|name| format!("/etc/ld.so.conf.d/{name}"));
     for file in files.take(FOLDERS_MAX) {
         let text = root.text(&file).known().cloned().unwrap_or_default();
-        folders.extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(str::to_owned));
+        folders.extend(
+            text.lines()
+                .map(str::trim)
+                .filter(|line| line.starts_with('/'))
+                .map(str::to_owned),
+        );
     }
     folders.extend(USUAL.map(str::to_owned));
     let mut seen = BTreeSet::new();
@@ -52,9 +67,20 @@ pub fn search_path(root: &Root, ld_library_path: Option<&str>) -> Vec<String> {
 
 /// The first of `folders` that holds `name`, and the version behind it.
 pub fn find(root: &Root, folders: &[String], name: &str) -> Fact<Library> {
-    let found = folders.iter().find_map(|folder| root.real_path(&format!("{folder}/{name}")).known().cloned());
-    let found = found.ok_or_else(|| format!("no {name} in {} folders, {} first", folders.len(), first(folders)));
-    Fact::from(found).map(|path| Library { version: version_of(&path), path })
+    let found = folders
+        .iter()
+        .find_map(|folder| root.real_path(&format!("{folder}/{name}")).known().cloned());
+    let found = found.ok_or_else(|| {
+        format!(
+            "no {name} in {} folders, {} first",
+            folders.len(),
+            first(folders)
+        )
+    });
+    Fact::from(found).map(|path| Library {
+        version: version_of(&path),
+        path,
+    })
 }
 
 fn first(folders: &[String]) -> &str {
@@ -63,9 +89,12 @@ fn first(folders: &[String]) -> &str {
 
 /// What follows `.so.` in a file's name.
 fn version_of(path: &str) -> Fact<String> {
-    let version = path.rsplit_once(".so.").map(|(_, version)| version.to_owned());
+    let version = path
+        .rsplit_once(".so.")
+        .map(|(_, version)| version.to_owned());
     let full = version.filter(|version| version.split('.').count() > 1);
-    full.ok_or_else(|| format!("{path} carries no version in its name")).into()
+    full.ok_or_else(|| format!("{path} carries no version in its name"))
+        .into()
 }
 
 #[cfg(test)]
@@ -75,20 +104,43 @@ mod tests {
 
     #[test]
     fn the_variable_comes_before_the_loaders_configuration() {
-        let tree = fixture::tree("etc/ld.so.conf.d/cuda.conf = /opt/cuda/lib64\netc/ld.so.conf.d/x.txt = /opt/x");
+        let tree = fixture::tree(
+            "etc/ld.so.conf.d/cuda.conf = /opt/cuda/lib64\netc/ld.so.conf.d/x.txt = /opt/x",
+        );
         let path = search_path(&tree.root, Some("/opt/mine:relative::/opt/cuda/lib64"));
-        assert_eq!(path[..3], ["/opt/mine", "/opt/cuda/lib64", "/usr/local/tcpx/lib64"]);
+        assert_eq!(
+            path[..3],
+            ["/opt/mine", "/opt/cuda/lib64", "/usr/local/tcpx/lib64"]
+        );
     }
 
     #[test]
     fn the_version_is_what_the_link_leads_to() {
-        let tree =
-            fixture::tree("opt/libnccl.so.2.19.4 = \nopt/libnccl.so.2 -> libnccl.so.2.19.4\nopt/libcuda.so.1 = ");
+        let tree = fixture::tree(
+            "opt/libnccl.so.2.19.4 = \nopt/libnccl.so.2 -> libnccl.so.2.19.4\nopt/libcuda.so.1 = ",
+        );
         let folders = ["/none".to_owned(), "/opt".to_owned()];
-        let nccl = find(&tree.root, &folders, "libnccl.so.2").known().cloned().unwrap();
-        assert_eq!((nccl.path.as_str(), nccl.version), ("/opt/libnccl.so.2.19.4", Fact::Known("2.19.4".to_owned())));
-        let cuda = find(&tree.root, &folders, "libcuda.so.1").known().cloned().unwrap();
-        assert_eq!(cuda.version.why(), Some("/opt/libcuda.so.1 carries no version in its name"));
-        assert!(find(&tree.root, &folders, "libx.so").why().unwrap().contains("no libx.so in 2 folders"));
+        let nccl = find(&tree.root, &folders, "libnccl.so.2")
+            .known()
+            .cloned()
+            .unwrap();
+        assert_eq!(
+            (nccl.path.as_str(), nccl.version),
+            ("/opt/libnccl.so.2.19.4", Fact::Known("2.19.4".to_owned()))
+        );
+        let cuda = find(&tree.root, &folders, "libcuda.so.1")
+            .known()
+            .cloned()
+            .unwrap();
+        assert_eq!(
+            cuda.version.why(),
+            Some("/opt/libcuda.so.1 carries no version in its name")
+        );
+        assert!(
+            find(&tree.root, &folders, "libx.so")
+                .why()
+                .unwrap()
+                .contains("no libx.so in 2 folders")
+        );
     }
 }

@@ -63,10 +63,23 @@ impl Limits {
 }
 
 fn find(text: &str, name: &str) -> Fact<Limit> {
-    let line = text.lines().find(|line| line.get(..NAME_COLUMNS).is_some_and(|column| column.trim_end() == name));
-    let mut words = line.and_then(|line| line.get(NAME_COLUMNS..)).unwrap_or_default().split_whitespace();
-    let mut limit = || Some(Limit { soft: bound(words.next()?)?, hard: bound(words.next()?)? });
-    limit().ok_or_else(|| format!("{FILE}: no `{name}` line")).into()
+    let line = text.lines().find(|line| {
+        line.get(..NAME_COLUMNS)
+            .is_some_and(|column| column.trim_end() == name)
+    });
+    let mut words = line
+        .and_then(|line| line.get(NAME_COLUMNS..))
+        .unwrap_or_default()
+        .split_whitespace();
+    let mut limit = || {
+        Some(Limit {
+            soft: bound(words.next()?)?,
+            hard: bound(words.next()?)?,
+        })
+    };
+    limit()
+        .ok_or_else(|| format!("{FILE}: no `{name}` line"))
+        .into()
 }
 
 fn bound(word: &str) -> Option<Bound> {
@@ -84,18 +97,30 @@ mod tests {
     fn the_running_kernel_agrees_with_getrlimit() {
         let limits = Limits::read(&Root::live());
         let asked = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let expected = asked.current.map_or(Bound::Unlimited(Unlimited::Unlimited), Bound::AtMost);
-        assert_eq!(limits.open_files.known().map(|limit| limit.soft), Some(expected));
+        let expected = asked
+            .current
+            .map_or(Bound::Unlimited(Unlimited::Unlimited), Bound::AtMost);
+        assert_eq!(
+            limits.open_files.known().map(|limit| limit.soft),
+            Some(expected)
+        );
     }
 
     #[test]
     fn unlimited_is_a_word_and_junk_is_unknown() {
-        let line = "Max locked memory         8388608              unlimited            bytes     \n";
+        let line =
+            "Max locked memory         8388608              unlimited            bytes     \n";
         let limit = find(line, "Max locked memory");
-        assert_eq!(serde_json::to_string(&limit).unwrap(), r#"{"soft":8388608,"hard":"unlimited"}"#);
-        for text in
-            ["", "Max locked memory", "Max locked memory         lots  more", "Mäx løcked memory  ÿÿÿÿÿÿÿÿÿÿ 1 2"]
-        {
+        assert_eq!(
+            serde_json::to_string(&limit).unwrap(),
+            r#"{"soft":8388608,"hard":"unlimited"}"#
+        );
+        for text in [
+            "",
+            "Max locked memory",
+            "Max locked memory         lots  more",
+            "Mäx løcked memory  ÿÿÿÿÿÿÿÿÿÿ 1 2",
+        ] {
             assert!(find(text, "Max locked memory").known().is_none(), "{text}");
         }
     }

@@ -60,7 +60,9 @@ impl Manager {
     pub fn read(root: &Root, prefix: &str, gpus: &[PciAddress], with_processes: bool) -> Self {
         Self {
             prefix: prefix.to_owned(),
-            folder: root.ask("manager-folder", || Fact::Known(std::path::Path::new(prefix).is_dir())),
+            folder: root.ask("manager-folder", || {
+                Fact::Known(std::path::Path::new(prefix).is_dir())
+            }),
             sockets: root.ask("manager-sockets", || {
                 let ask = |name: String| {
                     let answer = try_to_connect(&format!("{prefix}/{name}"));
@@ -77,16 +79,28 @@ impl Manager {
 
     /// What the socket `name` answered.
     pub fn socket(&self, name: &str) -> Fact<Answer> {
-        self.sockets
-            .as_ref()
-            .and_then(|all| all.get(name).copied().ok_or_else(|| format!("{name} was not asked")).into())
+        self.sockets.as_ref().and_then(|all| {
+            all.get(name)
+                .copied()
+                .ok_or_else(|| format!("{name} was not asked"))
+                .into()
+        })
     }
 }
 
 /// The sockets that the plugin opens, by the GPUs that it uses.
 pub fn names(gpus: &[PciAddress]) -> Vec<String> {
-    let of_gpu = |gpu: &PciAddress| [format!("get_gpu_fd_{gpu}"), format!("get_gpu_metadata_{gpu}")];
-    NAMES.map(str::to_owned).into_iter().chain(gpus.iter().flat_map(of_gpu)).collect()
+    let of_gpu = |gpu: &PciAddress| {
+        [
+            format!("get_gpu_fd_{gpu}"),
+            format!("get_gpu_metadata_{gpu}"),
+        ]
+    };
+    NAMES
+        .map(str::to_owned)
+        .into_iter()
+        .chain(gpus.iter().flat_map(of_gpu))
+        .collect()
 }
 
 fn try_to_connect(path: &str) -> Answer {
@@ -108,28 +122,41 @@ fn try_to_connect(path: &str) -> Answer {
 
 /// Where a node keeps what containers print, and how the manager's are called.
 const LOG_FOLDER: &str = "/var/log/containers";
-const LOG_NAMES: [&str; 4] = ["rxdm", "receive-datapath-manager", "tcpgpudmarxd", "tcpx-daemon"];
+const LOG_NAMES: [&str; 4] = [
+    "rxdm",
+    "receive-datapath-manager",
+    "tcpgpudmarxd",
+    "tcpx-daemon",
+];
 const LOG_TAIL_BYTES: u64 = 16 << 10;
 const LOG_TAIL_LINES: usize = 60;
 
 /// The newest lines of the manager's own log, where this user may read it.
 pub fn log_tail(root: &Root) -> Fact<Vec<String>> {
-    let is_its = |name: &String| LOG_NAMES.iter().any(|word| name.contains(word)) && name.ends_with(".log");
-    root.names(LOG_FOLDER).and_then(|names| match names.into_iter().filter(is_its).max() {
-        None => Fact::unknown(format!("{LOG_FOLDER}: no log of a receive manager")),
-        Some(name) => tail(&format!("{LOG_FOLDER}/{name}")).into(),
-    })
+    let is_its =
+        |name: &String| LOG_NAMES.iter().any(|word| name.contains(word)) && name.ends_with(".log");
+    root.names(LOG_FOLDER)
+        .and_then(|names| match names.into_iter().filter(is_its).max() {
+            None => Fact::unknown(format!("{LOG_FOLDER}: no log of a receive manager")),
+            Some(name) => tail(&format!("{LOG_FOLDER}/{name}")).into(),
+        })
 }
 
 fn tail(path: &str) -> Result<Vec<String>, String> {
     let failed = |error: std::io::Error| format!("{path}: {error}");
     // Without waiting: what is there may be a pipe.
-    let opened = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path);
     let mut file = opened.map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).map_err(failed)?;
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))
+        .map_err(failed)?;
     let mut bytes = Vec::new();
-    file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(LOG_TAIL_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<String> = text.lines().map(crate::printable).collect();
     Ok(lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].to_vec())
@@ -142,7 +169,9 @@ fn processes() -> Vec<String> {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.trim_end().starts_with(PROCESS) {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            found.push(crate::printable(&String::from_utf8_lossy(&line).replace('\0', " ")));
+            found.push(crate::printable(
+                &String::from_utf8_lossy(&line).replace('\0', " "),
+            ));
         }
     }
     found
@@ -176,9 +205,20 @@ mod tests {
     fn the_end_of_a_long_log_is_read_and_a_folder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rxdm.log");
-        std::fs::write(&path, (0..5000).map(|number| format!("line {number} \x1b[2J\n")).collect::<String>()).unwrap();
+        std::fs::write(
+            &path,
+            (0..5000)
+                .map(|number| format!("line {number} \x1b[2J\n"))
+                .collect::<String>(),
+        )
+        .unwrap();
         let lines = tail(&path.display().to_string()).unwrap();
-        assert!(lines.len() == LOG_TAIL_LINES && lines.last().is_some_and(|line| line.starts_with("line 4999")));
+        assert!(
+            lines.len() == LOG_TAIL_LINES
+                && lines
+                    .last()
+                    .is_some_and(|line| line.starts_with("line 4999"))
+        );
         assert!(lines.iter().all(|line| !line.contains('\x1b')));
         assert!(tail(&folder.path().display().to_string()).is_err());
     }
@@ -186,8 +226,12 @@ mod tests {
     #[test]
     fn each_gpu_has_two_sockets_beside_the_two_of_rules() {
         let gpus: [PciAddress; 1] = ["0000:04:00.0".parse().unwrap()];
-        let expected =
-            ["rx_rule_manager", "rx_rule_uninstall", "get_gpu_fd_0000:04:00.0", "get_gpu_metadata_0000:04:00.0"];
+        let expected = [
+            "rx_rule_manager",
+            "rx_rule_uninstall",
+            "get_gpu_fd_0000:04:00.0",
+            "get_gpu_metadata_0000:04:00.0",
+        ];
         assert_eq!(names(&gpus), expected);
     }
 }

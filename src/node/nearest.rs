@@ -41,7 +41,10 @@ pub fn closeness(gpu: &Gpu, nic: &Nic) -> Closeness {
 
 /// The nearest of `nics`; of equals the first. None only of none: whether a far
 /// one will do is the caller's decision, so its closeness comes along.
-pub fn nearest<'a>(gpu: &Gpu, nics: impl IntoIterator<Item = &'a Nic>) -> Option<(&'a Nic, Closeness)> {
+pub fn nearest<'a>(
+    gpu: &Gpu,
+    nics: impl IntoIterator<Item = &'a Nic>,
+) -> Option<(&'a Nic, Closeness)> {
     let mut best = None;
     for nic in nics {
         let near = closeness(gpu, nic);
@@ -63,18 +66,35 @@ mod tests {
         let nics = node.nics.known().unwrap();
         let map = node.gpus.devices.known().unwrap().iter().map(|gpu| {
             let (nic, near) = nearest(gpu, nics).unwrap();
-            assert_eq!(near, Closeness::SamePciRoot { bridges: 3 }, "{gpu:#?} {nic:#?}");
+            assert_eq!(
+                near,
+                Closeness::SamePciRoot { bridges: 3 },
+                "{gpu:#?} {nic:#?}"
+            );
             (gpu.index, nic.name.as_str())
         });
-        let expected =
-            [(0, "eth1"), (1, "eth1"), (2, "eth2"), (3, "eth2"), (4, "eth3"), (5, "eth3"), (6, "eth4"), (7, "eth4")];
+        let expected = [
+            (0, "eth1"),
+            (1, "eth1"),
+            (2, "eth2"),
+            (3, "eth2"),
+            (4, "eth3"),
+            (5, "eth3"),
+            (6, "eth4"),
+            (7, "eth4"),
+        ];
         assert_eq!(map.collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn without_its_own_nic_a_gpu_is_nearest_to_its_numa_node() {
         let node = NodeFacts::read(&fixture::a3_high().root);
-        let nics = node.nics.known().unwrap().iter().filter(|nic| nic.name != "eth3");
+        let nics = node
+            .nics
+            .known()
+            .unwrap()
+            .iter()
+            .filter(|nic| nic.name != "eth3");
         let gpu = &node.gpus.devices.known().unwrap()[4];
         let (nic, near) = nearest(gpu, nics).unwrap();
         assert_eq!((nic.name.as_str(), near), ("eth4", Closeness::SameNumaNode));
@@ -86,8 +106,17 @@ mod tests {
         let mut gpu = node.gpus.devices.known().unwrap()[0].clone();
         gpu.pci_path = Fact::unknown("not read");
         gpu.numa_node = Fact::unknown("not read");
-        let lo = node.nics.known().unwrap().iter().find(|nic| nic.is_virtual).unwrap();
-        assert_eq!(nearest(&gpu, [lo]).map(|(_, near)| near), Some(Closeness::Far));
+        let lo = node
+            .nics
+            .known()
+            .unwrap()
+            .iter()
+            .find(|nic| nic.is_virtual)
+            .unwrap();
+        assert_eq!(
+            nearest(&gpu, [lo]).map(|(_, near)| near),
+            Some(Closeness::Far)
+        );
         assert_eq!(nearest(&gpu, []), None);
     }
 }

@@ -46,7 +46,9 @@ impl Speed {
             Fact::Known(number) => match u32::try_from(number) {
                 Ok(mbit_per_s) if (1..u32::MAX).contains(&mbit_per_s) => Self::Sysfs { mbit_per_s },
                 // A driver without a number answers -1, some kernels 2^32 - 1.
-                _ => Self::NotReadable { why: format!("{path}: {number}") },
+                _ => Self::NotReadable {
+                    why: format!("{path}: {number}"),
+                },
             },
             Fact::Unknown { unknown } => Self::NotReadable { why: unknown },
         }
@@ -99,17 +101,30 @@ pub struct Nic {
 impl Nic {
     /// Every interface, by name.
     pub fn read_all(root: &Root) -> Fact<Vec<Self>> {
-        let held = root.ask("addresses", || addresses().map_err(|error| format!("getifaddrs: {error}")).into());
+        let held = root.ask("addresses", || {
+            addresses()
+                .map_err(|error| format!("getifaddrs: {error}"))
+                .into()
+        });
         // `bonding_masters` is a file among the links.
         let is_interface = |name: &String| root.names(&format!("{CLASS}/{name}")).known().is_some();
-        root.names(CLASS)
-            .map(|names| names.into_iter().filter(is_interface).map(|name| Self::read(root, name, &held)).collect())
+        root.names(CLASS).map(|names| {
+            names
+                .into_iter()
+                .filter(is_interface)
+                .map(|name| Self::read(root, name, &held))
+                .collect()
+        })
     }
 
     /// Whether it can carry traffic: on, and not known to be without a link.
     pub fn is_up(&self) -> bool {
         let state = self.operstate.known().map(String::as_str);
-        let on = self.admin_up.known().copied().unwrap_or(state == Some("up"));
+        let on = self
+            .admin_up
+            .known()
+            .copied()
+            .unwrap_or(state == Some("up"));
         on && matches!(state, Some("up" | "unknown"))
     }
 
@@ -121,11 +136,15 @@ impl Nic {
             index: root.parsed(&at("ifindex")),
             admin_up: flags(root, &at("flags")).map(|flags| flags & IFF_UP != 0),
             operstate: root.line(&at("operstate")),
-            carrier: root.parsed::<u8>(&at("carrier")).map(|carrier| carrier == 1),
+            carrier: root
+                .parsed::<u8>(&at("carrier"))
+                .map(|carrier| carrier == 1),
             mtu: root.parsed(&at("mtu")),
             speed: Speed::read(root, &at("speed")),
             driver: root.real_name(&at("device/driver")),
-            pci_root: in_path(&pci_path, "PCI root", |path| pci::root_in(path).map(str::to_owned)),
+            pci_root: in_path(&pci_path, "PCI root", |path| {
+                pci::root_in(path).map(str::to_owned)
+            }),
             // A virtio device has no such file itself; its PCI function has.
             numa_node: pci_address
                 .as_ref()
@@ -140,32 +159,50 @@ impl Nic {
 }
 
 /// What a device path says, by one of the readers in [`pci`].
-pub(super) fn in_path<T>(path: &Fact<String>, what: &str, find: impl Fn(&str) -> Option<T>) -> Fact<T> {
-    path.as_ref().and_then(|path| find(path).ok_or_else(|| format!("{path} names no {what}")).into())
+pub(super) fn in_path<T>(
+    path: &Fact<String>,
+    what: &str,
+    find: impl Fn(&str) -> Option<T>,
+) -> Fact<T> {
+    path.as_ref().and_then(|path| {
+        find(path)
+            .ok_or_else(|| format!("{path} names no {what}"))
+            .into()
+    })
 }
 
 /// The NUMA node in a sysfs file. The kernel writes -1 where firmware said
 /// nothing, which is no node (TCPX 3.1.9 takes it for node 1).
 pub(super) fn numa_node(root: &Root, path: &str) -> Fact<u32> {
-    root.parsed::<i64>(path).and_then(|node| u32::try_from(node).map_err(|_| format!("{path}: {node}")).into())
+    root.parsed::<i64>(path).and_then(|node| {
+        u32::try_from(node)
+            .map_err(|_| format!("{path}: {node}"))
+            .into()
+    })
 }
 
 fn flags(root: &Root, path: &str) -> Fact<u32> {
     root.line(path).and_then(|line| {
-        let flags = line.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let flags = line
+            .strip_prefix("0x")
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok());
         flags.map_or_else(|| unexpected(path, &line), Fact::Known)
     })
 }
 
 fn is_virtual(root: &Root, name: &str) -> bool {
     let path = root.real_path(&format!("{CLASS}/{name}"));
-    path.known().is_some_and(|path| path.starts_with("/sys/devices/virtual/"))
+    path.known()
+        .is_some_and(|path| path.starts_with("/sys/devices/virtual/"))
 }
 
 fn addresses_of(held: &[InterfaceAddress], name: &str) -> Vec<IpAddr> {
     // An alias is labelled `eth0:1` and belongs to `eth0`.
     let of_name = |held: &&InterfaceAddress| held.interface.split(':').next() == Some(name);
-    held.iter().filter(of_name).map(|held| held.address).collect()
+    held.iter()
+        .filter(of_name)
+        .map(|held| held.address)
+        .collect()
 }
 
 #[cfg(test)]
@@ -176,22 +213,47 @@ mod tests {
     #[test]
     fn this_machine_has_a_loopback_that_is_up_and_virtual() {
         let nics = Nic::read_all(&Root::live());
-        let lo = nics.known().unwrap().iter().find(|nic| nic.name == "lo").unwrap();
-        assert!(lo.is_up() && lo.is_virtual && lo.pci_address.known().is_none(), "{lo:#?}");
-        assert!(lo.addresses.known().unwrap().iter().any(IpAddr::is_loopback), "{lo:#?}");
+        let lo = nics
+            .known()
+            .unwrap()
+            .iter()
+            .find(|nic| nic.name == "lo")
+            .unwrap();
+        assert!(
+            lo.is_up() && lo.is_virtual && lo.pci_address.known().is_none(),
+            "{lo:#?}"
+        );
+        assert!(
+            lo.addresses
+                .known()
+                .unwrap()
+                .iter()
+                .any(IpAddr::is_loopback),
+            "{lo:#?}"
+        );
         assert_eq!(lo.speed.mbit_per_s(), None);
     }
 
     #[test]
     fn a_speed_is_read_or_said_to_be_unreadable() {
-        let tree = fixture::tree("sys/a = 200000\nsys/b = -1\nsys/c = 4294967295\nsys/d = 0\nsys/e = fast");
+        let tree = fixture::tree(
+            "sys/a = 200000\nsys/b = -1\nsys/c = 4294967295\nsys/d = 0\nsys/e = fast",
+        );
         let speed = |file: &str| Speed::read(&tree.root, &format!("/sys/{file}"));
-        assert_eq!(speed("a"), Speed::Sysfs { mbit_per_s: 200_000 });
+        assert_eq!(
+            speed("a"),
+            Speed::Sysfs {
+                mbit_per_s: 200_000
+            }
+        );
         for file in ["b", "c", "d", "e", "none"] {
             assert_eq!(speed(file).to_string(), "not readable", "{file}");
         }
         let json = serde_json::to_string(&[speed("a"), speed("b")]).unwrap();
-        assert_eq!(json, r#"[{"source":"sysfs","mbit_per_s":200000},{"source":"not-readable","why":"/sys/b: -1"}]"#);
+        assert_eq!(
+            json,
+            r#"[{"source":"sysfs","mbit_per_s":200000},{"source":"not-readable","why":"/sys/b: -1"}]"#
+        );
     }
 
     #[test]
@@ -205,9 +267,14 @@ mod tests {
             ("junk", "up", true),
             ("junk", "unknown", false),
         ] {
-            let files = format!("sys/class/net/x/flags = {flags}\nsys/class/net/x/operstate = {state}");
+            let files =
+                format!("sys/class/net/x/flags = {flags}\nsys/class/net/x/operstate = {state}");
             let nics = Nic::read_all(&fixture::tree(&files).root);
-            assert_eq!(nics.known().unwrap()[0].is_up(), expected, "{flags} {state}");
+            assert_eq!(
+                nics.known().unwrap()[0].is_up(),
+                expected,
+                "{flags} {state}"
+            );
         }
     }
 }

@@ -33,16 +33,25 @@ impl NicNow {
         {
             counters.extend(more.iter().map(|(name, count)| (name.clone(), *count)));
         }
-        Self { name: name.to_owned(), operstate, counters }
+        Self {
+            name: name.to_owned(),
+            operstate,
+            counters,
+        }
     }
 
     /// Whether it is known to carry nothing.
     pub fn is_down(&self) -> bool {
-        self.operstate.known().is_some_and(|state| matches!(state.as_str(), "down" | "lowerlayerdown" | "notpresent"))
+        self.operstate
+            .known()
+            .is_some_and(|state| matches!(state.as_str(), "down" | "lowerlayerdown" | "notpresent"))
     }
 
     /// One counter.
     pub fn counter(&self, name: &str) -> Option<u64> {
-        self.counters.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+        self.counters
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, count)| *count)
     }
 }

@@ -37,7 +37,10 @@ impl GpuMemory {
             std::thread::spawn(move || drop(answer.send(ask())));
             match answered.recv_timeout(PATIENCE) {
                 Ok(answer) => answer.into(),
-                Err(_) => Fact::unknown(format!("{LIBRARY} did not answer within {} ms", PATIENCE.as_millis())),
+                Err(_) => Fact::unknown(format!(
+                    "{LIBRARY} did not answer within {} ms",
+                    PATIENCE.as_millis()
+                )),
             }
         })
     }
@@ -84,7 +87,8 @@ fn ask() -> Result<Vec<GpuMemory>, String> {
     let library = unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_LOCAL) };
     let library = library.map_err(|error| format!("no GPU driver library: {error}"))?;
     let missing = |error: libloading::Error| format!("{LIBRARY}: {error}");
-    let init: Symbol<unsafe extern "C" fn() -> Code> = symbol(&library, c"nvmlInit_v2").map_err(missing)?;
+    let init: Symbol<unsafe extern "C" fn() -> Code> =
+        symbol(&library, c"nvmlInit_v2").map_err(missing)?;
     let calls = Calls {
         count: symbol(&library, c"nvmlDeviceGetCount_v2").map_err(missing)?,
         handle: symbol(&library, c"nvmlDeviceGetHandleByIndex_v2").map_err(missing)?,
@@ -110,29 +114,59 @@ impl Calls {
     fn all(&self) -> Result<Vec<GpuMemory>, String> {
         let mut count = 0;
         // SAFETY: writes one number to `count`.
-        said("nvmlDeviceGetCount", unsafe { (self.count)(&raw mut count) })?;
-        (0..count.min(GPUS_MAX)).map(|index| self.one(index)).collect()
+        said("nvmlDeviceGetCount", unsafe {
+            (self.count)(&raw mut count)
+        })?;
+        (0..count.min(GPUS_MAX))
+            .map(|index| self.one(index))
+            .collect()
     }
 
     fn one(&self, index: c_uint) -> Result<GpuMemory, String> {
         let (mut device, mut memory) = (std::ptr::null_mut(), Memory::default());
         // SAFETY: writes one handle to `device`.
-        said("nvmlDeviceGetHandleByIndex", unsafe { (self.handle)(index, &raw mut device) })?;
+        said("nvmlDeviceGetHandleByIndex", unsafe {
+            (self.handle)(index, &raw mut device)
+        })?;
         // SAFETY: `device` is the handle just given; fills `memory`.
-        said("nvmlDeviceGetMemoryInfo", unsafe { (self.memory)(device, &raw mut memory) })?;
-        let mut pci =
-            PciInfo { legacy: [0; 16], domain: 0, bus: 0, device: 0, device_id: 0, subsystem_id: 0, bus_id: [0; 32] };
+        said("nvmlDeviceGetMemoryInfo", unsafe {
+            (self.memory)(device, &raw mut memory)
+        })?;
+        let mut pci = PciInfo {
+            legacy: [0; 16],
+            domain: 0,
+            bus: 0,
+            device: 0,
+            device_id: 0,
+            subsystem_id: 0,
+            bus_id: [0; 32],
+        };
         // SAFETY: as above; fills `pci`, whose size is that of the header.
-        said("nvmlDeviceGetPciInfo", unsafe { (self.pci)(device, &raw mut pci) })?;
-        let part = |number: c_uint| u8::try_from(number).map_err(|_| format!("a PCI number of {number}"));
-        let pci_address =
-            PciAddress { domain: pci.domain, bus: part(pci.bus)?, device: part(pci.device)?, function: 0 };
-        Ok(GpuMemory { pci_address, free_bytes: memory.free, total_bytes: memory.total })
+        said("nvmlDeviceGetPciInfo", unsafe {
+            (self.pci)(device, &raw mut pci)
+        })?;
+        let part =
+            |number: c_uint| u8::try_from(number).map_err(|_| format!("a PCI number of {number}"));
+        let pci_address = PciAddress {
+            domain: pci.domain,
+            bus: part(pci.bus)?,
+            device: part(pci.device)?,
+            function: 0,
+        };
+        Ok(GpuMemory {
+            pci_address,
+            free_bytes: memory.free,
+            total_bytes: memory.total,
+        })
     }
 }
 
 fn said(call: &str, code: Code) -> Result<(), String> {
-    if code == 0 { Ok(()) } else { Err(format!("{call} returned {code}")) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(format!("{call} returned {code}"))
+    }
 }
 
 #[cfg(test)]
@@ -142,10 +176,15 @@ mod tests {
     #[test]
     fn without_a_driver_it_is_not_known_and_with_one_it_is_plausible() {
         match GpuMemory::read(&Root::live()) {
-            Fact::Known(all) => assert!(all.iter().all(|one| one.free_bytes <= one.total_bytes), "{all:?}"),
+            Fact::Known(all) => assert!(
+                all.iter().all(|one| one.free_bytes <= one.total_bytes),
+                "{all:?}"
+            ),
             Fact::Unknown { unknown } => {
                 assert!(
-                    unknown.contains("driver library") || unknown.contains("nvml") || unknown.contains(LIBRARY),
+                    unknown.contains("driver library")
+                        || unknown.contains("nvml")
+                        || unknown.contains(LIBRARY),
                     "{unknown}"
                 )
             }

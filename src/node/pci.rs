@@ -33,8 +33,12 @@ impl FromStr for PciAddress {
             let address = Self {
                 domain: hex(parts.next()?, 4..=8)?,
                 bus: u8::try_from(hex(parts.next()?, 2..=2)?).ok()?,
-                device: u8::try_from(hex(parts.next()?, 2..=2)?).ok().filter(|device| *device < 32)?,
-                function: u8::try_from(hex(function, 1..=1)?).ok().filter(|function| *function < 8)?,
+                device: u8::try_from(hex(parts.next()?, 2..=2)?)
+                    .ok()
+                    .filter(|device| *device < 32)?,
+                function: u8::try_from(hex(function, 1..=1)?)
+                    .ok()
+                    .filter(|function| *function < 8)?,
             };
             parts.next().is_none().then_some(address)
         };
@@ -43,13 +47,21 @@ impl FromStr for PciAddress {
 }
 
 fn hex(digits: &str, width: std::ops::RangeInclusive<usize>) -> Option<u32> {
-    let valid = width.contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    valid.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+    let valid =
+        width.contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    valid
+        .then(|| u32::from_str_radix(digits, 16).ok())
+        .flatten()
 }
 
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, bus, device, function } = self;
+        let Self {
+            domain,
+            bus,
+            device,
+            function,
+        } = self;
         f.pad(&format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}"))
     }
 }
@@ -62,7 +74,9 @@ impl Serialize for PciAddress {
 
 impl<'de> Deserialize<'de> for PciAddress {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -85,8 +99,12 @@ pub fn root_in(path: &str) -> Option<&str> {
 /// when either is behind no host bridge.
 pub fn shared_bridges(one: &str, other: &str) -> usize {
     let below_root = |path: &str| root_in(path).and_then(|root| path.find(root));
-    let (Some(from_one), Some(from_other)) = (below_root(one), below_root(other)) else { return 0 };
-    let parts = one[from_one..].split('/').zip(other[from_other..].split('/'));
+    let (Some(from_one), Some(from_other)) = (below_root(one), below_root(other)) else {
+        return 0;
+    };
+    let parts = one[from_one..]
+        .split('/')
+        .zip(other[from_other..].split('/'));
     parts.take_while(|(one, other)| one == other).count()
 }
 
@@ -97,10 +115,26 @@ mod tests {
     #[test]
     fn addresses_read_back_as_written() {
         for text in ["0000:06:00.0", "0000:8c:1f.7", "10000:e1:00.0"] {
-            assert_eq!(text.parse::<PciAddress>().map(|address| address.to_string()).as_deref(), Ok(text));
+            assert_eq!(
+                text.parse::<PciAddress>()
+                    .map(|address| address.to_string())
+                    .as_deref(),
+                Ok(text)
+            );
         }
-        assert_eq!("0000:8C:00.0".parse::<PciAddress>().unwrap().to_string(), "0000:8c:00.0");
-        for text in ["", "06:00.0", "0000:06:00", "0000:06:20.0", "0000:06:00.8", "0000:+6:00.0", "0:0000:06:00.0"] {
+        assert_eq!(
+            "0000:8C:00.0".parse::<PciAddress>().unwrap().to_string(),
+            "0000:8c:00.0"
+        );
+        for text in [
+            "",
+            "06:00.0",
+            "0000:06:00",
+            "0000:06:20.0",
+            "0000:06:00.8",
+            "0000:+6:00.0",
+            "0:0000:06:00.0",
+        ] {
             assert!(text.parse::<PciAddress>().is_err(), "{text}");
         }
     }
@@ -108,7 +142,12 @@ mod tests {
     #[test]
     fn a_path_has_one_address_and_one_root() {
         let virtio = "/sys/devices/pci0000:00/0000:00:03.0/virtio2";
-        assert_eq!(address_in(virtio).map(|address| address.to_string()).as_deref(), Some("0000:00:03.0"));
+        assert_eq!(
+            address_in(virtio)
+                .map(|address| address.to_string())
+                .as_deref(),
+            Some("0000:00:03.0")
+        );
         assert_eq!(root_in(virtio), Some("pci0000:00"));
         let none = "/sys/devices/virtual/net/pci";
         assert_eq!((address_in(none), root_in(none)), (None, None));
@@ -120,7 +159,13 @@ mod tests {
         let gpu = format!("{switch}/0000:03:00.0/0000:04:00.0");
         let nic = format!("{switch}/0000:03:02.0/0000:06:00.0");
         assert_eq!(shared_bridges(&gpu, &nic), 3);
-        assert_eq!(shared_bridges(&gpu, "/sys/devices/pci0000:07/0000:07:00.0"), 0);
-        assert_eq!(shared_bridges("/sys/devices/virtual/net/lo", "/sys/devices/virtual/net/lo"), 0);
+        assert_eq!(
+            shared_bridges(&gpu, "/sys/devices/pci0000:07/0000:07:00.0"),
+            0
+        );
+        assert_eq!(
+            shared_bridges("/sys/devices/virtual/net/lo", "/sys/devices/virtual/net/lo"),
+            0
+        );
     }
 }

@@ -20,7 +20,11 @@ const MAPS_BYTES_MAX: u64 = 8 << 20;
 /// The whole look; a node with that many processes is not idle anyway.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// What a plugin's file is called.
-const LIBRARIES: [&str; 3] = ["libnccl-net-tcpx", "gpudirecttcpx", "/tcpx/lib64/libnccl-net.so"];
+const LIBRARIES: [&str; 3] = [
+    "libnccl-net-tcpx",
+    "gpudirecttcpx",
+    "/tcpx/lib64/libnccl-net.so",
+];
 
 /// One process with the plugin in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,10 +52,20 @@ impl PluginUsers {
 
     fn now() -> Self {
         let until = Instant::now() + PATIENCE;
-        let mut users = Self { found: Vec::new(), not_looked_into: 0 };
+        let mut users = Self {
+            found: Vec::new(),
+            not_looked_into: 0,
+        };
         for pid in pids().filter(|pid| *pid != std::process::id()) {
-            match if Instant::now() < until { has_plugin(pid) } else { Err(io::ErrorKind::TimedOut.into()) } {
-                Ok(true) => users.found.push(PluginUser { pid, program: program(pid) }),
+            match if Instant::now() < until {
+                has_plugin(pid)
+            } else {
+                Err(io::ErrorKind::TimedOut.into())
+            } {
+                Ok(true) => users.found.push(PluginUser {
+                    pid,
+                    program: program(pid),
+                }),
                 // Gone since, or a thread of the kernel.
                 Ok(false) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -82,14 +96,18 @@ fn has_plugin(pid: u32) -> io::Result<bool> {
 
 /// Whether a line of a process's mappings names a plugin's file, and it is TCPX's.
 fn is_plugin(line: &str) -> bool {
-    let path = line.find('/').map(|start| Path::new(line[start..].trim_end_matches(" (deleted)")));
+    let path = line
+        .find('/')
+        .map(|start| Path::new(line[start..].trim_end_matches(" (deleted)")));
     LIBRARIES.iter().any(|library| line.contains(library))
         && path.map(PluginFamily::expected_of_path) == Some(PluginFamily::Tcpx)
 }
 
 fn program(pid: u32) -> String {
     let of_link = fs::read_link(format!("/proc/{pid}/exe")).map(|path| path.display().to_string());
-    let name = of_link.or_else(|_| fs::read_to_string(format!("/proc/{pid}/comm"))).unwrap_or_default();
+    let name = of_link
+        .or_else(|_| fs::read_to_string(format!("/proc/{pid}/comm")))
+        .unwrap_or_default();
     printable(&name)
 }
 
@@ -99,7 +117,11 @@ mod tests {
 
     #[test]
     fn a_mapping_is_tcpx_by_its_files_name_and_no_other_product() {
-        let mapped = |path: &str| is_plugin(&format!("7f0000000000-7f0000001000 r-xp 00000000 08:01 1234   {path}"));
+        let mapped = |path: &str| {
+            is_plugin(&format!(
+                "7f0000000000-7f0000001000 r-xp 00000000 08:01 1234   {path}"
+            ))
+        };
         assert!(mapped("/usr/local/tcpx/lib64/libnccl-net-tcpx.so.3.1.9"));
         assert!(mapped("/var/lib/tcpx/lib64/libnccl-net.so (deleted)"));
         assert!(!mapped("/usr/local/lib/libnccl-net-tcpxo.so"));
@@ -111,6 +133,11 @@ mod tests {
         assert!(!has_plugin(std::process::id()).unwrap());
         assert!(pids().any(|pid| pid == std::process::id()));
         let users = PluginUsers::now();
-        assert!(users.found.iter().all(|user| user.pid != std::process::id()));
+        assert!(
+            users
+                .found
+                .iter()
+                .all(|user| user.pid != std::process::id())
+        );
     }
 }

@@ -39,7 +39,10 @@ pub struct Recording(Arc<Mutex<BTreeMap<PathBuf, Entry>>>);
 impl Recording {
     /// Everything noted, by path; folders before what is in them.
     pub fn entries(&self) -> BTreeMap<PathBuf, Entry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// A file's text. A second reading does not replace the first: what was
@@ -66,7 +69,10 @@ impl Recording {
 
     /// A link that was read and not followed.
     pub(super) fn link(&self, path: &Path, target: &str) {
-        let (parent, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+        let (parent, name) = (
+            path.parent().unwrap_or(Path::new("/")),
+            path.file_name().unwrap_or_default(),
+        );
         let real = self.walk(parent).join(name);
         self.keep(real, Entry::Link(PathBuf::from(target)));
     }
@@ -138,9 +144,15 @@ fn parts(path: &Path) -> Vec<PathBuf> {
 
 /// An absolute target would lead out of a tree that stands elsewhere.
 fn relative(link: &Path, target: &Path) -> PathBuf {
-    let Ok(below) = target.strip_prefix("/") else { return target.to_owned() };
-    let depth = link.parent().map_or(0, |parent| parent.components().count().saturating_sub(1));
-    std::iter::repeat_n("..", depth).collect::<PathBuf>().join(below)
+    let Ok(below) = target.strip_prefix("/") else {
+        return target.to_owned();
+    };
+    let depth = link
+        .parent()
+        .map_or(0, |parent| parent.components().count().saturating_sub(1));
+    std::iter::repeat_n("..", depth)
+        .collect::<PathBuf>()
+        .join(below)
 }
 
 #[cfg(test)]
@@ -154,7 +166,11 @@ mod tests {
             ("/a", "/b", "b"),
             ("/sys/class/net/eth0", "../../devices/x", "../../devices/x"),
         ] {
-            assert_eq!(relative(Path::new(link), Path::new(target)), Path::new(expected), "{link}");
+            assert_eq!(
+                relative(Path::new(link), Path::new(target)),
+                Path::new(expected),
+                "{link}"
+            );
         }
     }
 
@@ -168,8 +184,16 @@ mod tests {
         let recording = Recording::default();
         recording.read(&here.join("alias/file"), "text");
         let entries = recording.entries();
-        assert_eq!(entries.get(&here.join("real/file")), Some(&Entry::File("text".to_owned())));
-        let Some(Entry::Link(target)) = entries.get(&here.join("alias")) else { panic!("{entries:#?}") };
-        assert!(target.starts_with("..") && target.ends_with("real"), "{target:?}");
+        assert_eq!(
+            entries.get(&here.join("real/file")),
+            Some(&Entry::File("text".to_owned()))
+        );
+        let Some(Entry::Link(target)) = entries.get(&here.join("alias")) else {
+            panic!("{entries:#?}")
+        };
+        assert!(
+            target.starts_with("..") && target.ends_with("real"),
+            "{target:?}"
+        );
     }
 }

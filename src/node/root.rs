@@ -33,18 +33,29 @@ pub struct Root {
 impl Root {
     /// This machine.
     pub fn live() -> Self {
-        Self { path: PathBuf::from("/"), live: true, recording: None }
+        Self {
+            path: PathBuf::from("/"),
+            live: true,
+            recording: None,
+        }
     }
 
     /// This machine, keeping what is read of it.
     pub fn recorded(recording: Recording) -> Self {
-        Self { recording: Some(recording), ..Self::live() }
+        Self {
+            recording: Some(recording),
+            ..Self::live()
+        }
     }
 
     /// A captured tree, by the folder that stands for `/`. Fails when the folder
     /// cannot be resolved.
     pub fn captured(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { path: path.canonicalize()?, live: false, recording: None })
+        Ok(Self {
+            path: path.canonicalize()?,
+            live: false,
+            recording: None,
+        })
     }
 
     /// Whether this is the running machine, so that asking the kernel makes sense.
@@ -68,29 +79,42 @@ impl Root {
         let read = || {
             let inside = self.inside(path)?;
             let file = File::open(&inside).map_err(|error| error.to_string())?;
-            if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+            if !file
+                .metadata()
+                .map_err(|error| error.to_string())?
+                .is_file()
+            {
                 return Err("not a regular file".to_owned());
             }
             let mut bytes = Vec::new();
-            file.take(bytes_max).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+            file.take(bytes_max)
+                .read_to_end(&mut bytes)
+                .map_err(|error| error.to_string())?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             self.note(|recording| recording.read(Path::new(path), &text));
             Ok(text)
         };
-        read().map_err(|why: String| format!("{path}: {why}")).into()
+        read()
+            .map_err(|why: String| format!("{path}: {why}"))
+            .into()
     }
 
     /// The first line of a file, trimmed, without control characters.
     pub fn line(&self, path: &str) -> Fact<String> {
-        self.text(path).and_then(|text| match printable(text.lines().next().unwrap_or_default()) {
-            line if line.is_empty() => Fact::unknown(format!("{path}: empty")),
-            line => Fact::Known(line),
-        })
+        self.text(path).and_then(
+            |text| match printable(text.lines().next().unwrap_or_default()) {
+                line if line.is_empty() => Fact::unknown(format!("{path}: empty")),
+                line => Fact::Known(line),
+            },
+        )
     }
 
     /// The first line of a file, as a value.
     pub fn parsed<T: FromStr>(&self, path: &str) -> Fact<T> {
-        self.line(path).and_then(|line| line.parse().map_or_else(|_| unexpected(path, &line), Fact::Known))
+        self.line(path).and_then(|line| {
+            line.parse()
+                .map_or_else(|_| unexpected(path, &line), Fact::Known)
+        })
     }
 
     /// The names in a folder, sorted as text. A name that is no printable text is
@@ -98,42 +122,57 @@ impl Root {
     pub fn names(&self, path: &str) -> Fact<Vec<String>> {
         let read = || {
             let entries = fs::read_dir(self.inside(path)?).map_err(|error| error.to_string())?;
-            let names = entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            let names = entries
+                .take(ENTRIES_MAX)
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
             let mut names: Vec<String> = names.filter(|name| printable(name) == *name).collect();
             names.sort_unstable();
             self.note(|recording| recording.listed(Path::new(path), &names));
             Ok(names)
         };
-        read().map_err(|why: String| format!("{path}: {why}")).into()
+        read()
+            .map_err(|why: String| format!("{path}: {why}"))
+            .into()
     }
 
     /// The path with every link followed, as the machine itself would write it.
     pub fn real_path(&self, path: &str) -> Fact<String> {
         let resolve = || {
             let inside = self.inside(path)?;
-            let below = inside.strip_prefix(&self.path).map_err(|error| error.to_string())?;
-            let text = below.to_str().filter(|text| printable(text) == *text).ok_or("not printable")?;
+            let below = inside
+                .strip_prefix(&self.path)
+                .map_err(|error| error.to_string())?;
+            let text = below
+                .to_str()
+                .filter(|text| printable(text) == *text)
+                .ok_or("not printable")?;
             self.note(|recording| recording.seen(Path::new(path)));
             Ok(format!("/{text}"))
         };
-        resolve().map_err(|why: String| format!("{path}: {why}")).into()
+        resolve()
+            .map_err(|why: String| format!("{path}: {why}"))
+            .into()
     }
 
     /// Where a link points, as written; for links into nowhere (`/proc/self/ns`).
     pub fn link(&self, path: &str) -> Fact<String> {
         let read = || {
             let (parent, name) = path.rsplit_once('/').ok_or("not an absolute path")?;
-            let target = fs::read_link(self.inside(parent)?.join(name)).map_err(|error| error.to_string())?;
+            let target = fs::read_link(self.inside(parent)?.join(name))
+                .map_err(|error| error.to_string())?;
             let target = printable(&target.to_string_lossy());
             self.note(|recording| recording.link(Path::new(path), &target));
             Ok(target)
         };
-        read().map_err(|why: String| format!("{path}: {why}")).into()
+        read()
+            .map_err(|why: String| format!("{path}: {why}"))
+            .into()
     }
 
     /// The last part of a resolved path: how sysfs names a driver or a device.
     pub fn real_name(&self, path: &str) -> Fact<String> {
-        self.real_path(path).map(|real| real.rsplit('/').next().map(printable).unwrap_or_default())
+        self.real_path(path)
+            .map(|real| real.rsplit('/').next().map(printable).unwrap_or_default())
     }
 
     fn note(&self, keep: impl FnOnce(&Recording)) {
@@ -163,7 +202,11 @@ pub(super) fn unexpected<T>(path: &str, text: &str) -> Fact<T> {
 
 /// Foreign text, fit for a terminal: trimmed, bounded, no control characters.
 pub(crate) fn printable(text: &str) -> String {
-    text.trim().chars().filter(|letter| !letter.is_control()).take(LINE_CHARS_MAX).collect()
+    text.trim()
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(LINE_CHARS_MAX)
+        .collect()
 }
 
 #[cfg(test)]
@@ -182,14 +225,24 @@ mod tests {
         symlink("/etc", here("escape")).unwrap();
         symlink("name", here("alias")).unwrap();
         symlink("loop", here("loop")).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, here("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            here("fifo"),
+            rustix::fs::FileType::Fifo,
+            0o600.into(),
+            0,
+        )
+        .unwrap();
         let root = Root::captured(folder.path()).unwrap();
 
         assert_eq!(root.line("/name"), Fact::Known("eth1[31m".to_owned()));
         assert_eq!(root.real_path("/alias"), Fact::Known("/name".to_owned()));
         assert_eq!(root.real_path("/red").why(), Some("/red: not printable"));
         let names = ["alias", "empty", "escape", "fifo", "loop", "name", "red"];
-        assert_eq!(root.names("/"), Fact::Known(names.map(str::to_owned).to_vec()));
+        assert_eq!(
+            root.names("/"),
+            Fact::Known(names.map(str::to_owned).to_vec())
+        );
         assert_eq!(root.link("/alias"), Fact::Known("name".to_owned()));
         for (path, why) in [
             ("/empty", "/empty: empty"),
@@ -201,6 +254,9 @@ mod tests {
         for path in ["/none", "/loop", "/../../etc/hostname", "/name/below"] {
             assert_eq!(root.line(path).known(), None, "{path}");
         }
-        assert_eq!(root.parsed::<u32>("/name").why(), Some("/name: unexpected `eth1[31m`"));
+        assert_eq!(
+            root.parsed::<u32>("/name").why(),
+            Some("/name: unexpected `eth1[31m`")
+        );
     }
 }

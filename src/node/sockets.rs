@@ -13,7 +13,8 @@ const LISTEN: &str = "0A";
 /// TCP ports that somebody listens on, of either family.
 pub fn listening(root: &Root) -> Fact<BTreeSet<u16>> {
     let of = |file: &str| {
-        root.text_within(file, FILE_BYTES_MAX).map(|text| text.lines().filter_map(port).collect::<BTreeSet<_>>())
+        root.text_within(file, FILE_BYTES_MAX)
+            .map(|text| text.lines().filter_map(port).collect::<BTreeSet<_>>())
     };
     // A kernel without IPv6 has no second file.
     let v6 = of("/proc/net/tcp6").known().cloned().unwrap_or_default();
@@ -25,7 +26,11 @@ fn port(line: &str) -> Option<u16> {
     let mut words = line.split_whitespace().skip(1);
     let (local, _, state) = (words.next()?, words.next()?, words.next()?);
     let (_, port) = local.rsplit_once(':')?;
-    if state == LISTEN { u16::from_str_radix(port, 16).ok() } else { None }
+    if state == LISTEN {
+        u16::from_str_radix(port, 16).ok()
+    } else {
+        None
+    }
 }
 
 /// The interface of the default IPv4 route: on a node with a control NIC, that one.
@@ -37,7 +42,11 @@ pub fn default_interface(root: &Root) -> Fact<String> {
             let mask = words.nth(5)?;
             (destination == "00000000" && mask == "00000000").then(|| printable(interface))
         });
-        routes.into_iter().next().ok_or_else(|| "/proc/net/route: no default route".to_owned()).into()
+        routes
+            .into_iter()
+            .next()
+            .ok_or_else(|| "/proc/net/route: no default route".to_owned())
+            .into()
     })
 }
 
@@ -58,9 +67,15 @@ proc/net/route = eth1\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF
 proc/net/route = eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000",
         );
         assert_eq!(listening(&tree.root), Fact::Known([22, 8080].into()));
-        assert_eq!(default_interface(&tree.root), Fact::Known("eth0".to_owned()));
+        assert_eq!(
+            default_interface(&tree.root),
+            Fact::Known("eth0".to_owned())
+        );
         let empty = fixture::tree("proc/net/route = Iface");
-        assert!(default_interface(&empty.root).why().is_some() && listening(&empty.root).why().is_some());
+        assert!(
+            default_interface(&empty.root).why().is_some()
+                && listening(&empty.root).why().is_some()
+        );
     }
 
     #[test]

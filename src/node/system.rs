@@ -45,20 +45,32 @@ impl System {
     /// Reads `/proc`, `/sys` and `/etc`, and asks for the rest; the kernel's log
     /// where that is wanted, because it is long.
     pub fn read(root: &Root, with_log: bool) -> Self {
-        let devices: Fact<Vec<(String, bool)>> = root.ask("nvidia-devices", || nvidia_devices().into());
+        let devices: Fact<Vec<(String, bool)>> =
+            root.ask("nvidia-devices", || nvidia_devices().into());
         let of = |open: bool| {
-            devices
-                .as_ref()
-                .map(|all| all.iter().filter(|(_, may)| *may == open).map(|(name, _)| name.clone()).collect())
+            devices.as_ref().map(|all| {
+                all.iter()
+                    .filter(|(_, may)| *may == open)
+                    .map(|(name, _)| name.clone())
+                    .collect()
+            })
         };
         Self {
             product: root.line("/sys/class/dmi/id/product_name"),
-            distribution: root.text("/etc/os-release").and_then(|text| distribution(&text)),
+            distribution: root
+                .text("/etc/os-release")
+                .and_then(|text| distribution(&text)),
             optmem_max: root.parsed("/proc/sys/net/core/optmem_max"),
-            local_ports: root.text("/proc/sys/net/ipv4/ip_local_port_range").and_then(|line| port_range(&line)),
+            local_ports: root
+                .text("/proc/sys/net/ipv4/ip_local_port_range")
+                .and_then(|line| port_range(&line)),
             somaxconn: root.parsed("/proc/sys/net/core/somaxconn"),
             kernel_log: match with_log {
-                true => root.ask("kernel-log", || kernel_log().map_err(|error| format!("/dev/kmsg: {error}")).into()),
+                true => root.ask("kernel-log", || {
+                    kernel_log()
+                        .map_err(|error| format!("/dev/kmsg: {error}"))
+                        .into()
+                }),
                 false => Fact::unknown("not looked at before a run"),
             },
             nvidia_devices: of(true),
@@ -68,7 +80,9 @@ impl System {
 }
 
 fn distribution(text: &str) -> Fact<String> {
-    let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="));
     line.map(|name| printable(name.trim_matches('"')))
         .ok_or_else(|| "/etc/os-release: no PRETTY_NAME".to_owned())
         .into()
@@ -101,14 +115,20 @@ pub fn kernel_log_tail() -> Fact<Vec<String>> {
         }
         kept.push_back(printable(message));
     });
-    read.map(|()| kept.into()).map_err(|error| format!("/dev/kmsg: {error}")).into()
+    read.map(|()| kept.into())
+        .map_err(|error| format!("/dev/kmsg: {error}"))
+        .into()
 }
 
 /// One record per read, the oldest first, until there is none; records that were
 /// overwritten meanwhile say EPIPE.
 fn kernel_records(mut take: impl FnMut(&str)) -> rustix::io::Result<()> {
     use rustix::io::Errno;
-    let log = rustix::fs::open("/dev/kmsg", OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let log = rustix::fs::open(
+        "/dev/kmsg",
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let mut record = vec![0; 8192];
     for _ in 0..KERNEL_LINES_MAX {
         let length = match rustix::io::read(&log, &mut record) {
@@ -118,7 +138,9 @@ fn kernel_records(mut take: impl FnMut(&str)) -> rustix::io::Result<()> {
             Err(error) => return Err(error),
         };
         let text = String::from_utf8_lossy(&record[..length]);
-        take(text.split_once(';').map_or("", |(_, message)| message.lines().next().unwrap_or_default()));
+        take(text.split_once(';').map_or("", |(_, message)| {
+            message.lines().next().unwrap_or_default()
+        }));
     }
     Ok(())
 }
@@ -128,7 +150,10 @@ fn nvidia_devices() -> Result<Vec<(String, bool)>, String> {
     let mut found = Vec::new();
     for entry in entries.filter_map(Result::ok) {
         let is_device = entry.file_type().is_ok_and(|kind| kind.is_char_device());
-        if is_device && entry.file_name().as_bytes().starts_with(b"nvidia") && found.len() < DEVICE_FILES_MAX {
+        if is_device
+            && entry.file_name().as_bytes().starts_with(b"nvidia")
+            && found.len() < DEVICE_FILES_MAX
+        {
             let may = rustix::fs::accessat(
                 rustix::fs::CWD,
                 entry.path(),
@@ -156,13 +181,19 @@ pub struct Mount {
 /// The mount that holds `path`: the longest that is a parent of it, the last of
 /// several on one place.
 pub fn mount_of<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
-    let holds = |mount: &&Mount| mount.at == "/" || path == mount.at || path.starts_with(&format!("{}/", mount.at));
-    mounts.iter().filter(holds).max_by_key(|mount| mount.at.len())
+    let holds = |mount: &&Mount| {
+        mount.at == "/" || path == mount.at || path.starts_with(&format!("{}/", mount.at))
+    };
+    mounts
+        .iter()
+        .filter(holds)
+        .max_by_key(|mount| mount.at.len())
 }
 
 /// Reads `/proc/self/mountinfo`.
 pub fn mounts(root: &Root) -> Fact<Vec<Mount>> {
-    root.text("/proc/self/mountinfo").map(|text| text.lines().filter_map(mount).collect())
+    root.text("/proc/self/mountinfo")
+        .map(|text| text.lines().filter_map(mount).collect())
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
@@ -173,7 +204,11 @@ fn mount(line: &str) -> Option<Mount> {
     let no_exec = options.split(',').any(|option| option == "noexec");
     // A blank in a name is written as an octal escape.
     let at = printable(&at.replace("\\040", " "));
-    Some(Mount { at, kind: printable(after.split(' ').next()?), no_exec })
+    Some(Mount {
+        at,
+        kind: printable(after.split(' ').next()?),
+        no_exec,
+    })
 }
 
 #[cfg(test)]

@@ -36,24 +36,38 @@ impl Thread {
             let mut tids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
             tids.sort_unstable();
             // One that ended meanwhile has no file any more.
-            tids.into_iter().take(THREADS_MAX).filter_map(|tid| Self::read(root, &folder, tid)).collect()
+            tids.into_iter()
+                .take(THREADS_MAX)
+                .filter_map(|tid| Self::read(root, &folder, tid))
+                .collect()
         })
     }
 
     fn read(root: &Root, folder: &str, tid: u32) -> Option<Self> {
         let at = |file: &str| format!("{folder}/{tid}/{file}");
         let stat = root.text(&at("stat"));
-        let lines = |text: String| text.lines().take(STACK_LINES_MAX).map(super::printable).collect();
+        let lines = |text: String| {
+            text.lines()
+                .take(STACK_LINES_MAX)
+                .map(super::printable)
+                .collect()
+        };
         Self::parse(
             tid,
             stat.known()?,
-            root.line(&at("wchan")).map(|name| if name == "0" { String::new() } else { name }),
+            root.line(&at("wchan"))
+                .map(|name| if name == "0" { String::new() } else { name }),
             root.text(&at("stack")).map(lines),
         )
     }
 
     /// `1234 (a name) S 1 ...`; a name may have anything in it, blanks and brackets too.
-    fn parse(tid: u32, stat: &str, waits_in: Fact<String>, stack: Fact<Vec<String>>) -> Option<Self> {
+    fn parse(
+        tid: u32,
+        stat: &str,
+        waits_in: Fact<String>,
+        stack: Fact<Vec<String>>,
+    ) -> Option<Self> {
         let (before, rest) = stat.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -92,7 +106,10 @@ mod tests {
         let unknown = || Fact::unknown("x");
         let stat = "7 (a) b) T 1 7 7 0 -1 1077936384 3 0 0 0 12 34 0 0 20 0 1 0 5 0 0";
         let thread = Thread::parse(7, stat, unknown(), Fact::unknown("x")).expect("a thread");
-        assert_eq!((thread.name.as_str(), thread.ticks, thread.processor), ("a) b", (12, 34), None));
+        assert_eq!(
+            (thread.name.as_str(), thread.ticks, thread.processor),
+            ("a) b", (12, 34), None)
+        );
         assert!(thread.is_stopped());
     }
 

@@ -99,13 +99,19 @@ impl Rehearsal {
     /// The row of one that is only judged.
     pub fn judge(&self, scenario: &Scenario) -> Option<Row> {
         scenario.evidence_only()?;
-        let evidence = self.evidence.ok_or("there is no evidence beside it".to_owned());
-        let evidence = evidence.and_then(|text| serde_json::from_str::<Evidence>(text).map_err(|e| e.to_string()));
+        let evidence = self
+            .evidence
+            .ok_or("there is no evidence beside it".to_owned());
+        let evidence = evidence
+            .and_then(|text| serde_json::from_str::<Evidence>(text).map_err(|e| e.to_string()));
         let (findings, unmet) = match evidence {
             Ok(evidence) => (diagnose(&evidence), Vec::new()),
             Err(why) => (Vec::new(), vec![why]),
         };
-        Some(Row { simulated: true, ..row(scenario, &findings, "nothing", unmet) })
+        Some(Row {
+            simulated: true,
+            ..row(scenario, &findings, "nothing", unmet)
+        })
     }
 }
 
@@ -115,14 +121,29 @@ impl Rehearsal {
 pub fn row(scenario: &Scenario, findings: &[Finding], ending: &str, unmet: Vec<String>) -> Row {
     let expected = scenario.expect.finding.clone().unwrap_or_default();
     let first = findings.first().map(|first| first.condition.as_str());
-    let is_symptom = first.and_then(|first| Catalogue::embedded().get(first)).is_some_and(|first| {
-        first.explains.contains(&expected) && findings.iter().any(|finding| finding.condition == expected)
-    });
+    let is_symptom = first
+        .and_then(|first| Catalogue::embedded().get(first))
+        .is_some_and(|first| {
+            first.explains.contains(&expected)
+                && findings.iter().any(|finding| finding.condition == expected)
+        });
     let passed = (first == Some(&expected) || is_symptom) && unmet.is_empty();
     let found = first.map_or_else(|| format!("({ending})"), str::to_owned);
-    let found = if is_symptom { format!("{found}, then it") } else { found };
+    let found = if is_symptom {
+        format!("{found}, then it")
+    } else {
+        found
+    };
     let scenario = scenario.name.clone();
-    Row { scenario, expected, found, seconds_to_verdict: None, passed, simulated: false, unmet }
+    Row {
+        scenario,
+        expected,
+        found,
+        seconds_to_verdict: None,
+        passed,
+        simulated: false,
+        unmet,
+    }
 }
 
 /// Seconds from the last progress before a condition was first found until then.
@@ -136,7 +157,10 @@ pub struct Stopwatch {
 impl Stopwatch {
     /// For the time until `condition` is found.
     pub fn new(condition: &str) -> Self {
-        Self { condition: condition.to_owned(), ..Self::default() }
+        Self {
+            condition: condition.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Something happened in the run.
@@ -145,7 +169,9 @@ impl Stopwatch {
             return;
         }
         if let EventKind::Findings(findings) = &event.kind
-            && findings.iter().any(|finding| finding.condition == self.condition)
+            && findings
+                .iter()
+                .any(|finding| finding.condition == self.condition)
         {
             self.seconds = Some(((event.ms - self.state.progress_ms) / 1e3).max(0.0));
         }
@@ -165,21 +191,33 @@ mod tests {
     use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
 
     fn finding(condition: &str) -> Finding {
-        Finding { condition: condition.into(), ..serde_json::from_str(NOTHING).unwrap() }
+        Finding {
+            condition: condition.into(),
+            ..serde_json::from_str(NOTHING).unwrap()
+        }
     }
 
-    const NOTHING: &str = r#"{"condition":"","severity":"error","confidence":1,"because":[],"cannot_see":[]}"#;
+    const NOTHING: &str =
+        r#"{"condition":"","severity":"error","confidence":1,"because":[],"cannot_see":[]}"#;
 
     #[test]
     fn every_condition_has_a_rehearsal_and_every_file_is_one() {
-        let conditions: BTreeSet<&str> =
-            Catalogue::embedded().conditions.iter().map(|condition| condition.name.as_str()).collect();
+        let conditions: BTreeSet<&str> = Catalogue::embedded()
+            .conditions
+            .iter()
+            .map(|condition| condition.name.as_str())
+            .collect();
         let names: BTreeSet<&str> = rehearsals().iter().map(|one| one.name).collect();
         assert_eq!(conditions, names);
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/repro");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
         let files: BTreeSet<String> = files
-            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "toml")
+            })
             .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
             // What needs a GPU is no rehearsal.
             .filter(|name| !name.starts_with("gpu-"))
@@ -190,9 +228,14 @@ mod tests {
     #[test]
     fn each_says_what_it_expects_and_by_whom() {
         for one in rehearsals() {
-            let scenario = one.scenario().unwrap_or_else(|error| panic!("{}: {error}", one.name));
+            let scenario = one
+                .scenario()
+                .unwrap_or_else(|error| panic!("{}: {error}", one.name));
             assert!(scenario.check().is_ok(), "{}", one.name);
-            assert_eq!((scenario.name.as_str(), scenario.expect.finding.as_deref()), (one.name, Some(one.name)));
+            assert_eq!(
+                (scenario.name.as_str(), scenario.expect.finding.as_deref()),
+                (one.name, Some(one.name))
+            );
             let condition = Catalogue::embedded().get(one.name).unwrap();
             assert_eq!(
                 (one.evidence.is_some(), one.judge(&scenario).is_some()),
@@ -214,35 +257,81 @@ mod tests {
 
     #[test]
     fn a_symptom_passes_behind_its_cause_only() {
-        let scenario = |name| rehearsals().iter().find(|one| one.name == name).unwrap().scenario().unwrap();
+        let scenario = |name| {
+            rehearsals()
+                .iter()
+                .find(|one| one.name == name)
+                .unwrap()
+                .scenario()
+                .unwrap()
+        };
         let check = |name, found: &[&str], passed: bool| {
             let findings: Vec<Finding> = found.iter().map(|name| finding(name)).collect();
             let row = row(&scenario(name), &findings, "passed", Vec::new());
             assert_eq!(row.passed, passed, "{row:?}");
         };
-        check("process-killed", &["process-killed", "peer-exited-first"], true);
-        check("peer-exited-first", &["process-killed", "peer-exited-first"], true);
-        check("process-killed", &["peer-exited-first", "process-killed"], false);
+        check(
+            "process-killed",
+            &["process-killed", "peer-exited-first"],
+            true,
+        );
+        check(
+            "peer-exited-first",
+            &["process-killed", "peer-exited-first"],
+            true,
+        );
+        check(
+            "process-killed",
+            &["peer-exited-first", "process-killed"],
+            false,
+        );
         check("peer-exited-first", &["process-killed"], false);
         check("plugin-crash", &[], false);
-        assert!(!row(&scenario("plugin-crash"), &[finding("plugin-crash")], "", vec!["a gate".into()]).passed);
+        assert!(
+            !row(
+                &scenario("plugin-crash"),
+                &[finding("plugin-crash")],
+                "",
+                vec!["a gate".into()]
+            )
+            .passed
+        );
     }
 
     #[test]
     fn the_time_runs_from_the_last_progress() {
         let mut stopwatch = Stopwatch::new("stalled");
-        let event = |ms: f64, kind| Event::new(ms, Who::Worker(WorkerId::of_pair(NodeId(0), PairId(0))), kind);
+        let event = |ms: f64, kind| {
+            Event::new(
+                ms,
+                Who::Worker(WorkerId::of_pair(NodeId(0), PairId(0))),
+                kind,
+            )
+        };
         let sample = |posted, quiet_ms| {
-            let channel = tcpx_run_model::record::ChannelNow { posted, quiet_ms, ..Default::default() };
+            let channel = tcpx_run_model::record::ChannelNow {
+                posted,
+                quiet_ms,
+                ..Default::default()
+            };
             EventKind::Sample(vec![channel])
         };
         stopwatch.event(&event(1000.0, sample(4, 0)));
         stopwatch.event(&event(2000.0, sample(5, 100)));
         stopwatch.event(&event(3000.0, sample(5, 1100)));
-        stopwatch.event(&event(4000.0, EventKind::Findings(vec![finding("nothing-arrives")])));
+        stopwatch.event(&event(
+            4000.0,
+            EventKind::Findings(vec![finding("nothing-arrives")]),
+        ));
         assert_eq!(stopwatch.seconds(), None);
-        stopwatch.event(&event(5000.0, EventKind::Findings(vec![finding("stalled")])));
-        stopwatch.event(&event(9000.0, EventKind::Findings(vec![finding("stalled")])));
+        stopwatch.event(&event(
+            5000.0,
+            EventKind::Findings(vec![finding("stalled")]),
+        ));
+        stopwatch.event(&event(
+            9000.0,
+            EventKind::Findings(vec![finding("stalled")]),
+        ));
         assert_eq!(stopwatch.seconds(), Some(3.1));
     }
 }

@@ -12,7 +12,14 @@ const HEAD: &str = "# Failures\n\n\
 
 fn page() -> String {
     let conditions = &Catalogue::embedded().conditions;
-    let row = |one: &Condition| format!("| [`{0}`](#{0}) | {1} | {2} |\n", one.name, one.severity, cell(&one.symptom));
+    let row = |one: &Condition| {
+        format!(
+            "| [`{0}`](#{0}) | {1} | {2} |\n",
+            one.name,
+            one.severity,
+            cell(&one.symptom)
+        )
+    };
     let rows: String = conditions.iter().map(row).collect();
     let sections: String = conditions.iter().map(section).collect();
     format!("{HEAD}| condition | severity | symptom |\n|---|---|---|\n{rows}{sections}")
@@ -23,10 +30,21 @@ fn cell(text: &str) -> String {
 }
 
 fn section(one: &Condition) -> String {
-    let causes: String = one.causes.iter().map(|cause| format!("  - {cause}\n")).collect();
-    let how = rehearsals().iter().find(|rehearsal| rehearsal.name == one.name).map_or("", |rehearsal| {
-        if rehearsal.evidence.is_some() { " (judged from evidence; nothing is run)" } else { "" }
-    });
+    let causes: String = one
+        .causes
+        .iter()
+        .map(|cause| format!("  - {cause}\n"))
+        .collect();
+    let how = rehearsals()
+        .iter()
+        .find(|rehearsal| rehearsal.name == one.name)
+        .map_or("", |rehearsal| {
+            if rehearsal.evidence.is_some() {
+                " (judged from evidence; nothing is run)"
+            } else {
+                ""
+            }
+        });
     format!(
         "\n## {name}\n\n* **Symptom:** {symptom}\n* **Meaning:** {meaning}\n* **Detected by:** {detected}\n* **Causes**, the likeliest \
          first:\n{causes}* **Fix:** {fix}\n* **Reproduce:** `tcpxctl rehearse {name}`{how}; {reproduce}\n* **Reference:** {reference}\n",
@@ -47,5 +65,8 @@ fn the_failures_page_is_in_step_with_the_catalogue() {
         std::fs::write(path, page()).expect("docs is writable");
     }
     let stored = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(stored == page(), "run `UPDATE_DOCS=1 cargo test failures_page` and look at the difference");
+    assert!(
+        stored == page(),
+        "run `UPDATE_DOCS=1 cargo test failures_page` and look at the difference"
+    );
 }

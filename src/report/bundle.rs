@@ -77,26 +77,56 @@ pub fn bundle(
     if let Some(redactor) = redactor {
         learn(&contents, redactor);
         let folders = folders(files, redactor);
-        let redacted = contents.files.into_iter().map(|file| redact(file, &folders, redactor));
+        let redacted = contents
+            .files
+            .into_iter()
+            .map(|file| redact(file, &folders, redactor));
         contents.files = redacted.collect();
-        contents.cut.iter_mut().for_each(|words| *words = redactor.redact(words));
+        contents
+            .cut
+            .iter_mut()
+            .for_each(|words| *words = redactor.redact(words));
         name = redactor.redact(&name);
     }
-    let add = |contents: &mut Contents, name: &str, text: String| contents.files.insert(name.into(), text.into_bytes());
+    let add = |contents: &mut Contents, name: &str, text: String| {
+        contents.files.insert(name.into(), text.into_bytes())
+    };
     add(&mut contents, "report.html", html(story, false));
-    add(&mut contents, "report.md", markdown(story, false, Language::English));
-    add(&mut contents, "report.json", json(story).unwrap_or_default());
+    add(
+        &mut contents,
+        "report.md",
+        markdown(story, false, Language::English),
+    );
+    add(
+        &mut contents,
+        "report.json",
+        json(story).unwrap_or_default(),
+    );
     let summary = summary(story, &contents);
     add(&mut contents, SUMMARY, summary);
     let name = tcpx_words::units::file_name(&name);
     let told: Vec<BundledFile> = contents
         .files
         .iter()
-        .map(|(name, bytes)| BundledFile { name: name.clone(), bytes: bytes.len() as u64, sha256: sum(bytes) })
+        .map(|(name, bytes)| BundledFile {
+            name: name.clone(),
+            bytes: bytes.len() as u64,
+            sha256: sum(bytes),
+        })
         .collect();
-    add(&mut contents, SUMS, told.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect());
+    add(
+        &mut contents,
+        SUMS,
+        told.iter()
+            .map(|file| format!("{}  {}\n", file.sha256, file.name))
+            .collect(),
+    );
     write(&name, &contents, to)?;
-    Ok(Bundled { name, files: told, cut: contents.cut })
+    Ok(Bundled {
+        name,
+        files: told,
+        cut: contents.cut,
+    })
 }
 
 /// Folders of nodes, as they are and as they are called in the bundle: a node's
@@ -104,7 +134,10 @@ pub fn bundle(
 fn folders(files: &RunFiles, redactor: &mut Redactor) -> BTreeMap<String, String> {
     let names = files.node_names();
     let folder = |name: &str| tcpx_words::units::file_name(name);
-    names.iter().map(|name| (folder(name), folder(&redactor.redact(name)))).collect()
+    names
+        .iter()
+        .map(|name| (folder(name), folder(&redactor.redact(name))))
+        .collect()
 }
 
 /// The files of a run that belong in a bundle.
@@ -113,19 +146,25 @@ fn recorded(files: &RunFiles) -> Contents {
     let mut recorders = 0;
     for name in files.names() {
         let is_recorder = name.ends_with(tcpx_recorder::format::FILE_SUFFIX);
-        let is_meant =
-            matches!(name.as_str(), "run.json" | "scenario.toml" | "doctor.json") || name.starts_with("nodes/");
+        let is_meant = matches!(name.as_str(), "run.json" | "scenario.toml" | "doctor.json")
+            || name.starts_with("nodes/");
         if name == "events.jsonl" {
             match events(files, &mut contents.cut) {
                 Ok(bytes) => drop(contents.files.insert(name, bytes)),
-                Err(error) => contents.cut.push(format!("events.jsonl is left out: {error}")),
+                Err(error) => contents
+                    .cut
+                    .push(format!("events.jsonl is left out: {error}")),
             }
             continue;
         }
         if !is_meant {
             continue;
         }
-        let most = if is_recorder { RECORDERS_MAX - recorders } else { FILE_MAX };
+        let most = if is_recorder {
+            RECORDERS_MAX - recorders
+        } else {
+            FILE_MAX
+        };
         match files.read(&name, most) {
             Ok(bytes) => {
                 recorders += if is_recorder { bytes.len() as u64 } else { 0 };
@@ -161,26 +200,43 @@ fn events(files: &RunFiles, cut: &mut Vec<String>) -> io::Result<Vec<u8>> {
         ));
     }
     if lost > 0 {
-        cut.push(format!("events.jsonl lacks {lost} events beyond {}", ByteCount(EVENTS_MAX as u64).about()));
+        cut.push(format!(
+            "events.jsonl lacks {lost} events beyond {}",
+            ByteCount(EVENTS_MAX as u64).about()
+        ));
     }
     Ok(lines.into_iter().flat_map(|line| line.1).collect())
 }
 
 /// What the nodes are, as files of their own.
 fn facts(contents: &mut Contents) {
-    let record = contents.files.get("run.json").and_then(|bytes| record_value(bytes).ok());
-    let nodes = record.as_ref().and_then(|record| record["nodes"].as_array()).into_iter().flatten();
+    let record = contents
+        .files
+        .get("run.json")
+        .and_then(|bytes| record_value(bytes).ok());
+    let nodes = record
+        .as_ref()
+        .and_then(|record| record["nodes"].as_array())
+        .into_iter()
+        .flatten();
     for node in nodes.filter(|node| node["facts"].is_object()) {
         let name = tcpx_words::units::file_name(node["name"].as_str().unwrap_or("node"));
         let text = serde_json::to_string_pretty(&node["facts"]).unwrap_or_default();
-        contents.files.entry(format!("nodes/{name}/facts.json")).or_insert_with(|| text.into_bytes());
+        contents
+            .files
+            .entry(format!("nodes/{name}/facts.json"))
+            .or_insert_with(|| text.into_bytes());
     }
 }
 
 fn learn(contents: &Contents, redactor: &mut Redactor) {
     for (name, bytes) in &contents.files {
         redactor.learn(name);
-        let value = if name.ends_with(".json") { serde_json::from_slice(bytes).ok() } else { None };
+        let value = if name.ends_with(".json") {
+            serde_json::from_slice(bytes).ok()
+        } else {
+            None
+        };
         match value {
             Some(value) => redactor.learn_value(&value),
             None if bytes.contains(&0) => redactor.learn_recorder(bytes),
@@ -194,7 +250,9 @@ fn redact(
     folders: &BTreeMap<String, String>,
     redactor: &mut Redactor,
 ) -> (String, Vec<u8>) {
-    let of_node = name.strip_prefix("nodes/").and_then(|rest| rest.split_once('/'));
+    let of_node = name
+        .strip_prefix("nodes/")
+        .and_then(|rest| rest.split_once('/'));
     let told = match of_node.and_then(|(folder, file)| Some((folders.get(folder)?, file))) {
         Some((folder, file)) => format!("nodes/{folder}/{}", redactor.redact(file)),
         None => redactor.redact(&name),
@@ -205,9 +263,15 @@ fn redact(
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = match name.rsplit('.').next() {
-        Some("jsonl") => text.split_inclusive('\n').map(|line| redactor.redact_json_line(line)).collect(),
+        Some("jsonl") => text
+            .split_inclusive('\n')
+            .map(|line| redactor.redact_json_line(line))
+            .collect(),
         Some("json") => match serde_json::from_str::<Value>(&text) {
-            Ok(value) => serde_json::to_string_pretty(&redactor.redact_value(value)).unwrap_or_default() + "\n",
+            Ok(value) => {
+                serde_json::to_string_pretty(&redactor.redact_value(value)).unwrap_or_default()
+                    + "\n"
+            }
             Err(_) => redactor.redact(&text),
         },
         _ => redactor.redact(&text),
@@ -221,18 +285,24 @@ fn summary(story: &Story, contents: &Contents) -> String {
         true => {
             "Redacted: host names, addresses, user names, home folders and secrets are stand-ins, the same one by the same."
         }
-        false => "**NOT REDACTED**: names, addresses and everything else are as they were recorded.",
+        false => {
+            "**NOT REDACTED**: names, addresses and everything else are as they were recorded."
+        }
     };
     text.push_str(&format!("\n---\n\n{how}\n\n"));
     match contents.cut.is_empty() {
         true => text.push_str("Nothing was cut.\n\n"),
-        false => {
-            contents.cut.iter().for_each(|words| text.push_str(&format!("* cut: {}\n", super::markdown::inline(words))))
-        }
+        false => contents.cut.iter().for_each(|words| {
+            text.push_str(&format!("* cut: {}\n", super::markdown::inline(words)))
+        }),
     }
     text.push_str("\nIt is read where it is: `tcpxctl report|diagnose|watch --replay|logs|trace FILE`, `tcpxctl bundle --verify FILE`.\n\n");
     for (name, bytes) in &contents.files {
-        text.push_str(&format!("* `{}`, {} bytes\n", super::markdown::code(name), bytes.len()));
+        text.push_str(&format!(
+            "* `{}`, {} bytes\n",
+            super::markdown::code(name),
+            bytes.len()
+        ));
     }
     text
 }
@@ -276,39 +346,65 @@ const REVEALING_MAX: usize = 20;
 /// Checks every file against the sums, and that nothing reads like a name.
 pub fn verify(files: &RunFiles) -> Verified {
     let mut verified = Verified::default();
-    let text = |name: &str| files.read(name, FILE_MAX).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let text = |name: &str| {
+        files
+            .read(name, FILE_MAX)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    };
     let sums: BTreeMap<String, String> = match text(SUMS) {
-        Ok(text) => {
-            text.lines().filter_map(|line| line.split_once("  ")).map(|(sum, name)| (name.into(), sum.into())).collect()
-        }
+        Ok(text) => text
+            .lines()
+            .filter_map(|line| line.split_once("  "))
+            .map(|(sum, name)| (name.into(), sum.into()))
+            .collect(),
         Err(error) => {
             verified.problems.push(format!("{SUMS}: {error}"));
             BTreeMap::new()
         }
     };
-    let report = text("report.json").ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let report = text("report.json")
+        .ok()
+        .and_then(|text| serde_json::from_str::<Value>(&text).ok());
     verified.redacted = report.is_some_and(|report| report["redacted"] == Value::Bool(true));
     let names = files.names();
     for name in names.iter().filter(|name| *name != SUMS) {
-        let Ok(bytes) = files.read(name, u64::MAX - 1) else { continue };
+        let Ok(bytes) = files.read(name, u64::MAX - 1) else {
+            continue;
+        };
         match sums.get(name) {
             Some(known) if *known == sum(&bytes) => verified.intact += 1,
-            Some(_) => verified.problems.push(format!("{name} is not as it was written")),
+            Some(_) => verified
+                .problems
+                .push(format!("{name} is not as it was written")),
             None => verified.problems.push(format!("{name} has no sum")),
         }
         if verified.redacted && !bytes.contains(&0) {
             reveals(name, &bytes, &mut verified.revealing);
         }
     }
-    let gone = sums.keys().filter(|name| !names.contains(name)).map(|name| format!("{name} is missing"));
+    let gone = sums
+        .keys()
+        .filter(|name| !names.contains(name))
+        .map(|name| format!("{name} is missing"));
     verified.problems.extend(gone);
     verified
 }
 
 fn reveals(name: &str, bytes: &[u8], revealing: &mut Vec<String>) {
     let mut redactor = Redactor::default();
-    let (_, _) = redact((name.to_owned(), bytes.to_vec()), &BTreeMap::new(), &mut redactor);
+    let (_, _) = redact(
+        (name.to_owned(), bytes.to_vec()),
+        &BTreeMap::new(),
+        &mut redactor,
+    );
     let stand_ins: std::collections::BTreeSet<&String> = redactor.map().values().collect();
-    let found = redactor.map().keys().filter(|word| !stand_ins.contains(word) && *word != "SECRET");
-    revealing.extend(found.take(REVEALING_MAX.saturating_sub(revealing.len())).map(|word| format!("{name}: {word}")));
+    let found = redactor
+        .map()
+        .keys()
+        .filter(|word| !stand_ins.contains(word) && *word != "SECRET");
+    revealing.extend(
+        found
+            .take(REVEALING_MAX.saturating_sub(revealing.len()))
+            .map(|word| format!("{name}: {word}")),
+    );
 }

@@ -88,71 +88,125 @@ pub type ChannelColumn = Column<fn(&ChannelRow<'_>) -> String>;
 const NOTHING: &str = "-";
 
 const fn both<F>(terminal: &'static str, report: &'static str, cell: F) -> Column<F> {
-    Column { terminal: Some(terminal), report: Some(report), is_number: true, is_optional: false, cell }
+    Column {
+        terminal: Some(terminal),
+        report: Some(report),
+        is_number: true,
+        is_optional: false,
+        cell,
+    }
 }
 
 const fn on_terminal<F>(head: &'static str, cell: F) -> Column<F> {
-    Column { terminal: Some(head), report: None, is_number: true, is_optional: false, cell }
+    Column {
+        terminal: Some(head),
+        report: None,
+        is_number: true,
+        is_optional: false,
+        cell,
+    }
 }
 
 const fn in_report<F>(head: &'static str, cell: F) -> Column<F> {
-    Column { terminal: None, report: Some(head), is_number: true, is_optional: false, cell }
+    Column {
+        terminal: None,
+        report: Some(head),
+        is_number: true,
+        is_optional: false,
+        cell,
+    }
 }
 
 const fn words<F: Copy>(column: Column<F>) -> Column<F> {
-    Column { is_number: false, ..column }
+    Column {
+        is_number: false,
+        ..column
+    }
 }
 
 const fn optional<F: Copy>(column: Column<F>) -> Column<F> {
-    Column { is_optional: true, ..column }
+    Column {
+        is_optional: true,
+        ..column
+    }
 }
 
 /// The columns of results, in order.
 pub const RESULTS: &[ResultColumn] = &[
     on_terminal("size", |row| asked(row, |asked| asked.total_bytes)),
-    on_terminal("count", |row| asked(row, |asked| asked.total_bytes.div_ceil(asked.chunk_bytes.max(1)))),
+    on_terminal("count", |row| {
+        asked(row, |asked| {
+            asked.total_bytes.div_ceil(asked.chunk_bytes.max(1))
+        })
+    }),
     words(on_terminal("type", |_| "uint8".to_owned())),
     words(both("dir", "direction", |row| row.direction.to_owned())),
     on_terminal("conns", |row| asked(row, |asked| asked.connections)),
-    on_terminal("time(us)", |row| time(row, |times| times.get(times.len() / 2))),
+    on_terminal("time(us)", |row| {
+        time(row, |times| times.get(times.len() / 2))
+    }),
     on_terminal("min", |row| time(row, |times| times.first())),
     on_terminal("max", |row| time(row, |times| times.last())),
-    in_report("median GB/s", |row| rate(row.transfer, row.transfer.median_gb_per_s)),
-    both("algbw", "overall GB/s", |row| rate(row.transfer, row.transfer.gb_per_s)),
+    in_report("median GB/s", |row| {
+        rate(row.transfer, row.transfer.median_gb_per_s)
+    }),
+    both("algbw", "overall GB/s", |row| {
+        rate(row.transfer, row.transfer.gb_per_s)
+    }),
     on_terminal("busbw", |row| rate(row.transfer, row.transfer.gb_per_s)),
     in_report("iterations", |row| row.transfer.iterations.to_string()),
     in_report("bytes", |row| row.transfer.bytes.to_string()),
     in_report("seconds", |row| format!("{:.4}", row.transfer.seconds)),
     in_report("first iteration, ms", |row| {
-        or_nothing(row.transfer.first_iteration_seconds.map(|first| first * 1e3), 3)
+        or_nothing(
+            row.transfer
+                .first_iteration_seconds
+                .map(|first| first * 1e3),
+            3,
+        )
     }),
-    in_report("verified bytes", |row| row.transfer.verified_bytes.to_string()),
+    in_report("verified bytes", |row| {
+        row.transfer.verified_bytes.to_string()
+    }),
     both("#wrong", "wrong bytes", wrong),
     optional(in_report("round trip p50 / p99, µs", |row| {
         let trip = row.transfer.round_trip_us;
-        trip.map_or(NOTHING.to_owned(), |us| format!("{:.1} / {:.1}", us.p50, us.p99))
+        trip.map_or(NOTHING.to_owned(), |us| {
+            format!("{:.1} / {:.1}", us.p50, us.p99)
+        })
     })),
 ];
 
 /// The columns of a channel's counters, in order.
 pub const CHANNELS: &[ChannelColumn] = &[
     words(in_report("direction", |row| row.direction.to_owned())),
-    words(in_report("channel", |row| format!("{} {}", row.channel.side, row.channel.id))),
+    words(in_report("channel", |row| {
+        format!("{} {}", row.channel.side, row.channel.id)
+    })),
     words(on_terminal("side", |row| row.channel.side.to_string())),
     on_terminal("chan", |row| row.channel.id.to_string()),
     words(both("nic", "interface", |row| row.channel.dev.clone())),
     both("posted", "posted", |row| row.channel.posted.to_string()),
     both("done", "done", |row| row.channel.done.to_string()),
-    both("consumed", "consumed", |row| row.channel.consumed.to_string()),
+    both("consumed", "consumed", |row| {
+        row.channel.consumed.to_string()
+    }),
     both("bytes", "bytes", |row| row.channel.bytes.to_string()),
-    both("high", "in flight, most", |row| row.channel.in_flight_high_water.to_string()),
+    both("high", "in flight, most", |row| {
+        row.channel.in_flight_high_water.to_string()
+    }),
     both("tests", "tests", |row| row.channel.tests.to_string()),
     on_terminal("not-done", |row| {
-        let (not_done, tests) = (row.channel.tests_not_done as f64, row.channel.tests.max(1) as f64);
+        let (not_done, tests) = (
+            row.channel.tests_not_done as f64,
+            row.channel.tests.max(1) as f64,
+        );
         format!("{:.0}%", 100.0 * not_done / tests)
     }),
     in_report("not done", |row| row.channel.tests_not_done.to_string()),
-    both("rc!=0", "rc errors", |row| row.channel.rc_errors.to_string()),
+    both("rc!=0", "rc errors", |row| {
+        row.channel.rc_errors.to_string()
+    }),
     both("p50(us)", "p50 µs", |row| latency(row, |us| us.p50)),
     both("p99", "p99 µs", |row| latency(row, |us| us.p99)),
     on_terminal("p99.9", |row| latency(row, |us| us.p999)),
@@ -161,11 +215,16 @@ pub const CHANNELS: &[ChannelColumn] = &[
 
 /// A rate, where anything was measured.
 pub(super) fn rate(transfer: &TransferRecord, gb_per_s: f64) -> String {
-    if transfer.iterations == 0 { NOTHING.to_owned() } else { format!("{gb_per_s:.3}") }
+    if transfer.iterations == 0 {
+        NOTHING.to_owned()
+    } else {
+        format!("{gb_per_s:.3}")
+    }
 }
 
 fn asked(row: &ResultRow<'_>, pick: fn(Asked) -> u64) -> String {
-    row.asked.map_or(NOTHING.to_owned(), |asked| pick(asked).to_string())
+    row.asked
+        .map_or(NOTHING.to_owned(), |asked| pick(asked).to_string())
 }
 
 fn time(row: &ResultRow<'_>, pick: fn(&[f64]) -> Option<&f64>) -> String {
@@ -216,26 +275,44 @@ impl<F> Column<F> {
 /// Results as a table.
 pub fn results<'a>(place: Place, rows: impl IntoIterator<Item = ResultRow<'a>>) -> Table {
     let rows: Vec<ResultRow<'_>> = rows.into_iter().collect();
-    table(RESULTS, place, rows.len(), |column, row| (column.cell)(&rows[row]))
+    table(RESULTS, place, rows.len(), |column, row| {
+        (column.cell)(&rows[row])
+    })
 }
 
 /// Counters as a table.
 pub fn channels<'a>(place: Place, rows: impl IntoIterator<Item = ChannelRow<'a>>) -> Table {
     let rows: Vec<ChannelRow<'_>> = rows.into_iter().collect();
-    table(CHANNELS, place, rows.len(), |column, row| (column.cell)(&rows[row]))
+    table(CHANNELS, place, rows.len(), |column, row| {
+        (column.cell)(&rows[row])
+    })
 }
 
-fn table<F>(columns: &[Column<F>], place: Place, rows: usize, cell: impl Fn(&Column<F>, usize) -> String) -> Table {
-    let mut table = Table { rows: vec![Vec::new(); rows], ..Table::default() };
+fn table<F>(
+    columns: &[Column<F>],
+    place: Place,
+    rows: usize,
+    cell: impl Fn(&Column<F>, usize) -> String,
+) -> Table {
+    let mut table = Table {
+        rows: vec![Vec::new(); rows],
+        ..Table::default()
+    };
     for column in columns {
-        let Some(head) = column.head(place) else { continue };
+        let Some(head) = column.head(place) else {
+            continue;
+        };
         let cells: Vec<String> = (0..rows).map(|row| cell(column, row)).collect();
         if column.is_optional && cells.iter().all(|cell| cell == NOTHING) {
             continue;
         }
         table.heads.push(head);
         table.is_number.push(column.is_number);
-        table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+        table
+            .rows
+            .iter_mut()
+            .zip(cells)
+            .for_each(|(row, cell)| row.push(cell));
     }
     table
 }

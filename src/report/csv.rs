@@ -6,18 +6,32 @@ use std::fmt::Write;
 
 /// RFC 4180, with a header. An empty cell was not looked at.
 pub fn csv(story: &Story) -> String {
-    let mut text = String::from("node,side,channel,interface,from_ms,to_ms,bytes,gb_per_s,in_flight_max\r\n");
+    let mut text =
+        String::from("node,side,channel,interface,from_ms,to_ms,bytes,gb_per_s,in_flight_max\r\n");
     let axis = story.axis;
     let part_ms = (axis.to_ms - axis.from_ms) / axis.parts.max(1) as f64;
     for series in &story.series {
-        let head = format!("{},{},{},{}", cell(&series.worker.name), series.side, series.index, cell(&series.dev));
+        let head = format!(
+            "{},{},{},{}",
+            cell(&series.worker.name),
+            series.side,
+            series.index,
+            cell(&series.dev)
+        );
         for (part, (bytes, in_flight)) in series.bytes.iter().zip(&series.in_flight).enumerate() {
             let from = axis.from_ms + part as f64 * part_ms;
-            let rate = bytes.map(|bytes| format!("{:.6}", bytes as f64 / part_ms / 1e6)).unwrap_or_default();
-            let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+            let rate = bytes
+                .map(|bytes| format!("{:.6}", bytes as f64 / part_ms / 1e6))
+                .unwrap_or_default();
+            let number =
+                |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
             let (bytes, in_flight) = (number(*bytes), number(in_flight.map(u64::from)));
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{head},{from:.3},{:.3},{bytes},{rate},{in_flight}\r", from + part_ms);
+            let _ = writeln!(
+                text,
+                "{head},{from:.3},{:.3},{bytes},{rate},{in_flight}\r",
+                from + part_ms
+            );
         }
     }
     text
@@ -41,9 +55,12 @@ mod tests {
 
     #[test]
     fn cells_are_quoted_and_never_formulas() {
-        for (text, expected) in
-            [("eth1", "eth1"), ("a,b", "\"a,b\""), ("=1+1", "'=1+1"), ("say \"x\"", "\"say \"\"x\"\"\"")]
-        {
+        for (text, expected) in [
+            ("eth1", "eth1"),
+            ("a,b", "\"a,b\""),
+            ("=1+1", "'=1+1"),
+            ("say \"x\"", "\"say \"\"x\"\"\""),
+        ] {
             assert_eq!(cell(text), expected);
         }
     }

@@ -24,22 +24,32 @@ fn cases(story: &Story) -> Vec<Case> {
         // A run that was meant to end so has exit code 0.
         _ if story.exit_code == Some(0) => Ended::Passed(None),
         Some(Outcome::Passed) => Ended::Passed(None),
-        Some(Outcome::NotRun | Outcome::Interrupted) => Ended::Error(story.reason.clone().unwrap_or_default()),
-        Some(outcome) => {
-            Ended::Failure(format!("{outcome}: {}", story.reason.as_deref().unwrap_or("no reason recorded")))
+        Some(Outcome::NotRun | Outcome::Interrupted) => {
+            Ended::Error(story.reason.clone().unwrap_or_default())
         }
+        Some(outcome) => Ended::Failure(format!(
+            "{outcome}: {}",
+            story.reason.as_deref().unwrap_or("no reason recorded")
+        )),
         None => {
             let ends = || "the record ends before the run does".to_owned();
             Ended::Error(story.reason.clone().unwrap_or_else(ends))
         }
     };
-    let mut cases = vec![Case { name: "outcome".to_owned(), seconds: seconds(story), ended }];
+    let mut cases = vec![Case {
+        name: "outcome".to_owned(),
+        seconds: seconds(story),
+        ended,
+    }];
     cases.extend(story.transfers.iter().map(|transfer| Case {
         name: format!("verified {}", transfer.direction),
         seconds: transfer.record.seconds,
         ended: match transfer.record.wrong_bytes {
             0 => Ended::Passed(None),
-            wrong => Ended::Failure(format!("{wrong} wrong bytes of {}", transfer.record.verified_bytes)),
+            wrong => Ended::Failure(format!(
+                "{wrong} wrong bytes of {}",
+                transfer.record.verified_bytes
+            )),
         },
     }));
     cases.extend(story.unmet.iter().map(|unmet| Case {
@@ -53,10 +63,20 @@ fn cases(story: &Story) -> Vec<Case> {
 fn seconds(story: &Story) -> f64 {
     let at = |text: &Option<String>| text.as_ref()?.parse::<jiff::Timestamp>().ok();
     let span = at(&story.started).zip(at(&story.finished));
-    span.map_or(0.0, |(from, to)| to.duration_since(from).as_secs_f64().max(0.0))
+    span.map_or(0.0, |(from, to)| {
+        to.duration_since(from).as_secs_f64().max(0.0)
+    })
 }
 
 fn findings(story: &Story) -> String {
-    let names: Vec<String> = story.findings.iter().map(|one| format!("{} ({})", one.condition, one.severity)).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    let names: Vec<String> = story
+        .findings
+        .iter()
+        .map(|one| format!("{} ({})", one.condition, one.severity))
+        .collect();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
 }

@@ -49,5 +49,7 @@ pub use write::{WriteError, write_whole};
 
 /// Whether any of a run's plugins is Google's, and not the one that stands in for it.
 fn is_of_tcpx(story: &Story) -> bool {
-    story.plugins().any(|plugin| plugin.family == PluginFamily::Tcpx)
+    story
+        .plugins()
+        .any(|plugin| plugin.family == PluginFamily::Tcpx)
 }

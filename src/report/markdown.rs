@@ -19,7 +19,13 @@ pub fn markdown(story: &Story, for_google: bool, language: Language) -> String {
     let verdict = verdict(story, Language::English);
     let mut text = String::new();
     // Writing to a string cannot fail, here and below.
-    let _ = writeln!(text, "# {}: {}\n\n{}\n", verdict.word, inline(&story.scenario), inline(&verdict.sentence));
+    let _ = writeln!(
+        text,
+        "# {}: {}\n\n{}\n",
+        verdict.word,
+        inline(&story.scenario),
+        inline(&verdict.sentence)
+    );
     if let Some(step) = &story.next_step {
         let _ = writeln!(text, "Next: {}\n", inline(step));
     }
@@ -33,7 +39,11 @@ pub fn markdown(story: &Story, for_google: bool, language: Language) -> String {
         code(&story.id),
         inline(&plugins(story)),
         story.tcpxctl_version,
-        if story.redacted { "redacted" } else { "**not redacted**" }
+        if story.redacted {
+            "redacted"
+        } else {
+            "**not redacted**"
+        }
     );
     if for_google {
         questions(&mut text, story, language);
@@ -55,13 +65,18 @@ pub fn markdown(story: &Story, for_google: bool, language: Language) -> String {
 pub(super) fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.replace('\n', " ").chars() {
-        if matches!(letter, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '|' | '#' | '~' | '!') {
+        if matches!(
+            letter,
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '|' | '#' | '~' | '!'
+        ) {
             safe.push('\\');
         }
         safe.push(letter);
     }
     // A name with underscores inside words needs none of it, and reads badly.
-    safe.replace("\\_", "_").replace("\\#", "#").replace("\\!", "!")
+    safe.replace("\\_", "_")
+        .replace("\\#", "#")
+        .replace("\\!", "!")
 }
 
 /// Text between backticks.
@@ -76,19 +91,32 @@ fn line(text: &mut String, line: &str) {
 
 fn block(text: &mut String, inside: &str) {
     // A fence that is longer than any inside.
-    let longest = inside.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+    let longest = inside
+        .split(|letter| letter != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     let _ = writeln!(text, "{fence}\n{}\n{fence}\n", inside.trim_end());
 }
 
 fn table(text: &mut String, columns: &[&str], rows: &[Vec<String>]) {
-    let _ = writeln!(text, "| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()));
+    let _ = writeln!(
+        text,
+        "| {} |\n|{}",
+        columns.join(" | "),
+        "---|".repeat(columns.len())
+    );
     for row in rows.iter().take(ROWS_MAX) {
         let cells: Vec<String> = row.iter().map(|cell| inline(cell)).collect();
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     if rows.len() > ROWS_MAX {
-        let _ = writeln!(text, "\n{} more rows are in the HTML and JSON reports.", rows.len() - ROWS_MAX);
+        let _ = writeln!(
+            text,
+            "\n{} more rows are in the HTML and JSON reports.",
+            rows.len() - ROWS_MAX
+        );
     }
     text.push('\n');
 }
@@ -101,7 +129,11 @@ fn ran(text: &mut String, story: &Story) {
             let _ = writeln!(text, "The command line was not recorded.\n");
         }
     }
-    let rows: Vec<Vec<String>> = story.transfer.iter().map(|(key, value)| vec![key.clone(), value.clone()]).collect();
+    let rows: Vec<Vec<String>> = story
+        .transfer
+        .iter()
+        .map(|(key, value)| vec![key.clone(), value.clone()])
+        .collect();
     if !rows.is_empty() {
         table(text, &["key", "value"], &rows);
     }
@@ -113,9 +145,20 @@ fn findings(text: &mut String, story: &Story) {
         let _ = writeln!(text, "None was recorded.\n");
     }
     for finding in &story.findings {
-        let _ = writeln!(text, "### {}\n\n{}\n", inline(&finding.condition), inline(&place(finding)));
-        finding.because.iter().for_each(|one| line(text, &format!("* {}", inline(one))));
-        finding.cannot_see.iter().for_each(|one| line(text, &format!("* cannot see: {}", inline(one))));
+        let _ = writeln!(
+            text,
+            "### {}\n\n{}\n",
+            inline(&finding.condition),
+            inline(&place(finding))
+        );
+        finding
+            .because
+            .iter()
+            .for_each(|one| line(text, &format!("* {}", inline(one))));
+        finding
+            .cannot_see
+            .iter()
+            .for_each(|one| line(text, &format!("* cannot see: {}", inline(one))));
         if let Some(step) = &finding.next_step {
             let _ = writeln!(text, "\nNext: {}", inline(step));
         }
@@ -127,7 +170,9 @@ fn standstill(text: &mut String, story: &Story) {
     let waiting = story.windows.iter().filter(|window| window.in_flight() > 0);
     let rows: Vec<Vec<String>> = waiting
         .map(|window| {
-            let age = window.head_age_ms.map_or("-".to_owned(), |age| age.to_string());
+            let age = window
+                .head_age_ms
+                .map_or("-".to_owned(), |age| age.to_string());
             vec![
                 window.worker.name.clone(),
                 window.channel(),
@@ -146,7 +191,10 @@ fn standstill(text: &mut String, story: &Story) {
     if rows.is_empty() || !story.stood_still() {
         return;
     }
-    let _ = writeln!(text, "## Windows that were not empty\n\np posted, d done, u unpacked; oldest first.\n");
+    let _ = writeln!(
+        text,
+        "## Windows that were not empty\n\np posted, d done, u unpacked; oldest first.\n"
+    );
     table(
         text,
         &[
@@ -189,7 +237,11 @@ fn results(text: &mut String, story: &Story) {
         })
         .collect();
     if !quantiles.is_empty() {
-        table(text, &["posted to done, µs", "p50", "p99", "p99.9", "max"], &quantiles);
+        table(
+            text,
+            &["posted to done, µs", "p50", "p99", "p99.9", "max"],
+            &quantiles,
+        );
     }
 }
 
@@ -199,9 +251,21 @@ fn nodes(text: &mut String, story: &Story) {
     for (id, node) in (0..).zip(&story.nodes) {
         let id = NodeId(id);
         let role = by_node.together(id, |worker| Some(worker.role?.to_string()));
-        let plugin = by_node.together(id, |worker| Some(worker.plugin.as_ref().map_or("no plugin".to_owned(), plugin)));
+        let plugin = by_node.together(id, |worker| {
+            Some(
+                worker
+                    .plugin
+                    .as_ref()
+                    .map_or("no plugin".to_owned(), plugin),
+            )
+        });
         let (name, host) = (inline(&node.name), inline(&node.host));
-        let _ = writeln!(text, "* **{name}** ({}, {host}): {}", inline(&role), inline(&plugin));
+        let _ = writeln!(
+            text,
+            "* **{name}** ({}, {host}): {}",
+            inline(&role),
+            inline(&plugin)
+        );
         for words in by_node.last_words(id) {
             let _ = writeln!(text, "  * {}", inline(&words));
         }
@@ -209,12 +273,21 @@ fn nodes(text: &mut String, story: &Story) {
     text.push('\n');
     if story.nodes.len() > 1 {
         let mut differ = NodeTable::new(story, "differs");
-        story.differences.iter().for_each(|one| differ.row(&one.what, one.words()));
+        story
+            .differences
+            .iter()
+            .for_each(|one| differ.row(&one.what, one.words()));
         let heads: Vec<String> = differ.heads.iter().map(|head| inline(head)).collect();
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
         match (differ.rows.is_empty(), story.nodes.len()) {
-            (true, 2) => line(text, "Nothing of what was compared differs between the two.\n"),
-            (true, _) => line(text, "Nothing of what was compared differs between the nodes.\n"),
+            (true, 2) => line(
+                text,
+                "Nothing of what was compared differs between the two.\n",
+            ),
+            (true, _) => line(
+                text,
+                "Nothing of what was compared differs between the nodes.\n",
+            ),
             (false, _) => table(text, &heads, &differ.rows),
         }
     }
@@ -227,16 +300,32 @@ fn nodes(text: &mut String, story: &Story) {
         })
         .collect();
     if !rows.is_empty() {
-        table(text, &["setting", "effective, as logged", "environment"], &rows);
+        table(
+            text,
+            &["setting", "effective, as logged", "environment"],
+            &rows,
+        );
     }
     let open: Vec<Vec<String>> = story
         .checks
         .iter()
         .filter(|check| check.verdict != "PASS")
-        .map(|check| vec![check.node.clone(), check.verdict.clone(), check.id.clone(), check.value.clone()])
+        .map(|check| {
+            vec![
+                check.node.clone(),
+                check.verdict.clone(),
+                check.id.clone(),
+                check.value.clone(),
+            ]
+        })
         .collect();
     if !story.checks.is_empty() {
-        let _ = writeln!(text, "Doctor: {} rows passed, {} did not.\n", story.checks.len() - open.len(), open.len());
+        let _ = writeln!(
+            text,
+            "Doctor: {} rows passed, {} did not.\n",
+            story.checks.len() - open.len(),
+            open.len()
+        );
     }
     if !open.is_empty() {
         table(text, &["node", "verdict", "check", "seen"], &open);
@@ -245,7 +334,10 @@ fn nodes(text: &mut String, story: &Story) {
 
 fn plugin(plugin: &PluginRecord) -> String {
     let version = plugin.version.as_deref().unwrap_or("version not logged");
-    format!("{} (ncclNet v{}, {version}), {}, sha256 {}", plugin.name, plugin.abi, plugin.path, plugin.sha256)
+    format!(
+        "{} (ncclNet v{}, {version}), {}, sha256 {}",
+        plugin.name, plugin.abi, plugin.path, plugin.sha256
+    )
 }
 
 fn log(text: &mut String, story: &Story) {
@@ -283,7 +375,12 @@ fn missing(text: &mut String, story: &Story) {
     if story.missing.is_empty() {
         let _ = writeln!(text, "Nothing that this version knows to look for.\n");
     }
-    story.missing.iter().for_each(|one| line(text, &format!("* {}: {}", inline(&one.what), inline(&one.why))));
+    story.missing.iter().for_each(|one| {
+        line(
+            text,
+            &format!("* {}: {}", inline(&one.what), inline(&one.why)),
+        )
+    });
     text.push('\n');
 }
 
@@ -293,8 +390,16 @@ fn questions(text: &mut String, story: &Story, language: Language) {
         let _ = writeln!(text, "None: this run gives no reason to ask one.\n");
     }
     for (number, question) in story.questions.iter().enumerate() {
-        let _ = writeln!(text, "{}. {}", number + 1, inline(language.pick(&question.english, &question.chinese)));
-        question.because.iter().for_each(|one| line(text, &format!("   * {}", inline(one))));
+        let _ = writeln!(
+            text,
+            "{}. {}",
+            number + 1,
+            inline(language.pick(&question.english, &question.chinese))
+        );
+        question
+            .because
+            .iter()
+            .for_each(|one| line(text, &format!("   * {}", inline(one))));
     }
     text.push('\n');
 }
@@ -305,7 +410,10 @@ mod tests {
 
     #[test]
     fn foreign_text_stays_text() {
-        assert_eq!(inline("a|b <script> [x](y) `z` NCCL_DEBUG"), "a\\|b \\<script> \\[x\\](y) \\`z\\` NCCL_DEBUG");
+        assert_eq!(
+            inline("a|b <script> [x](y) `z` NCCL_DEBUG"),
+            "a\\|b \\<script> \\[x\\](y) \\`z\\` NCCL_DEBUG"
+        );
         assert_eq!(code("a`b|c\nd"), "a'b c d");
     }
 }

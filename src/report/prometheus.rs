@@ -11,25 +11,55 @@ type Pick = fn(&TransferRecord) -> f64;
 /// Gauges of one run, each with its unit in its name.
 pub fn prometheus(story: &Story) -> String {
     let mut text = String::new();
-    let run = format!("run=\"{}\",scenario=\"{}\"", value(&story.id), value(&story.scenario));
-    let outcome = story.outcome.map_or("unfinished".to_owned(), |outcome| outcome.to_string());
+    let run = format!(
+        "run=\"{}\",scenario=\"{}\"",
+        value(&story.id),
+        value(&story.scenario)
+    );
+    let outcome = story
+        .outcome
+        .map_or("unfinished".to_owned(), |outcome| outcome.to_string());
     let passed = f64::from(u8::from(story.is(Outcome::Passed)));
     let outcome = [(format!("{run},outcome=\"{outcome}\""), passed)];
-    family(&mut text, "tcpxctl_run_passed", "Whether the run passed.", &outcome);
+    family(
+        &mut text,
+        "tcpxctl_run_passed",
+        "Whether the run passed.",
+        &outcome,
+    );
     let of_transfers = |pick: Pick| {
-        let labelled = |one: &Transfer| (format!("{run},direction=\"{}\"", value(&one.direction)), pick(&one.record));
+        let labelled = |one: &Transfer| {
+            (
+                format!("{run},direction=\"{}\"", value(&one.direction)),
+                pick(&one.record),
+            )
+        };
         story.transfers.iter().map(labelled).collect::<Vec<_>>()
     };
     let gauges: [(&str, &str, Pick); 5] = [
-        ("tcpxctl_run_median_gigabytes_per_second", "Median over measured iterations, 10^9 bytes.", |one| {
-            one.median_gb_per_s
+        (
+            "tcpxctl_run_median_gigabytes_per_second",
+            "Median over measured iterations, 10^9 bytes.",
+            |one| one.median_gb_per_s,
+        ),
+        (
+            "tcpxctl_run_gigabytes_per_second",
+            "Over all measured iterations, 10^9 bytes.",
+            |one| one.gb_per_s,
+        ),
+        (
+            "tcpxctl_run_verified_bytes",
+            "Bytes compared with what they should be.",
+            |one| one.verified_bytes as f64,
+        ),
+        ("tcpxctl_run_wrong_bytes", "Of these wrong.", |one| {
+            one.wrong_bytes as f64
         }),
-        ("tcpxctl_run_gigabytes_per_second", "Over all measured iterations, 10^9 bytes.", |one| one.gb_per_s),
-        ("tcpxctl_run_verified_bytes", "Bytes compared with what they should be.", |one| one.verified_bytes as f64),
-        ("tcpxctl_run_wrong_bytes", "Of these wrong.", |one| one.wrong_bytes as f64),
-        ("tcpxctl_run_first_iteration_seconds", "The very first iteration.", |one| {
-            one.first_iteration_seconds.unwrap_or(f64::NAN)
-        }),
+        (
+            "tcpxctl_run_first_iteration_seconds",
+            "The very first iteration.",
+            |one| one.first_iteration_seconds.unwrap_or(f64::NAN),
+        ),
     ];
     for (name, help, pick) in gauges {
         family(&mut text, name, help, &of_transfers(pick));
@@ -38,17 +68,30 @@ pub fn prometheus(story: &Story) -> String {
         .latencies
         .iter()
         .flat_map(|one| {
-            let label = format!("{run},node=\"{}\",side=\"{}\"", value(&one.worker.name), one.side);
-            let quantiles = one
-                .quantiles
-                .into_iter()
-                .flat_map(|us| [("0.5", us.p50), ("0.99", us.p99), ("0.999", us.p999), ("1", us.max)]);
+            let label = format!(
+                "{run},node=\"{}\",side=\"{}\"",
+                value(&one.worker.name),
+                one.side
+            );
+            let quantiles = one.quantiles.into_iter().flat_map(|us| {
+                [
+                    ("0.5", us.p50),
+                    ("0.99", us.p99),
+                    ("0.999", us.p999),
+                    ("1", us.max),
+                ]
+            });
             quantiles
                 .map(move |(quantile, us)| (format!("{label},quantile=\"{quantile}\""), us / 1e6))
                 .collect::<Vec<_>>()
         })
         .collect();
-    family(&mut text, "tcpxctl_run_request_seconds", "Posted to done.", &latencies);
+    family(
+        &mut text,
+        "tcpxctl_run_request_seconds",
+        "Posted to done.",
+        &latencies,
+    );
     let findings: Vec<(String, f64)> = story
         .findings
         .iter()
@@ -62,7 +105,12 @@ pub fn prometheus(story: &Story) -> String {
             (label, one.confidence)
         })
         .collect();
-    family(&mut text, "tcpxctl_run_finding_confidence", "What was found, and how sure that is.", &findings);
+    family(
+        &mut text,
+        "tcpxctl_run_finding_confidence",
+        "What was found, and how sure that is.",
+        &findings,
+    );
     text
 }
 
@@ -73,11 +121,17 @@ fn family(text: &mut String, name: &str, help: &str, samples: &[(String, f64)]) 
     // Writing to a string cannot fail.
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
     for (labels, value) in samples {
-        let shown = if value.is_nan() { "NaN".to_owned() } else { value.to_string() };
+        let shown = if value.is_nan() {
+            "NaN".to_owned()
+        } else {
+            value.to_string()
+        };
         let _ = writeln!(text, "{name}{{{labels}}} {shown}");
     }
 }
 
 fn value(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }

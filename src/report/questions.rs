@@ -22,7 +22,9 @@ const ALL: [Ask; 9] = [
         english: "Both ends keep calling test and neither sees a request change state. Which condition inside the plugin keeps a posted request from being promoted, and which TRACE lines would show it?",
         chinese: "两端都在持续调用 test，但没有任何请求的状态发生变化。插件内部的哪个条件会阻止已 post 的请求继续推进？哪些 TRACE 日志可以看出这一点？",
         because: |story| {
-            waiting(story, |window| window.in_flight() > 0 && window.done < window.posted && window.tests_not_done > 0)
+            waiting(story, |window| {
+                window.in_flight() > 0 && window.done < window.posted && window.tests_not_done > 0
+            })
         },
     },
     Ask {
@@ -36,8 +38,9 @@ const ALL: [Ask; 9] = [
         english: "The plugin files of the nodes differ. Are these builds meant to talk to each other, and with which receive-datapath-manager releases?",
         chinese: "各节点上的插件文件不同。这两个版本是否可以互通？分别需要哪个版本的 receive-datapath-manager？",
         because: |story| {
-            let of_plugin =
-                |one: &&super::story::Difference| one.what.starts_with("plugin, ") && one.what != "plugin, path";
+            let of_plugin = |one: &&super::story::Difference| {
+                one.what.starts_with("plugin, ") && one.what != "plugin, path"
+            };
             story
                 .differences
                 .iter()
@@ -52,9 +55,17 @@ const ALL: [Ask; 9] = [
         chinese: "部分环境变量的取值与插件报告的实际值不一致。该版本会读取其中哪些变量？在什么时候读取？",
         because: |story| {
             let row = |one: &super::story::Setting| {
-                format!("{}: given {:?}, taken {:?}", one.key, one.environment, one.effective)
+                format!(
+                    "{}: given {:?}, taken {:?}",
+                    one.key, one.environment, one.effective
+                )
             };
-            story.settings.iter().filter(|one| one.differs && !one.environment.is_empty()).map(row).collect()
+            story
+                .settings
+                .iter()
+                .filter(|one| one.differs && !one.environment.is_empty())
+                .map(row)
+                .collect()
         },
     },
     Ask {
@@ -64,7 +75,11 @@ const ALL: [Ask; 9] = [
         because: |story| {
             let failed = |window: &super::story::Window| {
                 let (call, code) = window.last_error.clone()?;
-                Some(format!("{} of {}: {call} returned {code}", window.channel(), window.worker.name))
+                Some(format!(
+                    "{} of {}: {call} returned {code}",
+                    window.channel(),
+                    window.worker.name
+                ))
             };
             story.windows.iter().filter_map(failed).take(8).collect()
         },
@@ -89,7 +104,12 @@ const ALL: [Ask; 9] = [
         because: |story| match story.outcome {
             Some(Outcome::PluginDied) => story
                 .workers()
-                .flat_map(|(_, worker)| worker.last_words.iter().map(move |words| format!("{}: {words}", worker.name)))
+                .flat_map(|(_, worker)| {
+                    worker
+                        .last_words
+                        .iter()
+                        .map(move |words| format!("{}: {words}", worker.name))
+                })
                 .collect(),
             _ => Vec::new(),
         },
@@ -106,9 +126,16 @@ const ALL: [Ask; 9] = [
         chinese: "有 GPU 使用了位于其他 PCI root 下的网卡。这种组合是否受支持？此时流引导和 header split 会如何工作？",
         because: |story| {
             let far = |one: &&tcpx_run_model::finding::Finding| {
-                one.condition.contains("far") || one.condition.contains("numa") || one.condition.contains("nearest")
+                one.condition.contains("far")
+                    || one.condition.contains("numa")
+                    || one.condition.contains("nearest")
             };
-            story.findings.iter().filter(far).flat_map(|one| one.because.clone()).collect()
+            story
+                .findings
+                .iter()
+                .filter(far)
+                .flat_map(|one| one.because.clone())
+                .collect()
         },
     },
 ];
@@ -156,11 +183,18 @@ fn waiting(story: &Story, is_meant: fn(&super::story::Window) -> bool) -> Vec<St
             window.tests
         )
     };
-    story.windows.iter().filter(|window| is_meant(window)).take(8).map(shown).collect()
+    story
+        .windows
+        .iter()
+        .filter(|window| is_meant(window))
+        .take(8)
+        .map(shown)
+        .collect()
 }
 
 fn silent_sender(story: &Story) -> Vec<String> {
-    let receives = |window: &super::story::Window| window.side == Side::Recv && window.done < window.posted;
+    let receives =
+        |window: &super::story::Window| window.side == Side::Recv && window.done < window.posted;
     let sent = |receiver: &super::story::Window| {
         story.windows.iter().any(|window| {
             window.side == Side::Send
@@ -171,7 +205,16 @@ fn silent_sender(story: &Story) -> Vec<String> {
         })
     };
     let all = waiting(story, receives);
-    if story.windows.iter().filter(|window| receives(window)).any(sent) { all } else { Vec::new() }
+    if story
+        .windows
+        .iter()
+        .filter(|window| receives(window))
+        .any(sent)
+    {
+        all
+    } else {
+        Vec::new()
+    }
 }
 
 /// Google's guidance for one data NIC of an A3-high: 150 Gb/s.
@@ -183,7 +226,11 @@ fn slow(story: &Story) -> Vec<String> {
     }
     let per_nic = |transfer: &super::story::Transfer| {
         let one = &transfer.record;
-        let nics: std::collections::BTreeSet<&str> = one.channels.iter().map(|channel| channel.dev.as_str()).collect();
+        let nics: std::collections::BTreeSet<&str> = one
+            .channels
+            .iter()
+            .map(|channel| channel.dev.as_str())
+            .collect();
         let rate = one.median_gb_per_s / nics.len().max(1) as f64;
         (rate > 0.0 && rate < GUIDANCE_GB_PER_S).then(|| {
             format!(

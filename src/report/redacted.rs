@@ -6,7 +6,9 @@ use serde_json::Value;
 use tcpx_node::redact::Redactor;
 
 /// Keys whose values are words of this program's own: a machine may be called `send`.
-const WORDS: [&str; 8] = ["outcome", "severity", "side", "role", "state", "lane", "lanes", "family"];
+const WORDS: [&str; 8] = [
+    "outcome", "severity", "side", "role", "state", "lane", "lanes", "family",
+];
 /// Keys whose values are by names of somebody else's.
 const MAPS: [&str; 3] = ["env", "effective", "environment"];
 
@@ -27,17 +29,32 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
     learn(&story, redactor);
     // What a variable is called says that its value is a secret.
     for setting in &mut story.settings {
-        let values = setting.effective.values_mut().chain(setting.environment.values_mut());
+        let values = setting
+            .effective
+            .values_mut()
+            .chain(setting.environment.values_mut());
         values.for_each(|value| *value = redactor.redact_pair(&setting.key, value));
     }
     for one in &mut story.differences {
-        one.values.iter_mut().flatten().for_each(|value| *value = redactor.redact_pair(&one.what, value));
+        one.values
+            .iter_mut()
+            .flatten()
+            .for_each(|value| *value = redactor.redact_pair(&one.what, value));
     }
     let id = redactor.redact(&story.id);
-    let told = serde_json::to_value(&story).map(|value| told(value, "", redactor)).and_then(serde_json::from_value);
+    let told = serde_json::to_value(&story)
+        .map(|value| told(value, "", redactor))
+        .and_then(serde_json::from_value);
     // Nothing at all, before something that names somebody.
-    let nothing = Story { id, state: State::Damaged, ..Story::default() };
-    Story { redacted: true, ..told.unwrap_or(nothing) }
+    let nothing = Story {
+        id,
+        state: State::Damaged,
+        ..Story::default()
+    };
+    Story {
+        redacted: true,
+        ..told.unwrap_or(nothing)
+    }
 }
 
 /// The value of a key without what may not leave.
@@ -45,7 +62,11 @@ fn told(value: Value, key: &str, redactor: &mut Redactor) -> Value {
     match value {
         Value::String(word) if WORDS.contains(&key) => Value::String(word),
         Value::String(text) => Value::String(redactor.redact_pair(key, &text)),
-        Value::Array(all) => Value::Array(all.into_iter().map(|one| told(one, key, redactor)).collect()),
+        Value::Array(all) => Value::Array(
+            all.into_iter()
+                .map(|one| told(one, key, redactor))
+                .collect(),
+        ),
         Value::Object(all) => {
             let is_map = MAPS.contains(&key);
             let of = |(key, value): (String, Value)| {

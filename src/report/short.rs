@@ -20,15 +20,35 @@ pub fn short(story: &Story, language: Language) -> String {
     let say = |english, chinese| language.pick(english, chinese);
     let verdict = verdict(story, language);
     let mut lines = vec![
-        format!("**{}** {} — {}", verdict.word, inline(&story.scenario), inline(&verdict.sentence)),
+        format!(
+            "**{}** {} — {}",
+            verdict.word,
+            inline(&story.scenario),
+            inline(&verdict.sentence)
+        ),
         String::new(),
-        format!("* {}: `{}`, {}", say("run", "运行"), code(&story.id), story.started.as_deref().unwrap_or("-")),
+        format!(
+            "* {}: `{}`, {}",
+            say("run", "运行"),
+            code(&story.id),
+            story.started.as_deref().unwrap_or("-")
+        ),
         format!("* {}: {}", say("plugin", "插件"), inline(&plugins(story))),
     ];
     if let Some(command) = &story.command {
-        lines.push(format!("* {}: `{}`", say("command", "命令"), cut(&code(command))));
+        lines.push(format!(
+            "* {}: `{}`",
+            say("command", "命令"),
+            cut(&code(command))
+        ));
     }
-    let of = |key: &str| story.transfer.iter().find(|(name, _)| name == key).map_or("-", |(_, value)| value.as_str());
+    let of = |key: &str| {
+        story
+            .transfer
+            .iter()
+            .find(|(name, _)| name == key)
+            .map_or("-", |(_, value)| value.as_str())
+    };
     if !story.transfer.is_empty() {
         lines.push(format!(
             "* {}: {} {}, chunk {}, total {}, {}",
@@ -40,9 +60,16 @@ pub fn short(story: &Story, language: Language) -> String {
             of("progress.policy")
         ));
     }
-    for one in story.transfers.iter().filter(|one| one.record.iterations > 0).take(8) {
+    for one in story
+        .transfers
+        .iter()
+        .filter(|one| one.record.iterations > 0)
+        .take(8)
+    {
         let transfer = &one.record;
-        let first = transfer.first_iteration_seconds.map_or("-".to_owned(), |first| format!("{:.1} ms", first * 1e3));
+        let first = transfer
+            .first_iteration_seconds
+            .map_or("-".to_owned(), |first| format!("{:.1} ms", first * 1e3));
         lines.push(format!(
             "* {}: {} {:.3} GB/s ({} {}), {} {first}, {} {}",
             inline(&one.direction),
@@ -60,7 +87,10 @@ pub fn short(story: &Story, language: Language) -> String {
         say("Findings", "诊断结论"),
         story.findings.iter().take(4).flat_map(|finding| {
             // With one pair the facts below say which end it is.
-            let place = finding.place().filter(|_| story.pairs.len() > 1).map(|place| format!(", {}", inline(place)));
+            let place = finding
+                .place()
+                .filter(|_| story.pairs.len() > 1)
+                .map(|place| format!(", {}", inline(place)));
             let mut told = vec![format!(
                 "* **{}** ({}, {:.2}{})",
                 inline(&finding.condition),
@@ -68,19 +98,33 @@ pub fn short(story: &Story, language: Language) -> String {
                 finding.confidence,
                 place.unwrap_or_default()
             )];
-            told.extend(finding.because.iter().take(2).map(|one| format!("  * {}", cut(&inline(one)))));
             told.extend(
-                finding.next_step.iter().map(|step| format!("  * {}: {}", say("next", "下一步"), cut(&inline(step)))),
+                finding
+                    .because
+                    .iter()
+                    .take(2)
+                    .map(|one| format!("  * {}", cut(&inline(one)))),
+            );
+            told.extend(
+                finding
+                    .next_step
+                    .iter()
+                    .map(|step| format!("  * {}: {}", say("next", "下一步"), cut(&inline(step)))),
             );
             told
         }),
     );
-    let waiting = story.windows.iter().filter(|window| window.in_flight() > 0 && story.stood_still());
+    let waiting = story
+        .windows
+        .iter()
+        .filter(|window| window.in_flight() > 0 && story.stood_still());
     part(
         &mut lines,
         say("Windows that were not empty", "非空窗口"),
         waiting.take(6).map(|window| {
-            let age = window.head_age_ms.map_or("-".to_owned(), |age| format!("{age} ms"));
+            let age = window
+                .head_age_ms
+                .map_or("-".to_owned(), |age| format!("{age} ms"));
             format!(
                 "* {} {}: `{}`, posted {}, done {}, consumed {}, {} {age}",
                 inline(&window.worker.name),
@@ -113,25 +157,45 @@ pub fn short(story: &Story, language: Language) -> String {
         } else {
             say("Differences between the nodes", "两节点差异")
         },
-        story.differences.iter().take(4).map(|one| format!("* {}: {}", inline(&one.what), differing(story, one))),
+        story
+            .differences
+            .iter()
+            .take(4)
+            .map(|one| format!("* {}: {}", inline(&one.what), differing(story, one))),
     );
     part(
         &mut lines,
         say("Questions for Google", "向 Google 提出的问题"),
         story.questions.iter().take(5).flat_map(|question| {
             let asked = language.pick(&question.english, &question.chinese);
-            let because = question.because.iter().take(1).map(|one| format!("  * {}", cut(&inline(one))));
-            std::iter::once(format!("* {}", inline(asked))).chain(because).collect::<Vec<_>>()
+            let because = question
+                .because
+                .iter()
+                .take(1)
+                .map(|one| format!("  * {}", cut(&inline(one))));
+            std::iter::once(format!("* {}", inline(asked)))
+                .chain(because)
+                .collect::<Vec<_>>()
         }),
     );
     part(
         &mut lines,
         say("Missing", "缺失的信息"),
-        story.missing.iter().take(4).map(|one| format!("* {}: {}", inline(&one.what), cut(&inline(&one.why)))),
+        story
+            .missing
+            .iter()
+            .take(4)
+            .map(|one| format!("* {}: {}", inline(&one.what), cut(&inline(&one.why)))),
     );
     if lines.len() > LINES_MAX {
         lines.truncate(LINES_MAX - 1);
-        lines.push(say("…cut here; the whole report has the rest.", "……以下省略，完整内容见报告。").to_owned());
+        lines.push(
+            say(
+                "…cut here; the whole report has the rest.",
+                "……以下省略，完整内容见报告。",
+            )
+            .to_owned(),
+        );
     }
     lines.join("\n") + "\n"
 }
@@ -139,7 +203,11 @@ pub fn short(story: &Story, language: Language) -> String {
 /// The value of each node, or where these are more than two of each group of them.
 fn differing(story: &Story, one: &Difference) -> String {
     if one.values.len() == 2 {
-        return one.words().map(|value| cut(&inline(value))).collect::<Vec<_>>().join(" / ");
+        return one
+            .words()
+            .map(|value| cut(&inline(value)))
+            .collect::<Vec<_>>()
+            .join(" / ");
     }
     let names = story.nodes.iter().map(|node| node.name.as_str());
     cut(&inline(&together(names.zip(one.words()), one.values.len())))

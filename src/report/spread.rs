@@ -11,7 +11,10 @@ const NAMES_MAX: usize = 6;
 const COLUMNS_MAX: usize = 8;
 
 /// One value where all of `everyone` have it, else each with who has it.
-pub(super) fn together<'a, 'b>(values: impl IntoIterator<Item = (&'a str, &'b str)>, everyone: usize) -> String {
+pub(super) fn together<'a, 'b>(
+    values: impl IntoIterator<Item = (&'a str, &'b str)>,
+    everyone: usize,
+) -> String {
     let mut places: BTreeMap<&'b str, usize> = BTreeMap::new();
     let mut groups: Vec<(&'b str, Vec<&'a str>)> = Vec::new();
     for (name, value) in values {
@@ -25,7 +28,10 @@ pub(super) fn together<'a, 'b>(values: impl IntoIterator<Item = (&'a str, &'b st
         [] => "-".to_owned(),
         [(value, names)] if names.len() >= everyone => (*value).to_owned(),
         groups => {
-            let told: Vec<String> = groups.iter().map(|(value, names)| format!("{}: {value}", few(names))).collect();
+            let told: Vec<String> = groups
+                .iter()
+                .map(|(value, names)| format!("{}: {value}", few(names)))
+                .collect();
             told.join("; ")
         }
     }
@@ -34,7 +40,11 @@ pub(super) fn together<'a, 'b>(values: impl IntoIterator<Item = (&'a str, &'b st
 /// `a, b and 30 others`.
 fn few(names: &[&str]) -> String {
     match names.len() {
-        count if count > NAMES_MAX => format!("{} and {} others", names[..NAMES_MAX].join(", "), count - NAMES_MAX),
+        count if count > NAMES_MAX => format!(
+            "{} and {} others",
+            names[..NAMES_MAX].join(", "),
+            count - NAMES_MAX
+        ),
         _ => names.join(", "),
     }
 }
@@ -57,23 +67,49 @@ impl<'a> ByNode<'a> {
     }
 
     fn of(&self, node: NodeId) -> &[(String, &'a Worker)] {
-        self.workers.get(node.index()).map(Vec::as_slice).unwrap_or_default()
+        self.workers
+            .get(node.index())
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     /// What the workers of a node have.
-    pub(super) fn together(&self, node: NodeId, pick: impl Fn(&Worker) -> Option<String>) -> String {
+    pub(super) fn together(
+        &self,
+        node: NodeId,
+        pick: impl Fn(&Worker) -> Option<String>,
+    ) -> String {
         let workers = self.of(node);
-        let values: Vec<(&str, String)> =
-            workers.iter().filter_map(|(unit, worker)| Some((unit.as_str(), pick(worker)?))).collect();
-        together(values.iter().map(|(unit, value)| (*unit, value.as_str())), workers.len())
+        let values: Vec<(&str, String)> = workers
+            .iter()
+            .filter_map(|(unit, worker)| Some((unit.as_str(), pick(worker)?)))
+            .collect();
+        together(
+            values.iter().map(|(unit, value)| (*unit, value.as_str())),
+            workers.len(),
+        )
     }
 
     /// What a node and its workers did last.
     pub(super) fn last_words(&self, node: NodeId) -> Vec<String> {
-        let mut words = self.story.nodes.get(node.index()).map(|node| node.last_words.clone()).unwrap_or_default();
+        let mut words = self
+            .story
+            .nodes
+            .get(node.index())
+            .map(|node| node.last_words.clone())
+            .unwrap_or_default();
         for (unit, worker) in self.of(node) {
-            let before = if unit.is_empty() { String::new() } else { format!("{unit}: ") };
-            words.extend(worker.last_words.iter().map(|said| format!("{before}{said}")));
+            let before = if unit.is_empty() {
+                String::new()
+            } else {
+                format!("{unit}: ")
+            };
+            words.extend(
+                worker
+                    .last_words
+                    .iter()
+                    .map(|said| format!("{before}{said}")),
+            );
         }
         words
     }
@@ -96,14 +132,21 @@ impl NodeTable {
             true => heads.push(format!("{} nodes", names.len())),
             false => heads.extend(names.iter().cloned()),
         }
-        Self { heads, rows: Vec::new(), names }
+        Self {
+            heads,
+            rows: Vec::new(),
+            names,
+        }
     }
 
     /// A row of one value for each node.
     pub(super) fn row<'a>(&mut self, what: &str, values: impl Iterator<Item = &'a str>) {
         let mut row = vec![what.to_owned()];
         if self.names.len() > COLUMNS_MAX {
-            row.push(together(self.names.iter().map(String::as_str).zip(values), self.names.len()));
+            row.push(together(
+                self.names.iter().map(String::as_str).zip(values),
+                self.names.len(),
+            ));
         } else {
             row.extend(values.map(str::to_owned));
         }
@@ -116,7 +159,9 @@ pub(super) fn fact_names(story: &Story) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let of_nodes = story.nodes.iter().flat_map(|node| &node.facts);
     let all = of_nodes.chain(story.workers().flat_map(|(_, worker)| &worker.facts));
-    all.map(|fact| fact.0.as_str()).filter(|name| seen.insert(*name)).collect()
+    all.map(|fact| fact.0.as_str())
+        .filter(|name| seen.insert(*name))
+        .collect()
 }
 
 #[cfg(test)]

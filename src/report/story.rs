@@ -214,7 +214,9 @@ pub struct Difference {
 impl Difference {
     /// The values in words.
     pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.values.iter().map(|value| value.as_deref().unwrap_or("absent"))
+        self.values
+            .iter()
+            .map(|value| value.as_deref().unwrap_or("absent"))
     }
 }
 
@@ -470,9 +472,18 @@ pub struct Question {
 impl Story {
     /// How everyone is called.
     pub fn names(&self) -> Names {
-        let node = |node: &Node| NodeIntro { name: node.name.clone(), address: node.address.clone() };
-        let pair = |pair: &Pair| PairIntro { nodes: pair.nodes, lanes: pair.lanes.clone() };
-        Names { nodes: self.nodes.iter().map(node).collect(), pairs: self.pairs.iter().map(pair).collect() }
+        let node = |node: &Node| NodeIntro {
+            name: node.name.clone(),
+            address: node.address.clone(),
+        };
+        let pair = |pair: &Pair| PairIntro {
+            nodes: pair.nodes,
+            lanes: pair.lanes.clone(),
+        };
+        Names {
+            nodes: self.nodes.iter().map(node).collect(),
+            pairs: self.pairs.iter().map(pair).collect(),
+        }
     }
 
     /// Every worker.
@@ -485,13 +496,18 @@ impl Story {
 
     /// Every plugin that was used; at most one for each worker.
     pub fn plugins(&self) -> impl Iterator<Item = &PluginRecord> {
-        self.workers().filter_map(|(_, worker)| worker.plugin.as_ref())
+        self.workers()
+            .filter_map(|(_, worker)| worker.plugin.as_ref())
     }
 
     /// The rows of the table of results.
     pub(super) fn result_rows(&self) -> impl Iterator<Item = ResultRow<'_>> {
         let asked = self.asked;
-        self.transfers.iter().map(move |one| ResultRow { direction: &one.direction, transfer: &one.record, asked })
+        self.transfers.iter().map(move |one| ResultRow {
+            direction: &one.direction,
+            transfer: &one.record,
+            asked,
+        })
     }
 
     /// Whether it passed, stalled, ...
@@ -501,12 +517,16 @@ impl Story {
 
     /// Bytes that were verified, in all directions.
     pub fn verified_bytes(&self) -> u64 {
-        self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.record.verified_bytes))
+        self.transfers
+            .iter()
+            .fold(0, |sum, one| sum.saturating_add(one.record.verified_bytes))
     }
 
     /// Of these wrong.
     pub fn wrong_bytes(&self) -> u64 {
-        self.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.record.wrong_bytes))
+        self.transfers
+            .iter()
+            .fold(0, |sum, one| sum.saturating_add(one.record.wrong_bytes))
     }
 
     /// Takes another run into the sweep; the first brings this one, too.
@@ -526,9 +546,20 @@ impl Story {
             total_bytes: asked.total_bytes,
             connections: asked.connections,
             median_gb_per_s: one.record.median_gb_per_s,
-            nics: one.record.channels.iter().map(|channel| &channel.dev).collect::<BTreeSet<_>>().len().max(1),
+            nics: one
+                .record
+                .channels
+                .iter()
+                .map(|channel| &channel.dev)
+                .collect::<BTreeSet<_>>()
+                .len()
+                .max(1),
         };
-        self.transfers.iter().filter(|one| one.record.iterations > 0).map(point).collect()
+        self.transfers
+            .iter()
+            .filter(|one| one.record.iterations > 0)
+            .map(point)
+            .collect()
     }
 
     /// Whether there is a moment at which something did not move: a stall, or an end
@@ -546,6 +577,9 @@ impl Story {
 
     /// Notes that something is absent.
     pub fn lacks(&mut self, what: &str, why: impl Into<String>) {
-        self.missing.push(Missing { what: what.to_owned(), why: why.into() });
+        self.missing.push(Missing {
+            what: what.to_owned(),
+            why: why.into(),
+        });
     }
 }

@@ -43,7 +43,10 @@ pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
         (None, State::Running) => "RUNNING".to_owned(),
         (None, _) => "UNFINISHED".to_owned(),
     };
-    let warned = story.findings.iter().any(|finding| finding.severity == Severity::Warning);
+    let warned = story
+        .findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Warning);
     let tone = match story.outcome {
         Some(Outcome::Passed) if !story.unmet.is_empty() || story.wrong_bytes() > 0 => Tone::Bad,
         Some(Outcome::Passed) if warned => Tone::Warned,
@@ -51,19 +54,37 @@ pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
         Some(_) => Tone::Bad,
         None => Tone::Open,
     };
-    Verdict { tone, word, sentence: sentence(story, language) }
+    Verdict {
+        tone,
+        word,
+        sentence: sentence(story, language),
+    }
 }
 
 /// No run, but what the nodes are.
 fn is_examination(story: &Story) -> bool {
-    story.outcome.is_none() && story.series.is_empty() && story.nodes.is_empty() && !story.checks.is_empty()
+    story.outcome.is_none()
+        && story.series.is_empty()
+        && story.nodes.is_empty()
+        && !story.checks.is_empty()
 }
 
 fn sentence(story: &Story, language: Language) -> String {
     if is_examination(story) {
-        let of = |verdict: &str| story.checks.iter().filter(|check| check.verdict == verdict).count();
-        let counts =
-            format!("{} FAIL, {} WARN, {} UNKNOWN, {} PASS", of("FAIL"), of("WARN"), of("UNKNOWN"), of("PASS"));
+        let of = |verdict: &str| {
+            story
+                .checks
+                .iter()
+                .filter(|check| check.verdict == verdict)
+                .count()
+        };
+        let counts = format!(
+            "{} FAIL, {} WARN, {} UNKNOWN, {} PASS",
+            of("FAIL"),
+            of("WARN"),
+            of("UNKNOWN"),
+            of("PASS")
+        );
         return match language {
             Language::English => format!("The nodes were examined and nothing was run: {counts}."),
             Language::Chinese => format!("仅检查了节点，没有运行传输：{counts}。"),
@@ -73,36 +94,56 @@ fn sentence(story: &Story, language: Language) -> String {
     let unsaid = match story.outcome {
         Some(Outcome::Passed) => return moved,
         Some(_) => language.pick("no reason was recorded", "未记录原因"),
-        None => language.pick("The record ends before the run does", "记录在运行结束前中断"),
+        None => language.pick(
+            "The record ends before the run does",
+            "记录在运行结束前中断",
+        ),
     };
     let reason = story.reason.as_deref().unwrap_or(unsaid);
-    format!("{}{} {moved}", reason.trim_end_matches('.'), language.pick(".", "。"))
+    format!(
+        "{}{} {moved}",
+        reason.trim_end_matches('.'),
+        language.pick(".", "。")
+    )
 }
 
 /// Many rates by their ends.
 fn among(measured: &[&Transfer], language: Language) -> String {
     let median = |one: &&&Transfer| one.record.median_gb_per_s;
     let by_rate = |a: &&&Transfer, b: &&&Transfer| median(a).total_cmp(&median(b));
-    let (slowest, fastest) = (measured.iter().min_by(by_rate), measured.iter().max_by(by_rate));
+    let (slowest, fastest) = (
+        measured.iter().min_by(by_rate),
+        measured.iter().max_by(by_rate),
+    );
     let direction = slowest.map_or("", |one| one.direction.as_str());
     let [low, high] = [slowest, fastest].map(|one| one.as_ref().map_or(0.0, median));
     let count = measured.len();
     match language {
         Language::English => {
-            format!("median {low:.3} to {high:.3} GB/s in {count} directions, the slowest {direction}")
+            format!(
+                "median {low:.3} to {high:.3} GB/s in {count} directions, the slowest {direction}"
+            )
         }
-        Language::Chinese => format!("{count} 个方向的中位数为 {low:.3} 至 {high:.3} GB/s，最慢的是 {direction}"),
+        Language::Chinese => {
+            format!("{count} 个方向的中位数为 {low:.3} 至 {high:.3} GB/s，最慢的是 {direction}")
+        }
     }
 }
 
 /// What was moved and how fast, as far as it was measured.
 fn moved(story: &Story, language: Language) -> String {
     if story.transfers.is_empty() {
-        return language.pick("Nothing was measured.", "没有测量结果。").to_owned();
+        return language
+            .pick("Nothing was measured.", "没有测量结果。")
+            .to_owned();
     }
     let verified = ByteCount(story.verified_bytes()).about();
     let wrong = story.wrong_bytes();
-    let measured: Vec<&Transfer> = story.transfers.iter().filter(|one| one.record.iterations > 0).collect();
+    let measured: Vec<&Transfer> = story
+        .transfers
+        .iter()
+        .filter(|one| one.record.iterations > 0)
+        .collect();
     if measured.len() > RATES_MAX {
         let rates = among(&measured, language);
         return match language {
@@ -113,8 +154,12 @@ fn moved(story: &Story, language: Language) -> String {
     let rates: Vec<String> = measured
         .iter()
         .map(|one| match language {
-            Language::English => format!("{:.3} GB/s {}", one.record.median_gb_per_s, one.direction),
-            Language::Chinese => format!("{} {:.3} GB/s", one.direction, one.record.median_gb_per_s),
+            Language::English => {
+                format!("{:.3} GB/s {}", one.record.median_gb_per_s, one.direction)
+            }
+            Language::Chinese => {
+                format!("{} {:.3} GB/s", one.direction, one.record.median_gb_per_s)
+            }
         })
         .collect();
     let rates = match (rates.as_slice(), language) {

@@ -34,13 +34,25 @@ impl NextStep for WriteError {
 ///
 /// # Errors
 /// It cannot be written whole; nothing of it is left then.
-pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), WriteError> {
-    let failed = |source| WriteError { path: path.to_owned(), source };
+pub fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), WriteError> {
+    let failed = |source| WriteError {
+        path: path.to_owned(),
+        source,
+    };
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         // A pipe or a device is written to; another file in its place would be no help.
-        return std::fs::OpenOptions::new().write(true).open(path).and_then(|mut to| write(&mut to)).map_err(failed);
+        return std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut to| write(&mut to))
+            .map_err(failed);
     }
-    let name = path.file_name().ok_or_else(|| failed(io::Error::other("it names no file")))?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| failed(io::Error::other("it names no file")))?;
     let mut beside = name.to_owned();
     beside.push(format!(".{}.partial", std::process::id()));
     let beside = path.with_file_name(beside);
@@ -55,11 +67,18 @@ pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result
 fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     // What a killed process of the same number left.
     let _ = std::fs::remove_file(path);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     let mut buffered = io::BufWriter::with_capacity(1 << 18, file);
     write(&mut buffered)?;
     // A full disk may say so only now.
-    buffered.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    buffered
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?
+        .sync_all()
 }
 
 #[cfg(test)]
@@ -78,7 +97,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("report.html");
         write_whole(&path, |to| to.write_all(b"old")).expect("written");
-        let full = |to: &mut dyn Write| to.write_all(&[0; 1000]).and(Err(io::ErrorKind::StorageFull.into()));
+        let full = |to: &mut dyn Write| {
+            to.write_all(&[0; 1000])
+                .and(Err(io::ErrorKind::StorageFull.into()))
+        };
         let error = write_whole(&path, full).expect_err("full");
         assert!(error.to_string().contains("is untouched"), "{error}");
         assert_eq!(std::fs::read(&path).expect("there"), b"old");

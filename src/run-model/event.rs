@@ -198,14 +198,26 @@ impl Event {
             Some(Unit::Process { pid, recorder }) => (None, Some(pid), recorder),
             None => (None, None, 0),
         };
-        Self { at: tcpx_words::units::now_utc(), ms, node, pair, pid, recorder_number, node_us: None, kind }
+        Self {
+            at: tcpx_words::units::now_utc(),
+            ms,
+            node,
+            pair,
+            pid,
+            recorder_number,
+            node_us: None,
+            kind,
+        }
     }
 
     /// Whom it is about.
     pub fn who(&self) -> Who {
         let unit = match (self.pair, self.pid) {
             (Some(pair), _) => Some(Unit::Pair(pair)),
-            (None, Some(pid)) => Some(Unit::Process { pid, recorder: self.recorder_number }),
+            (None, Some(pid)) => Some(Unit::Process {
+                pid,
+                recorder: self.recorder_number,
+            }),
             (None, None) => None,
         };
         match (self.node, unit) {
@@ -229,7 +241,10 @@ impl Event {
     pub fn is_written(&self) -> bool {
         !matches!(
             self.kind,
-            EventKind::Upload { .. } | EventKind::Frame(_) | EventKind::RecorderPiece { .. } | EventKind::Detail(_)
+            EventKind::Upload { .. }
+                | EventKind::Frame(_)
+                | EventKind::RecorderPiece { .. }
+                | EventKind::Detail(_)
         )
     }
 
@@ -241,8 +256,14 @@ impl Event {
     /// Reads one line of `events.jsonl`, of this version or the one before. `None`
     /// for a line that is neither, or whose news this version has no word for.
     pub fn parse(line: &[u8]) -> Option<Self> {
-        let sample = if is_sample(line) { sample::parse(line) } else { None };
-        sample.or_else(|| serde_json::from_slice(line).ok()).or_else(|| v1::parse(line))
+        let sample = if is_sample(line) {
+            sample::parse(line)
+        } else {
+            None
+        };
+        sample
+            .or_else(|| serde_json::from_slice(line).ok())
+            .or_else(|| v1::parse(line))
     }
 }
 
@@ -252,25 +273,54 @@ mod tests {
 
     #[test]
     fn an_event_is_about_the_same_one_after_it_was_written_and_read() {
-        let process = WorkerId { node: NodeId(0), unit: Unit::Process { pid: 7, recorder: 2 } };
+        let process = WorkerId {
+            node: NodeId(0),
+            unit: Unit::Process {
+                pid: 7,
+                recorder: 2,
+            },
+        };
         let worker = WorkerId::of_pair(NodeId(1), PairId(3));
-        for who in [Who::Run, Who::Pair(PairId(2)), Who::Node(NodeId(1)), Who::Worker(worker), Who::Worker(process)] {
+        for who in [
+            Who::Run,
+            Who::Pair(PairId(2)),
+            Who::Node(NodeId(1)),
+            Who::Worker(worker),
+            Who::Worker(process),
+        ] {
             let event = Event::new(1.5, who, EventKind::Recovered);
             let line = serde_json::to_vec(&event).expect("JSON");
             let read = Event::parse(&line).expect("an event");
-            assert_eq!((read.who(), &read), (who, &event), "{}", String::from_utf8_lossy(&line));
+            assert_eq!(
+                (read.who(), &read),
+                (who, &event),
+                "{}",
+                String::from_utf8_lossy(&line)
+            );
         }
     }
 
     #[test]
     fn what_has_maps_in_it_is_read_as_it_was_written() {
-        let facts = ProcessFacts { nics: [(0, "eth1".into()), (-1, "?".into())].into(), ..ProcessFacts::default() };
+        let facts = ProcessFacts {
+            nics: [(0, "eth1".into()), (-1, "?".into())].into(),
+            ..ProcessFacts::default()
+        };
         let node = Box::new(NodeFacts::read(&tcpx_node::fixture::a3_high().root));
-        let agent = EventKind::Agent { version: "1".into(), pid: 7, facts: node };
+        let agent = EventKind::Agent {
+            version: "1".into(),
+            pid: 7,
+            facts: node,
+        };
         for kind in [EventKind::Process(facts), agent] {
             let event = Event::new(1.0, Who::Node(NodeId(0)), kind);
             let line = serde_json::to_vec(&event).expect("JSON");
-            assert_eq!(Event::parse(&line).as_ref(), Some(&event), "{}", String::from_utf8_lossy(&line));
+            assert_eq!(
+                Event::parse(&line).as_ref(),
+                Some(&event),
+                "{}",
+                String::from_utf8_lossy(&line)
+            );
         }
     }
 
@@ -278,9 +328,16 @@ mod tests {
     fn a_sample_says_so_in_its_first_bytes() {
         let event = Event {
             node_us: Some(7),
-            ..Event::new(1.0, Who::Worker(WorkerId::of_pair(NodeId(1), PairId(0))), EventKind::Sample(vec![]))
+            ..Event::new(
+                1.0,
+                Who::Worker(WorkerId::of_pair(NodeId(1), PairId(0))),
+                EventKind::Sample(vec![]),
+            )
         };
         let line = serde_json::to_string(&event).expect("JSON");
-        assert!(line.contains(r#""node":1,"pair":0,"node_us":7,"sample":["#), "{line}");
+        assert!(
+            line.contains(r#""node":1,"pair":0,"node_us":7,"sample":["#),
+            "{line}"
+        );
     }
 }

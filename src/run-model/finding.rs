@@ -39,12 +39,22 @@ impl Subject {
             Unit::Pair(pair) => (Some(pair), None),
             Unit::Process { pid, .. } => (None, Some(pid)),
         };
-        Self { node: worker.node, pair, pid, name: names.worker(worker) }
+        Self {
+            node: worker.node,
+            pair,
+            pid,
+            name: names.worker(worker),
+        }
     }
 
     /// A node as a whole.
     pub fn node(node: NodeId, names: &Names) -> Self {
-        Self { node, pair: None, pid: None, name: names.node(node) }
+        Self {
+            node,
+            pair: None,
+            pid: None,
+            name: names.node(node),
+        }
     }
 }
 

@@ -96,7 +96,10 @@ pub struct WorkerId {
 impl WorkerId {
     /// The worker of `pair` on `node`.
     pub const fn of_pair(node: NodeId, pair: PairId) -> Self {
-        Self { node, unit: Unit::Pair(pair) }
+        Self {
+            node,
+            unit: Unit::Pair(pair),
+        }
     }
 
     /// Its pair, if it is a run's worker.
@@ -146,8 +149,15 @@ pub fn shown_names(addresses: &[&str]) -> Vec<String> {
         return vec!["local".to_owned(), "peer".to_owned()];
     }
     let numbered = |(index, address): (usize, &&str)| {
-        let before = addresses[..index].iter().filter(|other| *other == address).count();
-        if before == 0 { (*address).to_owned() } else { format!("{address}#{}", before + 1) }
+        let before = addresses[..index]
+            .iter()
+            .filter(|other| *other == address)
+            .count();
+        if before == 0 {
+            (*address).to_owned()
+        } else {
+            format!("{address}#{}", before + 1)
+        }
     };
     addresses.iter().enumerate().map(numbered).collect()
 }
@@ -173,7 +183,9 @@ impl Names {
 
     /// `peer gpu 3`, `a3-1 with a3-2`, `pid 4242`.
     pub fn worker(&self, worker: WorkerId) -> String {
-        format!("{} {}", self.node(worker.node), self.unit(worker)).trim().to_owned()
+        format!("{} {}", self.node(worker.node), self.unit(worker))
+            .trim()
+            .to_owned()
     }
 
     /// What tells a worker from the others of its node: `gpu 3`, `with a3-2`, `pid
@@ -193,7 +205,10 @@ impl Names {
             Who::Node(node) => self.node(node),
             Who::Worker(worker) => self.worker(worker),
             Who::Pair(pair) => match self.pairs.get(pair.index()) {
-                Some(intro) => intro.nodes.map(|node| self.worker(WorkerId::of_pair(node, pair))).join(" and "),
+                Some(intro) => intro
+                    .nodes
+                    .map(|node| self.worker(WorkerId::of_pair(node, pair)))
+                    .join(" and "),
                 None => format!("pair {}", pair.0),
             },
         }
@@ -201,23 +216,40 @@ impl Names {
 
     /// `local->peer`, and `local->peer@gpu3` for one GPU.
     pub fn direction(&self, from: NodeId, to: NodeId, lane: Lane) -> String {
-        let gpu = lane.gpu().map(|gpu| format!("@gpu{gpu}")).unwrap_or_default();
+        let gpu = lane
+            .gpu()
+            .map(|gpu| format!("@gpu{gpu}"))
+            .unwrap_or_default();
         format!("{}->{}{gpu}", self.node(from), self.node(to))
     }
 
     /// The node at the other end of a pair.
     pub fn other_end(&self, node: NodeId, pair: PairId) -> Option<NodeId> {
         let [first, second] = self.pairs.get(pair.index())?.nodes;
-        if node == first { Some(second) } else { (node == second).then_some(first) }
+        if node == first {
+            Some(second)
+        } else {
+            (node == second).then_some(first)
+        }
     }
 
     /// What tells a node's worker from the others there.
     fn pair_suffix(&self, node: NodeId, pair: PairId) -> String {
         let Some(this) = self.pairs.get(pair.index()) else {
-            return if pair.0 == 0 { String::new() } else { format!("pair {}", pair.0) };
+            return if pair.0 == 0 {
+                String::new()
+            } else {
+                format!("pair {}", pair.0)
+            };
         };
-        let here = || self.pairs.iter().filter(|other| other.nodes.contains(&node));
-        let is_same = |other: &PairIntro| other.nodes == this.nodes || other.nodes == [this.nodes[1], this.nodes[0]];
+        let here = || {
+            self.pairs
+                .iter()
+                .filter(|other| other.nodes.contains(&node))
+        };
+        let is_same = |other: &PairIntro| {
+            other.nodes == this.nodes || other.nodes == [this.nodes[1], this.nodes[0]]
+        };
         let mut words = Vec::new();
         if here().any(|other| !is_same(other))
             && let Some(other) = self.other_end(node, pair)
@@ -239,16 +271,29 @@ mod tests {
     use super::*;
 
     fn names(addresses: &[&str], pairs: &[([u32; 2], &[Lane])]) -> Names {
-        let node = |(name, address): (String, &&str)| NodeIntro { name, address: (*address).to_owned() };
-        let pair = |(nodes, lanes): &([u32; 2], &[Lane])| PairIntro { nodes: nodes.map(NodeId), lanes: lanes.to_vec() };
+        let node = |(name, address): (String, &&str)| NodeIntro {
+            name,
+            address: (*address).to_owned(),
+        };
+        let pair = |(nodes, lanes): &([u32; 2], &[Lane])| PairIntro {
+            nodes: nodes.map(NodeId),
+            lanes: lanes.to_vec(),
+        };
         Names {
-            nodes: shown_names(addresses).into_iter().zip(addresses).map(node).collect(),
+            nodes: shown_names(addresses)
+                .into_iter()
+                .zip(addresses)
+                .map(node)
+                .collect(),
             pairs: pairs.iter().map(pair).collect(),
         }
     }
 
     fn check(names: &Names, node: u32, pair: u32, expected: &str) {
-        assert_eq!(names.worker(WorkerId::of_pair(NodeId(node), PairId(pair))), expected);
+        assert_eq!(
+            names.worker(WorkerId::of_pair(NodeId(node), PairId(pair))),
+            expected
+        );
     }
 
     #[test]
@@ -256,7 +301,10 @@ mod tests {
         let one = names(&["here", "10.0.0.226"], &[([0, 1], &[Lane::Host])]);
         check(&one, 0, 0, "local");
         check(&one, 1, 0, "peer");
-        let gpus = names(&["here", "10.0.0.226"], &[([0, 1], &[Lane::Gpu(4)]), ([0, 1], &[Lane::Gpu(5)])]);
+        let gpus = names(
+            &["here", "10.0.0.226"],
+            &[([0, 1], &[Lane::Gpu(4)]), ([0, 1], &[Lane::Gpu(5)])],
+        );
         check(&gpus, 1, 0, "peer gpu 4");
         check(&gpus, 0, 1, "local gpu 5");
         assert_eq!(gpus.who(Who::Pair(PairId(1))), "local gpu 5 and peer gpu 5");
@@ -264,7 +312,10 @@ mod tests {
 
     #[test]
     fn more_nodes_have_their_own_names_and_a_worker_says_with_whom() {
-        let three = names(&["a3-0", "a3-1", "a3-1"], &[([0, 1], &[Lane::Host]), ([1, 2], &[Lane::Host])]);
+        let three = names(
+            &["a3-0", "a3-1", "a3-1"],
+            &[([0, 1], &[Lane::Host]), ([1, 2], &[Lane::Host])],
+        );
         check(&three, 0, 0, "a3-0");
         check(&three, 1, 0, "a3-1 with a3-0");
         check(&three, 1, 1, "a3-1 with a3-1#2");
@@ -276,7 +327,13 @@ mod tests {
         let nobody = Names::default();
         check(&nobody, 7, 0, "node 7");
         check(&nobody, 7, 2, "node 7 pair 2");
-        let process = WorkerId { node: NodeId(0), unit: Unit::Process { pid: 4242, recorder: 1 } };
+        let process = WorkerId {
+            node: NodeId(0),
+            unit: Unit::Process {
+                pid: 4242,
+                recorder: 1,
+            },
+        };
         let here = names(&[""], &[]);
         assert_eq!(here.worker(process), "pid 4242 #2");
         assert_eq!(here.other_end(NodeId(0), PairId(0)), None);

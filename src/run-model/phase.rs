@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use tcpx_words::error::Outcome;
 
 /// Where a worker is; each is also what it would be killed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Not yet told what to do.

@@ -12,7 +12,9 @@ mod worker;
 
 use crate::event::{Event, EventKind};
 use crate::finding::Finding;
-use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Unit, Who, WorkerId, shown_names};
+use crate::ids::{
+    Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Unit, Who, WorkerId, shown_names,
+};
 use crate::record::{ChannelNow, Clock, RunRecord};
 use crate::scenario::Scenario;
 pub use lines::{KeptLine, LineSource};
@@ -134,7 +136,10 @@ impl RunState {
     /// Of a run of version 1, whose stream introduces nobody: two nodes and, as
     /// events name them, their pairs.
     pub fn introduce_two_nodes(&mut self) {
-        let intro = |name: String| NodeIntro { address: String::new(), name };
+        let intro = |name: String| NodeIntro {
+            address: String::new(),
+            name,
+        };
         self.names.nodes = shown_names(&["", ""]).into_iter().map(intro).collect();
     }
 
@@ -158,7 +163,10 @@ impl RunState {
                 if self.notes.len() == NOTES_MAX {
                     self.notes.remove(0);
                 }
-                self.notes.push(At { at_ms: event.ms, what: text.clone() });
+                self.notes.push(At {
+                    at_ms: event.ms,
+                    what: text.clone(),
+                });
             }
             (EventKind::Findings(findings), _) => self.findings.clone_from(findings),
             (kind, Who::Node(node)) => self.node_event(node, event.ms, kind),
@@ -170,14 +178,26 @@ impl RunState {
     }
 
     fn node_event(&mut self, node: NodeId, at_ms: f64, kind: &EventKind) {
-        let Some(state) = self.node_mut(node) else { return };
+        let Some(state) = self.node_mut(node) else {
+            return;
+        };
         match kind {
             EventKind::Agent { version, facts, .. } => {
                 state.agent_version = Some(version.clone());
-                state.host = facts.host.name.known().cloned().or_else(|| state.host.take());
+                state.host = facts
+                    .host
+                    .name
+                    .known()
+                    .cloned()
+                    .or_else(|| state.host.take());
                 state.facts = Some(facts.clone());
             }
-            EventKind::AgentBroken(why) => state.broken = Some(At { at_ms, what: why.clone() }),
+            EventKind::AgentBroken(why) => {
+                state.broken = Some(At {
+                    at_ms,
+                    what: why.clone(),
+                })
+            }
             _ => {}
         }
     }
@@ -189,8 +209,15 @@ impl RunState {
             return;
         }
         let intro = |number: u32| {
-            let lane = if pair.0 == 0 { Lane::Host } else { Lane::Gpu(number) };
-            PairIntro { nodes: [NodeId(0), NodeId(1)], lanes: vec![lane] }
+            let lane = if pair.0 == 0 {
+                Lane::Host
+            } else {
+                Lane::Gpu(number)
+            };
+            PairIntro {
+                nodes: [NodeId(0), NodeId(1)],
+                lanes: vec![lane],
+            }
         };
         let is_guess = self.names.pairs.iter().all(|known| known.lanes.len() == 1);
         if is_guess {
@@ -203,7 +230,9 @@ impl RunState {
             self.introduce_pair(pair);
         }
         let stall_after_ms = self.stall_after_ms;
-        let Some(state) = self.worker_mut(worker) else { return };
+        let Some(state) = self.worker_mut(worker) else {
+            return;
+        };
         let effect = state.apply(at_ms, kind, stall_after_ms);
         self.progress_ms = self.progress_ms.max(effect.progress_ms.unwrap_or(0.0));
         let Some(pair) = worker.pair() else { return };
@@ -219,13 +248,22 @@ impl RunState {
     }
 
     fn declare_stall(&mut self, pair: PairId, at_ms: f64, by: Option<NodeId>) {
-        let Some(state) = self.pair_mut(pair) else { return };
+        let Some(state) = self.pair_mut(pair) else {
+            return;
+        };
         match &mut state.stall {
             // Declared by one end already; the other sees the same one.
             Some(stall) if !stall.recovered => return,
-            stall => *stall = Some(DeclaredStall { at_ms, by, recovered: false }),
+            stall => {
+                *stall = Some(DeclaredStall {
+                    at_ms,
+                    by,
+                    recovered: false,
+                })
+            }
         }
-        self.workers_of_mut(pair).for_each(WorkerState::keep_picture);
+        self.workers_of_mut(pair)
+            .for_each(WorkerState::keep_picture);
     }
 
     /// What was seen around a stall says nothing of what comes after it.
@@ -233,7 +271,8 @@ impl RunState {
         if let Some(stall) = self.pair_mut(pair).and_then(|state| state.stall.as_mut()) {
             stall.recovered = true;
         }
-        self.workers_of_mut(pair).for_each(|worker| worker.frame = None);
+        self.workers_of_mut(pair)
+            .for_each(|worker| worker.frame = None);
     }
 
     /// Takes in who took part, as the record of a run has it: what is known before
@@ -259,7 +298,10 @@ impl RunState {
     /// Takes in how a run ended, and what only its record has.
     pub fn conclude(&mut self, run: &RunRecord) {
         self.introduce(run);
-        self.ended = Some(Ended { outcome: run.outcome, reason: run.reason.clone() });
+        self.ended = Some(Ended {
+            outcome: run.outcome,
+            reason: run.reason.clone(),
+        });
         self.findings.clone_from(&run.findings);
         for (index, pair) in run.pairs.iter().enumerate() {
             let pair_id = PairId(u32::try_from(index).unwrap_or(u32::MAX));
@@ -288,13 +330,20 @@ impl RunState {
 
     /// Both workers of a pair, in the order of its nodes, as far as they are known.
     pub fn ends(&self, pair: PairId) -> [Option<&WorkerState>; 2] {
-        let nodes = self.names.pairs.get(pair.index()).map_or([NodeId(0), NodeId(1)], |intro| intro.nodes);
+        let nodes = self
+            .names
+            .pairs
+            .get(pair.index())
+            .map_or([NodeId(0), NodeId(1)], |intro| intro.nodes);
         nodes.map(|node| self.workers.get(&WorkerId::of_pair(node, pair)))
     }
 
     /// What the pair moves bytes for.
     pub fn lanes(&self, pair: PairId) -> &[Lane] {
-        self.names.pairs.get(pair.index()).map_or(&[], |intro| intro.lanes.as_slice())
+        self.names
+            .pairs
+            .get(pair.index())
+            .map_or(&[], |intro| intro.lanes.as_slice())
     }
 
     /// The worker at the other end of a worker's pair.
@@ -312,13 +361,19 @@ impl RunState {
     /// The newest stall of any pair.
     pub fn stall(&self) -> Option<DeclaredStall> {
         let stalls = self.pairs.iter().filter_map(|pair| pair.stall);
-        stalls.max_by(|a, b| b.recovered.cmp(&a.recovered).then(a.at_ms.total_cmp(&b.at_ms)))
+        stalls.max_by(|a, b| {
+            b.recovered
+                .cmp(&a.recovered)
+                .then(a.at_ms.total_cmp(&b.at_ms))
+        })
     }
 
     /// When something happened, nanoseconds since 1970; before the command started
     /// where `ms` is negative.
     pub fn at_ns(&self, ms: f64) -> u64 {
-        self.began_ns.unwrap_or(0).saturating_add_signed((ms * 1e6) as i64)
+        self.began_ns
+            .unwrap_or(0)
+            .saturating_add_signed((ms * 1e6) as i64)
     }
 
     fn node_mut(&mut self, node: NodeId) -> Option<&mut NodeState> {
@@ -333,11 +388,17 @@ impl RunState {
         if self.workers.len() >= WORKERS_MAX && !self.workers.contains_key(&worker) {
             return None;
         }
-        Some(self.workers.entry(worker).or_insert_with(|| WorkerState::new(worker)))
+        Some(
+            self.workers
+                .entry(worker)
+                .or_insert_with(|| WorkerState::new(worker)),
+        )
     }
 
     fn workers_of_mut(&mut self, pair: PairId) -> impl Iterator<Item = &mut WorkerState> {
-        self.workers.values_mut().filter(move |worker| worker.id.unit == Unit::Pair(pair))
+        self.workers
+            .values_mut()
+            .filter(move |worker| worker.id.unit == Unit::Pair(pair))
     }
 }
 

@@ -105,7 +105,10 @@ pub fn stands_still(channel: &ChannelNow, after_ms: u64) -> bool {
 impl Timeline {
     /// Of a run whose state is begun.
     pub fn of(state: RunState) -> Self {
-        Self { state, ..Self::default() }
+        Self {
+            state,
+            ..Self::default()
+        }
     }
 
     /// Takes one event in.
@@ -113,17 +116,37 @@ impl Timeline {
         self.state.apply(event);
         let at_ns = self.state.at_ns(event.ms);
         let (worker, node) = (event.worker(), event.node);
-        let mut say = |kind, text: &str| self.line(Line { at_ns, worker, node, kind, text: printable(text) });
+        let mut say = |kind, text: &str| {
+            self.line(Line {
+                at_ns,
+                worker,
+                node,
+                kind,
+                text: printable(text),
+            })
+        };
         match &event.kind {
             EventKind::Note(text) => say(LineKind::Note, text),
             EventKind::AgentBroken(why) => say(LineKind::Note, &format!("the agent: {why}")),
             EventKind::Recovered => say(LineKind::Note, "it moves again"),
-            EventKind::Failed(failure) => say(LineKind::Note, &format!("{}: {}", failure.phase, failure.message)),
-            EventKind::Output { stream, text } => say(LineKind::Output, &format!("{stream}: {text}")),
+            EventKind::Failed(failure) => say(
+                LineKind::Note,
+                &format!("{}: {}", failure.phase, failure.message),
+            ),
+            EventKind::Output { stream, text } => {
+                say(LineKind::Output, &format!("{stream}: {text}"))
+            }
             EventKind::PluginLine(line) => {
                 let warns = line.level == tcpx_abi::level::WARN;
-                let kind = if warns { LineKind::Warning } else { LineKind::Plugin };
-                say(kind, &format!("{}:{} {}", line.function, line.line, line.text));
+                let kind = if warns {
+                    LineKind::Warning
+                } else {
+                    LineKind::Plugin
+                };
+                say(
+                    kind,
+                    &format!("{}:{} {}", line.function, line.line, line.text),
+                );
             }
             EventKind::Stall(channels) => {
                 say(LineKind::Note, "nothing changes any more");
@@ -135,9 +158,15 @@ impl Timeline {
             }
             EventKind::Sample(channels) => self.sample(at_ns, worker, channels),
             EventKind::Phase(phase) => {
-                if let Some(worker) = worker.filter(|worker| self.state.workers.contains_key(worker)) {
+                if let Some(worker) =
+                    worker.filter(|worker| self.state.workers.contains_key(worker))
+                {
                     self.kept.entry(worker).or_default().enter(at_ns, *phase);
-                    self.mark(Mark { at_ns, worker, kind: MarkKind::Phase(*phase) });
+                    self.mark(Mark {
+                        at_ns,
+                        worker,
+                        kind: MarkKind::Phase(*phase),
+                    });
                 }
             }
             _ => {}
@@ -150,18 +179,24 @@ impl Timeline {
             self.lines_lost += 1;
         }
         // Several sources, several nodes: each in order, not all of them.
-        let place = self.lines.partition_point(|before| before.at_ns <= line.at_ns);
+        let place = self
+            .lines
+            .partition_point(|before| before.at_ns <= line.at_ns);
         self.lines.insert(place, line);
     }
 
     fn sample(&mut self, at_ns: u64, worker: Option<WorkerId>, channels: &[ChannelNow]) {
-        let Some(worker) = worker.filter(|_| !channels.is_empty()) else { return };
+        let Some(worker) = worker.filter(|_| !channels.is_empty()) else {
+            return;
+        };
         if !self.state.workers.contains_key(&worker) {
             // There are too many.
             return;
         }
         let stall_after_ms = self.state.stall_after_ms;
-        let standing = channels.iter().filter(|one| stands_still(one, stall_after_ms));
+        let standing = channels
+            .iter()
+            .filter(|one| stands_still(one, stall_after_ms));
         let quiet_ms = standing.map(|one| one.quiet_ms).min();
         let kept = self.kept.entry(worker).or_default();
         let series = self.series.entry(worker).or_default();
@@ -169,14 +204,25 @@ impl Timeline {
             kept.room = channels.len().next_power_of_two();
             thin_for(series, kept.room);
         }
-        series.push(Sample { at_ns, channels: channels.to_vec() });
+        series.push(Sample {
+            at_ns,
+            channels: channels.to_vec(),
+        });
         let stood = std::mem::replace(&mut kept.stands, quiet_ms.is_some());
         match (stood, quiet_ms) {
             (false, Some(quiet_ms)) => {
                 let at_ns = at_ns.saturating_sub(quiet_ms.saturating_mul(1_000_000));
-                self.mark(Mark { at_ns, worker, kind: MarkKind::Stalled });
+                self.mark(Mark {
+                    at_ns,
+                    worker,
+                    kind: MarkKind::Stalled,
+                });
             }
-            (true, None) => self.mark(Mark { at_ns, worker, kind: MarkKind::Moving }),
+            (true, None) => self.mark(Mark {
+                at_ns,
+                worker,
+                kind: MarkKind::Moving,
+            }),
             _ => {}
         }
     }
@@ -185,7 +231,9 @@ impl Timeline {
         if self.marks.len() == MARKS_MAX {
             self.marks.remove(0);
         }
-        let place = self.marks.partition_point(|before| before.at_ns <= mark.at_ns);
+        let place = self
+            .marks
+            .partition_point(|before| before.at_ns <= mark.at_ns);
         self.marks.insert(place, mark);
     }
 
@@ -198,20 +246,42 @@ impl Timeline {
 
     /// The first and the last moment of which there are counters.
     pub fn span(&self) -> Option<(u64, u64)> {
-        let first = self.series.values().filter_map(|series| series.iter().next()).map(|sample| sample.at_ns).min()?;
-        let last = self.series.values().filter_map(Series::last).map(|sample| sample.at_ns).max()?;
+        let first = self
+            .series
+            .values()
+            .filter_map(|series| series.iter().next())
+            .map(|sample| sample.at_ns)
+            .min()?;
+        let last = self
+            .series
+            .values()
+            .filter_map(Series::last)
+            .map(|sample| sample.at_ns)
+            .max()?;
         Some((first, last))
     }
 
     /// The next sample after a moment, or the one before it.
     pub fn step(&self, at_ns: u64, forward: bool) -> Option<u64> {
-        let times = self.series.values().flat_map(Series::iter).map(|sample| sample.at_ns);
-        if forward { times.filter(|at| *at > at_ns).min() } else { times.filter(|at| *at < at_ns).max() }
+        let times = self
+            .series
+            .values()
+            .flat_map(Series::iter)
+            .map(|sample| sample.at_ns);
+        if forward {
+            times.filter(|at| *at > at_ns).min()
+        } else {
+            times.filter(|at| *at < at_ns).max()
+        }
     }
 
     /// The stall to look at from `at_ns`: the one before it, else the first.
     pub fn stall_before(&self, at_ns: u64) -> Option<u64> {
-        let mut stalls = self.marks.iter().filter(|mark| mark.kind == MarkKind::Stalled).map(|mark| mark.at_ns);
+        let mut stalls = self
+            .marks
+            .iter()
+            .filter(|mark| mark.kind == MarkKind::Stalled)
+            .map(|mark| mark.at_ns);
         let before = stalls.clone().rfind(|stall| *stall < at_ns);
         before.or_else(|| stalls.next())
     }
@@ -222,7 +292,9 @@ impl Kept {
         if self.phases.len() == PHASES_MAX {
             self.phases.remove(0);
         }
-        let place = self.phases.partition_point(|(entered_ns, _)| *entered_ns <= at_ns);
+        let place = self
+            .phases
+            .partition_point(|(entered_ns, _)| *entered_ns <= at_ns);
         self.phases.insert(place, (at_ns, phase));
     }
 }
@@ -243,15 +315,28 @@ mod tests {
     const PEER: WorkerId = WorkerId::of_pair(NodeId(1), PairId(0));
 
     fn told(timeline: &mut Timeline, ms: f64, kind: EventKind) {
-        timeline.apply(&Event { at: "1970-01-01T00:00:00Z".into(), ..Event::new(ms, Who::Worker(PEER), kind) });
+        timeline.apply(&Event {
+            at: "1970-01-01T00:00:00Z".into(),
+            ..Event::new(ms, Who::Worker(PEER), kind)
+        });
     }
 
     #[test]
     fn lines_stand_in_the_order_of_their_times_and_the_oldest_go() {
         let mut timeline = Timeline::default();
-        let note = |timeline: &mut Timeline, ms: usize| told(timeline, ms as f64, EventKind::Note(String::new()));
-        [0, 5, 9, 7, 1, 9].into_iter().for_each(|ms| note(&mut timeline, ms));
-        assert!(timeline.lines.iter().map(|line| line.at_ns / 1_000_000).eq([0, 1, 5, 7, 9, 9]));
+        let note = |timeline: &mut Timeline, ms: usize| {
+            told(timeline, ms as f64, EventKind::Note(String::new()))
+        };
+        [0, 5, 9, 7, 1, 9]
+            .into_iter()
+            .for_each(|ms| note(&mut timeline, ms));
+        assert!(
+            timeline
+                .lines
+                .iter()
+                .map(|line| line.at_ns / 1_000_000)
+                .eq([0, 1, 5, 7, 9, 9])
+        );
         (10..10 + LINES_MAX).for_each(|ms| note(&mut timeline, ms));
         assert_eq!((timeline.lines.len(), timeline.lines_lost), (LINES_MAX, 6));
         assert_eq!(timeline.lines[0].at_ns, 10_000_000);
@@ -262,15 +347,31 @@ mod tests {
         let mut timeline = Timeline::default();
         let note = |ms: f64| {
             let event = Event::new(ms, Who::Worker(PEER), EventKind::Note(String::new()));
-            Event { at: "1970-01-01T00:01:00Z".into(), ..event }
+            Event {
+                at: "1970-01-01T00:01:00Z".into(),
+                ..event
+            }
         };
-        [0.0, -20_000.0, f64::NAN].into_iter().for_each(|ms| timeline.apply(&note(ms)));
-        assert!(timeline.lines.iter().map(|line| line.at_ns / 1_000_000_000).eq([40, 60, 60]));
+        [0.0, -20_000.0, f64::NAN]
+            .into_iter()
+            .for_each(|ms| timeline.apply(&note(ms)));
+        assert!(
+            timeline
+                .lines
+                .iter()
+                .map(|line| line.at_ns / 1_000_000_000)
+                .eq([40, 60, 60])
+        );
         assert_eq!(timeline.state.now_ms, 0.0);
     }
 
     fn channel(posted: u64, quiet_ms: u64) -> Vec<ChannelNow> {
-        vec![ChannelNow { side: Side::Recv, posted, quiet_ms, ..ChannelNow::default() }]
+        vec![ChannelNow {
+            side: Side::Recv,
+            posted,
+            quiet_ms,
+            ..ChannelNow::default()
+        }]
     }
 
     #[test]
@@ -278,10 +379,21 @@ mod tests {
         let mut timeline = Timeline::default();
         told(&mut timeline, 0.0, EventKind::Recovered);
         for (second, quiet_ms) in [(1, 0), (2, 1000), (4, 3000), (5, 4000), (6, 10)] {
-            told(&mut timeline, f64::from(second) * 1e3, EventKind::Sample(channel(3, quiet_ms)));
+            told(
+                &mut timeline,
+                f64::from(second) * 1e3,
+                EventKind::Sample(channel(3, quiet_ms)),
+            );
         }
-        let marks = timeline.marks.iter().map(|mark| (mark.at_ns / 1_000_000_000, mark.kind));
-        assert!(marks.eq([(1, MarkKind::Stalled), (6, MarkKind::Moving)]), "{:?}", timeline.marks);
+        let marks = timeline
+            .marks
+            .iter()
+            .map(|mark| (mark.at_ns / 1_000_000_000, mark.kind));
+        assert!(
+            marks.eq([(1, MarkKind::Stalled), (6, MarkKind::Moving)]),
+            "{:?}",
+            timeline.marks
+        );
         assert_eq!(timeline.stall_before(u64::MAX), Some(1_000_000_000));
         assert_eq!(timeline.step(4_000_000_000, false), Some(2_000_000_000));
         assert_eq!(timeline.step(4_000_000_000, true), Some(5_000_000_000));
@@ -292,15 +404,27 @@ mod tests {
         let mut timeline = Timeline::default();
         for pair in 0..2 * MARKS_MAX as u32 {
             let worker = WorkerId::of_pair(NodeId(1), PairId(pair));
-            for (ms, phase) in [(1.0, Phase::Loading), (5.0, Phase::Measuring), (9.0, Phase::Finished)] {
+            for (ms, phase) in [
+                (1.0, Phase::Loading),
+                (5.0, Phase::Measuring),
+                (9.0, Phase::Finished),
+            ] {
                 let event = Event::new(ms, Who::Worker(worker), EventKind::Phase(phase));
-                timeline.apply(&Event { at: "1970-01-01T00:00:00Z".into(), ..event });
+                timeline.apply(&Event {
+                    at: "1970-01-01T00:00:00Z".into(),
+                    ..event
+                });
             }
         }
         let at = |ms: u64| timeline.phase(PEER, ms * 1_000_000);
         assert_eq!(
             [at(0), at(1), at(8), at(9)],
-            [None, Some(Phase::Loading), Some(Phase::Measuring), Some(Phase::Finished)]
+            [
+                None,
+                Some(Phase::Loading),
+                Some(Phase::Measuring),
+                Some(Phase::Finished)
+            ]
         );
     }
 
@@ -309,10 +433,17 @@ mod tests {
         let mut timeline = Timeline::default();
         told(&mut timeline, 0.0, EventKind::Sample(channel(1, 0)));
         for ms in 1..500 {
-            told(&mut timeline, f64::from(ms), EventKind::Sample(vec![ChannelNow::default(); 1024]));
+            told(
+                &mut timeline,
+                f64::from(ms),
+                EventKind::Sample(vec![ChannelNow::default(); 1024]),
+            );
         }
         let samples = timeline.series[&PEER].len();
-        assert!((64..=SAMPLES_OF_CHANNELS_MAX / 1024 + 1).contains(&samples), "{samples}");
+        assert!(
+            (64..=SAMPLES_OF_CHANNELS_MAX / 1024 + 1).contains(&samples),
+            "{samples}"
+        );
         assert_eq!(timeline.span(), Some((0, 499_000_000)));
     }
 }

@@ -19,8 +19,19 @@ impl<'a> Pen<'a> {
     /// At the beginning of line `row` of `area`; below its end nothing is drawn.
     pub(crate) fn at(buffer: &'a mut Buffer, theme: Theme, area: Rect, row: u16) -> Self {
         let area = area.intersection(buffer.area);
-        let end = if row < area.height { area.right() } else { area.left() };
-        Self { buffer, theme, x: area.left(), y: area.top().saturating_add(row), end, selected: false }
+        let end = if row < area.height {
+            area.right()
+        } else {
+            area.left()
+        };
+        Self {
+            buffer,
+            theme,
+            x: area.left(),
+            y: area.top().saturating_add(row),
+            end,
+            selected: false,
+        }
     }
 
     /// Everything on this line is marked.
@@ -28,7 +39,8 @@ impl<'a> Pen<'a> {
         self.selected = selected;
         if selected {
             let style = self.theme.style(Ink::Selected);
-            self.buffer.set_style(Rect::new(self.x, self.y, self.end - self.x, 1), style);
+            self.buffer
+                .set_style(Rect::new(self.x, self.y, self.end - self.x, 1), style);
         }
         self
     }
@@ -48,7 +60,9 @@ impl<'a> Pen<'a> {
                     style.fg = over.fg;
                 }
             }
-            let (x, _) = self.buffer.set_stringn(self.x, self.y, text.as_ref(), self.left(), style);
+            let (x, _) = self
+                .buffer
+                .set_stringn(self.x, self.y, text.as_ref(), self.left(), style);
             self.x = x;
         }
         self
@@ -81,7 +95,9 @@ pub(crate) fn count(number: u64, width: usize) -> String {
     let fits = |(suffix, unit): (char, f64)| {
         let value = number as f64 / unit;
         let texts = [format!("{value:.1}{suffix}"), format!("{value:.0}{suffix}")];
-        texts.into_iter().find(|text| text.len() <= width && (1.0..1000.0).contains(&value))
+        texts
+            .into_iter()
+            .find(|text| text.len() <= width && (1.0..1000.0).contains(&value))
     };
     units.into_iter().find_map(fits).unwrap_or(exact)
 }
@@ -127,15 +143,26 @@ mod tests {
         assert_eq!(count(12_345_678, 8), "12345678");
         assert_eq!(count(123_456_789, 8), "123.5M");
         assert_eq!(count(123_456_789, 5), "123M");
-        assert_eq!((count(12_345, 4), count(12_345, 5)), ("12k".into(), "12345".into()));
+        assert_eq!(
+            (count(12_345, 4), count(12_345, 5)),
+            ("12k".into(), "12345".into())
+        );
         assert!(
-            [0, 9, 1234, 99_999, u64::MAX].into_iter().all(|number| count(number, 6).len() <= 6 || number == u64::MAX)
+            [0, 9, 1234, 99_999, u64::MAX]
+                .into_iter()
+                .all(|number| count(number, 6).len() <= 6 || number == u64::MAX)
         );
         assert_eq!(
             (age(12), age(4200), age(187_000), age(u64::MAX).len() > 3),
             ("12ms".into(), "4.2s".into(), "3m07s".into(), true)
         );
-        assert_eq!((short(850), short(12_300), short(4_200_000)), ("850ns".into(), "12us".into(), "4.2ms".into()));
-        assert_eq!((gb(0.0), gb(5.611e9), gb(83.2e9)), ("0".into(), "5.611".into(), "83.20".into()));
+        assert_eq!(
+            (short(850), short(12_300), short(4_200_000)),
+            ("850ns".into(), "12us".into(), "4.2ms".into())
+        );
+        assert_eq!(
+            (gb(0.0), gb(5.611e9), gb(83.2e9)),
+            ("0".into(), "5.611".into(), "83.20".into())
+        );
     }
 }

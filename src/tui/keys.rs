@@ -81,7 +81,11 @@ pub(crate) fn message(key: KeyEvent, typing: bool) -> Option<Message> {
             _ => return None,
         });
     }
-    let many = if key.modifiers.contains(KeyModifiers::SHIFT) { 10 } else { 1 };
+    let many = if key.modifiers.contains(KeyModifiers::SHIFT) {
+        10
+    } else {
+        1
+    };
     Some(match key.code {
         KeyCode::Char('q') | KeyCode::F(10) => Message::Quit,
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Message::Help,
@@ -120,20 +124,37 @@ pub(crate) fn message(key: KeyEvent, typing: bool) -> Option<Message> {
 
 /// Keys and words, for the help overlay.
 pub(crate) fn help() -> Vec<(String, String)> {
-    let (of_channel, others): (Vec<&Pane>, Vec<&Pane>) = PANES.iter().partition(|pane| pane.is_of_channel);
+    let (of_channel, others): (Vec<&Pane>, Vec<&Pane>) =
+        PANES.iter().partition(|pane| pane.is_of_channel);
     let list = |panes: &[&Pane], what: fn(&Pane) -> String, between: &str| {
-        panes.iter().map(|pane| what(pane)).collect::<Vec<_>>().join(between)
+        panes
+            .iter()
+            .map(|pane| what(pane))
+            .collect::<Vec<_>>()
+            .join(between)
     };
-    let (key, shows) = (|pane: &Pane| pane.key.to_string(), |pane: &Pane| pane.shows.to_owned());
+    let (key, shows) = (
+        |pane: &Pane| pane.key.to_string(),
+        |pane: &Pane| pane.shows.to_owned(),
+    );
     let mut help = vec![
-        ("Up Down PgUp PgDn g G".to_owned(), "choose a line".to_owned()),
-        (format!("Enter {}", list(&of_channel, key, " ")), format!("{}; Esc closes", list(&of_channel, shows, ", "))),
+        (
+            "Up Down PgUp PgDn g G".to_owned(),
+            "choose a line".to_owned(),
+        ),
+        (
+            format!("Enter {}", list(&of_channel, key, " ")),
+            format!("{}; Esc closes", list(&of_channel, shows, ", ")),
+        ),
         (
             format!("{} Tab z", list(&others, key, " ")),
             format!("{}, next pane, pane alone", list(&others, shows, ", ")),
         ),
     ];
-    help.extend(HELP.iter().map(|(keys, words)| ((*keys).to_owned(), (*words).to_owned())));
+    help.extend(
+        HELP.iter()
+            .map(|(keys, words)| ((*keys).to_owned(), (*words).to_owned())),
+    );
     help
 }
 

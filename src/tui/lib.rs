@@ -81,7 +81,12 @@ pub fn run(source: &mut dyn Source, look: Look) -> Result<Left, TuiError> {
 ///
 /// # Errors
 /// The source fails.
-pub fn once(source: &mut dyn Source, look: Look, width: u16, height: u16) -> Result<Buffer, SourceError> {
+pub fn once(
+    source: &mut dyn Source,
+    look: Look,
+    width: u16,
+    height: u16,
+) -> Result<Buffer, SourceError> {
     let mut seen = Seen::new(source, look);
     seen.poll()?;
     let until = Instant::now() + ONCE_MAX;
@@ -113,7 +118,13 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn new(source: &'a mut dyn Source, look: Look) -> Self {
         let model = Model::new(source.begin());
-        Self { source, model, state: ViewState::new(look.theme), look, page: 1 }
+        Self {
+            source,
+            model,
+            state: ViewState::new(look.theme),
+            look,
+            page: 1,
+        }
     }
 
     fn poll(&mut self) -> Result<(), SourceError> {
@@ -148,7 +159,12 @@ impl<'a> Seen<'a> {
     }
 
     /// Takes keys until the next frame is due, or one was taken and nothing else waits.
-    fn keys(&mut self, next: Instant, now_ns: u64, screen: &mut Screen) -> Result<Option<Left>, TuiError> {
+    fn keys(
+        &mut self,
+        next: Instant,
+        now_ns: u64,
+        screen: &mut Screen,
+    ) -> Result<Option<Left>, TuiError> {
         let began = Instant::now();
         while screen.has_more(next)? {
             let message = match screen.read()? {
@@ -174,7 +190,9 @@ impl<'a> Seen<'a> {
     }
 
     fn screenshot(&mut self, screen: &Screen) {
-        let Ok((width, height)) = screen.size() else { return };
+        let Ok((width, height)) = screen.size() else {
+            return;
+        };
         let buffer = self.drawn(Rect::new(0, 0, width, height));
         self.state.said = Some(match shot::save(&buffer, Path::new(".")) {
             Ok(base) => format!("saved {}.txt, .ans and .svg", base.display()),
@@ -184,7 +202,12 @@ impl<'a> Seen<'a> {
 
     fn drawn(&mut self, area: Rect) -> Buffer {
         let mut buffer = Buffer::empty(area);
-        view::view(&self.model, &mut self.state, self.model.now_ns(), &mut buffer);
+        view::view(
+            &self.model,
+            &mut self.state,
+            self.model.now_ns(),
+            &mut buffer,
+        );
         buffer
     }
 }

@@ -42,7 +42,12 @@ fn lines(buffer: &Buffer) -> impl Iterator<Item = impl Iterator<Item = &Cell>> {
 
 fn sgr(cell: &Cell) -> String {
     let mut code = String::new();
-    let modifiers = [(Modifier::BOLD, 1), (Modifier::DIM, 2), (Modifier::UNDERLINED, 4), (Modifier::REVERSED, 7)];
+    let modifiers = [
+        (Modifier::BOLD, 1),
+        (Modifier::DIM, 2),
+        (Modifier::UNDERLINED, 4),
+        (Modifier::REVERSED, 7),
+    ];
     for (modifier, number) in modifiers {
         if cell.modifier.contains(modifier) {
             let _ = write!(code, ";{number}");
@@ -62,7 +67,10 @@ const INK: &str = "#d0d0d0";
 
 /// One element for each run of cells that look alike.
 pub fn svg(buffer: &Buffer) -> String {
-    let (width, height) = (f64::from(buffer.area.width) * CELL.0 + 16.0, f64::from(buffer.area.height) * CELL.1 + 16.0);
+    let (width, height) = (
+        f64::from(buffer.area.width) * CELL.0 + 16.0,
+        f64::from(buffer.area.height) * CELL.1 + 16.0,
+    );
     let mut all = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"DejaVu Sans Mono, Menlo, monospace\" font-size=\"14\">\n<rect width=\"100%\" height=\"100%\" fill=\"{GROUND}\"/>\n"
     );
@@ -82,7 +90,10 @@ fn piece(all: &mut String, alike: &[&Cell], x: usize, y: usize) {
     let Some(first) = alike.first() else { return };
     let (mut ink, mut ground) = (rgb(first.fg), rgb(first.bg));
     if first.modifier.contains(Modifier::REVERSED) {
-        (ink, ground) = (Some(ground.unwrap_or_else(|| GROUND.into())), Some(ink.unwrap_or_else(|| INK.into())));
+        (ink, ground) = (
+            Some(ground.unwrap_or_else(|| GROUND.into())),
+            Some(ink.unwrap_or_else(|| INK.into())),
+        );
     }
     let (left, top) = (x as f64 * CELL.0 + 8.0, y as f64 * CELL.1 + 8.0);
     let width = alike.len() as f64 * CELL.0;
@@ -97,9 +108,20 @@ fn piece(all: &mut String, alike: &[&Cell], x: usize, y: usize) {
     if text.trim().is_empty() {
         return;
     }
-    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let weight = if first.modifier.contains(Modifier::BOLD) { " font-weight=\"bold\"" } else { "" };
-    let faint = if first.modifier.contains(Modifier::DIM) { " opacity=\"0.6\"" } else { "" };
+    let escaped = text
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    let weight = if first.modifier.contains(Modifier::BOLD) {
+        " font-weight=\"bold\""
+    } else {
+        ""
+    };
+    let faint = if first.modifier.contains(Modifier::DIM) {
+        " opacity=\"0.6\""
+    } else {
+        ""
+    };
     let _ = writeln!(
         all,
         "<text x=\"{left:.1}\" y=\"{:.1}\" fill=\"{}\" xml:space=\"preserve\" textLength=\"{width:.1}\" lengthAdjust=\"spacingAndGlyphs\"{weight}{faint}>{escaped}</text>",
@@ -110,12 +132,19 @@ fn piece(all: &mut String, alike: &[&Cell], x: usize, y: usize) {
 
 /// The colour cube and the greys of 256 colours.
 fn rgb(color: Color) -> Option<String> {
-    let Color::Indexed(index) = color else { return None };
+    let Color::Indexed(index) = color else {
+        return None;
+    };
     let step = |part: u8| if part == 0 { 0 } else { 55 + 40 * part };
     Some(match index {
         16..=231 => {
             let cube = index - 16;
-            format!("#{:02x}{:02x}{:02x}", step(cube / 36), step(cube / 6 % 6), step(cube % 6))
+            format!(
+                "#{:02x}{:02x}{:02x}",
+                step(cube / 36),
+                step(cube / 6 % 6),
+                step(cube % 6)
+            )
         }
         232.. => format!("#{0:02x}{0:02x}{0:02x}", 8 + 10 * (index - 232)),
         _ => INK.to_owned(),
@@ -128,8 +157,15 @@ fn rgb(color: Color) -> Option<String> {
 /// One of them cannot be made; a file that is there is left alone.
 pub(crate) fn save(buffer: &Buffer, folder: &Path) -> io::Result<PathBuf> {
     let base = folder.join(format!("tcpxctl-watch-{}", tcpx_words::units::stamp_utc()));
-    for (suffix, content) in [("txt", text(buffer)), ("ans", ansi(buffer)), ("svg", svg(buffer))] {
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(base.with_extension(suffix))?;
+    for (suffix, content) in [
+        ("txt", text(buffer)),
+        ("ans", ansi(buffer)),
+        ("svg", svg(buffer)),
+    ] {
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(base.with_extension(suffix))?;
         io::Write::write_all(&mut file, content.as_bytes())?;
     }
     Ok(base)

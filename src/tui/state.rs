@@ -63,7 +63,11 @@ pub(crate) enum Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Item {
     /// Channels of one worker over one NIC.
-    Group { node: usize, device: i64, open: bool },
+    Group {
+        node: usize,
+        device: i64,
+        open: bool,
+    },
     /// Place in the picture's rows.
     Channel(usize),
 }
@@ -121,8 +125,16 @@ impl ViewState {
         let group = |place: &usize| (picture.rows[*place].node, picture.rows[*place].now.device);
         let order = |a: &usize, b: &usize| {
             let order = self.sort.compare(&picture.rows[*a], &picture.rows[*b]);
-            let order = if self.reversed { order.reverse() } else { order };
-            order.then(if self.reversed && self.sort == Sort::Channel { b.cmp(a) } else { a.cmp(b) })
+            let order = if self.reversed {
+                order.reverse()
+            } else {
+                order
+            };
+            order.then(if self.reversed && self.sort == Sort::Channel {
+                b.cmp(a)
+            } else {
+                a.cmp(b)
+            })
         };
         if !self.grouped {
             places.sort_by(order);
@@ -154,36 +166,63 @@ impl ViewState {
         }
         let node = &picture.nodes[row.node];
         let nic = node.worker.nic(row.now.device).unwrap_or_default();
-        let line = format!("{} {} {} {nic} {}", node.name, row.now.side, row.now.index, doing(row.state));
+        let line = format!(
+            "{} {} {} {nic} {}",
+            node.name,
+            row.now.side,
+            row.now.index,
+            doing(row.state)
+        );
         let line = line.to_lowercase();
-        self.filter.to_lowercase().split_whitespace().all(|word| line.contains(word))
+        self.filter
+            .to_lowercase()
+            .split_whitespace()
+            .all(|word| line.contains(word))
     }
 
     pub(crate) fn key(&self, picture: &Picture<'_>, item: Item) -> Key {
         match item {
-            Item::Group { node, device, .. } => Key::Group { worker: picture.nodes[node].id, device },
+            Item::Group { node, device, .. } => Key::Group {
+                worker: picture.nodes[node].id,
+                device,
+            },
             Item::Channel(place) => Key::Channel(picture.key(&picture.rows[place])),
         }
     }
 
     /// Where the selected line is; the worst, where nothing is selected or it is gone.
     pub(crate) fn cursor(&self, picture: &Picture<'_>, items: &[Item]) -> usize {
-        let Some(selected) = &self.selected else { return default_place(picture, items) };
+        let Some(selected) = &self.selected else {
+            return default_place(picture, items);
+        };
         let is = |item: &Item| match (item, selected) {
             (Item::Channel(place), Key::Channel(key)) => {
                 let row = &picture.rows[*place];
-                row.now.index == key.index && row.now.side == key.side && picture.nodes[row.node].id == key.worker
+                row.now.index == key.index
+                    && row.now.side == key.side
+                    && picture.nodes[row.node].id == key.worker
             }
-            (Item::Group { node, device, .. }, Key::Group { worker, device: theirs }) => {
-                device == theirs && picture.nodes[*node].id == *worker
-            }
+            (
+                Item::Group { node, device, .. },
+                Key::Group {
+                    worker,
+                    device: theirs,
+                },
+            ) => device == theirs && picture.nodes[*node].id == *worker,
             _ => false,
         };
-        items.iter().position(is).unwrap_or_else(|| default_place(picture, items))
+        items
+            .iter()
+            .position(is)
+            .unwrap_or_else(|| default_place(picture, items))
     }
 
     /// The channel under the cursor.
-    pub(crate) fn channel<'a, 'b>(&self, picture: &'b Picture<'a>, items: &[Item]) -> Option<&'b Row<'a>> {
+    pub(crate) fn channel<'a, 'b>(
+        &self,
+        picture: &'b Picture<'a>,
+        items: &[Item],
+    ) -> Option<&'b Row<'a>> {
         match items.get(self.cursor(picture, items))? {
             Item::Channel(place) => picture.rows.get(*place),
             Item::Group { .. } => None,
@@ -195,7 +234,11 @@ impl ViewState {
 fn default_place(picture: &Picture<'_>, items: &[Item]) -> usize {
     let is_stuck = |item: &Item| matches!(item, Item::Channel(place) if picture.rows[*place].state == Doing::Stuck);
     let is_channel = |item: &Item| matches!(item, Item::Channel(_));
-    items.iter().position(is_stuck).or_else(|| items.iter().position(is_channel)).unwrap_or(0)
+    items
+        .iter()
+        .position(is_stuck)
+        .or_else(|| items.iter().position(is_channel))
+        .unwrap_or(0)
 }
 
 pub(crate) fn doing(state: Doing) -> &'static str {

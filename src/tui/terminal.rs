@@ -34,7 +34,10 @@ impl Screen {
     pub(crate) fn open() -> io::Result<Self> {
         let keyboard = Keyboard::open()?;
         give_back_on_panic();
-        Ok(Self { terminal: take()?, keyboard })
+        Ok(Self {
+            terminal: take()?,
+            keyboard,
+        })
     }
 
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> io::Result<()> {
@@ -125,8 +128,17 @@ struct Keyboard {
 
 impl Keyboard {
     fn open() -> io::Result<Self> {
-        let other = if io::stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
-        Ok(Self { other, may_hold: false, asks: 0, size: None })
+        let other = if io::stdin().is_terminal() {
+            None
+        } else {
+            Some(File::open("/dev/tty")?)
+        };
+        Ok(Self {
+            other,
+            may_hold: false,
+            asks: 0,
+            size: None,
+        })
     }
 
     /// Whether a key or a new size is there, or comes until then.
@@ -136,8 +148,16 @@ impl Keyboard {
     fn has_more(&mut self, until: Instant) -> io::Result<bool> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let is_typed = self.wait(if self.may_hold { Duration::ZERO } else { left.min(SIZE_EVERY) })?;
-            self.asks = if self.is_resized() { RESIZED_ASKS } else { self.asks.saturating_sub(1) };
+            let is_typed = self.wait(if self.may_hold {
+                Duration::ZERO
+            } else {
+                left.min(SIZE_EVERY)
+            })?;
+            self.asks = if self.is_resized() {
+                RESIZED_ASKS
+            } else {
+                self.asks.saturating_sub(1)
+            };
             if is_typed || self.asks > 0 || self.may_hold {
                 self.may_hold = event::poll(Duration::ZERO)?;
                 if self.may_hold {
@@ -151,7 +171,9 @@ impl Keyboard {
     }
 
     fn is_resized(&mut self) -> bool {
-        let size = tcgetwinsize(self.fd()).ok().map(|size| (size.ws_col, size.ws_row));
+        let size = tcgetwinsize(self.fd())
+            .ok()
+            .map(|size| (size.ws_col, size.ws_row));
         let was = std::mem::replace(&mut self.size, size);
         was != size
     }
@@ -166,7 +188,10 @@ impl Keyboard {
     /// Whether something was typed, after no longer than this, which is less than a second.
     fn wait(&self, most: Duration) -> io::Result<bool> {
         let mut polled = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
-        let most = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
+        let most = Timespec {
+            tv_sec: 0,
+            tv_nsec: most.subsec_nanos().into(),
+        };
         match rustix::event::poll(&mut polled, Some(&most)) {
             // A signal: whoever asked looks at what it was.
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -195,12 +220,22 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn register() -> io::Result<Self> {
-        let mut signals =
-            Self { end: Arc::default(), stop: Arc::default(), go_on: Arc::default(), registered: Vec::new() };
-        let wanted =
-            [(SIGTERM, &signals.end), (SIGHUP, &signals.end), (SIGTSTP, &signals.stop), (SIGCONT, &signals.go_on)];
-        let ids: io::Result<Vec<_>> =
-            wanted.into_iter().map(|(signal, flag)| signal_hook::flag::register(signal, Arc::clone(flag))).collect();
+        let mut signals = Self {
+            end: Arc::default(),
+            stop: Arc::default(),
+            go_on: Arc::default(),
+            registered: Vec::new(),
+        };
+        let wanted = [
+            (SIGTERM, &signals.end),
+            (SIGHUP, &signals.end),
+            (SIGTSTP, &signals.stop),
+            (SIGCONT, &signals.go_on),
+        ];
+        let ids: io::Result<Vec<_>> = wanted
+            .into_iter()
+            .map(|(signal, flag)| signal_hook::flag::register(signal, Arc::clone(flag)))
+            .collect();
         signals.registered = ids?;
         Ok(signals)
     }

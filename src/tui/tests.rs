@@ -19,9 +19,18 @@ use tcpx_run_model::record::{ChannelNow, PluginRecord};
 use tcpx_words::log::LogLine;
 use tcpx_words::side::Side;
 
-const PLAIN: Theme = Theme { color: false, ascii: false };
-const COLOR: Theme = Theme { color: true, ascii: false };
-const ASCII: Theme = Theme { color: false, ascii: true };
+const PLAIN: Theme = Theme {
+    color: false,
+    ascii: false,
+};
+const COLOR: Theme = Theme {
+    color: true,
+    ascii: false,
+};
+const ASCII: Theme = Theme {
+    color: false,
+    ascii: true,
+};
 const LOCAL: WorkerId = WorkerId::of_pair(NodeId(0), PairId(0));
 const PEER: WorkerId = WorkerId::of_pair(NodeId(1), PairId(0));
 
@@ -54,13 +63,19 @@ impl Screen {
     /// As late as anything is known.
     fn new(model: Model, theme: Theme, size: (u16, u16)) -> Self {
         let now_ns = model.last_ns();
-        Self { model, state: ViewState::new(theme), now_ns, size }
+        Self {
+            model,
+            state: ViewState::new(theme),
+            now_ns,
+            size,
+        }
     }
 
     fn press(&mut self, messages: &[Message]) -> Option<Effect> {
         let mut buffer = self.buffer();
         let page = self.draw(&mut buffer).page;
-        let press = |message: &Message| update(&mut self.state, &self.model, *message, self.now_ns, page);
+        let press =
+            |message: &Message| update(&mut self.state, &self.model, *message, self.now_ns, page);
         messages.iter().map(press).last().flatten()
     }
 
@@ -111,7 +126,10 @@ fn the_moment_of_the_stall() {
     let text = screen.text();
     assert!(text.contains("MOVING") && text.contains("PAUSED"), "{text}");
     screen.press(&[Message::Oldest, Message::Back(5)]);
-    assert_eq!(screen.state.at, screen.model.timeline.span().map(|(first, _)| first));
+    assert_eq!(
+        screen.state.at,
+        screen.model.timeline.span().map(|(first, _)| first)
+    );
     screen.press(&[Message::Pause]);
     assert_eq!(screen.state.at, None);
 }
@@ -135,7 +153,11 @@ fn the_help_names_every_key_and_any_key_closes_it() {
     let mut screen = Screen::new(stalled(), PLAIN, (80, 24));
     screen.press(&[Message::Help]);
     insta::assert_snapshot!(screen.text());
-    assert!(help().iter().all(|(keys, words)| !keys.is_empty() && keys.len() <= 24 && words.len() < 50));
+    assert!(
+        help()
+            .iter()
+            .all(|(keys, words)| !keys.is_empty() && keys.len() <= 24 && words.len() < 50)
+    );
     screen.press(&[Message::Down(1)]);
     assert!(!screen.state.help);
 }
@@ -160,9 +182,18 @@ fn detail(worker: WorkerId) -> Detail {
         inode: 0,
         flow: None,
     };
-    let request = |number| RequestDetail { number, stage: 'd', bytes: 65536, age_us: 4_800_000 };
+    let request = |number| RequestDetail {
+        number,
+        stage: 'd',
+        bytes: 65536,
+        age_us: 4_800_000,
+    };
     Detail {
-        channel: ChannelKey { worker, side: Side::Recv, index: 1 },
+        channel: ChannelKey {
+            worker,
+            side: Side::Recv,
+            index: 1,
+        },
         at_ns: 0,
         requests: (2995..3011).map(request).collect(),
         events: vec![
@@ -170,15 +201,28 @@ fn detail(worker: WorkerId) -> Detail {
             event(4_900_000, "done", "test", 0, 65536),
             event(4_800_000, "failed", "test", 2, 0),
         ],
-        latency: vec![(1 << 20, 1 << 21, 40), (1 << 21, 1 << 22, 2900), (1 << 22, 1 << 23, 71)],
+        latency: vec![
+            (1 << 20, 1 << 21, 40),
+            (1 << 21, 1 << 22, 2900),
+            (1 << 22, 1 << 23, 71),
+        ],
         sockets: Ok(vec![socket]),
-        nic: vec![("rx_bytes".into(), 12_345_678_901), ("rx_dropped".into(), 0)],
+        nic: vec![
+            ("rx_bytes".into(), 12_345_678_901),
+            ("rx_dropped".into(), 0),
+        ],
     }
 }
 
 fn closely(size: (u16, u16)) -> Screen {
     let mut screen = Screen::new(stalled(), PLAIN, size);
-    screen.press(&[Message::Filter, Message::Type('r'), Message::Type('e'), Message::Type('c'), Message::Type('v')]);
+    screen.press(&[
+        Message::Filter,
+        Message::Type('r'),
+        Message::Type('e'),
+        Message::Type('c'),
+        Message::Type('v'),
+    ]);
     screen.press(&[Message::Accept, Message::NextTrouble, Message::Open]);
     screen
 }
@@ -191,7 +235,10 @@ fn a_channel_closely_without_its_recorder() {
 #[test]
 fn a_channel_closely_with_its_calls_and_sockets() {
     let mut screen = closely((80, 40));
-    assert_eq!(screen.draw(&mut screen.buffer()).focus, Some(detail(PEER).channel));
+    assert_eq!(
+        screen.draw(&mut screen.buffer()).focus,
+        Some(detail(PEER).channel)
+    );
     screen.model.detail = Some(detail(PEER));
     insta::assert_snapshot!("a_channel_closely_80", screen.text());
     screen.size = (150, 40);
@@ -201,17 +248,33 @@ fn a_channel_closely_with_its_calls_and_sockets() {
 /// What happened to one worker, so many seconds after the beginning.
 fn told(second: u64, worker: WorkerId, kind: EventKind) -> Event {
     let at = "1970-01-01T00:00:01Z".to_owned();
-    Event { at, ..Event::new(second as f64 * 1e3, Who::Worker(worker), kind) }
+    Event {
+        at,
+        ..Event::new(second as f64 * 1e3, Who::Worker(worker), kind)
+    }
 }
 
 fn nodes(addresses: &[&str]) -> Event {
-    let node = |(name, address): (String, &&str)| NodeIntro { name, address: (*address).to_owned() };
-    let nodes = shown_names(addresses).into_iter().zip(addresses).map(node).collect();
-    Event { at: "1970-01-01T00:00:01Z".into(), ..Event::new(0.0, Who::Run, EventKind::Nodes(nodes)) }
+    let node = |(name, address): (String, &&str)| NodeIntro {
+        name,
+        address: (*address).to_owned(),
+    };
+    let nodes = shown_names(addresses)
+        .into_iter()
+        .zip(addresses)
+        .map(node)
+        .collect();
+    Event {
+        at: "1970-01-01T00:00:01Z".into(),
+        ..Event::new(0.0, Who::Run, EventKind::Nodes(nodes))
+    }
 }
 
 fn plugin() -> EventKind {
-    let device = |(index, name): (usize, &str)| PluginDevice { index, name: name.to_owned() };
+    let device = |(index, name): (usize, &str)| PluginDevice {
+        index,
+        name: name.to_owned(),
+    };
     let plugin = PluginRecord {
         path: "builtin".into(),
         sha256: "builtin".into(),
@@ -222,8 +285,17 @@ fn plugin() -> EventKind {
         why: String::new(),
         passed_over: Vec::new(),
     };
-    let devices = ["eth1", "eth2"].into_iter().enumerate().map(device).collect();
-    EventKind::Plugin(Box::new(PluginReady { plugin, devices, load_ms: 0.0, init_ms: 0.0 }))
+    let devices = ["eth1", "eth2"]
+        .into_iter()
+        .enumerate()
+        .map(device)
+        .collect();
+    EventKind::Plugin(Box::new(PluginReady {
+        plugin,
+        devices,
+        load_ms: 0.0,
+        init_ms: 0.0,
+    }))
 }
 
 /// Counters that have grown for so many seconds.
@@ -246,23 +318,45 @@ fn counters(side: Side, index: usize, second: u64) -> ChannelNow {
 }
 
 fn many_at(channels: usize, second: u64) -> impl Iterator<Item = Event> {
-    [(LOCAL, Side::Send), (PEER, Side::Recv)].into_iter().map(move |(worker, side)| {
-        let channel = |index: usize| ChannelNow {
-            rc_errors: u64::from(index == 3),
-            quiet_ms: if index == 5 { 700 } else { 3 },
-            ..counters(side, index, second + 1)
-        };
-        told(second, worker, EventKind::Sample((0..channels).map(channel).collect()))
-    })
+    [(LOCAL, Side::Send), (PEER, Side::Recv)]
+        .into_iter()
+        .map(move |(worker, side)| {
+            let channel = |index: usize| ChannelNow {
+                rc_errors: u64::from(index == 3),
+                quiet_ms: if index == 5 { 700 } else { 3 },
+                ..counters(side, index, second + 1)
+            };
+            told(
+                second,
+                worker,
+                EventKind::Sample((0..channels).map(channel).collect()),
+            )
+        })
 }
 
 /// Channels in any number, of two nodes over two NICs.
 fn many(channels: usize) -> Model {
-    let line = LogLine { level: 2, function: "f".into(), line: 1, text: "socket closed".into(), count: 1 };
-    let mut events = vec![nodes(&["node0", "node0"]), told(0, LOCAL, plugin()), told(0, PEER, plugin())];
+    let line = LogLine {
+        level: 2,
+        function: "f".into(),
+        line: 1,
+        text: "socket closed".into(),
+        count: 1,
+    };
+    let mut events = vec![
+        nodes(&["node0", "node0"]),
+        told(0, LOCAL, plugin()),
+        told(0, PEER, plugin()),
+    ];
     events.extend((0..3).flat_map(|second| many_at(channels, second)));
     events.push(told(1, PEER, EventKind::PluginLine(line)));
-    Model::after(Beginning { title: "many".into(), ..Beginning::default() }, events)
+    Model::after(
+        Beginning {
+            title: "many".into(),
+            ..Beginning::default()
+        },
+        events,
+    )
 }
 
 #[test]
@@ -275,8 +369,16 @@ fn groups_collapse_channels_sort_and_the_cursor_stays_on_its_channel() {
     let mut screen = Screen::new(many(6), PLAIN, (100, 24));
     screen.press(&[Message::Down(2)]);
     let before = screen.state.selected.clone();
-    screen.press(&[Message::Groups, Message::SortNext, Message::SortNext, Message::Reverse]);
-    assert_eq!((screen.state.sort, &screen.state.selected), (Sort::InFlight, &before));
+    screen.press(&[
+        Message::Groups,
+        Message::SortNext,
+        Message::SortNext,
+        Message::Reverse,
+    ]);
+    assert_eq!(
+        (screen.state.sort, &screen.state.selected),
+        (Sort::InFlight, &before)
+    );
     screen.state.sort = Sort::Rate;
     insta::assert_snapshot!("one_list_by_rate", screen.text());
     screen.press(&[Message::Groups, Message::CollapseAll]);
@@ -288,7 +390,10 @@ fn a_filter_leaves_what_has_all_its_words() {
     let mut screen = Screen::new(many(6), PLAIN, (100, 24));
     screen.state.filter = "peer eth2 waiting".into();
     let text = screen.text();
-    assert!(text.contains("recv   5") && !text.contains("recv   1") && !text.contains("send   5"), "{text}");
+    assert!(
+        text.contains("recv   5") && !text.contains("recv   1") && !text.contains("send   5"),
+        "{text}"
+    );
     screen.state.filter = "nothing like it".into();
     assert!(screen.text().contains("no channel matches the filter"));
 }
@@ -296,7 +401,15 @@ fn a_filter_leaves_what_has_all_its_words() {
 #[test]
 fn every_size_is_drawn_and_the_cursor_is_on_the_screen() {
     let mut screen = Screen::new(many(512), COLOR, (80, 24));
-    for (width, height) in [(1, 1), (5, 2), (20, 5), (79, 10), (80, 24), (300, 80), (1000, 3)] {
+    for (width, height) in [
+        (1, 1),
+        (5, 2),
+        (20, 5),
+        (79, 10),
+        (80, 24),
+        (300, 80),
+        (1000, 3),
+    ] {
         screen.size = (width, height);
         for pane in PANES.iter().copied().map(Some).chain([None]) {
             screen.state.pane = pane;
@@ -322,7 +435,10 @@ fn a_node_that_is_silent_is_no_stall() {
     let mut screen = Screen::new(many(2), PLAIN, (100, 20));
     screen.now_ns += 5_000_000_000;
     let text = screen.text();
-    assert!(text.contains("NO NEWS") && text.contains("no counters from") && text.contains("5.0 s"), "{text}");
+    assert!(
+        text.contains("NO NEWS") && text.contains("no counters from") && text.contains("5.0 s"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -330,12 +446,19 @@ fn colours_mean_what_the_glyphs_mean_and_none_is_none() {
     let drawn = Screen::new(stalled(), COLOR, (130, 30)).drawn();
     let ink = |glyph: &str, color: u8| {
         let cells = drawn.content.iter().filter(|cell| cell.symbol() == glyph);
-        cells.filter(|cell| cell.fg == Color::Indexed(color)).count()
+        cells
+            .filter(|cell| cell.fg == Color::Indexed(color))
+            .count()
     };
     assert_eq!((ink("▒", 74), ink("▒", 214), ink("█", 214)), (12, 0, 16));
     assert_eq!(drawn[(1, 1)].bg, Color::Indexed(202));
     let plain = Screen::new(stalled(), PLAIN, (130, 30)).drawn();
-    assert!(plain.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    assert!(
+        plain
+            .content
+            .iter()
+            .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset)
+    );
 }
 
 #[test]
@@ -347,22 +470,43 @@ fn a_screen_is_kept_as_text_with_colours_and_as_a_picture() {
     for part in ansi.split("\x1b[") {
         stripped.push_str(part.split_once('m').map_or(part, |(_, rest)| rest));
     }
-    let trimmed = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    let trimmed = |text: &str| {
+        text.lines()
+            .map(str::trim_end)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
     assert_eq!(trimmed(&stripped), trimmed(&shot::text(&drawn)));
     let svg = shot::svg(&drawn);
     assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && svg.contains("#ff5f00"));
     let folder = tempfile::tempdir().expect("a folder");
     let base = shot::save(&drawn, folder.path()).expect("saved");
-    assert!(["txt", "ans", "svg"].iter().all(|suffix| base.with_extension(suffix).is_file()));
+    assert!(
+        ["txt", "ans", "svg"]
+            .iter()
+            .all(|suffix| base.with_extension(suffix).is_file())
+    );
 }
 
 #[test]
 fn keys_ask_for_what_the_help_says() {
     let key = |code, modifiers| message(KeyEvent::new(code, modifiers), false);
-    assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Message::Interrupt));
-    assert_eq!(key(KeyCode::Char('z'), KeyModifiers::CONTROL), Some(Message::Suspend));
-    assert_eq!(key(KeyCode::Left, KeyModifiers::SHIFT), Some(Message::Back(10)));
-    assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Some(Message::Quit));
+    assert_eq!(
+        key(KeyCode::Char('c'), KeyModifiers::CONTROL),
+        Some(Message::Interrupt)
+    );
+    assert_eq!(
+        key(KeyCode::Char('z'), KeyModifiers::CONTROL),
+        Some(Message::Suspend)
+    );
+    assert_eq!(
+        key(KeyCode::Left, KeyModifiers::SHIFT),
+        Some(Message::Back(10))
+    );
+    assert_eq!(
+        key(KeyCode::Char('q'), KeyModifiers::NONE),
+        Some(Message::Quit)
+    );
     let typed = message(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE), true);
     assert_eq!(typed, Some(Message::Type('q')));
     let mut screen = Screen::new(many(1), PLAIN, (80, 24));
@@ -374,34 +518,67 @@ fn keys_ask_for_what_the_help_says() {
 #[test]
 fn every_pane_has_a_key_of_its_own() {
     for (place, pane) in PANES.iter().enumerate() {
-        let key = message(KeyEvent::new(KeyCode::Char(pane.key), KeyModifiers::NONE), false);
+        let key = message(
+            KeyEvent::new(KeyCode::Char(pane.key), KeyModifiers::NONE),
+            false,
+        );
         assert_eq!(key, Some(Message::Show(pane)), "another key in keys.rs");
-        assert!(PANES[..place].iter().all(|before| before.key != pane.key && before.shows != pane.shows));
+        assert!(
+            PANES[..place]
+                .iter()
+                .all(|before| before.key != pane.key && before.shows != pane.shows)
+        );
     }
-    assert_eq!(PANES.iter().filter(|pane| pane.is_of_channel).count(), 1, "Enter opens it");
+    assert_eq!(
+        PANES.iter().filter(|pane| pane.is_of_channel).count(),
+        1,
+        "Enter opens it"
+    );
     let mut screen = Screen::new(many(1), PLAIN, (80, 24));
     let mut shown = Vec::new();
     for _ in 0..=PANES.len() {
         shown.push(screen.state.pane.map(|pane| pane.key));
         screen.press(&[Message::NextPane]);
     }
-    assert!(shown.iter().flatten().eq(PANES.iter().map(|pane| &pane.key)) && shown.last() == Some(&None));
+    assert!(
+        shown
+            .iter()
+            .flatten()
+            .eq(PANES.iter().map(|pane| &pane.key))
+            && shown.last() == Some(&None)
+    );
     assert_eq!(screen.state.pane, Some(PANES[0]));
 }
 
 /// So many posted and done, and none handed back for four seconds.
 fn standing(channel: ChannelNow, [posted, done]: [u64; 2], stage: char) -> ChannelNow {
     let (requests, bytes) = (stage.to_string().repeat(posted as usize), 0);
-    ChannelNow { posted, done, consumed: 0, bytes, quiet_ms: 4000, head_age_ms: Some(4000), requests, ..channel }
+    ChannelNow {
+        posted,
+        done,
+        consumed: 0,
+        bytes,
+        quiet_ms: 4000,
+        head_age_ms: Some(4000),
+        requests,
+        ..channel
+    }
 }
 
 /// A ring of three nodes, of which the second pair stands still.
 fn ring() -> Vec<Event> {
-    let pair = |a, b| PairIntro { nodes: [NodeId(a), NodeId(b)], lanes: vec![Lane::Host] };
+    let pair = |a, b| PairIntro {
+        nodes: [NodeId(a), NodeId(b)],
+        lanes: vec![Lane::Host],
+    };
     let pairs = vec![pair(0, 1), pair(1, 2), pair(2, 0)];
-    let mut events = vec![nodes(&["a3-0", "a3-1", "a3-2"]), Event::new(0.0, Who::Run, EventKind::Pairs(pairs))];
+    let mut events = vec![
+        nodes(&["a3-0", "a3-1", "a3-2"]),
+        Event::new(0.0, Who::Run, EventKind::Pairs(pairs)),
+    ];
     for (pair, [sender, receiver]) in [(0, [0, 1]), (1, [1, 2]), (2, [2, 0])] {
-        let [sender, receiver] = [sender, receiver].map(|node| WorkerId::of_pair(NodeId(node), PairId(pair)));
+        let [sender, receiver] =
+            [sender, receiver].map(|node| WorkerId::of_pair(NodeId(node), PairId(pair)));
         events.extend([told(0, sender, plugin()), told(0, receiver, plugin())]);
         for second in 1..4 {
             let channel = |side| {
@@ -412,8 +589,16 @@ fn ring() -> Vec<Event> {
                     _ => moving,
                 }
             };
-            events.push(told(second, sender, EventKind::Sample(vec![channel(Side::Send)])));
-            events.push(told(second, receiver, EventKind::Sample(vec![channel(Side::Recv)])));
+            events.push(told(
+                second,
+                sender,
+                EventKind::Sample(vec![channel(Side::Send)]),
+            ));
+            events.push(told(
+                second,
+                receiver,
+                EventKind::Sample(vec![channel(Side::Recv)]),
+            ));
         }
     }
     events
@@ -421,7 +606,13 @@ fn ring() -> Vec<Event> {
 
 #[test]
 fn three_nodes_and_three_pairs_each_have_their_lines() {
-    let model = Model::after(Beginning { title: "ring".into(), ..Beginning::default() }, ring());
+    let model = Model::after(
+        Beginning {
+            title: "ring".into(),
+            ..Beginning::default()
+        },
+        ring(),
+    );
     let mut screen = Screen::new(model, PLAIN, (110, 30));
     insta::assert_snapshot!("three_nodes", screen.text());
     screen.press(&[Message::Groups]);
@@ -431,7 +622,9 @@ fn three_nodes_and_three_pairs_each_have_their_lines() {
 /// A run folder with these events, and this record if there is one.
 fn folder(events: &[Event], record: Option<&str>) -> tempfile::TempDir {
     let run = tempfile::tempdir().expect("a folder");
-    let lines = events.iter().map(|event| serde_json::to_string(event).expect("JSON") + "\n");
+    let lines = events
+        .iter()
+        .map(|event| serde_json::to_string(event).expect("JSON") + "\n");
     std::fs::write(run.path().join("events.jsonl"), lines.collect::<String>()).expect("written");
     if let Some(record) = record {
         std::fs::write(run.path().join("run.json"), record).expect("written");
@@ -450,7 +643,8 @@ fn read(run: &Path) -> (Model, Folder) {
 fn a_run_folder_of_this_version_shows_what_was_seen_live() {
     let run = folder(&ring(), None);
     let live = Model::after(Beginning::default(), ring());
-    let [seen, read] = [live, read(run.path()).0].map(|model| Screen::new(model, PLAIN, (110, 30)).text());
+    let [seen, read] =
+        [live, read(run.path()).0].map(|model| Screen::new(model, PLAIN, (110, 30)).text());
     assert_eq!(seen, read);
 }
 
@@ -458,23 +652,42 @@ fn a_run_folder_of_this_version_shows_what_was_seen_live() {
 fn a_run_is_followed_until_its_record_is_there() {
     let run = folder(&ring(), None);
     let (mut model, mut source) = read(run.path());
-    assert_eq!((model.clock, model.state().ended.is_some()), (Clock::Wall, false));
+    assert_eq!(
+        (model.clock, model.state().ended.is_some()),
+        (Clock::Wall, false)
+    );
     let record = r#"{"schema": "tcpxctl.run/2", "outcome": "stalled", "reason": "it stood still"}"#;
     std::fs::write(run.path().join("run.json"), record).expect("written");
     model.poll(&mut source).expect("read");
-    assert_eq!((model.clock, model.state().ended.is_some()), (Clock::Over, true));
+    assert_eq!(
+        (model.clock, model.state().ended.is_some()),
+        (Clock::Over, true)
+    );
     let text = Screen::new(model, PLAIN, (110, 30)).text();
-    assert!(text.contains("STALLED  a3-2 with a3-1 recv 0: 16/16 done") && text.contains(" over"), "{text}");
+    assert!(
+        text.contains("STALLED  a3-2 with a3-1 recv 0: 16/16 done") && text.contains(" over"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_damaged_record_is_noted_and_one_of_a_future_version_refused() {
     let damaged = folder(&ring(), Some("{\"schema\":"));
     let (model, _source) = read(damaged.path());
-    assert_eq!((model.clock, model.state().ended.is_some()), (Clock::Over, false));
-    assert!(Screen::new(model, PLAIN, (110, 30)).text().contains("run.json is damaged"));
+    assert_eq!(
+        (model.clock, model.state().ended.is_some()),
+        (Clock::Over, false)
+    );
+    assert!(
+        Screen::new(model, PLAIN, (110, 30))
+            .text()
+            .contains("run.json is damaged")
+    );
     let future = folder(&ring(), Some(r#"{"schema": "tcpxctl.run/9"}"#));
-    let error = Folder::open(future.path(), None).err().expect("refused").to_string();
+    let error = Folder::open(future.path(), None)
+        .err()
+        .expect("refused")
+        .to_string();
     assert!(error.contains("tcpxctl.run/9"), "{error}");
 }
 
@@ -508,7 +721,12 @@ fn counters_that_cannot_be_are_drawn() {
         screen.state.pane = Some(pane);
         assert!(!screen.text().contains(['\x1b', '\u{202e}']));
     }
-    screen.press(&[Message::ToStall, Message::Back(3), Message::Forward(9), Message::NextTrouble]);
+    screen.press(&[
+        Message::ToStall,
+        Message::Back(3),
+        Message::Forward(9),
+        Message::NextTrouble,
+    ]);
     screen.drawn();
 }
 
@@ -535,7 +753,10 @@ proptest::proptest! {
 }
 
 fn samples(events: &[Event]) -> usize {
-    events.iter().filter(|one| matches!(one.kind, EventKind::Sample(_))).count()
+    events
+        .iter()
+        .filter(|one| matches!(one.kind, EventKind::Sample(_)))
+        .count()
 }
 
 #[test]
@@ -560,6 +781,9 @@ fn a_replay_tells_what_happened_in_its_own_time() {
 fn a_node_with_a_name_of_any_length_is_drawn() {
     let long = "n".repeat(70_000);
     let sample = told(0, PEER, EventKind::Sample(vec![ChannelNow::default()]));
-    let model = Model::after(Beginning::default(), vec![nodes(&[&long, &long, "c"]), sample]);
+    let model = Model::after(
+        Beginning::default(),
+        vec![nodes(&[&long, &long, "c"]), sample],
+    );
     assert!(Screen::new(model, COLOR, (80, 24)).text().contains("nnn"));
 }

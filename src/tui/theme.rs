@@ -56,9 +56,13 @@ impl Theme {
         if !self.color {
             return match ink {
                 Ink::Faint => plain.add_modifier(Modifier::DIM),
-                Ink::Strong | Ink::Title | Ink::Done | Ink::Warn => plain.add_modifier(Modifier::BOLD),
+                Ink::Strong | Ink::Title | Ink::Done | Ink::Warn => {
+                    plain.add_modifier(Modifier::BOLD)
+                }
                 Ink::Bad => plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-                Ink::Selected | Ink::BadBanner | Ink::WarnBanner => plain.add_modifier(Modifier::REVERSED),
+                Ink::Selected | Ink::BadBanner | Ink::WarnBanner => {
+                    plain.add_modifier(Modifier::REVERSED)
+                }
                 Ink::GoodBanner | Ink::QuietBanner => plain.add_modifier(Modifier::BOLD),
                 Ink::Plain | Ink::Posted | Ink::Unpacked | Ink::Good => plain,
             };
@@ -103,7 +107,11 @@ impl Theme {
         } else {
             [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"]
         };
-        let step = if share > 0.0 { (share * 8.0).ceil().clamp(1.0, 8.0) as usize } else { 0 };
+        let step = if share > 0.0 {
+            (share * 8.0).ceil().clamp(1.0, 8.0) as usize
+        } else {
+            0
+        };
         steps[step]
     }
 

@@ -26,7 +26,12 @@ pub(crate) fn update(
     page: usize,
 ) -> Option<Effect> {
     state.said = None;
-    if state.help && !matches!(message, Message::Interrupt | Message::Suspend | Message::Redraw | Message::Screenshot) {
+    if state.help
+        && !matches!(
+            message,
+            Message::Interrupt | Message::Suspend | Message::Redraw | Message::Screenshot
+        )
+    {
         state.help = false;
         return None;
     }
@@ -43,7 +48,13 @@ pub(crate) fn update(
         Message::PageDown => vertical(state, model, now_ns, page.max(1) as isize),
         Message::First => vertical(state, model, now_ns, isize::MIN / 2),
         Message::Last => vertical(state, model, now_ns, isize::MAX / 2),
-        Message::Pause => state.at = if state.at.is_some() { None } else { Some(now_ns) },
+        Message::Pause => {
+            state.at = if state.at.is_some() {
+                None
+            } else {
+                Some(now_ns)
+            }
+        }
         Message::Back(by) => (0..by).for_each(|_| step(state, model, now_ns, false)),
         Message::Forward(by) => (0..by).for_each(|_| step(state, model, now_ns, true)),
         Message::Oldest => state.at = model.timeline.span().map(|(first, _)| first),
@@ -87,7 +98,9 @@ fn sort(now: Sort, by: usize) -> Sort {
 
 /// The next of the list; none after the last, and the first after none.
 fn next_pane(pane: Option<&'static Pane>) -> Option<&'static Pane> {
-    let Some(pane) = pane else { return PANES.first().copied() };
+    let Some(pane) = pane else {
+        return PANES.first().copied();
+    };
     let place = PANES.iter().position(|one| *one == pane)?;
     PANES.get(place + 1).copied()
 }
@@ -97,13 +110,21 @@ fn vertical(state: &mut ViewState, model: &Model, now_ns: u64, by: isize) {
     if state.zoomed
         && let Some(lines) = state.pane.and_then(|pane| pane.lines)
     {
-        state.lines_back = state.lines_back.saturating_add_signed(by.saturating_neg()).min(lines(model));
+        state.lines_back = state
+            .lines_back
+            .saturating_add_signed(by.saturating_neg())
+            .min(lines(model));
         return;
     }
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
     let items = state.items(&picture);
-    let Some(last) = items.len().checked_sub(1) else { return };
-    let cursor = state.cursor(&picture, &items).saturating_add_signed(by).min(last);
+    let Some(last) = items.len().checked_sub(1) else {
+        return;
+    };
+    let cursor = state
+        .cursor(&picture, &items)
+        .saturating_add_signed(by)
+        .min(last);
     state.selected = Some(state.key(&picture, items[cursor]));
 }
 
@@ -119,7 +140,11 @@ fn step(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
 fn to_mark(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
     let from = state.at.unwrap_or(now_ns);
     let mut times = model.timeline.marks.iter().map(|mark| mark.at_ns);
-    match if forward { times.find(|at| *at > from) } else { times.rfind(|at| *at < from) } {
+    match if forward {
+        times.find(|at| *at > from)
+    } else {
+        times.rfind(|at| *at < from)
+    } {
         Some(at_ns) => state.at = Some(at_ns),
         None if forward => state.at = None,
         None => state.said = Some("no mark before this moment".into()),
@@ -129,7 +154,9 @@ fn to_mark(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
 fn collapse(state: &mut ViewState, model: &Model, now_ns: u64) {
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
     let items = state.items(&picture);
-    let Some(item) = items.get(state.cursor(&picture, &items)) else { return };
+    let Some(item) = items.get(state.cursor(&picture, &items)) else {
+        return;
+    };
     let (node, device) = match *item {
         Item::Group { node, device, .. } => (node, device),
         Item::Channel(place) => (picture.rows[place].node, picture.rows[place].now.device),
@@ -146,7 +173,10 @@ fn collapse_all(state: &mut ViewState, model: &Model, now_ns: u64) {
         return state.collapsed.clear();
     }
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
-    let groups = picture.rows.iter().map(|row| (picture.nodes[row.node].id, row.now.device));
+    let groups = picture
+        .rows
+        .iter()
+        .map(|row| (picture.nodes[row.node].id, row.now.device));
     state.collapsed = groups.collect();
 }
 

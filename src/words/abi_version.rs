@@ -51,7 +51,10 @@ impl AbiVersion {
 
     /// The version whose table a symbol is.
     pub fn of_symbol(symbol: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|version| version.symbol() == symbol)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|version| version.symbol() == symbol)
     }
 }
 
@@ -71,8 +74,16 @@ impl FromStr for AbiVersion {
 
     /// `v7`, and `7` from people in a hurry.
     fn from_str(text: &str) -> Result<Self, UnknownVersion> {
-        let number = text.strip_prefix('v').unwrap_or(text).parse::<u32>().map_err(|_| UnknownVersion)?;
-        Self::ALL.iter().copied().find(|version| version.number() == number).ok_or(UnknownVersion)
+        let number = text
+            .strip_prefix('v')
+            .unwrap_or(text)
+            .parse::<u32>()
+            .map_err(|_| UnknownVersion)?;
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|version| version.number() == number)
+            .ok_or(UnknownVersion)
     }
 }
 
@@ -96,6 +107,9 @@ mod tests {
         for text in ["", "v", "v3", "v99", "vv7", "7.0", "-7", "garbage"] {
             assert_eq!(text.parse::<AbiVersion>(), Err(UnknownVersion), "{text}");
         }
-        assert_eq!(UnknownVersion.to_string(), format!("expected {}", AbiVersion::RANGE));
+        assert_eq!(
+            UnknownVersion.to_string(),
+            format!("expected {}", AbiVersion::RANGE)
+        );
     }
 }

@@ -10,7 +10,11 @@ use std::path::PathBuf;
 /// `$XDG_CONFIG_HOME/tcpxctl`, or `~/.config/tcpxctl`. A relative path is ignored, as
 /// the XDG specification asks. `variable` is usually [`std::env::var_os`].
 pub fn user_config(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute = |name: &str| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
     Some(config.join("tcpxctl"))
 }

@@ -38,7 +38,9 @@ impl PluginFamily {
     /// is NCCL's own `libnccl-net.so`, by the product's folder. A library may turn out
     /// to be another; [`Self::of_table_name`] decides once there is a table.
     pub fn expected_of_path(path: &Path) -> Self {
-        let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let text = |part: Option<&std::ffi::OsStr>| {
+            part.unwrap_or_default().to_string_lossy().into_owned()
+        };
         match text(path.file_name()).as_str() {
             "libnccl-net.so" => {
                 // PRODUCT/lib64/libnccl-net.so
@@ -115,8 +117,14 @@ mod tests {
     fn what_follows_a_name_in_a_label_says_nothing() {
         for (label, expected) in [
             ("GPUDirectTCPX_v7 3.1.9", Tcpx),
-            ("GPUDirectTCPX_v7 /usr/local/lib/libnccl-net-fastrak.so", Tcpx),
-            ("Strict_v8 Strict_v7 /home/tcpx/libnccl-net-strict.so", Other),
+            (
+                "GPUDirectTCPX_v7 /usr/local/lib/libnccl-net-fastrak.so",
+                Tcpx,
+            ),
+            (
+                "Strict_v8 Strict_v7 /home/tcpx/libnccl-net-strict.so",
+                Other,
+            ),
             ("PlainSoft v12 0.1.0", PlainSoft),
             ("", Other),
         ] {
@@ -145,13 +153,19 @@ mod tests {
             ("libnccl-net.so", Other),
             ("", Other),
         ] {
-            assert_eq!(PluginFamily::expected_of_path(Path::new(path)), expected, "{path}");
+            assert_eq!(
+                PluginFamily::expected_of_path(Path::new(path)),
+                expected,
+                "{path}"
+            );
         }
     }
 
     #[test]
     fn a_family_is_a_word_in_json() {
-        let words = PluginFamily::ALL.iter().map(|family| serde_json::to_value(family).unwrap());
+        let words = PluginFamily::ALL
+            .iter()
+            .map(|family| serde_json::to_value(family).unwrap());
         assert!(words.eq(["tcpx", "tcpxo", "tcpx-soft", "plain-soft", "other"]));
     }
 }

@@ -46,8 +46,9 @@ impl ByteCount {
 
     /// To one decimal of the largest unit that fits: `79.1 GiB`; for reading only.
     pub fn about(self) -> String {
-        let unit =
-            [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)].into_iter().find(|(_, unit)| self.0 >= *unit);
+        let unit = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
+            .into_iter()
+            .find(|(_, unit)| self.0 >= *unit);
         match unit {
             Some((suffix, unit)) => format!("{:.1} {suffix}", self.0 as f64 / unit as f64),
             None => format!("{} B", self.0),
@@ -58,7 +59,10 @@ impl ByteCount {
 impl FromStr for ByteCount {
     type Err = BadQuantity;
     fn from_str(text: &str) -> Result<Self, BadQuantity> {
-        let bad = || BadQuantity { text: text.chars().take(40).collect(), expected: SIZE };
+        let bad = || BadQuantity {
+            text: text.chars().take(40).collect(),
+            expected: SIZE,
+        };
         let trimmed = text.trim();
         let (number, unit) = SUFFIXES
             .iter()
@@ -99,7 +103,9 @@ impl<'de> Deserialize<'de> for ByteCount {
                 Ok(ByteCount(value))
             }
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<ByteCount, E> {
-                u64::try_from(value).map(ByteCount).map_err(|_| E::custom(format!("`{value}` is not {SIZE}")))
+                u64::try_from(value)
+                    .map(ByteCount)
+                    .map_err(|_| E::custom(format!("`{value}` is not {SIZE}")))
             }
             fn visit_str<E: de::Error>(self, value: &str) -> Result<ByteCount, E> {
                 value.parse().map_err(E::custom)
@@ -143,14 +149,20 @@ impl TimeSpan {
 impl FromStr for TimeSpan {
     type Err = BadQuantity;
     fn from_str(text: &str) -> Result<Self, BadQuantity> {
-        let bad = || BadQuantity { text: text.chars().take(40).collect(), expected: TIME };
+        let bad = || BadQuantity {
+            text: text.chars().take(40).collect(),
+            expected: TIME,
+        };
         let trimmed = text.trim();
         let (number, unit) = TIME_SUFFIXES
             .iter()
             .find_map(|(suffix, unit)| trimmed.strip_suffix(suffix).map(|number| (number, *unit)))
             .ok_or_else(bad)?;
         let number: u64 = number.trim_end().parse().map_err(|_| bad())?;
-        number.checked_mul(unit).map(Self::from_nanos).ok_or_else(bad)
+        number
+            .checked_mul(unit)
+            .map(Self::from_nanos)
+            .ok_or_else(bad)
     }
 }
 
@@ -158,9 +170,14 @@ impl fmt::Display for TimeSpan {
     /// The largest unit that says it exactly.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds = self.0.as_nanos();
-        let exact = TIME_SUFFIXES.iter().rev().find(|(_, unit)| nanoseconds.is_multiple_of(u128::from(*unit)));
+        let exact = TIME_SUFFIXES
+            .iter()
+            .rev()
+            .find(|(_, unit)| nanoseconds.is_multiple_of(u128::from(*unit)));
         match exact {
-            Some((suffix, unit)) if nanoseconds > 0 => f.pad(&format!("{}{suffix}", nanoseconds / u128::from(*unit))),
+            Some((suffix, unit)) if nanoseconds > 0 => {
+                f.pad(&format!("{}{suffix}", nanoseconds / u128::from(*unit)))
+            }
             _ => f.pad("0s"),
         }
     }
@@ -207,24 +224,36 @@ impl Rate {
     /// 10^9 bytes per second; zero for no time at all, never infinite or NaN.
     pub fn gb_per_s(self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
-        if seconds > 0.0 { self.bytes as f64 / seconds / 1e9 } else { 0.0 }
+        if seconds > 0.0 {
+            self.bytes as f64 / seconds / 1e9
+        } else {
+            0.0
+        }
     }
 }
 
 /// Now, as part of a file name: `20261120T101500Z`.
 pub fn stamp_utc() -> String {
-    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+    jiff::Timestamp::now()
+        .strftime("%Y%m%dT%H%M%SZ")
+        .to_string()
 }
 
 /// Now, as people and programs write it.
 pub fn now_utc() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+        .to_string()
 }
 
 /// A moment as people and programs write it; microseconds since 1970.
 pub fn utc_of_us(us: u64) -> String {
-    let at = i64::try_from(us).ok().and_then(|us| jiff::Timestamp::from_microsecond(us).ok());
-    at.unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    let at = i64::try_from(us)
+        .ok()
+        .and_then(|us| jiff::Timestamp::from_microsecond(us).ok());
+    at.unwrap_or_default()
+        .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+        .to_string()
 }
 
 /// Nanoseconds since 1970 of an RFC 3339 time; `None` where it is none, or before 1970.
@@ -256,7 +285,16 @@ pub fn printable(text: &str) -> String {
 
 /// Text as a part of a file name: letters, digits, `.`, `_` and `-`, 48 at most.
 pub fn file_name(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).take(48).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "._-".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(48)
+        .collect()
 }
 
 /// One word of a POSIX shell line: foreign text goes in as it is, and nothing in
@@ -290,11 +328,13 @@ pub fn sha256(from: &mut dyn Read) -> io::Result<(String, u64)> {
 /// Lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 #[cfg(test)]
@@ -314,7 +354,15 @@ mod tests {
         ] {
             assert_eq!(text.parse::<ByteCount>(), Ok(ByteCount(expected)), "{text}");
         }
-        for text in ["", "-1", "1.5MiB", "KiB", "12 parsecs", "99999999999999999999", "18446744073709551615KiB"] {
+        for text in [
+            "",
+            "-1",
+            "1.5MiB",
+            "KiB",
+            "12 parsecs",
+            "99999999999999999999",
+            "18446744073709551615KiB",
+        ] {
             assert!(text.parse::<ByteCount>().is_err(), "{text}");
         }
     }
@@ -322,7 +370,10 @@ mod tests {
     #[test]
     fn sizes_print_the_way_they_are_written() {
         for text in ["0B", "1B", "4KiB", "512KiB", "64MiB", "3GiB", "1023B"] {
-            assert_eq!(text.parse::<ByteCount>().map(|size| size.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                text.parse::<ByteCount>().map(|size| size.to_string()),
+                Ok(text.to_owned())
+            );
         }
     }
 
@@ -337,25 +388,48 @@ mod tests {
             ("2m", 120_000_000_000),
             ("1h", 3_600_000_000_000),
         ] {
-            assert_eq!(text.parse::<TimeSpan>(), Ok(TimeSpan::from_nanos(nanoseconds)), "{text}");
+            assert_eq!(
+                text.parse::<TimeSpan>(),
+                Ok(TimeSpan::from_nanos(nanoseconds)),
+                "{text}"
+            );
         }
-        for text in ["", "s", "3", "-3s", "1.5s", "3 fortnights", "18446744073709551615s", "99999999999999999999s"] {
+        for text in [
+            "",
+            "s",
+            "3",
+            "-3s",
+            "1.5s",
+            "3 fortnights",
+            "18446744073709551615s",
+            "99999999999999999999s",
+        ] {
             assert!(text.parse::<TimeSpan>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn times_print_in_the_largest_unit_that_is_exact() {
-        for (text, printed) in
-            [("0ms", "0s"), ("1500ms", "1500ms"), ("90s", "90s"), ("120s", "2m"), ("10000ns", "10us")]
-        {
-            assert_eq!(text.parse::<TimeSpan>().map(|time| time.to_string()), Ok(printed.to_owned()));
+        for (text, printed) in [
+            ("0ms", "0s"),
+            ("1500ms", "1500ms"),
+            ("90s", "90s"),
+            ("120s", "2m"),
+            ("10000ns", "10us"),
+        ] {
+            assert_eq!(
+                text.parse::<TimeSpan>().map(|time| time.to_string()),
+                Ok(printed.to_owned())
+            );
         }
     }
 
     #[test]
     fn a_bare_number_is_not_a_time() {
-        let error = serde_json::from_str::<TimeSpan>("3").err().map(|error| error.to_string()).unwrap_or_default();
+        let error = serde_json::from_str::<TimeSpan>("3")
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
         assert!(error.contains("a time with its unit"), "{error}");
     }
 
@@ -374,6 +448,13 @@ mod tests {
 
     #[test]
     fn no_time_is_no_rate() {
-        assert_eq!(Rate { bytes: 5, elapsed: Duration::ZERO }.gb_per_s(), 0.0);
+        assert_eq!(
+            Rate {
+                bytes: 5,
+                elapsed: Duration::ZERO
+            }
+            .gb_per_s(),
+            0.0
+        );
     }
 }

@@ -10,7 +10,11 @@ fn run(settings: &[&str]) -> Output {
 
 /// Nothing that stands in front of a real driver.
 fn real() -> &'static [(&'static str, &'static str)] {
-    if on_a_real_gpu() { &[("LD_LIBRARY_PATH", "")] } else { &[] }
+    if on_a_real_gpu() {
+        &[("LD_LIBRARY_PATH", "")]
+    } else {
+        &[]
+    }
 }
 
 fn run_with(settings: &[&str], environment: &[(&str, &str)]) -> Output {
@@ -22,9 +26,18 @@ fn run_over(plugin: &str, settings: &[&str], environment: &[(&str, &str)]) -> Ou
     let reports = folder.path().to_str().unwrap();
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/1conn.toml");
     let mut arguments = vec!["run", scenario, "--plugin", plugin, "--reports", reports];
-    let small = ["transfer.memory=device", "transfer.total=2MiB", "transfer.iterations=2", "transfer.warmup=1"];
+    let small = [
+        "transfer.memory=device",
+        "transfer.total=2MiB",
+        "transfer.iterations=2",
+        "transfer.warmup=1",
+    ];
     let patient = ["limits.stall_after=30s", "topology.nics=[\"lo\"]"];
-    small.iter().chain(&patient).chain(settings).for_each(|setting| arguments.extend(["--set", setting]));
+    small
+        .iter()
+        .chain(&patient)
+        .chain(settings)
+        .for_each(|setting| arguments.extend(["--set", setting]));
     let mut environment = environment.to_vec();
     environment.push(("TCPXSOFT_CUDA", "device"));
     tool(&arguments, &environment)
@@ -37,7 +50,10 @@ fn passes(settings: &[&str]) {
 fn has_passed(settings: &[&str], output: &Output) {
     let said = said(output);
     assert_eq!(output.status.code(), Some(0), "{settings:?}: {said}");
-    assert!(said.contains("memory : GPU 0 (") && said.contains("# Outcome : passed"), "{settings:?}: {said}");
+    assert!(
+        said.contains("memory : GPU 0 (") && said.contains("# Outcome : passed"),
+        "{settings:?}: {said}"
+    );
 }
 
 #[test]
@@ -51,7 +67,11 @@ fn every_policy_moves_every_byte() {
 #[test]
 fn every_shape_of_a_run_passes() {
     passes(&["transfer.chunk=100001", "transfer.total=1000003"]);
-    passes(&["transfer.connections=3", "progress.policy=dedicated-thread", "env.NCCL_NSOCKS_PERTHREAD=2"]);
+    passes(&[
+        "transfer.connections=3",
+        "progress.policy=dedicated-thread",
+        "env.NCCL_NSOCKS_PERTHREAD=2",
+    ]);
     passes(&["transfer.direction=both"]);
     passes(&["transfer.direction=ping-pong", "transfer.chunk=64KiB"]);
     passes(&["transfer.recv_window=1", "transfer.send_window=1"]);
@@ -61,7 +81,11 @@ fn every_shape_of_a_run_passes() {
 
 #[test]
 fn what_is_not_unpacked_is_flushed_before_it_is_compared() {
-    for settings in [&["transfer.connections=2"][..], &["transfer.direction=both"], &["env.TCPXSOFT_IO=helper"]] {
+    for settings in [
+        &["transfer.connections=2"][..],
+        &["transfer.direction=both"],
+        &["env.TCPXSOFT_IO=helper"],
+    ] {
         for abi in ["v4", "v8", "v12"] {
             let environment = [real(), &[("TCPXCTL_ABI", abi)]].concat();
             has_passed(settings, &run_over("plainsoft", settings, &environment));
@@ -71,11 +95,16 @@ fn what_is_not_unpacked_is_flushed_before_it_is_compared() {
 
 #[test]
 fn pages_handed_back_too_early_are_found_wrong_on_the_gpu() {
-    let fault = "fault={by=\"driver\",side=\"recv\",kind=\"consumed-early\",channel=0,after_chunk=2}";
+    let fault =
+        "fault={by=\"driver\",side=\"recv\",kind=\"consumed-early\",channel=0,after_chunk=2}";
     let output = run(&[fault]);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    for words in ["is 0xdb, expected", "wrong bytes", "# wrong : channel 0 chunk"] {
+    for words in [
+        "is 0xdb, expected",
+        "wrong bytes",
+        "# wrong : channel 0 chunk",
+    ] {
         assert!(said.contains(words), "no `{words}` in {said}");
     }
 }
@@ -84,7 +113,12 @@ fn pages_handed_back_too_early_are_found_wrong_on_the_gpu() {
 fn one_corrupt_byte_is_named_by_chunk_and_offset() {
     let fault = "env.recv.TCPXSOFT_FAULT=\"corrupt:chunk=2,byte=12345\"";
     // On a machine with several GPUs each pair would have its own.
-    let output = run(&[fault, "transfer.warmup=0", "transfer.iterations=1", "topology.gpus=[0]"]);
+    let output = run(&[
+        fault,
+        "transfer.warmup=0",
+        "transfer.iterations=1",
+        "topology.gpus=[0]",
+    ]);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("chunk 1 byte 12345 is 0x"), "{said}");
@@ -97,52 +131,96 @@ fn a_gpu_that_cannot_be_used_is_not_replaced_by_anything() {
         let output = run_with(&[], environment);
         let said = said(&output);
         assert_eq!(output.status.code(), Some(3), "{environment:?}: {said}");
-        assert!(said.contains(words), "{environment:?}: no `{words}` in {said}");
+        assert!(
+            said.contains(words),
+            "{environment:?}: no `{words}` in {said}"
+        );
     };
     refused(&[("TCPXCTL_GPU", "7")], "there is no GPU 7");
     refused(&[("FAKE_CUDA_MIG", "0")], "is a MIG instance");
     refused(&[("FAKE_CUDA_FAIL", "cuInit:100")], "CUDA_ERROR_NO_DEVICE");
-    refused(&[("FAKE_CUDA_FAIL", "cuDevicePrimaryCtxRetain:999")], "cuDevicePrimaryCtxRetain failed");
+    refused(
+        &[("FAKE_CUDA_FAIL", "cuDevicePrimaryCtxRetain:999")],
+        "cuDevicePrimaryCtxRetain failed",
+    );
 }
 
 #[test]
 fn the_shipped_scenarios_pass_on_a_gpu_and_are_skipped_with_the_reason_elsewhere() {
-    for name in ["gpu-4conn", "gpu-unpack", "gpu-memory", "repro/gpu-consumed-early"] {
+    for name in [
+        "gpu-4conn",
+        "gpu-unpack",
+        "gpu-memory",
+        "repro/gpu-consumed-early",
+    ] {
         let folder = tempfile::TempDir::new().unwrap();
         let scenario = format!("{}/scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-        let few = ["transfer.total=4MiB", "transfer.iterations=2", "limits.stall_after=30s"];
-        let mut arguments = vec!["run", &scenario, "--reports", folder.path().to_str().unwrap()];
-        few.iter().for_each(|setting| arguments.extend(["--set", setting]));
+        let few = [
+            "transfer.total=4MiB",
+            "transfer.iterations=2",
+            "limits.stall_after=30s",
+        ];
+        let mut arguments = vec![
+            "run",
+            &scenario,
+            "--reports",
+            folder.path().to_str().unwrap(),
+        ];
+        few.iter()
+            .for_each(|setting| arguments.extend(["--set", setting]));
         let output = tool(&arguments, &[("LD_LIBRARY_PATH", "")]);
         let said = said(&output);
         let expected = if on_a_real_gpu() { 0 } else { 3 };
         assert_eq!(output.status.code(), Some(expected), "{name}: {said}");
-        assert!(on_a_real_gpu() || said.contains("skipped: the scenario requires gpu, and "), "{name}: {said}");
+        assert!(
+            on_a_real_gpu() || said.contains("skipped: the scenario requires gpu, and "),
+            "{name}: {said}"
+        );
     }
 }
 
 #[test]
 fn registration_is_tried_with_a_gpu_s_memory() {
-    let small = [("TCPXSOFT_CUDA", "device"), ("FAKE_CUDA_MEMORY", "100000000")];
+    let small = [
+        ("TCPXSOFT_CUDA", "device"),
+        ("FAKE_CUDA_MEMORY", "100000000"),
+    ];
     let output = tool(&["mr", "--plugin", "builtin", "--json"], &small);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one document");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let rows = document["rows"].as_array().unwrap();
     let of = |what: &str, size: u64, offset: u64| {
-        let fits = |row: &&serde_json::Value| row["what"] == what && row["size"] == size && row["offset"] == offset;
-        let gpu = |row: &&serde_json::Value| row["memory"] == "GPU 0 (0000:04:00.0)" && row["side"] == "recv";
-        rows.iter().find(|row| fits(row) && gpu(row)).unwrap_or_else(|| panic!("no {what} row of {size} at {offset}"))
+        let fits = |row: &&serde_json::Value| {
+            row["what"] == what && row["size"] == size && row["offset"] == offset
+        };
+        let gpu = |row: &&serde_json::Value| {
+            row["memory"] == "GPU 0 (0000:04:00.0)" && row["side"] == "recv"
+        };
+        rows.iter()
+            .find(|row| fits(row) && gpu(row))
+            .unwrap_or_else(|| panic!("no {what} row of {size} at {offset}"))
     };
     assert_eq!(of("size", 4096, 0)["accepted"], true);
     assert_eq!(of("offset", 4096, 4096)["accepted"], true);
     for offset in [1, 512, 4095] {
         let row = of("offset", 4096, offset);
-        assert!(row["said"].as_str().unwrap().contains("data not aligned"), "{row}");
+        assert!(
+            row["said"].as_str().unwrap().contains("data not aligned"),
+            "{row}"
+        );
     }
     // More than this GPU has is the driver's to refuse, and costs the row only.
     let row = of("size", 1 << 30, 0);
-    assert!(row["said"].as_str().unwrap().contains("bytes free"), "{row}");
-    assert_eq!(of("storm", 4096, 0)["accepted"], true, "{}", of("storm", 4096, 0));
+    assert!(
+        row["said"].as_str().unwrap().contains("bytes free"),
+        "{row}"
+    );
+    assert_eq!(
+        of("storm", 4096, 0)["accepted"],
+        true,
+        "{}",
+        of("storm", 4096, 0)
+    );
 }
 
 #[test]
@@ -150,7 +228,10 @@ fn a_cuda_runtime_in_the_process_is_told_of_the_gpu_before_every_control_call() 
     let folder = tempfile::TempDir::new().unwrap();
     let log = folder.path().join("log");
     let runtime = fake_driver().join("libcudart.so.12");
-    let preloaded = [("LD_PRELOAD", runtime.to_str().unwrap()), ("FAKE_CUDART_LOG", log.to_str().unwrap())];
+    let preloaded = [
+        ("LD_PRELOAD", runtime.to_str().unwrap()),
+        ("FAKE_CUDART_LOG", log.to_str().unwrap()),
+    ];
     let on_one = [&preloaded[..], &[("TCPXCTL_GPU", "1")]].concat();
     let output = run_with(&["transfer.connections=2"], &on_one);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -158,7 +239,14 @@ fn a_cuda_runtime_in_the_process_is_told_of_the_gpu_before_every_control_call() 
     assert!(told.lines().all(|line| line == "1"), "{told}");
     // Two listens, accepts, connects and two registrations on each end.
     assert!(told.lines().count() >= 10, "{told}");
-    let output = run_with(&[], &[&preloaded[..], &[("FAKE_CUDART_CODE", "101")]].concat());
+    let output = run_with(
+        &[],
+        &[&preloaded[..], &[("FAKE_CUDART_CODE", "101")]].concat(),
+    );
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("cudaSetDevice(0) of "), "{}", said(&output));
+    assert!(
+        said(&output).contains("cudaSetDevice(0) of "),
+        "{}",
+        said(&output)
+    );
 }

@@ -33,7 +33,8 @@ pub fn fake_driver() -> &'static Path {
 
 fn build(source: &str, name: &str, folder: &Path) {
     let source = format!("{}/tests/cuda/{source}", env!("CARGO_MANIFEST_DIR"));
-    let flags = "-shared -fPIC -O2 -Wall -Wextra -Werror -Wno-unknown-pragmas -fvisibility=hidden -pthread";
+    let flags =
+        "-shared -fPIC -O2 -Wall -Wextra -Werror -Wno-unknown-pragmas -fvisibility=hidden -pthread";
     let status = Command::new("cc")
         .args(flags.split(' '))
         .args([&format!("-Wl,-soname,{name}"), &source, "-o"])
@@ -65,13 +66,16 @@ fn with(name: &str, environment: &[(&str, &str)], fake: bool, body: impl FnOnce(
         return body();
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, name);
+    child
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, name);
     child.envs(environment.iter().copied());
     if fake {
         child.env("LD_LIBRARY_PATH", fake_driver());
     }
     let output = child.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {}\n{text}", output.status);
     // A name that matches no test would pass, too.
     assert!(text.contains("1 passed"), "{name} did not run:\n{text}");
@@ -80,7 +84,10 @@ fn with(name: &str, environment: &[(&str, &str)], fake: bool, body: impl FnOnce(
 /// `tcpxctl ARGUMENTS` over the stand-in with these settings of it.
 pub fn tool(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
-    command.args(arguments).env_remove("CUDA_VISIBLE_DEVICES").env("LD_LIBRARY_PATH", fake_driver());
+    command
+        .args(arguments)
+        .env_remove("CUDA_VISIBLE_DEVICES")
+        .env("LD_LIBRARY_PATH", fake_driver());
     command.envs(environment.iter().copied()).output().unwrap()
 }
 

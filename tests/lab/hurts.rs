@@ -3,7 +3,8 @@
 
 use crate::lab::{Lab, address};
 use crate::sockets::{
-    PATIENCE, SILENCE, burst, connect, datagrams, is_whole, pair, round_trip, share_that_arrives, stream,
+    PATIENCE, SILENCE, burst, connect, datagrams, is_whole, pair, round_trip, share_that_arrives,
+    stream,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -11,7 +12,9 @@ use std::time::{Duration, Instant};
 
 /// A port of node1 that nobody listens on.
 fn closed(interface: &str) -> SocketAddr {
-    format!("{}:9", address("node1", interface)).parse().unwrap()
+    format!("{}:9", address("node1", interface))
+        .parse()
+        .unwrap()
 }
 
 /// Nothing comes for a while.
@@ -66,7 +69,10 @@ fn rate_bounds_what_passes() {
             sending.join().unwrap();
             // The bucket may be full at first: 64 KiB, and as much in the other's buffers.
             let bound = 20e6 / 8.0 * seconds * 1.1 + 2.0 * 65536.0;
-            assert!(bytes > 0.0 && bytes < bound, "{bytes} bytes in {seconds} s, bound {bound}");
+            assert!(
+                bytes > 0.0 && bytes < bound,
+                "{bytes} bytes in {seconds} s, bound {bound}"
+            );
         });
     }
     lab.heal();
@@ -86,7 +92,10 @@ fn delay_comes_on_top_each_way_and_other_rails_have_none() {
     carries(&lab, "eth3");
     lab.hurt("node0", "eth3", "delay 10");
     let trip = round_trip(&lab, "eth3");
-    assert!(trip >= Duration::from_millis(20) && trip < Duration::from_millis(80), "{trip:?}");
+    assert!(
+        trip >= Duration::from_millis(20) && trip < Duration::from_millis(80),
+        "{trip:?}"
+    );
     lab.heal();
     assert!(round_trip(&lab, "eth3") < Duration::from_millis(20));
     carries(&lab, "eth3");
@@ -115,7 +124,10 @@ fn reordering_loses_nothing_and_keeps_no_order() {
     let mut arrived = burst(&one, &other, PATIENCE);
     assert!(!arrived.is_sorted(), "{arrived:?}");
     arrived.sort_unstable();
-    assert!(arrived.iter().copied().eq(0..arrived.len() as u32) && arrived.len() == 100, "{arrived:?}");
+    assert!(
+        arrived.iter().copied().eq(0..arrived.len() as u32) && arrived.len() == 100,
+        "{arrived:?}"
+    );
     lab.heal();
     is_whole(&lab, "eth4");
 }
@@ -123,22 +135,39 @@ fn reordering_loses_nothing_and_keeps_no_order() {
 #[test]
 fn a_blackhole_answers_nothing_no_reset_no_icmp() {
     let Some(lab) = Lab::up() else { return };
-    assert_eq!(connect(&lab, "node0", closed("eth1")).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(
+        connect(&lab, "node0", closed("eth1")).unwrap_err().kind(),
+        ErrorKind::ConnectionRefused
+    );
     let [mut one, mut other] = stream(&lab, "eth1");
     let datagrams = datagrams(&lab, "node0", "eth1");
     datagrams.connect(closed("eth1")).unwrap();
     lab.hurt("node1", "all", "blackhole");
     // Both a new connection and one that is there; both ends; no word from the kernel.
-    assert_eq!(connect(&lab, "node0", closed("eth1")).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(
+        connect(&lab, "node0", closed("eth1")).unwrap_err().kind(),
+        ErrorKind::TimedOut
+    );
     for end in [&mut one, &mut other] {
         end.write_all(b"still there?").unwrap();
         end.set_read_timeout(Some(SILENCE)).unwrap();
-        assert_eq!(end.read(&mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(
+            end.read(&mut [0; 16]).unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
     }
     datagrams.send(&[1]).unwrap();
     is_silent(&datagrams);
-    assert!(lab.exec("node1", &["cat", "/sys/class/net/eth1/operstate"]).starts_with("up"));
-    assert_eq!(connect(&lab, "laptop", ([10, 0, 1, 25], 22).into()).map(drop).map_err(|error| error.kind()), Ok(()));
+    assert!(
+        lab.exec("node1", &["cat", "/sys/class/net/eth1/operstate"])
+            .starts_with("up")
+    );
+    assert_eq!(
+        connect(&lab, "laptop", ([10, 0, 1, 25], 22).into())
+            .map(drop)
+            .map_err(|error| error.kind()),
+        Ok(())
+    );
     lab.heal();
     let mut text = [0; 12];
     one.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -168,9 +197,19 @@ fn one_way_loses_one_direction_only() {
 fn down_is_down_and_comes_back() {
     let Some(lab) = Lab::up() else { return };
     lab.hurt("node1", "eth3", "down");
-    let state = |name: &str| lab.exec("node1", &["cat", &format!("/sys/class/net/{name}/operstate")]);
-    assert_eq!((state("eth3").as_str(), state("eth4").as_str()), ("down\n", "up\n"));
-    let other = lab.inside("node1", || UdpSocket::bind((address("node1", "eth3"), 0))).unwrap();
+    let state = |name: &str| {
+        lab.exec(
+            "node1",
+            &["cat", &format!("/sys/class/net/{name}/operstate")],
+        )
+    };
+    assert_eq!(
+        (state("eth3").as_str(), state("eth4").as_str()),
+        ("down\n", "up\n")
+    );
+    let other = lab
+        .inside("node1", || UdpSocket::bind((address("node1", "eth3"), 0)))
+        .unwrap();
     let error = other.connect((address("node0", "eth3"), 9)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkUnreachable, "{error}");
     lab.heal();
@@ -186,7 +225,12 @@ fn hurts_add_up_are_shown_and_are_healed_one_by_one() {
     lab.hurt("node0", "eth1", "rate 500");
     lab.hurt("node1", "eth2", "oneway");
     let status = lab.done(&["status"]);
-    for hurt in ["node0 eth1 delay 20", "node0 eth1 loss 2.5", "node0 eth1 rate 500", "node1 eth2 oneway out"] {
+    for hurt in [
+        "node0 eth1 delay 20",
+        "node0 eth1 loss 2.5",
+        "node0 eth1 rate 500",
+        "node1 eth2 oneway out",
+    ] {
         assert!(status.contains(hurt), "{status}");
     }
     lab.done(&["heal", "node1"]);
@@ -201,10 +245,16 @@ fn hurts_add_up_are_shown_and_are_healed_one_by_one() {
 fn what_cannot_be_hurt_is_refused_with_words_and_changes_nothing() {
     let Some(lab) = Lab::up() else { return };
     for (arguments, words) in [
-        (&["hurt", "node2", "eth1", "loss"][..], "there is no node `node2`"),
+        (
+            &["hurt", "node2", "eth1", "loss"][..],
+            "there is no node `node2`",
+        ),
         (&["hurt", "node0", "eth5", "loss"], "no interface `eth5`"),
         (&["hurt", "stranger", "eth1", "loss"], "no interface `eth1`"),
-        (&["hurt", "node0", "eth1", "break"], "no way to hurt called `break`"),
+        (
+            &["hurt", "node0", "eth1", "break"],
+            "no way to hurt called `break`",
+        ),
         (&["hurt", "node0", "eth1", "loss", "120"], "per cent"),
         (&["hurt", "node0", "eth1", "loss", "; reboot"], "per cent"),
         (&["hurt", "node0", "eth1", "rate", "0"], "Mbit/s"),

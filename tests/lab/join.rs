@@ -11,20 +11,43 @@ const SECRET: &str = "/root/secret";
 
 /// A node1 that serves, with a secret that both nodes have.
 fn serves(lab: &Lab, more: &[&str]) -> Running {
-    let make = format!("umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' >{SECRET}; cat {SECRET}");
+    let make = format!(
+        "umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' >{SECRET}; cat {SECRET}"
+    );
     let secret = lab.exec("node1", &["sh", "-c", &make]);
-    lab.exec("node0", &["sh", "-c", &format!("umask 077; printf %s {secret} >{SECRET}")]);
-    let mut serving = lab.tool("node1", &[&["serve", "--secret-file", SECRET], more].concat()).start();
+    lab.exec(
+        "node0",
+        &[
+            "sh",
+            "-c",
+            &format!("umask 077; printf %s {secret} >{SECRET}"),
+        ],
+    );
+    let mut serving = lab
+        .tool(
+            "node1",
+            &[&["serve", "--secret-file", SECRET], more].concat(),
+        )
+        .start();
     serving.until("a listener", |_| connects(lab));
     serving
 }
 
 fn connects(lab: &Lab) -> bool {
-    lab.inside("stranger", || TcpStream::connect(std::net::SocketAddr::from(ADDRESS)).is_ok())
+    lab.inside("stranger", || {
+        TcpStream::connect(std::net::SocketAddr::from(ADDRESS)).is_ok()
+    })
 }
 
 fn joins(lab: &Lab) -> Ended {
-    let arguments = ["run", "small.toml", "--join", "10.0.0.226:18500", "--secret-file", SECRET];
+    let arguments = [
+        "run",
+        "small.toml",
+        "--join",
+        "10.0.0.226:18500",
+        "--secret-file",
+        SECRET,
+    ];
     let tool = lab.tool("node0", &arguments);
     tool.write("small.toml", SMALL);
     tool.ended()
@@ -32,7 +55,10 @@ fn joins(lab: &Lab) -> Ended {
 
 fn stop(lab: &Lab, serving: Running) {
     let all = lab.ps("node1");
-    let server: &Process = all.iter().find(|process| process.role == "serve").expect("the server");
+    let server: &Process = all
+        .iter()
+        .find(|process| process.role == "serve")
+        .expect("the server");
     server.signal(rustix::process::Signal::INT);
     serving.ended();
     lab.is_left_clean();
@@ -54,18 +80,35 @@ fn a_node_that_serves_is_as_good_as_one_with_ssh_time_after_time() {
 fn a_wrong_secret_a_stranger_and_a_silent_one_get_nothing() {
     let Some(lab) = Lab::up() else { return };
     let serving = serves(&lab, &[]);
-    let connect = || lab.inside("stranger", || TcpStream::connect(std::net::SocketAddr::from(ADDRESS)).unwrap());
+    let connect = || {
+        lab.inside("stranger", || {
+            TcpStream::connect(std::net::SocketAddr::from(ADDRESS)).unwrap()
+        })
+    };
     let silent: Vec<TcpStream> = (0..5).map(|_| connect()).collect();
-    for words in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5000], b"{\"start\":1}\n"] {
+    for words in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        &[0xff; 5000],
+        b"{\"start\":1}\n",
+    ] {
         let mut stream = connect();
-        stream.set_read_timeout(Some(crate::sockets::PATIENCE)).unwrap();
+        stream
+            .set_read_timeout(Some(crate::sockets::PATIENCE))
+            .unwrap();
         // Whoever is thrown out while writing has got its answer.
         let _ = stream.write_all(words);
         let mut said = Vec::new();
         let _ = stream.read_to_end(&mut said);
         assert!(said.len() < 200, "{} bytes to a stranger", said.len());
     }
-    lab.exec("node0", &["sh", "-c", &format!("cp -p {SECRET} {SECRET}.right; tr 0-9 1-90 <{SECRET}.right >{SECRET}")]);
+    lab.exec(
+        "node0",
+        &[
+            "sh",
+            "-c",
+            &format!("cp -p {SECRET} {SECRET}.right; tr 0-9 1-90 <{SECRET}.right >{SECRET}"),
+        ],
+    );
     let ended = joins(&lab);
     assert!(matches!(ended.status.code(), Some(3 | 5)), "{ended}");
     ended.says(&["10.0.0.226"]);

@@ -5,7 +5,13 @@ use crate::lab::Lab;
 use crate::peer::PEER;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_tcpxctl");
-const KINDS: [&str; 5] = ["ed25519", "ecdsa -b 256", "ecdsa -b 384", "ecdsa -b 521", "rsa -b 3072"];
+const KINDS: [&str; 5] = [
+    "ed25519",
+    "ecdsa -b 256",
+    "ecdsa -b 384",
+    "ecdsa -b 521",
+    "rsa -b 3072",
+];
 /// Files as ssh-keygen writes them: OpenSSH's own, and two of OpenSSL's. There is no
 /// second one for ed25519, for which it writes the first under every name.
 const FORMATS: [&str; 3] = ["RFC4716", "PEM", "PKCS8"];
@@ -13,7 +19,11 @@ const FORMATS: [&str; 3] = ["RFC4716", "PEM", "PKCS8"];
 /// A lab whose user has no key yet, for agents that node1 has already.
 fn lab() -> Option<Lab> {
     let lab = Lab::up()?;
-    sh(&lab, "node0", &format!("{TOOL} discover --peer {PEER} >/dev/null; rm /root/.ssh/id_ed25519*"));
+    sh(
+        &lab,
+        "node0",
+        &format!("{TOOL} discover --peer {PEER} >/dev/null; rm /root/.ssh/id_ed25519*"),
+    );
     Some(lab)
 }
 
@@ -23,9 +33,15 @@ fn sh(lab: &Lab, node: &str, line: &str) -> String {
 
 /// Makes a key with which one may log in to node1.
 fn key(lab: &Lab, kind: &str, format: &str, passphrase: &str) {
-    let made = format!("rm -f key key.pub; ssh-keygen -q -t {kind} -m {format} -N '{passphrase}' -f key; cat key.pub");
+    let made = format!(
+        "rm -f key key.pub; ssh-keygen -q -t {kind} -m {format} -N '{passphrase}' -f key; cat key.pub"
+    );
     let public = sh(lab, "node0", &format!("cd /root/.ssh; {made}"));
-    sh(lab, "node1", &format!("echo '{}' >/root/.ssh/authorized_keys", public.trim()));
+    sh(
+        lab,
+        "node1",
+        &format!("echo '{}' >/root/.ssh/authorized_keys", public.trim()),
+    );
 }
 
 fn each_key(look: impl Fn(&str, &str)) {
@@ -42,7 +58,11 @@ fn every_kind_of_key_logs_in() {
     let Some(lab) = lab() else { return };
     each_key(|kind, format| {
         key(&lab, kind, format, "");
-        sh(&lab, "node0", &format!("{TOOL} discover --peer {PEER} --identity /root/.ssh/key"));
+        sh(
+            &lab,
+            "node0",
+            &format!("{TOOL} discover --peer {PEER} --identity /root/.ssh/key"),
+        );
     });
     lab.is_left_clean();
 }
@@ -51,10 +71,15 @@ fn every_kind_of_key_logs_in() {
 fn every_kind_of_key_is_unlocked_by_its_passphrase() {
     let Some(lab) = lab() else { return };
     // `script` gives it a terminal to ask at.
-    let ask = format!("script -qec '{TOOL} discover --peer {PEER} --identity /root/.ssh/key' /dev/null");
+    let ask =
+        format!("script -qec '{TOOL} discover --peer {PEER} --identity /root/.ssh/key' /dev/null");
     each_key(|kind, format| {
         key(&lab, kind, format, "a secret");
-        let said = sh(&lab, "node0", &format!("printf 'wrong\\na secret\\n' | {ask}"));
+        let said = sh(
+            &lab,
+            "node0",
+            &format!("printf 'wrong\\na secret\\n' | {ask}"),
+        );
         assert_eq!(said.matches("Passphrase of ").count(), 2, "{said}");
     });
     lab.is_left_clean();
@@ -69,7 +94,9 @@ fn every_kind_of_key_is_used_through_an_agent() {
         sh(
             &lab,
             "node0",
-            &format!("ssh-agent sh -ec 'cd /root/.ssh; ssh-add -q key; rm key; {TOOL} discover --peer {PEER}'"),
+            &format!(
+                "ssh-agent sh -ec 'cd /root/.ssh; ssh-add -q key; rm key; {TOOL} discover --peer {PEER}'"
+            ),
         );
     }
     lab.is_left_clean();
@@ -98,8 +125,13 @@ fn every_kind_of_host_key_is_known_again_and_noticed_when_it_changes() {
         let accepted = ["discover", "--peer", PEER, "--accept-new-host-key"];
         for arguments in [&accepted[..3], &accepted, &accepted[..3]] {
             let ended = lab.run("node0", arguments);
-            let is_first = arguments.len() == 3 && !lab.path("node0", "/root/.ssh/known_hosts").exists();
-            assert_eq!(ended.status.code(), Some(if is_first { 3 } else { 0 }), "{kind}: {ended}");
+            let is_first =
+                arguments.len() == 3 && !lab.path("node0", "/root/.ssh/known_hosts").exists();
+            assert_eq!(
+                ended.status.code(),
+                Some(if is_first { 3 } else { 0 }),
+                "{kind}: {ended}"
+            );
         }
         new_host_key(&lab, kind);
         let ended = lab.run("node0", &accepted);

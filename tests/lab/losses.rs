@@ -14,7 +14,10 @@ const SOON: Duration = Duration::from_secs(15);
 /// The process of a node with this role.
 fn process(lab: &Lab, node: &str, role: &str) -> Process {
     let all = lab.ps(node);
-    all.iter().find(|process| process.role == role).cloned().unwrap_or_else(|| panic!("no {role} in {all:?}"))
+    all.iter()
+        .find(|process| process.role == role)
+        .cloned()
+        .unwrap_or_else(|| panic!("no {role} in {all:?}"))
 }
 
 /// A run that would go on, well under way.
@@ -28,7 +31,9 @@ fn under_way(lab: &Lab, node: &str, more: &[&str]) -> Running {
 /// Waits until both ends have measured something.
 fn measures(run: &mut Running) {
     let ended = "\"iteration\":{\"index\":3";
-    run.until("a fourth iteration on both ends", |run| run.events().matches(ended).count() >= 2);
+    run.until("a fourth iteration on both ends", |run| {
+        run.events().matches(ended).count() >= 2
+    });
 }
 
 /// Loses something in the middle of a run, which then ends soon with `code`.
@@ -41,13 +46,20 @@ fn loses(what: impl FnOnce(&Lab), code: i32, outcome: &str) {
     is_over(&lab, &ended, at);
     assert_eq!(ended.status.code(), Some(code), "{ended}");
     let record = ended.recorded(outcome);
-    assert!(record["transfers"][0]["bytes"].as_u64().unwrap() > 0, "nothing was kept: {record}");
+    assert!(
+        record["transfers"][0]["bytes"].as_u64().unwrap() > 0,
+        "nothing was kept: {record}"
+    );
 }
 
 fn is_over(lab: &Lab, ended: &Ended, at: Instant) {
     assert!(at.elapsed() < SOON, "{:?}\n{ended}", at.elapsed());
     lab.is_left_clean();
-    assert!(at.elapsed() < SOON, "the last process went after {:?}\n{ended}", at.elapsed());
+    assert!(
+        at.elapsed() < SOON,
+        "the last process went after {:?}\n{ended}",
+        at.elapsed()
+    );
 }
 
 #[test]
@@ -62,17 +74,29 @@ fn the_agent_of_this_end() {
 
 #[test]
 fn the_worker_of_the_peer() {
-    loses(|lab| process(lab, "node1", "worker").kill(), 6, "plugin-died");
+    loses(
+        |lab| process(lab, "node1", "worker").kill(),
+        6,
+        "plugin-died",
+    );
 }
 
 #[test]
 fn the_worker_of_this_end() {
-    loses(|lab| process(lab, "node0", "worker").kill(), 6, "plugin-died");
+    loses(
+        |lab| process(lab, "node0", "worker").kill(),
+        6,
+        "plugin-died",
+    );
 }
 
 #[test]
 fn the_ssh_connection() {
-    loses(|lab| lab.sessions("node1").iter().for_each(Process::kill), 5, "peer-lost");
+    loses(
+        |lab| lab.sessions("node1").iter().for_each(Process::kill),
+        5,
+        "peer-lost",
+    );
 }
 
 #[test]
@@ -92,7 +116,11 @@ fn the_whole_peer_without_a_word() {
 
 #[test]
 fn the_peer_that_is_stopped() {
-    let stop = |lab: &Lab| lab.ps("node1").iter().for_each(|process| process.signal(Signal::STOP));
+    let stop = |lab: &Lab| {
+        lab.ps("node1")
+            .iter()
+            .for_each(|process| process.signal(Signal::STOP))
+    };
     let Some(lab) = Lab::up() else { return };
     let run = under_way(&lab, "node0", &[]);
     let at = Instant::now();
@@ -102,13 +130,18 @@ fn the_peer_that_is_stopped() {
     assert_eq!(ended.status.code(), Some(5), "{ended}");
     ended.recorded("peer-lost");
     // Who cannot run cannot end; once it can, it does.
-    lab.ps("node1").iter().for_each(|process| process.signal(Signal::CONT));
+    lab.ps("node1")
+        .iter()
+        .for_each(|process| process.signal(Signal::CONT));
     lab.is_left_clean();
 }
 
 #[test]
 fn the_coordinator() {
-    for (from, node, more) in [("node0", "node0", &[][..]), ("laptop", "laptop", &["--from", "10.0.1.25"])] {
+    for (from, node, more) in [
+        ("node0", "node0", &[][..]),
+        ("laptop", "laptop", &["--from", "10.0.1.25"]),
+    ] {
         let Some(lab) = Lab::up() else { return };
         let run = under_way(&lab, from, more);
         let at = Instant::now();
@@ -133,7 +166,11 @@ fn patience_with_ctrl_c() {
 /// Hurts one of two rails of a run under way, which then stands still; its record.
 fn a_rail(how: &str) -> Option<Value> {
     let lab = Lab::up()?;
-    let limits = ["limits.stall_after=2s", "limits.give_up_after=1s", "topology.nics=[\"eth1\", \"eth2\"]"];
+    let limits = [
+        "limits.stall_after=2s",
+        "limits.give_up_after=1s",
+        "topology.nics=[\"eth1\", \"eth2\"]",
+    ];
     let endless = ["transfer.iterations=1000000", "limits.total=50s"];
     let mut run = small(&lab, "node0", &[]).set(&limits).set(&endless).start();
     measures(&mut run);
@@ -154,10 +191,23 @@ fn a_rail_is_a_stall_and_not_a_lost_peer() {
 fn a_rail_that_is_down_is_named_before_what_follows_from_it() {
     let Some(record) = a_rail("down") else { return };
     let found = &record["findings"][0];
-    assert_eq!((&found["condition"], &found["severity"]), (&"link-down".into(), &"error".into()), "{record:#}");
-    assert!(found["because"][0].as_str().unwrap().contains("eth2 is down"), "{found:#}");
+    assert_eq!(
+        (&found["condition"], &found["severity"]),
+        (&"link-down".into(), &"error".into()),
+        "{record:#}"
+    );
+    assert!(
+        found["because"][0]
+            .as_str()
+            .unwrap()
+            .contains("eth2 is down"),
+        "{found:#}"
+    );
     let others = record["findings"].as_array().unwrap();
-    assert!(others[1..].iter().all(|one| one["severity"] != "error"), "{others:#?}");
+    assert!(
+        others[1..].iter().all(|one| one["severity"] != "error"),
+        "{others:#?}"
+    );
 }
 
 #[test]

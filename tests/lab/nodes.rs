@@ -14,10 +14,27 @@ fn both_nodes_are_reached_by_ssh_from_each_other_and_from_a_laptop() {
         ("node1", "10.0.1.25", "node0"),
         ("laptop", "10.0.0.226", "node1"),
     ] {
-        let said = lab.exec(from, &["ssh", "-o", "BatchMode=yes", to, "uname -n; echo $HOME; exit 0"]);
+        let said = lab.exec(
+            from,
+            &[
+                "ssh",
+                "-o",
+                "BatchMode=yes",
+                to,
+                "uname -n; echo $HOME; exit 0",
+            ],
+        );
         assert_eq!(said, format!("{name}\n/root\n"), "{from} to {to}");
     }
-    let refused = lab.script(&["exec", "stranger", "ssh", "-o", "BatchMode=yes", "node1", "true"]);
+    let refused = lab.script(&[
+        "exec",
+        "stranger",
+        "ssh",
+        "-o",
+        "BatchMode=yes",
+        "node1",
+        "true",
+    ]);
     assert_eq!(refused.status.code(), Some(255), "a stranger got in");
     lab.is_left_clean();
 }
@@ -27,8 +44,16 @@ fn the_machine_reaches_them_with_the_configuration_that_the_lab_wrote() {
     let Some(lab) = Lab::up() else { return };
     let configuration = format!("/run/tcpxctl-lab-{}/ssh_config", lab.name());
     for (to, name) in [("node0", "node0\n"), ("10.0.0.226", "node1\n")] {
-        let ended = Command::new("ssh").args(["-F", &configuration, to, "uname -n"]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&ended.stdout), name, "{}", String::from_utf8_lossy(&ended.stderr));
+        let ended = Command::new("ssh")
+            .args(["-F", &configuration, to, "uname -n"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&ended.stdout),
+            name,
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
     }
 }
 
@@ -41,10 +66,22 @@ fn each_node_has_five_interfaces_with_the_users_addresses() {
         let nics = json["node"]["nics"].to_string();
         let devices = json["loaded"]["devices"].as_array().unwrap();
         for interface in ["eth0"].iter().chain(&RAILS) {
-            assert!(nics.contains(&address(node, interface)), "{interface} of {node}: {nics}");
-            let mtu = std::fs::read_to_string(lab.path(node, &format!("/sys/class/net/{interface}/mtu"))).unwrap();
-            assert_eq!(mtu.trim(), if *interface == "eth0" { "1460" } else { "8244" }, "{interface} of {node}");
-            assert!(devices.iter().any(|device| device["name"] == *interface), "no device {interface}: {json}");
+            assert!(
+                nics.contains(&address(node, interface)),
+                "{interface} of {node}: {nics}"
+            );
+            let mtu =
+                std::fs::read_to_string(lab.path(node, &format!("/sys/class/net/{interface}/mtu")))
+                    .unwrap();
+            assert_eq!(
+                mtu.trim(),
+                if *interface == "eth0" { "1460" } else { "8244" },
+                "{interface} of {node}"
+            );
+            assert!(
+                devices.iter().any(|device| device["name"] == *interface),
+                "no device {interface}: {json}"
+            );
         }
     }
 }
@@ -62,9 +99,16 @@ fn a_full_packet_that_may_not_be_cut_passes_every_rail_and_a_larger_one_none() {
             let mut arrived = vec![0; 10_000];
             assert_eq!(to.recv(&mut arrived).unwrap(), full.len(), "{rail}");
             let after = lab.counters("node1", rail);
-            assert!(after.rx_bytes + after.tx_bytes - before.rx_bytes - before.tx_bytes >= 8244, "{after:?}");
+            assert!(
+                after.rx_bytes + after.tx_bytes - before.rx_bytes - before.tx_bytes >= 8244,
+                "{after:?}"
+            );
             let error = from.send(&vec![7; 8244 - 27]).unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MSGSIZE.raw_os_error()), "{rail}");
+            assert_eq!(
+                error.raw_os_error(),
+                Some(rustix::io::Errno::MSGSIZE.raw_os_error()),
+                "{rail}"
+            );
         }
     }
 }
@@ -77,8 +121,13 @@ fn a_rail_is_a_network_of_its_own() {
     }
     let lone = datagrams(&lab, "node0", "eth1");
     lone.send_to(&[1], (address("node1", "eth1"), 9)).unwrap();
-    let stranger = sockets::connect(&lab, "stranger", (([192, 168, 1, 25]), 22).into()).unwrap_err();
-    assert_eq!(stranger.kind(), std::io::ErrorKind::NetworkUnreachable, "the stranger is on control only");
+    let stranger =
+        sockets::connect(&lab, "stranger", (([192, 168, 1, 25]), 22).into()).unwrap_err();
+    assert_eq!(
+        stranger.kind(),
+        std::io::ErrorKind::NetworkUnreachable,
+        "the stranger is on control only"
+    );
     assert!(sockets::connect(&lab, "stranger", ([10, 0, 0, 226], 22).into()).is_ok());
 }
 
@@ -87,28 +136,59 @@ fn nodes_share_no_folder_that_a_run_writes_to_and_see_only_their_own_processes()
     let Some(lab) = Lab::up() else { return };
     for folder in ["/tmp", "/run", "/dev/shm", "/root"] {
         lab.exec("node0", &["touch", &format!("{folder}/of-node0")]);
-        assert!(lab.path("node0", folder).join("of-node0").exists(), "{folder}");
-        assert!(!lab.path("node1", folder).join("of-node0").exists(), "{folder} is shared");
-        assert!(!std::path::Path::new(folder).join("of-node0").exists(), "{folder} is the machine's");
+        assert!(
+            lab.path("node0", folder).join("of-node0").exists(),
+            "{folder}"
+        );
+        assert!(
+            !lab.path("node1", folder).join("of-node0").exists(),
+            "{folder} is shared"
+        );
+        assert!(
+            !std::path::Path::new(folder).join("of-node0").exists(),
+            "{folder} is the machine's"
+        );
     }
     lab.exec("node0", &["bash", "-c", "sleep 600 & exit"]);
     assert_eq!(lab.ps("node0").len(), 1, "{:?}", lab.ps("node0"));
     assert_eq!(lab.ps("node1"), []);
     let names = |node| lab.exec(node, &["bash", "-c", "cat /proc/[0-9]*/comm"]);
-    assert!(names("node0").contains("sleep") && !names("node1").contains("sleep"), "{}", names("node1"));
-    lab.ps("node0").iter().for_each(crate::tcpxctl::Process::kill);
+    assert!(
+        names("node0").contains("sleep") && !names("node1").contains("sleep"),
+        "{}",
+        names("node1")
+    );
+    lab.ps("node0")
+        .iter()
+        .for_each(crate::tcpxctl::Process::kill);
     lab.is_left_clean();
 }
 
 #[test]
 fn a_command_has_its_own_exit_code_and_ends_with_the_one_that_ran_it() {
     let Some(lab) = Lab::up() else { return };
-    assert_eq!(lab.script(&["exec", "node0", "bash", "-c", "exit 42"]).status.code(), Some(42));
-    assert_eq!(lab.script(&["exec", "node0", "no-such-command"]).status.code(), Some(127));
-    let tool = lab.tool("node1", &["run", "small.toml"]).set(&["transfer.iterations=1000000", "limits.total=50s"]);
+    assert_eq!(
+        lab.script(&["exec", "node0", "bash", "-c", "exit 42"])
+            .status
+            .code(),
+        Some(42)
+    );
+    assert_eq!(
+        lab.script(&["exec", "node0", "no-such-command"])
+            .status
+            .code(),
+        Some(127)
+    );
+    let tool = lab
+        .tool("node1", &["run", "small.toml"])
+        .set(&["transfer.iterations=1000000", "limits.total=50s"]);
     tool.write("small.toml", crate::tcpxctl::SMALL);
     let mut running = tool.start();
-    running.until("a run", |_| lab.ps("node1").iter().any(|process| process.role == "worker"));
+    running.until("a run", |_| {
+        lab.ps("node1")
+            .iter()
+            .any(|process| process.role == "worker")
+    });
     running.child.kill().unwrap();
     running.ended();
     lab.is_left_clean();

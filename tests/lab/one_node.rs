@@ -15,7 +15,10 @@ fn a_handshake_goes_over_every_rail_by_its_address() {
             .json();
         let flows = json["rounds"].to_string();
         for rail in RAILS {
-            assert!(flows.contains(&format!("{}:", address(node, rail))), "{rail}: {flows}");
+            assert!(
+                flows.contains(&format!("{}:", address(node, rail))),
+                "{rail}: {flows}"
+            );
         }
         assert!(!flows.contains("127.0.0.1"), "{flows}");
     }
@@ -25,7 +28,9 @@ fn a_handshake_goes_over_every_rail_by_its_address() {
 fn a_run_in_one_node_is_verified_and_stays_in_it() {
     let Some(lab) = Lab::up() else { return };
     let before = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
-    let tool = lab.tool("node0", &["run", "small.toml"]).set(&["topology.nics=[\"eth1\",\"eth2\"]"]);
+    let tool = lab
+        .tool("node0", &["run", "small.toml"])
+        .set(&["topology.nics=[\"eth1\",\"eth2\"]"]);
     tool.write("small.toml", SMALL);
     let ended = tool.ends_with(0);
     let record = ended.recorded("passed");
@@ -33,6 +38,12 @@ fn a_run_in_one_node_is_verified_and_stays_in_it() {
     assert_eq!(record["nodes"][0]["host"], "node0", "{}", record["nodes"]);
     // To an address of one's own, nothing crosses a wire.
     let after = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
-    assert!(before.iter().zip(after).all(|(before, after)| after - before < 10_000), "{before:?} {after:?}");
+    assert!(
+        before
+            .iter()
+            .zip(after)
+            .all(|(before, after)| after - before < 10_000),
+        "{before:?} {after:?}"
+    );
     lab.is_left_clean();
 }

@@ -14,7 +14,10 @@ fn sh(lab: &Lab, node: &str, line: &str) -> String {
 
 /// A small run to `peer`, given as users give it.
 fn to(lab: &Lab, peer: &str, more: &[&str]) -> Ended {
-    let tool = lab.tool("node0", &[&["run", "small.toml", "--peer", peer], more].concat());
+    let tool = lab.tool(
+        "node0",
+        &[&["run", "small.toml", "--peer", peer], more].concat(),
+    );
     tool.write("small.toml", SMALL);
     tool.ended()
 }
@@ -33,7 +36,13 @@ fn fails(lab: &Lab, ended: &Ended, code: i32, words: &[&str]) {
 #[test]
 fn the_first_run_takes_the_agent_there_and_the_next_ones_use_it() {
     let Some(lab) = Lab::up() else { return };
-    let cached = || sh(&lab, "node1", &format!("cd {CACHE}; stat -c '%n %a %i %s' . *"));
+    let cached = || {
+        sh(
+            &lab,
+            "node1",
+            &format!("cd {CACHE}; stat -c '%n %a %i %s' . *"),
+        )
+    };
     passes(&to(&lab, PEER, &[]));
     let first = cached();
     assert_eq!(first.lines().count(), 2, "{first}");
@@ -48,7 +57,9 @@ fn the_first_run_takes_the_agent_there_and_the_next_ones_use_it() {
     sh(
         &lab,
         "node1",
-        &format!("cd {CACHE}; for n in 1 2 3 4 5 6; do touch -d '2 days ago' agent-0.0.$n; done; rm agent-*-*"),
+        &format!(
+            "cd {CACHE}; for n in 1 2 3 4 5 6; do touch -d '2 days ago' agent-0.0.$n; done; rm agent-*-*"
+        ),
     );
     passes(&to(&lab, PEER, &[]));
     assert!(cached().lines().count() <= 5, "{}", cached());
@@ -59,15 +70,31 @@ fn the_first_run_takes_the_agent_there_and_the_next_ones_use_it() {
 fn a_cache_that_cannot_be_used_says_why_and_keeps_no_half() {
     let Some(lab) = Lab::up() else { return };
     for (obstacle, way_out, words) in [
-        ("mount -t tmpfs -o noexec tmpfs /root/.cache", "umount /root/.cache", "noexec"),
-        ("mount -t tmpfs -o size=1m tmpfs /root/.cache", "umount /root/.cache", "No space left"),
-        ("mount -o remount,ro /root", "mount -o remount,rw /root", "Read-only file system"),
+        (
+            "mount -t tmpfs -o noexec tmpfs /root/.cache",
+            "umount /root/.cache",
+            "noexec",
+        ),
+        (
+            "mount -t tmpfs -o size=1m tmpfs /root/.cache",
+            "umount /root/.cache",
+            "No space left",
+        ),
+        (
+            "mount -o remount,ro /root",
+            "mount -o remount,rw /root",
+            "Read-only file system",
+        ),
         (
             "mkdir -p -m 777 /root/.cache/tcpxctl; chmod 777 /root/.cache/tcpxctl",
             "rmdir /root/.cache/tcpxctl",
             "others can write",
         ),
-        ("mkdir /tmp/else; ln -s /tmp/else /root/.cache/tcpxctl", "rm /root/.cache/tcpxctl", "link"),
+        (
+            "mkdir /tmp/else; ln -s /tmp/else /root/.cache/tcpxctl",
+            "rm /root/.cache/tcpxctl",
+            "link",
+        ),
         (
             "mkdir -p /root/.cache/tcpxctl; chown 1234 /root/.cache/tcpxctl",
             "rmdir /root/.cache/tcpxctl",
@@ -79,7 +106,11 @@ fn a_cache_that_cannot_be_used_says_why_and_keeps_no_half() {
         fails(&lab, &to(&lab, PEER, &[]), 3, &["10.0.0.226", words]);
         let left = sh(&lab, "node1", "find /root/.cache/ /tmp -type f");
         assert!(left.lines().all(|path| !path.contains(".up-")), "{left}");
-        sh(&lab, "node1", &format!("rm -rf {CACHE}/agent-*; {way_out}; rm -rf {CACHE}"));
+        sh(
+            &lab,
+            "node1",
+            &format!("rm -rf {CACHE}/agent-*; {way_out}; rm -rf {CACHE}"),
+        );
     }
     passes(&to(&lab, PEER, &[]));
 }
@@ -87,15 +118,29 @@ fn a_cache_that_cannot_be_used_says_why_and_keeps_no_half() {
 #[test]
 fn nodes_are_named_as_users_name_them() {
     let Some(lab) = Lab::up() else { return };
-    sh(&lab, "node0", "printf 'Host other\\n  HostName 10.0.0.226\\n  User root\\n  Port 22\\n' >>/root/.ssh/config");
-    for peer in ["10.0.0.226", "root@10.0.0.226", "10.0.0.226:22", "node1", "root@node1:22", "other"] {
+    sh(
+        &lab,
+        "node0",
+        "printf 'Host other\\n  HostName 10.0.0.226\\n  User root\\n  Port 22\\n' >>/root/.ssh/config",
+    );
+    for peer in [
+        "10.0.0.226",
+        "root@10.0.0.226",
+        "10.0.0.226:22",
+        "node1",
+        "root@node1:22",
+        "other",
+    ] {
         println!("{peer}");
         passes(&to(&lab, peer, &[]));
     }
     let tool = lab.tool("node0", &["run", "small.toml", "--peer", "far"]);
     tool.write("small.toml", SMALL);
     std::fs::create_dir(tool.folder().join("node_ips")).unwrap();
-    tool.write("node_ips/mine.txt", "# ours\n10.0.1.25\n10.0.0.226 name=far user=root slots=8");
+    tool.write(
+        "node_ips/mine.txt",
+        "# ours\n10.0.1.25\n10.0.0.226 name=far user=root slots=8",
+    );
     passes(&tool.ended());
     lab.is_left_clean();
 }
@@ -105,25 +150,56 @@ fn other_ways_there_do_as_well_as_ssh_of_our_own() {
     let Some(lab) = Lab::up() else { return };
     passes(&to(&lab, PEER, &["--rsh", "ssh"]));
     passes(&to(&lab, PEER, &["--rsh", "ssh -o BatchMode=yes {}"]));
-    passes(&to(&lab, PEER, &["--remote-bin", env!("CARGO_BIN_EXE_tcpxctl")]));
-    fails(&lab, &to(&lab, PEER, &["--remote-bin", "/no/such/tcpxctl"]), 3, &["/no/such/tcpxctl"]);
-    fails(&lab, &to(&lab, PEER, &["--rsh", "/no/such/ssh"]), 3, &["/no/such/ssh"]);
-    fails(&lab, &to(&lab, PEER, &["--rsh", "false"]), 5, &["10.0.0.226"]);
+    passes(&to(
+        &lab,
+        PEER,
+        &["--remote-bin", env!("CARGO_BIN_EXE_tcpxctl")],
+    ));
+    fails(
+        &lab,
+        &to(&lab, PEER, &["--remote-bin", "/no/such/tcpxctl"]),
+        3,
+        &["/no/such/tcpxctl"],
+    );
+    fails(
+        &lab,
+        &to(&lab, PEER, &["--rsh", "/no/such/ssh"]),
+        3,
+        &["/no/such/ssh"],
+    );
+    fails(
+        &lab,
+        &to(&lab, PEER, &["--rsh", "false"]),
+        5,
+        &["10.0.0.226"],
+    );
 }
 
 /// Longer than an agent waits for a coordinator that is silent, as a person does who looks for a passphrase.
 #[test]
 fn a_node_that_takes_long_to_reach_does_not_lose_the_other() {
     let Some(lab) = Lab::up() else { return };
-    passes(&to(&lab, PEER, &["--rsh", "sh -c 'sleep 10; exec ssh \"$@\"' ssh {}"]));
+    passes(&to(
+        &lab,
+        PEER,
+        &["--rsh", "sh -c 'sleep 10; exec ssh \"$@\"' ssh {}"],
+    ));
     lab.is_left_clean();
 }
 
 #[test]
 fn a_node_that_talks_before_it_listens_is_still_a_node() {
     let Some(lab) = Lab::up() else { return };
-    sh(&lab, "node1", "printf 'echo Welcome to node1; echo and more >&2\\n' >/root/.bashrc");
-    sh(&lab, "node1", "yes banner | head -n 200 >/run/banner; echo Banner /run/banner >>/run/sshd_config");
+    sh(
+        &lab,
+        "node1",
+        "printf 'echo Welcome to node1; echo and more >&2\\n' >/root/.bashrc",
+    );
+    sh(
+        &lab,
+        "node1",
+        "yes banner | head -n 200 >/run/banner; echo Banner /run/banner >>/run/sshd_config",
+    );
     sh(
         &lab,
         "node1",
@@ -145,11 +221,20 @@ fn a_node_that_talks_before_it_listens_is_still_a_node() {
 fn an_unknown_host_key_is_refused_until_it_is_accepted_and_a_changed_one_always() {
     let Some(lab) = Lab::up() else { return };
     sh(&lab, "node0", "mv /root/.ssh/known_hosts /root/.ssh/known");
-    fails(&lab, &to(&lab, PEER, &[]), 3, &["10.0.0.226", "--accept-new-host-key"]);
+    fails(
+        &lab,
+        &to(&lab, PEER, &[]),
+        3,
+        &["10.0.0.226", "--accept-new-host-key"],
+    );
     passes(&to(&lab, PEER, &["--accept-new-host-key"]));
     passes(&to(&lab, PEER, &[]));
     assert!(sh(&lab, "node0", "cat /root/.ssh/known_hosts").contains("ssh-ed25519"));
-    sh(&lab, "node0", "cd /root/.ssh; sed -n 's/^node0,10.0.1.25/node1,10.0.0.226/p' known >known_hosts");
+    sh(
+        &lab,
+        "node0",
+        "cd /root/.ssh; sed -n 's/^node0,10.0.1.25/node1,10.0.0.226/p' known >known_hosts",
+    );
     for more in [&[][..], &["--accept-new-host-key"]] {
         fails(&lab, &to(&lab, PEER, more), 3, &["10.0.0.226", "changed"]);
     }
@@ -158,9 +243,22 @@ fn an_unknown_host_key_is_refused_until_it_is_accepted_and_a_changed_one_always(
 #[test]
 fn a_key_that_does_not_open_the_door_says_so() {
     let Some(lab) = Lab::up() else { return };
-    sh(&lab, "node0", "cd /root/.ssh; mv id_ed25519 mine; ssh-keygen -q -t ed25519 -N '' -f other");
-    fails(&lab, &to(&lab, PEER, &["--identity", "/root/.ssh/other"]), 3, &["10.0.0.226", "/root/.ssh/other"]);
-    sh(&lab, "node0", "cd /root/.ssh; mv mine id_ed25519; ssh-keygen -q -p -P '' -N secret -f id_ed25519");
+    sh(
+        &lab,
+        "node0",
+        "cd /root/.ssh; mv id_ed25519 mine; ssh-keygen -q -t ed25519 -N '' -f other",
+    );
+    fails(
+        &lab,
+        &to(&lab, PEER, &["--identity", "/root/.ssh/other"]),
+        3,
+        &["10.0.0.226", "/root/.ssh/other"],
+    );
+    sh(
+        &lab,
+        "node0",
+        "cd /root/.ssh; mv mine id_ed25519; ssh-keygen -q -p -P '' -N secret -f id_ed25519",
+    );
     fails(&lab, &to(&lab, PEER, &[]), 3, &["10.0.0.226", "passphrase"]);
     sh(&lab, "node0", "rm /root/.ssh/id_ed25519 /root/.ssh/other");
     fails(&lab, &to(&lab, PEER, &[]), 3, &["10.0.0.226"]);
@@ -169,8 +267,18 @@ fn a_key_that_does_not_open_the_door_says_so() {
 #[test]
 fn a_node_that_is_not_there_says_which_kind_of_not_there() {
     let Some(lab) = Lab::up() else { return };
-    fails(&lab, &to(&lab, "10.0.0.226:9", &[]), 5, &["10.0.0.226:9", "refused"]);
-    fails(&lab, &to(&lab, "no-such-host.invalid", &[]), 2, &["no-such-host.invalid"]);
+    fails(
+        &lab,
+        &to(&lab, "10.0.0.226:9", &[]),
+        5,
+        &["10.0.0.226:9", "refused"],
+    );
+    fails(
+        &lab,
+        &to(&lab, "no-such-host.invalid", &[]),
+        2,
+        &["no-such-host.invalid"],
+    );
     fails(&lab, &to(&lab, "node1:0", &[]), 2, &["node1:0"]);
     lab.hurt("node1", "eth0", "blackhole");
     let ended = to(&lab, PEER, &[]);
@@ -184,7 +292,10 @@ fn lists_of_nodes_that_cannot_be_meant_are_refused_with_the_line() {
     let Some(lab) = Lab::up() else { return };
     for (list, words) in [
         ("10.0.1.25\nnode one\n", &["mine.txt", "2"][..]),
-        ("10.0.1.25\n10.0.0.226 port=many\n", &["mine.txt", "2", "port"]),
+        (
+            "10.0.1.25\n10.0.0.226 port=many\n",
+            &["mine.txt", "2", "port"],
+        ),
         ("10.0.0.226\n10.0.0.226\n", &["mine.txt", "10.0.0.226"]),
     ] {
         let tool = lab.tool("node0", &["run", "small.toml", "--peer", PEER]);
@@ -199,6 +310,9 @@ fn lists_of_nodes_that_cannot_be_meant_are_refused_with_the_line() {
 fn a_peer_that_is_oneself_will_do_for_host_memory_only() {
     let Some(lab) = Lab::up() else { return };
     passes(&to(&lab, "10.0.1.25", &["--accept-new-host-key"]));
-    let device = small(&lab, "node1", &[]).strict("").set(&["transfer.memory=\"device\""]).ended();
+    let device = small(&lab, "node1", &[])
+        .strict("")
+        .set(&["transfer.memory=\"device\""])
+        .ended();
     fails(&lab, &device, 3, &["same machine", "device memory"]);
 }

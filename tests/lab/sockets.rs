@@ -15,7 +15,9 @@ const BURST: u32 = 100;
 
 /// A datagram socket in a node, on one of its interfaces; it never fragments.
 pub fn datagrams(lab: &Lab, node: &str, interface: &str) -> UdpSocket {
-    let socket = lab.inside(node, || UdpSocket::bind((address(node, interface), 0))).unwrap();
+    let socket = lab
+        .inside(node, || UdpSocket::bind((address(node, interface), 0)))
+        .unwrap();
     set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
@@ -51,8 +53,16 @@ pub fn burst(from: &UdpSocket, to: &UdpSocket, patience: Duration) -> Vec<u32> {
 pub fn is_whole(lab: &Lab, interface: &str) {
     let [one, other] = pair(lab, interface);
     let all: Vec<u32> = (0..BURST).collect();
-    assert_eq!(burst(&one, &other, PATIENCE), all, "{interface}, from node0");
-    assert_eq!(burst(&other, &one, PATIENCE), all, "{interface}, from node1");
+    assert_eq!(
+        burst(&one, &other, PATIENCE),
+        all,
+        "{interface}, from node0"
+    );
+    assert_eq!(
+        burst(&other, &one, PATIENCE),
+        all,
+        "{interface}, from node1"
+    );
 }
 
 /// The share of `bursts` bursts that gets there.
@@ -80,9 +90,15 @@ pub fn connect(lab: &Lab, from: &str, to: SocketAddr) -> io::Result<TcpStream> {
 
 /// A stream from node0 to node1 over one network.
 pub fn stream(lab: &Lab, interface: &str) -> [TcpStream; 2] {
-    let listener = lab.inside("node1", || TcpListener::bind((address("node1", interface), 0))).unwrap();
+    let listener = lab
+        .inside("node1", || {
+            TcpListener::bind((address("node1", interface), 0))
+        })
+        .unwrap();
     let to = listener.local_addr().unwrap();
-    let one = lab.inside("node0", || TcpStream::connect_timeout(&to, PATIENCE)).unwrap();
+    let one = lab
+        .inside("node0", || TcpStream::connect_timeout(&to, PATIENCE))
+        .unwrap();
     let (other, _) = listener.accept().unwrap();
     [one, other].map(|stream| {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

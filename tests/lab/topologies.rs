@@ -8,16 +8,27 @@ use serde_json::Value;
 const TOTAL: u64 = 2 << 20;
 /// Long enough that all GPUs measure at once, whoever is scheduled first.
 const ITERATIONS: u64 = 24;
-const SHORT: [&str; 5] =
-    ["transfer.total=2MiB", "transfer.chunk=64KiB", "transfer.iterations=24", "transfer.warmup=1", "limits.total=2m"];
+const SHORT: [&str; 5] = [
+    "transfer.total=2MiB",
+    "transfer.chunk=64KiB",
+    "transfer.iterations=24",
+    "transfer.warmup=1",
+    "limits.total=2m",
+];
 
 /// The shipped scenario, but shorter; what it moved, what each rail carried, and
 /// what happened.
 fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>, String) {
     let before = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
     let path = format!("{}/scenarios/{scenario}.toml", env!("CARGO_MANIFEST_DIR"));
-    let ended = lab.tool("node0", &["run", &path, "--peer", PEER]).set(&SHORT).ends_with(0);
-    let carried = RAILS.iter().zip(before).map(|(rail, before)| lab.counters("node0", rail).tx_bytes - before);
+    let ended = lab
+        .tool("node0", &["run", &path, "--peer", PEER])
+        .set(&SHORT)
+        .ends_with(0);
+    let carried = RAILS
+        .iter()
+        .zip(before)
+        .map(|(rail, before)| lab.counters("node0", rail).tx_bytes - before);
     let events = std::fs::read_to_string(ended.run_folders()[0].join("events.jsonl")).unwrap();
     (ended.recorded("passed"), carried.collect(), events)
 }
@@ -25,7 +36,10 @@ fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>, String) {
 /// One result for each GPU, each its own bytes, and nothing of any other's.
 fn each_is_apart(record: &Value, connections: usize) {
     let transfers = record["transfers"].as_array().unwrap();
-    let gpus: Vec<u64> = transfers.iter().map(|transfer| transfer["lane"]["gpu"].as_u64().unwrap()).collect();
+    let gpus: Vec<u64> = transfers
+        .iter()
+        .map(|transfer| transfer["lane"]["gpu"].as_u64().unwrap())
+        .collect();
     assert_eq!(gpus, (0..8).collect::<Vec<u64>>());
     for transfer in transfers {
         assert_eq!(
@@ -36,8 +50,11 @@ fn each_is_apart(record: &Value, connections: usize) {
         assert_eq!(transfer["verified_bytes"], transfer["bytes"]);
         let channels = transfer["channels"].as_array().unwrap();
         assert_eq!(channels.len(), 2 * connections);
-        let received: u64 =
-            channels.iter().filter(|one| one["side"] == "recv").map(|one| one["bytes"].as_u64().unwrap()).sum();
+        let received: u64 = channels
+            .iter()
+            .filter(|one| one["side"] == "recv")
+            .map(|one| one["bytes"].as_u64().unwrap())
+            .sum();
         assert_eq!(received, ITERATIONS * TOTAL, "{transfer}");
     }
 }
@@ -45,7 +62,9 @@ fn each_is_apart(record: &Value, connections: usize) {
 /// Rails of the channels of one GPU.
 fn rails(transfer: &Value) -> Vec<&str> {
     let channels = transfer["channels"].as_array().unwrap().iter();
-    let mut rails: Vec<&str> = channels.map(|channel| channel["dev"].as_str().unwrap()).collect();
+    let mut rails: Vec<&str> = channels
+        .map(|channel| channel["dev"].as_str().unwrap())
+        .collect();
     rails.sort_unstable();
     rails.dedup();
     rails
@@ -53,7 +72,12 @@ fn rails(transfer: &Value) -> Vec<&str> {
 
 fn shares_are_even(carried: &[u64]) {
     let share = 8 * (ITERATIONS + 1) * TOTAL / carried.len() as u64;
-    assert!(carried.iter().all(|bytes| (share..share + share / 4).contains(bytes)), "{carried:?}, share {share}");
+    assert!(
+        carried
+            .iter()
+            .all(|bytes| (share..share + share / 4).contains(bytes)),
+        "{carried:?}, share {share}"
+    );
 }
 
 #[test]
@@ -67,15 +91,35 @@ fn a_process_for_each_gpu_has_the_rail_of_its_neighbourhood() {
     shares_are_even(&carried);
     let lines = |phase: &str| {
         let phase = format!("\"phase\":\"{phase}\"");
-        events.lines().enumerate().filter(|(_, line)| line.contains(&phase)).map(|(line, _)| line).collect::<Vec<_>>()
+        events
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.contains(&phase))
+            .map(|(line, _)| line)
+            .collect::<Vec<_>>()
     };
     let (gathered, measure) = (lines("gathering"), lines("measuring"));
-    assert_eq!((gathered.len(), measure.len()), (16, 16), "both ends of each GPU");
-    assert!(gathered.last() < measure.first(), "none measures before all have warmed up");
-    let times = record["transfers"].as_array().unwrap().iter().map(|transfer| &transfer["measured_ms"]);
-    let (began, ended): (Vec<f64>, Vec<f64>) =
-        times.map(|time| (time[0].as_f64().unwrap(), time[1].as_f64().unwrap())).unzip();
-    let (last, first) = (began.iter().copied().fold(0.0, f64::max), ended.iter().copied().fold(f64::MAX, f64::min));
+    assert_eq!(
+        (gathered.len(), measure.len()),
+        (16, 16),
+        "both ends of each GPU"
+    );
+    assert!(
+        gathered.last() < measure.first(),
+        "none measures before all have warmed up"
+    );
+    let times = record["transfers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|transfer| &transfer["measured_ms"]);
+    let (began, ended): (Vec<f64>, Vec<f64>) = times
+        .map(|time| (time[0].as_f64().unwrap(), time[1].as_f64().unwrap()))
+        .unzip();
+    let (last, first) = (
+        began.iter().copied().fold(0.0, f64::max),
+        ended.iter().copied().fold(f64::MAX, f64::min),
+    );
     assert!(last < first, "{began:?} {ended:?}");
     lab.is_left_clean();
 }
@@ -95,9 +139,16 @@ fn one_process_for_all_gpus_takes_every_rail_for_each() {
 #[test]
 fn one_gpu_that_fails_ends_the_others_and_is_the_one_that_is_named() {
     let Some(lab) = Lab::up() else { return };
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/8gpu-per-process.toml");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/scenarios/8gpu-per-process.toml"
+    );
     let fault = ["topology.map={ 5 = \"eth9\" }"];
-    let ended = lab.tool("node0", &["run", path, "--peer", PEER]).set(&SHORT).set(&fault).ends_with(3);
+    let ended = lab
+        .tool("node0", &["run", path, "--peer", PEER])
+        .set(&SHORT)
+        .set(&fault)
+        .ends_with(3);
     ended.says(&["eth9"]);
     lab.is_left_clean();
 }

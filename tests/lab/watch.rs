@@ -11,7 +11,9 @@ const STALL: &str = "name = \"stall\"\n[transfer]\nconnections = 2\nchunk = \"64
 #[test]
 fn a_channel_of_either_node_is_shown_closely_while_it_stands_still() {
     let Some(lab) = Lab::up() else { return };
-    let Some(terminal) = Terminal::open(110, 32) else { return };
+    let Some(terminal) = Terminal::open(110, 32) else {
+        return;
+    };
     std::fs::write(lab.path("node0", "/tmp/stall.toml"), STALL).unwrap();
     terminal.type_line(&format!(
         "clear; TCPXCTL_LAB_NAME={} {} exec node0 env -C /tmp {} run stall.toml --peer node1 --plugin builtin --live",
@@ -20,8 +22,13 @@ fn a_channel_of_either_node_is_shown_closely_while_it_stands_still() {
         env!("CARGO_BIN_EXE_tcpxctl"),
     ));
     terminal.shows("the receiver's turn");
-    for (keys, channel) in [(["n"].as_slice(), "── peer recv 1"), (&["Home", "Down"], "── local send 0")] {
-        keys.iter().chain(&["Enter"]).for_each(|key| terminal.press(key));
+    for (keys, channel) in [
+        (["n"].as_slice(), "── peer recv 1"),
+        (&["Home", "Down"], "── local send 0"),
+    ] {
+        keys.iter()
+            .chain(&["Enter"])
+            .for_each(|key| terminal.press(key));
         terminal.shows(channel);
         let screen = terminal.shows("last calls");
         assert!(screen.contains(channel), "{screen}");

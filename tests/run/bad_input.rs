@@ -9,7 +9,10 @@ fn refused(scenario: impl AsRef<[u8]>, words: &[&str]) {
     tool.write("scenario.toml", scenario);
     let ended = tool.ends_with(2);
     ended.says(&["scenario.toml"]).says(words);
-    assert!(ended.out.is_empty() && ended.run_folders().is_empty(), "{ended}");
+    assert!(
+        ended.out.is_empty() && ended.run_folders().is_empty(),
+        "{ended}"
+    );
     assert!(ended.err.len() < 4000, "{} bytes of error", ended.err.len());
 }
 
@@ -17,41 +20,72 @@ fn refused(scenario: impl AsRef<[u8]>, words: &[&str]) {
 fn refused_setting(setting: &str, words: &[&str]) {
     let ended = Tool::run(&[setting]).ends_with(2);
     ended.says(words);
-    assert!(ended.out.is_empty() && ended.run_folders().is_empty(), "{ended}");
+    assert!(
+        ended.out.is_empty() && ended.run_folders().is_empty(),
+        "{ended}"
+    );
 }
 
 #[test]
 fn what_is_no_scenario() {
     refused("", &["empty"]);
     refused("# only a remark\n", &["empty"]);
-    let junk: Vec<u8> = (0..4096u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let junk: Vec<u8> = (0..4096u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
     refused(&junk, &[]);
     refused([b'x'; 100_000], &[]);
-    refused("name = \"x\"\n".repeat(1_000_000), &["larger than 1048576 bytes"]);
+    refused(
+        "name = \"x\"\n".repeat(1_000_000),
+        &["larger than 1048576 bytes"],
+    );
     let folder = Tool::new(&["run", "."]).ends_with(2);
     folder.says(&["directory"]);
     let missing = Tool::new(&["run", "scenarios/4con.toml"]).ends_with(2);
     missing.says(&["scenarios/4con.toml"]);
-    Tool::new(&["run", "/dev/zero"]).ends_with(2).says(&["/dev/zero"]);
+    Tool::new(&["run", "/dev/zero"])
+        .ends_with(2)
+        .says(&["/dev/zero"]);
     Tool::new(&["run"]).ends_with(2).says(&["<SCENARIO>"]);
 }
 
 #[test]
 fn a_misspelt_key_gets_the_nearest_known_one() {
-    refused("name = \"x\"\n[transfer]\nconections = 4\n", &["conections", "connections", "scenario.toml:3"]);
-    refused("name = \"x\"\n[progres]\npolicy = \"spin\"\n", &["progres", "progress"]);
+    refused(
+        "name = \"x\"\n[transfer]\nconections = 4\n",
+        &["conections", "connections", "scenario.toml:3"],
+    );
+    refused(
+        "name = \"x\"\n[progres]\npolicy = \"spin\"\n",
+        &["progres", "progress"],
+    );
     refused_setting("transfer.chnk=1MiB", &["--set", "chnk", "chunk"]);
     refused_setting("transfer", &["--set", "KEY=VALUE"]);
-    Tool::new(&["run", "small.toml", "--sets", "x"]).ends_with(2).says(&["--set"]);
+    Tool::new(&["run", "small.toml", "--sets", "x"])
+        .ends_with(2)
+        .says(&["--set"]);
     Tool::new(&["handshak"]).ends_with(2).says(&["handshake"]);
 }
 
 #[test]
 fn sizes_and_counts_out_of_range() {
     for (key, values) in [
-        ("transfer.chunk", &["0", "-1", "99999999999999999999", "2GiB", "\"18446744073709551615KiB\"", "4MB/s"][..]),
+        (
+            "transfer.chunk",
+            &[
+                "0",
+                "-1",
+                "99999999999999999999",
+                "2GiB",
+                "\"18446744073709551615KiB\"",
+                "4MB/s",
+            ][..],
+        ),
         ("transfer.total", &["0", "-5", "2TiB", "1.5"]),
-        ("transfer.connections", &["0", "100000", "-1", "four", "99999999999999999999"]),
+        (
+            "transfer.connections",
+            &["0", "100000", "-1", "four", "99999999999999999999"],
+        ),
         ("transfer.recv_window", &["17", "0", "-1"]),
         ("transfer.send_window", &["17", "0"]),
         ("transfer.iterations", &["0", "1000001"]),
@@ -61,8 +95,11 @@ fn sizes_and_counts_out_of_range() {
     ] {
         for value in values {
             let last = key.rsplit('.').next().unwrap();
-            let extra =
-                if key == "fault.channel" { "fault={by='driver',kind='not-polling',side='send'}" } else { "name=x" };
+            let extra = if key == "fault.channel" {
+                "fault={by='driver',kind='not-polling',side='send'}"
+            } else {
+                "name=x"
+            };
             let ended = Tool::run(&[extra, &format!("{key}={value}")]).ends_with(2);
             ended.says(&[last, value.trim_matches('"'), "expected"]);
         }
@@ -87,51 +124,94 @@ fn one_document_even_when_the_request_is_wrong() {
         Tool::new(&["mr", "--set", "x"]),
     ] {
         let json = tool.arg("--json").ends_with(2).json();
-        assert_eq!((&json["outcome"], &json["exit_code"]), (&"usage".into(), &2.into()), "{json}");
-        assert!(json["message"].as_str().is_some_and(|message| !message.is_empty()), "{json}");
+        assert_eq!(
+            (&json["outcome"], &json["exit_code"]),
+            (&"usage".into(), &2.into()),
+            "{json}"
+        );
+        assert!(
+            json["message"]
+                .as_str()
+                .is_some_and(|message| !message.is_empty()),
+            "{json}"
+        );
     }
 }
 
 #[test]
 fn variables_are_checked_like_flags() {
-    let ended = Tool::run(&[]).env("TCPXCTL_SET", "transfer.connections=0").ends_with(2);
+    let ended = Tool::run(&[])
+        .env("TCPXCTL_SET", "transfer.connections=0")
+        .ends_with(2);
     ended.says(&["TCPXCTL_SET", "connections", "0"]);
-    let ended = Tool::run(&[]).env("TCPXCTL_PLUGIN", "/no/such.so").ends_with(3);
+    let ended = Tool::run(&[])
+        .env("TCPXCTL_PLUGIN", "/no/such.so")
+        .ends_with(3);
     ended.says(&["/no/such.so", "no such file"]);
 }
 
 #[test]
 fn handshake_s_own_flags() {
-    for arguments in [&["-n", "0"][..], &["-n", "100000"], &["-n", "x"], &["--repeat", "0"]] {
-        Tool::new(&["handshake"].iter().chain(arguments).copied().collect::<Vec<_>>())
-            .ends_with(2)
-            .says(&arguments[1..]);
+    for arguments in [
+        &["-n", "0"][..],
+        &["-n", "100000"],
+        &["-n", "x"],
+        &["--repeat", "0"],
+    ] {
+        Tool::new(
+            &["handshake"]
+                .iter()
+                .chain(arguments)
+                .copied()
+                .collect::<Vec<_>>(),
+        )
+        .ends_with(2)
+        .says(&arguments[1..]);
     }
 }
 
 #[test]
 fn a_point_of_a_sweep_that_did_not_run_is_in_the_table() {
     let ended = Tool::run(&["transfer.connections=[1,2]", "requires=['gpu']"]).ended();
-    let table = ended.out.split("# Sweep, 2 of 2 points").nth(1).unwrap_or_default();
+    let table = ended
+        .out
+        .split("# Sweep, 2 of 2 points")
+        .nth(1)
+        .unwrap_or_default();
     assert_eq!(table.matches("not-run").count(), 2, "{ended}");
 }
 
 #[test]
 fn output_that_could_not_be_written_is_said() {
     let script = "exec \"$@\" > /dev/full";
-    let ended = Tool::new(&["discover", "--json"]).through("sh", &["-c", script, "sh"]).ended();
+    let ended = Tool::new(&["discover", "--json"])
+        .through("sh", &["-c", script, "sh"])
+        .ended();
     ended.says(&["the output is incomplete", "No space left"]);
 }
 
 #[test]
 fn flags_about_another_node_want_one() {
-    for flag in [&["--rsh", "ssh"][..], &["--secret-file", "f"], &["--identity", "f"], &["--accept-new-host-key"]] {
-        let said = [&format!("{}: there is no other end", flag[0])[..], "--peer or --join"];
-        let run = flag.iter().fold(Tool::run(&[]), |tool, argument| tool.arg(argument)).ends_with(2);
+    for flag in [
+        &["--rsh", "ssh"][..],
+        &["--secret-file", "f"],
+        &["--identity", "f"],
+        &["--accept-new-host-key"],
+    ] {
+        let said = [
+            &format!("{}: there is no other end", flag[0])[..],
+            "--peer or --join",
+        ];
+        let run = flag
+            .iter()
+            .fold(Tool::run(&[]), |tool, argument| tool.arg(argument))
+            .ends_with(2);
         run.says(&said);
         assert!(run.run_folders().is_empty(), "{run}");
         for command in ["discover", "doctor", "mr", "selftest"] {
-            Tool::new(&[&[command], flag].concat()).ends_with(2).says(&said);
+            Tool::new(&[&[command], flag].concat())
+                .ends_with(2)
+                .says(&said);
         }
     }
 }
@@ -139,8 +219,12 @@ fn flags_about_another_node_want_one() {
 #[test]
 fn what_looks_from_here_is_not_sent_elsewhere() {
     for command in ["doctor", "selftest"] {
-        let ended = Tool::new(&[command, "--from", "10.0.1.25", "--peer", "10.0.0.226"]).ends_with(2);
-        ended.says(&["--from: this command looks from where it is typed", "type it on 10.0.1.25"]);
+        let ended =
+            Tool::new(&[command, "--from", "10.0.1.25", "--peer", "10.0.0.226"]).ends_with(2);
+        ended.says(&[
+            "--from: this command looks from where it is typed",
+            "type it on 10.0.1.25",
+        ]);
     }
 }
 
@@ -154,7 +238,10 @@ fn a_patience_of_nothing_is_no_plugin_that_hangs() {
 
 #[test]
 fn what_a_scenario_requires_is_said_where_it_is_missing() {
-    for (requirement, words) in [("peer", "both ends are on one machine"), ("tcpx", "loaded TCPXSoft_v7")] {
+    for (requirement, words) in [
+        ("peer", "both ends are on one machine"),
+        ("tcpx", "loaded TCPXSoft_v7"),
+    ] {
         let ended = Tool::run(&[&format!("requires=['{requirement}']")]).ends_with(3);
         let skipped = format!("skipped: the scenario requires {requirement}");
         ended.says(&[&skipped, words]).recorded("not-run");
@@ -164,7 +251,15 @@ fn what_a_scenario_requires_is_said_where_it_is_missing() {
 /// A node behind `--rsh`, with this in place of tcpxctl.
 fn on_a_node_with(program: &str, code: i32, words: &[&str]) {
     use std::os::unix::fs::PermissionsExt;
-    let tool = Tool::new(&["handshake", "--peer", "node1", "--rsh", "./rsh", "--remote-bin", "./other"]);
+    let tool = Tool::new(&[
+        "handshake",
+        "--peer",
+        "node1",
+        "--rsh",
+        "./rsh",
+        "--remote-bin",
+        "./other",
+    ]);
     tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
     tool.write("other", program);
     for name in ["rsh", "other"] {
@@ -178,24 +273,45 @@ fn on_a_node_with(program: &str, code: i32, words: &[&str]) {
 fn another_version_on_the_node_is_named_and_what_is_none_too() {
     let older = r#"echo '{"hello":{"protocol":1,"version":"0.0.9","pid":7,"facts":{}}}'"#;
     let later = r#"echo '[1,0,{"hello":{"protocol":77,"version":"9.1.0","facts":{"new":1}}}]'"#;
-    for (line, words) in [(older, ["0.0.9", "protocol 1"]), (later, ["9.1.0", "protocol 77"])] {
-        on_a_node_with(&format!("#!/bin/sh\n{line}\nexec cat >/dev/null\n"), 3, &words);
+    for (line, words) in [
+        (older, ["0.0.9", "protocol 1"]),
+        (later, ["9.1.0", "protocol 77"]),
+    ] {
+        on_a_node_with(
+            &format!("#!/bin/sh\n{line}\nexec cat >/dev/null\n"),
+            3,
+            &words,
+        );
     }
-    on_a_node_with("#!/bin/sh\necho I am a lamp\n", 5, &["node1", "I am a lamp"]);
+    on_a_node_with(
+        "#!/bin/sh\necho I am a lamp\n",
+        5,
+        &["node1", "I am a lamp"],
+    );
 }
 
 #[test]
 fn the_two_ends_may_not_disagree() {
     // Receivers get another file under the same name.
     let folder = tempfile::tempdir().unwrap();
-    let (one, other) = (folder.path().join("plugin.so"), folder.path().join("other.so"));
+    let (one, other) = (
+        folder.path().join("plugin.so"),
+        folder.path().join("other.so"),
+    );
     std::fs::copy(crate::strict::library(), &one).unwrap();
     let mut longer = std::fs::read(&one).unwrap();
     longer.push(0);
     std::fs::write(&other, longer).unwrap();
-    let redirect = crate::tcpxctl::shared_object(include_str!("redirect.c"), folder.path(), "redirect.so");
+    let redirect =
+        crate::tcpxctl::shared_object(include_str!("redirect.c"), folder.path(), "redirect.so");
     let preload = format!("env.recv.LD_PRELOAD={}", redirect.display());
-    let (from, to) = (format!("env.recv.FROM={}", one.display()), format!("env.recv.TO={}", other.display()));
-    let ended = Tool::run(&[&preload, &from, &to]).arg("--plugin").arg(one.to_str().unwrap()).ends_with(2);
+    let (from, to) = (
+        format!("env.recv.FROM={}", one.display()),
+        format!("env.recv.TO={}", other.display()),
+    );
+    let ended = Tool::run(&[&preload, &from, &to])
+        .arg("--plugin")
+        .arg(one.to_str().unwrap())
+        .ends_with(2);
     ended.says(&["disagree", "sha256"]);
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 #[test]
 fn every_device_is_an_interface_of_the_kernel() {
     for plugin in ["soft", "builtin", "auto"] {
-        let json = Tool::new(&["discover", "--plugin", plugin, "--json"]).ends_with(0).json();
+        let json = Tool::new(&["discover", "--plugin", plugin, "--json"])
+            .ends_with(0)
+            .json();
         assert_eq!(json["schema"], "tcpxctl.discover/1");
         let kernel: BTreeSet<String> = std::fs::read_dir("/sys/class/net")
             .unwrap()
@@ -16,11 +18,20 @@ fn every_device_is_an_interface_of_the_kernel() {
         let devices = json["loaded"]["devices"].as_array().unwrap();
         assert!(!devices.is_empty(), "{json}");
         for device in devices {
-            assert!(kernel.contains(device["name"].as_str().unwrap()), "an invented device: {device}");
-            assert_eq!((&device["net_device_type"], &device["net_device_version"]), (&1.into(), &7.into()));
+            assert!(
+                kernel.contains(device["name"].as_str().unwrap()),
+                "an invented device: {device}"
+            );
+            assert_eq!(
+                (&device["net_device_type"], &device["net_device_version"]),
+                (&1.into(), &7.into())
+            );
         }
         let shown = json["node"]["nics"].to_string();
-        assert!(kernel.iter().all(|name| shown.contains(name.as_str())), "{kernel:?} in {shown}");
+        assert!(
+            kernel.iter().all(|name| shown.contains(name.as_str())),
+            "{kernel:?} in {shown}"
+        );
         assert_eq!(json["error"], serde_json::Value::Null);
     }
 }
@@ -33,7 +44,13 @@ fn the_plugin_chosen_and_those_passed_over_are_said() {
         "no TCPX plugin on this node",
         "passed over : /usr/local/tcpx/lib64/libnccl-net-tcpx.so",
     ]);
-    ended.says(&["sha256", "ncclNetPlugin_v7", "UNPACK 7", "# Network interfaces, from the kernel", "# GPUs"]);
+    ended.says(&[
+        "sha256",
+        "ncclNetPlugin_v7",
+        "UNPACK 7",
+        "# Network interfaces, from the kernel",
+        "# GPUs",
+    ]);
     let ended = Tool::new(&["discover"]).strict("").ends_with(0);
     ended.says(&["Strict", "libnccl-net-strict.so"]);
 }
@@ -41,9 +58,15 @@ fn the_plugin_chosen_and_those_passed_over_are_said() {
 #[test]
 fn a_found_tcpx_that_does_not_load_is_an_error_and_no_reason_to_fall_back() {
     for command in ["discover", "run"] {
-        let tool = if command == "run" { Tool::run(&[]) } else { Tool::new(&[command]) };
+        let tool = if command == "run" {
+            Tool::run(&[])
+        } else {
+            Tool::new(&[command])
+        };
         tool.write("libnccl-net-tcpx.so", "text\n".repeat(100));
-        let ended = tool.env("UCCL_TCPX_PLUGIN_PATH", "./libnccl-net-tcpx.so").ends_with(3);
+        let ended = tool
+            .env("UCCL_TCPX_PLUGIN_PATH", "./libnccl-net-tcpx.so")
+            .ends_with(3);
         ended.says(&["libnccl-net-tcpx.so", "is a text file"]);
         assert!(!ended.said().contains("TCPXSoft_v7"), "{ended}");
     }
@@ -52,17 +75,33 @@ fn a_found_tcpx_that_does_not_load_is_an_error_and_no_reason_to_fall_back() {
 #[test]
 fn a_name_that_leads_nowhere_says_where_it_looked() {
     let ended = Tool::new(&["discover", "--plugin", "nosuch"]).ends_with(3);
-    ended.says(&["nosuch", "/usr/local/tcpx/lib64/libnccl-net-nosuch.so", "# Network interfaces"]);
-    Tool::run(&[]).arg("--plugin").arg("nosuch").ends_with(3).says(&["nosuch", "libnccl-net-nosuch.so"]);
+    ended.says(&[
+        "nosuch",
+        "/usr/local/tcpx/lib64/libnccl-net-nosuch.so",
+        "# Network interfaces",
+    ]);
+    Tool::run(&[])
+        .arg("--plugin")
+        .arg("nosuch")
+        .ends_with(3)
+        .says(&["nosuch", "libnccl-net-nosuch.so"]);
 }
 
 #[test]
 fn a_plugin_that_crashes_costs_only_its_part_of_the_document() {
-    for (hazard, code, outcome) in
-        [("init-abort", 6, "plugin-died"), ("init-exit", 6, "plugin-died"), ("init-error", 3, "not-run")]
-    {
-        let json = Tool::new(&["discover", "--json"]).strict(hazard).ends_with(code).json();
+    for (hazard, code, outcome) in [
+        ("init-abort", 6, "plugin-died"),
+        ("init-exit", 6, "plugin-died"),
+        ("init-error", 3, "not-run"),
+    ] {
+        let json = Tool::new(&["discover", "--json"])
+            .strict(hazard)
+            .ends_with(code)
+            .json();
         assert_eq!(json["error"]["outcome"], outcome, "{json}");
-        assert!(json["node"]["nics"].to_string().contains("lo") && json["loaded"].is_null(), "{json}");
+        assert!(
+            json["node"]["nics"].to_string().contains("lo") && json["loaded"].is_null(),
+            "{json}"
+        );
     }
 }

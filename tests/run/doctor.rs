@@ -26,33 +26,67 @@ fn doctor(changes: &[(&str, &str)], arguments: &[&str]) -> Tool {
 /// with a misspelt name.
 fn broken(arguments: &[&str]) -> Tool {
     let environment = r#"{"NCCL_DYNAMIC_CHUNK_SIZE":"524288","NCCL_NSOCKS_PER_THREAD":"4","NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX":"/run/tcpx","NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS":"500000","NCCL_USE_DMA_BUF":"0"}"#;
-    doctor(&[("sys/class/net/eth4/mtu", "1460"), ("asked/environment.json", environment)], arguments)
+    doctor(
+        &[
+            ("sys/class/net/eth4/mtu", "1460"),
+            ("asked/environment.json", environment),
+        ],
+        arguments,
+    )
 }
 
 fn ids(document: &Value, verdict: &str) -> Vec<String> {
     let checks = document["checks"].as_array().unwrap().iter();
-    checks.filter(|row| row["verdict"] == verdict).map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+    checks
+        .filter(|row| row["verdict"] == verdict)
+        .map(|row| row["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
 fn a_good_node_is_one_screen_of_passes_and_exit_0() {
     let ended = doctor(&[], &[]).ends_with(0);
-    ended.says(&["a3-node0, for GPUDirect-TCPX", "# GPUs and their driver", "# Found : 0 FAIL, 0 WARN, 0 UNKNOWN"]);
-    assert!(!ended.out.contains(" why ") && !ended.out.contains('\u{1b}'), "{ended}");
-    assert!(ended.out.lines().count() < 80 && ended.err.is_empty(), "{ended}");
+    ended.says(&[
+        "a3-node0, for GPUDirect-TCPX",
+        "# GPUs and their driver",
+        "# Found : 0 FAIL, 0 WARN, 0 UNKNOWN",
+    ]);
+    assert!(
+        !ended.out.contains(" why ") && !ended.out.contains('\u{1b}'),
+        "{ended}"
+    );
+    assert!(
+        ended.out.lines().count() < 80 && ended.err.is_empty(),
+        "{ended}"
+    );
 }
 
 #[test]
 fn the_document_has_the_keys_that_scripts_rely_on() {
     let document = broken(&["--json"]).ends_with(1).json();
-    assert_eq!((&document["schema"], &document["node"]), (&"tcpxctl.doctor/1".into(), &"a3-node0".into()));
+    assert_eq!(
+        (&document["schema"], &document["node"]),
+        (&"tcpxctl.doctor/1".into(), &"a3-node0".into())
+    );
     let checks = document["checks"].as_array().unwrap();
     assert!(checks.len() >= 40, "{}", checks.len());
     for row in checks {
-        for key in ["id", "layer", "verdict", "value", "expected", "why", "next_step"] {
+        for key in [
+            "id",
+            "layer",
+            "verdict",
+            "value",
+            "expected",
+            "why",
+            "next_step",
+        ] {
             assert!(row.get(key).is_some(), "{key} of {row}");
         }
-        assert_eq!(row["next_step"].is_null(), row["verdict"] == "PASS", "{row}");
+        assert_eq!(
+            row["next_step"].is_null(),
+            row["verdict"] == "PASS",
+            "{row}"
+        );
     }
     assert_eq!(ids(&document, "FAIL"), ["env-disabled"]);
     assert_eq!(ids(&document, "WARN"), ["rail-mtu", "env-unknown-name"]);
@@ -69,7 +103,10 @@ fn what_is_wrong_is_told_in_full_and_again_at_the_end() {
         "# First : env-disabled: unset what is named",
     ]);
     let colored = broken(&["--color", "always"]).ends_with(1);
-    assert!(colored.out.contains("\u{1b}[1m\u{1b}[31mFAIL\u{1b}[0m"), "{colored}");
+    assert!(
+        colored.out.contains("\u{1b}[1m\u{1b}[31mFAIL\u{1b}[0m"),
+        "{colored}"
+    );
     let plain = broken(&[]).env("NO_COLOR", "1").ends_with(1);
     assert_eq!(plain.out, ended.out);
 }
@@ -83,10 +120,15 @@ fn a_file_that_is_no_plugin_is_not_passed() {
     let text = named("./text.so");
     text.write("text.so", "not a library\n".repeat(10));
     text.ends_with(3).says(&["is a text file"]);
-    named(&crate::plugin_files::libc()).ends_with(3).says(&["ncclNetPlugin_v12", "nm -D"]);
+    named(&crate::plugin_files::libc())
+        .ends_with(3)
+        .says(&["ncclNetPlugin_v12", "nm -D"]);
     let strict = crate::strict::library().to_str().unwrap();
     let judged = named(strict).ended();
-    judged.says(&[&format!("for {strict}, by what the software plugin needs"), "rail-present"]);
+    judged.says(&[
+        &format!("for {strict}, by what the software plugin needs"),
+        "rail-present",
+    ]);
 }
 
 #[test]
@@ -101,11 +143,19 @@ unset NCCL_NSOCKS_PER_THREAD
 unset NCCL_USE_DMA_BUF
 "
     );
-    doctor(&[], &["--fix-env"]).ends_with(0).says(&["nothing to mend"]);
+    doctor(&[], &["--fix-env"])
+        .ends_with(0)
+        .says(&["nothing to mend"]);
     // Of this machine: a shell that runs the lines has nothing left to mend.
     let script = "eval \"$(\"$@\" doctor --fix-env)\" && \"$@\" doctor --fix-env";
-    let again = Tool::new(&[]).env("NCCL_DYNAMIC_CHUNK_SIZE", "512K").through("sh", &["-c", script, "sh"]).ends_with(0);
-    assert!(again.out.is_empty() && again.err.contains("nothing to mend"), "{again}");
+    let again = Tool::new(&[])
+        .env("NCCL_DYNAMIC_CHUNK_SIZE", "512K")
+        .through("sh", &["-c", script, "sh"])
+        .ends_with(0);
+    assert!(
+        again.out.is_empty() && again.err.contains("nothing to mend"),
+        "{again}"
+    );
 }
 
 #[test]
@@ -114,18 +164,29 @@ fn a_capture_examined_elsewhere_gives_the_same_table() {
 mkdir tree && tar xzf node.tar.gz -C tree
 again=0; \"$@\" doctor --sysroot tree > there || again=$?
 cat here && test $code = $again && cmp here there";
-    Tool::new(&[]).through("sh", &["-ec", script, "sh"]).ends_with(0).says(&["# Found : "]);
+    Tool::new(&[])
+        .through("sh", &["-ec", script, "sh"])
+        .ends_with(0)
+        .says(&["# Found : "]);
 }
 
 #[test]
 fn a_redacted_capture_keeps_names_for_itself() {
-    let tool =
-        Tool::new(&["doctor", "--capture", "node.tar.gz"]).env("USER", "somebody").env("UCCL_HOME", "/home/somebody/x");
+    let tool = Tool::new(&["doctor", "--capture", "node.tar.gz"])
+        .env("USER", "somebody")
+        .env("UCCL_HOME", "/home/somebody/x");
     let ended = tool.ended();
-    ended.says(&["# Capture : node.tar.gz (", "redacted", "# Map : node.tar.gz.map.json, for you alone"]);
+    ended.says(&[
+        "# Capture : node.tar.gz (",
+        "redacted",
+        "# Map : node.tar.gz.map.json, for you alone",
+    ]);
     // As of a report and a bundle: beside it, whole, for its owner only.
     let map = ended.folder().join("node.tar.gz.map.json");
-    assert_eq!(std::fs::metadata(&map).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(&map).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     let map: Value = serde_json::from_slice(&std::fs::read(map).unwrap()).unwrap();
     assert!(map.as_object().unwrap().contains_key("somebody"), "{map}");
     let archive = std::fs::read(ended.folder().join("node.tar.gz")).unwrap();
@@ -135,7 +196,10 @@ fn a_redacted_capture_keeps_names_for_itself() {
 #[test]
 fn two_nodes_are_compared_by_their_facts() {
     let facts = doctor(&[], &["--facts"]).ends_with(0).out;
-    let tool = doctor(&[("proc/sys/kernel/osrelease", "6.6.72+")], &["--peer-facts", "there.json", "--json"]);
+    let tool = doctor(
+        &[("proc/sys/kernel/osrelease", "6.6.72+")],
+        &["--peer-facts", "there.json", "--json"],
+    );
     tool.write("there.json", &facts);
     let document = tool.ends_with(1).json();
     let both = document["both"].as_array().unwrap();
@@ -155,23 +219,49 @@ fn bad_input_says_what_and_what_to_do() {
         tool.write("file", "x");
         tool.ends_with(code).says(words);
     };
-    check(&["--sysroot", "nowhere"], 2, &["--sysroot nowhere: there is no such folder", "next: name the folder"]);
+    check(
+        &["--sysroot", "nowhere"],
+        2,
+        &[
+            "--sysroot nowhere: there is no such folder",
+            "next: name the folder",
+        ],
+    );
     check(&["--sysroot", "file"], 2, &["there is no such folder"]);
     check(&["--plugin", "other"], 2, &["--plugin other"]);
-    check(&["--peer-facts", "junk.json"], 2, &["junk.json: not the facts of a node", "tcpxctl doctor --facts"]);
+    check(
+        &["--peer-facts", "junk.json"],
+        2,
+        &[
+            "junk.json: not the facts of a node",
+            "tcpxctl doctor --facts",
+        ],
+    );
     check(&["--peer-facts", "/dev/zero"], 2, &["no regular file"]);
-    check(&["--capture", "file"], 3, &["cannot write the capture file", "not there yet"]);
-    check(&["--capture", "no/such/x.tar.gz"], 3, &["cannot write the capture"]);
+    check(
+        &["--capture", "file"],
+        3,
+        &["cannot write the capture file", "not there yet"],
+    );
+    check(
+        &["--capture", "no/such/x.tar.gz"],
+        3,
+        &["cannot write the capture"],
+    );
     check(&["--scenario", "none.toml"], 2, &["none.toml"]);
     check(&["--no-redact"], 2, &["--capture"]);
 }
 
 #[test]
 fn a_run_looks_at_its_node_first_and_says_so() {
-    Tool::run(&[]).ends_with(0).says(&["#       preflight : ", "critical checks passed"]);
+    Tool::run(&[])
+        .ends_with(0)
+        .says(&["#       preflight : ", "critical checks passed"]);
     let without = Tool::run(&[]).arg("--no-preflight").ends_with(0);
     assert!(!without.out.contains("preflight"), "{without}");
-    Tool::new(&["handshake", "-n", "1"]).ends_with(0).says(&["preflight : "]);
+    Tool::new(&["handshake", "-n", "1"])
+        .ends_with(0)
+        .says(&["preflight : "]);
 }
 
 /// The strict plugin under Google's name.
@@ -186,7 +276,11 @@ fn a_node_that_cannot_run_tcpx_is_refused_before_anything_is_loaded() {
     for tool in [Tool::run(&[]), Tool::new(&["handshake"])] {
         let (tool, _) = as_tcpx(tool);
         let ended: Ended = tool.ends_with(3);
-        ended.says(&["this node cannot run TCPX: gpu-present is none", "also ", "--no-preflight"]);
+        ended.says(&[
+            "this node cannot run TCPX: gpu-present is none",
+            "also ",
+            "--no-preflight",
+        ]);
     }
     let (tool, _) = as_tcpx(Tool::run(&[]).arg("--no-preflight"));
     let ended = tool.ended();

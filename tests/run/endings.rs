@@ -29,18 +29,38 @@ fn ctrl_c_and_its_kin_stop_the_run_and_keep_what_there_is() {
         assert_eq!(ended.status.code(), Some(130), "{ended}");
         assert!(at.elapsed() < SOON, "{:?}\n{ended}", at.elapsed());
         let record = ended.recorded("interrupted");
-        assert!(record["transfers"][0]["bytes"].as_u64().unwrap() > 0, "{ended}");
+        assert!(
+            record["transfers"][0]["bytes"].as_u64().unwrap() > 0,
+            "{ended}"
+        );
         assert_eq!(recorder_files(&marker), Vec::<std::path::PathBuf>::new());
     }
 }
 
 #[test]
 fn ctrl_c_is_heard_while_a_plugin_call_does_not_return() {
-    for fault in ["spin:call=init", "spin:call=connect", "spin:call=test", "spin:call=closeSend", "hang"] {
+    for fault in [
+        "spin:call=init",
+        "spin:call=connect",
+        "spin:call=test",
+        "spin:call=closeSend",
+        "hang",
+    ] {
         let spec = format!("fault.spec={fault}");
-        let tool = endless().set(&["fault.by=plugin", "fault.side=send", &spec, "transfer.iterations=2"]);
+        let tool = endless().set(&[
+            "fault.by=plugin",
+            "fault.side=send",
+            &spec,
+            "transfer.iterations=2",
+        ]);
         let mut run = tool.start();
-        run.until("two workers", |run| run.processes().iter().filter(|one| one.role == "worker").count() == 2);
+        run.until("two workers", |run| {
+            run.processes()
+                .iter()
+                .filter(|one| one.role == "worker")
+                .count()
+                == 2
+        });
         std::thread::sleep(Duration::from_millis(300));
         let at = Instant::now();
         run.signal(Signal::INT);
@@ -52,19 +72,27 @@ fn ctrl_c_is_heard_while_a_plugin_call_does_not_return() {
 
 #[test]
 fn a_second_ctrl_c_does_not_wait_for_the_first() {
-    let fault = ["fault.by=plugin", "fault.side=send", "fault.spec=spin:call=test,nth=40"];
+    let fault = [
+        "fault.by=plugin",
+        "fault.side=send",
+        "fault.spec=spin:call=test,nth=40",
+    ];
     let mut run = endless().set(&fault).start();
     run.until_event("measuring");
     run.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(100));
     // Gone already is as good.
-    let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&run.child), Signal::INT);
+    let _ =
+        rustix::process::kill_process(rustix::process::Pid::from_child(&run.child), Signal::INT);
     assert_eq!(run.ended().status.code(), Some(130));
 }
 
 #[test]
 fn a_sweep_that_is_interrupted_is_not_a_pass() {
-    let tool = Tool::run(&["transfer.connections=[1, 2, 3, 4]", "transfer.iterations=1000000"]);
+    let tool = Tool::run(&[
+        "transfer.connections=[1, 2, 3, 4]",
+        "transfer.iterations=1000000",
+    ]);
     let mut run = tool.start();
     run.until_event("measuring");
     run.signal(Signal::INT);
@@ -105,11 +133,19 @@ fn a_kill_of_any_process_at_any_moment_leaves_nothing() {
         let killed_coordinator = victim.role == "run";
         let at = Instant::now();
         let ended = run.ended();
-        assert!(at.elapsed() < Duration::from_secs(15), "{:?}\n{ended}", at.elapsed());
+        assert!(
+            at.elapsed() < Duration::from_secs(15),
+            "{:?}\n{ended}",
+            at.elapsed()
+        );
         if !killed_coordinator {
             let code = ended.status.code();
             assert!(matches!(code, Some(5 | 6)), "{victim:?}: {ended}");
-            ended.recorded(if code == Some(5) { "peer-lost" } else { "plugin-died" });
+            ended.recorded(if code == Some(5) {
+                "peer-lost"
+            } else {
+                "plugin-died"
+            });
         }
         let left = recorder_files(&marker);
         assert!(left.is_empty() || killed_coordinator, "{left:?}\n{ended}");
@@ -117,7 +153,9 @@ fn a_kill_of_any_process_at_any_moment_leaves_nothing() {
 }
 
 fn kill_all(run: &Running) {
-    run.processes().iter().for_each(crate::tcpxctl::Process::kill);
+    run.processes()
+        .iter()
+        .for_each(crate::tcpxctl::Process::kill);
 }
 
 #[test]
@@ -128,7 +166,9 @@ fn what_a_kill_of_everything_leaves_is_swept_by_the_next_run() {
     run.until_event("measuring");
     assert_eq!(recorder_files(&marker).len(), 2);
     // Stopped first, so that nobody cleans up for another.
-    run.processes().iter().for_each(|process| process.signal(Signal::STOP));
+    run.processes()
+        .iter()
+        .for_each(|process| process.signal(Signal::STOP));
     kill_all(&run);
     run.ended();
     Tool::run(&[]).ends_with(0);
@@ -137,11 +177,18 @@ fn what_a_kill_of_everything_leaves_is_swept_by_the_next_run() {
 
 #[test]
 fn a_worker_or_an_agent_that_dies_is_named() {
-    for (role, code, words) in [("worker", 6, "was killed by signal 9 (SIGKILL)"), ("agent", 5, "is gone")] {
+    for (role, code, words) in [
+        ("worker", 6, "was killed by signal 9 (SIGKILL)"),
+        ("agent", 5, "is gone"),
+    ] {
         for which in [0, 1] {
             let mut run = endless().start();
             run.until_event("measuring");
-            let victims: Vec<_> = run.processes().into_iter().filter(|process| process.role == role).collect();
+            let victims: Vec<_> = run
+                .processes()
+                .into_iter()
+                .filter(|process| process.role == role)
+                .collect();
             victims[which].kill();
             let ended = run.ended();
             assert_eq!(ended.status.code(), Some(code), "{ended}");
@@ -154,7 +201,11 @@ fn a_worker_or_an_agent_that_dies_is_named() {
 fn a_silent_agent_is_lost() {
     let mut run = endless().start();
     run.until_event("measuring");
-    let agent = run.processes().into_iter().find(|process| process.role == "agent").unwrap();
+    let agent = run
+        .processes()
+        .into_iter()
+        .find(|process| process.role == "agent")
+        .unwrap();
     agent.signal(Signal::STOP);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
@@ -163,13 +214,26 @@ fn a_silent_agent_is_lost() {
 
 #[test]
 fn what_a_lost_node_said_last_is_not_passed_off_as_its_state() {
-    let mut run = endless().set(&["limits.stall_after=1s", "limits.give_up_after=30s"]).start();
-    let is_sample = |line: &str, node| line.contains("\"sample\"") && line.contains(&format!("\"node\":{node}"));
+    let mut run = endless()
+        .set(&["limits.stall_after=1s", "limits.give_up_after=30s"])
+        .start();
+    let is_sample = |line: &str, node| {
+        line.contains("\"sample\"") && line.contains(&format!("\"node\":{node}"))
+    };
     run.until("a sample of both", |run| {
-        [0, 1].iter().all(|node| run.events().lines().any(|line| is_sample(line, node)))
+        [0, 1]
+            .iter()
+            .all(|node| run.events().lines().any(|line| is_sample(line, node)))
     });
-    let agent = run.processes().into_iter().find(|process| process.role == "agent").unwrap();
-    run.processes().iter().filter(|one| one.role == "worker").for_each(|one| one.signal(Signal::STOP));
+    let agent = run
+        .processes()
+        .into_iter()
+        .find(|process| process.role == "agent")
+        .unwrap();
+    run.processes()
+        .iter()
+        .filter(|one| one.role == "worker")
+        .for_each(|one| one.signal(Signal::STOP));
     agent.signal(Signal::STOP);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
@@ -179,8 +243,13 @@ fn what_a_lost_node_said_last_is_not_passed_off_as_its_state() {
 #[test]
 fn a_reader_that_leaves_is_a_quiet_end() {
     let script = "{ \"$@\"; echo \"code $?\" >&2; } | head -n 1";
-    let ended = Tool::run(&[]).through("sh", &["-c", script, "sh"]).ends_with(0);
-    assert!(ended.out.starts_with("# tcpxctl") && ended.out.lines().count() == 1, "{ended}");
+    let ended = Tool::run(&[])
+        .through("sh", &["-c", script, "sh"])
+        .ends_with(0);
+    assert!(
+        ended.out.starts_with("# tcpxctl") && ended.out.lines().count() == 1,
+        "{ended}"
+    );
     assert_eq!(ended.err, "code 0\n");
 }
 
@@ -206,21 +275,29 @@ fn nobody_need_listen() {
             let tool = Tool::new(arguments);
             std::fs::write(tool.folder().join("small.toml"), crate::tcpxctl::SMALL).unwrap();
             let is_untold = code == 0 && redirection.contains("full");
-            tool.through("sh", &["-c", &script, "sh"]).ends_with(if is_untold { 3 } else { code });
+            tool.through("sh", &["-c", &script, "sh"])
+                .ends_with(if is_untold { 3 } else { code });
         }
     }
 }
 
 #[test]
 fn a_program_whose_file_was_replaced_meanwhile_runs_on() {
-    let from_a_removed_file = r#"cp "$0" copy && exec 9<copy && rm copy && exec /proc/self/fd/9 "$@""#;
-    let ended = Tool::run(&[]).through("sh", &["-c", from_a_removed_file]).ends_with(0);
+    let from_a_removed_file =
+        r#"cp "$0" copy && exec 9<copy && rm copy && exec /proc/self/fd/9 "$@""#;
+    let ended = Tool::run(&[])
+        .through("sh", &["-c", from_a_removed_file])
+        .ends_with(0);
     ended.recorded("passed");
 }
 
 /// A plugin that forks twenty processes when it is loaded, which stay.
 fn leaves(tool: Tool) -> Tool {
-    let source = concat!("#include \"", env!("CARGO_MANIFEST_DIR"), "/tests/plugins/bad/leaves.c\"\n");
+    let source = concat!(
+        "#include \"",
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/plugins/bad/leaves.c\"\n"
+    );
     let library = shared_object(source, tool.folder(), "leaves.so");
     tool.arg("--plugin").arg(library.to_str().unwrap())
 }
@@ -228,7 +305,9 @@ fn leaves(tool: Tool) -> Tool {
 #[test]
 fn what_a_plugin_forked_ends_with_its_worker() {
     leaves(Tool::new(&["discover"])).ends_with(0);
-    leaves(Tool::new(&["selftest", "order-fifo"])).ends_with(0).says(&["PASS"]);
+    leaves(Tool::new(&["selftest", "order-fifo"]))
+        .ends_with(0)
+        .says(&["PASS"]);
     leaves(Tool::run(&[])).ends_with(0).recorded("passed");
 }
 
@@ -236,9 +315,16 @@ fn what_a_plugin_forked_ends_with_its_worker() {
 fn what_a_plugin_forked_ends_when_its_worker_is_ended() {
     // Then nobody is left to end the workers.
     let all_above = |run: &Running| {
-        run.processes().iter().filter(|process| process.role != "worker").for_each(crate::tcpxctl::Process::kill);
+        run.processes()
+            .iter()
+            .filter(|process| process.role != "worker")
+            .for_each(crate::tcpxctl::Process::kill);
     };
-    let ways: [&dyn Fn(&Running); 3] = [&|run| run.signal(Signal::INT), &|run| run.signal(Signal::KILL), &all_above];
+    let ways: [&dyn Fn(&Running); 3] = [
+        &|run| run.signal(Signal::INT),
+        &|run| run.signal(Signal::KILL),
+        &all_above,
+    ];
     for command in [&["discover"][..], &["run", "small.toml"]] {
         for end in ways {
             let tool = leaves(Tool::new(command));

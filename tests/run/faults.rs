@@ -44,7 +44,16 @@ fn a_plugin_that_stops_is_a_stall() {
         ("send", "drop-ctrl:nth=4", "nothing-arrives"),
         ("recv", "starve:socket=0,after=3", "nothing-arrives"),
     ] {
-        let ended = plugin(side, spec, "stalled", &["stall declared", "local send 0 : posted", "peer recv 0 : posted"]);
+        let ended = plugin(
+            side,
+            spec,
+            "stalled",
+            &[
+                "stall declared",
+                "local send 0 : posted",
+                "peer recv 0 : posted",
+            ],
+        );
         assert_eq!(findings(&ended)[0]["condition"], found, "{ended}");
     }
 }
@@ -70,20 +79,45 @@ fn a_plugin_that_refuses_is_quoted() {
         ("recv", "closeRecv"),
         ("send", "deregMr"),
     ] {
-        plugin(side, &format!("rc:call={call},value=3"), "failed", &[&format!("{call} returned 3")]);
+        plugin(
+            side,
+            &format!("rc:call={call},value=3"),
+            "failed",
+            &[&format!("{call} returned 3")],
+        );
     }
-    plugin("send", "rc:call=test,value=3,nth=9", "failed", &["test returned 3"]);
-    plugin("send", "rc:call=test,value=2,nth=9", "failed", &["test returned 2"]);
+    plugin(
+        "send",
+        "rc:call=test,value=3,nth=9",
+        "failed",
+        &["test returned 3"],
+    );
+    plugin(
+        "send",
+        "rc:call=test,value=2,nth=9",
+        "failed",
+        &["test returned 2"],
+    );
     plugin("recv", "refuse", "failed", &[]);
     for call in ["init", "devices", "getProperties"] {
-        plugin("recv", &format!("rc:call={call},value=3"), "not-run", &[&format!("{call} returned 3")]);
+        plugin(
+            "recv",
+            &format!("rc:call={call},value=3"),
+            "not-run",
+            &[&format!("{call} returned 3")],
+        );
     }
 }
 
 #[test]
 fn rc_2_of_a_receive_is_asked_again_before_it_counts() {
     plugin("recv", "rc:call=test,value=2,nth=9", "passed", &[]);
-    plugin("recv", "rc:call=test,value=2,nth=9,times=0", "failed", &["the peer closed with", "test returned 2"]);
+    plugin(
+        "recv",
+        "rc:call=test,value=2,nth=9,times=0",
+        "failed",
+        &["the peer closed with", "test returned 2"],
+    );
 }
 
 #[test]
@@ -95,12 +129,21 @@ fn a_data_socket_that_closes_is_a_stall() {
 
 #[test]
 fn a_plugin_that_exits_is_named_with_its_last_words() {
-    let ended = plugin("recv", "exit:chunk=3", "plugin-died", &["the plugin of peer called exit(1)", "no cmsg"]);
+    let ended = plugin(
+        "recv",
+        "exit:chunk=3",
+        "plugin-died",
+        &["the plugin of peer called exit(1)", "no cmsg"],
+    );
     // What the dead one did is read from its recorder.
     let record = ended.record();
     let channels = record["transfers"][0]["channels"].as_array().unwrap();
-    let received = channels.iter().filter(|channel| channel["side"] == "recv" && channel["dev"] != "");
-    let posted: u64 = received.map(|channel| channel["posted"].as_u64().unwrap()).sum();
+    let received = channels
+        .iter()
+        .filter(|channel| channel["side"] == "recv" && channel["dev"] != "");
+    let posted: u64 = received
+        .map(|channel| channel["posted"].as_u64().unwrap())
+        .sum();
     assert!(channels.len() == 4 && posted > 0, "{record}");
 }
 
@@ -108,29 +151,76 @@ fn a_plugin_that_exits_is_named_with_its_last_words() {
 fn a_plugin_that_never_connects_meets_the_deadline() {
     for side in ["send", "recv"] {
         let ended = plugin(side, "hang", "stalled", &["still not ready"]);
-        assert!(ended.out.contains("connects") && ended.out.contains("accepts"), "{ended}");
+        assert!(
+            ended.out.contains("connects") && ended.out.contains("accepts"),
+            "{ended}"
+        );
     }
 }
 
 #[test]
 fn a_call_that_does_not_return_is_named() {
-    for (side, call) in [("recv", "test"), ("send", "isend"), ("recv", "irecv"), ("recv", "irecvConsumed")] {
-        plugin(side, &format!("spin:call={call},nth=3"), "stalled", &[&format!("inside {call}")]);
+    for (side, call) in [
+        ("recv", "test"),
+        ("send", "isend"),
+        ("recv", "irecv"),
+        ("recv", "irecvConsumed"),
+    ] {
+        plugin(
+            side,
+            &format!("spin:call={call},nth=3"),
+            "stalled",
+            &[&format!("inside {call}")],
+        );
     }
     for (side, call) in [("recv", "irecv"), ("send", "isend")] {
-        let ended = plugin(side, &format!("spin:call={call}"), "stalled", &[&format!("inside {call}")]);
-        assert!(findings(&ended)[0]["because"].to_string().contains(&format!("inside {call}")), "{ended}");
+        let ended = plugin(
+            side,
+            &format!("spin:call={call}"),
+            "stalled",
+            &[&format!("inside {call}")],
+        );
+        assert!(
+            findings(&ended)[0]["because"]
+                .to_string()
+                .contains(&format!("inside {call}")),
+            "{ended}"
+        );
     }
 }
 
 #[test]
 fn a_set_up_or_a_close_that_does_not_return_is_named() {
-    plugin("recv", "spin:call=init", "not-run", &["hangs while initialising"]);
-    for (side, call) in [("recv", "listen"), ("send", "connect"), ("recv", "accept"), ("send", "regMr")] {
-        plugin(side, &format!("spin:call={call}"), "stalled", &[&format!("inside {call}")]);
+    plugin(
+        "recv",
+        "spin:call=init",
+        "not-run",
+        &["hangs while initialising"],
+    );
+    for (side, call) in [
+        ("recv", "listen"),
+        ("send", "connect"),
+        ("recv", "accept"),
+        ("send", "regMr"),
+    ] {
+        plugin(
+            side,
+            &format!("spin:call={call}"),
+            "stalled",
+            &[&format!("inside {call}")],
+        );
     }
-    for (side, call) in [("send", "closeSend"), ("recv", "closeRecv"), ("recv", "deregMr")] {
-        let ended = plugin(side, &format!("spin:call={call}"), "stalled", &[&format!("inside {call}")]);
+    for (side, call) in [
+        ("send", "closeSend"),
+        ("recv", "closeRecv"),
+        ("recv", "deregMr"),
+    ] {
+        let ended = plugin(
+            side,
+            &format!("spin:call={call}"),
+            "stalled",
+            &[&format!("inside {call}")],
+        );
         ended.says(&["2097152 bytes verified, 0 wrong"]);
     }
 }
@@ -139,9 +229,18 @@ fn a_set_up_or_a_close_that_does_not_return_is_named() {
 fn a_flipped_byte_is_found_and_placed() {
     let ended = plugin("recv", "corrupt:chunk=7,byte=100", "failed", &["2 wrong"]);
     let record = ended.record();
-    assert_eq!(record["transfers"][0]["wrong_bytes"], 1 + 1, "one per channel: {record}");
+    assert_eq!(
+        record["transfers"][0]["wrong_bytes"],
+        1 + 1,
+        "one per channel: {record}"
+    );
     assert_eq!(record["transfers"][0]["mismatches"][0]["offset"], 100);
-    let one = plugin("recv", "seed=7;corrupt:chunk=2,comm=1", "failed", &["wrong : channel 1 "]);
+    let one = plugin(
+        "recv",
+        "seed=7;corrupt:chunk=2,comm=1",
+        "failed",
+        &["wrong : channel 1 "],
+    );
     assert_eq!(one.record()["transfers"][0]["wrong_bytes"], 1);
 }
 
@@ -152,7 +251,13 @@ fn a_fault_that_is_none_is_refused_by_the_plugin() {
 
 #[test]
 fn a_driver_that_never_consumes_or_never_polls_stalls() {
-    let ended = driver("recv", "never-consumed", "stalled", &[], &["recv channel 0: 8 in flight"]);
+    let ended = driver(
+        "recv",
+        "never-consumed",
+        "stalled",
+        &[],
+        &["recv channel 0: 8 in flight"],
+    );
     assert_eq!(findings(&ended)[0]["condition"], "window-never-consumed");
     for side in ["send", "recv"] {
         driver(side, "not-polling", "stalled", &[], &["stall declared"]);
@@ -161,9 +266,27 @@ fn a_driver_that_never_consumes_or_never_polls_stalls() {
 
 #[test]
 fn a_driver_that_breaks_the_order_is_told_so_by_the_plugin() {
-    driver("recv", "younger-tested-first", "failed", &[], &["test returned 3", "test called with invalid request"]);
-    driver("recv", "seventeenth-post", "failed", &[], &["irecv returned 3", "unable to allocate requests"]);
-    driver("send", "seventeenth-post", "failed", &[], &["isend returned 3", "unable to allocate requests"]);
+    driver(
+        "recv",
+        "younger-tested-first",
+        "failed",
+        &[],
+        &["test returned 3", "test called with invalid request"],
+    );
+    driver(
+        "recv",
+        "seventeenth-post",
+        "failed",
+        &[],
+        &["irecv returned 3", "unable to allocate requests"],
+    );
+    driver(
+        "send",
+        "seventeenth-post",
+        "failed",
+        &[],
+        &["isend returned 3", "unable to allocate requests"],
+    );
 }
 
 #[test]
@@ -195,26 +318,50 @@ fn packets_that_are_lost_are_a_stall() {
 fn a_driver_that_stops_posting_stalls_the_other_end() {
     for side in ["send", "recv"] {
         // More than what the first window takes at once.
-        driver(side, "not-posting", "stalled", &["transfer.total=8MiB"], &["stall declared"]);
+        driver(
+            side,
+            "not-posting",
+            "stalled",
+            &["transfer.total=8MiB"],
+            &["stall declared"],
+        );
     }
 }
 
 #[test]
 fn consuming_early_is_never_a_silent_pass() {
-    let device = ["transfer.memory=device", "transfer.chunk=256KiB", "transfer.total=8MiB"];
+    let device = [
+        "transfer.memory=device",
+        "transfer.chunk=256KiB",
+        "transfer.total=8MiB",
+    ];
     let ended = driver("recv", "consumed-early", "failed", &device, &[]);
-    let wrong = ended.record()["transfers"][0]["wrong_bytes"].as_u64().unwrap();
+    let wrong = ended.record()["transfers"][0]["wrong_bytes"]
+        .as_u64()
+        .unwrap();
     assert!(wrong > 0 || ended.err.contains("refused"), "{ended}");
 }
 
 #[test]
 fn an_expectation_that_is_not_met_keeps_the_outcome_s_code() {
-    let fault = ["fault.by=plugin", "fault.side=recv", "fault.spec=exit:chunk=3"];
-    let ended = Tool::run(&fault).set(&["expect.outcome=stalled"]).ends_with(6);
+    let fault = [
+        "fault.by=plugin",
+        "fault.side=recv",
+        "fault.spec=exit:chunk=3",
+    ];
+    let ended = Tool::run(&fault)
+        .set(&["expect.outcome=stalled"])
+        .ends_with(6);
     ended.says(&["expect.outcome is stalled, it was plugin-died"]);
     let ended = Tool::run(&["expect.outcome=stalled"]).ends_with(1);
     ended.says(&["expect.outcome is stalled, it was passed"]);
-    Tool::run(&["expect.min_gb_per_s=100000"]).ends_with(1).says(&["expect.min_gb_per_s is 100000"]);
-    Tool::run(&["expect.plugin=Strict"]).ends_with(1).says(&["expect.plugin is Strict"]);
-    Tool::run(&["expect.finding=stalled"]).ends_with(1).says(&["expect.finding is stalled"]);
+    Tool::run(&["expect.min_gb_per_s=100000"])
+        .ends_with(1)
+        .says(&["expect.min_gb_per_s is 100000"]);
+    Tool::run(&["expect.plugin=Strict"])
+        .ends_with(1)
+        .says(&["expect.plugin is Strict"]);
+    Tool::run(&["expect.finding=stalled"])
+        .ends_with(1)
+        .says(&["expect.finding is stalled"]);
 }

@@ -22,39 +22,77 @@ fn logs(arguments: &[&str], text: &str) -> Tool {
 #[test]
 fn a_file_has_its_finding_its_transport_and_what_is_unknown() {
     let ended = logs(&["x.log"], &[USED, NULL, ODD].concat()).ends_with(0);
-    ended.says(&["# logs : 1 files, 3 lines", "# transport : tcpx", "null-mhandle", "something odd #"]);
+    ended.says(&[
+        "# logs : 1 files, 3 lines",
+        "# transport : tcpx",
+        "null-mhandle",
+        "something odd #",
+    ]);
     assert_eq!(ended.err, "");
-    logs(&["x.log"], "nothing of ours\n").ends_with(0).says(&["# no findings"]);
+    logs(&["x.log"], "nothing of ours\n")
+        .ends_with(0)
+        .says(&["# no findings"]);
 }
 
 #[test]
 fn json_has_the_keys_that_others_rely_on() {
-    let document = logs(&["x.log", "--json"], &[USED, SYNC, MADE, NULL, ODD].concat()).ends_with(0).json();
+    let document = logs(
+        &["x.log", "--json"],
+        &[USED, SYNC, MADE, NULL, ODD].concat(),
+    )
+    .ends_with(0)
+    .json();
     assert_eq!(document["transport"]["verdict"], "tcpx");
     assert_eq!(
-        (&document["settings"][0]["key"], &document["settings"][0]["value"]),
+        (
+            &document["settings"][0]["key"],
+            &document["settings"][0]["value"]
+        ),
         (&"receiver sync".into(), &"0".into())
     );
     assert_eq!(document["comms"][0]["from"], "10.0.1.25:36323");
     let finding = &document["findings"][0];
-    assert_eq!((&finding["signature"], &finding["count"]), (&"null-mhandle".into(), &1.into()));
+    assert_eq!(
+        (&finding["signature"], &finding["count"]),
+        (&"null-mhandle".into(), &1.into())
+    );
     assert_eq!(document["unknown"][0]["shape"], "something odd #");
-    assert!(document["schema"].as_str().unwrap().starts_with("tcpxctl.logs/"));
+    assert!(
+        document["schema"]
+            .as_str()
+            .unwrap()
+            .starts_with("tcpxctl.logs/")
+    );
 }
 
 #[test]
 fn stdin_folders_and_compressed_files_are_read_too() {
     let tool = logs(&["-", "--json"], NULL);
     let piped = tool.stdin_of("x.log").ends_with(0).json();
-    assert_eq!((&piped["findings"][0]["count"], &piped["findings"][0]["first"]["file"]), (&1.into(), &"-".into()));
+    assert_eq!(
+        (
+            &piped["findings"][0]["count"],
+            &piped["findings"][0]["first"]["file"]
+        ),
+        (&1.into(), &"-".into())
+    );
     let tool = logs(&["in", "--json"], "");
     std::fs::create_dir_all(tool.folder().join("in/node1")).unwrap();
     tool.write("in/node1/a.log", NULL);
     tool.write("in/b.log", NULL);
-    let status = Command::new("gzip").arg("in/b.log").current_dir(tool.folder()).status();
+    let status = Command::new("gzip")
+        .arg("in/b.log")
+        .current_dir(tool.folder())
+        .status();
     assert!(status.expect("gzip").success());
     let document = tool.ends_with(0).json();
-    assert_eq!((&document["inputs"]["files"], &document["findings"][0]["count"]), (&2.into(), &2.into()));
+    assert_eq!(
+        (
+            &document["inputs"]["files"],
+            &document["findings"][0]["count"]
+        ),
+        (&2.into(), &2.into())
+    );
 }
 
 #[test]
@@ -62,23 +100,36 @@ fn a_file_is_followed_until_the_user_ends_it() {
     let tool = logs(&["--follow", "--json", "x.log"], NULL);
     let (log, out) = (tool.folder().join("x.log"), tool.folder().join("out"));
     let printed = || std::fs::read_to_string(&out).unwrap_or_default();
-    let mut run = tool.through("sh", &["-c", "exec \"$@\" >out", "sh"]).start();
+    let mut run = tool
+        .through("sh", &["-c", "exec \"$@\" >out", "sh"])
+        .start();
     run.until("the first finding", |_| printed().contains("null-mhandle"));
     let mut file = OpenOptions::new().append(true).open(log).unwrap();
     file.write_all(NULL.repeat(3).as_bytes()).unwrap();
     run.until("four of them", |_| printed().contains("\"count\":4"));
     run.signal(Signal::INT);
     assert_eq!(run.ended().status.code(), Some(130));
-    assert!(printed().lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{}", printed());
+    assert!(
+        printed()
+            .lines()
+            .all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()),
+        "{}",
+        printed()
+    );
 }
 
 #[test]
 fn signatures_of_a_user_are_checked_by_line_and_used() {
     let good = "[[signature]]\nname = 'mine'\nliteral = 'widget lost'\nseverity = 'warning'\nmeaning = 'm'\ncauses = ['c']\nnext = 'n'\nversions = 'v'\nexample = 'a widget lost here'\n";
-    let tool = logs(&["x.log", "--signatures", "mine.toml", "--json"], "a widget lost here\n");
+    let tool = logs(
+        &["x.log", "--signatures", "mine.toml", "--json"],
+        "a widget lost here\n",
+    );
     tool.write("mine.toml", good);
     assert_eq!(tool.ends_with(0).json()["findings"][0]["signature"], "mine");
-    let bad = good.replace("'warning'", "'awful'").replace("example = 'a widget lost here'", "example = 'gone'");
+    let bad = good
+        .replace("'warning'", "'awful'")
+        .replace("example = 'a widget lost here'", "example = 'gone'");
     let tool = Tool::new(&["logs", "--check", "mine.toml"]);
     tool.write("mine.toml", &bad);
     tool.ends_with(2).says(&["mine.toml:4: ", "awful"]);
@@ -95,18 +146,35 @@ fn signatures_of_a_user_are_checked_by_line_and_used() {
 #[test]
 fn input_that_is_none_is_said() {
     Tool::new(&["logs"]).ends_with(2);
-    Tool::new(&["logs", "absent.log"]).ends_with(3).says(&["absent.log"]);
-    assert_eq!(Tool::new(&["logs", "absent.log", "--json"]).ends_with(3).json()["problems"][0]["path"], "absent.log");
-    Tool::new(&["logs", "--check", "absent"]).ends_with(3).says(&["absent"]);
-    logs(&["x.log", "--since", "yesterday"], NULL).ends_with(2).says(&["2026-11-20T08:14:04Z"]);
+    Tool::new(&["logs", "absent.log"])
+        .ends_with(3)
+        .says(&["absent.log"]);
+    assert_eq!(
+        Tool::new(&["logs", "absent.log", "--json"])
+            .ends_with(3)
+            .json()["problems"][0]["path"],
+        "absent.log"
+    );
+    Tool::new(&["logs", "--check", "absent"])
+        .ends_with(3)
+        .says(&["absent"]);
+    logs(&["x.log", "--since", "yesterday"], NULL)
+        .ends_with(2)
+        .says(&["2026-11-20T08:14:04Z"]);
     // One file of two is read, and the other named.
-    logs(&["x.log", "absent.log"], NULL).ends_with(0).says(&["null-mhandle", "absent.log"]);
+    logs(&["x.log", "absent.log"], NULL)
+        .ends_with(0)
+        .says(&["null-mhandle", "absent.log"]);
 }
 
 #[test]
 fn bytes_that_are_no_text_and_lines_without_an_end_are_survived() {
     let tool = Tool::new(&["logs", "x.log", "--json"]);
-    let long = [b"\xff\xfe\x1b[31m".repeat(100_000), NULL.as_bytes().to_vec()].concat();
+    let long = [
+        b"\xff\xfe\x1b[31m".repeat(100_000),
+        NULL.as_bytes().to_vec(),
+    ]
+    .concat();
     tool.write("x.log", long);
     let ended = tool.ends_with(0);
     assert!(!ended.out.contains('\u{1b}'), "{ended}");

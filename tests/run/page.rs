@@ -17,11 +17,20 @@ fn browser() -> Option<PathBuf> {
 }
 
 fn open(browser: &Path, home: &Path, arguments: &[&str]) -> Output {
-    let page = format!("file://{}/reports/sample/report.html", env!("CARGO_MANIFEST_DIR"));
+    let page = format!(
+        "file://{}/reports/sample/report.html",
+        env!("CARGO_MANIFEST_DIR")
+    );
     Command::new("timeout")
         .arg("50")
         .arg(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--hide-scrollbars"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            "--hide-scrollbars",
+        ])
         .arg(format!("--user-data-dir={}", home.display()))
         .args(arguments)
         .arg(page)
@@ -35,7 +44,10 @@ fn a_browser_shows_the_sample_and_has_nothing_to_complain_of() {
     let Some(browser) = browser() else { return };
     let home = tempfile::tempdir().expect("a folder");
     let shown = open(&browser, home.path(), &["--dump-dom"]);
-    let (dom, said) = (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
+    let (dom, said) = (
+        String::from_utf8_lossy(&shown.stdout),
+        String::from_utf8_lossy(&shown.stderr),
+    );
     assert!(shown.status.success(), "{said}");
     // Whatever a page does wrong, fetching what its policy forbids included, is told there.
     assert!(!said.contains("CONSOLE"), "{said}");
@@ -45,8 +57,14 @@ fn a_browser_shows_the_sample_and_has_nothing_to_complain_of() {
         dom.matches("</svg>").count()
     );
     let pdf = home.path().join("page.pdf");
-    let printed =
-        open(&browser, home.path(), &["--no-pdf-header-footer", &format!("--print-to-pdf={}", pdf.display())]);
+    let printed = open(
+        &browser,
+        home.path(),
+        &[
+            "--no-pdf-header-footer",
+            &format!("--print-to-pdf={}", pdf.display()),
+        ],
+    );
     assert!(printed.status.success());
     assert!(std::fs::metadata(&pdf).is_ok_and(|meta| meta.len() > 10_000));
 }

@@ -4,7 +4,11 @@ use crate::tcpxctl::{Ended, Tool};
 use serde_json::Value;
 
 /// Cut short, and patient with a busy machine.
-const FEW: [&str; 3] = ["transfer.iterations=2", "transfer.warmup=1", "limits.stall_after=30s"];
+const FEW: [&str; 3] = [
+    "transfer.iterations=2",
+    "transfer.warmup=1",
+    "limits.stall_after=30s",
+];
 
 /// One passed run: every byte of the measured iterations verified, none wrong.
 fn check(record: &Value) {
@@ -17,7 +21,11 @@ fn check(record: &Value) {
     for transfer in transfers {
         let bytes = transfer["bytes"].as_u64().unwrap();
         assert!(bytes > 0);
-        assert_eq!(transfer["verified_bytes"].as_u64(), Some(if verify { bytes } else { 0 }), "{transfer}");
+        assert_eq!(
+            transfer["verified_bytes"].as_u64(),
+            Some(if verify { bytes } else { 0 }),
+            "{transfer}"
+        );
         assert_eq!(transfer["wrong_bytes"], 0);
         assert!(transfer["gb_per_s"].as_f64().unwrap() > 0.0);
     }
@@ -36,7 +44,9 @@ fn passed(tool: Tool) -> Ended {
 
 /// A shipped scenario, cut short, passes at each of its points.
 fn ships(name: &str, points: usize, settings: &[&str]) {
-    let ended = Tool::shipped(name, &[&FEW, settings].concat()).arg("--json").ends_with(0);
+    let ended = Tool::shipped(name, &[&FEW, settings].concat())
+        .arg("--json")
+        .ends_with(0);
     let document = ended.json();
     if points == 1 {
         assert_eq!(document, ended.record(), "stdout and run.json differ");
@@ -44,15 +54,29 @@ fn ships(name: &str, points: usize, settings: &[&str]) {
     }
     assert_eq!(document["schema"], "tcpxctl.sweep/1");
     let runs = document["runs"].as_array().unwrap();
-    assert_eq!((runs.len(), ended.run_folders().len()), (points, points), "{ended}");
+    assert_eq!(
+        (runs.len(), ended.run_folders().len()),
+        (points, points),
+        "{ended}"
+    );
     runs.iter().for_each(check);
 }
 
 #[test]
 fn the_main_job_passes_as_it_is_shipped() {
-    let ended = Tool::shipped("4conn.toml", &["transfer.iterations=2", "limits.stall_after=30s"]).ends_with(0);
+    let ended = Tool::shipped(
+        "4conn.toml",
+        &["transfer.iterations=2", "limits.stall_after=30s"],
+    )
+    .ends_with(0);
     check(&ended.record());
-    ended.says(&["#wrong", "134217728 bytes verified, 0 wrong", "local->peer", "# Outcome : passed", "# Record : "]);
+    ended.says(&[
+        "#wrong",
+        "134217728 bytes verified, 0 wrong",
+        "local->peer",
+        "# Outcome : passed",
+        "# Record : ",
+    ]);
 }
 
 #[test]
@@ -71,10 +95,18 @@ fn shipped_scenarios_run_unchanged_on_every_version_of_a_plain_plugin() {
     for version in tcpx_abi::VERSIONS {
         let abi = format!("v{version}");
         let on_device: &[&str] = &["transfer.memory=device"];
-        for (name, more) in [("4conn.toml", &[][..]), ("bidirectional.toml", &[]), ("4conn.toml", on_device)] {
+        for (name, more) in [
+            ("4conn.toml", &[][..]),
+            ("bidirectional.toml", &[]),
+            ("4conn.toml", on_device),
+        ] {
             let settings = [&FEW[..], &["transfer.total=2MiB"], more].concat();
-            let ended =
-                Tool::shipped(name, &settings).arg("--plugin").arg("plainsoft").arg("--abi").arg(&abi).ends_with(0);
+            let ended = Tool::shipped(name, &settings)
+                .arg("--plugin")
+                .arg("plainsoft")
+                .arg("--abi")
+                .arg(&abi)
+                .ends_with(0);
             check(&ended.record());
             if !more.is_empty() {
                 assert!(flushes(&ended) > 0, "{ended}");
@@ -86,31 +118,53 @@ fn shipped_scenarios_run_unchanged_on_every_version_of_a_plain_plugin() {
 /// Requests that `iflush` made, by the receiver's recorder.
 fn flushes(ended: &Ended) -> u64 {
     let recorder = ended.run_folders()[0].join("nodes/peer/recorder.tcpxrec");
-    let snapshot = tcpx_recorder::Reader::open(&recorder).unwrap().snapshot().unwrap();
-    snapshot.channels.iter().map(|channel| channel.flushes).sum()
+    let snapshot = tcpx_recorder::Reader::open(&recorder)
+        .unwrap()
+        .snapshot()
+        .unwrap();
+    snapshot
+        .channels
+        .iter()
+        .map(|channel| channel.flushes)
+        .sum()
 }
 
 #[test]
 fn a_plugin_without_device_memory_says_so() {
     let tool = Tool::shipped("4conn.toml", &["transfer.memory=device"]).env("TCPXSOFT_CUDA", "off");
     let ended = tool.arg("--plugin").arg("plainsoft").ends_with(3);
-    ended.says(&["no device of PlainSoft takes a GPU's memory", "TCPXSOFT_CUDA=standin"]);
+    ended.says(&[
+        "no device of PlainSoft takes a GPU's memory",
+        "TCPXSOFT_CUDA=standin",
+    ]);
 }
 
 #[test]
 fn a_sweep_has_a_run_for_every_combination() {
     ships("sweep.toml", 16, &["transfer.total=1MiB"]);
     let ended = Tool::run(&["transfer.connections=[1, 2]"]).ends_with(0);
-    ended.says(&["# Point : connections=1", "# Point : connections=2", "# Sweep, 2 of 2 points"]);
+    ended.says(&[
+        "# Point : connections=1",
+        "# Point : connections=2",
+        "# Sweep, 2 of 2 points",
+    ]);
 }
 
 #[test]
 fn every_direction_policy_and_idle_strategy() {
     for direction in ["forward", "reverse", "both"] {
         for policy in ["opportunistic", "window-full-only", "dedicated-thread"] {
-            let ended = passes(&[&format!("transfer.direction={direction}"), &format!("progress.policy={policy}")]);
+            let ended = passes(&[
+                &format!("transfer.direction={direction}"),
+                &format!("progress.policy={policy}"),
+            ]);
             let record = ended.record();
-            let ways: Vec<String> = record["transfers"].as_array().unwrap().iter().map(way).collect();
+            let ways: Vec<String> = record["transfers"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(way)
+                .collect();
             let expected: &[&str] = match direction {
                 "forward" => &["0>1"],
                 "reverse" => &["1>0"],
@@ -131,16 +185,31 @@ fn way(transfer: &Value) -> String {
 #[test]
 fn ping_pong_says_how_long_a_round_trip_takes() {
     let record = passes(&["transfer.direction=ping-pong", "transfer.connections=1"]).record();
-    let trip = |key: &str| record["transfers"][0]["round_trip_us"][key].as_f64().unwrap();
-    assert!(0.0 < trip("p50") && trip("p50") <= trip("p99") && trip("p99") <= trip("max"), "{record}");
+    let trip = |key: &str| {
+        record["transfers"][0]["round_trip_us"][key]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(
+        0.0 < trip("p50") && trip("p50") <= trip("p99") && trip("p99") <= trip("max"),
+        "{record}"
+    );
 }
 
 #[test]
 fn sizes_that_do_not_divide() {
-    for [chunk, total, connections] in
-        [["64KiB", "1000003", "3"], ["1000", "4095", "2"], ["1", "7", "1"], ["4MiB", "5MiB", "2"], ["1MiB", "1", "4"]]
-    {
-        let keys = [("chunk", chunk), ("total", total), ("connections", connections)];
+    for [chunk, total, connections] in [
+        ["64KiB", "1000003", "3"],
+        ["1000", "4095", "2"],
+        ["1", "7", "1"],
+        ["4MiB", "5MiB", "2"],
+        ["1MiB", "1", "4"],
+    ] {
+        let keys = [
+            ("chunk", chunk),
+            ("total", total),
+            ("connections", connections),
+        ];
         let settings = keys.map(|(key, value)| format!("transfer.{key}={value}"));
         passes(&settings.each_ref().map(String::as_str));
     }
@@ -150,15 +219,24 @@ fn sizes_that_do_not_divide() {
 
 #[test]
 fn two_hundred_and_fifty_six_channels() {
-    passes(&["transfer.connections=256", "transfer.chunk=4KiB", "transfer.total=4MiB"]);
+    passes(&[
+        "transfer.connections=256",
+        "transfer.chunk=4KiB",
+        "transfer.total=4MiB",
+    ]);
 }
 
 #[test]
 fn linked_in_or_opened_moved_by_test_or_by_a_helper() {
     for plugin in ["builtin", "soft"] {
         for io in ["inline", "helper"] {
-            let tool = Tool::run(&["transfer.chunk=256KiB", "transfer.total=4MiB"]).env("TCPXSOFT_IO", io);
-            let ended = passed(tool.env("NCCL_NSOCKS_PERTHREAD", "4").arg("--plugin").arg(plugin));
+            let tool =
+                Tool::run(&["transfer.chunk=256KiB", "transfer.total=4MiB"]).env("TCPXSOFT_IO", io);
+            let ended = passed(
+                tool.env("NCCL_NSOCKS_PERTHREAD", "4")
+                    .arg("--plugin")
+                    .arg(plugin),
+            );
             let record = ended.record();
             let used = &record["pairs"][0]["workers"][1]["plugin"];
             assert_eq!(used["name"], "TCPXSoft_v7");
@@ -170,9 +248,17 @@ fn linked_in_or_opened_moved_by_test_or_by_a_helper() {
 #[test]
 fn device_memory_is_verified_under_each_unpack_policy_that_unpacks() {
     for unpack in ["auto", "kernel", "d2d", "host"] {
-        passes(&["transfer.memory=device", "transfer.chunk=256KiB", &format!("transfer.unpack={unpack}")]);
+        passes(&[
+            "transfer.memory=device",
+            "transfer.chunk=256KiB",
+            &format!("transfer.unpack={unpack}"),
+        ]);
     }
-    let ended = passes(&["transfer.memory=device", "transfer.unpack=none", "transfer.verify=false"]);
+    let ended = passes(&[
+        "transfer.memory=device",
+        "transfer.unpack=none",
+        "transfer.verify=false",
+    ]);
     ended.says(&["payload not verified"]);
 }
 
@@ -188,10 +274,29 @@ fn a_dry_run_shows_origins_and_runs_nothing() {
         .env("TCPXCTL_SET", "limits.total=2m")
         .arg("--dry-run")
         .ends_with(0);
-    ended.says(&["--set", "TCPXCTL_SET", "sweep.toml:", "default", "NCCL_DYNAMIC_CHUNK_SIZE=", "# Would start : "]);
+    ended.says(&[
+        "--set",
+        "TCPXCTL_SET",
+        "sweep.toml:",
+        "default",
+        "NCCL_DYNAMIC_CHUNK_SIZE=",
+        "# Would start : ",
+    ]);
     assert!(ended.run_folders().is_empty(), "{ended}");
-    let json = Tool::run(&[]).arg("--dry-run").arg("--json").ends_with(0).json();
-    assert_eq!(json[0]["keys"].as_array().unwrap().iter().filter(|key| key["key"] == "transfer.chunk").count(), 1);
+    let json = Tool::run(&[])
+        .arg("--dry-run")
+        .arg("--json")
+        .ends_with(0)
+        .json();
+    assert_eq!(
+        json[0]["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|key| key["key"] == "transfer.chunk")
+            .count(),
+        1
+    );
 }
 
 #[test]

@@ -7,14 +7,26 @@ use crate::tcpxctl::{Tool, shared_object};
 fn no_plugin(path: &str, words: &[&str]) {
     let ended = Tool::run(&[]).arg("--plugin").arg(path).ends_with(3);
     ended.says(words);
-    assert_eq!(ended.recorded("not-run")["transfers"], serde_json::json!([]), "{ended}");
-    Tool::new(&["discover", "--plugin", path]).ends_with(3).says(words).says(&["# Network interfaces"]);
+    assert_eq!(
+        ended.recorded("not-run")["transfers"],
+        serde_json::json!([]),
+        "{ended}"
+    );
+    Tool::new(&["discover", "--plugin", path])
+        .ends_with(3)
+        .says(words)
+        .says(&["# Network interfaces"]);
 }
 
 pub fn libc() -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let mut paths = maps.lines().filter_map(|line| line.split_whitespace().last());
-    paths.rfind(|path| path.contains("/libc.so") || path.contains("/libc-")).unwrap().to_owned()
+    let mut paths = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().last());
+    paths
+        .rfind(|path| path.contains("/libc.so") || path.contains("/libc-"))
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
@@ -25,15 +37,29 @@ fn files_that_are_no_plugin_are_named_for_what_they_are() {
         std::fs::write(&path, bytes).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    no_plugin("/no/such/plugin.so", &["/no/such/plugin.so", "no such file"]);
-    let text = file("text.so", "this is a text file that is no plugin\n".repeat(10).as_bytes());
+    no_plugin(
+        "/no/such/plugin.so",
+        &["/no/such/plugin.so", "no such file"],
+    );
+    let text = file(
+        "text.so",
+        "this is a text file that is no plugin\n"
+            .repeat(10)
+            .as_bytes(),
+    );
     no_plugin(&text, &[&text, "is a text file"]);
     no_plugin(&file("empty.so", b""), &["empty.so", "0 bytes"]);
     no_plugin(folder.path().to_str().unwrap(), &["is a directory"]);
-    no_plugin(&libc(), &["libc", "exports none of", tcpx_abi::newest::SYMBOL]);
+    no_plugin(
+        &libc(),
+        &["libc", "exports none of", tcpx_abi::newest::SYMBOL],
+    );
     let mut foreign = std::fs::read(strict::library()).unwrap();
     foreign[18..20].copy_from_slice(&243u16.to_le_bytes());
-    no_plugin(&file("riscv.so", &foreign), &["riscv.so", "for another machine"]);
+    no_plugin(
+        &file("riscv.so", &foreign),
+        &["riscv.so", "for another machine"],
+    );
     let half = std::fs::read(strict::library()).unwrap();
     no_plugin(&file("half.so", &half[..half.len() / 2]), &["half.so"]);
 }
@@ -41,36 +67,60 @@ fn files_that_are_no_plugin_are_named_for_what_they_are() {
 #[test]
 fn a_plugin_of_this_folder_needs_no_path() {
     for (command, scenario) in [("run", true), ("discover", false)] {
-        let tool = if scenario { Tool::run(&[]) } else { Tool::new(&[command]) };
+        let tool = if scenario {
+            Tool::run(&[])
+        } else {
+            Tool::new(&[command])
+        };
         std::fs::copy(strict::library(), tool.folder().join("here.so")).unwrap();
-        tool.arg("--plugin").arg("here.so").ends_with(0).says(&["Strict", "here.so"]);
+        tool.arg("--plugin")
+            .arg("here.so")
+            .ends_with(0)
+            .says(&["Strict", "here.so"]);
     }
 }
 
 #[test]
 fn an_unresolved_dependency_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let source = "extern int a_function_of_nobody(void); int f(void) { return a_function_of_nobody(); }";
+    let source =
+        "extern int a_function_of_nobody(void); int f(void) { return a_function_of_nobody(); }";
     let library = shared_object(source, folder.path(), "lacking.so");
-    no_plugin(library.to_str().unwrap(), &["lacking.so", "a_function_of_nobody", "ldd"]);
+    no_plugin(
+        library.to_str().unwrap(),
+        &["lacking.so", "a_function_of_nobody", "ldd"],
+    );
 }
 
 #[test]
 fn a_table_with_a_hole_and_an_empty_one() {
     let folder = tempfile::tempdir().unwrap();
-    let library = shared_object("void *ncclNetPlugin_v7[19] = {(void *)\"Hole\"};", folder.path(), "hole.so");
-    no_plugin(library.to_str().unwrap(), &["hole.so", "ncclNetPlugin_v7", "null init"]);
+    let library = shared_object(
+        "void *ncclNetPlugin_v7[19] = {(void *)\"Hole\"};",
+        folder.path(),
+        "hole.so",
+    );
+    no_plugin(
+        library.to_str().unwrap(),
+        &["hole.so", "ncclNetPlugin_v7", "null init"],
+    );
 }
 
 #[test]
 fn a_constructor_may_end_the_process() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, body, words) in [("exits.so", "_exit(0)", "exit(0)"), ("aborts.so", "abort()", "SIGABRT")] {
+    for (name, body, words) in [
+        ("exits.so", "_exit(0)", "exit(0)"),
+        ("aborts.so", "abort()", "SIGABRT"),
+    ] {
         let source = format!(
             "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void start(void) {{ {body}; }}"
         );
         let library = shared_object(&source, folder.path(), name);
-        let ended = Tool::run(&[]).arg("--plugin").arg(library.to_str().unwrap()).ends_with(6);
+        let ended = Tool::run(&[])
+            .arg("--plugin")
+            .arg(library.to_str().unwrap())
+            .ends_with(6);
         ended.says(&[words, "loading the plugin"]);
         ended.recorded("plugin-died");
     }
@@ -81,7 +131,12 @@ fn init_may_end_in_every_way() {
     for (hazard, code, outcome, words) in [
         ("init-error", 3, "not-run", &["init returned 3"][..]),
         ("no-devices", 3, "not-run", &["Strict", "no device"]),
-        ("no-such-hazard", 3, "not-run", &["unknown hazard no-such-hazard"]),
+        (
+            "no-such-hazard",
+            3,
+            "not-run",
+            &["unknown hazard no-such-hazard"],
+        ),
         ("init-exit", 6, "plugin-died", &["exit(1)", "initialising"]),
         ("init-abort", 6, "plugin-died", &["SIGABRT", "initialising"]),
     ] {
@@ -106,10 +161,16 @@ fn one_end_s_init_is_enough() {
 fn an_init_that_hangs_is_ended() {
     for side in ["send", "recv"] {
         let hazard = format!("env.{side}.STRICT_HAZARD=init-hang");
-        let ended = Tool::run(&[&hazard, "limits.connect=2s"]).strict("").ends_with(3);
-        ended.says(&["hangs while initialising", "limits.connect"]).recorded("not-run");
+        let ended = Tool::run(&[&hazard, "limits.connect=2s"])
+            .strict("")
+            .ends_with(3);
+        ended
+            .says(&["hangs while initialising", "limits.connect"])
+            .recorded("not-run");
     }
-    let discover = Tool::new(&["discover", "--timeout", "1"]).strict("init-hang").ends_with(3);
+    let discover = Tool::new(&["discover", "--timeout", "1"])
+        .strict("init-hang")
+        .ends_with(3);
     discover.says(&["hangs while initialising", "# Network interfaces"]);
 }
 
@@ -122,8 +183,15 @@ fn building_the_program_builds_its_shared_objects() {
         assert!(object.is_file(), "no {}", object.display());
     }
     let manifest = include_str!("../../Cargo.toml");
-    let dependencies = manifest.split("\n[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap();
+    let dependencies = manifest
+        .split("\n[dependencies]")
+        .nth(1)
+        .and_then(|rest| rest.split("\n[").next())
+        .unwrap();
     for package in ["tcpx-soft-object", "plain-soft-object", "tcpx-tap-object"] {
-        assert!(dependencies.contains(package), "the root package does not depend on {package}");
+        assert!(
+            dependencies.contains(package),
+            "the root package does not depend on {package}"
+        );
     }
 }

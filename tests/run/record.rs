@@ -35,7 +35,11 @@ fn keys(value: &Value, path: &str, into: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let path = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
                 into.insert(path.clone());
                 // Documents of their own, and tables whose keys are the user's.
                 if !["facts", "resolved", "env", "passed_over"].contains(&key.as_str()) {
@@ -43,7 +47,9 @@ fn keys(value: &Value, path: &str, into: &mut BTreeSet<String>) {
                 }
             }
         }
-        Value::Array(list) => list.iter().for_each(|value| keys(value, &format!("{path}[]"), into)),
+        Value::Array(list) => list
+            .iter()
+            .for_each(|value| keys(value, &format!("{path}[]"), into)),
         _ => {}
     }
 }
@@ -60,12 +66,24 @@ fn run_json_has_its_keys_and_the_event_stream_its_lines() {
 
     let folder = &ended.run_folders()[0];
     assert_eq!(folder.file_name().unwrap().to_str(), record["id"].as_str());
-    assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        std::fs::metadata(folder).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
     let events = std::fs::read_to_string(folder.join("events.jsonl")).unwrap();
-    let lines: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = events
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     for line in &lines {
-        assert!([None, Some(0), Some(1)].contains(&line["node"].as_u64()), "{line}");
-        assert!(line["at"].as_str().unwrap().ends_with('Z') && line["ms"].is_f64(), "{line}");
+        assert!(
+            [None, Some(0), Some(1)].contains(&line["node"].as_u64()),
+            "{line}"
+        );
+        assert!(
+            line["at"].as_str().unwrap().ends_with('Z') && line["ms"].is_f64(),
+            "{line}"
+        );
     }
     assert!(lines.is_sorted_by_key(|line| line["ms"].as_f64()));
     for word in ["iteration", "measuring", "exited", "plugin"] {
@@ -75,19 +93,34 @@ fn run_json_has_its_keys_and_the_event_stream_its_lines() {
 
 #[test]
 fn the_counters_of_a_channel_add_up() {
-    let record = Tool::run(&["transfer.direction=both"]).ends_with(0).recorded("passed");
+    let record = Tool::run(&["transfer.direction=both"])
+        .ends_with(0)
+        .recorded("passed");
     for transfer in record["transfers"].as_array().unwrap() {
         let channels = transfer["channels"].as_array().unwrap();
         assert_eq!(channels.len(), 4);
         for channel in channels {
             let number = |key: &str| channel[key].as_u64().unwrap();
             // 16 chunks over two channels, three iterations; bytes are of the two measured.
-            assert_eq!((number("posted"), number("done"), number("consumed")), (24, 24, 24), "{channel}");
+            assert_eq!(
+                (number("posted"), number("done"), number("consumed")),
+                (24, 24, 24),
+                "{channel}"
+            );
             assert_eq!(number("bytes"), 2 << 19, "{channel}");
-            assert!((1..=16).contains(&number("in_flight_high_water")), "{channel}");
-            assert!(number("tests") >= number("tests_not_done") + 24 && number("rc_errors") == 0, "{channel}");
+            assert!(
+                (1..=16).contains(&number("in_flight_high_water")),
+                "{channel}"
+            );
+            assert!(
+                number("tests") >= number("tests_not_done") + 24 && number("rc_errors") == 0,
+                "{channel}"
+            );
             let latency = |key: &str| channel["latency_us"][key].as_f64().unwrap();
-            assert!(0.0 < latency("p50") && latency("p50") <= latency("max"), "{channel}");
+            assert!(
+                0.0 < latency("p50") && latency("p50") <= latency("max"),
+                "{channel}"
+            );
         }
     }
 }
@@ -95,17 +128,25 @@ fn the_counters_of_a_channel_add_up() {
 #[test]
 fn a_reports_folder_that_cannot_be_is_said_before_anything_runs() {
     let file = Tool::run(&[]).arg("--reports").arg("small.toml");
-    file.ends_with(3).says(&["small.toml", "--reports DIR", "cannot make a run folder"]);
-    let proc = Tool::run(&[]).arg("--reports").arg("/proc/reports").ends_with(3);
+    file.ends_with(3)
+        .says(&["small.toml", "--reports DIR", "cannot make a run folder"]);
+    let proc = Tool::run(&[])
+        .arg("--reports")
+        .arg("/proc/reports")
+        .ends_with(3);
     proc.says(&["/proc/reports"]);
-    let json = Tool::run(&[]).arg("--reports").arg("/proc/reports").arg("--json").ends_with(3).json();
+    let json = Tool::run(&[])
+        .arg("--reports")
+        .arg("/proc/reports")
+        .arg("--json")
+        .ends_with(3)
+        .json();
     assert_eq!(json["exit_code"], 3);
 }
 
 /// Runs the rest of its arguments with a file system of that size on `reports`,
 /// which nobody else sees.
-const IN_A_SMALL_PLACE: &str =
-    "mkdir reports && mount -t tmpfs -o size=\"$1\",nr_inodes=\"$2\" tmpfs reports && shift 2 && exec \"$@\"";
+const IN_A_SMALL_PLACE: &str = "mkdir reports && mount -t tmpfs -o size=\"$1\",nr_inodes=\"$2\" tmpfs reports && shift 2 && exec \"$@\"";
 
 fn in_a_small_place(size: &str, inodes: &str, tool: Tool) -> Option<Tool> {
     let allowed = Command::new("unshare").args(["-m", "true"]).output();
@@ -113,7 +154,17 @@ fn in_a_small_place(size: &str, inodes: &str, tool: Tool) -> Option<Tool> {
         eprintln!("skipped: this user may not make a mount namespace");
         return None;
     }
-    let arguments = ["-m", "--propagation", "private", "sh", "-ec", IN_A_SMALL_PLACE, "sh", size, inodes];
+    let arguments = [
+        "-m",
+        "--propagation",
+        "private",
+        "sh",
+        "-ec",
+        IN_A_SMALL_PLACE,
+        "sh",
+        size,
+        inodes,
+    ];
     Some(tool.through("unshare", &arguments))
 }
 
@@ -121,20 +172,39 @@ fn in_a_small_place(size: &str, inodes: &str, tool: Tool) -> Option<Tool> {
 fn on_a_full_disk_the_results_are_printed_and_the_run_s_own_code_stands() {
     // No room for the events, none for the record, none for the folder itself.
     for (size, inodes) in [("4k", "100"), ("16k", "100"), ("1m", "4"), ("1m", "1")] {
-        let Some(tool) = in_a_small_place(size, inodes, Tool::run(&[])) else { return };
+        let Some(tool) = in_a_small_place(size, inodes, Tool::run(&[])) else {
+            return;
+        };
         let ended = tool.ends_with(0);
-        ended.says(&["# Outcome : passed", "2097152 bytes verified, 0 wrong", "the record is incomplete"]);
+        ended.says(&[
+            "# Outcome : passed",
+            "2097152 bytes verified, 0 wrong",
+            "the record is incomplete",
+        ]);
     }
-    let dies = Tool::run(&["fault.by=plugin", "fault.side=recv", "fault.spec=exit:chunk=3"]);
-    let Some(tool) = in_a_small_place("4k", "100", dies) else { return };
-    tool.ends_with(6).says(&["# Outcome : plugin-died", "no cmsg", "the record is incomplete"]);
+    let dies = Tool::run(&[
+        "fault.by=plugin",
+        "fault.side=recv",
+        "fault.spec=exit:chunk=3",
+    ]);
+    let Some(tool) = in_a_small_place("4k", "100", dies) else {
+        return;
+    };
+    tool.ends_with(6).says(&[
+        "# Outcome : plugin-died",
+        "no cmsg",
+        "the record is incomplete",
+    ]);
 }
 
 #[test]
 fn a_second_run_leaves_the_first_one_s_folder_alone() {
     let first = Tool::run(&[]).ends_with(0);
     let reports = first.folder().join("reports");
-    let again = Tool::run(&[]).arg("--reports").arg(reports.to_str().unwrap()).ends_with(0);
+    let again = Tool::run(&[])
+        .arg("--reports")
+        .arg(reports.to_str().unwrap())
+        .ends_with(0);
     assert!(again.run_folders().is_empty());
     let folders: Vec<_> = std::fs::read_dir(Path::new(&reports)).unwrap().collect();
     assert_eq!(folders.len(), 2);

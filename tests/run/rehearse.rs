@@ -8,18 +8,30 @@ fn a_rehearsal_that_finds_what_it_expects_passes() {
     let ended = Tool::new(&["rehearse", "plugin-exit", "link-down", "--json"]).ends_with(0);
     let document = ended.json();
     assert_eq!(document["schema"], "tcpxctl.rehearse/1");
-    let [exit, link] = document["rows"].as_array().unwrap().as_slice() else { panic!("{ended}") };
+    let [exit, link] = document["rows"].as_array().unwrap().as_slice() else {
+        panic!("{ended}")
+    };
     for (row, name) in [(exit, "plugin-exit"), (link, "link-down")] {
-        assert_eq!((&row["scenario"], &row["expected"], &row["found"]), (&name.into(), &name.into(), &name.into()));
-        assert_eq!((&row["passed"], &row["simulated"]), (&true.into(), &(name == "link-down").into()));
+        assert_eq!(
+            (&row["scenario"], &row["expected"], &row["found"]),
+            (&name.into(), &name.into(), &name.into())
+        );
+        assert_eq!(
+            (&row["passed"], &row["simulated"]),
+            (&true.into(), &(name == "link-down").into())
+        );
     }
     assert!(exit["seconds_to_verdict"].is_number() && link["seconds_to_verdict"].is_null());
 }
 
 #[test]
 fn a_name_that_is_none_is_refused_with_the_nearest() {
-    Tool::new(&["rehearse", "plugin-exitt"]).ends_with(2).says(&["did you mean plugin-exit?"]);
-    let list = Tool::new(&["rehearse", "--list", "--json"]).ends_with(0).json();
+    Tool::new(&["rehearse", "plugin-exitt"])
+        .ends_with(2)
+        .says(&["did you mean plugin-exit?"]);
+    let list = Tool::new(&["rehearse", "--list", "--json"])
+        .ends_with(0)
+        .json();
     assert!(list["scenarios"].as_array().unwrap().len() >= 25);
     let tool = Tool::new(&["rehearse", "plugin-exit", "--reports", "file"]);
     tool.write("file", "");
@@ -28,24 +40,58 @@ fn a_name_that_is_none_is_refused_with_the_nearest() {
 
 #[test]
 fn what_is_only_evidence_is_not_run() {
-    Tool::shipped("repro/link-down.toml", &[]).ends_with(2).says(&["tcpxctl rehearse link-down"]);
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/repro/link-down.toml");
-    Tool::new(&["shrink", path]).ends_with(2).says(&["tcpxctl rehearse link-down"]);
+    Tool::shipped("repro/link-down.toml", &[])
+        .ends_with(2)
+        .says(&["tcpxctl rehearse link-down"]);
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/scenarios/repro/link-down.toml"
+    );
+    Tool::new(&["shrink", path])
+        .ends_with(2)
+        .says(&["tcpxctl rehearse link-down"]);
 }
 
 #[test]
 fn a_scenario_is_shrunk_within_its_runs() {
-    let tool = Tool::new(&["shrink", "large.toml", "--runs", "12", "--out", "small.toml", "--plugin", "builtin"]);
+    let tool = Tool::new(&[
+        "shrink",
+        "large.toml",
+        "--runs",
+        "12",
+        "--out",
+        "small.toml",
+        "--plugin",
+        "builtin",
+    ]);
     let text = "name = 'large'\ntransfer = { connections = 8, chunk = '64KiB', total = '4MiB', iterations = 4 }\n\
                 env = { NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS = '0' }\n\
                 fault = { by = 'plugin', side = 'send', spec = 'rc:call=isend,value=3,nth=3' }\n\
                 expect = { finding = 'call-refused' }\n";
     tool.write("large.toml", text);
     let ended = tool.ends_with(0);
-    ended.says(&["# run 1 : connections 8", ": shown", "# 12 runs", "it may not be the smallest"]);
+    ended.says(&[
+        "# run 1 : connections 8",
+        ": shown",
+        "# 12 runs",
+        "it may not be the smallest",
+    ]);
     let small = std::fs::read_to_string(ended.folder().join("small.toml")).unwrap();
-    assert!(small.contains("connections = 1\n") && small.contains("iterations = 1\n"), "{small}");
-    let tool = Tool::new(&["shrink", "healthy.toml", "--finding", "stalled", "--plugin", "builtin"]);
-    tool.write("healthy.toml", "name = 'healthy'\ntransfer = { total = '1MiB', iterations = 1, connections = 1 }\n");
+    assert!(
+        small.contains("connections = 1\n") && small.contains("iterations = 1\n"),
+        "{small}"
+    );
+    let tool = Tool::new(&[
+        "shrink",
+        "healthy.toml",
+        "--finding",
+        "stalled",
+        "--plugin",
+        "builtin",
+    ]);
+    tool.write(
+        "healthy.toml",
+        "name = 'healthy'\ntransfer = { total = '1MiB', iterations = 1, connections = 1 }\n",
+    );
     tool.ends_with(1).says(&["does not show stalled first"]);
 }

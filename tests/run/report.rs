@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 fn told(run: &Path, arguments: &[&str], code: i32) -> crate::tcpxctl::Ended {
     let run = run.to_str().unwrap();
-    let arguments: Vec<&str> = arguments.iter().map(|one| if *one == "RUN" { run } else { one }).collect();
+    let arguments: Vec<&str> = arguments
+        .iter()
+        .map(|one| if *one == "RUN" { run } else { one })
+        .collect();
     Tool::new(&arguments).ends_with(code)
 }
 
@@ -20,45 +23,97 @@ fn a_run_is_reported_sent_read_in_place_and_compared() {
     assert!(run.join("report.html.map.json").is_file());
     told(run, &["report", "RUN", "--short", "--lang", "zh"], 0).says(&["**PASSED**", "中位数"]);
     told(run, &["report", "RUN", "--format", "junit"], 0).says(&["<testsuites", "failures=\"0\""]);
-    assert_eq!(told(run, &["report", "RUN", "--json"], 0).json()["schema"], "tcpxctl.report/2");
+    assert_eq!(
+        told(run, &["report", "RUN", "--json"], 0).json()["schema"],
+        "tcpxctl.report/2"
+    );
 
     let sent = run.join("sent.tar.gz");
     told(run, &["bundle", "RUN", "--out", sent.to_str().unwrap()], 0).says(&["redacted"]);
     told(&sent, &["bundle", "--verify", "RUN"], 0).says(&["nothing reads like a name"]);
     told(&sent, &["report", "RUN", "--short"], 0).says(&["**PASSED**"]);
-    told(&sent, &["watch", "--replay", "RUN", "--speed", "1000", "--once"], 0);
+    told(
+        &sent,
+        &["watch", "--replay", "RUN", "--speed", "1000", "--once"],
+        0,
+    );
     told(&sent, &["logs", "RUN"], 0).says(&["# logs"]);
-    assert!(told(&sent, &["trace", "RUN", "--out", "t.json", "--json"], 0).json()["events"].as_u64().unwrap() > 0);
+    assert!(
+        told(&sent, &["trace", "RUN", "--out", "t.json", "--json"], 0).json()["events"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
 
     told(run, &["compare", "RUN", "RUN"], 0).says(&["noise", "0 metrics that gate are worse"]);
     told(run, &["compare", "google-150gbps", "RUN"], 1).says(&["worse"]);
     told(run, &["compare", "chs-60", "RUN"], 3);
     let reports = run.parent().unwrap().to_str().unwrap();
     let history = told(run, &["history", "--reports", reports, "--json"], 0).json();
-    assert_eq!((history["runs"].as_array().unwrap().len(), &history["runs"][0]["outcome"]), (1, &"passed".into()));
-    told(run, &["history", "prune", "--keep", "0", "--dry-run", "--reports", reports], 0).says(&["would be removed"]);
+    assert_eq!(
+        (
+            history["runs"].as_array().unwrap().len(),
+            &history["runs"][0]["outcome"]
+        ),
+        (1, &"passed".into())
+    );
+    told(
+        run,
+        &[
+            "history",
+            "prune",
+            "--keep",
+            "0",
+            "--dry-run",
+            "--reports",
+            reports,
+        ],
+        0,
+    )
+    .says(&["would be removed"]);
     assert!(run.is_dir());
 }
 
 #[test]
 fn a_comparison_of_other_tools_files_names_nobody_unless_told_to() {
     let folder = tempfile::tempdir().unwrap();
-    let iperf = r#"{"start":{"connecting_to":{"host":"a3-node7"}},"end":{"sum":{"bits_per_second":15e9}}}"#;
-    let names = ["a3-node7.json", "10.0.1.25.json"].map(|name| folder.path().join(name).display().to_string());
-    names.iter().for_each(|name| std::fs::write(name, iperf).unwrap());
+    let iperf =
+        r#"{"start":{"connecting_to":{"host":"a3-node7"}},"end":{"sum":{"bits_per_second":15e9}}}"#;
+    let names = ["a3-node7.json", "10.0.1.25.json"]
+        .map(|name| folder.path().join(name).display().to_string());
+    names
+        .iter()
+        .for_each(|name| std::fs::write(name, iperf).unwrap());
     let out = folder.path().join("told.html").display().to_string();
-    let compare = |more: &[&str]| told(folder.path(), &[&["compare", &names[0], &names[1]], more].concat(), 0);
+    let compare = |more: &[&str]| {
+        told(
+            folder.path(),
+            &[&["compare", &names[0], &names[1]], more].concat(),
+            0,
+        )
+    };
     for format in ["text", "markdown", "html"] {
         let ended = compare(&["--format", format]);
         ended.says(&[".json", "198.18."]);
-        assert!(!ended.out.contains("a3-node7") && !ended.out.contains("10.0.1.25"), "{ended}");
+        assert!(
+            !ended.out.contains("a3-node7") && !ended.out.contains("10.0.1.25"),
+            "{ended}"
+        );
         compare(&["--format", format, "--no-redact"]).says(&["a3-node7", "10.0.1.25.json"]);
     }
     assert_eq!(compare(&["--json"]).json()["redacted"], true);
-    compare(&["--format", "html", "--out", &out]).says(&["told.html (redacted)", "told.html.map.json, for you alone"]);
+    compare(&["--format", "html", "--out", &out])
+        .says(&["told.html (redacted)", "told.html.map.json, for you alone"]);
     let page = std::fs::read_to_string(&out).unwrap();
-    assert!(page.contains("198.18.") && !page.contains("a3-node7"), "{page}");
-    assert!(std::fs::read_to_string(out + ".map.json").unwrap().contains("a3-node7"));
+    assert!(
+        page.contains("198.18.") && !page.contains("a3-node7"),
+        "{page}"
+    );
+    assert!(
+        std::fs::read_to_string(out + ".map.json")
+            .unwrap()
+            .contains("a3-node7")
+    );
 }
 
 #[test]
@@ -71,7 +126,11 @@ fn what_is_no_run_no_bundle_or_no_result_is_refused() {
     told(&noise, &["bundle", "--verify", "RUN"], 2);
     told(&noise, &["compare", "chs-60", "RUN"], 2);
     told(folder.path(), &["compare", "chs-60", "no-such-baseline"], 2);
-    told(&folder.path().join("x"), &["history", "--reports", "RUN"], 2);
+    told(
+        &folder.path().join("x"),
+        &["history", "--reports", "RUN"],
+        2,
+    );
 }
 
 #[test]
@@ -89,13 +148,23 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
     // Behind the history's index.
     let run = &ended.run_folders()[1];
     let why = "the coordinator was killed before it wrote run.json; what is known is the first ";
-    told(run, &["diagnose", "RUN"], 4).says(&[why, "s in events.jsonl", "error window-never-consumed"]);
-    assert!(told(run, &["diagnose", "RUN", "--json"], 4).json()["note"].as_str().unwrap().starts_with(why));
+    told(run, &["diagnose", "RUN"], 4).says(&[
+        why,
+        "s in events.jsonl",
+        "error window-never-consumed",
+    ]);
+    assert!(
+        told(run, &["diagnose", "RUN", "--json"], 4).json()["note"]
+            .as_str()
+            .unwrap()
+            .starts_with(why)
+    );
     told(run, &["report", "RUN", "--short"], 0).says(&["**KILLED**", why, "window-never-consumed"]);
     // As early as can be.
     let events = run.join("events.jsonl");
     std::fs::write(&events, "").unwrap();
-    told(run, &["diagnose", "RUN"], 0).says(&["killed before it wrote run.json, and events.jsonl tells nothing"]);
+    told(run, &["diagnose", "RUN"], 0)
+        .says(&["killed before it wrote run.json, and events.jsonl tells nothing"]);
     std::fs::remove_file(events).unwrap();
     told(run, &["diagnose", "RUN"], 2).says(&["has no events.jsonl to judge by"]);
     std::fs::remove_dir_all(run.join("nodes")).unwrap();
@@ -106,19 +175,37 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
 /// The JUnit XML of a run folder.
 fn junit(run: &Path) -> PathBuf {
     let file = run.join("junit.xml");
-    told(run, &["report", "RUN", "--format", "junit", "--out", file.to_str().unwrap()], 0);
+    told(
+        run,
+        &[
+            "report",
+            "RUN",
+            "--format",
+            "junit",
+            "--out",
+            file.to_str().unwrap(),
+        ],
+        0,
+    );
     file
 }
 
 #[test]
 fn junit_is_what_its_readers_agree_on_whatever_became_of_the_run() {
-    let gates = ["expect.min_gb_per_s=1e5", "expect.outcome=\"stalled\"", "transfer.direction=\"both\""];
+    let gates = [
+        "expect.min_gb_per_s=1e5",
+        "expect.outcome=\"stalled\"",
+        "transfer.direction=\"both\"",
+    ];
     let ended = Tool::run(&gates).ends_with(1);
     let run = &ended.run_folders()[0];
     is_valid(&junit(run));
     let text = std::fs::read_to_string(run.join("junit.xml")).unwrap();
     // Two directions fail one gate.
-    assert!(text.contains("expect.min_gb_per_s\"") && text.contains("expect.min_gb_per_s (2)\""), "{text}");
+    assert!(
+        text.contains("expect.min_gb_per_s\"") && text.contains("expect.min_gb_per_s (2)\""),
+        "{text}"
+    );
 
     // What a damaged record, or one by somebody else, may claim.
     let record = std::fs::read_to_string(run.join("run.json")).unwrap();
@@ -150,22 +237,38 @@ fn what_is_no_junit_is_found_to_be_none() {
         format!("<testsuites><testsuite name=\"s\" {claims}>{inside}</testsuite></testsuites>")
     };
     let fair = "tests=\"1\" failures=\"0\" errors=\"0\"";
-    let failed = "<testcase classname=\"c\" name=\"n\"><failure type=\"t\" message=\"m\"/></testcase>";
+    let failed =
+        "<testcase classname=\"c\" name=\"n\"><failure type=\"t\" message=\"m\"/></testcase>";
     for (text, wrong) in [
         (suite(fair, case), ""),
         (suite(fair, case) + "x", "is no XML"),
         (suite(fair, "a\u{1}"), "is no XML"),
         (suite(fair, failed), "failures is 0, there are 1"),
-        (suite("tests=\"2\" failures=\"0\" errors=\"0\"", &(case.to_owned() + case)), "is there twice"),
+        (
+            suite(
+                "tests=\"2\" failures=\"0\" errors=\"0\"",
+                &(case.to_owned() + case),
+            ),
+            "is there twice",
+        ),
         (suite(fair, &case.replace("0.5", "soon")), "time 'soon'"),
-        (suite(fair, &case.replace("classname", "class")), "testcase has class"),
+        (
+            suite(fair, &case.replace("classname", "class")),
+            "testcase has class",
+        ),
         (suite("tests=\"1\"", case), "testsuite has no errors"),
-        (suite(&format!("{fair} hostname=\"\""), case), "hostname is empty"),
+        (
+            suite(&format!("{fair} hostname=\"\""), case),
+            "hostname is empty",
+        ),
         (suite(fair, &format!("<system-out/>{case}")), "out of order"),
     ] {
         std::fs::write(&file, &text).unwrap();
         let Some(found) = problems(&file) else { return };
-        assert!(found.contains(wrong) && found.is_empty() == wrong.is_empty(), "{text}\n{found}");
+        assert!(
+            found.contains(wrong) && found.is_empty() == wrong.is_empty(),
+            "{text}\n{found}"
+        );
     }
 }
 
@@ -177,7 +280,12 @@ fn a_full_disk_leaves_the_old_report_intact() {
     std::fs::write(&page, "old").unwrap();
     let tool = Tool::new(&["report", folder.path().to_str().unwrap()]);
     // No file may grow beyond a kilobyte; the signal for it is not taken.
-    let ended = tool.through("bash", &["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "bash"]).ends_with(3);
+    let ended = tool
+        .through(
+            "bash",
+            &["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "bash"],
+        )
+        .ends_with(3);
     ended.says(&["is untouched"]);
     assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
@@ -185,10 +293,15 @@ fn a_full_disk_leaves_the_old_report_intact() {
 
 #[test]
 fn a_failure_is_packed_with_what_the_doctor_says() {
-    let ended = Tool::shipped("repro/window-never-consumed.toml", &[]).arg("--report-on-fail").ends_with(0);
+    let ended = Tool::shipped("repro/window-never-consumed.toml", &[])
+        .arg("--report-on-fail")
+        .ends_with(0);
     let run = &ended.run_folders()[0];
     assert!(run.join("doctor.json").is_file(), "{ended}");
-    let bundle = run.with_file_name(format!("{}.tar.gz", run.file_name().unwrap().to_string_lossy()));
+    let bundle = run.with_file_name(format!(
+        "{}.tar.gz",
+        run.file_name().unwrap().to_string_lossy()
+    ));
     told(&bundle, &["diagnose", "RUN"], 4).says(&["window-never-consumed"]);
     told(&bundle, &["report", "RUN", "--short"], 0).says(&["**STALLED**", "dddddddddddddddd"]);
 }

@@ -14,13 +14,23 @@ fn listening(events: &str) -> SocketAddr {
 #[test]
 fn silence_garbage_and_storms_do_not_disturb_the_run() {
     // The end that connects takes its time, so that there is a while to disturb.
-    let late = ["fault.by=plugin", "fault.side=send", "fault.spec=spin:call=init,ms=1500"];
+    let late = [
+        "fault.by=plugin",
+        "fault.side=send",
+        "fault.spec=spin:call=init,ms=1500",
+    ];
     let mut run = Tool::run(&late).start();
     run.until_event("\"listening\":\"");
     let address = listening(&run.events());
     let connect = || TcpStream::connect(address).unwrap();
     let mut silent: Vec<TcpStream> = (0..20).map(|_| connect()).collect();
-    for words in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"TCXB", &[0xff; 5000], b"SSH-2.0-x\r\n", &[0; 64]] {
+    for words in [
+        &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
+        b"TCXB",
+        &[0xff; 5000],
+        b"SSH-2.0-x\r\n",
+        &[0; 64],
+    ] {
         // Whoever is thrown out while writing has got its answer.
         let _ = connect().write_all(words);
     }
@@ -32,7 +42,9 @@ fn silence_garbage_and_storms_do_not_disturb_the_run() {
     ended.recorded("passed");
     // Nobody is told anything that helps to guess.
     for stream in &mut silent {
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
         let mut said = Vec::new();
         let _ = stream.read_to_end(&mut said);
         assert!(said.len() < 200, "{} bytes to a stranger", said.len());
@@ -58,7 +70,11 @@ fn the_secret_is_on_no_command_line_and_in_no_file() {
                 continue;
             }
             let bytes = std::fs::read(&path).unwrap();
-            assert!(!bytes.windows(8).any(|window| window == b"\"secret\""), "{}", path.display());
+            assert!(
+                !bytes.windows(8).any(|window| window == b"\"secret\""),
+                "{}",
+                path.display()
+            );
         }
     }
 }

@@ -11,9 +11,16 @@ fn a_run_passes_with_the_default_hazards() {
             .ends_with(0);
         let record = ended.recorded("passed");
         assert_eq!(record["transfers"][0]["verified_bytes"], 8 << 20);
-        assert_eq!(record["pairs"][0]["workers"][0]["plugin"]["name"], "Strict_v7", "{ended}");
+        assert_eq!(
+            record["pairs"][0]["workers"][0]["plugin"]["name"], "Strict_v7",
+            "{ended}"
+        );
     }
-    for setting in ["transfer.direction=both", "progress.policy=dedicated-thread", "progress.idle=yield"] {
+    for setting in [
+        "transfer.direction=both",
+        "progress.policy=dedicated-thread",
+        "progress.idle=yield",
+    ] {
         Tool::run(&[setting]).strict("").ends_with(0);
     }
 }
@@ -21,18 +28,33 @@ fn a_run_passes_with_the_default_hazards() {
 #[test]
 fn hazards_that_a_run_lives_through() {
     for hazards in ["none", "stdout", "warn-flood=50"] {
-        Tool::run(&[]).strict(hazards).ends_with(0).recorded("passed");
+        Tool::run(&[])
+            .strict(hazards)
+            .ends_with(0)
+            .recorded("passed");
     }
 }
 
 #[test]
 fn a_million_warnings_are_counted_and_thinned() {
-    let ended = Tool::run(&["transfer.iterations=1"]).strict("warn-flood=40000").ends_with(0);
+    let ended = Tool::run(&["transfer.iterations=1"])
+        .strict("warn-flood=40000")
+        .ends_with(0);
     let record = ended.recorded("passed");
-    let lines = record["pairs"][0]["workers"][1]["log_lines"][1].as_u64().unwrap();
+    let lines = record["pairs"][0]["workers"][1]["log_lines"][1]
+        .as_u64()
+        .unwrap();
     assert!(lines >= 1_000_000, "{lines} WARN lines counted");
-    assert!(record["pairs"][0]["workers"][1]["warnings"].as_array().unwrap().len() <= 50);
-    let events = std::fs::metadata(ended.run_folders()[0].join("events.jsonl")).unwrap().len();
+    assert!(
+        record["pairs"][0]["workers"][1]["warnings"]
+            .as_array()
+            .unwrap()
+            .len()
+            <= 50
+    );
+    let events = std::fs::metadata(ended.run_folders()[0].join("events.jsonl"))
+        .unwrap()
+        .len();
     assert!(events < 1 << 20, "{events} bytes of events");
 }
 
@@ -41,7 +63,10 @@ fn what_it_prints_on_stdout_is_kept_apart_from_ours() {
     let ended = Tool::run(&[]).strict("stdout").arg("--json").ends_with(0);
     assert_eq!(ended.json()["outcome"], "passed");
     let events = std::fs::read_to_string(ended.run_folders()[0].join("events.jsonl")).unwrap();
-    assert!(events.contains("a line that should have gone to the logger"), "{events}");
+    assert!(
+        events.contains("a line that should have gone to the logger"),
+        "{events}"
+    );
 }
 
 #[test]
@@ -49,8 +74,13 @@ fn a_silently_dead_data_socket_is_a_stall() {
     let short = ["limits.stall_after=500ms", "limits.give_up_after=500ms"];
     for policy in ["opportunistic", "window-full-only", "dedicated-thread"] {
         let policy = format!("progress.policy={policy}");
-        let ended = Tool::run(&short).set(&[&policy]).strict("dead-data-socket=3").ends_with(4);
-        ended.says(&["# Outcome : stalled", "recv channel"]).recorded("stalled");
+        let ended = Tool::run(&short)
+            .set(&[&policy])
+            .strict("dead-data-socket=3")
+            .ends_with(4);
+        ended
+            .says(&["# Outcome : stalled", "recv channel"])
+            .recorded("stalled");
     }
 }
 
@@ -66,22 +96,38 @@ fn an_exit_or_a_crash_inside_is_named() {
 fn a_close_that_blocks_is_named_and_the_results_stand() {
     let short = ["limits.stall_after=500ms", "limits.give_up_after=500ms"];
     let ended = Tool::run(&short).strict("close-blocks").ends_with(4);
-    ended.says(&["closeRecv", "2097152 bytes verified, 0 wrong"]).recorded("stalled");
+    ended
+        .says(&["closeRecv", "2097152 bytes verified, 0 wrong"])
+        .recorded("stalled");
 }
 
 #[test]
 fn a_refused_device_registration_is_in_the_plugin_s_words() {
     let on_device = ["transfer.memory=device"];
-    let ended = Tool::run(&on_device).strict("").env("TCPXSOFT_CUDA", "standin").ends_with(1);
-    ended.says(&["regMr", "gpu_tx_reg_mr failed -5"]).recorded("failed");
+    let ended = Tool::run(&on_device)
+        .strict("")
+        .env("TCPXSOFT_CUDA", "standin")
+        .ends_with(1);
+    ended
+        .says(&["regMr", "gpu_tx_reg_mr failed -5"])
+        .recorded("failed");
     // Ordinary memory is given to nobody as a GPU's who was not told so.
-    let ended = Tool::run(&on_device).strict("").env("LD_LIBRARY_PATH", "/nowhere").env("CUDA_VISIBLE_DEVICES", "");
+    let ended = Tool::run(&on_device)
+        .strict("")
+        .env("LD_LIBRARY_PATH", "/nowhere")
+        .env("CUDA_VISIBLE_DEVICES", "");
     ended.ends_with(3).says(&["next: "]).recorded("not-run");
 }
 
 #[test]
 fn handshake_and_mr_pass_on_it() {
     Tool::new(&["handshake", "-n", "8"]).strict("").ends_with(0);
-    Tool::new(&["mr"]).strict("").ends_with(0).says(&["gpu_tx_reg_mr failed -5"]);
-    Tool::new(&["mr", "--plugin", "plainsoft"]).env("TCPXSOFT_CUDA", "off").ends_with(0).says(&["refused"]);
+    Tool::new(&["mr"])
+        .strict("")
+        .ends_with(0)
+        .says(&["gpu_tx_reg_mr failed -5"]);
+    Tool::new(&["mr", "--plugin", "plainsoft"])
+        .env("TCPXSOFT_CUDA", "off")
+        .ends_with(0)
+        .says(&["refused"]);
 }

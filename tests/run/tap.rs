@@ -16,17 +16,28 @@ fn built(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = TempDir::new_in(scratch).unwrap();
     let made = folder.path().join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(source);
     let mut command = Command::new("cc");
-    command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags).arg(source).arg("-o").arg(&made);
-    assert!(command.status().expect("a C compiler named cc").success(), "{command:?}");
+    command
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"])
+        .args(flags)
+        .arg(source)
+        .arg("-o")
+        .arg(&made);
+    assert!(
+        command.status().expect("a C compiler named cc").success(),
+        "{command:?}"
+    );
     let place = scratch.join(name);
     std::fs::rename(&made, &place).unwrap();
     place
 }
 
 fn exchange() -> &'static Path {
-    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| built("exchange", "programs/exchange.c", &[]));
+    static PROGRAM: LazyLock<PathBuf> =
+        LazyLock::new(|| built("exchange", "programs/exchange.c", &[]));
     &PROGRAM
 }
 
@@ -39,31 +50,54 @@ fn versions() -> [PathBuf; 2] {
     let flags = ["-shared", "-fPIC"];
     [
         built("libversions-8.so", "plugins/versions.c", &flags),
-        built("libversions-7-8.so", "plugins/versions.c", &[&flags[..], &["-DBOTH"]].concat()),
+        built(
+            "libversions-7-8.so",
+            "plugins/versions.c",
+            &[&flags[..], &["-DBOTH"]].concat(),
+        ),
     ]
 }
 
-const SETTINGS: [(&str, &str); 2] = [("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=lo"), ("NCCL_DYNAMIC_CHUNK_SIZE", "65536")];
+const SETTINGS: [(&str, &str); 2] = [
+    ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=lo"),
+    ("NCCL_DYNAMIC_CHUNK_SIZE", "65536"),
+];
 
 fn bare(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(exchange());
-    command.args(arguments).env_clear().envs(SETTINGS).envs(variables.iter().copied());
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(SETTINGS)
+        .envs(variables.iter().copied());
     command.output().unwrap()
 }
 
 /// The same command under the tap; what it recorded is in the folder `rec`.
 fn tool(options: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Tool {
     let program = exchange().to_str().unwrap();
-    let command = [&["tap", "--folder", "rec"][..], options, &["--", program], arguments].concat();
+    let command = [
+        &["tap", "--folder", "rec"][..],
+        options,
+        &["--", program],
+        arguments,
+    ]
+    .concat();
     let tool = Tool::new(&command);
     std::fs::create_dir(tool.folder().join("rec")).unwrap();
-    SETTINGS.iter().chain(variables).fold(tool, |tool, (name, value)| tool.env(name, value))
+    SETTINGS
+        .iter()
+        .chain(variables)
+        .fold(tool, |tool, (name, value)| tool.env(name, value))
 }
 
 /// Every recorder file, by name.
 fn recordings(ended: &Ended) -> Vec<Reader> {
     let found = list(&ended.folder().join("rec")).unwrap();
-    found.iter().map(|one| Reader::open(&one.path).unwrap()).collect()
+    found
+        .iter()
+        .map(|one| Reader::open(&one.path).unwrap())
+        .collect()
 }
 
 fn recording(ended: &Ended) -> (Reader, Snapshot) {
@@ -80,7 +114,11 @@ fn check(options: &[&str], variables: &[(&str, &str)], first: &str) -> Ended {
     let expected = bare(&arguments, variables);
     assert!(expected.status.success(), "{expected:?}");
     let ended = tool(options, &arguments, variables).ends_with(0);
-    assert_eq!(ended.out, String::from_utf8(expected.stdout).unwrap(), "{ended}");
+    assert_eq!(
+        ended.out,
+        String::from_utf8(expected.stdout).unwrap(),
+        "{ended}"
+    );
     assert!(ended.out.starts_with(first), "{ended}");
     ended
 }
@@ -89,15 +127,29 @@ fn check(options: &[&str], variables: &[(&str, &str)], first: &str) -> Ended {
 fn a_program_gets_the_same_from_every_plugin_by_every_way_of_finding_it() {
     let folder = TempDir::new().unwrap();
     let inside = folder.path().to_str().unwrap();
-    let link = |plugin: &Path, name: &str| std::os::unix::fs::symlink(plugin, folder.path().join(name)).unwrap();
+    let link = |plugin: &Path, name: &str| {
+        std::os::unix::fs::symlink(plugin, folder.path().join(name)).unwrap()
+    };
     link(&soft(), "libnccl-net-tcpx.so");
     link(strict::library(), "libnccl-net.so");
     let (soft, strict) = (soft(), strict::library());
     let by_name = [("NCCL_NET_PLUGIN", "tcpx"), ("LD_LIBRARY_PATH", inside)];
     check(&[], &by_name, "version 7 name TCPXSoft_v7");
-    check(&[], &[("LD_LIBRARY_PATH", inside)], "version 7 name Strict_v7");
-    check(&[], &[("UCCL_TCPX_PLUGIN_PATH", strict.to_str().unwrap())], "version 7 name Strict_v7");
-    check(&[], &[("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", soft.to_str().unwrap())], "version 7 name TCPXSoft_v7");
+    check(
+        &[],
+        &[("LD_LIBRARY_PATH", inside)],
+        "version 7 name Strict_v7",
+    );
+    check(
+        &[],
+        &[("UCCL_TCPX_PLUGIN_PATH", strict.to_str().unwrap())],
+        "version 7 name Strict_v7",
+    );
+    check(
+        &[],
+        &[("NCCL_GPUDIRECTTCPX_PLUGIN_PATH", soft.to_str().unwrap())],
+        "version 7 name TCPXSoft_v7",
+    );
 }
 
 #[test]
@@ -105,11 +157,24 @@ fn the_tap_presents_what_the_plugin_exports_and_no_more() {
     let [eight, both] = versions();
     // The program asks for 8 first: over a plugin with 7 alone the tap must not have it.
     for (plugin, first) in [
-        (strict::library(), "version 7 name Strict_v7 regMrDmaBuf 0 getDeviceMr 1"),
-        (&eight, "version 8 name Strict_v8 regMrDmaBuf 0 getDeviceMr 0"),
-        (&both, "version 8 name Strict_v8 regMrDmaBuf 0 getDeviceMr 0"),
+        (
+            strict::library(),
+            "version 7 name Strict_v7 regMrDmaBuf 0 getDeviceMr 1",
+        ),
+        (
+            &eight,
+            "version 8 name Strict_v8 regMrDmaBuf 0 getDeviceMr 0",
+        ),
+        (
+            &both,
+            "version 8 name Strict_v8 regMrDmaBuf 0 getDeviceMr 0",
+        ),
     ] {
-        check(&[], &[("UCCL_TCPX_PLUGIN_PATH", plugin.to_str().unwrap())], first);
+        check(
+            &[],
+            &[("UCCL_TCPX_PLUGIN_PATH", plugin.to_str().unwrap())],
+            first,
+        );
     }
     // What is exported is settled while the object is being loaded: one file for any plugin.
     let exe = std::env::current_exe().unwrap();
@@ -122,7 +187,9 @@ fn the_tap_presents_what_the_plugin_exports_and_no_more() {
         let tap = ::tcpxctl::interpose::tap_library(plugin, &exports, &exe).unwrap();
         let discover = Tool::new(&["discover", "--plugin", tap.path.to_str().unwrap()]);
         let folder = discover.folder().display().to_string();
-        let discover = discover.env("TCPXTAP_PLUGIN", plugin.to_str().unwrap()).env("TCPXTAP_FOLDER", &folder);
+        let discover = discover
+            .env("TCPXTAP_PLUGIN", plugin.to_str().unwrap())
+            .env("TCPXTAP_FOLDER", &folder);
         discover.ends_with(0).says(&[versions]);
     }
     let file = ::tcpx_node::plugin_files::dynamic_of(
@@ -135,25 +202,69 @@ fn the_tap_presents_what_the_plugin_exports_and_no_more() {
         .path,
     )
     .unwrap();
-    assert_eq!(file.names(tcpx_abi::SYMBOL_PREFIX).len(), tcpx_abi::VERSIONS.len());
+    assert_eq!(
+        file.names(tcpx_abi::SYMBOL_PREFIX).len(),
+        tcpx_abi::VERSIONS.len()
+    );
 }
 
 #[test]
 fn what_the_program_did_is_recorded() {
     let soft = soft();
-    let ended = tool(&["--plugin", soft.to_str().unwrap()], &["50", "20000", "2"], &[]).ends_with(0);
+    let ended = tool(
+        &["--plugin", soft.to_str().unwrap()],
+        &["50", "20000", "2"],
+        &[],
+    )
+    .ends_with(0);
     let (mut reader, snapshot) = recording(&ended);
     let header = &snapshot.header;
-    assert!(header.keep && header.plugin.starts_with("TCPXSoft_v7 ") && header.role.contains("exchange"), "{header:?}");
-    assert_eq!(header.devices[0].as_ref().map(|device| device.name.as_str()), Some("lo"));
-    assert_eq!((header.requests_unknown, header.requests_untracked, header.setup_errors), (0, 0, 0));
+    assert!(
+        header.keep
+            && header.plugin.starts_with("TCPXSoft_v7 ")
+            && header.role.contains("exchange"),
+        "{header:?}"
+    );
+    assert_eq!(
+        header.devices[0]
+            .as_ref()
+            .map(|device| device.name.as_str()),
+        Some("lo")
+    );
+    assert_eq!(
+        (
+            header.requests_unknown,
+            header.requests_untracked,
+            header.setup_errors
+        ),
+        (0, 0, 0)
+    );
     ended.says(&["# recording : pid"]);
 
-    let by_role = |role| snapshot.channels.iter().filter(move |sample| sample.role == role);
-    assert_eq!([Role::Listen, Role::Send, Role::Recv].map(|role| by_role(role).count()), [2, 2, 2]);
+    let by_role = |role| {
+        snapshot
+            .channels
+            .iter()
+            .filter(move |sample| sample.role == role)
+    };
+    assert_eq!(
+        [Role::Listen, Role::Send, Role::Recv].map(|role| by_role(role).count()),
+        [2, 2, 2]
+    );
     for (send, recv) in by_role(Role::Send).zip(by_role(Role::Recv)) {
-        assert_eq!((send.posted, send.done, send.bytes_done), (50, 50, 1_000_000));
-        assert_eq!((recv.posted, recv.done, recv.consumed, recv.in_flight_high_water), (50, 50, 50, 16));
+        assert_eq!(
+            (send.posted, send.done, send.bytes_done),
+            (50, 50, 1_000_000)
+        );
+        assert_eq!(
+            (
+                recv.posted,
+                recv.done,
+                recv.consumed,
+                recv.in_flight_high_water
+            ),
+            (50, 50, 50, 16)
+        );
         assert!(recv.retires_consumed && recv.requests.is_empty() && recv.rc_errors() == 0);
         // The listener's address tells which two belong together.
         assert_eq!(send.addresses.peer, recv.addresses.local);
@@ -161,26 +272,56 @@ fn what_the_program_did_is_recorded() {
         let kinds = |reader: &mut Reader, sample| {
             let events = reader.events(sample, 1000).unwrap();
             assert_eq!((events.overwritten, events.damaged), (0, 0));
-            let count = |kind| events.events.iter().filter(|event| event.kind == kind).count();
-            [EventKind::Opened, EventKind::Posted, EventKind::Done, EventKind::Consumed, EventKind::Closed].map(count)
+            let count = |kind| {
+                events
+                    .events
+                    .iter()
+                    .filter(|event| event.kind == kind)
+                    .count()
+            };
+            [
+                EventKind::Opened,
+                EventKind::Posted,
+                EventKind::Done,
+                EventKind::Consumed,
+                EventKind::Closed,
+            ]
+            .map(count)
         };
         assert_eq!(kinds(&mut reader, send), [1, 50, 50, 0, 1]);
         assert_eq!(kinds(&mut reader, recv), [1, 50, 50, 50, 1]);
     }
     let calls = reader.setup_events(1000).unwrap();
-    let called = |call| calls.events.iter().filter(|event| event.call == call).count();
-    assert_eq!([Call::Init, Call::Devices, Call::Listen, Call::Connect].map(called), [1, 1, 2, 2]);
+    let called = |call| {
+        calls
+            .events
+            .iter()
+            .filter(|event| event.call == call)
+            .count()
+    };
+    assert_eq!(
+        [Call::Init, Call::Devices, Call::Listen, Call::Connect].map(called),
+        [1, 1, 2, 2]
+    );
     let log = reader.log(0, 1000).unwrap();
-    assert!(log.lines.iter().any(|line| line.text.contains(" ver. ")), "{log:?}");
+    assert!(
+        log.lines.iter().any(|line| line.text.contains(" ver. ")),
+        "{log:?}"
+    );
 }
 
 #[test]
 fn a_logger_is_given_the_lines_it_would_get_and_none_stays_none() {
-    let variables = [("UCCL_TCPX_PLUGIN_PATH", strict::library().to_str().unwrap()), ("EXCHANGE_LOG", "1")];
+    let variables = [
+        ("UCCL_TCPX_PLUGIN_PATH", strict::library().to_str().unwrap()),
+        ("EXCHANGE_LOG", "1"),
+    ];
     // Pointers, ports and times differ from run to run.
     let lines = |text: &str| -> BTreeSet<String> {
         let lines = text.lines().filter(|line| line.starts_with("log "));
-        lines.map(|line| line.chars().filter(|c| !c.is_ascii_hexdigit()).collect()).collect()
+        lines
+            .map(|line| line.chars().filter(|c| !c.is_ascii_hexdigit()).collect())
+            .collect()
     };
     let expected = lines(&String::from_utf8(bare(&["5", "100", "1"], &variables).stderr).unwrap());
     let ended = tool(&[], &["5", "100", "1"], &variables).ends_with(0);
@@ -199,33 +340,71 @@ fn the_programs_ending_is_ours() {
     let ended = tool(&plugin, &["5", "100", "1"], &[("EXCHANGE_END", "exit")]).ends_with(77);
     // Nothing was closed: the file says so.
     let (_, snapshot) = recording(&ended);
-    assert!(snapshot.channels.iter().any(|sample| sample.posted == 5 && sample.closed_ns.is_none()));
+    assert!(
+        snapshot
+            .channels
+            .iter()
+            .any(|sample| sample.posted == 5 && sample.closed_ns.is_none())
+    );
 
     let aborted = tool(&plugin, &["5", "100", "1"], &[("EXCHANGE_END", "abort")]).ended();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&aborted.status), Some(6), "{aborted}");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&aborted.status),
+        Some(6),
+        "{aborted}"
+    );
     assert_eq!(recording(&aborted).1.channels.len(), 2 + 1);
 
-    let document = tool(&["--json", plugin[0], plugin[1]], &["5", "100", "1"], &[]).ends_with(0).json();
-    assert_eq!((&document["schema"], &document["exit_code"]), (&"tcpxctl.tap/1".into(), &0.into()));
-    assert!(document["recordings"][0]["what"].as_str().unwrap().ends_with(".tcpxrec"), "{document}");
+    let document = tool(&["--json", plugin[0], plugin[1]], &["5", "100", "1"], &[])
+        .ends_with(0)
+        .json();
+    assert_eq!(
+        (&document["schema"], &document["exit_code"]),
+        (&"tcpxctl.tap/1".into(), &0.into())
+    );
+    assert!(
+        document["recordings"][0]["what"]
+            .as_str()
+            .unwrap()
+            .ends_with(".tcpxrec"),
+        "{document}"
+    );
 }
 
 #[test]
 fn a_signal_is_passed_on_and_nothing_is_left() {
-    let tool = Tool::new(&["tap", "--plugin", "soft", "--folder", "rec", "--", "sh", "-c", "echo up; exec sleep 30"]);
+    let tool = Tool::new(&[
+        "tap",
+        "--plugin",
+        "soft",
+        "--folder",
+        "rec",
+        "--",
+        "sh",
+        "-c",
+        "echo up; exec sleep 30",
+    ]);
     std::fs::create_dir(tool.folder().join("rec")).unwrap();
     let mut running = tool.start();
-    running
-        .until("the program", |run| run.processes().len() >= 2 && run.processes().iter().any(|one| one.role == "30"));
+    running.until("the program", |run| {
+        run.processes().len() >= 2 && run.processes().iter().any(|one| one.role == "30")
+    });
     running.signal(rustix::process::Signal::TERM);
     let ended = running.ended();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended.status), Some(15), "{ended}");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&ended.status),
+        Some(15),
+        "{ended}"
+    );
 }
 
 #[test]
 fn a_forked_child_has_a_file_of_its_own() {
     let soft = soft();
-    let variables = [("UCCL_TCPX_PLUGIN_PATH", soft.to_str().unwrap()), ("EXCHANGE_FORK", "1")];
+    let variables = [
+        ("UCCL_TCPX_PLUGIN_PATH", soft.to_str().unwrap()),
+        ("EXCHANGE_FORK", "1"),
+    ];
     let expected = bare(&["50", "20000", "1"], &variables);
     let ended = tool(&[], &["50", "20000", "1"], &variables).ends_with(0);
     assert_eq!(ended.out, String::from_utf8(expected.stdout).unwrap());
@@ -233,7 +412,11 @@ fn a_forked_child_has_a_file_of_its_own() {
         .iter_mut()
         .map(|reader| {
             let channels = reader.snapshot().unwrap().channels;
-            channels.iter().filter(|sample| sample.role == Role::Send).map(|sample| sample.posted).collect()
+            channels
+                .iter()
+                .filter(|sample| sample.role == Role::Send)
+                .map(|sample| sample.posted)
+                .collect()
         })
         .collect();
     sends.sort();
@@ -245,9 +428,18 @@ fn a_forked_child_has_a_file_of_its_own() {
 fn where_nothing_can_be_recorded_the_program_runs_on() {
     let program = exchange().to_str().unwrap();
     let soft = soft();
-    let expected = bare(&["50", "20000", "2"], &[("UCCL_TCPX_PLUGIN_PATH", soft.to_str().unwrap())]);
-    let arguments = ["tap", "--plugin", "soft", "--folder", "/proc", "--", program, "50", "20000", "2"];
-    let tool = SETTINGS.iter().fold(Tool::new(&arguments), |tool, (name, value)| tool.env(name, value));
+    let expected = bare(
+        &["50", "20000", "2"],
+        &[("UCCL_TCPX_PLUGIN_PATH", soft.to_str().unwrap())],
+    );
+    let arguments = [
+        "tap", "--plugin", "soft", "--folder", "/proc", "--", program, "50", "20000", "2",
+    ];
+    let tool = SETTINGS
+        .iter()
+        .fold(Tool::new(&arguments), |tool, (name, value)| {
+            tool.env(name, value)
+        });
     let ended = tool.ends_with(0);
     assert_eq!(ended.out, String::from_utf8(expected.stdout).unwrap());
     ended.says(&["# not recorded : pid", "below /proc"]);
@@ -264,7 +456,10 @@ fn a_fixed_path_is_said_to_be_one() {
     let slow = [fixed[0], ("EXCHANGE_PAUSE", "4")];
     tool(&["--plugin", "soft"], &["5", "100", "1"], &slow)
         .ends_with(0)
-        .says(&["# not recorded : pid", "by a fixed path, which no variable redirects"]);
+        .says(&[
+            "# not recorded : pid",
+            "by a fixed path, which no variable redirects",
+        ]);
 }
 
 #[test]
@@ -273,14 +468,28 @@ fn what_is_missing_is_said_with_every_place_that_was_looked_at() {
     let alone = folder.path().join("tcpxctl");
     std::fs::copy(env!("CARGO_BIN_EXE_tcpxctl"), &alone).unwrap();
     let soft = soft();
-    let output = Command::new(&alone).args(["tap", "--plugin", soft.to_str().unwrap(), "--", "true"]).output().unwrap();
+    let output = Command::new(&alone)
+        .args(["tap", "--plugin", soft.to_str().unwrap(), "--", "true"])
+        .output()
+        .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
-    for word in ["libnccl_net_tcpxtap.so", "/deps/", "/../lib/tcpxctl/", "scripts/install"] {
+    for word in [
+        "libnccl_net_tcpxtap.so",
+        "/deps/",
+        "/../lib/tcpxctl/",
+        "scripts/install",
+    ] {
         assert!(said.contains(word), "{word} in {said}");
     }
-    Tool::new(&["tap", "--plugin", "/no/such.so", "--", "true"]).ends_with(3).says(&["/no/such.so"]);
-    Tool::new(&["tap", "--plugin", "builtin", "--", "true"]).ends_with(2).says(&["is no file"]);
-    Tool::new(&["tap", "--plugin", "soft", "--", "/no/such/program"]).ends_with(3).says(&["/no/such/program"]);
+    Tool::new(&["tap", "--plugin", "/no/such.so", "--", "true"])
+        .ends_with(3)
+        .says(&["/no/such.so"]);
+    Tool::new(&["tap", "--plugin", "builtin", "--", "true"])
+        .ends_with(2)
+        .says(&["is no file"]);
+    Tool::new(&["tap", "--plugin", "soft", "--", "/no/such/program"])
+        .ends_with(3)
+        .says(&["/no/such/program"]);
     Tool::new(&["tap", "--plugin", "soft"]).ends_with(2);
 }

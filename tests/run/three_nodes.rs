@@ -24,11 +24,22 @@ fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
     let program = Boot::at_path(env!("CARGO_BIN_EXE_tcpxctl"));
     // A shell that forgets the node's name and runs the agent's line here.
     let way = |node: &&str| -> Box<dyn Transport> {
-        Box::new(Rsh::new(node, "sh -c 'shift 2; exec \"$@\"' sh {} --", program.clone()).expect("a command"))
+        Box::new(
+            Rsh::new(
+                node,
+                "sh -c 'shift 2; exec \"$@\"' sh {} --",
+                program.clone(),
+            )
+            .expect("a command"),
+        )
     };
     let ways: Vec<Box<dyn Transport>> = NODES.iter().map(way).collect();
-    let mut folder =
-        RunFolder::create(&tool.folder().join("reports"), "20261122T100000Z", "triangle").expect("a folder");
+    let mut folder = RunFolder::create(
+        &tool.folder().join("reports"),
+        "20261122T100000Z",
+        "triangle",
+    )
+    .expect("a folder");
     folder.scenario(&toml::to_string_pretty(scenario).expect("TOML"));
     let id = folder.id.clone();
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -43,14 +54,17 @@ fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
         preflight: false,
         closely: None,
     };
-    let outcome = run(&request, &mut |event, state| match (&event.kind, event.worker()) {
-        (EventKind::RecorderPiece { offset, bytes }, Some(worker)) => {
-            folder.recording(worker, &state.names, *offset, bytes);
-        }
-        (EventKind::Frame(frame), Some(worker)) => folder.frame(worker, &state.names, frame),
-        _ if event.is_written() => folder.event(event),
-        _ => {}
-    });
+    let outcome = run(
+        &request,
+        &mut |event, state| match (&event.kind, event.worker()) {
+            (EventKind::RecorderPiece { offset, bytes }, Some(worker)) => {
+                folder.recording(worker, &state.names, *offset, bytes);
+            }
+            (EventKind::Frame(frame), Some(worker)) => folder.frame(worker, &state.names, frame),
+            _ if event.is_written() => folder.event(event),
+            _ => {}
+        },
+    );
     let record = conclude(&id, "2026-11-22T10:00:00Z", scenario, &outcome);
     folder.finish(&record).expect("a record");
     (outcome, record)
@@ -63,7 +77,10 @@ fn small() -> Scenario {
 /// What `tcpxctl ARGUMENTS reports/...` says of the run.
 fn said(tool: &Tool, arguments: &[&str]) -> String {
     let run = tool.folder().join("reports/20261122T100000Z-triangle");
-    Tool::new(arguments).arg(run.to_str().expect("a path")).ended().out
+    Tool::new(arguments)
+        .arg(run.to_str().expect("a path"))
+        .ended()
+        .out
 }
 
 #[test]
@@ -71,25 +88,63 @@ fn three_nodes_move_verified_bytes_in_three_pairs_and_are_told_by_their_names() 
     let tool = Tool::new(&["--version"]);
     let (outcome, record) = triangle(&tool, &small());
     assert_eq!(record.outcome, Outcome::Passed, "{:?}", record.reason);
-    assert_eq!((record.nodes.len(), record.pairs.len(), record.transfers.len()), (3, 3, 3));
-    assert!(
-        record.transfers.iter().all(|one| one.verified_bytes > 0 && one.wrong_bytes == 0 && one.lane == Lane::Host)
+    assert_eq!(
+        (
+            record.nodes.len(),
+            record.pairs.len(),
+            record.transfers.len()
+        ),
+        (3, 3, 3)
     );
-    let directions: Vec<String> = record.transfers.iter().map(|one| record.direction(one)).collect();
+    assert!(
+        record
+            .transfers
+            .iter()
+            .all(|one| one.verified_bytes > 0 && one.wrong_bytes == 0 && one.lane == Lane::Host)
+    );
+    let directions: Vec<String> = record
+        .transfers
+        .iter()
+        .map(|one| record.direction(one))
+        .collect();
     assert_eq!(directions, ["a3-0->a3-1", "a3-1->a3-2", "a3-2->a3-0"]);
     assert_eq!(outcome.state.workers.len(), 6);
 
     // Read back, it is the same run.
-    let files = RunFiles::open(&tool.folder().join("reports/20261122T100000Z-triangle")).expect("files");
+    let files =
+        RunFiles::open(&tool.folder().join("reports/20261122T100000Z-triangle")).expect("files");
     let state = files.replay().expect("events");
     assert_eq!(state.names, record.names());
-    assert_eq!(state.workers.keys().collect::<Vec<_>>(), outcome.state.workers.keys().collect::<Vec<_>>());
-    assert!(state.workers.values().all(|worker| worker.is_finished() && worker.transfer.is_some()));
+    assert_eq!(
+        state.workers.keys().collect::<Vec<_>>(),
+        outcome.state.workers.keys().collect::<Vec<_>>()
+    );
+    assert!(
+        state
+            .workers
+            .values()
+            .all(|worker| worker.is_finished() && worker.transfer.is_some())
+    );
     let findings = tcpx_diagnose::diagnose(&tcpx_diagnose::of_files(&files).expect("evidence"));
-    assert!(findings.iter().all(|finding| finding.severity == Severity::Info), "{findings:#?}");
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Info),
+        "{findings:#?}"
+    );
 
     // Every projection names the nodes, and none knows of two.
-    let report = said(&tool, &["report", "--no-redact", "--format", "markdown", "--out", "-"]);
+    let report = said(
+        &tool,
+        &[
+            "report",
+            "--no-redact",
+            "--format",
+            "markdown",
+            "--out",
+            "-",
+        ],
+    );
     let view = said(&tool, &["watch", "--once", "--size", "160x50"]);
     for text in [&report, &view] {
         for node in NODES {
@@ -108,19 +163,36 @@ fn the_pair_that_stalls_is_named_and_the_others_end_with_it() {
     // More chunks than the window of the channel that never hands one back.
     stall.transfer.total.0 = 8 << 20;
     let (side, kind) = (Sides::Recv, DriverFault::NeverConsumed);
-    stall.fault = Some(Fault::Driver { side, kind, channel: 1, after_chunk: 4 });
+    stall.fault = Some(Fault::Driver {
+        side,
+        kind,
+        channel: 1,
+        after_chunk: 4,
+    });
     let (outcome, record) = triangle(&tool, &stall);
     assert_eq!(record.outcome, Outcome::Stalled, "{:?}", record.reason);
     let decisive = outcome.decisive();
     let reason = record.reason.clone().unwrap_or_default();
-    let named = decisive.nodes.map(|node: NodeId| record.nodes[node.index()].name.clone());
-    assert!(named.iter().any(|name| reason.contains(name)), "{reason} of {named:?}");
-    let history = said(&tool, &["report", "--no-redact", "--format", "csv", "--out", "-"]);
+    let named = decisive
+        .nodes
+        .map(|node: NodeId| record.nodes[node.index()].name.clone());
+    assert!(
+        named.iter().any(|name| reason.contains(name)),
+        "{reason} of {named:?}"
+    );
+    let history = said(
+        &tool,
+        &["report", "--no-redact", "--format", "csv", "--out", "-"],
+    );
     assert!(NODES.iter().all(|node| history.contains(node)), "{history}");
-    let files = RunFiles::open(&tool.folder().join("reports/20261122T100000Z-triangle")).expect("files");
+    let files =
+        RunFiles::open(&tool.folder().join("reports/20261122T100000Z-triangle")).expect("files");
     let findings = tcpx_diagnose::diagnose(&tcpx_diagnose::of_files(&files).expect("evidence"));
     let first = &findings[0];
     assert_eq!(first.condition, "window-never-consumed", "{findings:#?}");
     let subject = first.subject.as_ref().expect("a worker");
-    assert!(subject.name.contains(" with ") && subject.pair.is_some(), "{subject:?}");
+    assert!(
+        subject.name.contains(" with ") && subject.pair.is_some(),
+        "{subject:?}"
+    );
 }

@@ -16,17 +16,35 @@ fn events(document: &Value) -> &Vec<Value> {
 
 /// Names of the processes, by number.
 fn processes(document: &Value) -> BTreeMap<u64, String> {
-    let named = events(document).iter().filter(|event| event["name"] == "process_name");
-    named.map(|event| (event["pid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap().to_owned())).collect()
+    let named = events(document)
+        .iter()
+        .filter(|event| event["name"] == "process_name");
+    named
+        .map(|event| {
+            (
+                event["pid"].as_u64().unwrap(),
+                event["args"]["name"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect()
 }
 
 /// Slices of one lane lie inside each other or apart; the format knows nothing else.
 fn nest(document: &Value) {
     let mut lanes: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
     let ns = |value: &Value| (value.as_f64().unwrap() * 1000.0).round() as u64;
-    for event in events(document).iter().filter(|event| event["ph"] == "X" && event["tid"] != 0) {
-        let lane = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
-        lanes.entry(lane).or_default().push((ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"])));
+    for event in events(document)
+        .iter()
+        .filter(|event| event["ph"] == "X" && event["tid"] != 0)
+    {
+        let lane = (
+            event["pid"].as_u64().unwrap(),
+            event["tid"].as_u64().unwrap(),
+        );
+        lanes
+            .entry(lane)
+            .or_default()
+            .push((ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"])));
     }
     assert!(!lanes.is_empty());
     for (lane, mut slices) in lanes {
@@ -34,7 +52,10 @@ fn nest(document: &Value) {
         let mut open: Vec<u64> = Vec::new();
         for (from, to) in slices {
             open.retain(|end| *end > from);
-            assert!(open.last().is_none_or(|end| to <= *end), "lane {lane:?}: {from}..{to} crosses {open:?}");
+            assert!(
+                open.last().is_none_or(|end| to <= *end),
+                "lane {lane:?}: {from}..{to} crosses {open:?}"
+            );
             open.push(to);
         }
     }
@@ -50,40 +71,82 @@ fn a_runs_requests_become_slices_of_both_ends() {
     let document: Value = serde_json::from_str(&text).unwrap();
     nest(&document);
     let processes = processes(&document);
-    for name in ["local send 0", "local send 1", "peer recv 0", "peer recv 1", "peer listen 0"] {
-        assert!(processes.values().any(|process| process.starts_with(name)), "{name} in {processes:?}");
+    for name in [
+        "local send 0",
+        "local send 1",
+        "peer recv 0",
+        "peer recv 1",
+        "peer listen 0",
+    ] {
+        assert!(
+            processes.values().any(|process| process.starts_with(name)),
+            "{name} in {processes:?}"
+        );
     }
     // 8 chunks, three iterations, over both ends: each request is one slice.
     let requests = |side: &str| {
         let mine = |pid: &Value| processes[&pid.as_u64().unwrap()].contains(side);
-        let all = events(&document).iter().filter(|event| event["ph"] == "X" && mine(&event["pid"]));
-        all.filter(|event| event["name"].as_str().unwrap().starts_with('#')).count()
+        let all = events(&document)
+            .iter()
+            .filter(|event| event["ph"] == "X" && mine(&event["pid"]));
+        all.filter(|event| event["name"].as_str().unwrap().starts_with('#'))
+            .count()
     };
     assert_eq!([requests(" send "), requests(" recv ")], [24, 24]);
-    let stages = events(&document).iter().filter(|event| event["name"] == "unpacked").count();
+    let stages = events(&document)
+        .iter()
+        .filter(|event| event["name"] == "unpacked")
+        .count();
     assert_eq!(stages, 24);
     assert_eq!(document["otherData"]["overwritten"], 0);
 
     let rows = trace(run, &["--format", "csv"]).out;
     let lines = trace(run, &["--format", "jsonl"]).out;
     assert_eq!(rows.lines().count(), lines.lines().count() + 1);
-    let of = |event: &str| lines.lines().filter(|line| line.contains(&format!("\"event\":\"{event}\""))).count();
-    assert_eq!(["posted", "done", "unpacked", "consumed"].map(of), [48, 48, 24, 24]);
+    let of = |event: &str| {
+        lines
+            .lines()
+            .filter(|line| line.contains(&format!("\"event\":\"{event}\"")))
+            .count()
+    };
+    assert_eq!(
+        ["posted", "done", "unpacked", "consumed"].map(of),
+        [48, 48, 24, 24]
+    );
     let document = trace(run, &["--out", "x.csv", "--format", "csv", "--json"]).json();
-    assert_eq!((&document["schema"], &document["channels"]), (&"tcpxctl.traced/1".into(), &6.into()));
+    assert_eq!(
+        (&document["schema"], &document["channels"]),
+        (&"tcpxctl.traced/1".into(), &6.into())
+    );
 }
 
 #[test]
 fn a_ring_that_went_round_says_so_and_a_standstill_is_seen_in_flight() {
-    let ended = Tool::shipped("repro/window-never-consumed.toml", &["env.TCPXTAP_RING_EVENTS=\"64\""]).ends_with(0);
+    let ended = Tool::shipped(
+        "repro/window-never-consumed.toml",
+        &["env.TCPXTAP_RING_EVENTS=\"64\""],
+    )
+    .ends_with(0);
     let document = trace(&ended.run_folders()[0], &[]).json();
     nest(&document);
     assert!(document["otherData"]["overwritten"].as_u64().unwrap() > 0);
-    let named =
-        |text: &str| events(&document).iter().filter(|event| event["name"].as_str().unwrap().contains(text)).count();
-    assert_eq!(named("(in flight)"), 16, "the receives that nobody consumed");
+    let named = |text: &str| {
+        events(&document)
+            .iter()
+            .filter(|event| event["name"].as_str().unwrap().contains(text))
+            .count()
+    };
+    assert_eq!(
+        named("(in flight)"),
+        16,
+        "the receives that nobody consumed"
+    );
     assert!(named("older events were overwritten") > 0 && named("stall declared") > 0);
-    assert!(processes(&document).values().any(|process| process == "peer : sampled"));
+    assert!(
+        processes(&document)
+            .values()
+            .any(|process| process == "peer : sampled")
+    );
 }
 
 #[test]
@@ -97,7 +160,9 @@ fn a_run_without_its_recorders_still_has_samples() {
 
 #[test]
 fn what_is_no_recording_is_said() {
-    Tool::new(&["trace", "/no/such/thing"]).ends_with(2).says(&["/no/such/thing is no run folder"]);
+    Tool::new(&["trace", "/no/such/thing"])
+        .ends_with(2)
+        .says(&["/no/such/thing is no run folder"]);
     let tool = Tool::new(&["trace", "x.tcpxrec"]);
     tool.write("x.tcpxrec", "nonsense");
     tool.ends_with(3).says(&["x.tcpxrec: not a recorder file"]);

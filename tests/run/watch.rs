@@ -23,8 +23,15 @@ fn a_run_folder_is_one_frame_that_says_whose_turn_it_is() {
     let ended = tool.ends_with(0);
     let run = &ended.run_folders()[0];
     let frame = watch(run, &["--once", "--size", "100x30"]);
-    frame.says(&["peer recv 1: 16/16 done, none handed back: the receiver's turn", "recv   0", "send   1"]);
-    assert!(!frame.out.contains('\x1b') && frame.out.lines().count() == 30, "{frame}");
+    frame.says(&[
+        "peer recv 1: 16/16 done, none handed back: the receiver's turn",
+        "recv   0",
+        "send   1",
+    ]);
+    assert!(
+        !frame.out.contains('\x1b') && frame.out.lines().count() == 30,
+        "{frame}"
+    );
     assert!(watch(run, &["--once", "--ascii"]).out.is_ascii());
 
     let svg = watch(run, &["--once", "--out", "frame.svg", "--color", "always"]);
@@ -32,18 +39,32 @@ fn a_run_folder_is_one_frame_that_says_whose_turn_it_is() {
     assert!(svg.out.is_empty() && text.starts_with("<svg"), "{svg}");
 
     let told = watch(run, &["--json"]);
-    let lines: Vec<Value> = told.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = told
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(lines[0]["nodes"][1]["name"], "peer");
-    assert!(lines.iter().any(|line| line["sample"].is_array() && line["node"] == 1));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["sample"].is_array() && line["node"] == 1)
+    );
     assert_eq!(lines.last().unwrap()["ended"]["outcome"], "stalled");
 }
 
 #[test]
 fn what_names_nothing_is_a_mistake_of_the_command_line() {
-    Tool::new(&["watch", "/nowhere"]).ends_with(2).says(&["no run folder, no recorder file, and no process"]);
+    Tool::new(&["watch", "/nowhere"])
+        .ends_with(2)
+        .says(&["no run folder, no recorder file, and no process"]);
     Tool::new(&["watch", "999999999"]).ends_with(2);
-    Tool::new(&["watch", "--replay", "/nowhere"]).ends_with(3).says(&["cannot read"]);
-    Tool::new(&["watch", "--peer", "node1", "4242", "--once"]).ends_with(2).says(&["--peer shows what runs there now"]);
+    Tool::new(&["watch", "--replay", "/nowhere"])
+        .ends_with(3)
+        .says(&["cannot read"]);
+    Tool::new(&["watch", "--peer", "node1", "4242", "--once"])
+        .ends_with(2)
+        .says(&["--peer shows what runs there now"]);
     let tool = Tool::new(&["run", "stall.toml", "--live"]);
     tool.write("stall.toml", STALL);
     tool.ends_with(2).says(&["--live needs a terminal"]);
@@ -54,29 +75,60 @@ fn what_names_nothing_is_a_mistake_of_the_command_line() {
 
 #[test]
 fn another_node_is_watched_through_its_agent() {
-    let tool =
-        Tool::new(&["watch", "--peer", "there", "--rsh", "./rsh", "--remote-bin", env!("CARGO_BIN_EXE_tcpxctl")]);
+    let tool = Tool::new(&[
+        "watch",
+        "--peer",
+        "there",
+        "--rsh",
+        "./rsh",
+        "--remote-bin",
+        env!("CARGO_BIN_EXE_tcpxctl"),
+    ]);
     tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
-    std::fs::set_permissions(tool.folder().join("rsh"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(
+        tool.folder().join("rsh"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
     let runs = Tool::run(&["transfer.iterations=100000"]).start();
-    let worker = wait_for("a worker", || runs.processes().into_iter().find(|one| one.role == "worker"));
+    let worker = wait_for("a worker", || {
+        runs.processes()
+            .into_iter()
+            .find(|one| one.role == "worker")
+    });
     let frame = wait_for("both nodes", || {
         let frame = Tool::new(&["watch", &worker.pid.to_string(), "--once"]).ended();
         frame.status.success().then_some(frame)
     });
     frame.says(&[&format!("pid {}", worker.pid)]);
     let both = tool.arg("--once").arg("--size").arg("160x50").ends_with(0);
-    both.says(&[&format!("local pid {}", worker.pid), &format!("peer pid {}", worker.pid), "TCPXSoft"]);
-    runs.processes().iter().filter(|one| one.role == "run").for_each(|one| one.signal(rustix::process::Signal::INT));
+    both.says(&[
+        &format!("local pid {}", worker.pid),
+        &format!("peer pid {}", worker.pid),
+        "TCPXSoft",
+    ]);
+    runs.processes()
+        .iter()
+        .filter(|one| one.role == "run")
+        .for_each(|one| one.signal(rustix::process::Signal::INT));
     runs.ended();
 }
 
 #[test]
 fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
-    let Some(terminal) = Terminal::open(110, 32) else { return };
-    std::fs::write(terminal.folder().join("stall.toml"), STALL.replace("\"1s\"\n[fault]", "\"5s\"\n[fault]")).unwrap();
+    let Some(terminal) = Terminal::open(110, 32) else {
+        return;
+    };
+    std::fs::write(
+        terminal.folder().join("stall.toml"),
+        STALL.replace("\"1s\"\n[fault]", "\"5s\"\n[fault]"),
+    )
+    .unwrap();
     let before = terminal.settings("before");
-    terminal.type_line(&format!("clear; {} run stall.toml --plugin builtin --live", env!("CARGO_BIN_EXE_tcpxctl")));
+    terminal.type_line(&format!(
+        "clear; {} run stall.toml --plugin builtin --live",
+        env!("CARGO_BIN_EXE_tcpxctl")
+    ));
     terminal.shows("LIVE");
     terminal.shows("STALLED");
     terminal.shows("the receiver's turn");
@@ -94,7 +146,12 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
     terminal.press("Space");
     terminal.shows("STALLED");
     // Another size, then a while in the background.
-    assert!(terminal.tmux(&["resize-window", "-x", "80", "-y", "24"]).status.success());
+    assert!(
+        terminal
+            .tmux(&["resize-window", "-x", "80", "-y", "24"])
+            .status
+            .success()
+    );
     terminal.shows("the receiver's turn");
     terminal.press("C-z");
     terminal.shows("ready>");
@@ -104,20 +161,37 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
     terminal.shows("# Record");
     assert_eq!(terminal.settings("after"), before);
     // What the view alone was told is no part of the record.
-    let events = std::fs::read_dir(terminal.folder().join("reports")).unwrap().next().unwrap().unwrap().path();
+    let events = std::fs::read_dir(terminal.folder().join("reports"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let events = std::fs::read_to_string(events.join("events.jsonl")).unwrap();
-    assert!(events.contains("\"sample\"") && !events.contains("\"closely\""), "{events}");
+    assert!(
+        events.contains("\"sample\"") && !events.contains("\"closely\""),
+        "{events}"
+    );
     let cursor = terminal.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on}"]);
     assert_eq!(String::from_utf8_lossy(&cursor.stdout).trim(), "1 0");
 }
 
 #[test]
 fn a_run_that_recovers_is_seen_to_move_again() {
-    let Some(terminal) = Terminal::open(110, 32) else { return };
-    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/repro/stalled-and-recovered.toml");
-    let run = format!("{} run {} --plugin builtin --live", env!("CARGO_BIN_EXE_tcpxctl"), scenario.display());
+    let Some(terminal) = Terminal::open(110, 32) else {
+        return;
+    };
+    let scenario =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/repro/stalled-and-recovered.toml");
+    let run = format!(
+        "{} run {} --plugin builtin --live",
+        env!("CARGO_BIN_EXE_tcpxctl"),
+        scenario.display()
+    );
     // Long enough to be seen on a busy machine.
-    terminal.type_line(&format!("clear; {run} --set fault.spec=delay-ctrl:nth=40,ms=7000; echo code-$?"));
+    terminal.type_line(&format!(
+        "clear; {run} --set fault.spec=delay-ctrl:nth=40,ms=7000; echo code-$?"
+    ));
     terminal.shows("STALLED");
     terminal.shows("it moves again");
     terminal.shows("PASSED");
@@ -127,18 +201,31 @@ fn a_run_that_recovers_is_seen_to_move_again() {
 
 #[test]
 fn a_signal_gives_the_terminal_back() {
-    let Some(terminal) = Terminal::open(100, 30) else { return };
+    let Some(terminal) = Terminal::open(100, 30) else {
+        return;
+    };
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
     let before = terminal.settings("before");
     for signal in ["TERM", "HUP"] {
         let program = env!("CARGO_BIN_EXE_tcpxctl");
-        terminal.type_line(&format!("clear; {program} watch {}; echo code-$?", fixture.display()));
+        terminal.type_line(&format!(
+            "clear; {program} watch {}; echo code-$?",
+            fixture.display()
+        ));
         terminal.shows("STALLED");
         let listed = terminal.tmux(&["list-panes", "-F", "#{pane_pid}"]);
-        let shell: i32 = String::from_utf8_lossy(&listed.stdout).trim().parse().unwrap();
-        let child = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+        let shell: i32 = String::from_utf8_lossy(&listed.stdout)
+            .trim()
+            .parse()
+            .unwrap();
+        let child =
+            std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
         let child = crate::tcpxctl::Process::read(child.trim().parse().unwrap()).unwrap();
-        child.signal(if signal == "TERM" { rustix::process::Signal::TERM } else { rustix::process::Signal::HUP });
+        child.signal(if signal == "TERM" {
+            rustix::process::Signal::TERM
+        } else {
+            rustix::process::Signal::HUP
+        });
         terminal.shows("code-130");
         assert_eq!(terminal.settings("after"), before, "SIG{signal}");
     }
@@ -146,16 +233,28 @@ fn a_signal_gives_the_terminal_back() {
 
 #[test]
 fn a_terminal_that_is_gone_without_a_signal_ends_the_view() {
-    let Some(terminal) = Terminal::open(100, 30) else { return };
+    let Some(terminal) = Terminal::open(100, 30) else {
+        return;
+    };
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
     let program = env!("CARGO_BIN_EXE_tcpxctl");
     // A session of its own gets no SIGHUP with the terminal.
     let told = terminal.folder().join("pid");
-    let inner = format!("echo $$ > {}; exec {program} watch {}", told.display(), fixture.display());
+    let inner = format!(
+        "echo $$ > {}; exec {program} watch {}",
+        told.display(),
+        fixture.display()
+    );
     terminal.type_line(&format!("clear; setsid -w sh -c '{inner}'"));
     terminal.shows("STALLED");
-    let pid: i32 = std::fs::read_to_string(told).unwrap().trim().parse().unwrap();
+    let pid: i32 = std::fs::read_to_string(told)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     assert!(crate::tcpxctl::Process::read(pid).is_some_and(|one| one.role == "watch"));
     terminal.tmux(&["kill-server"]);
-    wait_for("an end of the view", || crate::tcpxctl::Process::read(pid).is_none().then_some(()));
+    wait_for("an end of the view", || {
+        crate::tcpxctl::Process::read(pid).is_none().then_some(())
+    });
 }

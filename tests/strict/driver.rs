@@ -1,6 +1,9 @@
 //! The plugin's raw table, one method per call, nothing checked: these tests
 //! also make the calls that the typed layer of the library rules out.
-#![expect(unsafe_code, reason = "calls through the plugin's function table, in wrong order too")]
+#![expect(
+    unsafe_code,
+    reason = "calls through the plugin's function table, in wrong order too"
+)]
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_int, c_void};
@@ -74,25 +77,55 @@ impl Plugin {
 
     pub fn listen(self) -> (Raw, Handle) {
         let (mut listener, mut handle) = (ptr::null_mut(), [0; tcpx_abi::HANDLE_MAX]);
-        assert_eq!(call!(self.net, listen, 0, handle.as_mut_ptr().cast(), &raw mut listener), 0);
+        assert_eq!(
+            call!(
+                self.net,
+                listen,
+                0,
+                handle.as_mut_ptr().cast(),
+                &raw mut listener
+            ),
+            0
+        );
         (listener, handle)
     }
 
     pub fn connect(self, handle: &mut Handle) -> (ResultCode, Raw) {
         let (mut comm, mut device) = (ptr::null_mut(), ptr::null_mut());
-        let code = call!(self.net, connect, 0, handle.as_mut_ptr().cast(), &raw mut comm, &raw mut device);
+        let code = call!(
+            self.net,
+            connect,
+            0,
+            handle.as_mut_ptr().cast(),
+            &raw mut comm,
+            &raw mut device
+        );
         (code, comm)
     }
 
     pub fn accept(self, listener: Raw, device: *mut v7::DeviceHandle) -> (ResultCode, Raw) {
         let (mut comm, mut device) = (ptr::null_mut(), device);
-        (call!(self.net, accept, listener, &raw mut comm, &raw mut device), comm)
+        (
+            call!(self.net, accept, listener, &raw mut comm, &raw mut device),
+            comm,
+        )
     }
 
     pub fn register(self, comm: Raw, buffer: &mut [u8], kind: c_int) -> (ResultCode, Raw) {
         let mut mhandle = ptr::null_mut();
         let size = buffer.len() as c_int;
-        (call!(self.net, reg_mr, comm, buffer.as_mut_ptr().cast(), size, kind, &raw mut mhandle), mhandle)
+        (
+            call!(
+                self.net,
+                reg_mr,
+                comm,
+                buffer.as_mut_ptr().cast(),
+                size,
+                kind,
+                &raw mut mhandle
+            ),
+            mhandle,
+        )
     }
 
     pub fn deregister(self, comm: Raw, mhandle: Raw) {
@@ -102,14 +135,39 @@ impl Plugin {
     pub fn send(self, comm: Raw, data: &mut [u8], mhandle: Raw) -> (ResultCode, Raw) {
         let mut request = ptr::null_mut();
         let size = data.len() as c_int;
-        (call!(self.net, isend, comm, data.as_mut_ptr().cast(), size, 0, mhandle, &raw mut request), request)
+        (
+            call!(
+                self.net,
+                isend,
+                comm,
+                data.as_mut_ptr().cast(),
+                size,
+                0,
+                mhandle,
+                &raw mut request
+            ),
+            request,
+        )
     }
 
     pub fn receive(self, comm: Raw, data: &mut [u8], mhandle: Raw) -> (ResultCode, Raw) {
         let (mut request, mut size, mut tag) = (ptr::null_mut(), data.len() as c_int, 0);
         let (mut data, mut mhandle): (Raw, Raw) = (data.as_mut_ptr().cast(), mhandle);
         let (data, size, tag) = (&raw mut data, &raw mut size, &raw mut tag);
-        (call!(self.net, irecv, comm, 1, data, size, tag, &raw mut mhandle, &raw mut request), request)
+        (
+            call!(
+                self.net,
+                irecv,
+                comm,
+                1,
+                data,
+                size,
+                tag,
+                &raw mut mhandle,
+                &raw mut request
+            ),
+            request,
+        )
     }
 
     /// The result, whether it is done, and what became of a size of -7.
@@ -122,7 +180,19 @@ impl Plugin {
     pub fn flushed_size(self, comm: Raw, request: Raw) -> c_int {
         let (mut size, mut request) = (-7, request);
         let (none, mhandles) = (ptr::null_mut(), ptr::null_mut());
-        assert_eq!(call!(self.net, iflush, comm, 1, none, &raw mut size, mhandles, &raw mut request), 0);
+        assert_eq!(
+            call!(
+                self.net,
+                iflush,
+                comm,
+                1,
+                none,
+                &raw mut size,
+                mhandles,
+                &raw mut request
+            ),
+            0
+        );
         size
     }
 
@@ -160,7 +230,13 @@ impl Plugin {
             }
             !sender.is_null() && !receiver.is_null()
         });
-        Pair { listener, handle, sender, receiver, device }
+        Pair {
+            listener,
+            handle,
+            sender,
+            receiver,
+            device,
+        }
     }
 
     /// Tests both heads by turns until both are done.

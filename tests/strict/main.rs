@@ -36,14 +36,30 @@ fn restore_sigpipe() {
 
 fn start(role: &str, hazards: &str, chunk: Option<&str>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env("STRICT_ROLE", role).env("STRICT_LIBRARY", support::library()).env("STRICT_HAZARD", hazards);
-    command.env("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=lo").env("NCCL_NSOCKS_PERTHREAD", "2");
+    command.args([
+        "--exact",
+        "child",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    command
+        .env("STRICT_ROLE", role)
+        .env("STRICT_LIBRARY", support::library())
+        .env("STRICT_HAZARD", hazards);
+    command
+        .env("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=lo")
+        .env("NCCL_NSOCKS_PERTHREAD", "2");
     command
         .env_remove("NCCL_SOCKET_NTHREADS")
         .env_remove("NCCL_DYNAMIC_CHUNK_SIZE")
         .envs(chunk.map(|chunk| ("NCCL_DYNAMIC_CHUNK_SIZE", chunk)));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap()
 }
 
 /// How a child ended, and what it printed.
@@ -75,20 +91,30 @@ fn finish(mut child: Child) -> (ExitStatus, String) {
 /// The role runs to its end and prints each of `lines`.
 fn check(role: &str, hazards: &str, lines: &[&str]) {
     let (status, text) = play(role, hazards);
-    assert!(status.success() && text.contains("role finished"), "{role} {hazards}: {status}\n{text}");
+    assert!(
+        status.success() && text.contains("role finished"),
+        "{role} {hazards}: {status}\n{text}"
+    );
     check_lines(&text, lines);
 }
 
 fn check_lines(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(text.lines().any(|printed| printed == *line), "no line `{line}` in:\n{text}");
+        assert!(
+            text.lines().any(|printed| printed == *line),
+            "no line `{line}` in:\n{text}"
+        );
     }
 }
 
 /// The role ends in a signal, after printing each of `lines`.
 fn check_killed(role: &str, hazards: &str, signal: i32, lines: &[&str]) {
     let (status, text) = play(role, hazards);
-    assert_eq!(status.signal(), Some(signal), "{role} {hazards}: {status}\n{text}");
+    assert_eq!(
+        status.signal(),
+        Some(signal),
+        "{role} {hazards}: {status}\n{text}"
+    );
     check_lines(&text, lines);
 }
 
@@ -115,13 +141,21 @@ fn check_hangs(role: &str, hazards: &str, line: &'static str) {
 #[test]
 fn a_device_is_an_interface_that_unpacks() {
     // The loopback has no speed in sysfs and no PCI path.
-    check("properties", "", &["devices 1", "3 10000 1 1 7", "name true path false"]);
+    check(
+        "properties",
+        "",
+        &["devices 1", "3 10000 1 1 7", "name true path false"],
+    );
 }
 
 #[test]
 fn bytes_arrive_in_order_whatever_the_hazards() {
     for hazards in ["", "none"] {
-        check("transfer", hazards, &["init 0", "devices 1", "device handle 1 7"]);
+        check(
+            "transfer",
+            hazards,
+            &["init 0", "devices 1", "device handle 1 7"],
+        );
     }
 }
 
@@ -145,26 +179,47 @@ fn sixteen_slots_first_in_first_out() {
 
 #[test]
 fn a_second_accept_aborts() {
-    check_killed("second-accept", "", libc::SIGABRT, &["WARN NET/Strict : accept called again on one listener"]);
+    check_killed(
+        "second-accept",
+        "",
+        libc::SIGABRT,
+        &["WARN NET/Strict : accept called again on one listener"],
+    );
     check("second-accept", "none", &["second accept 3"]);
 }
 
 #[test]
 fn a_null_device_handle_crashes() {
     check_killed("null-device-handle", "", libc::SIGSEGV, &[]);
-    check("null-device-handle", "none", &["accept without a device handle 3"]);
+    check(
+        "null-device-handle",
+        "none",
+        &["accept without a device handle 3"],
+    );
 }
 
 #[test]
 fn a_reused_handle_buffer_aborts() {
     check_killed("reused-handle", "", libc::SIGABRT, &["private state true"]);
-    check("reused-handle", "none", &["private state true", "connect again 3"]);
+    check(
+        "reused-handle",
+        "none",
+        &["private state true", "connect again 3"],
+    );
 }
 
 #[test]
 fn the_end_of_the_peer_is_an_error_once_although_all_data_arrived() {
-    check("peer-closed", "", &["refusals 1", "arrived true", "size -7", "after the end 2"]);
-    check("peer-closed", "none", &["refusals 0", "arrived true", "size 5000", "after the end 2"]);
+    check(
+        "peer-closed",
+        "",
+        &["refusals 1", "arrived true", "size -7", "after the end 2"],
+    );
+    check(
+        "peer-closed",
+        "none",
+        &["refusals 0", "arrived true", "size 5000", "after the end 2"],
+    );
 }
 
 #[test]
@@ -175,20 +230,40 @@ fn a_closed_peer_kills_by_sigpipe() {
 
 #[test]
 fn a_failed_cuda_registration_closes_fd_0() {
-    let refused = ["fd 0 open true", "aligned 3", "not aligned 3", "WARN NET/Strict : gpu_tx_reg_mr failed -5"];
-    check("cuda-registration", "", &[&refused[..], &["fd 0 open now false"]].concat());
-    check("cuda-registration", "none", &[&refused[..], &["fd 0 open now true"]].concat());
+    let refused = [
+        "fd 0 open true",
+        "aligned 3",
+        "not aligned 3",
+        "WARN NET/Strict : gpu_tx_reg_mr failed -5",
+    ];
+    check(
+        "cuda-registration",
+        "",
+        &[&refused[..], &["fd 0 open now false"]].concat(),
+    );
+    check(
+        "cuda-registration",
+        "none",
+        &[&refused[..], &["fd 0 open now true"]].concat(),
+    );
 }
 
 #[test]
 fn a_dead_data_socket_is_silent() {
     check("whole-message", "", &["received", "warnings 0"]);
-    check("stuck-message", "dead-data-socket=1", &["received false", "warnings 0"]);
+    check(
+        "stuck-message",
+        "dead-data-socket=1",
+        &["received false", "warnings 0"],
+    );
 }
 
 #[test]
 fn an_unset_chunk_size_never_ends() {
-    for (role, hazards, expected) in [("stuck-message", "", "received false"), ("whole-message", "none", "received")] {
+    for (role, hazards, expected) in [
+        ("stuck-message", "", "received false"),
+        ("whole-message", "none", "received"),
+    ] {
         let (status, text) = finish(start(role, hazards, None));
         assert!(status.success(), "{status}\n{text}");
         check_lines(&text, &[expected]);
@@ -199,7 +274,10 @@ fn an_unset_chunk_size_never_ends() {
 fn a_helper_may_exit_the_process() {
     let (status, text) = play("whole-message", "no-cmsg-exit=2");
     assert_eq!(status.code(), Some(1), "{text}");
-    assert!(text.contains("no cmsg") && !text.contains("role finished"), "{text}");
+    assert!(
+        text.contains("no cmsg") && !text.contains("role finished"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -225,7 +303,10 @@ fn init_may_fail_in_every_way() {
     for (hazards, line) in [
         ("init-error", "init 3"),
         ("no-devices", "devices 0"),
-        ("no-such-hazard", "WARN NET/Strict : STRICT_HAZARD: unknown hazard no-such-hazard"),
+        (
+            "no-such-hazard",
+            "WARN NET/Strict : STRICT_HAZARD: unknown hazard no-such-hazard",
+        ),
         ("warn-flood=0", "init 3"),
     ] {
         let (status, text) = play("init", hazards);
@@ -237,5 +318,8 @@ fn init_may_fail_in_every_way() {
 #[test]
 fn init_may_print_on_stdout() {
     let (_, text) = play("init", "stdout");
-    assert!(text.contains("a line that should have gone to the logger"), "{text}");
+    assert!(
+        text.contains("a line that should have gone to the logger"),
+        "{text}"
+    );
 }

@@ -58,19 +58,31 @@ fn show(line: logger::Line<'_>) {
 fn properties(plugin: Plugin) {
     let found = plugin.properties(0);
     let text = format!("{} {} {}", found.ptr_support, found.speed, found.max_recvs);
-    println!("{text} {} {}", found.net_device_type, found.net_device_version);
-    println!("name {} path {}", !found.name.is_null(), !found.pci_path.is_null());
+    println!(
+        "{text} {} {}",
+        found.net_device_type, found.net_device_version
+    );
+    println!(
+        "name {} path {}",
+        !found.name.is_null(),
+        !found.pci_path.is_null()
+    );
 }
 
 /// Many sizes, in windows of up to sixteen, compared byte for byte.
 fn transfer(plugin: Plugin) {
     let pair = plugin.pair();
-    println!("device handle {} {}", pair.device.net_device_type, pair.device.net_device_version);
+    println!(
+        "device handle {} {}",
+        pair.device.net_device_type, pair.device.net_device_version
+    );
     let sizes = [0, 1, 4095, 65_536, 65_537, 300_000, 1_000_003];
     let messages: Vec<usize> = sizes.into_iter().cycle().take(sizes.len() * 16).collect();
     for window in messages.chunks(16) {
         let total: usize = window.iter().sum();
-        let mut sent: Vec<u8> = (0..total).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        let mut sent: Vec<u8> = (0..total)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8)
+            .collect();
         let mut received = vec![0; total];
         move_window(plugin, &pair, window, &mut sent, &mut received);
         assert!(sent == received, "payload differs");
@@ -78,7 +90,13 @@ fn transfer(plugin: Plugin) {
     plugin.close(pair);
 }
 
-fn move_window(plugin: Plugin, pair: &Pair, window: &[usize], sent: &mut [u8], received: &mut [u8]) {
+fn move_window(
+    plugin: Plugin,
+    pair: &Pair,
+    window: &[usize],
+    sent: &mut [u8],
+    received: &mut [u8],
+) {
     let send_mr = plugin.register_host(pair.sender, sent);
     let receive_mr = plugin.register_host(pair.receiver, received);
     let (mut left, mut right) = (sent, received);
@@ -108,21 +126,38 @@ fn window(plugin: Plugin) {
     let (mut from, mut to) = (vec![1; 64], vec![0; 64]);
     let send_mr = plugin.register_host(pair.sender, &mut from);
     let receive_mr = plugin.register_host(pair.receiver, &mut to);
-    let receives: Vec<Raw> = (0..16).map(|_| plugin.receive(pair.receiver, &mut to, receive_mr).1).collect();
-    println!("17th receive {}", plugin.receive(pair.receiver, &mut to, receive_mr).0);
-    println!("consume before done {}", plugin.consume(pair.receiver, receives[0]));
+    let receives: Vec<Raw> = (0..16)
+        .map(|_| plugin.receive(pair.receiver, &mut to, receive_mr).1)
+        .collect();
+    println!(
+        "17th receive {}",
+        plugin.receive(pair.receiver, &mut to, receive_mr).0
+    );
+    println!(
+        "consume before done {}",
+        plugin.consume(pair.receiver, receives[0])
+    );
     for receive in &receives[..2] {
         let (_, send) = plugin.send(pair.sender, &mut from, send_mr);
         plugin.finish(send, *receive);
     }
-    println!("done but not consumed, 17th receive {}", plugin.receive(pair.receiver, &mut to, receive_mr).0);
-    println!("consume the second first {}", plugin.consume(pair.receiver, receives[1]));
+    println!(
+        "done but not consumed, 17th receive {}",
+        plugin.receive(pair.receiver, &mut to, receive_mr).0
+    );
+    println!(
+        "consume the second first {}",
+        plugin.consume(pair.receiver, receives[1])
+    );
     println!(
         "consume in order {} {}",
         plugin.consume(pair.receiver, receives[0]),
         plugin.consume(pair.receiver, receives[1])
     );
-    println!("17th receive now {}", plugin.receive(pair.receiver, &mut to, receive_mr).0);
+    println!(
+        "17th receive now {}",
+        plugin.receive(pair.receiver, &mut to, receive_mr).0
+    );
     // One message is on its way: testing a younger receive is refused.
     let (_, send) = plugin.send(pair.sender, &mut from, send_mr);
     poll_until(|| plugin.test(send).1);
@@ -140,7 +175,10 @@ fn window(plugin: Plugin) {
 fn second_accept(plugin: Plugin) {
     let pair = plugin.pair();
     let mut device = NO_DEVICE_HANDLE;
-    println!("second accept {}", plugin.accept(pair.listener, &raw mut device).0);
+    println!(
+        "second accept {}",
+        plugin.accept(pair.listener, &raw mut device).0
+    );
     plugin.close(pair);
 }
 
@@ -161,7 +199,10 @@ fn null_device_handle(plugin: Plugin) {
 
 fn reused_handle(plugin: Plugin) {
     let mut pair = plugin.pair();
-    println!("private state {}", pair.handle[80..88].iter().any(|byte| *byte != 0));
+    println!(
+        "private state {}",
+        pair.handle[80..88].iter().any(|byte| *byte != 0)
+    );
     println!("connect again {}", plugin.connect(&mut pair.handle).0);
     plugin.close(pair);
 }
@@ -185,7 +226,10 @@ fn peer_closed(plugin: Plugin) {
         }
         done
     });
-    println!("refusals {}", codes.iter().filter(|code| **code == 2).count());
+    println!(
+        "refusals {}",
+        codes.iter().filter(|code| **code == 2).count()
+    );
     println!("arrived {}", to == from);
     assert_eq!(plugin.consume(pair.receiver, receive), 0);
     let (_, receive) = plugin.receive(pair.receiver, &mut to, receive_mr);
@@ -201,7 +245,11 @@ fn send_to_closed(plugin: Plugin) {
     let mut code = 0;
     poll_until(|| {
         let (posted, send) = plugin.send(pair.sender, &mut from, send_mr);
-        code = if posted == 0 { plugin.test(send).0 } else { posted };
+        code = if posted == 0 {
+            plugin.test(send).0
+        } else {
+            posted
+        };
         code != 0
     });
     println!("send to a closed peer {code}");
@@ -212,8 +260,14 @@ fn cuda_registration(plugin: Plugin) {
     let is_open = || rustix::fs::fstat(std::io::stdin()).is_ok();
     println!("fd 0 open {}", is_open());
     let mut page = Box::new(Page([0; 4096]));
-    println!("aligned {}", plugin.register(pair.sender, &mut page.0, PTR_CUDA).0);
-    println!("not aligned {}", plugin.register(pair.sender, &mut page.0[1..], PTR_CUDA).0);
+    println!(
+        "aligned {}",
+        plugin.register(pair.sender, &mut page.0, PTR_CUDA).0
+    );
+    println!(
+        "not aligned {}",
+        plugin.register(pair.sender, &mut page.0[1..], PTR_CUDA).0
+    );
     println!("fd 0 open now {}", is_open());
 }
 
@@ -243,7 +297,11 @@ fn one_message(plugin: Plugin, poll: impl FnOnce(&mut dyn FnMut() -> bool)) {
     let (_, receive) = plugin.receive(pair.receiver, &mut to, receive_mr);
     let mut sent = false;
     poll(&mut || {
-        let (send_code, send_done, _) = if sent { (0, true, 0) } else { plugin.test(send) };
+        let (send_code, send_done, _) = if sent {
+            (0, true, 0)
+        } else {
+            plugin.test(send)
+        };
         let (receive_code, received, _) = plugin.test(receive);
         assert_eq!((send_code, receive_code), (0, 0));
         sent = send_done;

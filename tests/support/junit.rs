@@ -7,10 +7,17 @@ use std::process::Command;
 pub fn problems(file: &Path) -> Option<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/junit.py");
     let Ok(ended) = Command::new("python3").arg(script).arg(file).output() else {
-        println!("skipped: there is no python3 to read {} with", file.display());
+        println!(
+            "skipped: there is no python3 to read {} with",
+            file.display()
+        );
         return None;
     };
-    assert!(ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
     Some(String::from_utf8(ended.stdout).unwrap().trim().to_owned())
 }
 

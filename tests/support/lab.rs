@@ -60,7 +60,11 @@ impl Lab {
     /// Makes one, or prints why there is none here.
     pub fn up() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "t{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         Self::named(&name)
     }
 
@@ -70,7 +74,10 @@ impl Lab {
         let ended = ended(script(name).args(["up", "--tied"]).stdin(reading));
         let said = String::from_utf8_lossy(&ended.stderr);
         match ended.status.code() {
-            Some(0) => Some(Self { name: name.to_owned(), tie: Some(tie) }),
+            Some(0) => Some(Self {
+                name: name.to_owned(),
+                tie: Some(tie),
+            }),
             Some(NOT_POSSIBLE) if std::env::var("TCPXCTL_LAB").as_deref() != Ok("require") => {
                 println!("skipped: {said}");
                 None
@@ -94,7 +101,11 @@ impl Lab {
     pub fn done(&self, arguments: &[&str]) -> String {
         let ended = self.script(arguments);
         let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.success(), "scripts/lab {arguments:?}: {}\n{said}", ended.status);
+        assert!(
+            ended.status.success(),
+            "scripts/lab {arguments:?}: {}\n{said}",
+            ended.status
+        );
         String::from_utf8(ended.stdout).unwrap()
     }
 
@@ -108,7 +119,11 @@ impl Lab {
         let folder = TempDir::new_in(self.path(node, "/tmp")).unwrap();
         let inside = Path::new("/tmp").join(folder.path().file_name().unwrap());
         let mut command = Command::new(SCRIPT);
-        command.args(["exec", node, "env", "-C"]).arg(inside).arg(TCPXCTL).args(arguments);
+        command
+            .args(["exec", node, "env", "-C"])
+            .arg(inside)
+            .arg(TCPXCTL)
+            .args(arguments);
         Tool::of(command, folder).env(NAME, &self.name)
     }
 
@@ -120,7 +135,9 @@ impl Lab {
     /// What runs in a node, but for what makes it one.
     pub fn ps(&self, node: &str) -> Vec<Process> {
         let listed = self.done(&["ps", node]);
-        let pids = listed.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap());
+        let pids = listed
+            .lines()
+            .map(|line| line.split(' ').next().unwrap().parse().unwrap());
         // One that has ended since is no more.
         pids.filter_map(Process::read).collect()
     }
@@ -132,10 +149,14 @@ impl Lab {
         let is_session = |pid: &i32| {
             let proc = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
             let exe = std::fs::read_link(proc("exe")).unwrap_or_default();
-            let is_sshd = exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sshd"));
+            let is_sshd = exe
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("sshd"));
             let status = std::fs::read_to_string(proc("status")).unwrap_or_default();
-            let inside =
-                status.lines().find(|line| line.starts_with("NSpid")).and_then(|line| line.split('\t').next_back());
+            let inside = status
+                .lines()
+                .find(|line| line.starts_with("NSpid"))
+                .and_then(|line| line.split('\t').next_back());
             is_sshd
                 && inside != Some(listener.trim())
                 && std::fs::read_link(proc("ns/pid")).is_ok_and(|its| its == space)
@@ -171,8 +192,17 @@ impl Lab {
 
     /// What an interface has carried, as its node counts.
     pub fn counters(&self, node: &str, interface: &str) -> Counters {
-        let folder = self.path(node, "/sys/class/net").join(interface).join("statistics");
-        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap().trim().parse().unwrap();
+        let folder = self
+            .path(node, "/sys/class/net")
+            .join(interface)
+            .join("statistics");
+        let read = |name: &str| {
+            std::fs::read_to_string(folder.join(name))
+                .unwrap()
+                .trim()
+                .parse()
+                .unwrap()
+        };
         Counters {
             rx_bytes: read("rx_bytes"),
             tx_bytes: read("tx_bytes"),
@@ -213,7 +243,10 @@ impl Drop for Lab {
         // The tie would do it too, but later, and this says what went wrong.
         let ended = self.script(&["down"]);
         if !ended.status.success() && !std::thread::panicking() {
-            panic!("scripts/lab down: {}", String::from_utf8_lossy(&ended.stderr));
+            panic!(
+                "scripts/lab down: {}",
+                String::from_utf8_lossy(&ended.stderr)
+            );
         }
     }
 }
@@ -221,7 +254,9 @@ impl Drop for Lab {
 /// `scripts/lab` of one lab, whose nodes find the program under test.
 fn script(name: &str) -> Command {
     let mut command = Command::new(SCRIPT);
-    command.env(NAME, name).env("TCPXCTL_LAB_BIN", Path::new(TCPXCTL).parent().unwrap());
+    command
+        .env(NAME, name)
+        .env("TCPXCTL_LAB_BIN", Path::new(TCPXCTL).parent().unwrap());
     command
 }
 
@@ -229,7 +264,11 @@ fn script(name: &str) -> Command {
 /// long as anything that it left running.
 fn ended(command: &mut Command) -> Output {
     let [mut out, mut err] = [(); 2].map(|()| tempfile::tempfile().unwrap());
-    let mut child = command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap()).spawn().unwrap();
+    let mut child = command
+        .stdout(out.try_clone().unwrap())
+        .stderr(err.try_clone().unwrap())
+        .spawn()
+        .unwrap();
     let since = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -247,7 +286,11 @@ fn ended(command: &mut Command) -> Output {
         file.read_to_end(&mut bytes).unwrap();
         bytes
     });
-    Output { status, stdout, stderr }
+    Output {
+        status,
+        stdout,
+        stderr,
+    }
 }
 
 /// Counts of an interface since its node was made.

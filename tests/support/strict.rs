@@ -14,7 +14,9 @@ pub fn library() -> &'static Path {
         let built = folder.path().join("strict.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/plugins/strict.c");
         let status = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o"])
+            .args([
+                "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o",
+            ])
             .arg(&built)
             .status()
             .expect("a C compiler named cc");

@@ -40,10 +40,24 @@ impl Tool {
     /// A command that leads to `tcpxctl`, and the folder that it will run in.
     pub fn of(mut command: Command, folder: TempDir) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let marker = format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env(MARKER, &marker);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self { command, folder: Arc::new(folder), marker }
+        let marker = format!(
+            "t{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env(MARKER, &marker);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self {
+            command,
+            folder: Arc::new(folder),
+            marker,
+        }
     }
 
     /// `tcpxctl run` of a small scenario with these keys on top.
@@ -55,12 +69,18 @@ impl Tool {
 
     /// `tcpxctl run` of a shipped scenario with these keys on top.
     pub fn shipped(name: &str, settings: &[&str]) -> Self {
-        Self::new(&["run", &format!("{}/scenarios/{name}", env!("CARGO_MANIFEST_DIR"))]).set(settings)
+        Self::new(&[
+            "run",
+            &format!("{}/scenarios/{name}", env!("CARGO_MANIFEST_DIR")),
+        ])
+        .set(settings)
     }
 
     /// More `--set KEY=VALUE`.
     pub fn set(self, settings: &[&str]) -> Self {
-        settings.iter().fold(self, |tool, setting| tool.arg("--set").arg(setting))
+        settings
+            .iter()
+            .fold(self, |tool, setting| tool.arg("--set").arg(setting))
     }
 
     pub fn arg(mut self, argument: &str) -> Self {
@@ -75,7 +95,9 @@ impl Tool {
 
     /// The strict C plugin with these hazards in both workers.
     pub fn strict(self, hazards: &str) -> Self {
-        self.arg("--plugin").arg(crate::strict::library().to_str().unwrap()).env("STRICT_HAZARD", hazards)
+        self.arg("--plugin")
+            .arg(crate::strict::library().to_str().unwrap())
+            .env("STRICT_HAZARD", hazards)
     }
 
     /// A file in the folder that the command runs in.
@@ -102,17 +124,33 @@ impl Tool {
     /// The same command as the last arguments of another program.
     pub fn through(mut self, program: &str, arguments: &[&str]) -> Self {
         let inner = std::mem::replace(&mut self.command, Command::new(program));
-        self.command.args(arguments).arg(inner.get_program()).args(inner.get_args()).env_clear();
-        let kept = inner.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        self.command
+            .args(arguments)
+            .arg(inner.get_program())
+            .args(inner.get_args())
+            .env_clear();
+        let kept = inner
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
         self.command.envs(kept).current_dir(self.folder.path());
-        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         self
     }
 
     pub fn start(mut self) -> Running {
         let mut child = self.command.spawn().unwrap();
         let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
-        Running { child, stdout, stderr, started: Instant::now(), folder: self.folder, marker: self.marker }
+        Running {
+            child,
+            stdout,
+            stderr,
+            started: Instant::now(),
+            folder: self.folder,
+            marker: self.marker,
+        }
     }
 
     /// Runs it to its end and checks what every ending owes.
@@ -174,7 +212,10 @@ impl Running {
     pub fn until(&mut self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
         while !is_true(self) {
             assert!(self.started.elapsed() < LIMIT, "waited in vain for: {what}");
-            assert!(self.child.try_wait().unwrap().is_none(), "the command ended before: {what}");
+            assert!(
+                self.child.try_wait().unwrap().is_none(),
+                "the command ended before: {what}"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -219,7 +260,13 @@ impl Running {
         }
         left.iter().for_each(Process::kill);
         let (out, err) = (self.stdout.join().unwrap(), self.stderr.join().unwrap());
-        let ended = Ended { status, out, err, took, folder: self.folder };
+        let ended = Ended {
+            status,
+            out,
+            err,
+            took,
+            folder: self.folder,
+        };
         assert!(left.is_empty(), "left behind: {left:?}\n{ended}");
         for text in [&ended.out, &ended.err] {
             for word in ["panicked at", "RUST_BACKTRACE", "stack backtrace"] {
@@ -242,7 +289,11 @@ pub struct Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (status, signal) = (self.status, self.status.signal());
-        write!(f, "{status} {signal:?} after {:?}\nstdout:\n{}\nstderr:\n{}", self.took, self.out, self.err)
+        write!(
+            f,
+            "{status} {signal:?} after {:?}\nstdout:\n{}\nstderr:\n{}",
+            self.took, self.out, self.err
+        )
     }
 }
 
@@ -267,7 +318,8 @@ impl Ended {
 
     /// stdout as the one JSON document it must be.
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("not one JSON document: {error}\n{self}"))
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("not one JSON document: {error}\n{self}"))
     }
 
     /// The run folders, oldest first.
@@ -288,20 +340,29 @@ impl Ended {
     pub fn recorded(&self, outcome: &str) -> Value {
         let record = self.record();
         assert_eq!(record["outcome"], outcome, "{}\n{self}", record["reason"]);
-        assert_eq!(record["exit_code"].as_i64(), self.status.code().map(i64::from), "{self}");
+        assert_eq!(
+            record["exit_code"].as_i64(),
+            self.status.code().map(i64::from),
+            "{self}"
+        );
         record
     }
 }
 
 fn run_folders(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder.join("reports")) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(folder.join("reports")) else {
+        return Vec::new();
+    };
     let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     folders.sort();
     folders
 }
 
 fn events_text(folder: &Path) -> String {
-    run_folders(folder).iter().filter_map(|run| std::fs::read_to_string(run.join("events.jsonl")).ok()).collect()
+    run_folders(folder)
+        .iter()
+        .filter_map(|run| std::fs::read_to_string(run.join("events.jsonl")).ok())
+        .collect()
 }
 
 /// One process of a run.
@@ -321,10 +382,20 @@ impl Process {
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let role = cmdline.split(|byte| *byte == 0).nth(1).unwrap_or_default();
         let role = String::from_utf8_lossy(role).into_owned();
-        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let state = read("status").lines().find(|line| line.starts_with("State")).unwrap_or_default().to_owned();
+        let read =
+            |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let state = read("status")
+            .lines()
+            .find(|line| line.starts_with("State"))
+            .unwrap_or_default()
+            .to_owned();
         let doing = format!("{state} {} {}", read("wchan"), read("syscall").trim());
-        Some(Self { pid, role, doing, started: started(pid)? })
+        Some(Self {
+            pid,
+            role,
+            doing,
+            started: started(pid)?,
+        })
     }
 
     /// Ends it, unless it is gone and its id belongs to somebody else.
@@ -334,7 +405,10 @@ impl Process {
 
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.pid).unwrap();
-        let Ok(handle) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { return };
+        let Ok(handle) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+        else {
+            return;
+        };
         if started(self.pid) == Some(self.started) {
             let _ = rustix::process::pidfd_send_signal(handle, signal);
         }
@@ -346,17 +420,25 @@ fn started(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
-    if state == "Z" || state == "X" { None } else { fields.nth(18)?.parse().ok() }
+    if state == "Z" || state == "X" {
+        None
+    } else {
+        fields.nth(18)?.parse().ok()
+    }
 }
 
 /// Every live process whose environment carries the marker.
 pub fn processes(marker: &str) -> Vec<Process> {
     let wanted = format!("{MARKER}={marker}");
-    let pids =
-        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(|pid: i32| {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-        environ.split(|byte| *byte == 0).find(|entry| *entry == wanted.as_bytes())?;
+        environ
+            .split(|byte| *byte == 0)
+            .find(|entry| *entry == wanted.as_bytes())?;
         Process::read(pid)
     })
     .collect()
@@ -365,16 +447,26 @@ pub fn processes(marker: &str) -> Vec<Process> {
 /// Recorder files whose name has `marker` in it.
 pub fn recorder_files(marker: &str) -> Vec<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
-    let Ok(folder) = std::fs::read_dir(format!("/dev/shm/tcpxctl-{uid}")) else { return Vec::new() };
+    let Ok(folder) = std::fs::read_dir(format!("/dev/shm/tcpxctl-{uid}")) else {
+        return Vec::new();
+    };
     let paths = folder.flatten().map(|entry| entry.path());
-    paths.filter(|path| path.to_string_lossy().contains(marker)).collect()
+    paths
+        .filter(|path| path.to_string_lossy().contains(marker))
+        .collect()
 }
 
 /// A shared object of this C source, made with the machine's `cc`.
 pub fn shared_object(source: &str, folder: &Path, name: &str) -> PathBuf {
     let (text, library) = (folder.join(format!("{name}.c")), folder.join(name));
     std::fs::write(&text, source).unwrap();
-    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &text]).status();
-    assert!(status.expect("a C compiler named cc").success(), "cc {name}");
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &text])
+        .status();
+    assert!(
+        status.expect("a C compiler named cc").success(),
+        "cc {name}"
+    );
     library
 }

@@ -16,19 +16,34 @@ impl Terminal {
             eprintln!("skipped: there is no tmux on this machine");
             return None;
         }
-        let terminal = Self { folder: tempfile::tempdir().unwrap() };
+        let terminal = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
         let size = [columns.to_string(), lines.to_string()];
-        let started = terminal.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1], "sh -i"]);
+        let started =
+            terminal.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1], "sh -i"]);
         assert!(started.status.success(), "{started:?}");
-        terminal.type_line(&format!("PS1='ready> '; cd {}; clear", terminal.folder.path().display()));
+        terminal.type_line(&format!(
+            "PS1='ready> '; cd {}; clear",
+            terminal.folder.path().display()
+        ));
         terminal.shows("ready>");
         Some(terminal)
     }
 
     pub fn tmux(&self, words: &[&str]) -> Output {
         let mut command = Command::new("tmux");
-        command.arg("-S").arg(self.folder.path().join("socket")).args(["-f", "/dev/null"]).args(words);
-        command.env("LC_ALL", "C.UTF-8").env_remove("TMUX").env_remove("NO_COLOR").output().unwrap()
+        command
+            .arg("-S")
+            .arg(self.folder.path().join("socket"))
+            .args(["-f", "/dev/null"])
+            .args(words);
+        command
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("TMUX")
+            .env_remove("NO_COLOR")
+            .output()
+            .unwrap()
     }
 
     pub fn press(&self, key: &str) {
@@ -57,7 +72,9 @@ impl Terminal {
     }
 
     pub fn shows_no_more(&self, text: &str) {
-        wait_for(&format!("a screen without `{text}`"), || (!self.screen().contains(text)).then_some(()));
+        wait_for(&format!("a screen without `{text}`"), || {
+            (!self.screen().contains(text)).then_some(())
+        });
     }
 
     pub fn folder(&self) -> &Path {
@@ -67,7 +84,9 @@ impl Terminal {
     /// What `stty -a` says, without the size.
     pub fn settings(&self, name: &str) -> String {
         let path: PathBuf = self.folder.path().join(name);
-        self.type_line(&format!("clear; stty -a | grep -v rows > {name}; echo settings''-kept"));
+        self.type_line(&format!(
+            "clear; stty -a | grep -v rows > {name}; echo settings''-kept"
+        ));
         self.shows("settings-kept");
         std::fs::read_to_string(path).unwrap()
     }

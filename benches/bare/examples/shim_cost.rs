@@ -5,7 +5,11 @@
 //! ```text
 //! cargo run --release -p tcpx-bare --example shim_cost
 //! ```
-#![expect(unsafe_code, clippy::undocumented_unsafe_blocks, reason = "calls the table of a fake")]
+#![expect(
+    unsafe_code,
+    clippy::undocumented_unsafe_blocks,
+    reason = "calls the table of a fake"
+)]
 
 use std::error::Error;
 use std::ffi::{c_int, c_void};
@@ -14,7 +18,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use tcpx_abi::ResultCode;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory, Region};
-use tcpx_engine::plugin::{Comm, ConnectHandle, Connecting, MHandle, Net, RawTable, SendComm, wrap};
+use tcpx_engine::plugin::{
+    Comm, ConnectHandle, Connecting, MHandle, Net, RawTable, SendComm, wrap,
+};
 
 const ROUNDS: usize = 201;
 const REQUESTS: usize = 50_000;
@@ -156,15 +162,25 @@ impl Driver {
         let comm = net.connect(0, &mut connecting)?.ok_or("no comm")?;
         let region = HostMemory::host().allocate(CHUNK)?;
         let mhandle = net.reg_mr(Comm::Send(&comm), &region, 0, CHUNK)?;
-        Ok(Self { net, comm, mhandle, region })
+        Ok(Self {
+            net,
+            comm,
+            mhandle,
+            region,
+        })
     }
 
     /// Nanoseconds of a request.
     fn request(&self) -> Result<f64, Box<dyn Error>> {
-        let (net, span) = (black_box(&*self.net), self.region.span(0, CHUNK).ok_or("no span")?);
+        let (net, span) = (
+            black_box(&*self.net),
+            self.region.span(0, CHUNK).ok_or("no span")?,
+        );
         let started = Instant::now();
         for _ in 0..REQUESTS {
-            let request = net.isend(&self.comm, span, &self.mhandle)?.ok_or("no request")?;
+            let request = net
+                .isend(&self.comm, span, &self.mhandle)?
+                .ok_or("no request")?;
             black_box(net.test(request)?.done);
         }
         Ok(started.elapsed().as_nanos() as f64 / REQUESTS as f64)
@@ -182,8 +198,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "# ns per request (isend, test), {ROUNDS} interleaved rounds of {REQUESTS}: medians, and the least of each"
     );
-    println!("# {:>8} {:>8} {:>8} {:>8} {:>12}", "version", "table", "net", "added", "least added");
-    for Version { number, table, bare } in versions {
+    println!(
+        "# {:>8} {:>8} {:>8} {:>8} {:>12}",
+        "version", "table", "net", "added", "least added"
+    );
+    for Version {
+        number,
+        table,
+        bare,
+    } in versions
+    {
         let driver = Driver::new(table)?;
         let mut rounds = Vec::with_capacity(ROUNDS);
         for _ in 0..ROUNDS {
@@ -194,10 +218,19 @@ fn main() -> Result<(), Box<dyn Error>> {
             values.sort_by(f64::total_cmp);
             values
         };
-        let (without, with, added) = (sorted(|one| one.0), sorted(|one| one.1), sorted(|one| one.1 - one.0));
+        let (without, with, added) = (
+            sorted(|one| one.0),
+            sorted(|one| one.1),
+            sorted(|one| one.1 - one.0),
+        );
         let (middle, least) = (ROUNDS / 2, with[0] - without[0]);
-        println!("  {number:>8} {:>8.2} {:>8.2} {:>8.2} {least:>12.2}", without[middle], with[middle], added[middle]);
-        driver.net.dereg_mr(Comm::Send(&driver.comm), driver.mhandle)?;
+        println!(
+            "  {number:>8} {:>8.2} {:>8.2} {:>8.2} {least:>12.2}",
+            without[middle], with[middle], added[middle]
+        );
+        driver
+            .net
+            .dereg_mr(Comm::Send(&driver.comm), driver.mhandle)?;
     }
     Ok(())
 }

@@ -19,7 +19,9 @@ impl Link {
     pub fn meet(port: u16, sends: bool) -> Outcome<Self> {
         let stream = if sends { dial(port) } else { answer(port) };
         let stream = stream.map_err(|error| format!("the other end, at port {port}: {error}"))?;
-        let settled = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
+        let settled = stream
+            .set_nodelay(true)
+            .and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
         settled.map_err(|error| error.to_string())?;
         Ok(Self(stream))
     }
@@ -40,7 +42,10 @@ impl Link {
     }
 
     /// As `exchange`, for as many handles as there are.
-    pub fn exchange_handles(&mut self, ours: &[[u8; HANDLE_MAX]]) -> Outcome<Vec<[u8; HANDLE_MAX]>> {
+    pub fn exchange_handles(
+        &mut self,
+        ours: &[[u8; HANDLE_MAX]],
+    ) -> Outcome<Vec<[u8; HANDLE_MAX]>> {
         ours.iter().map(|handle| self.exchange(*handle)).collect()
     }
 }
@@ -48,13 +53,19 @@ impl Link {
 fn answer(port: u16) -> std::io::Result<TcpStream> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     listener.set_nonblocking(true)?;
-    let stream = retry(|| listener.accept().map(|(stream, _)| stream), std::io::ErrorKind::WouldBlock)?;
+    let stream = retry(
+        || listener.accept().map(|(stream, _)| stream),
+        std::io::ErrorKind::WouldBlock,
+    )?;
     stream.set_nonblocking(false)?;
     Ok(stream)
 }
 
 fn dial(port: u16) -> std::io::Result<TcpStream> {
-    retry(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)), std::io::ErrorKind::ConnectionRefused)
+    retry(
+        || TcpStream::connect((Ipv4Addr::LOCALHOST, port)),
+        std::io::ErrorKind::ConnectionRefused,
+    )
 }
 
 /// Tries again after `meanwhile`, for as long as patience lasts.
@@ -65,7 +76,9 @@ fn retry(
     let started = Instant::now();
     loop {
         match attempt() {
-            Err(error) if error.kind() == meanwhile && started.elapsed() < PATIENCE => std::thread::sleep(RETRY),
+            Err(error) if error.kind() == meanwhile && started.elapsed() < PATIENCE => {
+                std::thread::sleep(RETRY)
+            }
             ended => return ended,
         }
     }

@@ -33,12 +33,26 @@ pub fn run(asked: &Pingpong, sends: bool) -> Outcome<String> {
     let (there, back) = table.connect_all(vec![theirs], &[listener])?;
     table.close_listen(listener)?;
     let way = |comm: Raw| {
-        let region = HostMemory::host().allocate(asked.size as usize).map_err(|why| why.to_string())?;
-        region.span(0, region.len()).and_then(|whole| region.with_bytes(whole, |bytes| bytes.fill(0x5a)));
-        Outcome::Ok(Way { comm, mhandle: table.register(comm, &region)?, region })
+        let region = HostMemory::host()
+            .allocate(asked.size as usize)
+            .map_err(|why| why.to_string())?;
+        region
+            .span(0, region.len())
+            .and_then(|whole| region.with_bytes(whole, |bytes| bytes.fill(0x5a)));
+        Outcome::Ok(Way {
+            comm,
+            mhandle: table.register(comm, &region)?,
+            region,
+        })
     };
     let (there, back) = (way(there[0])?, way(back[0])?);
-    let mut ends = Ends { table, there, back, size: asked.size as c_int, pace: asked.common.pace() };
+    let mut ends = Ends {
+        table,
+        there,
+        back,
+        size: asked.size as c_int,
+        pace: asked.common.pace(),
+    };
     link.barrier()?;
     let taken = ends.round_trips(asked.count as usize, sends)?;
     link.barrier()?;
@@ -46,7 +60,10 @@ pub fn run(asked: &Pingpong, sends: bool) -> Outcome<String> {
     let role = if sends { "send" } else { "recv" };
     let quantile = |permille: usize| taken[(taken.len() * permille).div_ceil(1000).max(1) - 1];
     let [p50, p99, max] = [500, 990, 1000].map(quantile);
-    Ok(format!("role={role} size_bytes={} count={} p50_ns={p50} p99_ns={p99} max_ns={max}", asked.size, asked.count))
+    Ok(format!(
+        "role={role} size_bytes={} count={} p50_ns={p50} p99_ns={p99} max_ns={max}",
+        asked.size, asked.count
+    ))
 }
 
 impl Ends {
@@ -79,7 +96,9 @@ impl Ends {
     fn post_receive(&mut self) -> Outcome<Raw> {
         let (table, back, size) = (self.table, &self.back, self.size);
         let data = back.region.as_ptr().cast();
-        until(&mut self.pace, || table.irecv(back.comm, data, size, back.mhandle).map(some))
+        until(&mut self.pace, || {
+            table.irecv(back.comm, data, size, back.mhandle).map(some)
+        })
     }
 
     fn receive(&mut self, request: Raw) -> Outcome<()> {
@@ -90,7 +109,9 @@ impl Ends {
     fn send(&mut self) -> Outcome<()> {
         let (table, there, size) = (self.table, &self.there, self.size);
         let data = there.region.as_ptr().cast();
-        let request = until(&mut self.pace, || table.isend(there.comm, data, size, there.mhandle).map(some))?;
+        let request = until(&mut self.pace, || {
+            table.isend(there.comm, data, size, there.mhandle).map(some)
+        })?;
         self.finish(request)
     }
 
@@ -100,7 +121,9 @@ impl Ends {
     }
 
     fn close(self) -> Outcome<()> {
-        let Self { table, there, back, .. } = self;
+        let Self {
+            table, there, back, ..
+        } = self;
         table.deregister(there.comm, there.mhandle)?;
         table.close_send(there.comm)?;
         table.deregister(back.comm, back.mhandle)?;

@@ -47,35 +47,58 @@ macro_rules! call {
 impl Table {
     /// Loads and initialises.
     pub fn load(path: &Path) -> Outcome<Self> {
-        let plugin = Plugin::open(&Source::File(path.to_owned()), None).map_err(|error| error.to_string())?;
+        let plugin = Plugin::open(&Source::File(path.to_owned()), None)
+            .map_err(|error| error.to_string())?;
         plugin.net.init().map_err(|error| error.to_string())?;
         match plugin.net.table() {
             RawTable::V7(table) => Ok(Self(table)),
-            _ => Err(format!("{}: the bare driver speaks v7 only", path.display())),
+            _ => Err(format!(
+                "{}: the bare driver speaks v7 only",
+                path.display()
+            )),
         }
     }
 
     /// A listener, and the bytes for its one connector.
     pub fn listen(self) -> Outcome<(Raw, [u8; HANDLE_MAX])> {
         let (mut listener, mut handle) = (null_mut(), Handle([0; HANDLE_MAX]));
-        call!(self, listen(DEVICE, handle.0.as_mut_ptr().cast(), &raw mut listener))?;
+        call!(
+            self,
+            listen(DEVICE, handle.0.as_mut_ptr().cast(), &raw mut listener)
+        )?;
         Ok((listener, handle.0))
     }
 
     /// Connects and accepts by turns, until all have answered.
-    pub fn connect_all(self, handles: Vec<[u8; HANDLE_MAX]>, listeners: &[Raw]) -> Outcome<(Vec<Raw>, Vec<Raw>)> {
+    pub fn connect_all(
+        self,
+        handles: Vec<[u8; HANDLE_MAX]>,
+        listeners: &[Raw],
+    ) -> Outcome<(Vec<Raw>, Vec<Raw>)> {
         let started = Instant::now();
-        let mut handles: Vec<Box<Handle>> = handles.into_iter().map(|handle| Box::new(Handle(handle))).collect();
+        let mut handles: Vec<Box<Handle>> = handles
+            .into_iter()
+            .map(|handle| Box::new(Handle(handle)))
+            .collect();
         let mut sends: Vec<Raw> = vec![null_mut(); handles.len()];
         let mut receives: Vec<Raw> = vec![null_mut(); listeners.len()];
         // Kept for the life of the comms, which is that of the process.
         let devices: &'static mut [v7::DeviceHandle] = vec![UNPACK; listeners.len()].leak();
         loop {
-            for (comm, handle) in sends.iter_mut().zip(&mut handles).filter(|(comm, _)| comm.is_null()) {
+            for (comm, handle) in sends
+                .iter_mut()
+                .zip(&mut handles)
+                .filter(|(comm, _)| comm.is_null())
+            {
                 let mut device = null_mut();
-                call!(self, connect(DEVICE, handle.0.as_mut_ptr().cast(), comm, &raw mut device))?;
+                call!(
+                    self,
+                    connect(DEVICE, handle.0.as_mut_ptr().cast(), comm, &raw mut device)
+                )?;
             }
-            for ((comm, listener), device) in receives.iter_mut().zip(listeners).zip(devices.iter_mut()) {
+            for ((comm, listener), device) in
+                receives.iter_mut().zip(listeners).zip(devices.iter_mut())
+            {
                 if comm.is_null() {
                     let mut device = &raw mut *device;
                     call!(self, accept(*listener, comm, &raw mut device))?;
@@ -94,8 +117,18 @@ impl Table {
     /// Registers all of `region`, which must be kept for as long.
     pub fn register(self, comm: Raw, region: &Arc<Region>) -> Outcome<Raw> {
         let mut mhandle = null_mut();
-        let size = c_int::try_from(region.len()).map_err(|_| "more than a C int can register".to_owned())?;
-        call!(self, reg_mr(comm, region.as_ptr().cast(), size, PTR_HOST, &raw mut mhandle))?;
+        let size = c_int::try_from(region.len())
+            .map_err(|_| "more than a C int can register".to_owned())?;
+        call!(
+            self,
+            reg_mr(
+                comm,
+                region.as_ptr().cast(),
+                size,
+                PTR_HOST,
+                &raw mut mhandle
+            )
+        )?;
         Ok(mhandle)
     }
 
@@ -107,10 +140,19 @@ impl Table {
     }
 
     /// As `isend`.
-    pub fn irecv(self, comm: Raw, mut data: Raw, mut size: c_int, mut mhandle: Raw) -> Outcome<Raw> {
+    pub fn irecv(
+        self,
+        comm: Raw,
+        mut data: Raw,
+        mut size: c_int,
+        mut mhandle: Raw,
+    ) -> Outcome<Raw> {
         let (mut tag, mut request) = (0, null_mut());
         let (data, size, mhandle) = (&raw mut data, &raw mut size, &raw mut mhandle);
-        call!(self, irecv(comm, 1, data, size, &raw mut tag, mhandle, &raw mut request))?;
+        call!(
+            self,
+            irecv(comm, 1, data, size, &raw mut tag, mhandle, &raw mut request)
+        )?;
         Ok(request)
     }
 

@@ -31,16 +31,28 @@ struct Channel {
 pub fn run(asked: &Transfer, sends: bool) -> Outcome<String> {
     let (chunk, channels) = (u64::from(asked.chunk), u64::from(asked.channels));
     if asked.total == 0 || !asked.total.is_multiple_of(chunk * channels) {
-        return Err(format!("--total {}: expected a multiple of chunk x channels, {}", asked.total, chunk * channels));
+        return Err(format!(
+            "--total {}: expected a multiple of chunk x channels, {}",
+            asked.total,
+            chunk * channels
+        ));
     }
     let table = Table::load(&asked.common.plugin)?;
     let mut link = Link::meet(asked.common.port, sends)?;
     let comms = connect(table, &mut link, usize::from(asked.channels), sends)?;
-    let channels: Outcome<Vec<Channel>> =
-        comms.into_iter().map(|comm| Channel::new(table, comm, asked, sends)).collect();
+    let channels: Outcome<Vec<Channel>> = comms
+        .into_iter()
+        .map(|comm| Channel::new(table, comm, asked, sends))
+        .collect();
     let (mut channels, mut pace) = (channels?, asked.common.pace());
     let each = asked.total / chunk / channels.len() as u64;
-    timed(table, &mut channels, each.div_ceil(10), &mut pace, &mut link)?;
+    timed(
+        table,
+        &mut channels,
+        each.div_ceil(10),
+        &mut pace,
+        &mut link,
+    )?;
     let nanoseconds = timed(table, &mut channels, each, &mut pace, &mut link)?;
     for channel in channels {
         channel.close(table)?;
@@ -65,7 +77,13 @@ fn connect(table: Table, link: &mut Link, count: usize, sends: bool) -> Outcome<
 }
 
 /// Nanoseconds between two barriers, with `each` chunks per channel in between.
-fn timed(table: Table, channels: &mut [Channel], each: u64, pace: &mut WallPace, link: &mut Link) -> Outcome<u128> {
+fn timed(
+    table: Table,
+    channels: &mut [Channel],
+    each: u64,
+    pace: &mut WallPace,
+    link: &mut Link,
+) -> Outcome<u128> {
     channels.iter_mut().for_each(|channel| channel.left = each);
     link.barrier()?;
     let started = Instant::now();
@@ -98,9 +116,13 @@ fn move_all(table: Table, channels: &mut [Channel], pace: &mut WallPace) -> Outc
 impl Channel {
     fn new(table: Table, comm: Raw, asked: &Transfer, sends: bool) -> Outcome<Self> {
         let stride = (asked.chunk as usize).next_multiple_of(GUARD) + GUARD;
-        let region = HostMemory::host().allocate(stride * usize::from(asked.window)).map_err(|why| why.to_string())?;
+        let region = HostMemory::host()
+            .allocate(stride * usize::from(asked.window))
+            .map_err(|why| why.to_string())?;
         // As the engine does: pages never written are all one page of zeroes.
-        region.span(0, region.len()).and_then(|whole| region.with_bytes(whole, |bytes| bytes.fill(0x5a)));
+        region
+            .span(0, region.len())
+            .and_then(|whole| region.with_bytes(whole, |bytes| bytes.fill(0x5a)));
         Ok(Self {
             comm,
             mhandle: table.register(comm, &region)?,
@@ -134,9 +156,19 @@ impl Channel {
     }
 
     fn post(&mut self, table: Table) -> Outcome<bool> {
-        let (Some(slot), true) = (self.free.last().copied(), self.left > 0) else { return Ok(false) };
-        let data = self.region.as_ptr().wrapping_add(usize::from(slot) * self.stride).cast();
-        let posting = if self.sends { Table::isend } else { Table::irecv };
+        let (Some(slot), true) = (self.free.last().copied(), self.left > 0) else {
+            return Ok(false);
+        };
+        let data = self
+            .region
+            .as_ptr()
+            .wrapping_add(usize::from(slot) * self.stride)
+            .cast();
+        let posting = if self.sends {
+            Table::isend
+        } else {
+            Table::irecv
+        };
         let request = posting(table, self.comm, data, self.size, self.mhandle)?;
         if request.is_null() {
             return Ok(false);
@@ -149,12 +181,19 @@ impl Channel {
 
     fn close(self, table: Table) -> Outcome<()> {
         table.deregister(self.comm, self.mhandle)?;
-        if self.sends { table.close_send(self.comm) } else { table.close_receive(self.comm) }
+        if self.sends {
+            table.close_send(self.comm)
+        } else {
+            table.close_receive(self.comm)
+        }
     }
 }
 
 fn line(asked: &Transfer, sends: bool, nanoseconds: u128) -> String {
-    let (role, requests) = (if sends { "send" } else { "recv" }, asked.total / u64::from(asked.chunk));
+    let (role, requests) = (
+        if sends { "send" } else { "recv" },
+        asked.total / u64::from(asked.chunk),
+    );
     let (taken, count) = (nanoseconds.max(1) as f64, requests as f64);
     format!(
         "role={role} channels={} chunk_bytes={} total_bytes={} window={} requests={requests} nanoseconds={nanoseconds} \

@@ -35,7 +35,9 @@ fn through([read, write]: [i32; 2], start: usize, room: &mut [u8]) -> Option<usi
         // SAFETY: the kernel reads, and says EFAULT where nobody may.
         let given = unsafe { libc::write(write, std::ptr::without_provenance(address), wanted) };
         let given = usize::try_from(given).ok().filter(|given| *given > 0);
-        let Some(given) = given else { return (filled > 0).then_some(filled) };
+        let Some(given) = given else {
+            return (filled > 0).then_some(filled);
+        };
         let part = &mut room[filled..filled + given];
         // SAFETY: `part` is as long as what was written a moment ago.
         unsafe { libc::read(read, part.as_mut_ptr().cast(), given) };
@@ -59,7 +61,10 @@ mod tests {
         assert_eq!(copy_string(c"a long name".as_ptr(), &mut room), Some(8));
         assert_eq!(copy_string(c"".as_ptr(), &mut room), Some(0));
         assert_eq!(copy_string(std::ptr::null(), &mut room), None);
-        assert_eq!(copy_string(std::ptr::without_provenance(16), &mut room), None);
+        assert_eq!(
+            copy_string(std::ptr::without_provenance(16), &mut room),
+            None
+        );
     }
 
     #[test]

@@ -130,7 +130,8 @@ pub type LoggerArg = Option<Logger>;
 
 /// `ncclProfilerCallback_t` (v10 and later): event handle, type, handle of the
 /// parent, plugin's id, event.
-pub type Profiler = unsafe extern "C" fn(*mut *mut c_void, c_int, *mut c_void, i64, *mut c_void) -> ResultCode;
+pub type Profiler =
+    unsafe extern "C" fn(*mut *mut c_void, c_int, *mut c_void, i64, *mut c_void) -> ResultCode;
 
 /// A profiler callback as `init` takes it; NCCL passes one that does nothing
 /// rather than null.

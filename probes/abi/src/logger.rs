@@ -1,7 +1,13 @@
 //! The Rust half of the logger callback: a process-wide sink for finished
 //! lines. The C ABI gives the callback no user pointer, so there is one sink
 //! per process; tell plugins apart by running one per process.
-#![cfg_attr(feature = "logger", expect(unsafe_code, reason = "hands a callback to C and takes C strings from it"))]
+#![cfg_attr(
+    feature = "logger",
+    expect(
+        unsafe_code,
+        reason = "hands a callback to C and takes C strings from it"
+    )
+)]
 
 #[cfg(feature = "logger")]
 mod with_c {
@@ -32,7 +38,14 @@ mod with_c {
 
     unsafe extern "C" {
         fn tcpx_abi_set_sink(sink: RawSink);
-        fn tcpx_abi_log(level: c_int, flags: c_ulong, file: *const c_char, line: c_int, format: *const c_char, ...);
+        fn tcpx_abi_log(
+            level: c_int,
+            flags: c_ulong,
+            file: *const c_char,
+            line: c_int,
+            format: *const c_char,
+            ...
+        );
     }
 
     extern "C" fn deliver(
@@ -53,7 +66,13 @@ mod with_c {
             };
             // SAFETY: `logger.c` passes `length` bytes that live until it returns.
             let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
-            sink(Line { level, flags, file, line, text });
+            sink(Line {
+                level,
+                flags,
+                file,
+                line,
+                text,
+            });
         });
     }
 

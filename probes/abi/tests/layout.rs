@@ -9,7 +9,12 @@ fn from_c() -> BTreeMap<String, usize> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("layout/layout.c");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = folder.path().join("layout");
-    let built = Command::new("cc").arg("-o").arg(&program).arg(&source).status().expect("a C compiler");
+    let built = Command::new("cc")
+        .arg("-o")
+        .arg(&program)
+        .arg(&source)
+        .status()
+        .expect("a C compiler");
     assert!(built.success(), "layout.c does not compile");
     let printed = Command::new(&program).output().expect("layout runs").stdout;
     String::from_utf8(printed)

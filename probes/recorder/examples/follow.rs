@@ -18,14 +18,25 @@ const EVENTS: usize = 64;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [parent, prefix, hz, seconds] = &arguments[..] else { return Err("PARENT PREFIX HZ SECONDS".into()) };
-    let (every, seconds) = (Duration::from_secs_f64(1.0 / hz.parse::<f64>()?), seconds.parse()?);
-    let (started, mut readers, mut pictures) = (Instant::now(), BTreeMap::<PathBuf, Reader>::new(), 0u32);
+    let [parent, prefix, hz, seconds] = &arguments[..] else {
+        return Err("PARENT PREFIX HZ SECONDS".into());
+    };
+    let (every, seconds) = (
+        Duration::from_secs_f64(1.0 / hz.parse::<f64>()?),
+        seconds.parse()?,
+    );
+    let (started, mut readers, mut pictures) =
+        (Instant::now(), BTreeMap::<PathBuf, Reader>::new(), 0u32);
     let mut busy = Duration::ZERO;
     while started.elapsed() < Duration::from_secs(seconds) {
         let began = Instant::now();
         for found in list(Path::new(parent))? {
-            let name = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = found
+                .path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             if name.starts_with(prefix.as_str()) && !readers.contains_key(&found.path) {
                 readers.insert(found.path.clone(), Reader::open(&found.path)?);
             }
@@ -40,6 +51,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::thread::sleep(every.saturating_sub(began.elapsed()));
     }
     let each = busy.as_micros() as f64 / f64::from(pictures.max(1));
-    println!("files={} pictures={pictures} us_per_picture={each:.1}", readers.len());
+    println!(
+        "files={} pictures={pictures} us_per_picture={each:.1}",
+        readers.len()
+    );
     Ok(())
 }

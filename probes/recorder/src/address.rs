@@ -30,7 +30,10 @@ impl Address {
             libc::AF_INET => (IpAddr::from(<[u8; 4]>::try_from(&bytes[4..8]).ok()?), 0),
             libc::AF_INET6 => {
                 let scope = u32::from_ne_bytes(bytes[24..28].try_into().ok()?);
-                (IpAddr::from(<[u8; 16]>::try_from(&bytes[8..24]).ok()?), scope)
+                (
+                    IpAddr::from(<[u8; 16]>::try_from(&bytes[8..24]).ok()?),
+                    scope,
+                )
             }
             _ => return None,
         };
@@ -42,7 +45,12 @@ impl Address {
             IpAddr::V4(ip) => (4u64, u128::from_le_bytes(spread(ip))),
             IpAddr::V6(ip) => (6, u128::from_le_bytes(ip.octets())),
         };
-        [family | u64::from(self.port) << 16 | u64::from(self.scope) << 32, octets as u64, (octets >> 64) as u64, 0]
+        [
+            family | u64::from(self.port) << 16 | u64::from(self.scope) << 32,
+            octets as u64,
+            (octets >> 64) as u64,
+            0,
+        ]
     }
 
     pub(crate) fn from_words(words: [u64; ADDRESS_WORDS]) -> Option<Self> {
@@ -52,7 +60,11 @@ impl Address {
             6 => Ipv6Addr::from(octets).into(),
             _ => return None,
         };
-        Some(Self { ip, port: (words[0] >> 16) as u16, scope: (words[0] >> 32) as u32 })
+        Some(Self {
+            ip,
+            port: (words[0] >> 16) as u16,
+            scope: (words[0] >> 32) as u32,
+        })
     }
 }
 
@@ -101,7 +113,12 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_none() {
-        for bytes in [v4(1, 5, [1; 4]), v4(2, 0, [1; 4]), v4(2, 5, [0; 4]), [0; SOCKADDR_BYTES]] {
+        for bytes in [
+            v4(1, 5, [1; 4]),
+            v4(2, 0, [1; 4]),
+            v4(2, 5, [0; 4]),
+            [0; SOCKADDR_BYTES],
+        ] {
             assert_eq!(Address::from_sockaddr(&bytes), None);
         }
         assert_eq!(Address::from_words([5, 1, 1, 0]), None);

@@ -26,10 +26,15 @@ pub(crate) fn wall_ns() -> u64 {
 }
 
 fn kernel_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is ours to write; both clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+    (time.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec as u64)
 }
 
 /// A source of `CLOCK_MONOTONIC` nanoseconds that many threads may read.
@@ -43,7 +48,9 @@ impl Clock {
     /// Looks at the CPU once.
     #[cfg(target_arch = "x86_64")]
     pub fn new() -> Self {
-        Self { tsc: tsc::is_invariant().then(tsc::Tsc::new) }
+        Self {
+            tsc: tsc::is_invariant().then(tsc::Tsc::new),
+        }
     }
 
     /// This machine has no `rdtsc`; every reading is `clock_gettime`.
@@ -114,7 +121,13 @@ mod tsc {
                 let ns = monotonic_ns();
                 let width = ticks_now().wrapping_sub(before);
                 if width < best.0 {
-                    best = (width, Self { ticks: before.wrapping_add(width / 2), ns });
+                    best = (
+                        width,
+                        Self {
+                            ticks: before.wrapping_add(width / 2),
+                            ns,
+                        },
+                    );
                 }
             }
             best.1
@@ -154,7 +167,10 @@ mod tsc {
             let passed = ticks_now().wrapping_sub(line.ticks.load(Relaxed));
             if passed < line.window.load(Relaxed) {
                 // The window is a second, so the product stays below 2^63.
-                let ns = line.ns.load(Relaxed).wrapping_add(passed.wrapping_mul(line.slope.load(Relaxed)) >> 32);
+                let ns = line
+                    .ns
+                    .load(Relaxed)
+                    .wrapping_add(passed.wrapping_mul(line.slope.load(Relaxed)) >> 32);
                 fence(Acquire);
                 if self.turn.load(Relaxed) == turn {
                     return ns;
@@ -175,7 +191,10 @@ mod tsc {
 
         /// Replaces the line by one through `now`, and says what time it is there.
         pub(super) fn fit(&self, now: Sample) -> u64 {
-            let last = Sample { ticks: self.last_ticks.load(Relaxed), ns: self.last_ns.load(Relaxed) };
+            let last = Sample {
+                ticks: self.last_ticks.load(Relaxed),
+                ns: self.last_ns.load(Relaxed),
+            };
             let turn = self.turn.load(Relaxed);
             let ns_passed = now.ns.saturating_sub(last.ns);
             if turn == 0 && ns_passed < FIRST_FIT_NS {
@@ -188,17 +207,24 @@ mod tsc {
             }
             let slope = (u128::from(ns_passed) << 32) / u128::from(ticks_passed);
             let predicted = self.predict(turn, now);
-            if now.ns.abs_diff(predicted) > 100_000 + ns_passed / 1000 || slope == 0 || slope >> 40 != 0 {
+            if now.ns.abs_diff(predicted) > 100_000 + ns_passed / 1000
+                || slope == 0
+                || slope >> 40 != 0
+            {
                 return self.give_up(now);
             }
             let ahead = predicted.saturating_sub(now.ns);
-            let slope = slope as u64 - (slope * u128::from(ahead.min(SECOND / 2)) / u128::from(SECOND)) as u64;
+            let slope = slope as u64
+                - (slope * u128::from(ahead.min(SECOND / 2)) / u128::from(SECOND)) as u64;
             let next = &self.lines[(turn.wrapping_add(1) & 1) as usize];
             let base = now.ns.wrapping_add(ahead);
             next.ticks.store(now.ticks, Relaxed);
             next.ns.store(base, Relaxed);
             next.slope.store(slope, Relaxed);
-            next.window.store((u128::from(SECOND) * u128::from(ticks_passed) / u128::from(ns_passed)) as u64, Relaxed);
+            next.window.store(
+                (u128::from(SECOND) * u128::from(ticks_passed) / u128::from(ns_passed)) as u64,
+                Relaxed,
+            );
             self.last_ticks.store(now.ticks, Relaxed);
             self.last_ns.store(now.ns, Relaxed);
             self.turn.store(turn.wrapping_add(1), Release);
@@ -272,14 +298,22 @@ mod tests {
         /// Ticks are three per nanosecond, plus `wrong` parts per million.
         fn at(ns: u64, wrong_ppm: i64) -> Sample {
             let ticks = i128::from(ns) * 3;
-            Sample { ticks: (ticks + ticks * i128::from(wrong_ppm) / 1_000_000) as u64, ns }
+            Sample {
+                ticks: (ticks + ticks * i128::from(wrong_ppm) / 1_000_000) as u64,
+                ns,
+            }
         }
 
         #[test]
         fn a_line_goes_through_its_samples() {
             let clock = Tsc::starting_at(0, 0);
             assert_eq!(clock.fit(at(SECOND, 0)), SECOND);
-            assert!(clock.predicted(at(SECOND * 3 / 2, 0).ticks).abs_diff(SECOND * 3 / 2) <= 2);
+            assert!(
+                clock
+                    .predicted(at(SECOND * 3 / 2, 0).ticks)
+                    .abs_diff(SECOND * 3 / 2)
+                    <= 2
+            );
             assert!(!clock.gave_up());
         }
 
@@ -288,13 +322,26 @@ mod tests {
             let clock = Tsc::starting_at(0, 0);
             clock.fit(at(SECOND, 0));
             // The ticks ran 50 ppm fast in this second: the old line is 50 us ahead.
-            let late = Sample { ticks: 3 * 2 * SECOND + 150_000, ns: 2 * SECOND };
+            let late = Sample {
+                ticks: 3 * 2 * SECOND + 150_000,
+                ns: 2 * SECOND,
+            };
             let before = clock.predicted(late.ticks);
             let after = clock.fit(late);
-            assert!(before > late.ns && after.abs_diff(before) <= 2, "{before} then {after}");
+            assert!(
+                before > late.ns && after.abs_diff(before) <= 2,
+                "{before} then {after}"
+            );
             // One honest second later the lead is gone.
-            let third = Sample { ticks: late.ticks + 3 * SECOND + 150_000, ns: 3 * SECOND };
-            assert!(clock.predicted(third.ticks).abs_diff(third.ns) < 100, "{}", clock.predicted(third.ticks));
+            let third = Sample {
+                ticks: late.ticks + 3 * SECOND + 150_000,
+                ns: 3 * SECOND,
+            };
+            assert!(
+                clock.predicted(third.ticks).abs_diff(third.ns) < 100,
+                "{}",
+                clock.predicted(third.ticks)
+            );
             assert!(!clock.gave_up());
         }
 
@@ -302,17 +349,32 @@ mod tests {
         fn a_line_that_fell_behind_steps_forward() {
             let clock = Tsc::starting_at(0, 0);
             clock.fit(at(SECOND, 0));
-            let early = Sample { ticks: 3 * 2 * SECOND - 150_000, ns: 2 * SECOND };
+            let early = Sample {
+                ticks: 3 * 2 * SECOND - 150_000,
+                ns: 2 * SECOND,
+            };
             assert_eq!(clock.fit(early), early.ns);
         }
 
         #[test]
         fn a_counter_that_broke_its_promise_is_given_up() {
             for broken in [
-                Sample { ticks: 1, ns: 2 * SECOND },
-                Sample { ticks: 3 * SECOND, ns: 2 * SECOND },
-                Sample { ticks: 3 * 50 * SECOND, ns: 2 * SECOND },
-                Sample { ticks: 3 * 2 * SECOND, ns: SECOND },
+                Sample {
+                    ticks: 1,
+                    ns: 2 * SECOND,
+                },
+                Sample {
+                    ticks: 3 * SECOND,
+                    ns: 2 * SECOND,
+                },
+                Sample {
+                    ticks: 3 * 50 * SECOND,
+                    ns: 2 * SECOND,
+                },
+                Sample {
+                    ticks: 3 * 2 * SECOND,
+                    ns: SECOND,
+                },
             ] {
                 let clock = Tsc::starting_at(0, 0);
                 clock.fit(at(SECOND, 0));

@@ -71,12 +71,25 @@ pub(crate) fn read_events(
     if header.ring_events == 0 || u32::from(sample.slot) >= header.capacity {
         return Ok(Events::default());
     }
-    let now = || Ok::<_, ReadError>(Counted::read(source, header, sample.slot)?.filter(|now| now.is_of(sample)));
-    let Some(before) = now()? else { return Ok(Events::default()) };
-    let ring = Ring { header, index: sample.slot.into(), first: before.first, next: before.next };
+    let now = || {
+        Ok::<_, ReadError>(
+            Counted::read(source, header, sample.slot)?.filter(|now| now.is_of(sample)),
+        )
+    };
+    let Some(before) = now()? else {
+        return Ok(Events::default());
+    };
+    let ring = Ring {
+        header,
+        index: sample.slot.into(),
+        first: before.first,
+        next: before.next,
+    };
     let copied = ring.copy(source, max, buffer)?;
     // What was written meanwhile may have overwritten the oldest of the copy.
-    let Some(after) = now()? else { return Ok(Events::default()) };
+    let Some(after) = now()? else {
+        return Ok(Events::default());
+    };
     let oldest = oldest_event(after.next.max(before.next), header.ring_events);
     Ok(ring.decode(copied, oldest, buffer))
 }
@@ -93,7 +106,10 @@ impl Counted {
 
     fn read(source: &impl Source, header: &Header, slot: u16) -> Result<Option<Self>, ReadError> {
         let mut bytes = [0; Self::BYTES];
-        let offset = header.sections.slots.saturating_add(u64::from(slot) * header.sections.slot_bytes as u64);
+        let offset = header
+            .sections
+            .slots
+            .saturating_add(u64::from(slot) * header.sections.slot_bytes as u64);
         if read_full(source, &mut bytes, offset)? < Self::BYTES {
             return Ok(None);
         }
@@ -101,7 +117,13 @@ impl Counted {
         let (life, next) = (words.u64(channel::LIFE), words.u64(channel::EVENTS));
         let generation = (life >> life::GENERATION_SHIFT) as u32;
         let first = words.u64(channel::FIRST_EVENT).min(next);
-        Ok(matches!(life & life::STATE, life::OPEN | life::CLOSED).then_some(Self { generation, first, next }))
+        Ok(
+            matches!(life & life::STATE, life::OPEN | life::CLOSED).then_some(Self {
+                generation,
+                first,
+                next,
+            }),
+        )
     }
 
     fn is_of(&self, sample: &ChannelSample) -> bool {
@@ -118,10 +140,18 @@ pub(crate) fn read_setup_events(
     if header.ring_events == 0 {
         return Ok(Events::default());
     }
-    let ring = Ring { header, index: header.capacity.into(), first: 0, next: header.setup_events };
+    let ring = Ring {
+        header,
+        index: header.capacity.into(),
+        first: 0,
+        next: header.setup_events,
+    };
     let copied = ring.copy(source, max, buffer)?;
     let after = read_header(source)?;
-    let oldest = oldest_event(after.setup_events.max(header.setup_events), header.ring_events);
+    let oldest = oldest_event(
+        after.setup_events.max(header.setup_events),
+        header.ring_events,
+    );
     Ok(ring.decode(copied, oldest, buffer))
 }
 
@@ -136,11 +166,21 @@ struct Ring<'a> {
 impl Ring<'_> {
     /// Copies the newest events, at most `max`, into the buffer; the number of
     /// the first. What the file does not have is zero.
-    fn copy(&self, source: &impl Source, max: usize, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
+    fn copy(
+        &self,
+        source: &impl Source,
+        max: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<u64, ReadError> {
         let places = u64::from(self.header.ring_events);
-        let from =
-            oldest_event(self.next, self.header.ring_events).max(self.first).max(self.next.saturating_sub(max as u64));
-        let ring = self.header.sections.rings.saturating_add(self.index * places * EVENT_BYTES as u64);
+        let from = oldest_event(self.next, self.header.ring_events)
+            .max(self.first)
+            .max(self.next.saturating_sub(max as u64));
+        let ring = self
+            .header
+            .sections
+            .rings
+            .saturating_add(self.index * places * EVENT_BYTES as u64);
         buffer.clear();
         buffer.resize((self.next - from) as usize * EVENT_BYTES, 0);
         let mut number = from;
@@ -150,7 +190,11 @@ impl Ring<'_> {
             let count = (places - place).min(self.next - number);
             let start = (number - from) as usize * EVENT_BYTES;
             let part = &mut buffer[start..start + count as usize * EVENT_BYTES];
-            read_full(source, part, ring.saturating_add(place * EVENT_BYTES as u64))?;
+            read_full(
+                source,
+                part,
+                ring.saturating_add(place * EVENT_BYTES as u64),
+            )?;
             number += count;
         }
         Ok(from)
@@ -158,8 +202,13 @@ impl Ring<'_> {
 
     fn decode(&self, copied: u64, oldest: u64, buffer: &[u8]) -> Events {
         let from = copied.max(oldest).min(self.next);
-        let wanted = buffer.chunks_exact(EVENT_BYTES).zip(copied..).skip((from - copied) as usize);
-        let events: Vec<Event> = wanted.filter_map(|(bytes, number)| Event::decode(Words(bytes), number)).collect();
+        let wanted = buffer
+            .chunks_exact(EVENT_BYTES)
+            .zip(copied..)
+            .skip((from - copied) as usize);
+        let events: Vec<Event> = wanted
+            .filter_map(|(bytes, number)| Event::decode(Words(bytes), number))
+            .collect();
         Events {
             overwritten: oldest.max(self.first) - self.first,
             damaged: self.next - from - events.len() as u64,

@@ -5,7 +5,8 @@
 use crate::clock::{monotonic_ns, wall_ns};
 use crate::folder::{Folder, c_string};
 use crate::format::{
-    FILE_SUFFIX, HEADER_BYTES, LOG_ENTRY_BYTES, LOG_KEPT, MAGIC, SLOT_BYTES, VERSION, device, header, log,
+    FILE_SUFFIX, HEADER_BYTES, LOG_ENTRY_BYTES, LOG_KEPT, MAGIC, SLOT_BYTES, VERSION, device,
+    header, log,
 };
 use crate::options::Blueprint;
 use crate::process::Identity;
@@ -18,7 +19,10 @@ use std::os::unix::fs::FileExt;
 /// Makes the file and gives its name, which says who writes it.
 pub(crate) fn create(folder: &Folder, blueprint: &Blueprint) -> io::Result<(String, File)> {
     let identity = Identity::own();
-    let name = format!("{}-{}-{}{FILE_SUFFIX}", blueprint.name, identity.pid, identity.start_ticks);
+    let name = format!(
+        "{}-{}-{}{FILE_SUFFIX}",
+        blueprint.name, identity.pid, identity.start_ticks
+    );
     let file = folder.create(&name)?;
     match fill(&file, blueprint, &identity) {
         Ok(()) => Ok((name, file)),
@@ -34,7 +38,9 @@ fn fill(file: &File, blueprint: &Blueprint, identity: &Identity) -> io::Result<(
     let bytes = shape.file_bytes();
     // Growing beyond the limit is a signal (SIGXFSZ) before it is an error.
     if bytes > file_size_limit() {
-        return Err(io::Error::other(format!("{bytes} bytes are more than the file size limit (ulimit -f)")));
+        return Err(io::Error::other(format!(
+            "{bytes} bytes are more than the file size limit (ulimit -f)"
+        )));
     }
     file.set_len(bytes)?;
     let mut page = [0; HEADER_BYTES];
@@ -42,25 +48,43 @@ fn fill(file: &File, blueprint: &Blueprint, identity: &Identity) -> io::Result<(
     put(header::VERSION, &VERSION.to_le_bytes());
     put(header::HEADER_BYTES, &(HEADER_BYTES as u32).to_le_bytes());
     put(header::PID, &identity.pid.to_le_bytes());
-    put(header::FLAGS, &(if blueprint.keep { header::KEEP } else { 0 }).to_le_bytes());
+    put(
+        header::FLAGS,
+        &(if blueprint.keep { header::KEEP } else { 0 }).to_le_bytes(),
+    );
     put(header::START_TICKS, &identity.start_ticks.to_le_bytes());
     put(header::BOOT_ID_HASH, &identity.boot_id_hash.to_le_bytes());
     put(header::CREATED_WALL_NS, &wall_ns().to_le_bytes());
     put(header::CREATED_NS, &monotonic_ns().to_le_bytes());
     put(header::FILE_BYTES, &bytes.to_le_bytes());
     put(header::CHANNELS_OFFSET, &shape.slot_offset(0).to_le_bytes());
-    put(header::CHANNEL_SLOT_BYTES, &(SLOT_BYTES as u32).to_le_bytes());
+    put(
+        header::CHANNEL_SLOT_BYTES,
+        &(SLOT_BYTES as u32).to_le_bytes(),
+    );
     put(header::CHANNEL_CAPACITY, &shape.capacity.to_le_bytes());
     put(header::RINGS_OFFSET, &shape.rings_offset().to_le_bytes());
     put(header::RING_EVENTS, &shape.ring_events.to_le_bytes());
     put(header::RING_COUNT, &(shape.capacity + 1).to_le_bytes());
     put(header::PID_NAMESPACE, &identity.pid_namespace.to_le_bytes());
     put(header::LOG_OFFSET, &shape.log_offset().to_le_bytes());
-    put(header::LOG_ENTRY_BYTES, &(LOG_ENTRY_BYTES as u32).to_le_bytes());
+    put(
+        header::LOG_ENTRY_BYTES,
+        &(LOG_ENTRY_BYTES as u32).to_le_bytes(),
+    );
     put(header::LOG_ENTRIES, &shape.log_entries.to_le_bytes());
-    put(header::LOG_KEPT, &LOG_KEPT.min(shape.log_entries / 2).to_le_bytes());
-    put(header::ROLE_LABEL, &label::<{ header::ROLE_LABEL_BYTES }>(&blueprint.role));
-    put(header::PLUGIN_LABEL, &label::<{ header::PLUGIN_LABEL_BYTES }>(&blueprint.plugin));
+    put(
+        header::LOG_KEPT,
+        &LOG_KEPT.min(shape.log_entries / 2).to_le_bytes(),
+    );
+    put(
+        header::ROLE_LABEL,
+        &label::<{ header::ROLE_LABEL_BYTES }>(&blueprint.role),
+    );
+    put(
+        header::PLUGIN_LABEL,
+        &label::<{ header::PLUGIN_LABEL_BYTES }>(&blueprint.plugin),
+    );
     file.write_all_at(&page, 0)?;
     file.write_all_at(&MAGIC, header::MAGIC as u64)
 }
@@ -93,7 +117,10 @@ pub(crate) fn back(file: &File, from: u64, bytes: u64) -> io::Result<()> {
 fn give_back(file: &File, from: u64, bytes: u64) {
     let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let (first, end) = (from.next_multiple_of(4096), (from + bytes) / 4096 * 4096);
-    if let (Ok(first), Ok(bytes)) = (i64::try_from(first), i64::try_from(end.saturating_sub(first))) {
+    if let (Ok(first), Ok(bytes)) = (
+        i64::try_from(first),
+        i64::try_from(end.saturating_sub(first)),
+    ) {
         // SAFETY: a system call on a descriptor of ours; it frees pages that nobody was given.
         unsafe { libc::fallocate(file.as_raw_fd(), flags, first, bytes) };
     }
@@ -112,7 +139,12 @@ pub(crate) fn device_bytes(what: &Device<'_>) -> [u8; device::BYTES] {
 }
 
 /// A line of the log; function and text share the room, most of it the text's.
-pub(crate) fn line_bytes(number: u64, at_ns: u64, thread: u32, line: &LogLine<'_>) -> [u8; LOG_ENTRY_BYTES] {
+pub(crate) fn line_bytes(
+    number: u64,
+    at_ns: u64,
+    thread: u32,
+    line: &LogLine<'_>,
+) -> [u8; LOG_ENTRY_BYTES] {
     const FUNCTION_MAX: usize = 96;
     let function = &line.function[..line.function.len().min(FUNCTION_MAX)];
     let room = LOG_ENTRY_BYTES - log::WORDS - function.len();
@@ -127,14 +159,22 @@ pub(crate) fn line_bytes(number: u64, at_ns: u64, thread: u32, line: &LogLine<'_
     put(log::THREAD, &thread.to_le_bytes());
     put(log::FUNCTION_BYTES, &(function.len() as u16).to_le_bytes());
     put(log::TEXT_BYTES, &(text.len() as u16).to_le_bytes());
-    put(log::TEXT_WAS, &u32::try_from(line.text.len()).unwrap_or(u32::MAX).to_le_bytes());
+    put(
+        log::TEXT_WAS,
+        &u32::try_from(line.text.len())
+            .unwrap_or(u32::MAX)
+            .to_le_bytes(),
+    );
     put(log::WORDS, function);
     put(log::WORDS + function.len(), text);
     bytes
 }
 
 fn file_size_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
     // SAFETY: `limit` is ours to write.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
     limit.rlim_cur

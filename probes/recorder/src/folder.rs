@@ -52,10 +52,16 @@ impl Folder {
             .open(&path)?;
         let meta = handle.metadata()?;
         if meta.uid() != own_uid() {
-            return Err(io::Error::other(format!("it belongs to user {}", meta.uid())));
+            return Err(io::Error::other(format!(
+                "it belongs to user {}",
+                meta.uid()
+            )));
         }
         if meta.mode() & 0o077 != 0 {
-            return Err(io::Error::other(format!("others may enter it (mode {:o})", meta.mode() & 0o7777)));
+            return Err(io::Error::other(format!(
+                "others may enter it (mode {:o})",
+                meta.mode() & 0o7777
+            )));
         }
         Ok(Self { handle, path })
     }
@@ -119,7 +125,10 @@ mod tests {
         assert!(Folder::find(parent.path()).is_err());
         let made = Folder::make(parent.path()).unwrap();
         assert_eq!(fs::metadata(made.path()).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(Folder::make(parent.path()).unwrap().path(), Folder::find(parent.path()).unwrap().path());
+        assert_eq!(
+            Folder::make(parent.path()).unwrap().path(),
+            Folder::find(parent.path()).unwrap().path()
+        );
     }
 
     #[test]
@@ -127,7 +136,12 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let made = Folder::make(parent.path()).unwrap();
         fs::set_permissions(made.path(), Permissions::from_mode(0o770)).unwrap();
-        assert!(Folder::make(parent.path()).unwrap_err().to_string().contains("770"));
+        assert!(
+            Folder::make(parent.path())
+                .unwrap_err()
+                .to_string()
+                .contains("770")
+        );
     }
 
     #[test]
@@ -139,7 +153,10 @@ mod tests {
 
         let folder = Folder::make(elsewhere.path()).unwrap();
         symlink("/dev/null", folder.path().join("a")).unwrap();
-        assert_eq!(folder.create("a").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            folder.create("a").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         assert!(folder.read(c"a").is_err());
     }
 
@@ -149,7 +166,10 @@ mod tests {
         let folder = Folder::make(parent.path()).unwrap();
         let file = folder.create("a").unwrap();
         assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
-        assert_eq!(folder.create("a").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            folder.create("a").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         folder.remove(c"a").unwrap();
         folder.create("a").unwrap();
     }

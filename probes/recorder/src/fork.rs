@@ -22,8 +22,12 @@ struct Entry {
     bytes: AtomicUsize,
 }
 
-static ENTRIES: [Entry; MAPPINGS_MAX] =
-    [const { Entry { base: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0) } }; MAPPINGS_MAX];
+static ENTRIES: [Entry; MAPPINGS_MAX] = [const {
+    Entry {
+        base: AtomicPtr::new(ptr::null_mut()),
+        bytes: AtomicUsize::new(0),
+    }
+}; MAPPINGS_MAX];
 
 /// A mapping that children lose, until dropped.
 #[derive(Debug)]
@@ -38,12 +42,18 @@ pub(crate) fn empty_in_children(base: *mut u8, bytes: usize) -> io::Result<Regis
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
     for (index, entry) in ENTRIES.iter().enumerate() {
-        if entry.base.compare_exchange(ptr::null_mut(), base, AcqRel, Relaxed).is_ok() {
+        if entry
+            .base
+            .compare_exchange(ptr::null_mut(), base, AcqRel, Relaxed)
+            .is_ok()
+        {
             entry.bytes.store(bytes, Release);
             return Ok(Registration(index));
         }
     }
-    Err(io::Error::other(format!("this process has {MAPPINGS_MAX} recorders already")))
+    Err(io::Error::other(format!(
+        "this process has {MAPPINGS_MAX} recorders already"
+    )))
 }
 
 impl Drop for Registration {
@@ -62,6 +72,15 @@ unsafe extern "C" fn in_child() {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         // SAFETY: replaces a mapping of ours, of the same size, while this is the
         // only thread; whoever has references to it finds zeroes, valid atomics.
-        unsafe { libc::mmap(base.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        unsafe {
+            libc::mmap(
+                base.cast(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            )
+        };
     }
 }

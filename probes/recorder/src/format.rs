@@ -579,11 +579,14 @@ const _: () = assert!(channel::LATENCY + BUCKETS * 8 <= channel::LOCAL);
 const _: () = assert!(channel::CTRL + channel::ADDRESS_BYTES <= SLOT_BYTES);
 const _: () = assert!(header::DEVICES + DEVICES * device::BYTES <= HEADER_BYTES);
 const _: () = assert!(RING_EVENTS.is_power_of_two() && RING_EVENTS_MAX.is_power_of_two());
-const _: () = assert!(CAPACITY_MAX as u64 * RING_EVENTS_MAX as u64 * (EVENT_BYTES as u64) < 1 << 40);
+const _: () =
+    assert!(CAPACITY_MAX as u64 * RING_EVENTS_MAX as u64 * (EVENT_BYTES as u64) < 1 << 40);
 const _: () = assert!(BUCKETS == 242);
 const _: () = assert!(CAPACITY_MAX <= u16::MAX as u32);
 #[cfg(target_endian = "big")]
-compile_error!("the recorder's words are stored as the machine has them, and the file is little-endian");
+compile_error!(
+    "the recorder's words are stored as the machine has them, and the file is little-endian"
+);
 
 #[cfg(test)]
 mod tests {
@@ -593,7 +596,11 @@ mod tests {
     fn buckets_tile_the_time_line() {
         assert_eq!(bucket_range(0).0, 0);
         for bucket in 1..BUCKETS {
-            assert_eq!(bucket_range(bucket - 1).1, bucket_range(bucket).0, "bucket {bucket}");
+            assert_eq!(
+                bucket_range(bucket - 1).1,
+                bucket_range(bucket).0,
+                "bucket {bucket}"
+            );
         }
         assert_eq!(bucket_range(BUCKETS - 1).1, u64::MAX);
     }
@@ -601,9 +608,16 @@ mod tests {
     #[test]
     fn a_time_is_inside_its_bucket() {
         for shift in 0..64 {
-            for ns in [(1u64 << shift) - 1, 1 << shift, (1u64 << shift) + (1u64 << shift) / 3] {
+            for ns in [
+                (1u64 << shift) - 1,
+                1 << shift,
+                (1u64 << shift) + (1u64 << shift) / 3,
+            ] {
                 let (first, end) = bucket_range(bucket_of(ns));
-                assert!(first <= ns && (ns < end || end == u64::MAX), "{ns} in {first}..{end}");
+                assert!(
+                    first <= ns && (ns < end || end == u64::MAX),
+                    "{ns} in {first}..{end}"
+                );
             }
         }
     }
@@ -627,12 +641,18 @@ mod tests {
     fn the_first_lines_stay_and_the_others_go_round() {
         let places = (0..12).map(|n| log_place(n, 6, 2)).collect::<Vec<_>>();
         assert_eq!(places, [0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 2, 3].map(Some));
-        assert_eq!((log_place(2, 2, 2), log_place(2, 2, 9), log_place(0, 0, 0)), (None, None, None));
+        assert_eq!(
+            (log_place(2, 2, 2), log_place(2, 2, 9), log_place(0, 0, 0)),
+            (None, None, None)
+        );
     }
 
     #[test]
     fn codes_that_no_header_knows_share_a_count() {
         assert_eq!([-1, 9, i32::MAX].map(error_kind), [9, 9, 9]);
-        assert_eq!((0..=8).map(error_kind).collect::<Vec<_>>(), (0..=8).collect::<Vec<_>>());
+        assert_eq!(
+            (0..=8).map(error_kind).collect::<Vec<_>>(),
+            (0..=8).collect::<Vec<_>>()
+        );
     }
 }

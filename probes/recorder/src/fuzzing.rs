@@ -33,22 +33,40 @@ pub fn file(bytes: &[u8]) -> Option<Snapshot> {
         assert!(makes_sense(sample), "{sample:?}");
         let quantiles = [0.0, 0.5, 0.999, 1.0].map(|share| sample.latency.quantile_ns(share));
         assert!(quantiles.is_sorted() && quantiles[3] <= sample.latency.max_ns());
-        let _ = (sample.rc_errors(), sample.head_age_ns(0), sample.head_age_ns(u64::MAX));
+        let _ = (
+            sample.rc_errors(),
+            sample.head_age_ns(0),
+            sample.head_age_ns(u64::MAX),
+        );
     }
     let mut buffer = Vec::new();
     for sample in snapshot.channels.iter().take(RINGS_MAX) {
-        let events = read_events(&bytes, header, sample, MAX, &mut buffer).expect("memory can be read");
+        let events =
+            read_events(&bytes, header, sample, MAX, &mut buffer).expect("memory can be read");
         check_events(&events, header);
     }
-    check_events(&read_setup_events(&bytes, header, MAX, &mut buffer).expect("memory can be read"), header);
+    check_events(
+        &read_setup_events(&bytes, header, MAX, &mut buffer).expect("memory can be read"),
+        header,
+    );
     assert!(buffer.capacity() <= RINGS_MAX * MAX * EVENT_BYTES);
     for from in [0, 3, header.log_lines.saturating_sub(5), u64::MAX] {
         let page = read_log(&bytes, header, from, MAX).expect("memory can be read");
         assert!(page.lines.len() <= MAX && page.next <= header.log_lines);
         assert!(page.lines.is_sorted_by_key(|line| line.number));
-        assert!(page.lines.iter().all(|line| is_shown(&line.text) && is_shown(&line.function)));
+        assert!(
+            page.lines
+                .iter()
+                .all(|line| is_shown(&line.text) && is_shown(&line.function))
+        );
     }
-    assert!(header.devices.iter().flatten().all(|device| is_shown(&device.name) && is_shown(&device.pci)));
+    assert!(
+        header
+            .devices
+            .iter()
+            .flatten()
+            .all(|device| is_shown(&device.name) && is_shown(&device.pci))
+    );
     Some(snapshot)
 }
 
@@ -65,7 +83,9 @@ fn is_shown(text: &str) -> bool {
 pub(crate) fn makes_sense(sample: &ChannelSample) -> bool {
     sample.posted >= sample.done
         && sample.done >= sample.consumed
-        && sample.unpacked.is_none_or(|unpacked| sample.done >= unpacked)
+        && sample
+            .unpacked
+            .is_none_or(|unpacked| sample.done >= unpacked)
         && sample.tests >= sample.tests_not_done
         && sample.in_flight() <= sample.posted
         && sample.requests.len() <= POSTS
@@ -84,9 +104,16 @@ mod tests {
     #[test]
     fn the_seeds_of_the_fuzz_target_hold_and_one_has_channels() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seed/recorder");
-        let files = std::fs::read_dir(folder).expect("seeds").map(|file| file.expect("a file").path());
+        let files = std::fs::read_dir(folder)
+            .expect("seeds")
+            .map(|file| file.expect("a file").path());
         let pictures = files.filter_map(|path| file(&std::fs::read(path).expect("readable")));
-        assert!(pictures.map(|picture| picture.channels.len()).sum::<usize>() > 0);
+        assert!(
+            pictures
+                .map(|picture| picture.channels.len())
+                .sum::<usize>()
+                > 0
+        );
     }
 
     /// After a change of the format: `cargo test write_the_seeds -- --ignored`.
@@ -97,16 +124,34 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("a folder");
         let parent = tempfile::tempdir().expect("a folder");
         let (name, role, plugin) = ("seed", "send worker", "TCPXSoft_v7");
-        let options = Options { capacity: 2, role, plugin, ring_events: 4, log_entries: 4, ..Options::new(name) };
+        let options = Options {
+            capacity: 2,
+            role,
+            plugin,
+            ring_events: 4,
+            log_entries: 4,
+            ..Options::new(name)
+        };
         let recorder = Recorder::create_in(parent.path(), &options).expect("a recorder");
         for role in [Role::Recv, Role::Send] {
             let addresses = Addresses::default();
-            let opening = Opening { role, device: 1, comm: 0x1000, retires_consumed: role == Role::Recv, addresses };
+            let opening = Opening {
+                role,
+                device: 1,
+                comm: 0x1000,
+                retires_consumed: role == Role::Recv,
+                addresses,
+            };
             let key = recorder.open(&opening).expect("a slot");
             let slot = recorder.slot(key).expect("the slot");
             for number in 1..=5 {
                 let at_ns = slot.post(100, 1_000 * number);
-                recorder.event(key.index, slot, at_ns, &Note::request(EventKind::Posted, Call::Isend, number - 1, 100));
+                recorder.event(
+                    key.index,
+                    slot,
+                    at_ns,
+                    &Note::request(EventKind::Posted, Call::Isend, number - 1, 100),
+                );
             }
             slot.finish(0, None, 9_000);
             slot.finish(1, Some(60), 9_500);
@@ -115,10 +160,22 @@ mod tests {
         }
         let init = recorder.enter_setup(Call::Init);
         recorder.leave_setup(init, 0, true);
-        let device = Device { name: "eth1", pci: "0000:06:00.0", speed_mbit: 100_000, ptr_support: 3, device_type: 1 };
+        let device = Device {
+            name: "eth1",
+            pci: "0000:06:00.0",
+            speed_mbit: 100_000,
+            ptr_support: 3,
+            device_type: 1,
+        };
         recorder.set_device(0, &device).expect("written");
         for text in ["plugin initialized", "second", "third", "fourth", "fifth"] {
-            let line = LogLine { level: 3, flags: 0x10, function: b"tcpxInit", line: 7, text: text.as_bytes() };
+            let line = LogLine {
+                level: 3,
+                flags: 0x10,
+                function: b"tcpxInit",
+                line: 7,
+                text: text.as_bytes(),
+            };
             recorder.log(&line);
         }
         let bytes = std::fs::read(recorder.path()).expect("readable");

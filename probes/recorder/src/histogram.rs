@@ -19,17 +19,25 @@ impl Histogram {
 
     /// No sample.
     pub fn empty() -> Self {
-        Self { counts: Box::new([0; BUCKETS]), max_ns: 0 }
+        Self {
+            counts: Box::new([0; BUCKETS]),
+            max_ns: 0,
+        }
     }
 
     /// Counts in the order of [`crate::format::bucket_of`], and the exact maximum in nanoseconds.
     pub fn new(counts: [u64; BUCKETS], max_ns: u64) -> Self {
-        Self { counts: Box::new(counts), max_ns }
+        Self {
+            counts: Box::new(counts),
+            max_ns,
+        }
     }
 
     /// Samples in it. Saturates, as a damaged file may claim anything.
     pub fn count(&self) -> u64 {
-        self.counts.iter().fold(0u64, |sum, count| sum.saturating_add(*count))
+        self.counts
+            .iter()
+            .fold(0u64, |sum, count| sum.saturating_add(*count))
     }
 
     /// The longest time in nanoseconds, exact; `None` without a sample.
@@ -47,16 +55,29 @@ impl Histogram {
     /// Several of them, ascending, in one pass; `None` as for one.
     pub fn quantiles_ns<const N: usize>(&self, shares: [f64; N]) -> Option<[u64; N]> {
         let total = self.count();
-        if total == 0 || !shares.iter().all(|share| (0.0..=1.0).contains(share)) || !shares.is_sorted() {
+        if total == 0
+            || !shares.iter().all(|share| (0.0..=1.0).contains(share))
+            || !shares.is_sorted()
+        {
             return None;
         }
         let mut values = [self.max_ns; N];
         let (mut seen, mut next) = (0u64, 0);
-        for (bucket, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (bucket, count) in self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+        {
             seen = seen.saturating_add(*count);
-            while next < N && seen >= ((shares[next] * total as f64).ceil() as u64).clamp(1, total) {
+            while next < N && seen >= ((shares[next] * total as f64).ceil() as u64).clamp(1, total)
+            {
                 let (first, end) = bucket_range(bucket);
-                let middle = if end == u64::MAX { u64::MAX } else { first + (end - first) / 2 };
+                let middle = if end == u64::MAX {
+                    u64::MAX
+                } else {
+                    first + (end - first) / 2
+                };
                 values[next] = middle.min(self.max_ns);
                 next += 1;
             }
@@ -77,16 +98,23 @@ impl Histogram {
 
     /// The non-empty buckets: first nanosecond, first beyond, count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bucket, count)| {
-            let (first, end) = bucket_range(bucket);
-            (first, end, *count)
-        })
+        self.counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(bucket, count)| {
+                let (first, end) = bucket_range(bucket);
+                (first, end, *count)
+            })
     }
 }
 
 impl std::fmt::Debug for Histogram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Histogram").field("max_ns", &self.max_ns).field("buckets", &Buckets(self)).finish()
+        f.debug_struct("Histogram")
+            .field("max_ns", &self.max_ns)
+            .field("buckets", &Buckets(self))
+            .finish()
     }
 }
 
@@ -178,7 +206,13 @@ mod tests {
         let each = shares.map(|share| histogram.quantile_ns(share).unwrap());
         assert_eq!(histogram.quantiles_ns(shares), Some(each));
         assert!(each.is_sorted() && each[0] < each[4]);
-        assert_eq!((histogram.quantiles_ns([0.9, 0.1]), histogram.quantiles_ns([2.0])), (None, None));
+        assert_eq!(
+            (
+                histogram.quantiles_ns([0.9, 0.1]),
+                histogram.quantiles_ns([2.0])
+            ),
+            (None, None)
+        );
         assert_eq!(Histogram::empty().quantiles_ns([0.5]), None);
     }
 }

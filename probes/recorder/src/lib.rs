@@ -19,7 +19,13 @@
 //! Not here: which plugin call changes which counter. `tap` decides that, and
 //! the engine adds `unpacked`.
 
-#![cfg_attr(test, allow(clippy::duplicate_mod, reason = "model.rs compiles two files over atomics of its own"))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::duplicate_mod,
+        reason = "model.rs compiles two files over atomics of its own"
+    )
+)]
 
 pub mod format;
 

@@ -46,8 +46,18 @@ pub fn list(parent: &Path) -> io::Result<Vec<Listed>> {
 }
 
 fn look(folder: &Folder, name: &std::ffi::OsStr) -> io::Result<Listed> {
-    let file = folder.read(&c_string(name.as_bytes())?).map_err(ReadError::Io);
-    let header = file.and_then(Reader::from_file).and_then(|mut reader| reader.header());
-    let writer = header.as_ref().map_or(Liveness::Unknown, |header| header.writer.liveness());
-    Ok(Listed { path: folder.path().join(name), header, writer })
+    let file = folder
+        .read(&c_string(name.as_bytes())?)
+        .map_err(ReadError::Io);
+    let header = file
+        .and_then(Reader::from_file)
+        .and_then(|mut reader| reader.header());
+    let writer = header
+        .as_ref()
+        .map_or(Liveness::Unknown, |header| header.writer.liveness());
+    Ok(Listed {
+        path: folder.path().join(name),
+        header,
+        writer,
+    })
 }

@@ -61,12 +61,23 @@ impl LogEntry {
     }
 }
 
-pub(crate) fn read_log(source: &impl Source, header: &Header, from: u64, max: usize) -> Result<LogLines, ReadError> {
+pub(crate) fn read_log(
+    source: &impl Source,
+    header: &Header,
+    from: u64,
+    max: usize,
+) -> Result<LogLines, ReadError> {
     let (entries, kept) = header.log_entries;
     let written = header.log_lines;
-    let mut page = LogLines { lines: Vec::new(), missing: 0, next: from.min(written) };
+    let mut page = LogLines {
+        lines: Vec::new(),
+        missing: 0,
+        next: from.min(written),
+    };
     // Only so many can be there, however many were written.
-    let oldest = written.saturating_sub(u64::from(entries - kept)).max(kept.into());
+    let oldest = written
+        .saturating_sub(u64::from(entries - kept))
+        .max(kept.into());
     while page.next < written && page.lines.len() < max {
         let number = page.next;
         if number >= kept.into() && number < oldest {
@@ -83,11 +94,24 @@ pub(crate) fn read_log(source: &impl Source, header: &Header, from: u64, max: us
     Ok(page)
 }
 
-fn read_line(source: &impl Source, header: &Header, number: u64) -> Result<Option<LogEntry>, ReadError> {
+fn read_line(
+    source: &impl Source,
+    header: &Header,
+    number: u64,
+) -> Result<Option<LogEntry>, ReadError> {
     let (entries, kept) = header.log_entries;
-    let Some(place) = log_place(number, entries, kept) else { return Ok(None) };
+    let Some(place) = log_place(number, entries, kept) else {
+        return Ok(None);
+    };
     let mut bytes = [0; LOG_ENTRY_BYTES];
-    let offset = header.sections.log.saturating_add(place * LOG_ENTRY_BYTES as u64);
+    let offset = header
+        .sections
+        .log
+        .saturating_add(place * LOG_ENTRY_BYTES as u64);
     let there = read_full(source, &mut bytes, offset)?;
-    Ok(if there < LOG_ENTRY_BYTES { None } else { LogEntry::decode(Words(&bytes), number) })
+    Ok(if there < LOG_ENTRY_BYTES {
+        None
+    } else {
+        LogEntry::decode(Words(&bytes), number)
+    })
 }

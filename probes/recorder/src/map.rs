@@ -4,7 +4,10 @@
 //! the process, so whoever asks for a slot says that its bytes were written to
 //! the file before, and a ring is there once [`Map::show_ring`] was told the
 //! same; see `write.rs`.
-#![expect(unsafe_code, reason = "maps a file and shares its words with other processes")]
+#![expect(
+    unsafe_code,
+    reason = "maps a file and shares its words with other processes"
+)]
 
 use crate::fork::{Registration, empty_in_children};
 use crate::format::{EVENT_BYTES, HEADER_BYTES, SLOT_BYTES};
@@ -31,7 +34,8 @@ impl Shape {
     }
 
     pub fn rings_offset(self) -> u64 {
-        self.slot_offset(self.capacity.into()).next_multiple_of(4096)
+        self.slot_offset(self.capacity.into())
+            .next_multiple_of(4096)
     }
 
     pub fn ring_bytes(self) -> u64 {
@@ -78,12 +82,21 @@ impl Map {
         let registration = empty_in_children(base, bytes).inspect_err(|_| unmap(base, bytes))?;
         let ring_mask = (shape.ring_events as usize).saturating_sub(1);
         let rings = (0..shape.capacity).map(|_| AtomicPtr::default()).collect();
-        Ok(Self { base, bytes, rings, ring_mask, rings_offset, registration: Some(registration) })
+        Ok(Self {
+            base,
+            bytes,
+            rings,
+            ring_mask,
+            rings_offset,
+            registration: Some(registration),
+        })
     }
 
     /// Puts another file of the same shape at the same addresses, with no ring.
     pub fn replace(&self, file: &File) -> io::Result<()> {
-        self.rings.iter().for_each(|ring| ring.store(ptr::null_mut(), Release));
+        self.rings
+            .iter()
+            .for_each(|ring| ring.store(ptr::null_mut(), Release));
         map(self.base, self.bytes, libc::MAP_FIXED, file).map(drop)
     }
 
@@ -107,12 +120,16 @@ impl Map {
 
     /// Whether the slot has a ring.
     pub fn has_ring(&self, index: u16) -> bool {
-        self.rings.get(usize::from(index)).is_some_and(|ring| !ring.load(Relaxed).is_null())
+        self.rings
+            .get(usize::from(index))
+            .is_some_and(|ring| !ring.load(Relaxed).is_null())
     }
 
     /// From now on the slot has a ring: its bytes were written to the file.
     pub fn show_ring(&self, index: u16) {
-        let Some(ring) = self.rings.get(usize::from(index)) else { return };
+        let Some(ring) = self.rings.get(usize::from(index)) else {
+            return;
+        };
         let offset = self.rings_offset + usize::from(index) * (self.ring_mask + 1) * EVENT_BYTES;
         // SAFETY: the rings lie within the mapping, one for each slot.
         let base = unsafe { self.base.add(offset) };
@@ -147,7 +164,11 @@ fn map(at: *mut u8, bytes: usize, fixed: i32, file: &File) -> io::Result<*mut u8
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
     // SAFETY: overlaps nothing, or exactly a mapping of ours that has the same size.
     let base = unsafe { libc::mmap(at.cast(), bytes, access, flags, file.as_raw_fd(), 0) };
-    if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
+    if base == libc::MAP_FAILED {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(base.cast())
+    }
 }
 
 fn unmap(base: *mut u8, bytes: usize) {

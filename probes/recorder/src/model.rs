@@ -15,7 +15,9 @@
 #![expect(unsafe_code, reason = "a slot out of zeroes, and its address")]
 
 use crate::events::{Event, read_events};
-use crate::format::{Call, EVENT_BYTES, EventKind, HEADER_BYTES, Role, SLOT_BYTES, channel, header};
+use crate::format::{
+    Call, EVENT_BYTES, EventKind, HEADER_BYTES, Role, SLOT_BYTES, channel, header,
+};
 use crate::fuzzing::makes_sense;
 use crate::read::{Source, read_header, take};
 use crate::{ChannelSample, Options, Recorder, State, address, format, thread};
@@ -62,7 +64,13 @@ mod atomic {
 
     /// No store behind it is shown before all stores in front of it are.
     pub fn fence(_: Ordering) {
-        LOG.with_borrow_mut(|log| log.push(Store { at: 0, bytes: Vec::new(), released: true }));
+        LOG.with_borrow_mut(|log| {
+            log.push(Store {
+                at: 0,
+                bytes: Vec::new(),
+                released: true,
+            })
+        });
     }
 }
 
@@ -89,7 +97,12 @@ struct Life {
 /// end, then a second life. `ringed`: with the events of all that.
 fn play(ringed: bool) -> Life {
     let parent = tempfile::tempdir().expect("a folder");
-    let options = Options { capacity: 1, ring_events: RING_EVENTS as u32, log_entries: 0, ..Options::new("model") };
+    let options = Options {
+        capacity: 1,
+        ring_events: RING_EVENTS as u32,
+        log_entries: 0,
+        ..Options::new("model")
+    };
     let recorder = Recorder::create_in(parent.path(), &options).expect("a recorder");
     let mut empty = std::fs::read(recorder.path()).expect("readable");
     empty[header::CHANNEL_COUNT] = 1;
@@ -110,16 +123,31 @@ fn play(ringed: bool) -> Life {
             return;
         }
         events.push((kind, at_ns, request));
-        slot.record(&ring[slot.next_event() as usize % RING_EVENTS], at_ns, &Note::request(kind, call, request, value));
+        slot.record(
+            &ring[slot.next_event() as usize % RING_EVENTS],
+            at_ns,
+            &Note::request(kind, call, request, value),
+        );
     };
-    let opening =
-        Opening { role: Role::Recv, device: 1, comm: 0x77, retires_consumed: true, addresses: Addresses::default() };
+    let opening = Opening {
+        role: Role::Recv,
+        device: 1,
+        comm: 0x77,
+        retires_consumed: true,
+        addresses: Addresses::default(),
+    };
     slot.begin(&opening, 1, tick());
     note(EventKind::Opened, Call::Accept, 0, 0, 1);
     for number in 0..2 {
         let token = slot.enter(Call::Irecv);
         slot.leave(token);
-        note(EventKind::Posted, Call::Irecv, slot.post(100, tick()), number, 100);
+        note(
+            EventKind::Posted,
+            Call::Irecv,
+            slot.post(100, tick()),
+            number,
+            100,
+        );
     }
     for number in 0..2 {
         let token = slot.enter(Call::Test);
@@ -133,21 +161,36 @@ fn play(ringed: bool) -> Life {
         let (at_ns, consumed) = slot.consume(tick()).expect("one is done");
         note(EventKind::Consumed, Call::IrecvConsumed, at_ns, consumed, 0);
     }
-    slot.end(tick(), |at_ns| note(EventKind::Closed, Call::CloseRecv, at_ns, 0, 0));
+    slot.end(tick(), |at_ns| {
+        note(EventKind::Closed, Call::CloseRecv, at_ns, 0, 0)
+    });
     let generation = slot.rewrite();
     slot.begin(&opening, generation, tick());
     note(EventKind::Opened, Call::Accept, 0, 0, generation.into());
 
     let mut stores = LOG.with_borrow_mut(std::mem::take);
     let (slot_at, ring_at) = ((&raw const *slot).addr(), (&raw const *ring).addr());
-    let rings_offset = crate::map::Shape { capacity: 1, ring_events: 4, log_entries: 0 }.rings_offset() as usize;
+    let rings_offset = crate::map::Shape {
+        capacity: 1,
+        ring_events: 4,
+        log_entries: 0,
+    }
+    .rings_offset() as usize;
     for store in stores.iter_mut().filter(|store| !store.bytes.is_empty()) {
-        store.at = match store.at.checked_sub(slot_at).filter(|offset| *offset < SLOT_BYTES) {
+        store.at = match store
+            .at
+            .checked_sub(slot_at)
+            .filter(|offset| *offset < SLOT_BYTES)
+        {
             Some(offset) => HEADER_BYTES + offset,
             None => rings_offset + (store.at - ring_at),
         };
     }
-    Life { empty, stores, events }
+    Life {
+        empty,
+        stores,
+        events,
+    }
 }
 
 impl Store {
@@ -166,7 +209,12 @@ impl Life {
         let header = read_header(source).expect("a header");
         let read = read_events(source, &header, &sample, 100, &mut Vec::new()).expect("events");
         assert_eq!(read.damaged, 0, "{read:?}");
-        assert!(read.events.windows(2).all(|pair| pair[0].number + 1 == pair[1].number), "{read:?}");
+        assert!(
+            read.events
+                .windows(2)
+                .all(|pair| pair[0].number + 1 == pair[1].number),
+            "{read:?}"
+        );
         read.events.iter().for_each(|event| self.check_event(event));
         Some(sample)
     }
@@ -175,18 +223,36 @@ impl Life {
     /// ordering explains, and what is closed is whole.
     fn check_still(&self, image: &[u8]) -> Option<ChannelSample> {
         let sample = self.check(&image)?;
-        let word = |at: usize| u64::from_le_bytes(image[HEADER_BYTES + at..][..8].try_into().expect("eight bytes"));
-        assert_eq!((sample.comm, sample.device, sample.role), (0x77, Some(1), Role::Recv));
-        assert!(word(channel::CONSUMED) <= word(channel::DONE) && word(channel::DONE) <= word(channel::POSTED));
+        let word = |at: usize| {
+            u64::from_le_bytes(
+                image[HEADER_BYTES + at..][..8]
+                    .try_into()
+                    .expect("eight bytes"),
+            )
+        };
+        assert_eq!(
+            (sample.comm, sample.device, sample.role),
+            (0x77, Some(1), Role::Recv)
+        );
+        assert!(
+            word(channel::CONSUMED) <= word(channel::DONE)
+                && word(channel::DONE) <= word(channel::POSTED)
+        );
         if sample.state == State::Closed {
-            assert_eq!((sample.posted, sample.done, sample.consumed, sample.unpacked), (2, 2, 2, Some(2)));
+            assert_eq!(
+                (sample.posted, sample.done, sample.consumed, sample.unpacked),
+                (2, 2, 2, Some(2))
+            );
         }
         Some(sample)
     }
 
     fn check_event(&self, event: &Event) {
         let (kind, at_ns, request) = self.events[event.number as usize];
-        assert_eq!((event.kind, event.at_ns, u64::from(event.request)), (kind, at_ns, request));
+        assert_eq!(
+            (event.kind, event.at_ns, u64::from(event.request)),
+            (kind, at_ns, request)
+        );
     }
 
     /// All stores that must be shown when store `last` is.
@@ -194,7 +260,10 @@ impl Life {
         if self.stores[last].released {
             return last;
         }
-        self.stores[..last].iter().rposition(|store| store.bytes.is_empty()).unwrap_or(0)
+        self.stores[..last]
+            .iter()
+            .rposition(|store| store.bytes.is_empty())
+            .unwrap_or(0)
     }
 }
 
@@ -222,7 +291,9 @@ fn stores_in_any_order_that_was_not_forbidden_make_sense() {
             let next = done + 1..(done + 1 + AHEAD.0).min(life.stores.len());
             let early: Vec<usize> = next.filter(|early| life.before(*early) <= done).collect();
             for (at, first) in early.iter().enumerate() {
-                let others = early[at..].iter().take_while(|other| **other == *first || **other <= done + AHEAD.1);
+                let others = early[at..]
+                    .iter()
+                    .take_while(|other| **other == *first || **other <= done + AHEAD.1);
                 for second in others {
                     let mut shown = image.clone();
                     life.stores[*first].apply(&mut shown);
@@ -247,8 +318,13 @@ struct Living<'a> {
 
 impl Source for Living<'_> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let length = buffer.len().min(self.life.empty.len().saturating_sub(offset as usize));
-        for (word, from) in buffer[..length].chunks_mut(8).zip((offset as usize..).step_by(8)) {
+        let length = buffer
+            .len()
+            .min(self.life.empty.len().saturating_sub(offset as usize));
+        for (word, from) in buffer[..length]
+            .chunks_mut(8)
+            .zip((offset as usize..).step_by(8))
+        {
             // Only what is changed at all is worth a wait.
             if from >= HEADER_BYTES {
                 self.wait();
@@ -263,9 +339,18 @@ impl Living<'_> {
     fn wait(&self) {
         let mut random = self.random.borrow_mut();
         // Mostly nothing happens between two words, as in life.
-        let steps = if random.next().is_multiple_of(16) { random.next() % (self.pace + 1) } else { 0 };
-        let (from, end) = (self.time.get(), (self.time.get() + steps as usize).min(self.life.stores.len()));
-        self.life.stores[from..end].iter().for_each(|store| store.apply(&mut self.image.borrow_mut()));
+        let steps = if random.next().is_multiple_of(16) {
+            random.next() % (self.pace + 1)
+        } else {
+            0
+        };
+        let (from, end) = (
+            self.time.get(),
+            (self.time.get() + steps as usize).min(self.life.stores.len()),
+        );
+        self.life.stores[from..end]
+            .iter()
+            .for_each(|store| store.apply(&mut self.image.borrow_mut()));
         self.time.set(end);
     }
 }
@@ -279,7 +364,9 @@ fn a_copy_of_a_living_file_makes_sense() {
     for round in 0..3_000u64 {
         let start = (random.next() % life.stores.len() as u64) as usize;
         let mut image = life.empty.clone();
-        life.stores[..start].iter().for_each(|store| store.apply(&mut image));
+        life.stores[..start]
+            .iter()
+            .for_each(|store| store.apply(&mut image));
         let living = Living {
             life: &life,
             image: RefCell::new(image),

@@ -1,7 +1,9 @@
 //! What a new recorder is called, how much fits in, and why there is none.
 #![forbid(unsafe_code)]
 
-use crate::format::{self, CAPACITY_MAX, LOG_ENTRIES, LOG_ENTRIES_MAX, RING_EVENTS, RING_EVENTS_MAX};
+use crate::format::{
+    self, CAPACITY_MAX, LOG_ENTRIES, LOG_ENTRIES_MAX, RING_EVENTS, RING_EVENTS_MAX,
+};
 use crate::map::Shape;
 use std::fmt;
 use std::io;
@@ -48,7 +50,9 @@ impl<'a> Options<'a> {
 
     pub(crate) fn check(&self) -> Result<(), CreateError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        let named = (1..=64).contains(&self.name.len()) && self.name.bytes().all(plain) && !self.name.starts_with('.');
+        let named = (1..=64).contains(&self.name.len())
+            && self.name.bytes().all(plain)
+            && !self.name.starts_with('.');
         if !named {
             return Err(CreateError::BadName(self.name.to_owned()));
         }
@@ -56,7 +60,10 @@ impl<'a> Options<'a> {
             return Err(CreateError::BadCapacity(self.capacity));
         }
         if self.ring_events > RING_EVENTS_MAX || self.log_entries > LOG_ENTRIES_MAX {
-            return Err(CreateError::TooLong { ring_events: self.ring_events, log_entries: self.log_entries });
+            return Err(CreateError::TooLong {
+                ring_events: self.ring_events,
+                log_entries: self.log_entries,
+            });
         }
         Ok(())
     }
@@ -69,7 +76,11 @@ impl<'a> Options<'a> {
             role: self.role.to_owned(),
             plugin: self.plugin.to_owned(),
             keep: self.keep,
-            ring_events: if self.ring_events == 0 { 0 } else { self.ring_events.next_power_of_two() },
+            ring_events: if self.ring_events == 0 {
+                0
+            } else {
+                self.ring_events.next_power_of_two()
+            },
             log_entries: self.log_entries,
         }
     }
@@ -89,7 +100,11 @@ pub(crate) struct Blueprint {
 
 impl Blueprint {
     pub fn shape(&self) -> Shape {
-        Shape { capacity: self.capacity, ring_events: self.ring_events, log_entries: self.log_entries }
+        Shape {
+            capacity: self.capacity,
+            ring_events: self.ring_events,
+            log_entries: self.log_entries,
+        }
     }
 }
 
@@ -115,12 +130,22 @@ impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadName(name) => {
-                write!(f, "a recorder cannot be called {name:?}: 1 to 64 letters, digits, dots, dashes, underscores")
+                write!(
+                    f,
+                    "a recorder cannot be called {name:?}: 1 to 64 letters, digits, dots, dashes, underscores"
+                )
             }
             Self::BadCapacity(capacity) => {
-                write!(f, "a recorder cannot hold {capacity} channels: 1 to {}", format::CAPACITY_MAX)
+                write!(
+                    f,
+                    "a recorder cannot hold {capacity} channels: 1 to {}",
+                    format::CAPACITY_MAX
+                )
             }
-            Self::TooLong { ring_events, log_entries } => write!(
+            Self::TooLong {
+                ring_events,
+                log_entries,
+            } => write!(
                 f,
                 "a recorder cannot keep {ring_events} events per channel and {log_entries} log lines: at most \
                  {RING_EVENTS_MAX} and {LOG_ENTRIES_MAX}"
@@ -129,7 +154,12 @@ impl fmt::Display for CreateError {
                 f.write_str("no place for the flight recorder")?;
                 for (at, (parent, reason)) in reasons.iter().enumerate() {
                     let before = if at == 0 { ": " } else { "; " };
-                    write!(f, "{before}{} below {}: {reason}", crate::folder_name(), parent.display())?;
+                    write!(
+                        f,
+                        "{before}{} below {}: {reason}",
+                        crate::folder_name(),
+                        parent.display()
+                    )?;
                 }
                 Ok(())
             }

@@ -54,7 +54,11 @@ impl Identity {
         if self.pid_namespace != observer.pid_namespace {
             return Liveness::Unknown;
         }
-        if start_ticks_now == Some(self.start_ticks) { Liveness::Alive } else { Liveness::Dead }
+        if start_ticks_now == Some(self.start_ticks) {
+            Liveness::Alive
+        } else {
+            Liveness::Dead
+        }
     }
 }
 
@@ -77,11 +81,14 @@ fn parse_start_ticks(stat: &str) -> Option<u64> {
 }
 
 fn boot_id_hash() -> u64 {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or(0, |id| fnv1a(id.trim().as_bytes()))
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or(0, |id| fnv1a(id.trim().as_bytes()))
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -92,10 +99,22 @@ mod tests {
     fn a_start_time_is_found_behind_any_command_name() {
         let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21";
         for command in ["sh", "a b", "we) ird (", ") S 1 2"] {
-            assert_eq!(parse_start_ticks(&format!("77 ({command}) {tail}")), Some(4242), "{command}");
+            assert_eq!(
+                parse_start_ticks(&format!("77 ({command}) {tail}")),
+                Some(4242),
+                "{command}"
+            );
         }
-        assert_eq!(parse_start_ticks("77 (sh) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242"), None);
-        for broken in ["", ")", "77 (sh) S 1 2", "77 (sh) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x"] {
+        assert_eq!(
+            parse_start_ticks("77 (sh) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242"),
+            None
+        );
+        for broken in [
+            "",
+            ")",
+            "77 (sh) S 1 2",
+            "77 (sh) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x",
+        ] {
             assert_eq!(parse_start_ticks(broken), None, "{broken}");
         }
     }
@@ -111,9 +130,30 @@ mod tests {
     fn a_pid_is_not_believed_alone() {
         let own = Identity::own();
         let now = Some(own.start_ticks);
-        assert_eq!(Identity { start_ticks: 1, ..own }.seen_from(&own, now), Liveness::Dead);
-        assert_eq!(Identity { boot_id_hash: 1, ..own }.seen_from(&own, now), Liveness::Dead);
-        assert_eq!(Identity { pid_namespace: 1, ..own }.seen_from(&own, now), Liveness::Unknown);
+        assert_eq!(
+            Identity {
+                start_ticks: 1,
+                ..own
+            }
+            .seen_from(&own, now),
+            Liveness::Dead
+        );
+        assert_eq!(
+            Identity {
+                boot_id_hash: 1,
+                ..own
+            }
+            .seen_from(&own, now),
+            Liveness::Dead
+        );
+        assert_eq!(
+            Identity {
+                pid_namespace: 1,
+                ..own
+            }
+            .seen_from(&own, now),
+            Liveness::Unknown
+        );
         assert_eq!(own.seen_from(&own, None), Liveness::Dead);
     }
 }

@@ -12,8 +12,8 @@
 use crate::clock::monotonic_ns;
 use crate::events::{Events, read_events, read_setup_events};
 use crate::format::{
-    CAPACITY_MAX, Call, DEVICES, HEADER_BYTES, LOG_ENTRIES_MAX, LOG_ENTRY_BYTES, MAGIC, RING_EVENTS_MAX, SLOT_BYTES,
-    VERSION, device, header,
+    CAPACITY_MAX, Call, DEVICES, HEADER_BYTES, LOG_ENTRIES_MAX, LOG_ENTRY_BYTES, MAGIC,
+    RING_EVENTS_MAX, SLOT_BYTES, VERSION, device, header,
 };
 use crate::log::{LogLines, read_log};
 use crate::process::Identity;
@@ -137,7 +137,12 @@ impl Reader {
     /// It cannot be opened, or is no regular file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        Self::from_file(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
+        Self::from_file(
+            OpenOptions::new()
+                .read(true)
+                .custom_flags(flags)
+                .open(path)?,
+        )
     }
 
     /// Takes a file that is already open.
@@ -148,7 +153,11 @@ impl Reader {
         if !file.metadata()?.is_file() {
             return Err(ReadError::NotARecorder);
         }
-        Ok(Self { file, buffer: Vec::new(), header: None })
+        Ok(Self {
+            file,
+            buffer: Vec::new(),
+            header: None,
+        })
     }
 
     /// The file itself.
@@ -222,7 +231,9 @@ impl Source for File {
 #[cfg(any(test, fuzzing))]
 impl Source for &[u8] {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = self.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let from = self
+            .get(usize::try_from(offset).unwrap_or(usize::MAX)..)
+            .unwrap_or_default();
         let length = from.len().min(buffer.len());
         buffer[..length].copy_from_slice(&from[..length]);
         Ok(length)
@@ -251,7 +262,13 @@ pub(crate) fn take(source: &impl Source, buffer: &mut Vec<u8>) -> Result<Snapsho
         let after = read_header(source)?;
         let settled = before.channels_reused == after.channels_reused;
         if settled || attempt == ATTEMPTS {
-            return Ok(Snapshot { header: after, channels, taken_ns: monotonic_ns(), truncated, settled });
+            return Ok(Snapshot {
+                header: after,
+                channels,
+                taken_ns: monotonic_ns(),
+                truncated,
+                settled,
+            });
         }
         attempt += 1;
     }
@@ -278,7 +295,11 @@ fn read_channels(
     header: &Header,
     buffer: &mut Vec<u8>,
 ) -> Result<(Vec<ChannelSample>, bool), ReadError> {
-    let Sections { slots: offset, slot_bytes: bytes, .. } = header.sections;
+    let Sections {
+        slots: offset,
+        slot_bytes: bytes,
+        ..
+    } = header.sections;
     let count = header.channel_count as usize;
     let mut channels = Vec::new();
     let mut slot = 0;
@@ -288,9 +309,9 @@ fn read_channels(
         let there = read_full(source, buffer, offset.saturating_add((slot * bytes) as u64))?;
         let whole = there / bytes;
         let slots = buffer.chunks_exact(bytes).take(whole).zip(slot..);
-        channels.extend(
-            slots.filter_map(|(slot, index)| ChannelSample::decode(Words(slot), index as u16, header.ring_events)),
-        );
+        channels.extend(slots.filter_map(|(slot, index)| {
+            ChannelSample::decode(Words(slot), index as u16, header.ring_events)
+        }));
         if whole < batch {
             return Ok((channels, true));
         }
@@ -323,8 +344,13 @@ impl Header {
         if !(1..=CAPACITY_MAX).contains(&capacity) {
             return Err(ReadError::Damaged("channel_capacity", capacity.into()));
         }
-        if !(SLOT_BYTES..=SLOT_BYTES_MAX).contains(&sections.slot_bytes) || !sections.slot_bytes.is_multiple_of(8) {
-            return Err(ReadError::Damaged("channel_slot_bytes", sections.slot_bytes as u64));
+        if !(SLOT_BYTES..=SLOT_BYTES_MAX).contains(&sections.slot_bytes)
+            || !sections.slot_bytes.is_multiple_of(8)
+        {
+            return Err(ReadError::Damaged(
+                "channel_slot_bytes",
+                sections.slot_bytes as u64,
+            ));
         }
         if ring_events > RING_EVENTS_MAX || !(ring_events == 0 || ring_events.is_power_of_two()) {
             return Err(ReadError::Damaged("ring_events", ring_events.into()));
@@ -334,10 +360,16 @@ impl Header {
         }
         let log_entry_bytes = page.u32(header::LOG_ENTRY_BYTES);
         if log_entry_bytes as usize != LOG_ENTRY_BYTES {
-            return Err(ReadError::Damaged("log_entry_bytes", log_entry_bytes.into()));
+            return Err(ReadError::Damaged(
+                "log_entry_bytes",
+                log_entry_bytes.into(),
+            ));
         }
-        let offsets =
-            [("channels_offset", sections.slots), ("rings_offset", sections.rings), ("log_offset", sections.log)];
+        let offsets = [
+            ("channels_offset", sections.slots),
+            ("rings_offset", sections.rings),
+            ("log_offset", sections.log),
+        ];
         for (field, offset) in offsets {
             if offset < header_bytes || offset > i64::MAX as u64 / 2 {
                 return Err(ReadError::Damaged(field, offset));
@@ -391,7 +423,11 @@ fn devices(page: Words<'_>) -> Vec<Option<DeviceFacts>> {
         })
     };
     let mut all: Vec<_> = (0..DEVICES).map(one).collect();
-    all.truncate(all.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
+    all.truncate(
+        all.iter()
+            .rposition(Option::is_some)
+            .map_or(0, |last| last + 1),
+    );
     all
 }
 
@@ -423,9 +459,14 @@ impl fmt::Display for ReadError {
             Self::NotARecorder => f.write_str("not a recorder file"),
             Self::Unfinished => f.write_str("the recorder file has no complete header"),
             Self::OtherVersion(version) => {
-                write!(f, "the recorder file has format version {version}; this program reads {VERSION}")
+                write!(
+                    f,
+                    "the recorder file has format version {version}; this program reads {VERSION}"
+                )
             }
-            Self::Damaged(field, value) => write!(f, "the recorder file is damaged: {field} is {value}"),
+            Self::Damaged(field, value) => {
+                write!(f, "the recorder file is damaged: {field} is {value}")
+            }
         }
     }
 }
@@ -500,12 +541,31 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let snapshot = picture(&valid()).unwrap();
-        assert_eq!((snapshot.header.role.as_str(), snapshot.channels.len()), ("send worker", 2));
+        assert_eq!(
+            (snapshot.header.role.as_str(), snapshot.channels.len()),
+            ("send worker", 2)
+        );
         assert!(snapshot.settled && !snapshot.truncated);
-        let [send, recv] = &snapshot.channels[..] else { panic!() };
-        assert_eq!((send.posted, send.done, send.in_flight(), send.in_flight_high_water), (5, 2, 3, 5));
-        assert_eq!((recv.posted, recv.done, recv.consumed, recv.in_flight()), (5, 2, 1, 4));
-        assert_eq!((recv.bytes_posted, recv.bytes_done, recv.unpacked), (500, 160, None));
+        let [send, recv] = &snapshot.channels[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (
+                send.posted,
+                send.done,
+                send.in_flight(),
+                send.in_flight_high_water
+            ),
+            (5, 2, 3, 5)
+        );
+        assert_eq!(
+            (recv.posted, recv.done, recv.consumed, recv.in_flight()),
+            (5, 2, 1, 4)
+        );
+        assert_eq!(
+            (recv.bytes_posted, recv.bytes_done, recv.unpacked),
+            (500, 160, None)
+        );
         // Consumed one, done two: the head is request 1, the oldest not done is request 2.
         assert_eq!(recv.head_posted_ns, Some(u64::MAX / 4 + 2_000));
         assert_eq!(recv.not_done_posted_ns, Some(u64::MAX / 4 + 3_000));
@@ -516,17 +576,32 @@ mod tests {
 
     #[test]
     fn foreign_text_carries_no_escape_sequences() {
-        assert_eq!(picture(&valid()).unwrap().header.plugin, "a\u{FFFD}[31mplugin");
+        assert_eq!(
+            picture(&valid()).unwrap().header.plugin,
+            "a\u{FFFD}[31mplugin"
+        );
     }
 
     #[test]
     fn other_files_and_other_versions_are_told_apart() {
         let bytes = valid();
         assert!(matches!(picture(b""), Err(ReadError::Unfinished)));
-        assert!(matches!(picture(&bytes[..4095]), Err(ReadError::Unfinished)));
-        assert!(matches!(picture(&with(&bytes, 0, &[0; 8])), Err(ReadError::Unfinished)));
-        assert!(matches!(picture(b"# a text file, not a recorder"), Err(ReadError::NotARecorder)));
-        assert!(matches!(picture(&with(&bytes, 8, &[1, 0, 0, 0])), Err(ReadError::OtherVersion(1))));
+        assert!(matches!(
+            picture(&bytes[..4095]),
+            Err(ReadError::Unfinished)
+        ));
+        assert!(matches!(
+            picture(&with(&bytes, 0, &[0; 8])),
+            Err(ReadError::Unfinished)
+        ));
+        assert!(matches!(
+            picture(b"# a text file, not a recorder"),
+            Err(ReadError::NotARecorder)
+        ));
+        assert!(matches!(
+            picture(&with(&bytes, 8, &[1, 0, 0, 0])),
+            Err(ReadError::OtherVersion(1))
+        ));
     }
 
     #[test]
@@ -536,7 +611,11 @@ mod tests {
             ("header_bytes", header::HEADER_BYTES, 64u32),
             ("channel_slot_bytes", header::CHANNEL_SLOT_BYTES, 64),
             ("channel_slot_bytes", header::CHANNEL_SLOT_BYTES, u32::MAX),
-            ("channel_slot_bytes", header::CHANNEL_SLOT_BYTES, SLOT_BYTES as u32 + 1),
+            (
+                "channel_slot_bytes",
+                header::CHANNEL_SLOT_BYTES,
+                SLOT_BYTES as u32 + 1,
+            ),
             ("channel_capacity", header::CHANNEL_CAPACITY, 0),
             ("channel_capacity", header::CHANNEL_CAPACITY, u32::MAX),
             ("channels_offset", header::CHANNELS_OFFSET, 8),
@@ -558,7 +637,14 @@ mod tests {
     fn more_channels_than_there_are_bytes_are_truncated() {
         let bytes = with(&valid(), header::CHANNEL_COUNT, &u64::MAX.to_le_bytes());
         let whole = picture(&bytes).unwrap();
-        assert_eq!((whole.header.channel_count, whole.channels.len(), whole.truncated), (3, 2, false));
+        assert_eq!(
+            (
+                whole.header.channel_count,
+                whole.channels.len(),
+                whole.truncated
+            ),
+            (3, 2, false)
+        );
         let cut = picture(&bytes[..HEADER_BYTES + SLOT_BYTES + 100]).unwrap();
         assert_eq!((cut.channels.len(), cut.truncated), (1, true));
     }
@@ -566,7 +652,9 @@ mod tests {
     #[test]
     fn counters_that_make_no_sense_are_clamped_and_said_to_be_torn() {
         let at = HEADER_BYTES + channel::CONSUMED;
-        let sample = &picture(&with(&valid(), at, &u64::MAX.to_le_bytes())).unwrap().channels[0];
+        let sample = &picture(&with(&valid(), at, &u64::MAX.to_le_bytes()))
+            .unwrap()
+            .channels[0];
         assert!(sample.torn && makes_sense(sample));
         assert_eq!(sample.consumed, 2);
     }
@@ -574,14 +662,25 @@ mod tests {
     #[test]
     fn a_longer_slot_of_a_later_writer_is_stepped_over() {
         let bytes = valid();
-        let mut longer = with(&bytes, header::CHANNEL_SLOT_BYTES, &(SLOT_BYTES as u32 + 64).to_le_bytes());
+        let mut longer = with(
+            &bytes,
+            header::CHANNEL_SLOT_BYTES,
+            &(SLOT_BYTES as u32 + 64).to_le_bytes(),
+        );
         longer.truncate(HEADER_BYTES);
         for slot in bytes[HEADER_BYTES..].chunks(SLOT_BYTES) {
             longer.extend_from_slice(slot);
             longer.extend_from_slice(&[0xee; 64]);
         }
         let snapshot = picture(&longer).unwrap();
-        assert_eq!(snapshot.channels.iter().map(|sample| sample.posted).collect::<Vec<_>>(), [5, 5]);
+        assert_eq!(
+            snapshot
+                .channels
+                .iter()
+                .map(|sample| sample.posted)
+                .collect::<Vec<_>>(),
+            [5, 5]
+        );
     }
 
     proptest! {

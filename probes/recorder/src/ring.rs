@@ -30,17 +30,35 @@ impl Note {
     /// A request went on: `value` is its bytes.
     #[inline]
     pub fn request(kind: EventKind, call: Call, request: u64, value: u64) -> Self {
-        Self { kind, call, code: 0, request, value }
+        Self {
+            kind,
+            call,
+            code: 0,
+            request,
+            value,
+        }
     }
 
     /// A call did not return 0.
     pub fn failed(call: Call, code: i32, request: u64) -> Self {
-        Self { kind: EventKind::Failed, call, code, request, value: 0 }
+        Self {
+            kind: EventKind::Failed,
+            call,
+            code,
+            request,
+            value: 0,
+        }
     }
 
     /// A call returned 0 after this many nanoseconds.
     pub fn called(call: Call, took_ns: u64) -> Self {
-        Self { kind: EventKind::Called, call, code: 0, request: 0, value: took_ns }
+        Self {
+            kind: EventKind::Called,
+            call,
+            code: 0,
+            request: 0,
+            value: took_ns,
+        }
     }
 
     #[inline]
@@ -48,7 +66,10 @@ impl Note {
         let value = self.value.min(event::VALUE_MAX);
         [
             self.request & u64::from(u32::MAX) | u64::from(self.code as u32) << 32,
-            value | (self.kind as u64) << 40 | (self.call as u64) << 48 | u64::from(thread_tag()) << 56,
+            value
+                | (self.kind as u64) << 40
+                | (self.call as u64) << 48
+                | u64::from(thread_tag()) << 56,
         ]
     }
 
@@ -56,7 +77,11 @@ impl Note {
     pub(crate) fn to_bytes(self, number: u64, at_ns: u64) -> [u8; EVENT_BYTES] {
         let [middle, rest] = self.words();
         let mut bytes = [0; EVENT_BYTES];
-        for (place, word) in bytes.chunks_exact_mut(8).zip([number.wrapping_add(1), at_ns, middle, rest]) {
+        for (place, word) in
+            bytes
+                .chunks_exact_mut(8)
+                .zip([number.wrapping_add(1), at_ns, middle, rest])
+        {
             place.copy_from_slice(&word.to_le_bytes());
         }
         bytes

@@ -154,7 +154,11 @@ pub struct LastError {
 impl ChannelSample {
     /// Requests that have left the channel: consumed or done, as the channel counts.
     pub fn retired(&self) -> u64 {
-        if self.retires_consumed { self.consumed } else { self.done }
+        if self.retires_consumed {
+            self.consumed
+        } else {
+            self.done
+        }
     }
 
     /// Requests posted and not yet retired.
@@ -164,12 +168,15 @@ impl ChannelSample {
 
     /// How long the oldest request in flight has been so at `now_ns`.
     pub fn head_age_ns(&self, now_ns: u64) -> Option<u64> {
-        self.head_posted_ns.map(|posted| now_ns.saturating_sub(posted))
+        self.head_posted_ns
+            .map(|posted| now_ns.saturating_sub(posted))
     }
 
     /// All calls that did not return 0.
     pub fn rc_errors(&self) -> u64 {
-        self.errors.iter().fold(0u64, |sum, count| sum.saturating_add(*count))
+        self.errors
+            .iter()
+            .fold(0u64, |sum, count| sum.saturating_add(*count))
     }
 }
 
@@ -209,7 +216,8 @@ impl ChannelSample {
         };
         let pending = slot.u64(channel::PENDING);
         let is_pending = |number: u64| pending >> (number % POSTS as u64) & 1 == 1;
-        let oldest_pending = (posted.saturating_sub(POSTS as u64)..posted).find(|number| is_pending(*number));
+        let oldest_pending =
+            (posted.saturating_sub(POSTS as u64)..posted).find(|number| is_pending(*number));
         let post_bytes = slot.array::<POSTS>(channel::POST_BYTES);
         let unpacks = slot.u64(channel::FLAGS) & format::UNPACKED_KNOWN != 0;
         // Where receives are consumed they finish in order, and the counters say
@@ -219,13 +227,21 @@ impl ChannelSample {
             _ if unpacks && number < unpacked => Stage::Unpacked,
             _ => Stage::Done,
         };
-        let in_flight = |number: &u64| if retires_consumed { *number >= consumed } else { is_pending(*number) };
-        let requests = (posted.saturating_sub(POSTS as u64)..posted).filter(in_flight).map(|number| RequestNow {
-            number,
-            stage: stage(number),
-            bytes: post_bytes[number as usize % POSTS],
-            posted_ns: post_ns[number as usize % POSTS],
-        });
+        let in_flight = |number: &u64| {
+            if retires_consumed {
+                *number >= consumed
+            } else {
+                is_pending(*number)
+            }
+        };
+        let requests = (posted.saturating_sub(POSTS as u64)..posted)
+            .filter(in_flight)
+            .map(|number| RequestNow {
+                number,
+                stage: stage(number),
+                bytes: post_bytes[number as usize % POSTS],
+                posted_ns: post_ns[number as usize % POSTS],
+            });
         let next_event = slot.u64(channel::EVENTS);
         let first_event = slot.u64(channel::FIRST_EVENT).min(next_event);
         let address = |at: usize| Address::from_words(slot.array(at));
@@ -236,7 +252,8 @@ impl ChannelSample {
             role,
             device: Some(slot.u32(channel::DEVICE) as i32).filter(|device| *device >= 0),
             comm: slot.u64(channel::COMM),
-            channel: Some(slot.u32(channel::CHANNEL)).filter(|channel| *channel != format::NO_CHANNEL),
+            channel: Some(slot.u32(channel::CHANNEL))
+                .filter(|channel| *channel != format::NO_CHANNEL),
             opened_ns: slot.u64(channel::OPENED_NS),
             closed_ns: (state == State::Closed).then(|| slot.u64(channel::CLOSED_NS)),
             posted,
@@ -252,15 +269,20 @@ impl ChannelSample {
             null_requests: slot.u64(channel::NULL_REQUESTS),
             flushes: slot.u64(channel::FLUSHES),
             errors: slot.array::<ERROR_KINDS>(channel::ERRORS),
-            last_error: slot.failed_call(channel::LAST_ERROR).map(|(call, code)| LastError {
-                call,
-                code,
-                at_ns: slot.u64(channel::LAST_ERROR_NS),
-            }),
+            last_error: slot
+                .failed_call(channel::LAST_ERROR)
+                .map(|(call, code)| LastError {
+                    call,
+                    code,
+                    at_ns: slot.u64(channel::LAST_ERROR_NS),
+                }),
             bytes_posted: slot.u64(channel::BYTES_POSTED),
             bytes_done: slot.u64(channel::BYTES_DONE),
             last_change_ns: slot.u64(channel::LAST_CHANGE_NS),
-            in_call: last_call.filter(|_| inside).map(|call| InCall { call, sequence: call_sequence }),
+            in_call: last_call.filter(|_| inside).map(|call| InCall {
+                call,
+                sequence: call_sequence,
+            }),
             last_call,
             call_sequence,
             requests: requests.collect(),
@@ -270,8 +292,12 @@ impl ChannelSample {
                 ctrl: address(channel::CTRL),
             },
             events: (first_event, next_event),
-            events_overwritten: oldest_event(next_event, ring_events).max(first_event) - first_event,
-            latency: Histogram::new(slot.array::<BUCKETS>(channel::LATENCY), slot.u64(channel::LATENCY_MAX_NS)),
+            events_overwritten: oldest_event(next_event, ring_events).max(first_event)
+                - first_event,
+            latency: Histogram::new(
+                slot.array::<BUCKETS>(channel::LATENCY),
+                slot.u64(channel::LATENCY_MAX_NS),
+            ),
             torn,
         })
     }

@@ -15,7 +15,9 @@
 // was stored in which order.
 use super::address::{ADDRESS_WORDS, Address};
 use super::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*, fence};
-use super::format::{self, BUCKETS, Call, ERROR_KINDS, NO_CHANNEL, POSTS, Role, bucket_of, channel, error_kind, life};
+use super::format::{
+    self, BUCKETS, Call, ERROR_KINDS, NO_CHANNEL, POSTS, Role, bucket_of, channel, error_kind, life,
+};
 use super::ring::{Note, Place};
 use std::mem::{offset_of, size_of};
 
@@ -152,7 +154,8 @@ impl Slot {
         let now_ns = self.changed(now_ns);
         self.post_ns[place].store(now_ns, Relaxed);
         self.post_bytes[place].store(bytes, Relaxed);
-        self.pending.store(self.pending.load(Relaxed) | bit(number), Relaxed);
+        self.pending
+            .store(self.pending.load(Relaxed) | bit(number), Relaxed);
         self.posted.store(number.wrapping_add(1), Release);
         add(&self.bytes_posted, bytes);
         let in_flight = number.wrapping_add(1).wrapping_sub(self.retired());
@@ -171,11 +174,15 @@ impl Slot {
         let now_ns = self.changed(now_ns);
         let place = number as usize % POSTS;
         let posted = self.post_bytes[place].load(Relaxed);
-        let bytes = received.filter(|bytes| (1..=posted).contains(bytes)).unwrap_or(posted);
+        let bytes = received
+            .filter(|bytes| (1..=posted).contains(bytes))
+            .unwrap_or(posted);
         add(&self.bytes_done, bytes);
         self.took(now_ns.saturating_sub(self.post_ns[place].load(Relaxed)));
-        self.pending.store(self.pending.load(Relaxed) & !bit(number), Relaxed);
-        self.done.store(self.done.load(Relaxed).wrapping_add(1), Release);
+        self.pending
+            .store(self.pending.load(Relaxed) & !bit(number), Relaxed);
+        self.done
+            .store(self.done.load(Relaxed).wrapping_add(1), Release);
         (now_ns, bytes)
     }
 
@@ -220,7 +227,8 @@ impl Slot {
     #[inline]
     pub fn in_place(&self) -> u64 {
         let unpacked = self.unpacked.load(Relaxed);
-        self.flags.store(self.flags.load(Relaxed) | format::UNPACKED_KNOWN, Relaxed);
+        self.flags
+            .store(self.flags.load(Relaxed) | format::UNPACKED_KNOWN, Relaxed);
         self.unpacked.store(unpacked.wrapping_add(1), Release);
         unpacked
     }
@@ -267,15 +275,27 @@ impl Slot {
 
     /// What is known of the comm's connections.
     pub fn addresses(&self) -> Addresses {
-        let read =
-            |words: &[AtomicU64; ADDRESS_WORDS]| Address::from_words(words.each_ref().map(|word| word.load(Relaxed)));
-        Addresses { local: read(&self.local), peer: read(&self.peer), ctrl: read(&self.ctrl) }
+        let read = |words: &[AtomicU64; ADDRESS_WORDS]| {
+            Address::from_words(words.each_ref().map(|word| word.load(Relaxed)))
+        };
+        Addresses {
+            local: read(&self.local),
+            peer: read(&self.peer),
+            ctrl: read(&self.ctrl),
+        }
     }
 
     fn set_addresses(&self, addresses: &Addresses) {
-        let pairs = [(&self.local, addresses.local), (&self.peer, addresses.peer), (&self.ctrl, addresses.ctrl)];
+        let pairs = [
+            (&self.local, addresses.local),
+            (&self.peer, addresses.peer),
+            (&self.ctrl, addresses.ctrl),
+        ];
         for (words, address) in pairs {
-            for (word, value) in words.iter().zip(address.map_or([0; ADDRESS_WORDS], Address::to_words)) {
+            for (word, value) in words
+                .iter()
+                .zip(address.map_or([0; ADDRESS_WORDS], Address::to_words))
+            {
                 word.store(value, Relaxed);
             }
         }
@@ -309,7 +329,11 @@ impl Slot {
 
     #[inline]
     fn retired(&self) -> u64 {
-        if self.retires_consumed() { self.consumed.load(Relaxed) } else { self.done.load(Relaxed) }
+        if self.retires_consumed() {
+            self.consumed.load(Relaxed)
+        } else {
+            self.done.load(Relaxed)
+        }
     }
 
     /// Takes `now_ns` as the time of the last change, unless that would go back.
@@ -330,8 +354,15 @@ impl Slot {
         self.first_event.store(self.events.load(Relaxed), Relaxed);
         self.last_change_ns.store(now_ns, Relaxed);
         self.opened_ns.store(now_ns, Relaxed);
-        let retires = if opening.retires_consumed { life::RETIRES_CONSUMED } else { 0 };
-        self.life.store(u64::from(generation) << life::GENERATION_SHIFT | retires | life::OPEN, Release);
+        let retires = if opening.retires_consumed {
+            life::RETIRES_CONSUMED
+        } else {
+            0
+        };
+        self.life.store(
+            u64::from(generation) << life::GENERATION_SHIFT | retires | life::OPEN,
+            Release,
+        );
     }
 
     /// The life ends: `event` is written with the time, then the slot is closed.
@@ -351,7 +382,8 @@ impl Slot {
     /// Empties a closed slot for another life; its generation.
     pub(crate) fn rewrite(&self) -> u32 {
         let before = self.life.load(Acquire);
-        self.life.store(before & !life::STATE | life::REWRITTEN, Release);
+        self.life
+            .store(before & !life::STATE | life::REWRITTEN, Release);
         // What a copy shows of the emptied slot must not be taken for the old life.
         fence(Release);
         self.clear();
@@ -388,8 +420,15 @@ impl Slot {
             &self.last_error,
             &self.last_error_ns,
         ];
-        let arrays =
-            [&self.errors[..], &self.post_ns, &self.post_bytes, &self.latency, &self.local, &self.peer, &self.ctrl];
+        let arrays = [
+            &self.errors[..],
+            &self.post_ns,
+            &self.post_bytes,
+            &self.latency,
+            &self.local,
+            &self.peer,
+            &self.ctrl,
+        ];
         for word in words.into_iter().chain(arrays.into_iter().flatten()) {
             word.store(0, Relaxed);
         }

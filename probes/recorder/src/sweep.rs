@@ -42,8 +42,12 @@ pub fn sweep(parent: &Path) -> io::Result<Swept> {
             continue;
         }
         let name = c_string(bytes)?;
-        let Ok(file) = folder.read(&name) else { continue };
-        if is_abandoned(Reader::from_file(file), &file_name.to_string_lossy()) && folder.remove(&name).is_ok() {
+        let Ok(file) = folder.read(&name) else {
+            continue;
+        };
+        if is_abandoned(Reader::from_file(file), &file_name.to_string_lossy())
+            && folder.remove(&name).is_ok()
+        {
             swept.removed.push(folder.path().join(&file_name));
         } else {
             swept.left += 1;
@@ -55,7 +59,9 @@ pub fn sweep(parent: &Path) -> io::Result<Swept> {
 fn is_abandoned(reader: Result<Reader, ReadError>, name: &str) -> bool {
     match reader.and_then(|mut reader| reader.header()) {
         Ok(header) => !header.keep && header.writer.liveness() == Liveness::Dead,
-        Err(ReadError::Unfinished) => named_writer(name).is_some_and(|writer| writer.liveness() == Liveness::Dead),
+        Err(ReadError::Unfinished) => {
+            named_writer(name).is_some_and(|writer| writer.liveness() == Liveness::Dead)
+        }
         Err(_) => false,
     }
 }
@@ -66,7 +72,11 @@ fn named_writer(name: &str) -> Option<Identity> {
     let start_ticks = parts.next()?.parse().ok()?;
     let pid = parts.next()?.parse().ok()?;
     parts.next()?;
-    Some(Identity { pid, start_ticks, ..Identity::own() })
+    Some(Identity {
+        pid,
+        start_ticks,
+        ..Identity::own()
+    })
 }
 
 #[cfg(test)]
@@ -77,7 +87,10 @@ mod tests {
     use std::fs::{self, OpenOptions};
     use std::os::unix::fs::FileExt;
 
-    const OPTIONS: Options<'_> = Options { capacity: 4, ..Options::new("worker") };
+    const OPTIONS: Options<'_> = Options {
+        capacity: 4,
+        ..Options::new("worker")
+    };
 
     #[test]
     fn a_live_writers_file_stays_and_a_dead_ones_goes() {
@@ -86,21 +99,42 @@ mod tests {
         let dead = live.path().with_file_name(format!("dead-1-1{FILE_SUFFIX}"));
         fs::copy(live.path(), &dead).unwrap();
         let file = OpenOptions::new().write(true).open(&dead).unwrap();
-        file.write_all_at(&1u64.to_le_bytes(), header::START_TICKS as u64).unwrap();
+        file.write_all_at(&1u64.to_le_bytes(), header::START_TICKS as u64)
+            .unwrap();
 
-        assert_eq!(sweep(parent.path()).unwrap(), Swept { removed: vec![dead], left: 1 });
+        assert_eq!(
+            sweep(parent.path()).unwrap(),
+            Swept {
+                removed: vec![dead],
+                left: 1
+            }
+        );
         assert!(live.path().exists());
     }
 
     #[test]
     fn a_file_that_is_to_be_kept_stays_whoever_wrote_it() {
         let parent = tempfile::tempdir().unwrap();
-        let kept = Recorder::create_in(parent.path(), &Options { keep: true, ..OPTIONS }).unwrap();
+        let kept = Recorder::create_in(
+            parent.path(),
+            &Options {
+                keep: true,
+                ..OPTIONS
+            },
+        )
+        .unwrap();
         let path = kept.path();
         drop(kept);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        file.write_all_at(&1u64.to_le_bytes(), header::START_TICKS as u64).unwrap();
-        assert_eq!(sweep(parent.path()).unwrap(), Swept { removed: vec![], left: 1 });
+        file.write_all_at(&1u64.to_le_bytes(), header::START_TICKS as u64)
+            .unwrap();
+        assert_eq!(
+            sweep(parent.path()).unwrap(),
+            Swept {
+                removed: vec![],
+                left: 1
+            }
+        );
     }
 
     #[test]
@@ -108,8 +142,12 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::make(parent.path()).unwrap();
         let own = Identity::own();
-        folder.create(&format!("a-b-{}-1{FILE_SUFFIX}", own.pid)).unwrap();
-        folder.create(&format!("a-b-{}-{}{FILE_SUFFIX}", own.pid, own.start_ticks)).unwrap();
+        folder
+            .create(&format!("a-b-{}-1{FILE_SUFFIX}", own.pid))
+            .unwrap();
+        folder
+            .create(&format!("a-b-{}-{}{FILE_SUFFIX}", own.pid, own.start_ticks))
+            .unwrap();
         folder.create(&format!("1-1{FILE_SUFFIX}")).unwrap();
         folder.create("notes.txt").unwrap();
         let swept = sweep(parent.path()).unwrap();

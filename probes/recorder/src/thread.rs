@@ -10,7 +10,9 @@ use std::arch::asm;
 pub(crate) fn pointer() -> usize {
     let pointer: usize;
     // SAFETY: the ABI keeps the thread pointer's own address in its first word.
-    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags, pure)) };
+    unsafe {
+        asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags, pure))
+    };
     pointer
 }
 
@@ -20,7 +22,9 @@ pub(crate) fn pointer() -> usize {
 pub(crate) fn pointer() -> usize {
     let pointer: usize;
     // SAFETY: reads a register that every process may read.
-    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags, pure)) };
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags, pure))
+    };
     pointer
 }
 

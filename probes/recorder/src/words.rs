@@ -31,7 +31,10 @@ impl<'a> Words<'a> {
 
     pub fn text(self, at: usize, length: usize) -> String {
         let bytes = self.bytes(at, length);
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(bytes.len());
         let text = String::from_utf8_lossy(&bytes[..end]);
         text.replace(char::is_control, "\u{FFFD}")
     }

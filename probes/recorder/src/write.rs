@@ -18,8 +18,8 @@ use crate::clock::Clock;
 use crate::file;
 use crate::folder::{Folder, SHARED_MEMORY, c_string};
 use crate::format::{
-    CAPACITY_MAX, Call, DEVICES, EVENT_BYTES, EventKind, HEADER_BYTES, LOG_ENTRY_BYTES, LOG_KEPT, Role, SLOT_BYTES,
-    device, header, log_place,
+    CAPACITY_MAX, Call, DEVICES, EVENT_BYTES, EventKind, HEADER_BYTES, LOG_ENTRY_BYTES, LOG_KEPT,
+    Role, SLOT_BYTES, device, header, log_place,
 };
 use crate::map::{Map, Shape};
 use crate::options::{Blueprint, CreateError, Options};
@@ -140,7 +140,8 @@ impl Recorder {
     /// As [`Recorder::create`].
     pub fn create_in(parent: &Path, options: &Options<'_>) -> Result<Self, CreateError> {
         options.check()?;
-        Self::try_in(parent, options).map_err(|error| CreateError::NoPlace(vec![(parent.to_owned(), error)]))
+        Self::try_in(parent, options)
+            .map_err(|error| CreateError::NoPlace(vec![(parent.to_owned(), error)]))
     }
 
     fn try_in(parent: &Path, options: &Options<'_>) -> io::Result<Self> {
@@ -161,7 +162,13 @@ impl Recorder {
             clock: Clock::new(),
             owner: AtomicU32::new(std::process::id()),
             used: AtomicU32::new(0),
-            home: Mutex::new(Home { file, folder, name, blueprint, cursor: 0 }),
+            home: Mutex::new(Home {
+                file,
+                folder,
+                name,
+                blueprint,
+                cursor: 0,
+            }),
         })
     }
 
@@ -213,7 +220,9 @@ impl Recorder {
             return Settled::Here;
         }
         // Whoever held the lock when the process forked holds it in the child for ever.
-        let Ok(mut home) = self.home.try_lock() else { return Settled::Nowhere };
+        let Ok(mut home) = self.home.try_lock() else {
+            return Settled::Nowhere;
+        };
         if self.is_own() {
             return Settled::Here;
         }
@@ -251,7 +260,9 @@ impl Recorder {
             return Ok(());
         }
         let offset = header::DEVICES + index * device::BYTES;
-        self.home().file.write_all_at(&file::device_bytes(what), offset as u64)
+        self.home()
+            .file
+            .write_all_at(&file::device_bytes(what), offset as u64)
     }
 
     /// Publishes a number that only the writing program and its readers understand.
@@ -282,8 +293,16 @@ impl Recorder {
             Role::Send => Call::Connect,
             Role::Recv => Call::Accept,
         };
-        self.event(index, slot, now_ns, &Note::request(EventKind::Opened, call, 0, generation.into()));
-        Some(Key { index, generation: generation as u16 })
+        self.event(
+            index,
+            slot,
+            now_ns,
+            &Note::request(EventKind::Opened, call, 0, generation.into()),
+        );
+        Some(Key {
+            index,
+            generation: generation as u16,
+        })
     }
 
     /// A slot that was never used, its bytes backed.
@@ -292,9 +311,15 @@ impl Recorder {
         if used == self.shape.capacity {
             return None;
         }
-        file::back(&home.file, self.shape.slot_offset(used.into()), SLOT_BYTES as u64).ok()?;
+        file::back(
+            &home.file,
+            self.shape.slot_offset(used.into()),
+            SLOT_BYTES as u64,
+        )
+        .ok()?;
         self.used.store(used + 1, Release);
-        self.word(header::CHANNEL_COUNT).store(u64::from(used + 1), Release);
+        self.word(header::CHANNEL_COUNT)
+            .store(u64::from(used + 1), Release);
         Some((used as u16, 1))
     }
 
@@ -319,7 +344,13 @@ impl Recorder {
         if self.shape.ring_events == 0 || self.map.has_ring(index) {
             return;
         }
-        if file::back(&home.file, self.shape.ring_offset(index.into()), self.shape.ring_bytes()).is_ok() {
+        if file::back(
+            &home.file,
+            self.shape.ring_offset(index.into()),
+            self.shape.ring_bytes(),
+        )
+        .is_ok()
+        {
             self.map.show_ring(index);
         }
     }
@@ -328,7 +359,12 @@ impl Recorder {
     pub fn close(&self, key: Key, call: Call) {
         let Some(slot) = self.slot(key) else { return };
         slot.end(self.now_ns(), |at_ns| {
-            self.event(key.index, slot, at_ns, &Note::request(EventKind::Closed, call, 0, 0));
+            self.event(
+                key.index,
+                slot,
+                at_ns,
+                &Note::request(EventKind::Closed, call, 0, 0),
+            );
         });
     }
 
@@ -354,7 +390,12 @@ impl Recorder {
     pub fn unpacked(&self, key: Key) {
         if let Some(slot) = self.slot(key) {
             let (at_ns, number) = slot.unpack(self.now_ns());
-            self.event(key.index, slot, at_ns, &Note::request(EventKind::Unpacked, Call::Test, number, 0));
+            self.event(
+                key.index,
+                slot,
+                at_ns,
+                &Note::request(EventKind::Unpacked, Call::Test, number, 0),
+            );
         }
     }
 
@@ -383,7 +424,8 @@ impl Recorder {
     /// The slot, while its comm is open.
     #[inline]
     pub fn slot(&self, key: Key) -> Option<&Slot> {
-        self.slot_at(key.index).filter(|slot| slot.is_open_as(key.generation))
+        self.slot_at(key.index)
+            .filter(|slot| slot.is_open_as(key.generation))
     }
 
     /// The slot at a place, whatever its state; `None` beyond the slots that
@@ -410,7 +452,10 @@ impl Recorder {
     pub fn enter_setup(&self, call: Call) -> SetupToken {
         self.word(header::SETUP_CALL).store(call as u64, Relaxed);
         self.word(header::SETUP_CALLS_ENTERED).fetch_add(1, Release);
-        SetupToken { call, entered_ns: self.now_ns() }
+        SetupToken {
+            call,
+            entered_ns: self.now_ns(),
+        }
     }
 
     /// It ended with `code`. One that is `worth` it becomes an event when it
@@ -421,7 +466,10 @@ impl Recorder {
         let now_ns = self.now_ns();
         if code == 0 {
             if worth {
-                self.setup_event(now_ns, &Note::called(call, now_ns.saturating_sub(entered_ns)));
+                self.setup_event(
+                    now_ns,
+                    &Note::called(call, now_ns.saturating_sub(entered_ns)),
+                );
             }
             return;
         }
@@ -438,9 +486,13 @@ impl Recorder {
         }
         let number = self.word(header::SETUP_EVENTS).fetch_add(1, Relaxed);
         let place = number % u64::from(self.shape.ring_events);
-        let offset = self.shape.ring_offset(self.shape.capacity.into()) + place * EVENT_BYTES as u64;
+        let offset =
+            self.shape.ring_offset(self.shape.capacity.into()) + place * EVENT_BYTES as u64;
         // A full disk loses the event; its number says so.
-        let _ = self.home().file.write_all_at(&note.to_bytes(number, at_ns), offset);
+        let _ = self
+            .home()
+            .file
+            .write_all_at(&note.to_bytes(number, at_ns), offset);
     }
 
     /// Keeps a line that the plugin logged. A few system calls; any thread.
@@ -450,7 +502,9 @@ impl Recorder {
         }
         let number = self.word(header::LOG_LINES).fetch_add(1, Relaxed);
         let kept = LOG_KEPT.min(self.shape.log_entries / 2);
-        let Some(place) = log_place(number, self.shape.log_entries, kept) else { return };
+        let Some(place) = log_place(number, self.shape.log_entries, kept) else {
+            return;
+        };
         let bytes = file::line_bytes(number, self.now_ns(), crate::thread::id(), line);
         let offset = self.shape.log_offset() + place * LOG_ENTRY_BYTES as u64;
         // A full disk loses the line; its number says so.

@@ -9,21 +9,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tcpx_recorder::format::{Call, EventKind, Role};
-use tcpx_recorder::{Addresses, ChannelSample, Events, LogLine, Note, Opening, Options, Reader, Recorder, sweep};
+use tcpx_recorder::{
+    Addresses, ChannelSample, Events, LogLine, Note, Opening, Options, Reader, Recorder, sweep,
+};
 
 const CHILD: &str = "TCPX_RECORDER_TEST_FOLDER";
 
 /// Writers killed; as many as `TCPX_RECORDER_TEST_KILLS` says, to be sure.
 fn rounds() -> u64 {
-    std::env::var("TCPX_RECORDER_TEST_KILLS").map_or(50, |kills| kills.parse().expect("a number of kills"))
+    std::env::var("TCPX_RECORDER_TEST_KILLS")
+        .map_or(50, |kills| kills.parse().expect("a number of kills"))
 }
 
 /// Writes as fast as it can until killed, over ever new lives of few slots.
 #[test]
 fn child_writes_until_killed() {
-    let Some(parent) = std::env::var_os(CHILD) else { return };
-    let options = Options { capacity: 4, role: "child", ring_events: 64, ..Options::new("killed") };
-    let recorder = Recorder::create_in(Path::new(&parent), &options).unwrap_or_else(|error| panic!("ERROR {error}"));
+    let Some(parent) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let options = Options {
+        capacity: 4,
+        role: "child",
+        ring_events: 64,
+        ..Options::new("killed")
+    };
+    let recorder = Recorder::create_in(Path::new(&parent), &options)
+        .unwrap_or_else(|error| panic!("ERROR {error}"));
     println!("FILE {}", recorder.path().display());
     let started = Instant::now();
     let mut round = 0;
@@ -39,12 +50,22 @@ fn child_writes_until_killed() {
         let key = recorder.open(&opening).unwrap();
         let slot = recorder.slot(key).unwrap();
         let event = |kind, call, at_ns, number| {
-            recorder.event(key.index, slot, at_ns, &Note::request(kind, call, number, 4096))
+            recorder.event(
+                key.index,
+                slot,
+                at_ns,
+                &Note::request(kind, call, number, 4096),
+            )
         };
         for _ in 0..round % 200 {
             let number = slot.next_request().unwrap();
             let token = slot.enter(Call::Irecv);
-            event(EventKind::Posted, Call::Irecv, slot.post(4096, recorder.now_ns()), number);
+            event(
+                EventKind::Posted,
+                Call::Irecv,
+                slot.post(4096, recorder.now_ns()),
+                number,
+            );
             slot.leave(token);
             let token = slot.enter(Call::Test);
             slot.tested();
@@ -55,7 +76,13 @@ fn child_writes_until_killed() {
             let (at_ns, _) = slot.consume(recorder.now_ns()).unwrap();
             event(EventKind::Consumed, Call::IrecvConsumed, at_ns, number);
         }
-        recorder.log(&LogLine { level: 3, flags: 0, function: b"child", line: 1, text: b"once more" });
+        recorder.log(&LogLine {
+            level: 3,
+            flags: 0,
+            function: b"child",
+            line: 1,
+            text: b"once more",
+        });
         recorder.close(key, Call::CloseRecv);
         round += 1;
     }
@@ -64,9 +91,16 @@ fn child_writes_until_killed() {
 /// Opens channels until there is no place for another, then lets one go and takes its slot.
 #[test]
 fn child_opens_until_refused() {
-    let Some(parent) = std::env::var_os(CHILD) else { return };
-    let options = Options { capacity: 100, role: "child", ..Options::new("full") };
-    let recorder = Recorder::create_in(Path::new(&parent), &options).unwrap_or_else(|error| panic!("ERROR {error}"));
+    let Some(parent) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let options = Options {
+        capacity: 100,
+        role: "child",
+        ..Options::new("full")
+    };
+    let recorder = Recorder::create_in(Path::new(&parent), &options)
+        .unwrap_or_else(|error| panic!("ERROR {error}"));
     let open = || {
         recorder.open(&Opening {
             role: Role::Send,
@@ -97,14 +131,23 @@ impl Drop for Writer {
 fn spawn(parent: &Path) -> (Writer, PathBuf) {
     let mut writer = Writer(
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_writes_until_killed", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "child_writes_until_killed",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(CHILD, parent)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap(),
     );
     let mut lines = BufReader::new(writer.0.stdout.take().unwrap()).lines();
-    let path = lines.find_map(|line| line.unwrap().rsplit_once("FILE ").map(|(_, path)| PathBuf::from(path)));
+    let path = lines.find_map(|line| {
+        line.unwrap()
+            .rsplit_once("FILE ")
+            .map(|(_, path)| PathBuf::from(path))
+    });
     (writer, path.expect("the child ended early"))
 }
 
@@ -120,12 +163,18 @@ fn check_events(sample: &ChannelSample, read: &Events) {
         _ => vec![],
     };
     for pair in read.events.windows(2) {
-        assert!(next(pair[0].kind).contains(&pair[1].kind) && pair[0].at_ns <= pair[1].at_ns, "{pair:?}");
+        assert!(
+            next(pair[0].kind).contains(&pair[1].kind) && pair[0].at_ns <= pair[1].at_ns,
+            "{pair:?}"
+        );
         let same = !matches!(pair[1].kind, EventKind::Posted | EventKind::Closed);
         assert!(!same || pair[0].request == pair[1].request, "{pair:?}");
     }
     if let Some(event) = read.events.last() {
-        assert!(u64::from(event.request) < sample.posted.max(1) + 1, "{event:?} {sample:?}");
+        assert!(
+            u64::from(event.request) < sample.posted.max(1) + 1,
+            "{event:?} {sample:?}"
+        );
     }
 }
 
@@ -134,9 +183,15 @@ fn check(path: &Path) -> u64 {
     let snapshot = reader.snapshot().unwrap();
     assert_eq!(snapshot.header.role, "child");
     let log = reader.log(0, 10_000).unwrap();
-    assert!(log.lines.iter().all(|line| line.text == "once more"), "{log:?}");
+    assert!(
+        log.lines.iter().all(|line| line.text == "once more"),
+        "{log:?}"
+    );
     for sample in &snapshot.channels {
-        assert!(sample.posted >= sample.done && sample.done >= sample.consumed, "{sample:?}");
+        assert!(
+            sample.posted >= sample.done && sample.done >= sample.consumed,
+            "{sample:?}"
+        );
         assert!(sample.in_flight() <= 1, "{sample:?}");
         assert!(sample.latency.count() <= sample.posted, "{sample:?}");
         assert_eq!(sample.bytes_posted % 4096, 0, "{sample:?}");
@@ -148,14 +203,19 @@ fn check(path: &Path) -> u64 {
 
 #[test]
 fn a_killed_writer_leaves_a_readable_file() {
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_nanos() as u64;
     println!("seed {seed}");
     let mut random = seed;
     let parent = tempfile::tempdir().unwrap();
     let mut seen = 0;
     for _ in 0..rounds() {
         let (mut writer, path) = spawn(parent.path());
-        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         std::thread::sleep(Duration::from_micros((random >> 33) % 15_000));
         // A living writer is as readable as a dead one.
         Reader::open(&path).unwrap().snapshot().unwrap();
@@ -171,13 +231,20 @@ fn a_killed_writer_leaves_a_readable_file() {
 fn a_file_size_limit_is_an_error_and_no_signal() {
     let parent = tempfile::tempdir().unwrap();
     let output = Command::new("sh")
-        .args(["-c", "ulimit -f 8; exec \"$0\" --exact child_writes_until_killed --nocapture"])
+        .args([
+            "-c",
+            "ulimit -f 8; exec \"$0\" --exact child_writes_until_killed --nocapture",
+        ])
         .arg(std::env::current_exe().unwrap())
         .env(CHILD, parent.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code().is_some() && said.contains("file size limit"), "{:?} {said}", output.status);
+    assert!(
+        output.status.code().is_some() && said.contains("file size limit"),
+        "{:?} {said}",
+        output.status
+    );
 }
 
 #[test]
@@ -192,11 +259,17 @@ fn a_full_file_system_refuses_channels_and_is_no_signal() {
         .arg(parent.path())
         .env(CHILD, parent.path())
         .output();
-    let Ok(output) = output.inspect_err(|error| println!("skipped: no unshare: {error}")) else { return };
+    let Ok(output) = output.inspect_err(|error| println!("skipped: no unshare: {error}")) else {
+        return;
+    };
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     if matches!(output.status.code(), Some(1 | 77)) {
         println!("skipped: no mount namespace of our own: {said}");
         return;
     }
-    assert!(output.status.success() && said.contains("OPENED 2"), "{:?} {said}", output.status);
+    assert!(
+        output.status.success() && said.contains("OPENED 2"),
+        "{:?} {said}",
+        output.status
+    );
 }

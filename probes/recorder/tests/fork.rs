@@ -10,7 +10,11 @@ const OPENING: Opening = Opening {
     device: 0,
     comm: 0x1000,
     retires_consumed: true,
-    addresses: Addresses { local: None, peer: None, ctrl: None },
+    addresses: Addresses {
+        local: None,
+        peer: None,
+        ctrl: None,
+    },
 };
 
 /// Runs `work` in a forked child; whether it said true.
@@ -19,7 +23,8 @@ fn in_child(work: impl FnOnce() -> bool) -> bool {
     // its own fork, and leaves without exit handlers.
     match unsafe { libc::fork() } {
         0 => {
-            let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
+            let worked =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
             // SAFETY: does not return.
             unsafe { libc::_exit(i32::from(!worked)) }
         }
@@ -35,19 +40,37 @@ fn in_child(work: impl FnOnce() -> bool) -> bool {
 #[test]
 fn a_forked_child_leaves_its_parents_file_alone_and_gets_its_own() {
     let parent = tempfile::tempdir().unwrap();
-    let recorder = Recorder::create_in(parent.path(), &Options { capacity: 4, ..Options::new("fork") }).unwrap();
+    let recorder = Recorder::create_in(
+        parent.path(),
+        &Options {
+            capacity: 4,
+            ..Options::new("fork")
+        },
+    )
+    .unwrap();
     let key = recorder.open(&OPENING).unwrap();
     let slot = recorder.slot(key).unwrap();
     let post = |slot: &tcpx_recorder::Slot, index| {
         let at_ns = slot.post(10, recorder.now_ns());
-        recorder.event(index, slot, at_ns, &Note::request(EventKind::Posted, Call::Irecv, 0, 10));
+        recorder.event(
+            index,
+            slot,
+            at_ns,
+            &Note::request(EventKind::Posted, Call::Irecv, 0, 10),
+        );
     };
     post(slot, key.index);
     let file = recorder.path();
     assert_eq!(recorder.settle(), Settled::Here);
 
     let worked = in_child(|| {
-        let line = LogLine { level: 3, flags: 0, function: b"", line: 0, text: b"from the child" };
+        let line = LogLine {
+            level: 3,
+            flags: 0,
+            function: b"",
+            line: 0,
+            text: b"from the child",
+        };
         // Before it settles: nothing is known, nothing is written, nothing is lost.
         assert!(recorder.slot(key).is_none() && recorder.open(&OPENING).is_none());
         post(slot, key.index);
@@ -64,15 +87,33 @@ fn a_forked_child_leaves_its_parents_file_alone_and_gets_its_own() {
 
     let mut reader = Reader::open(&file).unwrap();
     let own = reader.snapshot().unwrap();
-    assert_eq!((own.channels.len(), own.channels[0].posted, own.header.log_lines), (1, 1, 0));
-    assert_eq!(reader.events(&own.channels[0], 100).unwrap().events.len(), 2);
+    assert_eq!(
+        (
+            own.channels.len(),
+            own.channels[0].posted,
+            own.header.log_lines
+        ),
+        (1, 1, 0)
+    );
+    assert_eq!(
+        reader.events(&own.channels[0], 100).unwrap().events.len(),
+        2
+    );
     post(slot, key.index);
     assert_eq!(reader.snapshot().unwrap().channels[0].posted, 2);
 
-    let theirs = list(parent.path()).unwrap().into_iter().map(|one| one.path).find(|path| *path != file).unwrap();
+    let theirs = list(parent.path())
+        .unwrap()
+        .into_iter()
+        .map(|one| one.path)
+        .find(|path| *path != file)
+        .unwrap();
     let mut reader = Reader::open(&theirs).unwrap();
     let child = reader.snapshot().unwrap();
     assert_ne!(child.header.writer.pid, std::process::id());
     assert_eq!((child.channels[0].posted, child.header.log_lines), (5, 1));
-    assert_eq!(reader.events(&child.channels[0], 100).unwrap().events.len(), 6);
+    assert_eq!(
+        reader.events(&child.channels[0], 100).unwrap().events.len(),
+        6
+    );
 }

@@ -27,7 +27,11 @@ const RECV_WINDOW: usize = 16;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn check(call: &str, code: c_int) -> Outcome<()> {
-    if code == 0 { Ok(()) } else { Err(format!("{call} returned {code}").into()) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(format!("{call} returned {code}").into())
+    }
 }
 
 /// One comm and its window; requests in posting order.
@@ -47,13 +51,30 @@ impl Channel {
         let mut mhandle = ptr::null_mut();
         let register = table().reg_mr.ok_or("no regMr")?;
         // SAFETY: a live comm and a buffer that outlives it.
-        let code = unsafe { register(comm, buffer.as_mut_ptr().cast(), buffer.len() as c_int, 1, &mut mhandle) };
+        let code = unsafe {
+            register(
+                comm,
+                buffer.as_mut_ptr().cast(),
+                buffer.len() as c_int,
+                1,
+                &mut mhandle,
+            )
+        };
         check("regMr", code)?;
-        Ok(Self { comm, mhandle, buffer, size, flight: Default::default(), free: (0..window).collect() })
+        Ok(Self {
+            comm,
+            mhandle,
+            buffer,
+            size,
+            flight: Default::default(),
+            free: (0..window).collect(),
+        })
     }
 
     fn post(&mut self, send: bool, size: usize) -> Outcome<bool> {
-        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let Some(slot) = self.free.pop() else {
+            return Ok(false);
+        };
         let mut data: *mut c_void = self.buffer[slot * self.size..].as_mut_ptr().cast();
         let (mut size, mut mhandle, mut request) = (size as c_int, self.mhandle, ptr::null_mut());
         let code = if send {
@@ -63,7 +84,17 @@ impl Channel {
         } else {
             let irecv = table().irecv.ok_or("no irecv")?;
             // SAFETY: our comm, buffer and mhandle; arrays of one.
-            unsafe { irecv(self.comm, 1, &mut data, &mut size, ptr::null_mut(), &mut mhandle, &mut request) }
+            unsafe {
+                irecv(
+                    self.comm,
+                    1,
+                    &mut data,
+                    &mut size,
+                    ptr::null_mut(),
+                    &mut mhandle,
+                    &mut request,
+                )
+            }
         };
         check("post", code)?;
         self.flight.push_back((slot, request));
@@ -72,10 +103,14 @@ impl Channel {
 
     /// The size of the oldest request when it is done.
     fn retire(&mut self, send: bool) -> Outcome<Option<usize>> {
-        let Some((slot, request)) = self.flight.front().copied() else { return Ok(None) };
+        let Some((slot, request)) = self.flight.front().copied() else {
+            return Ok(None);
+        };
         let mut done = 0;
         // SAFETY: our oldest request.
-        check("test", unsafe { (table().test.ok_or("no test")?)(request, &mut done, ptr::null_mut()) })?;
+        check("test", unsafe {
+            (table().test.ok_or("no test")?)(request, &mut done, ptr::null_mut())
+        })?;
         if done == 0 {
             return Ok(None);
         }
@@ -83,7 +118,16 @@ impl Channel {
         if !send {
             let (mut same, flush) = (request, table().iflush.ok_or("no iflush")?);
             // SAFETY: a finished receive that is not consumed.
-            check("iflush", unsafe { flush(self.comm, 1, ptr::null_mut(), &mut size, ptr::null_mut(), &mut same) })?;
+            check("iflush", unsafe {
+                flush(
+                    self.comm,
+                    1,
+                    ptr::null_mut(),
+                    &mut size,
+                    ptr::null_mut(),
+                    &mut same,
+                )
+            })?;
             let consumed = table().irecv_consumed.ok_or("no irecvConsumed")?;
             // SAFETY: the oldest finished receive.
             check("irecvConsumed", unsafe { consumed(self.comm, 1, request) })?;
@@ -116,7 +160,12 @@ fn pause() {
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = env::args().collect();
-    let number = |at: usize, default: usize| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let number = |at: usize, default: usize| {
+        arguments
+            .get(at)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(default)
+    };
     let (size, comms, seconds) = (number(1, 4096), number(2, 1), number(3, 3));
     let init = table().init.ok_or("no init")?;
     // SAFETY: once, without a logger.
@@ -135,7 +184,11 @@ fn spawn(arguments: &[String]) -> Outcome<Child> {
     let mut all: Vec<String> = arguments[1..].to_vec();
     all.resize(3, "3".into());
     all.push("sender".into());
-    Ok(Command::new(env::current_exe()?).args(all).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
+    Ok(Command::new(env::current_exe()?)
+        .args(all)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?)
 }
 
 /// Listens `count` times and writes the handles to `out`.
@@ -145,7 +198,9 @@ fn listen(count: usize, out: &mut impl Write) -> Outcome<Vec<*mut c_void>> {
         let (mut handle, mut comm) = ([0u8; 128], ptr::null_mut());
         let listen = table().listen.ok_or("no listen")?;
         // SAFETY: 128 bytes of ours.
-        check("listen", unsafe { listen(0, handle.as_mut_ptr().cast(), &mut comm) })?;
+        check("listen", unsafe {
+            listen(0, handle.as_mut_ptr().cast(), &mut comm)
+        })?;
         let text: String = handle.iter().map(|byte| format!("{byte:02x}")).collect();
         writeln!(out, "{text}")?;
         listeners.push(comm);
@@ -166,7 +221,9 @@ fn accept(listener: *mut c_void) -> Outcome<*mut c_void> {
     let accept = table().accept.ok_or("no accept")?;
     while comm.is_null() {
         // SAFETY: our listener and our device handle.
-        check("accept", unsafe { accept(listener, &mut comm, &mut handle) })?;
+        check("accept", unsafe {
+            accept(listener, &mut comm, &mut handle)
+        })?;
         std::thread::yield_now();
     }
     Ok(comm)
@@ -181,7 +238,9 @@ fn connect(line: &str) -> Outcome<*mut c_void> {
     let connect = table().connect.ok_or("no connect")?;
     while comm.is_null() {
         // SAFETY: 128 bytes of ours, the same on each call.
-        check("connect", unsafe { connect(0, handle.as_mut_ptr().cast(), &mut comm, ptr::null_mut()) })?;
+        check("connect", unsafe {
+            connect(0, handle.as_mut_ptr().cast(), &mut comm, ptr::null_mut())
+        })?;
         std::thread::yield_now();
     }
     Ok(comm)
@@ -309,6 +368,11 @@ fn round_trips(size: usize, time: Duration, channel: &mut Channel) -> Outcome<()
     }
     trips.sort_unstable();
     let at = |share: f64| trips[(trips.len() as f64 * share) as usize] as f64 / 1e3;
-    eprintln!("{size} bytes, round trip p50 {:.1} us, p99 {:.1} us, {} trips", at(0.5), at(0.99), trips.len());
+    eprintln!(
+        "{size} bytes, round trip p50 {:.1} us, p99 {:.1} us, {} trips",
+        at(0.5),
+        at(0.99),
+        trips.len()
+    );
     Ok(())
 }

@@ -11,7 +11,9 @@
 #![forbid(unsafe_code)]
 
 use crate::comm::{Parts, flow};
-use crate::connect::{SOCKET_WAIT, STATE_FAILED, STATE_OK, STATE_PENDING, flow_id, system, through};
+use crate::connect::{
+    SOCKET_WAIT, STATE_FAILED, STATE_OK, STATE_PENDING, flow_id, system, through,
+};
 use crate::cuda::Gpu;
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::fault::{CommFaults, Side};
@@ -82,7 +84,11 @@ impl Listener {
     pub fn new(plugin: &'static Plugin, device: c_int) -> Result<(Self, Handle), Failed> {
         let function = c"softListen";
         let Some((device, found)) = plugin.device(device) else {
-            warning!(function, "{PRODUCT} : listen on device {device}, there are {}", plugin.devices.len());
+            warning!(
+                function,
+                "{PRODUCT} : listen on device {device}, there are {}",
+                plugin.devices.len()
+            );
             return Err(REFUSED);
         };
         let gpu = plugin.gpu()?;
@@ -92,7 +98,10 @@ impl Listener {
         let ctrl_address = plugin.ctrl.as_ref().map_or(address, |ctrl| ctrl.address);
         let congestion = settings.congestion.as_deref();
         let failed = |error| {
-            warning!(function, "net dev {device}, listen FAILED (no flow steering)");
+            warning!(
+                function,
+                "net dev {device}, listen FAILED (no flow steering)"
+            );
             system("listen", &error)
         };
         let data_listener = socket::listen(address, congestion).map_err(failed)?;
@@ -106,7 +115,11 @@ impl Listener {
             nonce: socket::random().map_err(failed)?,
         };
         let (port, fd) = (handle.data.port(), data_listener.as_raw_fd());
-        note!(INIT, function, "{PRODUCT}: dev {device} listen port {port}, fd {fd}");
+        note!(
+            INIT,
+            function,
+            "{PRODUCT}: dev {device} listen port {port}, fd {fd}"
+        );
         let listener = Self {
             plugin,
             device,
@@ -134,7 +147,10 @@ impl Listener {
     /// One call of `accept`: the comm's parts, or nothing yet.
     pub fn accept(&mut self) -> Result<Option<Parts>, Failed> {
         if self.used {
-            warning!(c"softAccept", "{PRODUCT} : accept on a listen comm that was used before");
+            warning!(
+                c"softAccept",
+                "{PRODUCT} : accept on a listen comm that was used before"
+            );
             return Err(REFUSED);
         }
         let outcome = self.step(Instant::now());
@@ -180,7 +196,8 @@ impl Listener {
     /// throws out whoever took too long. Nobody is thrown out before there was
     /// time for a hello to arrive, so a flood delays a comm but cannot stop it.
     fn admit(&mut self, now: Instant) {
-        self.strangers.retain(|stranger| now < stranger.since + STRANGER_TIME);
+        self.strangers
+            .retain(|stranger| now < stranger.since + STRANGER_TIME);
         loop {
             if self.strangers.len() == STRANGERS_MAX {
                 if now < self.strangers[0].since + STRANGER_GRACE {
@@ -188,18 +205,32 @@ impl Listener {
                 }
                 self.strangers.remove(0);
             }
-            let listener = if self.ctrl.is_none() { &self.ctrl_listener } else { &self.data_listener };
-            let Ok((stream, _)) = listener.accept() else { return };
+            let listener = if self.ctrl.is_none() {
+                &self.ctrl_listener
+            } else {
+                &self.data_listener
+            };
+            let Ok((stream, _)) = listener.accept() else {
+                return;
+            };
             // Whatever goes wrong with one connection is that connection's loss.
             if stream.set_nonblocking(true).is_ok() {
-                self.strangers.push(Stranger { stream, words: Words::incoming(HELLO_BYTES), since: now });
+                self.strangers.push(Stranger {
+                    stream,
+                    words: Words::incoming(HELLO_BYTES),
+                    since: now,
+                });
             }
         }
     }
 
     /// The connection that the socket in hand waits for, if it is among the strangers.
     fn meet(&mut self, index: usize) -> Option<TcpStream> {
-        let wanted = if self.ctrl.is_none() { Purpose::Ctrl } else { Purpose::Data };
+        let wanted = if self.ctrl.is_none() {
+            Purpose::Ctrl
+        } else {
+            Purpose::Data
+        };
         let mut at = 0;
         while at < self.strangers.len() {
             let stranger = &mut self.strangers[at];
@@ -225,7 +256,11 @@ impl Listener {
             .filter(|hello| (hello.purpose, hello.index) == (wanted, index))
             .filter(|hello| self.session.is_none_or(|session| session == hello.session));
         if ours.is_none() {
-            note!(NET, c"softAccept", "{PRODUCT}: closed a connection that is not ours");
+            note!(
+                NET,
+                c"softAccept",
+                "{PRODUCT}: closed a connection that is not ours"
+            );
         }
         ours
     }
@@ -237,9 +272,13 @@ impl Listener {
                     return Ok(false);
                 }
                 self.admit(now);
-                let Some(stream) = self.meet(index) else { return Ok(false) };
+                let Some(stream) = self.meet(index) else {
+                    return Ok(false);
+                };
                 if self.ctrl.is_none() {
-                    stream.set_nodelay(true).map_err(|error| system("setsockopt", &error))?;
+                    stream
+                        .set_nodelay(true)
+                        .map_err(|error| system("setsockopt", &error))?;
                 }
                 self.socket = Some(stream);
                 let state = self.verdict();
@@ -248,7 +287,11 @@ impl Listener {
             }
             Stage::Tell(mut words, state) => {
                 let told = words.send(self.talk()?).map_err(|error| lost(&error))?;
-                self.stage = if told { Stage::Hear(Words::incoming(4), state) } else { Stage::Tell(words, state) };
+                self.stage = if told {
+                    Stage::Hear(Words::incoming(4), state)
+                } else {
+                    Stage::Tell(words, state)
+                };
                 if told && state == STATE_FAILED {
                     self.say_unsteered();
                     return Err(refused());
@@ -258,8 +301,16 @@ impl Listener {
             Stage::Hear(mut words, state) => {
                 let heard = words.receive(self.talk()?).map_err(|error| lost(&error))?;
                 let theirs = words.word(0);
-                self.stage = if heard { Stage::Index(Words::incoming(4)) } else { Stage::Hear(words, state) };
-                if heard && (state, theirs) != (STATE_OK, STATE_OK) { self.again() } else { Ok(heard) }
+                self.stage = if heard {
+                    Stage::Index(Words::incoming(4))
+                } else {
+                    Stage::Hear(words, state)
+                };
+                if heard && (state, theirs) != (STATE_OK, STATE_OK) {
+                    self.again()
+                } else {
+                    Ok(heard)
+                }
             }
             Stage::Index(mut words) => {
                 let heard = words.receive(self.talk()?).map_err(|error| lost(&error))?;
@@ -268,7 +319,11 @@ impl Listener {
                     return Ok(false);
                 }
                 if words.word(0) as usize != index {
-                    warning!(c"softAccept", "{PRODUCT} : socket {} arrived for {index}", words.word(0));
+                    warning!(
+                        c"softAccept",
+                        "{PRODUCT} : socket {} arrived for {index}",
+                        words.word(0)
+                    );
                     return Err(REFUSED);
                 }
                 self.keep(index);
@@ -280,7 +335,11 @@ impl Listener {
 
     /// Our state for the socket in hand: the control socket's is always OK.
     fn verdict(&self) -> u32 {
-        let refusals = self.faults.as_ref().filter(|_| self.ctrl.is_some()).and_then(|faults| faults.refuses());
+        let refusals = self
+            .faults
+            .as_ref()
+            .filter(|_| self.ctrl.is_some())
+            .and_then(|faults| faults.refuses());
         match refusals {
             None => STATE_OK,
             Some(0) => STATE_FAILED,
@@ -291,7 +350,10 @@ impl Listener {
 
     /// What the real plugin says of a rule that it was not given.
     fn say_unsteered(&self) {
-        let ends = self.socket.as_ref().and_then(|socket| Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)));
+        let ends = self
+            .socket
+            .as_ref()
+            .and_then(|socket| Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)));
         if let Some((local, peer)) = ends {
             warning!(
                 c"softUpdateFlowSteerRule",
@@ -310,11 +372,17 @@ impl Listener {
         self.socket = None;
         self.stage = Stage::Meet;
         self.attempts += 1;
-        if self.attempts >= self.plugin.settings.attempts { Err(refused()) } else { Ok(true) }
+        if self.attempts >= self.plugin.settings.attempts {
+            Err(refused())
+        } else {
+            Ok(true)
+        }
     }
 
     fn keep(&mut self, index: usize) {
-        let Some(stream) = self.socket.take() else { return };
+        let Some(stream) = self.socket.take() else {
+            return;
+        };
         let flow = flow(&stream, Side::Recv);
         let (cpu, napi) = socket::arrival(&stream);
         let ctrl = self.ctrl.is_none();
@@ -346,9 +414,18 @@ impl Listener {
         match index {
             Some(index) => {
                 let through = through(self.ctrl.is_none());
-                note!(INIT, c"softAsyncAccept", "{PRODUCT}: accepting ({index}) through {through}");
+                note!(
+                    INIT,
+                    c"softAsyncAccept",
+                    "{PRODUCT}: accepting ({index}) through {through}"
+                );
             }
-            None => note!(INIT, c"softAsyncAccept", "{PRODUCT}: Accepted {} socks", self.sockets),
+            None => note!(
+                INIT,
+                c"softAsyncAccept",
+                "{PRODUCT}: Accepted {} socks",
+                self.sockets
+            ),
         }
     }
 
@@ -368,7 +445,11 @@ fn sockets(threads: usize, mut per_thread: usize) -> usize {
              setting TCPX_NSOCKS_PERTHREAD to {per_thread}"
         );
     }
-    note!(INIT, c"softListen", "{PRODUCT}: Using {threads} threads and {per_thread} sockets per thread");
+    note!(
+        INIT,
+        c"softListen",
+        "{PRODUCT}: Using {threads} threads and {per_thread} sockets per thread"
+    );
     threads * per_thread
 }
 
@@ -378,7 +459,11 @@ fn refused() -> Failed {
 }
 
 fn lost(error: &std::io::Error) -> Failed {
-    warning!(c"softAccept", "{PRODUCT} : peer lost while accepting : {}", socket::words(error));
+    warning!(
+        c"softAccept",
+        "{PRODUCT} : peer lost while accepting : {}",
+        socket::words(error)
+    );
     BROKEN
 }
 
@@ -388,7 +473,8 @@ mod tests {
 
     #[test]
     fn eight_sockets_are_shared_among_the_threads() {
-        let check = |threads, per_thread, expected| assert_eq!(sockets(threads, per_thread), expected);
+        let check =
+            |threads, per_thread, expected| assert_eq!(sockets(threads, per_thread), expected);
         check(1, 1, 1);
         check(2, 4, 8);
         check(3, 4, 6);

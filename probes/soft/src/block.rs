@@ -39,13 +39,19 @@ struct Registry {
     spare: VecDeque<usize>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { live: BTreeSet::new(), spare: VecDeque::new() });
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    live: BTreeSet::new(),
+    spare: VecDeque::new(),
+});
 
 /// Gives a comm its place. `make` is told the place's address and its requests,
 /// which are all zero but for their comm.
 pub fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
-    let address = registry.spare.pop_front().unwrap_or_else(|| Box::into_raw(Box::new(Block::empty())) as usize);
+    let address = registry
+        .spare
+        .pop_front()
+        .unwrap_or_else(|| Box::into_raw(Box::new(Block::empty())) as usize);
     let block = address as *mut Block;
     // SAFETY: the block is on no list and known to nobody else.
     let place = unsafe { &*block };
@@ -79,7 +85,11 @@ pub fn retire(pointer: *mut c_void) -> Option<Comm> {
 
 /// Whether the pointer is a live comm's; follows nothing.
 pub fn is_live(pointer: *mut c_void) -> bool {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner).live.contains(&(pointer as usize))
+    REGISTRY
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .live
+        .contains(&(pointer as usize))
 }
 
 /// The comm at `pointer`.

@@ -3,7 +3,10 @@
 //!
 //! A null or foreign pointer is refused with a line and code 3, also where the
 //! real plugin crashes.
-#![expect(unsafe_code, reason = "reads and writes what the caller's pointers point to")]
+#![expect(
+    unsafe_code,
+    reason = "reads and writes what the caller's pointers point to"
+)]
 
 use crate::accept::Listener;
 use crate::block;
@@ -37,7 +40,11 @@ static LISTENERS: Mutex<BTreeMap<usize, Arc<Mutex<Listener>>>> = Mutex::new(BTre
 ///
 /// # Safety
 /// `handle` is null or 128 bytes to write to.
-pub unsafe fn listen_on(plugin: &'static Plugin, device: c_int, handle: *mut c_void) -> Result<*mut c_void, Failed> {
+pub unsafe fn listen_on(
+    plugin: &'static Plugin,
+    device: c_int,
+    handle: *mut c_void,
+) -> Result<*mut c_void, Failed> {
     if handle.is_null() {
         warning!(c"softListen", "{PRODUCT} : listen with a null handle");
         return Err(REFUSED);
@@ -47,7 +54,10 @@ pub unsafe fn listen_on(plugin: &'static Plugin, device: c_int, handle: *mut c_v
     unsafe { handle.cast::<[u8; HANDLE_BYTES]>().write(made.encode()) };
     let listener = Arc::new(Mutex::new(listener));
     let key = Arc::as_ptr(&listener) as usize;
-    LISTENERS.lock().unwrap_or_else(PoisonError::into_inner).insert(key, listener);
+    LISTENERS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(key, listener);
     Ok(key as *mut c_void)
 }
 
@@ -55,7 +65,11 @@ pub unsafe fn listen_on(plugin: &'static Plugin, device: c_int, handle: *mut c_v
 ///
 /// # Safety
 /// `handle` is null or 128 bytes to read and write.
-pub unsafe fn connect_from(plugin: &'static Plugin, device: c_int, handle: *mut c_void) -> Result<*mut c_void, Failed> {
+pub unsafe fn connect_from(
+    plugin: &'static Plugin,
+    device: c_int,
+    handle: *mut c_void,
+) -> Result<*mut c_void, Failed> {
     if handle.is_null() {
         warning!(c"softConnect", "{PRODUCT} : connect with a null handle");
         return Err(REFUSED);
@@ -71,7 +85,9 @@ pub unsafe fn connect_from(plugin: &'static Plugin, device: c_int, handle: *mut 
         // SAFETY: eight bytes inside the handle, of any alignment.
         unsafe { place.cast::<[u8; 8]>().write(token.to_ne_bytes()) };
     }
-    let Some(parts) = call.outcome? else { return Ok(ptr::null_mut()) };
+    let Some(parts) = call.outcome? else {
+        return Ok(ptr::null_mut());
+    };
     let comm = settle(parts)?;
     note!(NET, c"softConnect", "sendComm {comm:p}");
     Ok(comm)
@@ -81,14 +97,29 @@ pub unsafe fn connect_from(plugin: &'static Plugin, device: c_int, handle: *mut 
 ///
 /// # Safety
 /// `handle` is null, or points to null or to a device handle to write to.
-pub unsafe fn accept_on(listener: *mut c_void, handle: *mut *mut DeviceHandle) -> Result<*mut c_void, Failed> {
-    let found = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner).get(&(listener as usize)).cloned();
+pub unsafe fn accept_on(
+    listener: *mut c_void,
+    handle: *mut *mut DeviceHandle,
+) -> Result<*mut c_void, Failed> {
+    let found = LISTENERS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&(listener as usize))
+        .cloned();
     let Some(found) = found else {
-        warning!(c"softAccept", "{PRODUCT} : accept on {listener:p}, which is no listen comm");
+        warning!(
+            c"softAccept",
+            "{PRODUCT} : accept on {listener:p}, which is no listen comm"
+        );
         return Err(REFUSED);
     };
-    let accepted = found.lock().unwrap_or_else(PoisonError::into_inner).accept()?;
-    let Some(parts) = accepted else { return Ok(ptr::null_mut()) };
+    let accepted = found
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .accept()?;
+    let Some(parts) = accepted else {
+        return Ok(ptr::null_mut());
+    };
     let comm = settle(parts)?;
     // SAFETY: by the contract above.
     let handle = unsafe { handle.as_mut() }.and_then(|handle| {
@@ -110,31 +141,53 @@ pub unsafe fn accept_on(listener: *mut c_void, handle: *mut *mut DeviceHandle) -
 
 /// Fills the device handle in as the real plugin does.
 fn describe(handle: &mut DeviceHandle, comm: &Comm, pointer: *mut c_void) {
-    note!(INIT, c"softGetDeviceHandle", "comm {pointer:p}, GetDeviceHandle, passive 1");
+    note!(
+        INIT,
+        c"softGetDeviceHandle",
+        "comm {pointer:p}, GetDeviceHandle, passive 1"
+    );
     *handle = DeviceHandle {
         net_device_type: NET_DEVICE_UNPACK,
         net_device_version: NET_DEVICE_UNPACK_VERSION,
-        handle: comm.unpack.as_ref().map_or(ptr::null_mut(), |unpack| unpack.handle()),
+        handle: comm
+            .unpack
+            .as_ref()
+            .map_or(ptr::null_mut(), |unpack| unpack.handle()),
         size: size_of::<UnpackHandle>(),
         needs_proxy_progress: 1,
     };
-    note!(INIT, c"softGetDeviceHandle", "comm {pointer:p}, GetDeviceHandle {:p}", handle.handle);
+    note!(
+        INIT,
+        c"softGetDeviceHandle",
+        "comm {pointer:p}, GetDeviceHandle {:p}",
+        handle.handle
+    );
 }
 
 fn settle(parts: Parts) -> Result<*mut c_void, Failed> {
     let memory = DeviceSide::of(&parts)?;
-    Ok(block::publish(|address, requests| Comm::new(parts, memory, address, requests)))
+    Ok(block::publish(|address, requests| {
+        Comm::new(parts, memory, address, requests)
+    }))
 }
 
 /// `regMr`. `data` is only looked at as a number.
-pub fn register(comm: *mut c_void, data: *mut c_void, length: usize, kind: c_int) -> Result<*mut c_void, Failed> {
+pub fn register(
+    comm: *mut c_void,
+    data: *mut c_void,
+    length: usize,
+    kind: c_int,
+) -> Result<*mut c_void, Failed> {
     let function = c"softRegMr";
     if comm.is_null() {
         warning!(function, "{PRODUCT}: regMr called with NULL communicator.");
         return Err(REFUSED);
     }
     if !block::is_live(comm) {
-        warning!(function, "{PRODUCT}: regMr called with {comm:p}, which is no comm");
+        warning!(
+            function,
+            "{PRODUCT}: regMr called with {comm:p}, which is no comm"
+        );
         return Err(REFUSED);
     }
     if kind != PTR_HOST && kind != PTR_CUDA {
@@ -144,7 +197,11 @@ pub fn register(comm: *mut c_void, data: *mut c_void, length: usize, kind: c_int
     if kind == PTR_CUDA {
         check_device_memory(comm, data, length)?;
     }
-    Ok(mr::register(Region { base: data as usize, length, kind }))
+    Ok(mr::register(Region {
+        base: data as usize,
+        length,
+        kind,
+    }))
 }
 
 fn check_device_memory(comm: *mut c_void, data: *mut c_void, length: usize) -> Result<(), Failed> {
@@ -199,7 +256,9 @@ pub unsafe fn post_group(comm: *mut c_void, given: &[Given]) -> Result<*mut c_vo
     // SAFETY: by the contract above.
     let comm = unsafe { called_on(comm, c"softPost", &format_args!("{:?} request", Side::Recv)) }?;
     let mut buffers = [Buffer::NONE; GROUP_MAX];
-    let Some(buffers) = buffers.get_mut(..given.len()) else { return Err(REFUSED) };
+    let Some(buffers) = buffers.get_mut(..given.len()) else {
+        return Err(REFUSED);
+    };
     for (place, given) in buffers.iter_mut().zip(given) {
         // SAFETY: by the contract above.
         *place = unsafe { buffer(*given) }?;
@@ -209,7 +268,11 @@ pub unsafe fn post_group(comm: *mut c_void, given: &[Given]) -> Result<*mut c_vo
 
 /// # Safety
 /// `comm` is as `block::comm` asks.
-unsafe fn called_on<'a>(comm: *mut c_void, function: &CStr, what: &dyn Display) -> Result<&'a mut Comm, Failed> {
+unsafe fn called_on<'a>(
+    comm: *mut c_void,
+    function: &CStr,
+    what: &dyn Display,
+) -> Result<&'a mut Comm, Failed> {
     // SAFETY: by the contract above.
     unsafe { block::comm(comm) }.ok_or_else(|| {
         warning!(function, "{PRODUCT} : {what} on {comm:p}, which is no comm");
@@ -220,17 +283,30 @@ unsafe fn called_on<'a>(comm: *mut c_void, function: &CStr, what: &dyn Display) 
 /// # Safety
 /// `mhandle` is as `mr::region` asks.
 unsafe fn buffer(given: Given) -> Result<Buffer, Failed> {
-    let Given { data, size, tag, mhandle } = given;
+    let Given {
+        data,
+        size,
+        tag,
+        mhandle,
+    } = given;
     if mhandle.is_null() {
         warning!(c"softPost", "{PRODUCT} : mhandle is null");
         return Err(REFUSED);
     }
     // SAFETY: by the contract above.
     let Some(region) = (unsafe { mr::region(mhandle) }) else {
-        warning!(c"softPost", "{PRODUCT} : mhandle {mhandle:p} is not registered");
+        warning!(
+            c"softPost",
+            "{PRODUCT} : mhandle {mhandle:p} is not registered"
+        );
         return Err(REFUSED);
     };
-    Ok(Buffer { data, size, region, tag })
+    Ok(Buffer {
+        data,
+        size,
+        region,
+        tag,
+    })
 }
 
 /// `iflush` of the plain flavour; null where there is nothing to wait for.
@@ -257,7 +333,10 @@ pub unsafe fn test(request: *mut c_void) -> Result<bool, Failed> {
 ///
 /// # Safety
 /// As for [`test`].
-pub unsafe fn test_any(request: *mut c_void, tell: impl FnMut(usize, c_int)) -> Result<bool, Failed> {
+pub unsafe fn test_any(
+    request: *mut c_void,
+    tell: impl FnMut(usize, c_int),
+) -> Result<bool, Failed> {
     // SAFETY: by the contract above.
     let (comm, slot) = unsafe { tested(request) }?;
     let done = comm.test_any(slot)?;
@@ -276,7 +355,10 @@ unsafe fn tested<'a>(request: *mut c_void) -> Result<(&'a mut Comm, usize), Fail
     }
     // SAFETY: by the contract above.
     unsafe { block::owner(request) }.ok_or_else(|| {
-        warning!(c"softTest", "{PRODUCT} : test of {request:p}, which is no request");
+        warning!(
+            c"softTest",
+            "{PRODUCT} : test of {request:p}, which is no request"
+        );
         REFUSED
     })
 }
@@ -296,11 +378,17 @@ pub unsafe fn consumed(count: c_int, request: *mut c_void) -> Result<(), Failed>
     }
     // SAFETY: by the contract above.
     let Some((comm, slot)) = (unsafe { block::owner(request) }) else {
-        warning!(function, "{PRODUCT} : irecvConsumed of {request:p}, which is no request");
+        warning!(
+            function,
+            "{PRODUCT} : irecvConsumed of {request:p}, which is no request"
+        );
         return Err(REFUSED);
     };
     if comm.side == Side::Send {
-        warning!(function, "{PRODUCT} : irecvConsumed called for send request {request:p}");
+        warning!(
+            function,
+            "{PRODUCT} : irecvConsumed called for send request {request:p}"
+        );
         return Ok(());
     }
     comm.consumed(slot)
@@ -312,7 +400,10 @@ pub fn close(comm: *mut c_void) -> Result<(), Failed> {
         return Ok(());
     }
     let Some(found) = block::retire(comm) else {
-        warning!(c"softClose", "{PRODUCT} : close of {comm:p}, which is no comm");
+        warning!(
+            c"softClose",
+            "{PRODUCT} : close of {comm:p}, which is no comm"
+        );
         return Err(REFUSED);
     };
     found.close();
@@ -325,6 +416,9 @@ pub fn unlisten(listener: *mut c_void) -> Result<(), Failed> {
     if listener.is_null() || listeners.remove(&(listener as usize)).is_some() {
         return Ok(());
     }
-    warning!(c"softCloseListen", "{PRODUCT} : close of {listener:p}, which is no listen comm");
+    warning!(
+        c"softCloseListen",
+        "{PRODUCT} : close of {listener:p}, which is no listen comm"
+    );
     Err(REFUSED)
 }

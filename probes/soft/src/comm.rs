@@ -133,8 +133,16 @@ pub struct Buffer {
 
 impl Buffer {
     /// No bytes anywhere.
-    pub const NONE: Self =
-        Self { data: std::ptr::null_mut(), size: 0, region: Region { base: 0, length: 0, kind: 0 }, tag: 0 };
+    pub const NONE: Self = Self {
+        data: std::ptr::null_mut(),
+        size: 0,
+        region: Region {
+            base: 0,
+            length: 0,
+            kind: 0,
+        },
+        tag: 0,
+    };
 }
 
 /// What a comm needs for device memory.
@@ -148,19 +156,38 @@ pub struct DeviceSide {
 impl DeviceSide {
     /// Pages and slots of a receiver, buffers of a sender.
     pub fn of(parts: &Parts) -> Result<Self, Failed> {
-        let none = Self { pool: None, unpack: None, stage: None, landing: None };
+        let none = Self {
+            pool: None,
+            unpack: None,
+            stage: None,
+            landing: None,
+        };
         let settings = &parts.plugin.settings;
         Ok(match (parts.side, parts.gpu) {
-            (Side::Send, gpu) => Self { stage: gpu.map(Stage::new), ..none },
+            (Side::Send, gpu) => Self {
+                stage: gpu.map(Stage::new),
+                ..none
+            },
             (Side::Recv, _) if settings.is_plain() && settings.cuda == Cuda::Off => none,
-            (Side::Recv, gpu) if settings.is_plain() => Self { landing: Some(Box::new(Landing::new(gpu))), ..none },
+            (Side::Recv, gpu) if settings.is_plain() => Self {
+                landing: Some(Box::new(Landing::new(gpu))),
+                ..none
+            },
             (Side::Recv, Some(gpu)) => {
                 let pool = parts.plugin.pool_on(gpu)?;
-                Self { pool: Some(pool), unpack: Some(Unpack::on_gpu(pool)?), ..none }
+                Self {
+                    pool: Some(pool),
+                    unpack: Some(Unpack::on_gpu(pool)?),
+                    ..none
+                }
             }
             (Side::Recv, None) => {
                 let pool = parts.plugin.pool();
-                Self { pool, unpack: Some(Unpack::new(pool)), ..none }
+                Self {
+                    pool,
+                    unpack: Some(Unpack::new(pool)),
+                    ..none
+                }
             }
         })
     }
@@ -169,15 +196,32 @@ impl DeviceSide {
 impl Comm {
     /// A comm over connected sockets, living at `address` with `requests` in it.
     pub fn new(parts: Parts, memory: DeviceSide, address: usize, requests: *mut Request) -> Self {
-        let Parts { plugin, side, device, ctrl, data, faults, gpu } = parts;
+        let Parts {
+            plugin,
+            side,
+            device,
+            ctrl,
+            data,
+            faults,
+            gpu,
+        } = parts;
         let settings = &plugin.settings;
-        let DeviceSide { pool, unpack, stage, landing } = memory;
+        let DeviceSide {
+            pool,
+            unpack,
+            stage,
+            landing,
+        } = memory;
         let lanes: Vec<Lane> = data
             .into_iter()
             .enumerate()
             .map(|(index, stream)| {
                 let flow = flow(&stream, side);
-                Lane::new(stream, flow, faults.as_ref().and_then(|faults| faults.of_socket(index)))
+                Lane::new(
+                    stream,
+                    flow,
+                    faults.as_ref().and_then(|faults| faults.of_socket(index)),
+                )
             })
             .collect();
         let ctrl_flow = flow(&ctrl, side);
@@ -186,7 +230,11 @@ impl Comm {
             side,
             address,
             requests,
-            queue: Queue::of(if settings.is_plain() { SLOTS_MAX } else { SLOTS }),
+            queue: Queue::of(if settings.is_plain() {
+                SLOTS_MAX
+            } else {
+                SLOTS
+            }),
             answered: 0,
             groups: Groups::default(),
             tag: 0,
@@ -274,7 +322,9 @@ impl Comm {
         }
         let mut first = None;
         for (length, buffer) in lengths.into_iter().zip(buffers) {
-            let Some(slot) = self.queue.take(Step::Post) else { return Err(REFUSED) };
+            let Some(slot) = self.queue.take(Step::Post) else {
+                return Err(REFUSED);
+            };
             self.place_buffer(slot, Side::Recv, buffer, length)?;
             match first {
                 None => self.groups.open(slot, buffer.tag),
@@ -286,10 +336,21 @@ impl Comm {
     }
 
     /// The bytes of a buffer that may be posted.
-    fn check_post(&self, side: Side, &Buffer { data, size, region, .. }: &Buffer) -> Result<usize, Failed> {
+    fn check_post(
+        &self,
+        side: Side,
+        &Buffer {
+            data, size, region, ..
+        }: &Buffer,
+    ) -> Result<usize, Failed> {
         let function = c"softPost";
         if side != self.side {
-            warning!(function, "{PRODUCT} : {} on a comm of the other side, {:#x}", word(side), self.address);
+            warning!(
+                function,
+                "{PRODUCT} : {} on a comm of the other side, {:#x}",
+                word(side),
+                self.address
+            );
             return Err(REFUSED);
         }
         let Ok(length) = usize::try_from(size) else {
@@ -297,18 +358,33 @@ impl Comm {
             return Err(REFUSED);
         };
         if data.is_null() && size > 0 {
-            warning!(function, "{PRODUCT} : {} of {size} bytes at a null pointer", word(side));
+            warning!(
+                function,
+                "{PRODUCT} : {} of {size} bytes at a null pointer",
+                word(side)
+            );
             return Err(REFUSED);
         }
         if region.kind != tcpx_abi::PTR_HOST && !region.contains(data as usize, length) {
-            warning!(function, "{PRODUCT} : {data:p} and {size} bytes lie outside the registration");
+            warning!(
+                function,
+                "{PRODUCT} : {data:p} and {size} bytes lie outside the registration"
+            );
             return Err(REFUSED);
         }
         Ok(length)
     }
 
-    fn place_buffer(&mut self, slot: usize, side: Side, buffer: &Buffer, length: usize) -> Result<(), Failed> {
-        let &Buffer { data, size, region, .. } = buffer;
+    fn place_buffer(
+        &mut self,
+        slot: usize,
+        side: Side,
+        buffer: &Buffer,
+        length: usize,
+    ) -> Result<(), Failed> {
+        let &Buffer {
+            data, size, region, ..
+        } = buffer;
         let request = self.request(slot);
         request.data = data;
         request.op = if side == Side::Send { SEND } else { RECV };
@@ -332,7 +408,9 @@ impl Comm {
     /// `test`: one step of everything, then the front decides.
     pub fn test(&mut self, slot: usize) -> Result<bool, Failed> {
         self.progress()?;
-        let Some(front) = self.queue.oldest(State::Transmitting) else { return Ok(false) };
+        let Some(front) = self.queue.oldest(State::Transmitting) else {
+            return Ok(false);
+        };
         if front != slot {
             let send = i32::from(self.side == Side::Send);
             let (given, expected) = (self.pointer(slot), self.pointer(front));
@@ -356,7 +434,10 @@ impl Comm {
     pub fn test_any(&mut self, request: usize) -> Result<bool, Failed> {
         self.progress()?;
         if request >= SLOTS_MAX {
-            return self.landing.as_mut().map_or(Ok(false), |landing| landing.finish(request - SLOTS_MAX));
+            return self
+                .landing
+                .as_mut()
+                .map_or(Ok(false), |landing| landing.finish(request - SLOTS_MAX));
         }
         if !self.groups.is_open(request) {
             return Ok(false);
@@ -377,7 +458,9 @@ impl Comm {
 
     /// What arrived for device memory waits to be flushed.
     fn land(&mut self, request: usize) {
-        let Some(mut landing) = self.landing.take() else { return };
+        let Some(mut landing) = self.landing.take() else {
+            return;
+        };
         for slot in self.groups.slots(request) {
             landing.arrived(slot, self.request(slot).data);
         }
@@ -386,8 +469,13 @@ impl Comm {
 
     /// `iflush` of the plain flavour; null where there is nothing to wait for.
     pub fn flush(&mut self, places: &[*mut c_void]) -> Result<*mut c_void, Failed> {
-        let begun = self.landing.as_mut().map_or(Ok(None), |landing| landing.flush(places))?;
-        Ok(begun.map_or(std::ptr::null_mut(), |flush| self.pointer(SLOTS_MAX + flush)))
+        let begun = self
+            .landing
+            .as_mut()
+            .map_or(Ok(None), |landing| landing.flush(places))?;
+        Ok(begun.map_or(std::ptr::null_mut(), |flush| {
+            self.pointer(SLOTS_MAX + flush)
+        }))
     }
 
     fn is_whole(&mut self, slot: usize) -> Result<bool, Failed> {
@@ -399,8 +487,14 @@ impl Comm {
     /// Slots are given out again in the order in which they were posted, and none
     /// whose pointer somebody still waits for.
     fn release_answered(&mut self) {
-        let may_go = |comm: &Self, slot: &usize| comm.answered >> slot & 1 == 1 && !comm.groups.is_open(*slot);
-        while let Some(front) = self.queue.oldest(State::Transmitting).filter(|front| may_go(self, front)) {
+        let may_go = |comm: &Self, slot: &usize| {
+            comm.answered >> slot & 1 == 1 && !comm.groups.is_open(*slot)
+        };
+        while let Some(front) = self
+            .queue
+            .oldest(State::Transmitting)
+            .filter(|front| may_go(self, front))
+        {
             self.answered &= !(1 << front);
             self.queue.take(Step::Finish);
             self.queue.take(Step::Release);
@@ -434,7 +528,10 @@ impl Comm {
 
     /// Whether a request still has to become tasks.
     pub(crate) fn has_unassigned(&self) -> bool {
-        self.queue.oldest(State::Active).or(self.queue.oldest(State::Posted)).is_some()
+        self.queue
+            .oldest(State::Active)
+            .or(self.queue.oldest(State::Posted))
+            .is_some()
     }
 
     /// Serves every data socket once, unless a helper does.
@@ -493,13 +590,30 @@ impl Comm {
             let (head, tail) = unpack.head_and_tail();
             note!(NET, function, "head {head} tail {tail}");
             if head != tail {
-                warning!(function, "head {head} tail {tail} some pages not yet freed?");
+                warning!(
+                    function,
+                    "head {head} tail {tail} some pages not yet freed?"
+                );
             }
         }
-        for (index, bytes) in self.sent.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
-            note!(NET, function, "Socket {index} total bytes: {bytes}, passive = 0");
+        for (index, bytes) in self
+            .sent
+            .iter()
+            .enumerate()
+            .filter(|(_, bytes)| **bytes > 0)
+        {
+            note!(
+                NET,
+                function,
+                "Socket {index} total bytes: {bytes}, passive = 0"
+            );
         }
-        note!(NET, function, "All bytes: {}", self.sent.iter().sum::<u64>());
+        note!(
+            NET,
+            function,
+            "All bytes: {}",
+            self.sent.iter().sum::<u64>()
+        );
     }
 }
 

@@ -63,27 +63,52 @@ pub struct Call {
 }
 
 /// One call of `connect` with a handle whose token is `token`.
-pub fn connect(plugin: &'static Plugin, device: c_int, bytes: &[u8; HANDLE_BYTES], token: u64) -> Call {
+pub fn connect(
+    plugin: &'static Plugin,
+    device: c_int,
+    bytes: &[u8; HANDLE_BYTES],
+    token: u64,
+) -> Call {
     if token == 0 {
         return match begin(plugin, device, bytes) {
-            Err(failed) => Call { token: None, outcome: Err(failed) },
-            Ok((token, connector)) => Call { token: Some(token), outcome: step(token, connector) },
+            Err(failed) => Call {
+                token: None,
+                outcome: Err(failed),
+            },
+            Ok((token, connector)) => Call {
+                token: Some(token),
+                outcome: step(token, connector),
+            },
         };
     }
-    let found = CONNECTORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
+    let found = CONNECTORS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&token);
     let outcome = match found {
         Some(connector) => step(token, connector),
         None => {
-            warning!(c"softConnect", "{PRODUCT} : connect with a handle that was used before, token {token:#x}");
+            warning!(
+                c"softConnect",
+                "{PRODUCT} : connect with a handle that was used before, token {token:#x}"
+            );
             Err(REFUSED)
         }
     };
-    Call { token: None, outcome }
+    Call {
+        token: None,
+        outcome,
+    }
 }
 
-fn begin(plugin: &'static Plugin, device: c_int, bytes: &[u8; HANDLE_BYTES]) -> Result<(u64, Connector), Failed> {
+fn begin(
+    plugin: &'static Plugin,
+    device: c_int,
+    bytes: &[u8; HANDLE_BYTES],
+) -> Result<(u64, Connector), Failed> {
     let random: [u8; 16] = socket::random().map_err(|error| system("getrandom", &error))?;
-    let [token, session] = [0, 8].map(|at| u64::from_le_bytes(random[at..at + 8].try_into().unwrap_or_default()));
+    let [token, session] =
+        [0, 8].map(|at| u64::from_le_bytes(random[at..at + 8].try_into().unwrap_or_default()));
     let connector = Connector::new(plugin, device, bytes, session.to_le_bytes())?;
     Ok((scatter(token).max(1), connector))
 }
@@ -147,7 +172,11 @@ impl Connector {
     ) -> Result<Self, Failed> {
         let function = c"softConnect";
         let Some((device, _)) = plugin.device(device) else {
-            warning!(function, "{PRODUCT} : connect from device {device}, there are {}", plugin.devices.len());
+            warning!(
+                function,
+                "{PRODUCT} : connect from device {device}, there are {}",
+                plugin.devices.len()
+            );
             return Err(REFUSED);
         };
         let handle = Handle::decode(bytes).map_err(|error| {
@@ -156,7 +185,10 @@ impl Connector {
         })?;
         let gpu = plugin.gpu()?;
         let now = Instant::now();
-        let faults = plugin.settings.fault.of_comm(Side::Send, plugin.begin(Side::Send));
+        let faults = plugin
+            .settings
+            .fault
+            .of_comm(Side::Send, plugin.begin(Side::Send));
         let mut connector = Self {
             plugin,
             device,
@@ -181,7 +213,9 @@ impl Connector {
 
     /// Does what can be done; `false` when there is nothing now.
     fn advance(&mut self, now: Instant) -> Result<bool, Failed> {
-        let Some(index) = self.index else { return Ok(false) };
+        let Some(index) = self.index else {
+            return Ok(false);
+        };
         if self.faults.as_ref().is_some_and(|faults| faults.hangs()) {
             return Ok(false);
         }
@@ -204,7 +238,10 @@ impl Connector {
         }
         let (from, to) = self.ends(index);
         if from.is_ipv4() != to.is_ipv4() {
-            warning!(c"softConnect", "{PRODUCT} : cannot connect from {from} to {to}: different address families");
+            warning!(
+                c"softConnect",
+                "{PRODUCT} : cannot connect from {from} to {to}: different address families"
+            );
             return Err(REFUSED);
         }
         match socket::connect(from, to, self.plugin.settings.congestion.as_deref()) {
@@ -218,16 +255,29 @@ impl Connector {
     }
 
     fn dialled(&mut self, index: usize, now: Instant) -> Result<bool, Failed> {
-        let Some(stream) = &self.socket else { return Err(REFUSED) };
+        let Some(stream) = &self.socket else {
+            return Err(REFUSED);
+        };
         match socket::connected(stream) {
             Ok(false) => {
                 self.stage = Stage::Dial;
                 Ok(false)
             }
             Ok(true) => {
-                stream.set_nodelay(true).map_err(|error| system("setsockopt", &error))?;
-                let purpose = if self.is_ctrl() { Purpose::Ctrl } else { Purpose::Data };
-                let hello = Hello { purpose, index, nonce: self.handle.nonce, session: self.session };
+                stream
+                    .set_nodelay(true)
+                    .map_err(|error| system("setsockopt", &error))?;
+                let purpose = if self.is_ctrl() {
+                    Purpose::Ctrl
+                } else {
+                    Purpose::Data
+                };
+                let hello = Hello {
+                    purpose,
+                    index,
+                    nonce: self.handle.nonce,
+                    session: self.session,
+                };
                 self.stage = Stage::Greet(Words::outgoing(&hello.encode()));
                 self.refused_since = None;
                 Ok(true)
@@ -239,7 +289,9 @@ impl Connector {
     /// A connection did not come about: again, or the end.
     fn undialled(&mut self, error: &io::Error, index: usize, now: Instant) -> Result<bool, Failed> {
         let again = match error.kind() {
-            ErrorKind::ConnectionRefused => now - *self.refused_since.get_or_insert(now) < REFUSED_FOR,
+            ErrorKind::ConnectionRefused => {
+                now - *self.refused_since.get_or_insert(now) < REFUSED_FOR
+            }
             ErrorKind::TimedOut => {
                 self.timeouts += 1;
                 self.timeouts < TIMEOUTS_MAX
@@ -248,7 +300,11 @@ impl Connector {
         };
         if !again {
             let (from, to) = self.ends(index);
-            warning!(c"softConnect", "Connect to {to} from {from} failed : {}", socket::words(error));
+            warning!(
+                c"softConnect",
+                "Connect to {to} from {from} failed : {}",
+                socket::words(error)
+            );
             return Err(BROKEN);
         }
         self.socket = None;
@@ -257,20 +313,29 @@ impl Connector {
     }
 
     fn greet(&mut self, mut words: Words) -> Result<bool, Failed> {
-        let Some(stream) = &self.socket else { return Err(REFUSED) };
+        let Some(stream) = &self.socket else {
+            return Err(REFUSED);
+        };
         let sent = words.send(stream).map_err(|error| self.lost(&error))?;
-        self.stage = if sent { Stage::Hear(Words::incoming(4)) } else { Stage::Greet(words) };
+        self.stage = if sent {
+            Stage::Hear(Words::incoming(4))
+        } else {
+            Stage::Greet(words)
+        };
         Ok(sent)
     }
 
     fn hear(&mut self, mut words: Words, index: usize) -> Result<bool, Failed> {
-        let Some(stream) = self.talk() else { return Err(REFUSED) };
+        let Some(stream) = self.talk() else {
+            return Err(REFUSED);
+        };
         let heard = words.receive(stream).map_err(|error| self.lost(&error))?;
         self.stage = match (heard, words.word(0)) {
             (false, _) => Stage::Hear(words),
-            (true, STATE_OK) => {
-                Stage::Answer(Words::outgoing(&[STATE_OK, index as u32].map(u32::to_le_bytes).concat()), true)
-            }
+            (true, STATE_OK) => Stage::Answer(
+                Words::outgoing(&[STATE_OK, index as u32].map(u32::to_le_bytes).concat()),
+                true,
+            ),
             (true, STATE_PENDING) => Stage::Answer(Words::outgoing(&STATE_OK.to_le_bytes()), false),
             (true, _) => {
                 warning!(c"softConnect", "{PRODUCT} failed to connect socket");
@@ -280,8 +345,16 @@ impl Connector {
         Ok(heard)
     }
 
-    fn answer(&mut self, mut words: Words, ok: bool, index: usize, now: Instant) -> Result<bool, Failed> {
-        let Some(stream) = self.talk() else { return Err(REFUSED) };
+    fn answer(
+        &mut self,
+        mut words: Words,
+        ok: bool,
+        index: usize,
+        now: Instant,
+    ) -> Result<bool, Failed> {
+        let Some(stream) = self.talk() else {
+            return Err(REFUSED);
+        };
         if !words.send(stream).map_err(|error| self.lost(&error))? {
             self.stage = Stage::Answer(words, ok);
             return Ok(false);
@@ -299,7 +372,9 @@ impl Connector {
 
     /// The socket in hand stands.
     fn keep(&mut self, index: usize) {
-        let Some(stream) = self.socket.take() else { return };
+        let Some(stream) = self.socket.take() else {
+            return;
+        };
         let flow = flow(&stream, Side::Send);
         let (cpu, napi) = socket::arrival(&stream);
         note!(
@@ -322,19 +397,41 @@ impl Connector {
         self.attempts = 0;
         self.timeouts = 0;
         self.stage = Stage::Wait;
-        self.not_before = if self.plugin.settings.real_waits { now + SOCKET_WAIT } else { now };
+        self.not_before = if self.plugin.settings.real_waits {
+            now + SOCKET_WAIT
+        } else {
+            now
+        };
         if let Some(index) = index {
             let through = through(self.is_ctrl());
-            note!(INIT, c"softAsyncConnect", "{PRODUCT}: connecting ({index}) through {through}");
+            note!(
+                INIT,
+                c"softAsyncConnect",
+                "{PRODUCT}: connecting ({index}) through {through}"
+            );
         }
     }
 
     fn finish(mut self) -> Result<Parts, Failed> {
-        note!(INIT, c"softAsyncConnect", "{PRODUCT}: Connected {} socks", self.data.len());
+        note!(
+            INIT,
+            c"softAsyncConnect",
+            "{PRODUCT}: Connected {} socks",
+            self.data.len()
+        );
         self.data.reverse();
         let ctrl = self.ctrl.take().ok_or(REFUSED)?;
-        let (plugin, device, data, faults, gpu) = (self.plugin, self.device, self.data, self.faults, self.gpu);
-        Ok(Parts { plugin, side: Side::Send, device, ctrl, data, faults, gpu })
+        let (plugin, device, data, faults, gpu) =
+            (self.plugin, self.device, self.data, self.faults, self.gpu);
+        Ok(Parts {
+            plugin,
+            side: Side::Send,
+            device,
+            ctrl,
+            data,
+            faults,
+            gpu,
+        })
     }
 
     fn is_abandoned(&self, now: Instant) -> bool {
@@ -353,14 +450,24 @@ impl Connector {
     fn ends(&self, index: usize) -> (SocketAddr, SocketAddr) {
         let device = self.plugin.devices[self.device].interface.address;
         if index == self.handle.sockets {
-            (self.plugin.ctrl.as_ref().map_or(device, |ctrl| ctrl.address), self.handle.ctrl)
+            (
+                self.plugin
+                    .ctrl
+                    .as_ref()
+                    .map_or(device, |ctrl| ctrl.address),
+                self.handle.ctrl,
+            )
         } else {
             (device, self.handle.data)
         }
     }
 
     fn lost(&self, error: &io::Error) -> Failed {
-        warning!(c"softConnect", "{PRODUCT} : peer lost while connecting : {}", socket::words(error));
+        warning!(
+            c"softConnect",
+            "{PRODUCT} : peer lost while connecting : {}",
+            socket::words(error)
+        );
         BROKEN
     }
 }
@@ -379,7 +486,11 @@ pub fn flow_id(flow: &str) -> u64 {
 
 /// A system call failed.
 pub fn system(call: &str, error: &io::Error) -> Failed {
-    warning!(c"softSocket", "Call to {call} failed : {}", socket::words(error));
+    warning!(
+        c"softSocket",
+        "Call to {call} failed : {}",
+        socket::words(error)
+    );
     BROKEN
 }
 
@@ -390,10 +501,18 @@ mod tests {
     #[test]
     fn a_connector_is_given_up_a_minute_after_its_last_step() {
         let pairs = [("TCPXSOFT_SOCKET_IFNAME", "=lo")];
-        let plugin: &'static Plugin =
-            Box::leak(Box::new(Plugin::start(crate::settings::Settings::of(&pairs)).unwrap()));
+        let plugin: &'static Plugin = Box::leak(Box::new(
+            Plugin::start(crate::settings::Settings::of(&pairs)).unwrap(),
+        ));
         let here = "127.0.0.1:9".parse().unwrap();
-        let handle = Handle { data: here, ctrl: here, sockets: 1, threads: 1, redirect_ctrl: false, nonce: [1; 16] };
+        let handle = Handle {
+            data: here,
+            ctrl: here,
+            sockets: 1,
+            threads: 1,
+            redirect_ctrl: false,
+            nonce: [1; 16],
+        };
         let connector = Connector::new(plugin, 0, &handle.encode(), [2; 8]).unwrap();
         let after = |seconds| connector.stepped + Duration::from_secs(seconds);
         assert!(!connector.is_abandoned(after(59)));

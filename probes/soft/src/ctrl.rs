@@ -61,7 +61,9 @@ impl Ctrl {
 
     /// Queues bytes; `false` when they do not fit.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
-        let Some(room) = self.out.get_mut(self.written..self.written + bytes.len()) else { return false };
+        let Some(room) = self.out.get_mut(self.written..self.written + bytes.len()) else {
+            return false;
+        };
         room.copy_from_slice(bytes);
         self.written += bytes.len();
         true
@@ -132,12 +134,22 @@ impl Ctrl {
     }
 
     fn closed(&self) -> Failed {
-        warning!(c"softCtrlProgress", "Net/{} : Connection closed by remote peer, {}", PRODUCT.name(), self.flow);
+        warning!(
+            c"softCtrlProgress",
+            "Net/{} : Connection closed by remote peer, {}",
+            PRODUCT.name(),
+            self.flow
+        );
         BROKEN
     }
 
     fn failed(&self, call: &str, error: &io::Error) -> Failed {
-        warning!(c"softCtrlProgress", "Call to {call} failed, {} : {}", self.flow, socket::words(error));
+        warning!(
+            c"softCtrlProgress",
+            "Call to {call} failed, {} : {}",
+            self.flow,
+            socket::words(error)
+        );
         BROKEN
     }
 }

@@ -7,7 +7,10 @@
 //! use the gather kernel of this project, one launch for a whole scatter list.
 //!
 //! Not here: which bytes go where; `pages`, `unpack` and `stage` say.
-#![expect(unsafe_code, reason = "looks up and calls entries of the driver library")]
+#![expect(
+    unsafe_code,
+    reason = "looks up and calls entries of the driver library"
+)]
 
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::log::warning;
@@ -96,9 +99,13 @@ impl Driver {
 
     fn open() -> Option<Self> {
         // SAFETY: loads the vendor's library, or the one already loaded.
-        let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let library =
+            unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
-            warning!(c"softCuda", "{PRODUCT} : TCPXSOFT_CUDA is `device`, and libcuda.so.1 does not load");
+            warning!(
+                c"softCuda",
+                "{PRODUCT} : TCPXSOFT_CUDA is `device`, and libcuda.so.1 does not load"
+            );
             return None;
         }
         let driver = Self::look_up(library)?;
@@ -106,7 +113,9 @@ impl Driver {
         // SAFETY: the flags must be 0.
         driver.check("cuInit", unsafe { (driver.init)(0) }).ok()?;
         // SAFETY: ours to write.
-        driver.check("cuDeviceGetCount", unsafe { (driver.count)(&mut count) }).ok()?;
+        driver
+            .check("cuDeviceGetCount", unsafe { (driver.count)(&mut count) })
+            .ok()?;
         if count == 0 {
             warning!(c"softCuda", "{PRODUCT} : the driver lists no GPU");
         }
@@ -121,7 +130,11 @@ impl Driver {
         // SAFETY: ours to write.
         let known = unsafe { (self.error_name)(code, &mut name) } == 0 && !name.is_null();
         // SAFETY: the driver gives a static, terminated string.
-        let name = if known { unsafe { CStr::from_ptr(name) }.to_string_lossy() } else { "no name".into() };
+        let name = if known {
+            unsafe { CStr::from_ptr(name) }.to_string_lossy()
+        } else {
+            "no name".into()
+        };
         warning!(c"softCuda", "CU failure {name} ({code}) in {call}");
         Err(BROKEN)
     }
@@ -200,14 +213,24 @@ impl Gpu {
 
     fn open(driver: &'static Driver, device: c_int) -> Result<Self, Failed> {
         let none = ptr::null_mut();
-        let mut gpu = Self { driver, device, context: none, stream: none, gather: none };
+        let mut gpu = Self {
+            driver,
+            device,
+            context: none,
+            stream: none,
+            gather: none,
+        };
         // SAFETY: ours to write; kept for the life of the process.
-        driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.retain)(&mut gpu.context, device) })?;
+        driver.check("cuDevicePrimaryCtxRetain", unsafe {
+            (driver.retain)(&mut gpu.context, device)
+        })?;
         let (mut stream, mut module, mut gather) = (none, none, none);
         {
             let _entered = gpu.enter()?;
             // SAFETY: ours to write.
-            driver.check("cuStreamCreate", unsafe { (driver.make_stream)(&mut stream, NON_BLOCKING) })?;
+            driver.check("cuStreamCreate", unsafe {
+                (driver.make_stream)(&mut stream, NON_BLOCKING)
+            })?;
             let text = CString::new(PTX).unwrap_or_default();
             // SAFETY: terminated text; ours to write.
             let code = unsafe { (driver.load)(&mut module, text.as_ptr().cast()) };
@@ -223,9 +246,13 @@ impl Gpu {
     fn enter(&self) -> Result<Entered<'_>, Failed> {
         let mut before = ptr::null_mut();
         // SAFETY: ours to write.
-        self.driver.check("cuCtxGetCurrent", unsafe { (self.driver.current)(&mut before) })?;
+        self.driver.check("cuCtxGetCurrent", unsafe {
+            (self.driver.current)(&mut before)
+        })?;
         // SAFETY: retained for the life of the process.
-        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.set_current)(self.context) })?;
+        self.driver.check("cuCtxSetCurrent", unsafe {
+            (self.driver.set_current)(self.context)
+        })?;
         Ok(Entered(self.driver, before))
     }
 
@@ -234,7 +261,9 @@ impl Gpu {
         let _entered = self.enter()?;
         let mut at = 0;
         // SAFETY: ours to write.
-        self.driver.check("cuMemAlloc", unsafe { (self.driver.allocate)(&mut at, bytes) })?;
+        self.driver.check("cuMemAlloc", unsafe {
+            (self.driver.allocate)(&mut at, bytes)
+        })?;
         Ok(at)
     }
 
@@ -269,10 +298,13 @@ impl Gpu {
 
     /// Whether `length` bytes at `start` are one allocation's, in GPU memory.
     pub fn owns(&self, start: u64, length: usize) -> bool {
-        let Ok(_entered) = self.enter() else { return false };
+        let Ok(_entered) = self.enter() else {
+            return false;
+        };
         let mut kind: c_int = 0;
         // SAFETY: this attribute is an int; any address may be asked about.
-        let known = unsafe { (self.driver.attribute)((&raw mut kind).cast(), MEMORY_TYPE, start) } == 0;
+        let known =
+            unsafe { (self.driver.attribute)((&raw mut kind).cast(), MEMORY_TYPE, start) } == 0;
         let (mut base, mut bytes) = (0, 0);
         // SAFETY: ours to write; any address may be asked about.
         let found = unsafe { (self.driver.address_range)(&mut base, &mut bytes, start) } == 0;
@@ -289,20 +321,30 @@ impl Gpu {
         let code = unsafe { (self.driver.copy_in)(to, from.cast(), length, self.stream) };
         self.driver.check("cuMemcpyHtoDAsync", code)?;
         // SAFETY: our stream.
-        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.finish)(self.stream) })
+        self.driver.check("cuStreamSynchronize", unsafe {
+            (self.driver.finish)(self.stream)
+        })
     }
 
     /// Starts to copy out of device memory; `event` passes when that is done.
     ///
     /// # Safety
     /// `to` is pinned memory of `length` bytes and nobody else's until then.
-    pub unsafe fn copy_out(&self, to: *mut u8, from: u64, length: usize, event: &Event) -> Result<(), Failed> {
+    pub unsafe fn copy_out(
+        &self,
+        to: *mut u8,
+        from: u64,
+        length: usize,
+        event: &Event,
+    ) -> Result<(), Failed> {
         let _entered = self.enter()?;
         // SAFETY: by the contract above; what the caller posted is its own promise.
         let code = unsafe { (self.driver.copy_out)(to.cast(), from, length, self.stream) };
         self.driver.check("cuMemcpyDtoHAsync", code)?;
         // SAFETY: both are alive.
-        self.driver.check("cuEventRecord", unsafe { (self.driver.record)(event.raw, self.stream) })
+        self.driver.check("cuEventRecord", unsafe {
+            (self.driver.record)(event.raw, self.stream)
+        })
     }
 
     /// Starts to copy pieces from pinned memory at `base`; `event` passes when
@@ -310,7 +352,13 @@ impl Gpu {
     ///
     /// # Safety
     /// The list is pinned, and stays with sources and destinations until then.
-    pub unsafe fn gather(&self, base: *const u8, list: *const Piece, count: u32, event: &Event) -> Result<(), Failed> {
+    pub unsafe fn gather(
+        &self,
+        base: *const u8,
+        list: *const Piece,
+        count: u32,
+        event: &Event,
+    ) -> Result<(), Failed> {
         let _entered = self.enter()?;
         let mut arguments: [Handle; 3] = [
             (&raw const base).cast_mut().cast(),
@@ -320,10 +368,26 @@ impl Gpu {
         let (blocks, stream) = ((count * WARP).div_ceil(THREADS).max(1), self.stream);
         let (first, none) = (arguments.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the kernel takes two pointers and a count; the driver copies them.
-        let code = unsafe { (self.driver.launch)(self.gather, blocks, 1, 1, THREADS, 1, 1, 0, stream, first, none) };
+        let code = unsafe {
+            (self.driver.launch)(
+                self.gather,
+                blocks,
+                1,
+                1,
+                THREADS,
+                1,
+                1,
+                0,
+                stream,
+                first,
+                none,
+            )
+        };
         self.driver.check("cuLaunchKernel", code)?;
         // SAFETY: both are alive.
-        self.driver.check("cuEventRecord", unsafe { (self.driver.record)(event.raw, self.stream) })
+        self.driver.check("cuEventRecord", unsafe {
+            (self.driver.record)(event.raw, self.stream)
+        })
     }
 }
 
@@ -333,7 +397,9 @@ impl Event {
         let _entered = gpu.enter()?;
         let mut raw = ptr::null_mut();
         // SAFETY: ours to write.
-        gpu.driver.check("cuEventCreate", unsafe { (gpu.driver.make_event)(&mut raw, NO_TIMING) })?;
+        gpu.driver.check("cuEventCreate", unsafe {
+            (gpu.driver.make_event)(&mut raw, NO_TIMING)
+        })?;
         Ok(Self { raw, gpu })
     }
 
@@ -351,13 +417,17 @@ impl Event {
     pub fn wait(&self) -> Result<(), Failed> {
         let _entered = self.gpu.enter()?;
         // SAFETY: our stream.
-        self.gpu.driver.check("cuStreamSynchronize", unsafe { (self.gpu.driver.finish)(self.gpu.stream) })
+        self.gpu.driver.check("cuStreamSynchronize", unsafe {
+            (self.gpu.driver.finish)(self.gpu.stream)
+        })
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let Ok(_entered) = self.gpu.enter() else { return };
+        let Ok(_entered) = self.gpu.enter() else {
+            return;
+        };
         // SAFETY: made in `new`, ended once.
         let _ = unsafe { (self.gpu.driver.end_event)(self.raw) };
     }

@@ -50,7 +50,9 @@ impl Device {
     pub fn of(interface: Interface) -> Self {
         let sysfs = Path::new("/sys/class/net").join(&interface.name);
         let pci_path = fs::canonicalize(sysfs.join("device")).ok();
-        let speed = fs::read_to_string(sysfs.join("speed")).ok().and_then(|text| text.trim().parse().ok());
+        let speed = fs::read_to_string(sysfs.join("speed"))
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         Self {
             name: CString::new(interface.name.as_str()).unwrap_or_default(),
             pci_path: pci_path.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok()),
@@ -66,7 +68,10 @@ pub fn choose(all: &[Interface], wanted: Option<&str>) -> Vec<Interface> {
         Some(list) => vec![list],
         None => vec!["ib", "^docker,lo", "docker", "lo"],
     };
-    let chosen = groups.into_iter().map(|group| Filter::parse(group).of(all)).find(|chosen| !chosen.is_empty());
+    let chosen = groups
+        .into_iter()
+        .map(|group| Filter::parse(group).of(all))
+        .find(|chosen| !chosen.is_empty());
     let mut chosen = chosen.unwrap_or_default();
     chosen.sort_by(|one, other| one.name.cmp(&other.name));
     chosen.truncate(DEVICES_MAX);
@@ -82,19 +87,38 @@ struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     fn parse(text: &'a str) -> Self {
-        let (exclude, text) = text.strip_prefix('^').map_or((false, text), |rest| (true, rest));
-        let (exact, text) = text.strip_prefix('=').map_or((false, text), |rest| (true, rest));
+        let (exclude, text) = text
+            .strip_prefix('^')
+            .map_or((false, text), |rest| (true, rest));
+        let (exact, text) = text
+            .strip_prefix('=')
+            .map_or((false, text), |rest| (true, rest));
         // A port behind a name is for InfiniBand and means nothing here.
-        let names = text.split(',').map(|name| name.split(':').next().unwrap_or_default().trim());
-        Self { exclude, exact, names: names.filter(|name| !name.is_empty()).collect() }
+        let names = text
+            .split(',')
+            .map(|name| name.split(':').next().unwrap_or_default().trim());
+        Self {
+            exclude,
+            exact,
+            names: names.filter(|name| !name.is_empty()).collect(),
+        }
     }
 
     fn of(&self, all: &[Interface]) -> Vec<Interface> {
-        all.iter().filter(|interface| self.admits(&interface.name)).cloned().collect()
+        all.iter()
+            .filter(|interface| self.admits(&interface.name))
+            .cloned()
+            .collect()
     }
 
     fn admits(&self, name: &str) -> bool {
-        let named = self.names.iter().any(|wanted| if self.exact { name == *wanted } else { name.starts_with(wanted) });
+        let named = self.names.iter().any(|wanted| {
+            if self.exact {
+                name == *wanted
+            } else {
+                name.starts_with(wanted)
+            }
+        });
         named != self.exclude
     }
 }
@@ -113,7 +137,9 @@ pub fn interfaces(family: Option<Family>) -> io::Result<Vec<Interface>> {
             continue;
         }
         match found.iter_mut().find(|known| known.name == candidate.name) {
-            Some(known) if preference(&candidate.address) < preference(&known.address) => *known = candidate,
+            Some(known) if preference(&candidate.address) < preference(&known.address) => {
+                *known = candidate
+            }
             Some(_) => {}
             None => found.push(candidate),
         }
@@ -165,7 +191,10 @@ fn interface_of(entry: &libc::ifaddrs) -> Option<Interface> {
     bytes[..length].copy_from_slice(source);
     // SAFETY: getifaddrs gives a terminated name.
     let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_str().ok()?;
-    Some(Interface { name: name.to_owned(), address: wire::decode_host(&bytes).ok()? })
+    Some(Interface {
+        name: name.to_owned(),
+        address: wire::decode_host(&bytes).ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -174,14 +203,26 @@ mod tests {
 
     fn names(all: &str, wanted: Option<&str>) -> String {
         let address = "10.0.1.25:0".parse().unwrap();
-        let all: Vec<Interface> = all.split(' ').map(|name| Interface { name: name.to_owned(), address }).collect();
-        choose(&all, wanted).into_iter().map(|interface| interface.name).collect::<Vec<_>>().join(" ")
+        let all: Vec<Interface> = all
+            .split(' ')
+            .map(|name| Interface {
+                name: name.to_owned(),
+                address,
+            })
+            .collect();
+        choose(&all, wanted)
+            .into_iter()
+            .map(|interface| interface.name)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
     fn interfaces_are_chosen_as_nccl_chooses_them() {
         let all = "lo eth2 eth10 eth1 docker0 ens5";
-        let check = |wanted: &str, expected: &str| assert_eq!(names(all, Some(wanted)), expected, "{wanted}");
+        let check = |wanted: &str, expected: &str| {
+            assert_eq!(names(all, Some(wanted)), expected, "{wanted}")
+        };
         check("eth", "eth1 eth10 eth2");
         check("eth1", "eth1 eth10");
         check("=eth1", "eth1");
@@ -204,7 +245,10 @@ mod tests {
     #[test]
     fn there_are_sixteen_devices_at_most() {
         let all: Vec<String> = (0..20).map(|number| format!("eth{number:02}")).collect();
-        assert_eq!(names(&all.join(" "), Some("eth")).split(' ').count(), DEVICES_MAX);
+        assert_eq!(
+            names(&all.join(" "), Some("eth")).split(' ').count(),
+            DEVICES_MAX
+        );
     }
 
     #[test]

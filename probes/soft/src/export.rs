@@ -86,14 +86,25 @@ unsafe extern "C" fn init(logger: LoggerArg) -> ResultCode {
 }
 
 unsafe extern "C" fn devices(count: *mut c_int) -> ResultCode {
-    enter(Call::Devices, || give(count, plugin::get().map_or(-1, |plugin| plugin.devices.len() as c_int)))
+    enter(Call::Devices, || {
+        give(
+            count,
+            plugin::get().map_or(-1, |plugin| plugin.devices.len() as c_int),
+        )
+    })
 }
 
 unsafe extern "C" fn get_properties(device: c_int, properties: *mut Properties) -> ResultCode {
-    enter(Call::GetProperties, || give(properties, started()?.properties(device)?))
+    enter(Call::GetProperties, || {
+        give(properties, started()?.properties(device)?)
+    })
 }
 
-unsafe extern "C" fn listen(device: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> ResultCode {
+unsafe extern "C" fn listen(
+    device: c_int,
+    handle: *mut c_void,
+    comm: *mut *mut c_void,
+) -> ResultCode {
     enter(Call::Listen, || {
         // SAFETY: the caller's 128 bytes, or null.
         let pointer = unsafe { calls::listen_on(started()?, device, handle) }?;
@@ -110,7 +121,9 @@ unsafe extern "C" fn connect(
     enter(Call::Connect, || {
         give(comm, ptr::null_mut())?;
         // SAFETY: the caller's 128 bytes, or null.
-        give(comm, unsafe { calls::connect_from(started()?, device, handle) }?)
+        give(comm, unsafe {
+            calls::connect_from(started()?, device, handle)
+        }?)
     })
 }
 
@@ -133,7 +146,12 @@ unsafe extern "C" fn reg_mr(
     kind: c_int,
     mhandle: *mut *mut c_void,
 ) -> ResultCode {
-    enter(Call::RegMr, || give(mhandle, calls::register(comm, data, usize::try_from(size).unwrap_or(0), kind)?))
+    enter(Call::RegMr, || {
+        give(
+            mhandle,
+            calls::register(comm, data, usize::try_from(size).unwrap_or(0), kind)?,
+        )
+    })
 }
 
 unsafe extern "C" fn dereg_mr(_: *mut c_void, mhandle: *mut c_void) -> ResultCode {
@@ -141,7 +159,10 @@ unsafe extern "C" fn dereg_mr(_: *mut c_void, mhandle: *mut c_void) -> ResultCod
         if mhandle.is_null() || mr::deregister(mhandle) {
             return Ok(());
         }
-        warning!(c"softDeregMr", "{PRODUCT} : deregMr of {mhandle:p}, which is not registered");
+        warning!(
+            c"softDeregMr",
+            "{PRODUCT} : deregMr of {mhandle:p}, which is not registered"
+        );
         Err(REFUSED)
     })
 }
@@ -156,7 +177,18 @@ unsafe extern "C" fn isend(
 ) -> ResultCode {
     enter(Call::Isend, || {
         // SAFETY: comm and mhandle are the caller's, as `post` asks.
-        give(request, unsafe { calls::post(Side::Send, comm, calls::Given { data, size, tag: 0, mhandle }) }?)
+        give(request, unsafe {
+            calls::post(
+                Side::Send,
+                comm,
+                calls::Given {
+                    data,
+                    size,
+                    tag: 0,
+                    mhandle,
+                },
+            )
+        }?)
     })
 }
 
@@ -180,7 +212,18 @@ unsafe extern "C" fn irecv(
         // SAFETY: as above.
         let mhandle = unsafe { nth(mhandles, 0) }?;
         // SAFETY: comm and mhandle are the caller's, as `post` asks.
-        give(request, unsafe { calls::post(Side::Recv, comm, calls::Given { data, size, tag: 0, mhandle }) }?)
+        give(request, unsafe {
+            calls::post(
+                Side::Recv,
+                comm,
+                calls::Given {
+                    data,
+                    size,
+                    tag: 0,
+                    mhandle,
+                },
+            )
+        }?)
     })
 }
 
@@ -215,7 +258,10 @@ unsafe extern "C" fn iflush(
         let request = unsafe { nth(request, 0) }?;
         // SAFETY: null or one of our requests, as `block::owner` asks.
         let Some((comm, slot)) = (unsafe { block::owner(request) }) else {
-            warning!(c"softIflush", "{PRODUCT} : iflush of {request:p}, which is no request");
+            warning!(
+                c"softIflush",
+                "{PRODUCT} : iflush of {request:p}, which is no request"
+            );
             return Err(REFUSED);
         };
         give(sizes, comm.size_of(slot))
@@ -245,11 +291,19 @@ unsafe extern "C" fn close_listen(listener: *mut c_void) -> ResultCode {
     enter(Call::CloseListen, || calls::unlisten(listener))
 }
 
-unsafe extern "C" fn get_device_mr(_: *mut c_void, _: *mut c_void, _: *mut *mut c_void) -> ResultCode {
+unsafe extern "C" fn get_device_mr(
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut *mut c_void,
+) -> ResultCode {
     enter(Call::GetDeviceMr, || Ok(()))
 }
 
-unsafe extern "C" fn irecv_consumed(_: *mut c_void, count: c_int, request: *mut c_void) -> ResultCode {
+unsafe extern "C" fn irecv_consumed(
+    _: *mut c_void,
+    count: c_int,
+    request: *mut c_void,
+) -> ResultCode {
     enter(Call::IrecvConsumed, || {
         // SAFETY: null or one of our requests, as `consumed` asks.
         unsafe { calls::consumed(count, request) }

@@ -70,18 +70,50 @@ pub enum Call {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Stop { after: u64 },
-    DropCtrl { nth: u64 },
-    DelayCtrl { nth: u64, ms: u64 },
-    Close { after: u64, socket: u64 },
-    Rc { call: Call, value: i32, nth: u64, times: u64 },
-    Exit { chunk: u64 },
-    Spin { call: Call, nth: u64, ms: u64 },
+    Stop {
+        after: u64,
+    },
+    DropCtrl {
+        nth: u64,
+    },
+    DelayCtrl {
+        nth: u64,
+        ms: u64,
+    },
+    Close {
+        after: u64,
+        socket: u64,
+    },
+    Rc {
+        call: Call,
+        value: i32,
+        nth: u64,
+        times: u64,
+    },
+    Exit {
+        chunk: u64,
+    },
+    Spin {
+        call: Call,
+        nth: u64,
+        ms: u64,
+    },
     Hang,
-    Refuse { times: u64 },
-    Corrupt { chunk: u64, byte: Option<u64> },
-    Starve { socket: u64, after: u64 },
-    Lose { after: u64, percent: u32 },
+    Refuse {
+        times: u64,
+    },
+    Corrupt {
+        chunk: u64,
+        byte: Option<u64>,
+    },
+    Starve {
+        socket: u64,
+        after: u64,
+    },
+    Lose {
+        after: u64,
+        percent: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,10 +139,21 @@ impl Plan {
     /// What the `comm`-th comm of `side` suffers, or `None` when nothing.
     pub fn of_comm(&self, side: Side, comm: u64) -> Option<Box<CommFaults>> {
         let meant = |fault: &&Fault| {
-            fault.side.is_none_or(|wanted| wanted == side) && fault.comm.is_none_or(|wanted| wanted == comm)
+            fault.side.is_none_or(|wanted| wanted == side)
+                && fault.comm.is_none_or(|wanted| wanted == comm)
         };
-        let kinds: Vec<Kind> = self.faults.iter().filter(meant).map(|fault| fault.kind).collect();
-        (!kinds.is_empty()).then(|| Box::new(CommFaults { kinds, seed: self.seed }))
+        let kinds: Vec<Kind> = self
+            .faults
+            .iter()
+            .filter(meant)
+            .map(|fault| fault.kind)
+            .collect();
+        (!kinds.is_empty()).then(|| {
+            Box::new(CommFaults {
+                kinds,
+                seed: self.seed,
+            })
+        })
     }
 }
 
@@ -135,7 +178,9 @@ pub enum Fate {
 impl CommFaults {
     /// Whether nothing may move once `chunks` have been assigned.
     pub fn stopped(&self, chunks: u64) -> bool {
-        self.kinds.iter().any(|kind| matches!(kind, Kind::Stop { after } if chunks >= *after))
+        self.kinds
+            .iter()
+            .any(|kind| matches!(kind, Kind::Stop { after } if chunks >= *after))
     }
 
     /// Whether connect or accept is to hang.
@@ -160,7 +205,9 @@ impl CommFaults {
     pub fn header(&self, header: u64) -> Fate {
         let fate = |kind: &Kind| match kind {
             Kind::DropCtrl { nth } if *nth == header => Some(Fate::Dropped),
-            Kind::DelayCtrl { nth, ms } if *nth == header => Some(Fate::Delayed(Duration::from_millis(*ms))),
+            Kind::DelayCtrl { nth, ms } if *nth == header => {
+                Some(Fate::Delayed(Duration::from_millis(*ms)))
+            }
             _ => None,
         };
         self.kinds.iter().find_map(fate).unwrap_or(Fate::Sent)
@@ -170,10 +217,16 @@ impl CommFaults {
     pub fn corrupts(&self, number: u64, length: usize) -> Option<usize> {
         let length = length as u64;
         let place = |kind: &Kind| match kind {
-            Kind::Corrupt { chunk, byte } if *chunk == number => Some(byte.unwrap_or_else(|| scatter(self.seed))),
+            Kind::Corrupt { chunk, byte } if *chunk == number => {
+                Some(byte.unwrap_or_else(|| scatter(self.seed)))
+            }
             _ => None,
         };
-        self.kinds.iter().find_map(place).filter(|_| length > 0).map(|byte| (byte % length) as usize)
+        self.kinds
+            .iter()
+            .find_map(place)
+            .filter(|_| length > 0)
+            .map(|byte| (byte % length) as usize)
     }
 
     /// What the data socket `index` suffers.
@@ -191,7 +244,11 @@ impl CommFaults {
             Kind::Lose { after, percent } => Some((*after, *percent)),
             _ => None,
         });
-        let faults = SocketFaults { starve_after, close_after, lose_after };
+        let faults = SocketFaults {
+            starve_after,
+            close_after,
+            lose_after,
+        };
         (faults != SocketFaults::default()).then_some(faults)
     }
 }
@@ -229,9 +286,14 @@ static ARMED: OnceLock<CallFaults> = OnceLock::new();
 /// Makes `plan`'s `rc` and `spin` faults happen in this process. Once.
 pub fn arm(plan: &Plan) {
     let kinds = plan.faults.iter().map(|fault| fault.kind);
-    let kinds: Vec<Kind> = kinds.filter(|kind| matches!(kind, Kind::Rc { .. } | Kind::Spin { .. })).collect();
+    let kinds: Vec<Kind> = kinds
+        .filter(|kind| matches!(kind, Kind::Rc { .. } | Kind::Spin { .. }))
+        .collect();
     if !kinds.is_empty() {
-        let _ = ARMED.set(CallFaults { kinds, counts: Default::default() });
+        let _ = ARMED.set(CallFaults {
+            kinds,
+            counts: Default::default(),
+        });
     }
 }
 
@@ -245,10 +307,15 @@ impl CallFaults {
         let count = self.counts[call as usize].fetch_add(1, Relaxed) + 1;
         for kind in &self.kinds {
             match *kind {
-                Kind::Spin { call: at, nth, ms } if at == call && nth == count => spin(Duration::from_millis(ms)),
-                Kind::Rc { call: at, value, nth, times }
-                    if at == call && count >= nth && (times == 0 || count - nth < times) =>
-                {
+                Kind::Spin { call: at, nth, ms } if at == call && nth == count => {
+                    spin(Duration::from_millis(ms))
+                }
+                Kind::Rc {
+                    call: at,
+                    value,
+                    nth,
+                    times,
+                } if at == call && count >= nth && (times == 0 || count - nth < times) => {
                     return Some(value);
                 }
                 _ => {}
@@ -286,14 +353,19 @@ mod tests {
 
     #[test]
     fn faults_reach_the_comm_and_the_socket_they_name() {
-        let plan = plan("stop:after=40,side=recv,comm=1; starve:socket=2,after=3; close:socket=2,after=9");
+        let plan =
+            plan("stop:after=40,side=recv,comm=1; starve:socket=2,after=3; close:socket=2,after=9");
         assert!(plan.of_comm(Side::Recv, 1).unwrap().stopped(40));
         assert!(!plan.of_comm(Side::Recv, 1).unwrap().stopped(39));
         assert!(!plan.of_comm(Side::Recv, 0).unwrap().stopped(40));
         let faults = plan.of_comm(Side::Send, 0).unwrap();
         assert_eq!(
             faults.of_socket(2),
-            Some(SocketFaults { starve_after: Some(3), close_after: Some(9), lose_after: None })
+            Some(SocketFaults {
+                starve_after: Some(3),
+                close_after: Some(9),
+                lose_after: None
+            })
         );
         assert_eq!(faults.of_socket(1), None);
         assert!(Plan::default().of_comm(Side::Send, 0).is_none());
@@ -301,19 +373,37 @@ mod tests {
 
     #[test]
     fn the_flipped_byte_lies_in_the_chunk_and_follows_the_seed() {
-        let byte = |text: &str, length| plan(text).of_comm(Side::Recv, 0).unwrap().corrupts(3, length);
+        let byte = |text: &str, length| {
+            plan(text)
+                .of_comm(Side::Recv, 0)
+                .unwrap()
+                .corrupts(3, length)
+        };
         assert_eq!(byte("corrupt:chunk=3,byte=10", 8), Some(2));
         assert_eq!(byte("corrupt:chunk=3", 4096), byte("corrupt:chunk=3", 4096));
-        assert_ne!(byte("corrupt:chunk=3", 4096), byte("seed=1;corrupt:chunk=3", 4096));
+        assert_ne!(
+            byte("corrupt:chunk=3", 4096),
+            byte("seed=1;corrupt:chunk=3", 4096)
+        );
         assert_eq!(byte("corrupt:chunk=3", 0), None);
         assert_eq!(byte("corrupt:chunk=4", 8), None);
     }
 
     #[test]
     fn headers_meet_their_fate_by_number() {
-        let faults = plan("drop-ctrl:nth=2;delay-ctrl:nth=3,ms=5").of_comm(Side::Send, 0).unwrap();
+        let faults = plan("drop-ctrl:nth=2;delay-ctrl:nth=3,ms=5")
+            .of_comm(Side::Send, 0)
+            .unwrap();
         let fates: Vec<Fate> = (1..=4).map(|nth| faults.header(nth)).collect();
-        assert_eq!(fates, [Fate::Sent, Fate::Dropped, Fate::Delayed(Duration::from_millis(5)), Fate::Sent]);
+        assert_eq!(
+            fates,
+            [
+                Fate::Sent,
+                Fate::Dropped,
+                Fate::Delayed(Duration::from_millis(5)),
+                Fate::Sent
+            ]
+        );
     }
 
     #[test]
@@ -324,7 +414,10 @@ mod tests {
         };
         let once = faults("rc:call=test,value=2,nth=2");
         assert_eq!(once.on_call(Call::Isend), None);
-        assert_eq!([(); 4].map(|()| once.on_call(Call::Test)), [None, Some(2), None, None]);
+        assert_eq!(
+            [(); 4].map(|()| once.on_call(Call::Test)),
+            [None, Some(2), None, None]
+        );
         let ever = faults("rc:call=test,value=3,times=0");
         assert_eq!([(); 3].map(|()| ever.on_call(Call::Test)), [Some(3); 3]);
     }

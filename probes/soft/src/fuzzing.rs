@@ -7,14 +7,18 @@
 
 use crate::device::{self, DEVICES_MAX, Interface};
 use crate::fault::{Plan, Side};
-use crate::wire::{HANDLE_BYTES, HEADER_BYTES, HELLO_BYTES, Handle, Header, Hello, Route, SOCKETS_MAX, THREADS_MAX};
+use crate::wire::{
+    HANDLE_BYTES, HEADER_BYTES, HELLO_BYTES, Handle, Header, Hello, Route, SOCKETS_MAX, THREADS_MAX,
+};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The first byte chooses the decoder and the number of data sockets; what
 /// follows is cut or filled with zeroes to the length of the message.
 pub fn wire(data: &[u8]) {
-    let Some((choice, rest)) = data.split_first() else { return };
+    let Some((choice, rest)) = data.split_first() else {
+        return;
+    };
     match choice % 3 {
         0 => handle(&filled(rest)),
         1 => hello(&filled(rest)),
@@ -67,12 +71,18 @@ pub fn fault(data: &[u8]) {
         Ok(plan) => plan,
         Err(bad) => return assert!(text.contains(&bad.item) && !bad.why.is_empty()),
     };
-    let comms = [Side::Send, Side::Recv].into_iter().flat_map(|side| (0..3).map(move |comm| (side, comm)));
+    let comms = [Side::Send, Side::Recv]
+        .into_iter()
+        .flat_map(|side| (0..3).map(move |comm| (side, comm)));
     for faults in comms.filter_map(|(side, comm)| plan.of_comm(side, comm)) {
         assert!(!plan.is_empty());
         let _ = (faults.hangs(), faults.refuses());
         for number in [1, 2, 40, u64::MAX] {
-            let _ = (faults.stopped(number), faults.exits(number), faults.header(number));
+            let _ = (
+                faults.stopped(number),
+                faults.exits(number),
+                faults.header(number),
+            );
             assert_eq!(faults.corrupts(number, 0), None);
             assert!(faults.corrupts(number, 4096).is_none_or(|byte| byte < 4096));
         }
@@ -83,10 +93,18 @@ pub fn fault(data: &[u8]) {
 /// The first line chooses among the interfaces that the following lines name.
 pub fn interfaces(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let (wanted, names) = text.split_once('\n').unwrap_or((&text, "lo\neth0\neth1\neth10\ndocker0"));
+    let (wanted, names) = text
+        .split_once('\n')
+        .unwrap_or((&text, "lo\neth0\neth1\neth10\ndocker0"));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let names: BTreeSet<&str> = names.lines().take(DEVICES_MAX).collect();
-    let all: Vec<Interface> = names.iter().map(|name| Interface { name: (*name).to_owned(), address }).collect();
+    let all: Vec<Interface> = names
+        .iter()
+        .map(|name| Interface {
+            name: (*name).to_owned(),
+            address,
+        })
+        .collect();
     let chosen = |wanted| {
         let chosen = device::choose(&all, wanted);
         let names: Vec<String> = chosen.into_iter().map(|interface| interface.name).collect();
@@ -110,9 +128,13 @@ mod tests {
     use std::path::Path;
 
     fn seeds(target: &str) -> Vec<Vec<u8>> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seed").join(target);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fuzz/corpus-seed")
+            .join(target);
         let files = std::fs::read_dir(folder).expect("seeds");
-        files.map(|file| std::fs::read(file.expect("a file").path()).expect("readable")).collect()
+        files
+            .map(|file| std::fs::read(file.expect("a file").path()).expect("readable"))
+            .collect()
     }
 
     #[test]
@@ -127,10 +149,15 @@ mod tests {
         let seeds = seeds("soft_wire");
         let believed = |choice: u8, is: fn(&[u8]) -> bool| {
             let ours = seeds.iter().filter(|seed| seed[0] % 3 == choice);
-            assert!(ours.filter(|seed| is(&seed[1..])).count() > 0, "none of kind {choice}");
+            assert!(
+                ours.filter(|seed| is(&seed[1..])).count() > 0,
+                "none of kind {choice}"
+            );
         };
         believed(0, |seed| Handle::decode(&filled(seed)).is_ok());
-        believed(1, |seed| Hello::decode(&filled(seed), b"0123456789abcdef").is_ok());
+        believed(1, |seed| {
+            Hello::decode(&filled(seed), b"0123456789abcdef").is_ok()
+        });
         believed(2, |seed| Header::decode(&filled(seed), SOCKETS_MAX).is_ok());
     }
 
@@ -139,22 +166,54 @@ mod tests {
     #[ignore = "writes into fuzz/corpus-seed"]
     fn write_the_seeds() {
         let write = |name: &str, choice: u8, bytes: &[u8]| {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seed/soft_wire");
+            let folder =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seed/soft_wire");
             std::fs::create_dir_all(&folder).expect("a folder");
             std::fs::write(folder.join(name), [&[choice], bytes].concat()).expect("a file");
         };
         let nonce = *b"0123456789abcdef";
         let at = |address: &str| address.parse().expect("an address");
-        let handle =
-            |data, ctrl| Handle { data: at(data), ctrl: at(ctrl), sockets: 4, threads: 1, redirect_ctrl: false, nonce };
-        let hello = |purpose, index| Hello { purpose, index, nonce, session: [7; 8] };
-        let header = |route, size, offset, total| Header { route, size, offset, total }.encode();
-        write("valid-handle-v4", 0, &handle("10.0.1.25:4000", "10.0.1.25:4001").encode());
-        write("valid-handle-v6", 0, &handle("[fe80::1]:4000", "[fe80::1]:4001").encode());
+        let handle = |data, ctrl| Handle {
+            data: at(data),
+            ctrl: at(ctrl),
+            sockets: 4,
+            threads: 1,
+            redirect_ctrl: false,
+            nonce,
+        };
+        let hello = |purpose, index| Hello {
+            purpose,
+            index,
+            nonce,
+            session: [7; 8],
+        };
+        let header = |route, size, offset, total| {
+            Header {
+                route,
+                size,
+                offset,
+                total,
+            }
+            .encode()
+        };
+        write(
+            "valid-handle-v4",
+            0,
+            &handle("10.0.1.25:4000", "10.0.1.25:4001").encode(),
+        );
+        write(
+            "valid-handle-v6",
+            0,
+            &handle("[fe80::1]:4000", "[fe80::1]:4001").encode(),
+        );
         write("valid-hello-ctrl", 1, &hello(Purpose::Ctrl, 4).encode());
         write("valid-hello-data", 1, &hello(Purpose::Data, 2).encode());
         // Eight sockets: 2 + 3 * 8.
-        write("valid-header", 26, &header(Route::Socket(3), 4096, 8192, 12_288));
+        write(
+            "valid-header",
+            26,
+            &header(Route::Socket(3), 4096, 8192, 12_288),
+        );
         write("valid-header-inline", 26, &header(Route::Inline, 64, 0, 64));
     }
 

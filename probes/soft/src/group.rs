@@ -39,14 +39,21 @@ pub struct Groups {
 
 impl Default for Groups {
     fn default() -> Self {
-        Self { members: [Member::default(); SLOTS_MAX], groups: [Group::default(); SLOTS_MAX] }
+        Self {
+            members: [Member::default(); SLOTS_MAX],
+            groups: [Group::default(); SLOTS_MAX],
+        }
     }
 }
 
 impl Groups {
     /// A new request, whose first buffer is in `slot`.
     pub fn open(&mut self, slot: usize, tag: c_int) {
-        self.groups[slot] = Group { count: 0, open: true, ..Group::default() };
+        self.groups[slot] = Group {
+            count: 0,
+            open: true,
+            ..Group::default()
+        };
         self.add(slot, slot, tag);
     }
 
@@ -55,7 +62,11 @@ impl Groups {
         let group = &mut self.groups[request];
         if let Some(place) = group.slots.get_mut(usize::from(group.count)) {
             *place = slot as u8;
-            self.members[slot] = Member { tag, request: request as u8, place: group.count };
+            self.members[slot] = Member {
+                tag,
+                request: request as u8,
+                place: group.count,
+            };
             group.count += 1;
         }
     }
@@ -112,14 +123,23 @@ mod tests {
         groups.open(2, 7);
         groups.add(2, 3, 5);
         groups.swap(0, 3);
-        assert_eq!((slots(&groups, 0), slots(&groups, 2)), (vec![3, 1], vec![2, 0]));
+        assert_eq!(
+            (slots(&groups, 0), slots(&groups, 2)),
+            (vec![3, 1], vec![2, 0])
+        );
         groups.swap(1, 2);
-        assert_eq!((slots(&groups, 0), slots(&groups, 2)), (vec![3, 2], vec![1, 0]));
+        assert_eq!(
+            (slots(&groups, 0), slots(&groups, 2)),
+            (vec![3, 2], vec![1, 0])
+        );
         assert_eq!([0, 1, 2, 3].map(|slot| groups.tag(slot)), [5, 7, 6, 5]);
         groups.swap(1, 1);
         assert_eq!(slots(&groups, 2), [1, 0]);
         groups.close(0);
-        assert_eq!([0, 1, 2].map(|slot| groups.is_open(slot)), [false, false, true]);
+        assert_eq!(
+            [0, 1, 2].map(|slot| groups.is_open(slot)),
+            [false, false, true]
+        );
     }
 
     #[test]

@@ -34,8 +34,15 @@ impl Helper {
     /// Starts the helper of `lanes`, which becomes their only mover.
     pub fn start(lanes: Arc<Lanes>) -> io::Result<Self> {
         let theirs = Arc::clone(&lanes);
-        let thread = thread::Builder::new().name("tcpxsoft-helper".into()).spawn(move || run(&theirs))?;
-        note!(INIT | NET, c"softHelper", "Comm {:#x} thread 0 started", lanes.comm);
+        let thread = thread::Builder::new()
+            .name("tcpxsoft-helper".into())
+            .spawn(move || run(&theirs))?;
+        note!(
+            INIT | NET,
+            c"softHelper",
+            "Comm {:#x} thread 0 started",
+            lanes.comm
+        );
         Ok(Self { thread, lanes })
     }
 

@@ -24,7 +24,14 @@ const fn integer(
     [declared, restored]: [i64; 2],
     [least, most]: [i64; 2],
 ) -> Integer {
-    Integer { label, name, declared, restored, least, most }
+    Integer {
+        label,
+        name,
+        declared,
+        restored,
+        least,
+        most,
+    }
 }
 
 /// "Keep the built-in default", as the real plugin declares it.
@@ -33,18 +40,32 @@ const INT_MAX: i64 = i32::MAX as i64 - 1;
 const LEAST_WAIT_NS: i64 = 100_000;
 
 /// Whether the plugin works at all.
-pub const ENABLE: Integer = integer("TCPXSoft enable", "GPUDIRECTTCPX_SOCKET_ENABLE", [1, 1], [0, 1]);
+pub const ENABLE: Integer = integer(
+    "TCPXSoft enable",
+    "GPUDIRECTTCPX_SOCKET_ENABLE",
+    [1, 1],
+    [0, 1],
+);
 /// Bytes up to which a message travels on the control socket.
 pub const INLINE: Integer = integer("inline threshold", "INLINE_THRESHOLD", [KEEP, 0], [0, 2048]);
 /// Bytes of one task chunk.
-pub const CHUNK: Integer = integer("dynamic chunk size", "DYNAMIC_CHUNK_SIZE", [0, 131_072], [0, INT_MAX]);
+pub const CHUNK: Integer = integer(
+    "dynamic chunk size",
+    "DYNAMIC_CHUNK_SIZE",
+    [0, 131_072],
+    [0, INT_MAX],
+);
 /// Data sockets per thread.
 pub const SOCKETS: Integer = integer("nsocks per thread", "NSOCKS_PERTHREAD", [KEEP, 1], [1, 8]);
 /// Threads per comm.
 pub const THREADS: Integer = integer("nthreads", "SOCKET_NTHREADS", [KEEP, 1], [1, 16]);
 /// Attempts per socket.
-pub const ATTEMPTS: Integer =
-    integer("connection retry count", "GPUDIRECTTCPX_CONNECTION_RETRY", [KEEP, 3], [0, i32::MAX as i64]);
+pub const ATTEMPTS: Integer = integer(
+    "connection retry count",
+    "GPUDIRECTTCPX_CONNECTION_RETRY",
+    [KEEP, 3],
+    [0, i32::MAX as i64],
+);
 /// Whether senders wait for receivers.
 pub const RECV_SYNC: Integer = integer("receiver sync", "GPUDIRECTTCPX_RECV_SYNC", [0, 1], [0, 1]);
 /// Nanoseconds before the first slowness line.
@@ -82,13 +103,19 @@ pub fn strtoll(text: &str) -> Option<i64> {
         let digit = i64::from(digit);
         value = value.checked_mul(i64::from(radix))?;
         // Downwards for negative values: there is one more of them.
-        value = if negative { value.checked_sub(digit)? } else { value.checked_add(digit)? };
+        value = if negative {
+            value.checked_sub(digit)?
+        } else {
+            value.checked_add(digit)?
+        };
     }
     Some(value)
 }
 
 fn radix_of(digits: &str) -> (u32, &str) {
-    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let hexadecimal = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
     match hexadecimal {
         Some(rest) if rest.starts_with(|letter: char| letter.is_ascii_hexdigit()) => (16, rest),
         _ if digits.starts_with('0') => (8, digits),
@@ -102,7 +129,8 @@ mod tests {
 
     #[test]
     fn integers_are_read_as_strtoll_reads_them() {
-        let check = |text: &str, expected: Option<i64>| assert_eq!(strtoll(text), expected, "{text:?}");
+        let check =
+            |text: &str, expected: Option<i64>| assert_eq!(strtoll(text), expected, "{text:?}");
         check("524288", Some(524_288));
         check("0x80000", Some(524_288));
         check("010", Some(8));

@@ -78,16 +78,28 @@ fn piece(side: Side) -> usize {
 /// How many bytes the faults of this socket let pass; `None` for none at all.
 fn allowed(lane: &Lane, mover: &mut Mover) -> Option<usize> {
     let faults = mover.faults.as_mut()?;
-    if let Some((_, percent)) = faults.lose_after.take_if(|(chunks, _)| u64::from(lane.unfinished().0) >= *chunks) {
+    if let Some((_, percent)) = faults
+        .lose_after
+        .take_if(|(chunks, _)| u64::from(lane.unfinished().0) >= *chunks)
+    {
         // A kernel that refuses the filter shows as a fault that does not happen.
         if let Err(error) = socket::lose(&lane.stream, percent) {
-            warning!(c"softTaskProgress", "cannot lose packets: {}", socket::words(&error));
+            warning!(
+                c"softTaskProgress",
+                "cannot lose packets: {}",
+                socket::words(&error)
+            );
         }
     }
-    if faults.starve_after.is_some_and(|chunks| u64::from(lane.unfinished().0) >= chunks) {
+    if faults
+        .starve_after
+        .is_some_and(|chunks| u64::from(lane.unfinished().0) >= chunks)
+    {
         return None;
     }
-    let Some(limit) = faults.close_after else { return Some(usize::MAX) };
+    let Some(limit) = faults.close_after else {
+        return Some(usize::MAX);
+    };
     let left = limit.saturating_sub(mover.bytes);
     if left == 0 {
         // What follows fails by itself, as it would with a real dead socket.
@@ -121,7 +133,9 @@ fn pump_with<const N: usize>(
             Moved::Some
         }
         Err(error) => match error.raw_os_error() {
-            Some(code @ (libc::EAGAIN | libc::EINTR | libc::ENOBUFS)) => blocked(lanes, lane, mover, first, code),
+            Some(code @ (libc::EAGAIN | libc::EINTR | libc::ENOBUFS)) => {
+                blocked(lanes, lane, mover, first, code)
+            }
             _ => died(lanes, lane, Some(error)),
         },
     }
@@ -149,13 +163,17 @@ fn gather<const N: usize>(
                 // SAFETY: the list has room for every page of the task.
                 let entry = unsafe { numbers.add(index) };
                 if index == *held {
-                    let Some(page) = pool.take() else { return false };
+                    let Some(page) = pool.take() else {
+                        return false;
+                    };
                     // SAFETY: as above; the task is the mover's.
                     unsafe { entry.write(page) };
                     *held += 1;
                 }
                 // SAFETY: written when the page was taken.
-                let Some(start) = pool.at(unsafe { entry.read() }) else { return false };
+                let Some(start) = pool.at(unsafe { entry.read() }) else {
+                    return false;
+                };
                 let length = (PAGE - at % PAGE).min(task.length - at);
                 // SAFETY: stays inside the page.
                 let start = unsafe { start.as_ptr().add(at % PAGE) };
@@ -188,8 +206,12 @@ fn advance(lane: &Lane, mover: &mut Mover, first: u32, mut moved: usize) -> u32 
 
 /// Nothing moved; says so when that has lasted long enough.
 fn blocked(lanes: &Lanes, lane: &Lane, mover: &mut Mover, first: u32, code: i32) -> Moved {
-    let Some(patience) = lanes.patience else { return Moved::Blocked };
-    let Some(slow) = mover.stall.idle(Instant::now(), patience) else { return Moved::Blocked };
+    let Some(patience) = lanes.patience else {
+        return Moved::Blocked;
+    };
+    let Some(slow) = mover.stall.idle(Instant::now(), patience) else {
+        return Moved::Blocked;
+    };
     let task = lane.task(first);
     let (word, done) = (word_of(lanes.side), mover.done);
     warning!(
@@ -212,7 +234,11 @@ fn blocked(lanes: &Lanes, lane: &Lane, mover: &mut Mover, first: u32, code: i32)
 fn died(lanes: &Lanes, lane: &Lane, error: Option<io::Error>) -> Moved {
     lane.die();
     match error {
-        None => warning!(c"softTaskProgress", "Net : Connection closed by remote peer {}", lane.flow),
+        None => warning!(
+            c"softTaskProgress",
+            "Net : Connection closed by remote peer {}",
+            lane.flow
+        ),
         Some(error) => warning!(
             c"softTaskProgress",
             "Call to socket op {}({}) {} flags {:x} failed : {}",
@@ -250,7 +276,11 @@ struct Vectors<const N: usize> {
 
 impl<const N: usize> Vectors<N> {
     fn new(most: usize) -> Self {
-        Self { pieces: [const { MaybeUninit::uninit() }; N], count: 0, most }
+        Self {
+            pieces: [const { MaybeUninit::uninit() }; N],
+            count: 0,
+            most,
+        }
     }
 
     /// `false` when the piece did not fit whole.
@@ -259,7 +289,10 @@ impl<const N: usize> Vectors<N> {
         if self.count == N || taken == 0 {
             return false;
         }
-        self.pieces[self.count].write(libc::iovec { iov_base: start.cast(), iov_len: taken });
+        self.pieces[self.count].write(libc::iovec {
+            iov_base: start.cast(),
+            iov_len: taken,
+        });
         self.count += 1;
         self.most -= taken;
         taken == length

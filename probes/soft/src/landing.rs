@@ -37,22 +37,34 @@ pub struct Landing {
 impl Landing {
     /// Into a GPU's memory, or into ordinary memory that stands in for it.
     pub fn new(gpu: Option<&'static Gpu>) -> Self {
-        Self { gpu, slots: [const { None }; SLOTS_MAX], landed: VecDeque::new(), flushes: [const { None }; FLUSHES] }
+        Self {
+            gpu,
+            slots: [const { None }; SLOTS_MAX],
+            landed: VecDeque::new(),
+            flushes: [const { None }; FLUSHES],
+        }
     }
 
     /// The buffer for the message of a slot, `bytes` long; the same until it arrived.
     pub fn buffer(&mut self, slot: usize, bytes: usize) -> *mut u8 {
-        self.slots[slot % SLOTS_MAX].get_or_insert_with(|| vec![0; bytes]).as_mut_ptr()
+        self.slots[slot % SLOTS_MAX]
+            .get_or_insert_with(|| vec![0; bytes])
+            .as_mut_ptr()
     }
 
     /// The message of a slot has arrived; it belongs to `to`.
     pub fn arrived(&mut self, slot: usize, to: *mut c_void) {
-        let Some(bytes) = self.slots[slot % SLOTS_MAX].take() else { return };
+        let Some(bytes) = self.slots[slot % SLOTS_MAX].take() else {
+            return;
+        };
         let to = to as usize;
         // What was there before is written over by it.
         self.landed.retain(|one| one.to != to);
         if self.landed.len() == LANDED_MAX {
-            warning!(c"softIflush", "{PRODUCT} : {LANDED_MAX} messages were never flushed, the oldest is lost");
+            warning!(
+                c"softIflush",
+                "{PRODUCT} : {LANDED_MAX} messages were never flushed, the oldest is lost"
+            );
             self.landed.pop_front();
         }
         self.landed.push_back(Landed { to, bytes });
@@ -93,7 +105,11 @@ impl Landing {
                 // until the flush is done.
                 Some(gpu) => unsafe { gpu.copy_in(to as u64, bytes.as_ptr(), bytes.len()) }?,
                 // SAFETY: as above, in ordinary memory.
-                None => unsafe { bytes.as_ptr().copy_to_nonoverlapping(to as *mut u8, bytes.len()) },
+                None => unsafe {
+                    bytes
+                        .as_ptr()
+                        .copy_to_nonoverlapping(to as *mut u8, bytes.len())
+                },
             }
         }
         Ok(())

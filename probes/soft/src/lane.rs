@@ -8,7 +8,10 @@
 //! the caller otherwise.
 //!
 //! Not here: moving bytes (`io`), or deciding what becomes a task.
-#![expect(unsafe_code, reason = "a ring shared by two threads, synchronised by its counters")]
+#![expect(
+    unsafe_code,
+    reason = "a ring shared by two threads, synchronised by its counters"
+)]
 
 use crate::fault::{Side, SocketFaults};
 use crate::pages::PagePool;
@@ -47,8 +50,14 @@ pub struct Task {
     pub number: u64,
 }
 
-const NO_TASK: Task =
-    Task { memory: Memory::Flat(std::ptr::null_mut()), length: 0, offset: 0, total: 0, slot: 0, number: 0 };
+const NO_TASK: Task = Task {
+    memory: Memory::Flat(std::ptr::null_mut()),
+    length: 0,
+    offset: 0,
+    total: 0,
+    slot: 0,
+    number: 0,
+};
 
 /// What only the mover looks at.
 #[derive(Default)]
@@ -97,13 +106,19 @@ impl Lane {
             finished: AtomicU32::new(0),
             reaped: AtomicU32::new(0),
             dead: AtomicBool::new(false),
-            mover: UnsafeCell::new(Mover { faults, ..Mover::default() }),
+            mover: UnsafeCell::new(Mover {
+                faults,
+                ..Mover::default()
+            }),
         }
     }
 
     /// Caller: whether one more task fits.
     pub fn has_room(&self) -> bool {
-        self.assigned.load(Relaxed).wrapping_sub(self.reaped.load(Relaxed)) < TASKS as u32
+        self.assigned
+            .load(Relaxed)
+            .wrapping_sub(self.reaped.load(Relaxed))
+            < TASKS as u32
     }
 
     /// Caller: gives the mover one more task. `false` when there is no room.
@@ -210,7 +225,11 @@ mod tests {
 
     fn lane() -> Lane {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        Lane::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap(), String::new(), None)
+        Lane::new(
+            TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
+            String::new(),
+            None,
+        )
     }
 
     #[test]

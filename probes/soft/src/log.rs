@@ -38,7 +38,16 @@ fn write(level: i32, flags: std::ffi::c_ulong, function: &CStr, line: u32, text:
     let Ok(text) = CString::new(text) else { return };
     // SAFETY: `init` received the callback for the life of the process; the
     // format takes one string, and both strings outlive the call.
-    unsafe { logger(level, flags, function.as_ptr(), line as i32, c"%s".as_ptr(), text.as_ptr()) };
+    unsafe {
+        logger(
+            level,
+            flags,
+            function.as_ptr(),
+            line as i32,
+            c"%s".as_ptr(),
+            text.as_ptr(),
+        )
+    };
 }
 
 /// `warn!(c"function", "text {}", argument)`
@@ -70,7 +79,11 @@ mod captured {
     thread_local! { static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) } }
 
     pub fn remember(level: i32, text: Arguments<'_>) {
-        let level = if level == tcpx_abi::level::WARN { "WARN" } else { "INFO" };
+        let level = if level == tcpx_abi::level::WARN {
+            "WARN"
+        } else {
+            "INFO"
+        };
         LINES.with_borrow_mut(|lines| lines.push(format!("{level} {text}")));
     }
 

@@ -43,12 +43,18 @@ struct Table {
     spare: Vec<usize>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { live: BTreeSet::new(), spare: Vec::new() });
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    live: BTreeSet::new(),
+    spare: Vec::new(),
+});
 
 /// Registers `region` and gives its mhandle.
 pub fn register(region: Region) -> *mut c_void {
     let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let fresh = Registration { magic: AtomicU64::new(LIVE), region };
+    let fresh = Registration {
+        magic: AtomicU64::new(LIVE),
+        region,
+    };
     let address = match table.spare.pop() {
         None => Box::into_raw(Box::new(fresh)) as usize,
         Some(address) => {
@@ -69,7 +75,9 @@ pub fn deregister(mhandle: *mut c_void) -> bool {
         return false;
     }
     // SAFETY: it was live, so it is a place of ours.
-    unsafe { &*(address as *const Registration) }.magic.store(0, Release);
+    unsafe { &*(address as *const Registration) }
+        .magic
+        .store(0, Release);
     table.spare.push(address);
     true
 }
@@ -91,7 +99,11 @@ pub unsafe fn region(mhandle: *mut c_void) -> Option<Region> {
 /// How many registrations there are.
 #[cfg(test)]
 pub fn is_live(mhandle: *mut c_void) -> bool {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner).live.contains(&(mhandle as usize))
+    TABLE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .live
+        .contains(&(mhandle as usize))
 }
 
 #[cfg(test)]
@@ -104,7 +116,11 @@ mod tests {
             // SAFETY: mhandles made in this test.
             unsafe { region(mhandle) }
         };
-        let made = Region { base: 4096, length: 8192, kind: 1 };
+        let made = Region {
+            base: 4096,
+            length: 8192,
+            kind: 1,
+        };
         let mhandle = register(made);
         assert_eq!(region_of(mhandle), Some(made));
         assert!(is_live(mhandle));
@@ -116,8 +132,16 @@ mod tests {
 
     #[test]
     fn a_region_contains_what_lies_inside_it() {
-        let region = Region { base: 4096, length: 100, kind: 2 };
+        let region = Region {
+            base: 4096,
+            length: 100,
+            kind: 2,
+        };
         assert!(region.contains(4096, 100) && region.contains(4196, 0));
-        assert!(!region.contains(4095, 1) && !region.contains(4097, 100) && !region.contains(usize::MAX, 2));
+        assert!(
+            !region.contains(4095, 1)
+                && !region.contains(4097, 100)
+                && !region.contains(usize::MAX, 2)
+        );
     }
 }

@@ -54,9 +54,21 @@ impl PagePool {
     /// from `seed`.
     pub fn new(bytes: usize, seed: u64) -> io::Result<Self> {
         let pages = (bytes / PAGE).clamp(1, NONE as usize - 1);
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (protection, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
         // SAFETY: a new anonymous mapping, placed by the kernel.
-        let base = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, protection, flags | libc::MAP_NORESERVE, -1, 0) };
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                pages * PAGE,
+                protection,
+                flags | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -77,9 +89,20 @@ impl PagePool {
         Ok(Self::over(base, Some((gpu, at)), pages, seed))
     }
 
-    fn over(base: NonNull<u8>, device: Option<(&'static Gpu, u64)>, pages: usize, seed: u64) -> Self {
+    fn over(
+        base: NonNull<u8>,
+        device: Option<(&'static Gpu, u64)>,
+        pages: usize,
+        seed: u64,
+    ) -> Self {
         let next = (0..pages).map(|_| AtomicU32::new(NONE)).collect();
-        let pool = Self { base, device, next, top: AtomicU64::new(u64::from(NONE)), free: AtomicU32::new(0) };
+        let pool = Self {
+            base,
+            device,
+            next,
+            top: AtomicU64::new(u64::from(NONE)),
+            free: AtomicU32::new(0),
+        };
         for page in shuffled(pages as u32, seed) {
             pool.push(page);
         }
@@ -89,7 +112,8 @@ impl PagePool {
     /// Where `src_off` of a scatter entry counts from: an address of the host, or
     /// of the GPU.
     pub fn published(&self) -> *mut u8 {
-        self.device.map_or(self.base.as_ptr(), |(_, at)| at as *mut u8)
+        self.device
+            .map_or(self.base.as_ptr(), |(_, at)| at as *mut u8)
     }
 
     /// Where sockets write.
@@ -126,7 +150,10 @@ impl PagePool {
         loop {
             let page = top as u32;
             let below = self.next.get(page as usize)?.load(Relaxed);
-            match self.top.compare_exchange_weak(top, changed(top, below), AcqRel, Acquire) {
+            match self
+                .top
+                .compare_exchange_weak(top, changed(top, below), AcqRel, Acquire)
+            {
                 Ok(_) => break,
                 Err(now) => top = now,
             }
@@ -146,12 +173,17 @@ impl PagePool {
 
     /// Takes back a page that was taken and is poisoned already.
     pub fn push(&self, page: u32) {
-        let Some(below) = self.next.get(page as usize) else { return };
+        let Some(below) = self.next.get(page as usize) else {
+            return;
+        };
         self.free.fetch_add(1, Relaxed);
         let mut top = self.top.load(Relaxed);
         loop {
             below.store(top as u32, Relaxed);
-            match self.top.compare_exchange_weak(top, changed(top, page), AcqRel, Relaxed) {
+            match self
+                .top
+                .compare_exchange_weak(top, changed(top, page), AcqRel, Relaxed)
+            {
                 Ok(_) => return,
                 Err(now) => top = now,
             }
@@ -201,7 +233,14 @@ mod tests {
         assert_eq!(order(1).iter().collect::<HashSet<_>>().len(), 64);
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));
-        assert!(order(0).windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 8, "pages lie in order");
+        assert!(
+            order(0)
+                .windows(2)
+                .filter(|pair| pair[1] == pair[0] + 1)
+                .count()
+                < 8,
+            "pages lie in order"
+        );
     }
 
     #[test]

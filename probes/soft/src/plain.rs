@@ -52,7 +52,10 @@ fn begin_context(context: Out, logger: LoggerArg) -> ResultCode {
 
 fn properties(device: c_int) -> Result<Properties, Failed> {
     let tcpx = started()?.properties(device)?;
-    let mut v_props = VDeviceProps { ndevs: 1, ..Properties::ZERO.v_props };
+    let mut v_props = VDeviceProps {
+        ndevs: 1,
+        ..Properties::ZERO.v_props
+    };
     v_props.devs[0] = device;
     Ok(Properties {
         name: tcpx.name,
@@ -78,12 +81,25 @@ fn properties(device: c_int) -> Result<Properties, Failed> {
 }
 
 /// Sizes of every version fit, and no message is longer than an `int` can say.
-fn given(data: *mut c_void, size: impl TryInto<c_int>, tag: c_int, mhandle: *mut c_void) -> Result<Given, Failed> {
+fn given(
+    data: *mut c_void,
+    size: impl TryInto<c_int>,
+    tag: c_int,
+    mhandle: *mut c_void,
+) -> Result<Given, Failed> {
     let size = size.try_into().map_err(|_| {
-        warning!(c"softPost", "{PRODUCT} : message longer than an int can say");
+        warning!(
+            c"softPost",
+            "{PRODUCT} : message longer than an int can say"
+        );
         REFUSED
     })?;
-    Ok(Given { data, size, tag, mhandle })
+    Ok(Given {
+        data,
+        size,
+        tag,
+        mhandle,
+    })
 }
 
 /// A receive of several buffers.
@@ -99,7 +115,12 @@ unsafe fn receive_group<S: Copy + TryInto<c_int>>(
 ) -> Result<*mut c_void, Failed> {
     let count = buffers("irecv", count)?;
     let none = ptr::null_mut();
-    let mut buffers = [Given { data: none, size: 0, tag: 0, mhandle: none }; GROUP_MAX];
+    let mut buffers = [Given {
+        data: none,
+        size: 0,
+        tag: 0,
+        mhandle: none,
+    }; GROUP_MAX];
     for (at, buffer) in buffers.iter_mut().enumerate().take(count) {
         // SAFETY: by the contract above.
         let data = unsafe { nth(data, at) }?;
@@ -129,18 +150,32 @@ unsafe fn flush_group(comm: *mut c_void, count: c_int, data: Out) -> Result<*mut
 
 /// A number of buffers that a call may be given.
 fn buffers(call: &str, count: c_int) -> Result<usize, Failed> {
-    usize::try_from(count).ok().filter(|count| (1..=GROUP_MAX).contains(count)).ok_or_else(|| {
-        warning!(c"softCall", "{PRODUCT} : {call} of {count} buffers, of 1 to {GROUP_MAX}");
-        REFUSED
-    })
+    usize::try_from(count)
+        .ok()
+        .filter(|count| (1..=GROUP_MAX).contains(count))
+        .ok_or_else(|| {
+            warning!(
+                c"softCall",
+                "{PRODUCT} : {call} of {count} buffers, of 1 to {GROUP_MAX}"
+            );
+            REFUSED
+        })
 }
 
 unsafe extern "C" fn devices(count: *mut c_int) -> ResultCode {
-    enter(Call::Devices, || give(count, started()?.devices.len() as c_int))
+    enter(Call::Devices, || {
+        give(count, started()?.devices.len() as c_int)
+    })
 }
 
 unsafe extern "C" fn dereg_mr(_: *mut c_void, mhandle: *mut c_void) -> ResultCode {
-    enter(Call::DeregMr, || if mhandle.is_null() || mr::deregister(mhandle) { Ok(()) } else { Err(REFUSED) })
+    enter(Call::DeregMr, || {
+        if mhandle.is_null() || mr::deregister(mhandle) {
+            Ok(())
+        } else {
+            Err(REFUSED)
+        }
+    })
 }
 
 unsafe extern "C" fn test(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> ResultCode {
@@ -190,7 +225,11 @@ unsafe fn listen_short(device: c_int, handle: *mut c_void) -> Result<*mut c_void
         return Err(REFUSED);
     }
     // SAFETY: as promised to this function.
-    unsafe { handle.cast::<[u8; SHORT_BYTES]>().write(made.encode_short()) };
+    unsafe {
+        handle
+            .cast::<[u8; SHORT_BYTES]>()
+            .write(made.encode_short())
+    };
     Ok(comm)
 }
 
@@ -240,7 +279,11 @@ fn wait(mut step: impl FnMut() -> Result<*mut c_void, Failed>) -> Result<*mut c_
             return Ok(comm);
         }
         if started.elapsed() > PATIENCE {
-            warning!(c"softWait", "{PRODUCT} : no peer within {} s", PATIENCE.as_secs());
+            warning!(
+                c"softWait",
+                "{PRODUCT} : no peer within {} s",
+                PATIENCE.as_secs()
+            );
             return Err(BROKEN);
         }
         std::thread::sleep(REST);
@@ -336,8 +379,14 @@ macro_rules! plain_receive {
 /// A property in the type that a version has for it.
 macro_rules! plain_property {
     ($from:ident v_props $abi:ident) => {{
-        let mut own = $abi::VDeviceProps { ndevs: $from.v_props.ndevs, ..$abi::Properties::ZERO.v_props };
-        own.devs.iter_mut().zip($from.v_props.devs).for_each(|(place, device)| *place = device);
+        let mut own = $abi::VDeviceProps {
+            ndevs: $from.v_props.ndevs,
+            ..$abi::Properties::ZERO.v_props
+        };
+        own.devs
+            .iter_mut()
+            .zip($from.v_props.devs)
+            .for_each(|(place, device)| *place = device);
         own
     }};
     ($from:ident $property:ident $abi:ident) => {

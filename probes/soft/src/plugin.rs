@@ -81,7 +81,12 @@ pub fn init(flavour: Flavour) -> Result<(), Failed> {
     let plugin = Plugin::start(settings)?;
     let _ = PLUGIN.set(plugin);
     note!(NET | INIT, c"softInit", "{PRODUCT} plugin initialized");
-    note!(NET | INIT | ENV, c"softInit", "{PRODUCT} ver. {}.", env!("CARGO_PKG_VERSION"));
+    note!(
+        NET | INIT | ENV,
+        c"softInit",
+        "{PRODUCT} ver. {}.",
+        env!("CARGO_PKG_VERSION")
+    );
     Ok(())
 }
 
@@ -99,16 +104,33 @@ impl Plugin {
             REFUSED
         })?;
         for interface in &all {
-            note!(INIT | NET, function, "Found interface {}:{}", interface.name, place(interface));
+            note!(
+                INIT | NET,
+                function,
+                "Found interface {}:{}",
+                interface.name,
+                place(interface)
+            );
         }
         let wanted = settings.interfaces.as_deref();
         if let Some(wanted) = wanted {
-            note!(ENV, function, "NET_GPUDIRECTTCPX_SOCKET_IFNAME set by environment to {wanted}");
+            note!(
+                ENV,
+                function,
+                "NET_GPUDIRECTTCPX_SOCKET_IFNAME set by environment to {wanted}"
+            );
         }
-        let devices: Vec<Device> = device::choose(&all, wanted).into_iter().map(Device::of).collect();
+        let devices: Vec<Device> = device::choose(&all, wanted)
+            .into_iter()
+            .map(Device::of)
+            .collect();
         if devices.is_empty() {
             let given = wanted.unwrap_or("any");
-            warning!(function, "{PRODUCT} : no interface found, wanted {given}, up are {}", names(&all));
+            warning!(
+                function,
+                "{PRODUCT} : no interface found, wanted {given}, up are {}",
+                names(&all)
+            );
             return Err(REFUSED);
         }
         if settings.cuda == Cuda::Device && !cuda::is_there() {
@@ -116,8 +138,14 @@ impl Plugin {
         }
         let ctrl = ctrl_interface(&settings, &all)?;
         congestion(&settings)?;
-        let plugin =
-            Self { settings, devices, ctrl, pool: OnceLock::new(), pools: Mutex::default(), begun: Default::default() };
+        let plugin = Self {
+            settings,
+            devices,
+            ctrl,
+            pool: OnceLock::new(),
+            pools: Mutex::default(),
+            begun: Default::default(),
+        };
         plugin.introduce();
         Ok(plugin)
     }
@@ -127,7 +155,10 @@ impl Plugin {
         let mut using = String::new();
         for (index, device) in self.devices.iter().enumerate() {
             let name = &device.interface.name;
-            let path = device.pci_path.as_deref().map_or("(null)".into(), |path| path.to_string_lossy());
+            let path = device
+                .pci_path
+                .as_deref()
+                .map_or("(null)".into(), |path| path.to_string_lossy());
             note!(INIT, function, "set up {index}, {name}, pci_path {path}");
             using += &format!(" [{index}]{name}:{}", place(&device.interface));
         }
@@ -153,8 +184,11 @@ impl Plugin {
         if let Some(pool) = pools.get(&gpu.device) {
             return Ok(*pool);
         }
-        let made: &'static PagePool =
-            Box::leak(Box::new(PagePool::on_gpu(gpu, self.settings.pool_bytes, self.settings.seed)?));
+        let made: &'static PagePool = Box::leak(Box::new(PagePool::on_gpu(
+            gpu,
+            self.settings.pool_bytes,
+            self.settings.seed,
+        )?));
         pools.insert(gpu.device, made);
         Ok(made)
     }
@@ -166,7 +200,8 @@ impl Plugin {
                 return None;
             }
             let pool = PagePool::new(self.settings.pool_bytes, self.settings.seed);
-            pool.inspect_err(|error| warning!(c"softPool", "{PRODUCT} : no page pool: {error}")).ok()
+            pool.inspect_err(|error| warning!(c"softPool", "{PRODUCT} : no page pool: {error}"))
+                .ok()
         };
         self.pool.get_or_init(make).as_ref()
     }
@@ -181,20 +216,39 @@ impl Plugin {
     pub fn properties(&self, index: c_int) -> Result<Properties, Failed> {
         let function = c"softGetProperties";
         let Some((index, device)) = self.device(index) else {
-            warning!(function, "{PRODUCT} : there is no device {index}, {} in all", self.devices.len());
+            warning!(
+                function,
+                "{PRODUCT} : there is no device {index}, {} in all",
+                self.devices.len()
+            );
             return Err(REFUSED);
         };
         let speed = device.speed.unwrap_or_else(|| {
             let name = &device.interface.name;
-            note!(NET, function, "Could not get speed from /sys/class/net/{name}/speed. Defaulting to 10 Gbps.");
+            note!(
+                NET,
+                function,
+                "Could not get speed from /sys/class/net/{name}/speed. Defaulting to 10 Gbps."
+            );
             SPEED_UNKNOWN
         });
-        note!(INIT, function, "props: netDeviceType {NET_DEVICE_UNPACK}, netDeviceVersion {NET_DEVICE_UNPACK_VERSION}");
+        note!(
+            INIT,
+            function,
+            "props: netDeviceType {NET_DEVICE_UNPACK}, netDeviceVersion {NET_DEVICE_UNPACK_VERSION}"
+        );
         Ok(Properties {
             name: device.name.as_ptr().cast_mut(),
-            pci_path: device.pci_path.as_ref().map_or(ptr::null_mut(), |path| path.as_ptr().cast_mut()),
+            pci_path: device
+                .pci_path
+                .as_ref()
+                .map_or(ptr::null_mut(), |path| path.as_ptr().cast_mut()),
             guid: index as u64,
-            ptr_support: if self.settings.cuda == Cuda::Off { PTR_HOST } else { PTR_HOST | PTR_CUDA },
+            ptr_support: if self.settings.cuda == Cuda::Off {
+                PTR_HOST
+            } else {
+                PTR_HOST | PTR_CUDA
+            },
             speed,
             port: 0,
             latency: 0.0,
@@ -214,11 +268,20 @@ fn ctrl_interface(settings: &Settings, all: &[Interface]) -> Result<Option<Inter
     };
     match all.iter().find(|interface| interface.name == *name) {
         Some(found) => {
-            note!(INIT, function, "{PRODUCT} : Using ctrl socket on {name}, {}", place(found));
+            note!(
+                INIT,
+                function,
+                "{PRODUCT} : Using ctrl socket on {name}, {}",
+                place(found)
+            );
             Ok(Some(found.clone()))
         }
         None => {
-            warning!(function, "{PRODUCT} : no ctrl interface found: {name}, up are {}", names(all));
+            warning!(
+                function,
+                "{PRODUCT} : no ctrl interface found: {name}, up are {}",
+                names(all)
+            );
             Err(REFUSED)
         }
     }
@@ -233,7 +296,11 @@ fn congestion(settings: &Settings) -> Result<(), Failed> {
         }
         Err(error) => {
             let wanted = wanted.unwrap_or("the system's");
-            warning!(c"softInit", "{PRODUCT} : congestion control {wanted}: {}", socket::words(&error));
+            warning!(
+                c"softInit",
+                "{PRODUCT} : congestion control {wanted}: {}",
+                socket::words(&error)
+            );
             Err(REFUSED)
         }
     }
@@ -244,5 +311,8 @@ fn place(interface: &Interface) -> String {
 }
 
 fn names(all: &[Interface]) -> String {
-    all.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(",")
+    all.iter()
+        .map(|interface| interface.name.as_str())
+        .collect::<Vec<_>>()
+        .join(",")
 }

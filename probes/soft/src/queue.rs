@@ -88,7 +88,10 @@ impl Default for Queue {
 impl Queue {
     /// With so many slots, [`SLOTS_MAX`] at most.
     pub fn of(slots: usize) -> Self {
-        Self { taken: [0; 5], slots: slots.min(SLOTS_MAX) as u64 }
+        Self {
+            taken: [0; 5],
+            slots: slots.min(SLOTS_MAX) as u64,
+        }
     }
 
     /// Lets the oldest slot that may take `step` take it and says which, or
@@ -119,7 +122,8 @@ impl Queue {
     /// Slots that are posted or active, oldest first: only the first can have begun.
     pub fn waiting(&self) -> impl Iterator<Item = usize> + use<> {
         let slots = self.slots;
-        (self.taken(Step::Transmit)..self.taken(Step::Post)).map(move |number| (number % slots) as usize)
+        (self.taken(Step::Transmit)..self.taken(Step::Post))
+            .map(move |number| (number % slots) as usize)
     }
 
     /// How many slots are free.
@@ -138,13 +142,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const STATES: [State; 5] = [State::Free, State::Posted, State::Active, State::Transmitting, State::Inactive];
-    const STEPS: [Step; 5] = [Step::Post, Step::Activate, Step::Transmit, Step::Finish, Step::Release];
+    const STATES: [State; 5] = [
+        State::Free,
+        State::Posted,
+        State::Active,
+        State::Transmitting,
+        State::Inactive,
+    ];
+    const STEPS: [Step; 5] = [
+        Step::Post,
+        Step::Activate,
+        Step::Transmit,
+        Step::Finish,
+        Step::Release,
+    ];
 
     #[test]
     fn the_transition_table_in_full() {
-        let table: Vec<String> =
-            STEPS.map(|step| format!("{step:?}: {:?} -> {:?}", step.between().0, step.between().1)).into();
+        let table: Vec<String> = STEPS
+            .map(|step| format!("{step:?}: {:?} -> {:?}", step.between().0, step.between().1))
+            .into();
         assert_eq!(
             table,
             [
@@ -175,10 +192,18 @@ mod tests {
         assert_eq!(queue.oldest(State::Free), None);
         for step in [Step::Activate, Step::Transmit, Step::Finish] {
             assert_eq!(queue.take(step), Some(0));
-            assert_eq!(queue.take(Step::Post), None, "a finished receive keeps its slot");
+            assert_eq!(
+                queue.take(Step::Post),
+                None,
+                "a finished receive keeps its slot"
+            );
         }
         assert_eq!(queue.take(Step::Release), Some(0));
-        assert_eq!(queue.take(Step::Post), Some(0), "request pointers repeat every sixteen");
+        assert_eq!(
+            queue.take(Step::Post),
+            Some(0),
+            "request pointers repeat every sixteen"
+        );
     }
 
     proptest! {

@@ -57,9 +57,14 @@ impl Comm {
         if !self.has_unassigned() || self.inline.is_some() || self.held_bytes >= HOLD_MAX {
             return false;
         }
-        let Some(bytes) = self.ctrl.peek::<HEADER_BYTES>() else { return false };
+        let Some(bytes) = self.ctrl.peek::<HEADER_BYTES>() else {
+            return false;
+        };
         match Header::decode(bytes, self.lanes.all.len()) {
-            Ok(Header { route: Route::Socket(index), .. }) => self.lanes.all[index].has_room() && self.faults.is_none(),
+            Ok(Header {
+                route: Route::Socket(index),
+                ..
+            }) => self.lanes.all[index].has_room() && self.faults.is_none(),
             _ => false,
         }
     }
@@ -94,7 +99,8 @@ impl Comm {
             if self.plugin.settings.is_plain() && !self.bring_up(slot) {
                 return Ok(());
             }
-            let header = Header::decode(&bytes, self.lanes.all.len()).map_err(|error| self.refuse(slot, &error))?;
+            let header = Header::decode(&bytes, self.lanes.all.len())
+                .map_err(|error| self.refuse(slot, &error))?;
             self.check(slot, &header)?;
             match header.route {
                 Route::Inline => {
@@ -111,7 +117,11 @@ impl Comm {
 
     /// Makes a task of a header. `false` when no more can be done now.
     fn accept_chunk(&mut self, slot: usize, index: usize, header: &Header) -> Result<bool, Failed> {
-        if self.faults.as_ref().is_some_and(|faults| faults.stopped(self.chunks)) {
+        if self
+            .faults
+            .as_ref()
+            .is_some_and(|faults| faults.stopped(self.chunks))
+        {
             return Ok(false);
         }
         if !self.lanes.all[index].has_room() {
@@ -119,7 +129,11 @@ impl Comm {
             return Ok(false);
         }
         self.adopt(slot, header);
-        let (length, offset, total) = (header.size as usize, header.offset as usize, header.total as usize);
+        let (length, offset, total) = (
+            header.size as usize,
+            header.offset as usize,
+            header.total as usize,
+        );
         let memory = self.destination(slot, offset, length)?;
         self.ctrl.skip(HEADER_BYTES);
         self.chunks += 1;
@@ -127,7 +141,14 @@ impl Comm {
         self.held_bytes += length;
         let number = self.chunks;
         self.exit_on_purpose(index);
-        self.lanes.all[index].assign(Task { memory, length, offset, total, slot, number });
+        self.lanes.all[index].assign(Task {
+            memory,
+            length,
+            offset,
+            total,
+            slot,
+            number,
+        });
         self.alert()?;
         let request = self.request(slot);
         request.next_sock_id = index as c_int;
@@ -171,7 +192,13 @@ impl Comm {
         if self.request(slot).size_pending != -1 {
             return true;
         }
-        let Some(place) = self.queue.waiting().position(|slot| self.groups.tag(slot) == self.tag) else { return false };
+        let Some(place) = self
+            .queue
+            .waiting()
+            .position(|slot| self.groups.tag(slot) == self.tag)
+        else {
+            return false;
+        };
         for behind in (1..=place).rev() {
             let mut pair = self.queue.waiting().skip(behind - 1);
             if let (Some(one), Some(other)) = (pair.next(), pair.next()) {
@@ -204,18 +231,28 @@ impl Comm {
         let request = *self.request(slot);
         if request.mem_type == PTR_HOST {
             // SAFETY: `check` saw that the chunk ends inside the posted size.
-            return Ok(Memory::Flat(unsafe { request.data.cast::<u8>().add(offset) }));
+            return Ok(Memory::Flat(unsafe {
+                request.data.cast::<u8>().add(offset)
+            }));
         }
         if let Some(landing) = &mut self.landing {
             let start = landing.buffer(slot, request.size as usize);
             // SAFETY: as above, of a buffer as long as the message.
             return Ok(Memory::Flat(unsafe { start.add(offset) }));
         }
-        let Some(unpack) = &mut self.unpack else { return Err(REFUSED) };
-        unpack.reserve(&request.slot, length).map(Memory::Pages).map_err(|pages| {
-            warning!(c"softCommProgress", "request too many pages {pages}, failstop");
-            REFUSED
-        })
+        let Some(unpack) = &mut self.unpack else {
+            return Err(REFUSED);
+        };
+        unpack
+            .reserve(&request.slot, length)
+            .map(Memory::Pages)
+            .map_err(|pages| {
+                warning!(
+                    c"softCommProgress",
+                    "request too many pages {pages}, failstop"
+                );
+                REFUSED
+            })
     }
 
     fn read_inline(&mut self, slot: usize) -> Result<(), Failed> {
@@ -223,7 +260,10 @@ impl Comm {
         let total = request.size as usize;
         let mut moved = self.inline.unwrap_or(0);
         if moved == 0 && total > 0 {
-            warning!(c"softCommProgress", "ar->size through control socket shouldn't happen for {PRODUCT}");
+            warning!(
+                c"softCommProgress",
+                "ar->size through control socket shouldn't happen for {PRODUCT}"
+            );
         }
         while moved < total {
             // SAFETY: `check` saw that the message fits the posted buffer.
@@ -250,7 +290,10 @@ impl Comm {
         if !self.plugin.settings.report_ctrl {
             return;
         }
-        if let Some(slow) = self.stall.idle(Instant::now(), self.plugin.settings.patience) {
+        if let Some(slow) = self
+            .stall
+            .idle(Instant::now(), self.plugin.settings.patience)
+        {
             let request: *const _ = self.request(slot);
             warning!(
                 c"softCommProgress",
@@ -267,13 +310,21 @@ impl Comm {
 
     fn refuse(&mut self, slot: usize, why: &dyn std::fmt::Display) -> Failed {
         let request: *const _ = self.request(slot);
-        warning!(c"softCommProgress", "{PRODUCT} : bad header for {request:p}, {} : {why}", self.ctrl.flow);
+        warning!(
+            c"softCommProgress",
+            "{PRODUCT} : bad header for {request:p}, {} : {why}",
+            self.ctrl.flow
+        );
         REFUSED
     }
 
     /// Books one finished task of a receive.
     pub(crate) fn received(&mut self, task: &Task) {
-        if let Some(byte) = self.faults.as_ref().and_then(|faults| faults.corrupts(task.number, task.length)) {
+        if let Some(byte) = self
+            .faults
+            .as_ref()
+            .and_then(|faults| faults.corrupts(task.number, task.length))
+        {
             self.flip(task, byte);
         }
         let mut slot = self.request(task.slot).slot;
@@ -287,9 +338,11 @@ impl Comm {
         let place = match task.memory {
             // SAFETY: `byte` is less than the task's length.
             Memory::Flat(start) => Some(unsafe { start.add(byte) }),
-            Memory::Pages(pages) => {
-                self.unpack.as_ref().and_then(|unpack| unpack.byte_of(pages, byte)).map(|place| place.as_ptr())
-            }
+            Memory::Pages(pages) => self
+                .unpack
+                .as_ref()
+                .and_then(|unpack| unpack.byte_of(pages, byte))
+                .map(|place| place.as_ptr()),
         };
         if let Some(place) = place {
             // SAFETY: a received byte of a task that is ours again.
@@ -299,8 +352,16 @@ impl Comm {
 
     /// What the real plugin does when payload did not come from GPU memory.
     fn exit_on_purpose(&self, index: usize) {
-        if self.faults.as_ref().is_some_and(|faults| faults.exits(self.chunks)) {
-            warning!(c"softProcessRecvCmsg", "fatal, {} no cmsg", self.lanes.all[index].flow);
+        if self
+            .faults
+            .as_ref()
+            .is_some_and(|faults| faults.exits(self.chunks))
+        {
+            warning!(
+                c"softProcessRecvCmsg",
+                "fatal, {} no cmsg",
+                self.lanes.all[index].flow
+            );
             process::exit(1);
         }
     }
@@ -345,7 +406,10 @@ impl Comm {
             }
         }
         let Some(oldest) = oldest else {
-            warning!(function, "{PRODUCT} : irecvConsumed called with {pointer:p} when no inactive request");
+            warning!(
+                function,
+                "{PRODUCT} : irecvConsumed called with {pointer:p} when no inactive request"
+            );
             return Err(REFUSED);
         };
         let mut freed = self.request(oldest).slot;

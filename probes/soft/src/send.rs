@@ -51,11 +51,20 @@ impl Comm {
         if self.ctrl.peek::<4>().is_none() {
             self.ctrl.fill()?;
         }
-        let Some(peer) = self.ctrl.peek::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else { return Ok(false) };
+        let Some(peer) = self
+            .ctrl
+            .peek::<4>()
+            .map(|bytes| u32::from_le_bytes(*bytes))
+        else {
+            return Ok(false);
+        };
         self.ctrl.skip(4);
         let index = self.queue.taken(Step::Activate) as u32;
         if peer != index {
-            warning!(c"softCommProgress", "Recv sync mismatch, idx {index}, peer {peer}");
+            warning!(
+                c"softCommProgress",
+                "Recv sync mismatch, idx {index}, peer {peer}"
+            );
         }
         Ok(true)
     }
@@ -95,14 +104,24 @@ impl Comm {
         let mut offset = request.offset as usize;
         let first = self.next_lane;
         for index in (0..count).map(|step| (first + step) % count) {
-            if chunk == 0 || offset == total || self.stopped() || !self.ctrl.has_room(HEADER_BYTES) {
+            if chunk == 0 || offset == total || self.stopped() || !self.ctrl.has_room(HEADER_BYTES)
+            {
                 break;
             }
             if !self.lanes.all[index].has_room() {
                 continue;
             }
             let length = chunk.min(total - offset);
-            self.assign_chunk(slot, index, Piece { start, offset, length, total })?;
+            self.assign_chunk(
+                slot,
+                index,
+                Piece {
+                    start,
+                    offset,
+                    length,
+                    total,
+                },
+            )?;
             offset += length;
         }
         if offset == total {
@@ -125,11 +144,21 @@ impl Comm {
     }
 
     fn assign_chunk(&mut self, slot: usize, index: usize, piece: Piece) -> Result<(), Failed> {
-        let Piece { start, offset, length, total } = piece;
+        let Piece {
+            start,
+            offset,
+            length,
+            total,
+        } = piece;
         self.chunks += 1;
         self.queue_header(
             slot,
-            Header { route: Route::Socket(index), size: length as u32, offset: offset as u32, total: total as u32 },
+            Header {
+                route: Route::Socket(index),
+                size: length as u32,
+                offset: offset as u32,
+                total: total as u32,
+            },
         );
         let number = self.chunks;
         self.next_lane = (index + 1) % self.lanes.all.len();
@@ -141,7 +170,14 @@ impl Comm {
         request.offset = (offset + length) as c_int;
         // SAFETY: `offset` is inside the message, which this buffer holds.
         let start = unsafe { start.add(offset) };
-        self.lanes.all[index].assign(Task { memory: Memory::Flat(start), length, offset, total, slot, number });
+        self.lanes.all[index].assign(Task {
+            memory: Memory::Flat(start),
+            length,
+            offset,
+            total,
+            slot,
+            number,
+        });
         self.alert()
     }
 
@@ -152,7 +188,15 @@ impl Comm {
             return Ok(());
         }
         let size = total as u32;
-        self.queue_header(slot, Header { route: Route::Inline, size, offset: 0, total: size });
+        self.queue_header(
+            slot,
+            Header {
+                route: Route::Inline,
+                size,
+                offset: 0,
+                total: size,
+            },
+        );
         if total > 0 {
             let data = self.request(slot).data.cast::<u8>();
             // SAFETY: the caller's buffer holds `total` bytes.
@@ -171,7 +215,10 @@ impl Comm {
     fn queue_header(&mut self, slot: usize, header: Header) {
         self.headers += 1;
         self.last_header[slot] = self.headers;
-        let fate = self.faults.as_ref().map_or(Fate::Sent, |faults| faults.header(self.headers));
+        let fate = self
+            .faults
+            .as_ref()
+            .map_or(Fate::Sent, |faults| faults.header(self.headers));
         if fate != Fate::Dropped {
             self.ctrl.push(&header.encode());
         }
@@ -193,7 +240,9 @@ impl Comm {
     }
 
     fn stopped(&self) -> bool {
-        self.faults.as_ref().is_some_and(|faults| faults.stopped(self.chunks))
+        self.faults
+            .as_ref()
+            .is_some_and(|faults| faults.stopped(self.chunks))
     }
 
     /// Whether the kernel has the last header of a slot's send.

@@ -61,7 +61,11 @@ pub const PRODUCT: Product = Product;
 impl Product {
     /// What stands behind the slash.
     pub fn name(&self) -> &'static str {
-        if IS_PLAIN.load(Relaxed) { "PlainSoft" } else { "TCPXSoft" }
+        if IS_PLAIN.load(Relaxed) {
+            "PlainSoft"
+        } else {
+            "TCPXSoft"
+        }
     }
 }
 
@@ -171,7 +175,11 @@ pub struct BadSetting {
 
 impl fmt::Display for BadSetting {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} is `{}`, expected {}", self.variable, self.value, self.expected)
+        write!(
+            out,
+            "{} is `{}`, expected {}",
+            self.variable, self.value, self.expected
+        )
     }
 }
 
@@ -201,7 +209,10 @@ const POOL_DEFAULT: usize = 64 << 20;
 impl Settings {
     /// Reads everything; the notes are for the log whether or not it worked.
     pub fn read(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
-        let mut reader = Reader { lookup, notes: Vec::new() };
+        let mut reader = Reader {
+            lookup,
+            notes: Vec::new(),
+        };
         let settings = reader.settings();
         (settings, reader.notes)
     }
@@ -210,17 +221,29 @@ impl Settings {
     /// for interfaces, and a task chunk where none is set.
     pub fn read_plain(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
         let plain = |name: &str| match name {
-            "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" => lookup(name).or_else(|| lookup("NCCL_SOCKET_IFNAME")),
-            "NCCL_GPUDIRECTTCPX_SOCKET_FAMILY" => lookup(name).or_else(|| lookup("NCCL_SOCKET_FAMILY")),
+            "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" => {
+                lookup(name).or_else(|| lookup("NCCL_SOCKET_IFNAME"))
+            }
+            "NCCL_GPUDIRECTTCPX_SOCKET_FAMILY" => {
+                lookup(name).or_else(|| lookup("NCCL_SOCKET_FAMILY"))
+            }
             "NCCL_DYNAMIC_CHUNK_SIZE" => lookup(name).or_else(|| Some(PLAIN_CHUNK.to_owned())),
             // Who asks for threads by NCCL's own name gets one, as from its Socket transport.
-            "TCPXSOFT_IO" => lookup(name).or_else(|| lookup("NCCL_SOCKET_NTHREADS").map(|_| "helper".to_owned())),
+            "TCPXSOFT_IO" => {
+                lookup(name).or_else(|| lookup("NCCL_SOCKET_NTHREADS").map(|_| "helper".to_owned()))
+            }
             // Switches of the real plugin's that this one does not have.
             "NCCL_GPUDIRECTTCPX_SOCKET_ENABLE" | "NCCL_GPUDIRECTTCPX_RECV_SYNC" => None,
             _ => lookup(name),
         };
         let (settings, notes) = Self::read(&plain);
-        (settings.map(|settings| Self { flavour: Flavour::Plain, ..settings }), notes)
+        (
+            settings.map(|settings| Self {
+                flavour: Flavour::Plain,
+                ..settings
+            }),
+            notes,
+        )
     }
 
     /// Whether this is a host plugin without TCPX's restrictions.
@@ -270,7 +293,14 @@ impl Reader<'_> {
             ctrl_interface: self.text("CTRL_DEV"),
             congestion: self.own("CONGESTION"),
             io: self.choice("IO", &[("inline", Io::Inline), ("helper", Io::Helper)])?,
-            cuda: self.choice("CUDA", &[("off", Cuda::Off), ("standin", Cuda::StandIn), ("device", Cuda::Device)])?,
+            cuda: self.choice(
+                "CUDA",
+                &[
+                    ("off", Cuda::Off),
+                    ("standin", Cuda::StandIn),
+                    ("device", Cuda::Device),
+                ],
+            )?,
             pool_bytes: self.pool()?,
             seed: self.number("SEED", 0)?,
             fault: self.fault()?,
@@ -293,7 +323,10 @@ impl Reader<'_> {
             }
         }
         if !(integer.least..=integer.most).contains(&value) {
-            self.note(format!("{PRODUCT} : {} {value} invalid, restore to default.", integer.label));
+            self.note(format!(
+                "{PRODUCT} : {} {value} invalid, restore to default.",
+                integer.label
+            ));
             value = integer.restored;
         }
         self.note(format!("{PRODUCT} : {}: {value}", integer.label));
@@ -304,10 +337,15 @@ impl Reader<'_> {
     fn reports(&mut self, kind: &str) -> bool {
         let [detected, reported] = ["SLOWNESS_SWITCH", "SLOWNESS_REPORT"].map(|name| {
             let list = (self.lookup)(&format!("NCCL_GPUDIRECTTCPX_{name}"));
-            list.is_none_or(|list| list.split(',').any(|item| matches!(item.trim(), "ALL") || item.trim() == kind))
+            list.is_none_or(|list| {
+                list.split(',')
+                    .any(|item| matches!(item.trim(), "ALL") || item.trim() == kind)
+            })
         });
         let (detect, report) = (i32::from(detected), i32::from(detected && reported));
-        self.note(format!("{kind} slowness: detection {detect} report {report}"));
+        self.note(format!(
+            "{kind} slowness: detection {detect} report {report}"
+        ));
         detected && reported
     }
 
@@ -323,14 +361,18 @@ impl Reader<'_> {
     fn without_effect(&mut self) {
         for variable in WITHOUT_EFFECT {
             if (self.lookup)(variable).is_some() {
-                self.note(format!("{PRODUCT} : {variable} has no effect in the software plugin"));
+                self.note(format!(
+                    "{PRODUCT} : {variable} has no effect in the software plugin"
+                ));
             }
         }
     }
 
     fn family(&mut self) -> Option<Family> {
         let text = self.text("SOCKET_FAMILY")?;
-        self.note(format!("NET_GPUDIRECTTCPX_SOCKET_FAMILY set by environment to {text}"));
+        self.note(format!(
+            "NET_GPUDIRECTTCPX_SOCKET_FAMILY set by environment to {text}"
+        ));
         match text.as_str() {
             "AF_INET" => Some(Family::V4),
             "AF_INET6" => Some(Family::V6),
@@ -340,13 +382,22 @@ impl Reader<'_> {
 
     fn pool(&mut self) -> Result<usize, BadSetting> {
         let bytes = self.number("POOL_BYTES", POOL_DEFAULT as u64)?;
-        let fits = usize::try_from(bytes).ok().filter(|bytes| (4096..=POOL_MOST).contains(bytes));
-        fits.ok_or_else(|| bad("TCPXSOFT_POOL_BYTES", &bytes.to_string(), format!("4096 to {POOL_MOST}")))
+        let fits = usize::try_from(bytes)
+            .ok()
+            .filter(|bytes| (4096..=POOL_MOST).contains(bytes));
+        fits.ok_or_else(|| {
+            bad(
+                "TCPXSOFT_POOL_BYTES",
+                &bytes.to_string(),
+                format!("4096 to {POOL_MOST}"),
+            )
+        })
     }
 
     fn fault(&mut self) -> Result<Plan, BadSetting> {
         let text = self.own("FAULT").unwrap_or_default();
-        let plan = Plan::parse(&text).map_err(|error| bad("TCPXSOFT_FAULT", &error.item, error.why))?;
+        let plan =
+            Plan::parse(&text).map_err(|error| bad("TCPXSOFT_FAULT", &error.item, error.why))?;
         if !plan.is_empty() {
             self.note(format!("{PRODUCT} : fault injection: {text}"));
         }
@@ -355,21 +406,39 @@ impl Reader<'_> {
 
     fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<T, BadSetting> {
         let text = self.own(name).unwrap_or_else(|| choices[0].0.to_owned());
-        let known = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
+        let known = || {
+            choices
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(" or ")
+        };
         let found = choices.iter().find(|(name, _)| *name == text);
-        let value = found.map(|(_, value)| *value).ok_or_else(|| bad(&format!("TCPXSOFT_{name}"), &text, known()))?;
+        let value = found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| bad(&format!("TCPXSOFT_{name}"), &text, known()))?;
         self.note(format!("{PRODUCT} : {}: {text}", name.to_lowercase()));
         Ok(value)
     }
 
     fn number(&mut self, name: &str, default: u64) -> Result<u64, BadSetting> {
-        let Some(text) = self.own(name) else { return Ok(default) };
-        text.parse().map_err(|_| bad(&format!("TCPXSOFT_{name}"), &text, "a whole number".to_owned()))
+        let Some(text) = self.own(name) else {
+            return Ok(default);
+        };
+        text.parse().map_err(|_| {
+            bad(
+                &format!("TCPXSOFT_{name}"),
+                &text,
+                "a whole number".to_owned(),
+            )
+        })
     }
 
     /// A string of the real plugin's: our name for it first.
     fn text(&self, name: &str) -> Option<String> {
-        self.own(name).or_else(|| (self.lookup)(&format!("NCCL_GPUDIRECTTCPX_{name}"))).filter(|text| !text.is_empty())
+        self.own(name)
+            .or_else(|| (self.lookup)(&format!("NCCL_GPUDIRECTTCPX_{name}")))
+            .filter(|text| !text.is_empty())
     }
 
     fn own(&self, name: &str) -> Option<String> {
@@ -377,19 +446,31 @@ impl Reader<'_> {
     }
 
     fn note(&mut self, text: String) {
-        self.notes.push(Note { flags: subsystem::ENV, text });
+        self.notes.push(Note {
+            flags: subsystem::ENV,
+            text,
+        });
     }
 }
 
 fn bad(variable: &str, value: &str, expected: String) -> BadSetting {
-    BadSetting { variable: variable.to_owned(), value: value.to_owned(), expected }
+    BadSetting {
+        variable: variable.to_owned(),
+        value: value.to_owned(),
+        expected,
+    }
 }
 
 #[cfg(test)]
 impl Settings {
     /// What `pairs` in the environment give.
     pub fn of(pairs: &[(&str, &str)]) -> Self {
-        let lookup = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let lookup = |name: &str| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         Self::read(&lookup).0.unwrap()
     }
 }
@@ -400,7 +481,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(pairs: &[(&str, &str)]) -> (Result<Settings, BadSetting>, Vec<String>) {
-        let lookup = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let lookup = |name: &str| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         let (settings, notes) = Settings::read(&lookup);
         (settings, notes.into_iter().map(|note| note.text).collect())
     }
@@ -409,21 +495,45 @@ mod tests {
     fn an_empty_environment_gives_the_defaults_of_3_1_9() {
         let (settings, notes) = read(&[]);
         let settings = settings.unwrap();
-        assert_eq!((settings.chunk, settings.sockets_per_thread, settings.threads), (0, 1, 1));
-        assert_eq!((settings.recv_sync, settings.attempts, settings.inline_threshold), (false, 3, 0));
-        assert_eq!((settings.io, settings.cuda, settings.real_waits), (Io::Inline, Cuda::Off, false));
+        assert_eq!(
+            (
+                settings.chunk,
+                settings.sockets_per_thread,
+                settings.threads
+            ),
+            (0, 1, 1)
+        );
+        assert_eq!(
+            (
+                settings.recv_sync,
+                settings.attempts,
+                settings.inline_threshold
+            ),
+            (false, 3, 0)
+        );
+        assert_eq!(
+            (settings.io, settings.cuda, settings.real_waits),
+            (Io::Inline, Cuda::Off, false)
+        );
         assert_eq!(settings.patience.first, Duration::from_secs(10));
         assert!(notes.contains(&"NET/TCPXSoft : dynamic chunk size: 0".to_owned()));
-        assert!(notes.contains(&"NET/TCPXSoft : nsocks per thread -2 invalid, restore to default.".to_owned()));
+        assert!(notes.contains(
+            &"NET/TCPXSoft : nsocks per thread -2 invalid, restore to default.".to_owned()
+        ));
     }
 
     #[test]
     fn a_value_out_of_range_restores_the_built_in_default_and_says_so() {
-        let (settings, notes) = read(&[("NCCL_DYNAMIC_CHUNK_SIZE", "-1"), ("NCCL_NSOCKS_PERTHREAD", "9")]);
+        let (settings, notes) = read(&[
+            ("NCCL_DYNAMIC_CHUNK_SIZE", "-1"),
+            ("NCCL_NSOCKS_PERTHREAD", "9"),
+        ]);
         let settings = settings.unwrap();
         assert_eq!((settings.chunk, settings.sockets_per_thread), (131_072, 1));
         assert!(notes.contains(&"NCCL_DYNAMIC_CHUNK_SIZE set by environment to -1.".to_owned()));
-        assert!(notes.contains(&"NET/TCPXSoft : dynamic chunk size -1 invalid, restore to default.".to_owned()));
+        assert!(notes.contains(
+            &"NET/TCPXSoft : dynamic chunk size -1 invalid, restore to default.".to_owned()
+        ));
         assert!(notes.contains(&"NET/TCPXSoft : dynamic chunk size: 131072".to_owned()));
     }
 
@@ -431,23 +541,39 @@ mod tests {
     fn a_number_too_large_for_c_keeps_the_declared_default() {
         let (settings, notes) = read(&[("NCCL_DYNAMIC_CHUNK_SIZE", "99999999999999999999")]);
         assert_eq!(settings.unwrap().chunk, 0);
-        let line = "Invalid value 99999999999999999999 for NCCL_DYNAMIC_CHUNK_SIZE, using default 0.";
+        let line =
+            "Invalid value 99999999999999999999 for NCCL_DYNAMIC_CHUNK_SIZE, using default 0.";
         assert!(notes.contains(&line.to_owned()));
     }
 
     #[test]
     fn our_name_for_a_string_wins_over_the_real_plugin_s() {
-        let both = [("TCPXSOFT_SOCKET_IFNAME", "eth1"), ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth2")];
+        let both = [
+            ("TCPXSOFT_SOCKET_IFNAME", "eth1"),
+            ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth2"),
+        ];
         assert_eq!(read(&both).0.unwrap().interfaces.as_deref(), Some("eth1"));
-        assert_eq!(read(&both[1..]).0.unwrap().interfaces.as_deref(), Some("eth2"));
-        assert_eq!(read(&[("TCPXSOFT_SOCKET_IFNAME", "e")]).0.unwrap().interfaces, None);
+        assert_eq!(
+            read(&both[1..]).0.unwrap().interfaces.as_deref(),
+            Some("eth2")
+        );
+        assert_eq!(
+            read(&[("TCPXSOFT_SOCKET_IFNAME", "e")])
+                .0
+                .unwrap()
+                .interfaces,
+            None
+        );
     }
 
     #[test]
     fn a_mistake_in_one_of_our_own_settings_is_refused_with_what_was_expected() {
         let check = |variable: &str, value: &str, expected: &str| {
             let error = read(&[(variable, value)]).0.unwrap_err();
-            assert_eq!(error.to_string(), format!("{variable} is `{value}`, expected {expected}"));
+            assert_eq!(
+                error.to_string(),
+                format!("{variable} is `{value}`, expected {expected}")
+            );
         };
         check("TCPXSOFT_IO", "threads", "inline or helper");
         check("TCPXSOFT_CUDA", "yes", "off or standin or device");
@@ -458,16 +584,24 @@ mod tests {
 
     #[test]
     fn slowness_lines_need_both_detection_and_report() {
-        let settings = read(&[("NCCL_GPUDIRECTTCPX_SLOWNESS_SWITCH", "RX_CTRL,TX_COMP")]).0.unwrap();
+        let settings = read(&[("NCCL_GPUDIRECTTCPX_SLOWNESS_SWITCH", "RX_CTRL,TX_COMP")])
+            .0
+            .unwrap();
         assert!(settings.report_ctrl && !settings.report_data);
-        let settings = read(&[("NCCL_GPUDIRECTTCPX_SLOWNESS_REPORT", "SENDRECV")]).0.unwrap();
+        let settings = read(&[("NCCL_GPUDIRECTTCPX_SLOWNESS_REPORT", "SENDRECV")])
+            .0
+            .unwrap();
         assert!(!settings.report_ctrl && settings.report_data);
     }
 
     #[test]
     fn settings_of_missing_hardware_are_answered() {
         let (_, notes) = read(&[("NCCL_MIN_ZCOPY_SIZE", "1")]);
-        assert!(notes.iter().any(|note| note.contains("NCCL_MIN_ZCOPY_SIZE has no effect")));
+        assert!(
+            notes
+                .iter()
+                .any(|note| note.contains("NCCL_MIN_ZCOPY_SIZE has no effect"))
+        );
     }
 
     proptest! {
@@ -485,13 +619,21 @@ mod tests {
     #[test]
     fn the_plain_flavour_takes_nccls_own_names_and_needs_none() {
         let read = |pairs: &[(&str, &str)]| {
-            let lookup = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+            let lookup = |name: &str| {
+                pairs
+                    .iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| (*value).to_owned())
+            };
             Settings::read_plain(&lookup).0.unwrap()
         };
         let bare = read(&[("NCCL_GPUDIRECTTCPX_SOCKET_ENABLE", "0")]);
         assert!(bare.is_plain() && bare.enabled && bare.chunk == 131_072 && bare.io == Io::Inline);
         assert_eq!(bare.cuda, Cuda::Off);
         let named = read(&[("NCCL_SOCKET_IFNAME", "eth"), ("NCCL_SOCKET_NTHREADS", "2")]);
-        assert_eq!((named.interfaces.as_deref(), named.threads, named.io), (Some("eth"), 2, Io::Helper));
+        assert_eq!(
+            (named.interfaces.as_deref(), named.threads, named.io),
+            (Some("eth"), 2, Io::Helper)
+        );
     }
 }

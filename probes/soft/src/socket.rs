@@ -26,11 +26,20 @@ pub fn listen(address: SocketAddr, congestion: Option<&str>) -> io::Result<TcpLi
 }
 
 /// Starts to connect to `to` from an ephemeral port of `from`.
-pub fn connect(from: SocketAddr, to: SocketAddr, congestion: Option<&str>) -> io::Result<TcpStream> {
+pub fn connect(
+    from: SocketAddr,
+    to: SocketAddr,
+    congestion: Option<&str>,
+) -> io::Result<TcpStream> {
     let socket = create(&to, congestion)?;
     // The port is chosen when the peer is known, so as many connections fit as
     // there are address pairs.
-    set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1i32.to_ne_bytes())?;
+    set_option(
+        &socket,
+        libc::IPPROTO_IP,
+        libc::IP_BIND_ADDRESS_NO_PORT,
+        &1i32.to_ne_bytes(),
+    )?;
     bind(&socket, &from)?;
     let bytes = wire::encode_address(to);
     let length = wire::address_bytes(&to) as libc::socklen_t;
@@ -57,7 +66,10 @@ pub fn connected(stream: &TcpStream) -> io::Result<bool> {
 pub fn congestion_of(socket: &impl AsRawFd) -> io::Result<String> {
     let mut name = [0u8; 16];
     let length = get_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
-    let text = name[..length].split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = name[..length]
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or_default();
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
@@ -75,7 +87,10 @@ pub fn arrival(socket: &impl AsRawFd) -> (i32, i32) {
             _ => unknown,
         }
     };
-    (ask(libc::SO_INCOMING_CPU, -1), ask(libc::SO_INCOMING_NAPI_ID, 0))
+    (
+        ask(libc::SO_INCOMING_CPU, -1),
+        ask(libc::SO_INCOMING_NAPI_ID, 0),
+    )
 }
 
 /// From now on so many of a hundred packets to `socket` do not arrive: the
@@ -85,17 +100,36 @@ pub fn lose(socket: &impl AsRawFd, percent: u32) -> io::Result<()> {
     // A random number below this is a packet to drop.
     let below = u32::MAX / 100 * percent.min(100);
     let code = |code: u32| code as u16;
-    let load = libc::sock_filter { code: code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), jt: 0, jf: 0, k: RANDOM };
-    let test = libc::sock_filter { code: code(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K), jt: 1, jf: 0, k: below };
-    let answer = |bytes| libc::sock_filter { code: code(libc::BPF_RET | libc::BPF_K), jt: 0, jf: 0, k: bytes };
+    let load = libc::sock_filter {
+        code: code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS),
+        jt: 0,
+        jf: 0,
+        k: RANDOM,
+    };
+    let test = libc::sock_filter {
+        code: code(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K),
+        jt: 1,
+        jf: 0,
+        k: below,
+    };
+    let answer = |bytes| libc::sock_filter {
+        code: code(libc::BPF_RET | libc::BPF_K),
+        jt: 0,
+        jf: 0,
+        k: bytes,
+    };
     let mut some = [load, test, answer(0), answer(u32::MAX)];
     let mut all = [answer(0)];
     let filter: &mut [libc::sock_filter] = if percent >= 100 { &mut all } else { &mut some };
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
     let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
     let (fd, value) = (socket.as_raw_fd(), (&raw const program).cast());
     // SAFETY: `program` is `length` bytes and names `len` instructions; the kernel copies both.
-    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, length) }).map(drop)
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, length) })
+        .map(drop)
 }
 
 /// A random number, as an ancillary load: `linux/filter.h`, SKF_AD_OFF + SKF_AD_RANDOM.
@@ -106,24 +140,40 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     // SAFETY: the buffer is ours and `N` long; up to 256 bytes come whole.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
-    if usize::try_from(got) == Ok(N) { Ok(bytes) } else { Err(io::Error::last_os_error()) }
+    if usize::try_from(got) == Ok(N) {
+        Ok(bytes)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// An error as `strerror` words it.
 pub fn words(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn create(address: &SocketAddr, congestion: Option<&str>) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers.
     let raw = check(unsafe { libc::socket(family, kind, 0) })?;
     // SAFETY: `raw` was just opened and is nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
     if let Some(name) = congestion {
-        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())?;
+        set_option(
+            &socket,
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_bytes(),
+        )?;
     }
     Ok(socket)
 }
@@ -140,18 +190,44 @@ fn bind(socket: &OwnedFd, address: &SocketAddr) -> io::Result<()> {
 fn set_option(socket: &impl AsRawFd, level: c_int, name: c_int, value: &[u8]) -> io::Result<()> {
     let length = value.len() as libc::socklen_t;
     // SAFETY: `value` is `length` bytes and outlives the call.
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), length) }).map(drop)
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            length,
+        )
+    })
+    .map(drop)
 }
 
-fn get_option(socket: &impl AsRawFd, level: c_int, name: c_int, value: &mut [u8]) -> io::Result<usize> {
+fn get_option(
+    socket: &impl AsRawFd,
+    level: c_int,
+    name: c_int,
+    value: &mut [u8],
+) -> io::Result<usize> {
     let mut length = value.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `value`, and its count to `length`.
-    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length) })?;
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &mut length,
+        )
+    })?;
     Ok((length as usize).min(value.len()))
 }
 
 fn check(code: c_int) -> io::Result<c_int> {
-    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
+    if code < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(code)
+    }
 }
 
 #[cfg(test)]
@@ -165,7 +241,10 @@ mod tests {
             if let Some(value) = step() {
                 return value;
             }
-            assert!(Instant::now() < deadline, "nothing happened for five seconds");
+            assert!(
+                Instant::now() < deadline,
+                "nothing happened for five seconds"
+            );
             std::thread::yield_now();
         }
     }
@@ -217,7 +296,10 @@ mod tests {
         lose(&accepted, 100).unwrap();
         stream.write_all(b"b").unwrap();
         // Loopback delivers within the call that sends.
-        assert_eq!(accepted.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            accepted.read(&mut [0; 8]).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
     }
 
     #[test]

@@ -28,7 +28,10 @@ unsafe impl Send for Stage {}
 impl Stage {
     /// No buffers yet.
     pub fn new(gpu: &'static Gpu) -> Self {
-        Self { gpu, slots: [const { None }; SLOTS_MAX] }
+        Self {
+            gpu,
+            slots: [const { None }; SLOTS_MAX],
+        }
     }
 
     /// Starts to fetch `bytes` at device address `from` for a slot.
@@ -38,21 +41,32 @@ impl Stage {
             if let Some(small) = place.take() {
                 self.gpu.free_pinned(small.start);
             }
-            *place = Some(Buffer { start: self.gpu.pinned(bytes)?, bytes, event: Event::new(self.gpu)? });
+            *place = Some(Buffer {
+                start: self.gpu.pinned(bytes)?,
+                bytes,
+                event: Event::new(self.gpu)?,
+            });
         }
         let Some(buffer) = place else { return Ok(()) };
         // SAFETY: the slot's last message has gone, so the buffer is nobody's.
-        unsafe { self.gpu.copy_out(buffer.start.as_ptr(), from, bytes, &buffer.event) }
+        unsafe {
+            self.gpu
+                .copy_out(buffer.start.as_ptr(), from, bytes, &buffer.event)
+        }
     }
 
     /// Whether a slot's message has arrived.
     pub fn is_here(&self, slot: usize) -> Result<bool, Failed> {
-        self.slots[slot % SLOTS_MAX].as_ref().map_or(Ok(true), |buffer| buffer.event.has_passed())
+        self.slots[slot % SLOTS_MAX]
+            .as_ref()
+            .map_or(Ok(true), |buffer| buffer.event.has_passed())
     }
 
     /// Where it is.
     pub fn message(&self, slot: usize) -> *mut u8 {
-        self.slots[slot % SLOTS_MAX].as_ref().map_or(ptr::null_mut(), |buffer| buffer.start.as_ptr())
+        self.slots[slot % SLOTS_MAX]
+            .as_ref()
+            .map_or(ptr::null_mut(), |buffer| buffer.start.as_ptr())
     }
 }
 

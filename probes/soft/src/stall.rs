@@ -50,7 +50,10 @@ impl Stall {
             return None;
         }
         self.reported = Some(now);
-        Some(Slow { polls: self.polls, elapsed: now - since })
+        Some(Slow {
+            polls: self.polls,
+            elapsed: now - since,
+        })
     }
 }
 
@@ -60,15 +63,30 @@ mod tests {
 
     #[test]
     fn reports_at_the_threshold_then_at_the_interval_until_something_moves() {
-        let patience = Patience { first: Duration::from_secs(10), again: Duration::from_secs(30) };
+        let patience = Patience {
+            first: Duration::from_secs(10),
+            again: Duration::from_secs(30),
+        };
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut stall = Stall::default();
         assert_eq!(stall.idle(at(0), patience), None);
         assert_eq!(stall.idle(at(9), patience), None);
-        assert_eq!(stall.idle(at(10), patience), Some(Slow { polls: 3, elapsed: Duration::from_secs(10) }));
+        assert_eq!(
+            stall.idle(at(10), patience),
+            Some(Slow {
+                polls: 3,
+                elapsed: Duration::from_secs(10)
+            })
+        );
         assert_eq!(stall.idle(at(39), patience), None);
-        assert_eq!(stall.idle(at(40), patience), Some(Slow { polls: 5, elapsed: Duration::from_secs(40) }));
+        assert_eq!(
+            stall.idle(at(40), patience),
+            Some(Slow {
+                polls: 5,
+                elapsed: Duration::from_secs(40)
+            })
+        );
         stall.moved();
         assert_eq!(stall.idle(at(45), patience), None);
         assert_eq!(stall.idle(at(54), patience), None);

@@ -13,7 +13,10 @@
 //! A slot can never be missing here: a receive keeps its request for at least
 //! as long as its slot, and there are sixteen of each. TCPX's line about it
 //! (`no more socket direct task queue slot`) therefore never appears.
-#![expect(unsafe_code, reason = "scatter lists are read by the caller while we hold them")]
+#![expect(
+    unsafe_code,
+    reason = "scatter lists are read by the caller while we hold them"
+)]
 
 use crate::cuda::{Event, Gpu, Piece};
 use crate::failed::Failed;
@@ -68,15 +71,33 @@ impl Unpack {
         let pages = unsafe { Box::<[u32; SLOTS * ENTRIES]>::new_zeroed().assume_init() };
         let meta = NonNull::from(Box::leak(meta));
         let bounce_buf = pool.map_or(ptr::null_mut(), |pool| pool.published().cast());
-        let handle = Box::new(UnpackHandle { meta: meta.as_ptr(), bounce_buf, head: !0 });
-        let (handle, pages) = (NonNull::from(Box::leak(handle)), NonNull::from(Box::leak(pages)).cast());
-        Self { meta, handle, gpu: None, pages, reserved: [0; SLOTS], pool, head: 0, tail: 0 }
+        let handle = Box::new(UnpackHandle {
+            meta: meta.as_ptr(),
+            bounce_buf,
+            head: !0,
+        });
+        let (handle, pages) = (
+            NonNull::from(Box::leak(handle)),
+            NonNull::from(Box::leak(pages)).cast(),
+        );
+        Self {
+            meta,
+            handle,
+            gpu: None,
+            pages,
+            reserved: [0; SLOTS],
+            pool,
+            head: 0,
+            tail: 0,
+        }
     }
 
     /// Empty slots over a pool that lies on a GPU.
     pub fn on_gpu(pool: &'static PagePool) -> Result<Self, Failed> {
         let mut made = Self::new(Some(pool));
-        let Some((gpu, at)) = pool.device() else { return Ok(made) };
+        let Some((gpu, at)) = pool.device() else {
+            return Ok(made);
+        };
         let event = Event::new(gpu)?;
         let lists = gpu.pinned(SLOTS * ENTRIES * size_of::<Piece>())?.cast();
         let handle = gpu.allocate(size_of::<UnpackHandle>())?;
@@ -86,15 +107,30 @@ impl Unpack {
         made.meta = meta;
         // SAFETY: ours; see above.
         unsafe { made.handle.as_mut() }.meta = meta.as_ptr();
-        made.gpu = Some(OnGpu { gpu, pool: at, handle, lists, event, fetching: false });
+        made.gpu = Some(OnGpu {
+            gpu,
+            pool: at,
+            handle,
+            lists,
+            event,
+            fetching: false,
+        });
         // SAFETY: 24 bytes there and here.
-        unsafe { gpu.copy_in(handle, made.handle.as_ptr().cast(), size_of::<UnpackHandle>()) }?;
+        unsafe {
+            gpu.copy_in(
+                handle,
+                made.handle.as_ptr().cast(),
+                size_of::<UnpackHandle>(),
+            )
+        }?;
         Ok(made)
     }
 
     /// What the caller's device handle points to.
     pub fn handle(&self) -> *mut c_void {
-        self.gpu.as_ref().map_or(self.handle.as_ptr().cast(), |on| on.handle as *mut c_void)
+        self.gpu
+            .as_ref()
+            .map_or(self.handle.as_ptr().cast(), |on| on.handle as *mut c_void)
     }
 
     /// Consumed and allocated slots so far.
@@ -142,7 +178,9 @@ impl Unpack {
 
     /// Appends the pages of a finished task to its receive's scatter list.
     pub fn append(&mut self, slot: &mut Slot, task: &Task) {
-        let Memory::Pages(pages) = task.memory else { return };
+        let Memory::Pages(pages) = task.memory else {
+            return;
+        };
         for offset in 0..task.length.div_ceil(PAGE) {
             // SAFETY: `reserve` made room for every page of the task.
             let entry = unsafe { pages.add(offset) };
@@ -174,7 +212,9 @@ impl Unpack {
     /// Whether the pages of the oldest finished receive are where its scatter list
     /// says; has the GPU fetch them when they are not.
     pub fn is_fetched(&mut self, slot: &Slot) -> Result<bool, Failed> {
-        let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else { return Ok(true) };
+        let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else {
+            return Ok(true);
+        };
         if slot.cnt_cache == 0 {
             return Ok(true);
         }
@@ -189,7 +229,15 @@ impl Unpack {
             let entry_at = unsafe { slot.mem.add(entry) };
             // SAFETY: as above.
             let piece = unsafe { entry_at.read() };
-            on.put(index, entry, Piece { from: piece.src_off, len: piece.len, to: on.pool + u64::from(piece.src_off) });
+            on.put(
+                index,
+                entry,
+                Piece {
+                    from: piece.src_off,
+                    len: piece.len,
+                    to: on.pool + u64::from(piece.src_off),
+                },
+            );
         }
         on.start(pool, index, slot.cnt_cache as usize)?;
         on.fetching = true;
@@ -226,7 +274,15 @@ impl Unpack {
                 let page = unsafe { entry.read() };
                 if page != NO_PAGE {
                     let to = on.pool + u64::from(page) * PAGE as u64;
-                    on.put(index, count, Piece { from: pool.poison(), len: PAGE as u32, to });
+                    on.put(
+                        index,
+                        count,
+                        Piece {
+                            from: pool.poison(),
+                            len: PAGE as u32,
+                            to,
+                        },
+                    );
                     count += 1;
                 }
             }
@@ -260,7 +316,10 @@ impl OnGpu {
         // SAFETY: a part of the lists.
         let list = unsafe { self.lists.add(slot * ENTRIES) };
         // SAFETY: the list is pinned; the pages are the slot's until consumed.
-        unsafe { self.gpu.gather(base, list.as_ptr(), count as u32, &self.event) }
+        unsafe {
+            self.gpu
+                .gather(base, list.as_ptr(), count as u32, &self.event)
+        }
     }
 }
 

@@ -74,7 +74,9 @@ impl fmt::Display for Malformed {
         match self {
             Self::Family(family) => write!(out, "address family {family} is neither IPv4 nor IPv6"),
             Self::NoPort => write!(out, "address without a port"),
-            Self::Sockets(count) => write!(out, "{count} data sockets, expected 0 to {SOCKETS_MAX}"),
+            Self::Sockets(count) => {
+                write!(out, "{count} data sockets, expected 0 to {SOCKETS_MAX}")
+            }
             Self::Threads(count) => write!(out, "{count} threads, expected 1 to {THREADS_MAX}"),
             Self::Stranger => write!(out, "not a software plugin"),
             Self::Version(version) => write!(out, "protocol version {version}, expected {VERSION}"),
@@ -82,7 +84,11 @@ impl fmt::Display for Malformed {
             Self::Nonce => write!(out, "wrong nonce"),
             Self::Socket(index) => write!(out, "data socket {index} does not exist"),
             Self::HeaderType(kind) => write!(out, "header type {kind}"),
-            Self::Chunk { size, offset, total } => write!(out, "chunk of {size} at {offset} in a message of {total}"),
+            Self::Chunk {
+                size,
+                offset,
+                total,
+            } => write!(out, "chunk of {size} at {offset} in a message of {total}"),
             Self::Total(total) => write!(out, "message of {total} bytes"),
         }
     }
@@ -144,7 +150,11 @@ impl Handle {
         let address = |ip: usize, port: usize| {
             let ip = Ipv6Addr::from(array::<16>(bytes, ip)).to_canonical();
             let port = u16::from_be_bytes(array(bytes, port));
-            if port == 0 { Err(Malformed::NoPort) } else { Ok(SocketAddr::new(ip, port)) }
+            if port == 0 {
+                Err(Malformed::NoPort)
+            } else {
+                Ok(SocketAddr::new(ip, port))
+            }
         };
         let (sockets, threads) = (i32::from(bytes[52]), i32::from(bytes[53]));
         let handle = Self {
@@ -199,7 +209,11 @@ pub fn address_bytes(address: &SocketAddr) -> usize {
 
 fn decode_address(bytes: &[u8; ADDRESS_BYTES]) -> Result<SocketAddr, Malformed> {
     let address = decode_host(bytes)?;
-    if address.port() == 0 { Err(Malformed::NoPort) } else { Ok(address) }
+    if address.port() == 0 {
+        Err(Malformed::NoPort)
+    } else {
+        Ok(address)
+    }
 }
 
 /// As [`Handle`]'s addresses, but a port of zero is fine: an interface has none.
@@ -209,7 +223,10 @@ pub fn decode_host(bytes: &[u8; ADDRESS_BYTES]) -> Result<SocketAddr, Malformed>
         FAMILY_V4 => Ok(SocketAddrV4::new(Ipv4Addr::from(array::<4>(bytes, 4)), port).into()),
         FAMILY_V6 => {
             let ip = Ipv6Addr::from(array::<16>(bytes, 8));
-            let (flow, scope) = (u32::from_be_bytes(array(bytes, 4)), u32::from_ne_bytes(array(bytes, 24)));
+            let (flow, scope) = (
+                u32::from_be_bytes(array(bytes, 4)),
+                u32::from_ne_bytes(array(bytes, 24)),
+            );
             Ok(SocketAddrV6::new(ip, port, flow, scope).into())
         }
         family => Err(Malformed::Family(family)),
@@ -278,9 +295,16 @@ impl Hello {
             return Err(Malformed::Nonce);
         }
         let index = u32::from_le_bytes(array(bytes, 12));
-        let index = usize::try_from(index).ok().filter(|index| *index <= SOCKETS_MAX);
+        let index = usize::try_from(index)
+            .ok()
+            .filter(|index| *index <= SOCKETS_MAX);
         let index = index.ok_or(Malformed::Socket(u32::from_le_bytes(array(bytes, 12))))?;
-        Ok(Self { purpose, index, nonce: *nonce, session: array(bytes, 32) })
+        Ok(Self {
+            purpose,
+            index,
+            nonce: *nonce,
+            session: array(bytes, 32),
+        })
     }
 }
 
@@ -346,7 +370,20 @@ impl Header {
             Route::Inline => offset == 0 && size == total,
             Route::Socket(_) => size > 0 && size <= total && offset <= total - size,
         };
-        if whole { Ok(Self { route, size, offset, total }) } else { Err(Malformed::Chunk { size, offset, total }) }
+        if whole {
+            Ok(Self {
+                route,
+                size,
+                offset,
+                total,
+            })
+        } else {
+            Err(Malformed::Chunk {
+                size,
+                offset,
+                total,
+            })
+        }
     }
 }
 
@@ -377,7 +414,9 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 fn in_range(value: i32, least: usize, most: usize) -> Option<usize> {
-    usize::try_from(value).ok().filter(|value| (least..=most).contains(value))
+    usize::try_from(value)
+        .ok()
+        .filter(|value| (least..=most).contains(value))
 }
 
 #[cfg(test)]
@@ -388,7 +427,9 @@ mod tests {
     fn handle() -> Handle {
         Handle {
             data: "10.0.1.25:4000".parse().unwrap(),
-            ctrl: "[fe80::1%3]:4001".parse().unwrap_or("[fe80::1]:4001".parse().unwrap()),
+            ctrl: "[fe80::1%3]:4001"
+                .parse()
+                .unwrap_or("[fe80::1]:4001".parse().unwrap()),
             sockets: 4,
             threads: 1,
             redirect_ctrl: true,
@@ -408,8 +449,14 @@ mod tests {
 
     #[test]
     fn a_short_handle_says_all_that_a_long_one_says() {
-        let handle = Handle { ctrl: "[2001:db8::1]:4001".parse().unwrap(), ..handle() };
-        assert_eq!(Handle::lengthen(&handle.encode_short()), Ok(handle.encode()));
+        let handle = Handle {
+            ctrl: "[2001:db8::1]:4001".parse().unwrap(),
+            ..handle()
+        };
+        assert_eq!(
+            Handle::lengthen(&handle.encode_short()),
+            Ok(handle.encode())
+        );
         let check = |at: usize, value: u8, expected: Malformed| {
             let mut bytes = handle.encode_short();
             bytes[at] = value;
@@ -431,33 +478,82 @@ mod tests {
         check(36, 9, Malformed::Sockets(9));
         check(40, 0, Malformed::Threads(0));
         check(43, 0x80, Malformed::Threads(i32::MIN + 1));
-        assert_eq!(Handle::decode(&[0; HANDLE_BYTES]), Err(Malformed::Family(0)));
+        assert_eq!(
+            Handle::decode(&[0; HANDLE_BYTES]),
+            Err(Malformed::Family(0))
+        );
     }
 
     #[test]
     fn a_header_is_the_sixteen_bytes_of_tcpx() {
-        let header = Header { route: Route::Socket(3), size: 0x1000, offset: 0x2000, total: 0x3000 };
-        assert_eq!(header.encode(), [0, 0, 3, 0, 0, 0x10, 0, 0, 0, 0x20, 0, 0, 0, 0x30, 0, 0]);
+        let header = Header {
+            route: Route::Socket(3),
+            size: 0x1000,
+            offset: 0x2000,
+            total: 0x3000,
+        };
+        assert_eq!(
+            header.encode(),
+            [0, 0, 3, 0, 0, 0x10, 0, 0, 0, 0x20, 0, 0, 0, 0x30, 0, 0]
+        );
         assert_eq!(Header::decode(&header.encode(), 4), Ok(header));
-        assert_eq!(Header::decode(&header.encode(), 3), Err(Malformed::Socket(3)));
-        let empty = Header { route: Route::Inline, size: 0, offset: 0, total: 0 };
+        assert_eq!(
+            Header::decode(&header.encode(), 3),
+            Err(Malformed::Socket(3))
+        );
+        let empty = Header {
+            route: Route::Inline,
+            size: 0,
+            offset: 0,
+            total: 0,
+        };
         assert_eq!(Header::decode(&empty.encode(), 0), Ok(empty));
     }
 
     #[test]
     fn a_header_that_does_not_fit_its_message_is_refused() {
-        for (size, offset, total) in [(0, 0, 10), (11, 0, 10), (10, 1, 10), (u32::MAX, 1, u32::MAX >> 1)] {
-            let header = Header { route: Route::Socket(0), size, offset, total };
-            assert_eq!(Header::decode(&header.encode(), 1), Err(Malformed::Chunk { size, offset, total }));
+        for (size, offset, total) in [
+            (0, 0, 10),
+            (11, 0, 10),
+            (10, 1, 10),
+            (u32::MAX, 1, u32::MAX >> 1),
+        ] {
+            let header = Header {
+                route: Route::Socket(0),
+                size,
+                offset,
+                total,
+            };
+            assert_eq!(
+                Header::decode(&header.encode(), 1),
+                Err(Malformed::Chunk {
+                    size,
+                    offset,
+                    total
+                })
+            );
         }
-        let long = Header { route: Route::Socket(0), size: 1, offset: 0, total: 1 << 31 };
-        assert_eq!(Header::decode(&long.encode(), 1), Err(Malformed::Total(1 << 31)));
+        let long = Header {
+            route: Route::Socket(0),
+            size: 1,
+            offset: 0,
+            total: 1 << 31,
+        };
+        assert_eq!(
+            Header::decode(&long.encode(), 1),
+            Err(Malformed::Total(1 << 31))
+        );
     }
 
     #[test]
     fn a_hello_needs_magic_version_role_and_nonce() {
         let nonce = *b"0123456789abcdef";
-        let hello = Hello { purpose: Purpose::Data, index: 2, nonce, session: [7; 8] };
+        let hello = Hello {
+            purpose: Purpose::Data,
+            index: 2,
+            nonce,
+            session: [7; 8],
+        };
         assert_eq!(Hello::decode(&hello.encode(), &nonce), Ok(hello));
         let check = |at: usize, value: u8, expected: Malformed| {
             let mut bytes = hello.encode();

@@ -26,7 +26,11 @@ impl Words {
 
     /// To be received.
     pub fn incoming(length: usize) -> Self {
-        Self { bytes: [0; ROOM], length: length.min(ROOM), at: 0 }
+        Self {
+            bytes: [0; ROOM],
+            length: length.min(ROOM),
+            at: 0,
+        }
     }
 
     /// Sends what is left; `true` when all is sent.
@@ -63,7 +67,10 @@ impl Words {
 
     /// The `index`-th 32-bit word.
     pub fn word(&self, index: usize) -> u32 {
-        let bytes = self.bytes.get(index * 4..).and_then(|rest| rest.first_chunk());
+        let bytes = self
+            .bytes
+            .get(index * 4..)
+            .and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 }

@@ -17,8 +17,17 @@ const ROLE: &str = "TCPXSOFT_TEST_ROLE";
 /// Runs a role with `pairs` in its environment.
 fn play(role: &str, pairs: &[(&str, &str)]) -> (Output, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env(ROLE, role).env("TCPXSOFT_SOCKET_IFNAME", "=lo").env("NCCL_DYNAMIC_CHUNK_SIZE", "4096");
+    command.args([
+        "--exact",
+        "child",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    command
+        .env(ROLE, role)
+        .env("TCPXSOFT_SOCKET_IFNAME", "=lo")
+        .env("NCCL_DYNAMIC_CHUNK_SIZE", "4096");
     command.envs(pairs.iter().copied());
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout.clone()).unwrap();
@@ -26,7 +35,10 @@ fn play(role: &str, pairs: &[(&str, &str)]) -> (Output, String) {
 }
 
 fn expect(text: &str, line: &str) {
-    assert!(text.lines().any(|found| found.contains(line)), "no `{line}` in\n{text}");
+    assert!(
+        text.lines().any(|found| found.contains(line)),
+        "no `{line}` in\n{text}"
+    );
 }
 
 #[test]
@@ -43,7 +55,8 @@ fn child() {
 }
 
 fn init() -> c_int {
-    let log = logger::install(|line| println!("[{}] {}", line.level, String::from_utf8_lossy(line.text)));
+    let log =
+        logger::install(|line| println!("[{}] {}", line.level, String::from_utf8_lossy(line.text)));
     // SAFETY: a logger for the life of the process.
     unsafe { table().init.unwrap()(Some(log)) }
 }
@@ -58,16 +71,28 @@ fn init_twice() {
 
 #[test]
 fn init_echoes_its_settings_and_works_once() {
-    let (output, text) = play("init", &[("NCCL_DYNAMIC_CHUNK_SIZE", "0x80000"), ("TCPXSOFT_CONGESTION", "reno")]);
+    let (output, text) = play(
+        "init",
+        &[
+            ("NCCL_DYNAMIC_CHUNK_SIZE", "0x80000"),
+            ("TCPXSOFT_CONGESTION", "reno"),
+        ],
+    );
     assert!(output.status.success());
     expect(&text, "devices before init -1");
     expect(&text, "[3] NET/TCPXSoft initialization start");
-    expect(&text, "[3] NCCL_DYNAMIC_CHUNK_SIZE set by environment to 524288.");
+    expect(
+        &text,
+        "[3] NCCL_DYNAMIC_CHUNK_SIZE set by environment to 524288.",
+    );
     expect(&text, "[3] NET/TCPXSoft : dynamic chunk size: 524288");
     expect(&text, "[3] NET/TCPXSoft : congestion control: reno");
     expect(&text, "[3] NET/TCPXSoft : Using [0]lo:127.0.0.1<0>");
     expect(&text, "[3] NET/TCPXSoft plugin initialized");
-    expect(&text, concat!("[3] NET/TCPXSoft ver. ", env!("CARGO_PKG_VERSION"), "."));
+    expect(
+        &text,
+        concat!("[3] NET/TCPXSoft ver. ", env!("CARGO_PKG_VERSION"), "."),
+    );
     expect(&text, "[2] gpu lib init twice");
     expect(&text, "first 0 second 3");
 }
@@ -79,15 +104,31 @@ fn init_refuses_what_it_cannot_do_and_says_why() {
         expect(&text, line);
         expect(&text, "first 3");
     };
-    check("NCCL_GPUDIRECTTCPX_SOCKET_ENABLE", "0", "[3] NET/TCPXSoft disabled");
+    check(
+        "NCCL_GPUDIRECTTCPX_SOCKET_ENABLE",
+        "0",
+        "[3] NET/TCPXSoft disabled",
+    );
     check(
         "TCPXSOFT_SOCKET_IFNAME",
         "no-such-interface",
         "[2] NET/TCPXSoft : no interface found, wanted no-such-interface",
     );
-    check("TCPXSOFT_CTRL_DEV", "eth99", "[2] NET/TCPXSoft : no ctrl interface found: eth99");
-    check("TCPXSOFT_CONGESTION", "vegetarian", "[2] NET/TCPXSoft : congestion control vegetarian: ");
-    check("TCPXSOFT_FAULT", "stap", "[2] NET/TCPXSoft : TCPXSOFT_FAULT is `stap`, expected unknown kind");
+    check(
+        "TCPXSOFT_CTRL_DEV",
+        "eth99",
+        "[2] NET/TCPXSoft : no ctrl interface found: eth99",
+    );
+    check(
+        "TCPXSOFT_CONGESTION",
+        "vegetarian",
+        "[2] NET/TCPXSoft : congestion control vegetarian: ",
+    );
+    check(
+        "TCPXSOFT_FAULT",
+        "stap",
+        "[2] NET/TCPXSoft : TCPXSOFT_FAULT is `stap`, expected unknown kind",
+    );
 }
 
 /// A connection within this process, through the table.
@@ -102,8 +143,12 @@ impl Pair {
     fn new() -> Self {
         let (mut handle, mut listener) = ([0u8; 128], ptr::null_mut());
         // SAFETY: 128 bytes of ours.
-        assert_eq!(unsafe { table().listen.unwrap()(0, handle.as_mut_ptr().cast(), &mut listener) }, 0);
-        let (mut sender, mut receiver): (*mut c_void, *mut c_void) = (ptr::null_mut(), ptr::null_mut());
+        assert_eq!(
+            unsafe { table().listen.unwrap()(0, handle.as_mut_ptr().cast(), &mut listener) },
+            0
+        );
+        let (mut sender, mut receiver): (*mut c_void, *mut c_void) =
+            (ptr::null_mut(), ptr::null_mut());
         let mut device = DeviceHandle {
             net_device_type: 0,
             net_device_version: 0,
@@ -116,21 +161,33 @@ impl Pair {
             if sender.is_null() {
                 let connect = table().connect.unwrap();
                 // SAFETY: 128 bytes of ours, the same on each call.
-                assert_eq!(unsafe { connect(0, handle.as_mut_ptr().cast(), &mut sender, ptr::null_mut()) }, 0);
+                assert_eq!(
+                    unsafe { connect(0, handle.as_mut_ptr().cast(), &mut sender, ptr::null_mut()) },
+                    0
+                );
             }
             if receiver.is_null() {
                 // SAFETY: our listener and device handle.
-                assert_eq!(unsafe { table().accept.unwrap()(listener, &mut receiver, &mut device) }, 0);
+                assert_eq!(
+                    unsafe { table().accept.unwrap()(listener, &mut receiver, &mut device) },
+                    0
+                );
             }
         }
         // SAFETY: our listener.
         assert_eq!(unsafe { table().close_listen.unwrap()(listener) }, 0);
-        let mut pair =
-            Self { sender, receiver, mhandles: [ptr::null_mut(); 2], buffers: Box::new([[7; 4096], [0; 4096]]) };
+        let mut pair = Self {
+            sender,
+            receiver,
+            mhandles: [ptr::null_mut(); 2],
+            buffers: Box::new([[7; 4096], [0; 4096]]),
+        };
         for (at, comm) in [sender, receiver].into_iter().enumerate() {
             let data = pair.buffers[at].as_mut_ptr().cast();
             // SAFETY: our comm, and a buffer that outlives it.
-            let code = unsafe { table().reg_mr.unwrap()(comm, data, 4096, PTR_HOST, &mut pair.mhandles[at]) };
+            let code = unsafe {
+                table().reg_mr.unwrap()(comm, data, 4096, PTR_HOST, &mut pair.mhandles[at])
+            };
             assert_eq!(code, 0);
         }
         pair
@@ -146,7 +203,17 @@ impl Pair {
         let (mut data, mut size) = (self.buffers[1].as_mut_ptr().cast(), 4096);
         let irecv = table().irecv.unwrap();
         // SAFETY: our comm, buffer and mhandle; arrays of one.
-        unsafe { irecv(self.receiver, 1, &mut data, &mut size, ptr::null_mut(), &mut self.mhandles[1], request) }
+        unsafe {
+            irecv(
+                self.receiver,
+                1,
+                &mut data,
+                &mut size,
+                ptr::null_mut(),
+                &mut self.mhandles[1],
+                request,
+            )
+        }
     }
 
     /// One message; the first code that is not 0, if any.
@@ -170,7 +237,10 @@ impl Pair {
         unsafe { table().close_recv.unwrap()(self.receiver) };
         for mhandle in self.mhandles {
             // SAFETY: as above.
-            assert_eq!(unsafe { table().dereg_mr.unwrap()(ptr::null_mut(), mhandle) }, 0);
+            assert_eq!(
+                unsafe { table().dereg_mr.unwrap()(ptr::null_mut(), mhandle) },
+                0
+            );
         }
     }
 }
@@ -184,7 +254,10 @@ fn test(request: *mut c_void) -> Result<bool, c_int> {
     let (mut done, mut sizes) = (9, [-77]);
     // SAFETY: a request of ours, or one that was.
     let code = unsafe { table().test.unwrap()(request, &mut done, sizes.as_mut_ptr()) };
-    assert!(done == 0 || (done == 1 && code == 0), "done is written, and 1 only with code 0");
+    assert!(
+        done == 0 || (done == 1 && code == 0),
+        "done is written, and 1 only with code 0"
+    );
     assert_eq!(sizes, [-77], "sizes are never written");
     ok(code).map(|()| done == 1)
 }
@@ -195,7 +268,10 @@ fn transfer() {
     for number in 1..=5 {
         let start = Instant::now();
         let outcome = pair.message();
-        println!("message {number}: {outcome:?} slow {}", start.elapsed() >= Duration::from_millis(80));
+        println!(
+            "message {number}: {outcome:?} slow {}",
+            start.elapsed() >= Duration::from_millis(80)
+        );
     }
     pair.close();
     println!("right {}", pair.buffers[1] == [7; 4096]);
@@ -215,14 +291,20 @@ fn a_transfer_through_the_table_works_in_both_modes() {
 
 #[test]
 fn a_call_returns_the_code_it_was_told_to() {
-    let (_, text) = play("transfer", &[("TCPXSOFT_FAULT", "rc:call=irecv,value=5,nth=3")]);
+    let (_, text) = play(
+        "transfer",
+        &[("TCPXSOFT_FAULT", "rc:call=irecv,value=5,nth=3")],
+    );
     expect(&text, "message 2: Ok(())");
     expect(&text, "message 3: Err(5)");
 }
 
 #[test]
 fn a_call_spins_for_as_long_as_it_was_told_to() {
-    let (_, text) = play("transfer", &[("TCPXSOFT_FAULT", "spin:call=isend,nth=2,ms=90")]);
+    let (_, text) = play(
+        "transfer",
+        &[("TCPXSOFT_FAULT", "spin:call=isend,nth=2,ms=90")],
+    );
     expect(&text, "message 1: Ok(()) slow false");
     expect(&text, "message 2: Ok(()) slow true");
 }
@@ -301,19 +383,31 @@ fn stale() {
     pair.close();
     println!("test {:?}", test(request));
     // SAFETY: a request that was ours.
-    println!("consumed {}", unsafe { table().irecv_consumed.unwrap()(pair.receiver, 1, request) });
+    println!("consumed {}", unsafe {
+        table().irecv_consumed.unwrap()(pair.receiver, 1, request)
+    });
     println!("isend {}", pair.isend(&mut other));
     // SAFETY: a comm that was ours.
-    println!("close {}", unsafe { table().close_recv.unwrap()(pair.receiver) });
+    println!("close {}", unsafe {
+        table().close_recv.unwrap()(pair.receiver)
+    });
     // SAFETY: an mhandle that was ours.
-    println!("deregMr {}", unsafe { table().dereg_mr.unwrap()(ptr::null_mut(), pair.mhandles[0]) });
+    println!("deregMr {}", unsafe {
+        table().dereg_mr.unwrap()(ptr::null_mut(), pair.mhandles[0])
+    });
 }
 
 #[test]
 fn everything_of_a_closed_comm_is_refused() {
     let (output, text) = play("stale", &[]);
     assert!(output.status.success());
-    for line in ["test Err(3)", "consumed 3", "isend 3", "close 3", "deregMr 3"] {
+    for line in [
+        "test Err(3)",
+        "consumed 3",
+        "isend 3",
+        "close 3",
+        "deregMr 3",
+    ] {
         expect(&text, line);
     }
 }

@@ -4,7 +4,11 @@
 //! ```text
 //! cargo run --release -p tcpx-tap --example tap_cost
 //! ```
-#![expect(unsafe_code, clippy::undocumented_unsafe_blocks, reason = "calls the table of a fake")]
+#![expect(
+    unsafe_code,
+    clippy::undocumented_unsafe_blocks,
+    reason = "calls the table of a fake"
+)]
 
 use std::error::Error;
 use std::ffi::{c_int, c_void};
@@ -26,8 +30,15 @@ const COMM_BYTES: usize = 1 << 16;
 
 static NEXT_COMM: AtomicUsize = AtomicUsize::new(1);
 
-unsafe extern "C" fn connect(_: c_int, _: *mut c_void, comm: *mut *mut c_void, _: *mut *mut DeviceHandle) -> c_int {
-    unsafe { *comm = std::ptr::without_provenance_mut(NEXT_COMM.fetch_add(1, Relaxed) * COMM_BYTES) };
+unsafe extern "C" fn connect(
+    _: c_int,
+    _: *mut c_void,
+    comm: *mut *mut c_void,
+    _: *mut *mut DeviceHandle,
+) -> c_int {
+    unsafe {
+        *comm = std::ptr::without_provenance_mut(NEXT_COMM.fetch_add(1, Relaxed) * COMM_BYTES)
+    };
     0
 }
 
@@ -89,7 +100,11 @@ impl Driver {
                 comm
             })
             .collect();
-        let mut driver = Self { net, heads: comms.clone(), comms };
+        let mut driver = Self {
+            net,
+            heads: comms.clone(),
+            comms,
+        };
         for tag in (0..WINDOW).rev() {
             for channel in 0..channels {
                 driver.heads[channel] = driver.post(channel, tag);
@@ -101,7 +116,16 @@ impl Driver {
     fn post(&self, channel: usize, tag: usize) -> *mut c_void {
         let mut request = null_mut();
         let isend = self.net.isend.expect("isend");
-        unsafe { isend(self.comms[channel], null_mut(), 4096, tag as c_int, null_mut(), &mut request) };
+        unsafe {
+            isend(
+                self.comms[channel],
+                null_mut(),
+                4096,
+                tag as c_int,
+                null_mut(),
+                &mut request,
+            )
+        };
         request
     }
 
@@ -116,7 +140,11 @@ impl Driver {
         let mut channel = 0;
         for _ in 0..CALLS {
             self.test(self.heads[channel], 0);
-            channel = if channel + 1 == self.heads.len() { 0 } else { channel + 1 };
+            channel = if channel + 1 == self.heads.len() {
+                0
+            } else {
+                channel + 1
+            };
         }
         started.elapsed().as_nanos() as f64 / CALLS as f64
     }
@@ -126,7 +154,10 @@ impl Driver {
         let started = Instant::now();
         let (mut channel, mut tag) = (0, 0);
         for _ in 0..CALLS {
-            self.test(self.comms[channel].wrapping_byte_add(tag * REQUEST_BYTES), 1);
+            self.test(
+                self.comms[channel].wrapping_byte_add(tag * REQUEST_BYTES),
+                1,
+            );
             black_box(self.post(channel, tag));
             channel += 1;
             if channel == self.comms.len() {
@@ -138,12 +169,20 @@ impl Driver {
 }
 
 /// What one kind of call costs without and with the tap, and what the tap adds.
-fn compare(channels: usize, call: &str, bare: &Driver, tapped: &Driver, measure: fn(&Driver) -> f64) {
+fn compare(
+    channels: usize,
+    call: &str,
+    bare: &Driver,
+    tapped: &Driver,
+    measure: fn(&Driver) -> f64,
+) {
     let sorted = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         values
     };
-    let pairs: Vec<_> = (0..ROUNDS).map(|_| (measure(bare), measure(tapped))).collect();
+    let pairs: Vec<_> = (0..ROUNDS)
+        .map(|_| (measure(bare), measure(tapped)))
+        .collect();
     let column = |pick: fn(&(f64, f64)) -> f64| sorted(pairs.iter().map(pick).collect());
     let (without, with, added) = (column(|p| p.0), column(|p| p.1), column(|p| p.1 - p.0));
     let middle = ROUNDS / 2;
@@ -170,17 +209,33 @@ fn clock_cost(recorder: &Recorder) -> f64 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let fallback = std::env::temp_dir();
-    let options = Options { capacity: 512, role: "benchmark", fallback: Some(&fallback), ..Options::new("tap-cost") };
+    let options = Options {
+        capacity: 512,
+        role: "benchmark",
+        fallback: Some(&fallback),
+        ..Options::new("tap-cost")
+    };
     let recorder = Arc::new(Recorder::create(&options)?);
     let (net, _) = v7::wrap(&NULL_PLUGIN, recorder.clone())?;
-    println!("# ns per call, {ROUNDS} interleaved rounds of {CALLS} calls: medians, and the least of each");
-    println!("# {:>8} {:>14} {:>8} {:>8} {:>8} {:>12}", "channels", "call", "bare", "tapped", "added", "least added");
+    println!(
+        "# ns per call, {ROUNDS} interleaved rounds of {CALLS} calls: medians, and the least of each"
+    );
+    println!(
+        "# {:>8} {:>14} {:>8} {:>8} {:>8} {:>12}",
+        "channels", "call", "bare", "tapped", "added", "least added"
+    );
     for channels in [1, 4, 256] {
-        let (bare, tapped) = (Driver::new(black_box(&NULL_PLUGIN), channels), Driver::new(net, channels));
+        let (bare, tapped) = (
+            Driver::new(black_box(&NULL_PLUGIN), channels),
+            Driver::new(net, channels),
+        );
         compare(channels, "not-done test", &bare, &tapped, Driver::not_done);
         compare(channels, "done and post", &bare, &tapped, Driver::pair);
     }
-    println!("# of which one reading of the clock is {:.2}; done and post read it once each", clock_cost(&recorder));
+    println!(
+        "# of which one reading of the clock is {:.2}; done and post read it once each",
+        clock_cost(&recorder)
+    );
     recorder.remove()?;
     Ok(())
 }

@@ -13,7 +13,10 @@ use tcpx_abi::device_handle::DeviceHandle;
 use tcpx_abi::foreign::copy_string;
 use tcpx_abi::{NET_DEVICE_UNPACK, ResultCode};
 use tcpx_recorder::format::{Call, EventKind, POSTS, Role};
-use tcpx_recorder::{Address, Addresses, Device, Key, LogLine, Note, Opening, Recorder, SOCKADDR_BYTES, Settled, Slot};
+use tcpx_recorder::{
+    Address, Addresses, Device, Key, LogLine, Note, Opening, Recorder, SOCKADDR_BYTES, Settled,
+    Slot,
+};
 
 /// The tap's own knowledge, for an engine that lives in the same process.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +72,11 @@ const REQUESTS_PER_SLOT: usize = POSTS;
 impl Book {
     pub fn new(recorder: Arc<Recorder>) -> Self {
         let slots = recorder.capacity() as usize;
-        Self { comms: Pointers::new(slots, 2), requests: Pointers::new(slots, REQUESTS_PER_SLOT), recorder }
+        Self {
+            comms: Pointers::new(slots, 2),
+            requests: Pointers::new(slots, REQUESTS_PER_SLOT),
+            recorder,
+        }
     }
 
     #[inline]
@@ -110,19 +117,35 @@ impl Book {
     }
 
     /// A call on a comm that changes nothing in its channel.
-    pub fn on_comm(&self, comm: *mut c_void, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        let Some(found) = self.comm(comm) else { return self.unknown(call, inner) };
+    pub fn on_comm(
+        &self,
+        comm: *mut c_void,
+        call: Call,
+        inner: impl FnOnce() -> ResultCode,
+    ) -> ResultCode {
+        let Some(found) = self.comm(comm) else {
+            return self.unknown(call, inner);
+        };
         let entered_ns = self.recorder.now_ns();
         let code = self.inside(&found, call, inner);
         if code == 0 {
             let now_ns = self.recorder.now_ns();
-            self.event(&found, now_ns, &Note::called(call, now_ns.saturating_sub(entered_ns)));
+            self.event(
+                &found,
+                now_ns,
+                &Note::called(call, now_ns.saturating_sub(entered_ns)),
+            );
         }
         code
     }
 
     #[inline]
-    fn inside(&self, found: &Found<'_>, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
+    fn inside(
+        &self,
+        found: &Found<'_>,
+        call: Call,
+        inner: impl FnOnce() -> ResultCode,
+    ) -> ResultCode {
         let token = found.slot.enter(call);
         let code = inner();
         found.slot.leave(token);
@@ -134,12 +157,19 @@ impl Book {
 
     #[cold]
     fn failed(&self, found: &Found<'_>, call: Call, code: ResultCode) {
-        self.recorder.failed(found.meaning.key().index, found.slot, call, code, found.meaning.number());
+        self.recorder.failed(
+            found.meaning.key().index,
+            found.slot,
+            call,
+            code,
+            found.meaning.number(),
+        );
     }
 
     #[inline]
     fn event(&self, found: &Found<'_>, at_ns: u64, note: &Note) {
-        self.recorder.event(found.meaning.key().index, found.slot, at_ns, note);
+        self.recorder
+            .event(found.meaning.key().index, found.slot, at_ns, note);
     }
 
     /// What `getProperties` said of a device, whose strings may point anywhere.
@@ -185,10 +215,30 @@ impl Book {
             // SAFETY: as promised to this function.
             let ctrl = unsafe { address(handle, CTRL_AT) };
             let (role, addresses) = match call {
-                Call::Listen => (Role::Listen, Addresses { local: listener, peer: None, ctrl }),
-                _ => (Role::Send, Addresses { local: None, peer: listener, ctrl }),
+                Call::Listen => (
+                    Role::Listen,
+                    Addresses {
+                        local: listener,
+                        peer: None,
+                        ctrl,
+                    },
+                ),
+                _ => (
+                    Role::Send,
+                    Addresses {
+                        local: None,
+                        peer: listener,
+                        ctrl,
+                    },
+                ),
             };
-            self.opened(Opening { role, device, comm: comm.addr(), retires_consumed: false, addresses });
+            self.opened(Opening {
+                role,
+                device,
+                comm: comm.addr(),
+                retires_consumed: false,
+                addresses,
+            });
         }
         code
     }
@@ -222,7 +272,9 @@ impl Book {
                     device: found.map_or(-1, |found| found.slot.device()),
                     comm: comm.addr(),
                     retires_consumed: unpacks(),
-                    addresses: found.map(|found| found.slot.addresses()).unwrap_or_default(),
+                    addresses: found
+                        .map(|found| found.slot.addresses())
+                        .unwrap_or_default(),
                 });
             }
             (None, Some(found)) if code == 0 => found.slot.not_done(),
@@ -246,8 +298,15 @@ impl Book {
 
     /// Any of the three closes. The pointer is forgotten before the plugin can
     /// give it out again; the slot stays marked as inside the call until it returns.
-    pub fn close(&self, comm: *mut c_void, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        let Some(found) = self.comm(comm) else { return self.unknown(call, inner) };
+    pub fn close(
+        &self,
+        comm: *mut c_void,
+        call: Call,
+        inner: impl FnOnce() -> ResultCode,
+    ) -> ResultCode {
+        let Some(found) = self.comm(comm) else {
+            return self.unknown(call, inner);
+        };
         found.forget();
         let code = self.inside(&found, call, inner);
         self.recorder.close(found.meaning.key(), call);
@@ -285,12 +344,20 @@ impl Book {
     #[inline(always)]
     fn follow(&self, found: &Found<'_>, post: Post, request: *mut c_void) -> bool {
         let (key, slot) = (found.meaning.key(), found.slot);
-        let Some(number) = slot.next_request() else { return false };
-        let Some(place) = self.requests.reserve(request.addr(), key, &self.recorder) else { return false };
+        let Some(number) = slot.next_request() else {
+            return false;
+        };
+        let Some(place) = self.requests.reserve(request.addr(), key, &self.recorder) else {
+            return false;
+        };
         self.requests.keep(&place, key, number);
         let at_ns = slot.post(post.bytes, self.recorder.now_ns());
         place.publish(Meaning::request(key, post.kind, number, post.grouped));
-        self.event(found, at_ns, &Note::request(EventKind::Posted, post.call(), number, post.bytes));
+        self.event(
+            found,
+            at_ns,
+            &Note::request(EventKind::Posted, post.call(), number, post.bytes),
+        );
         true
     }
 
@@ -320,16 +387,25 @@ impl Book {
         request: *mut *mut c_void,
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
-        let Some(found) = self.comm(comm) else { return self.unknown(Call::Iflush, inner) };
+        let Some(found) = self.comm(comm) else {
+            return self.unknown(Call::Iflush, inner);
+        };
         let code = self.inside(&found, Call::Iflush, inner);
         // SAFETY: as promised to this function.
-        if let (Some(request), false) = (unsafe { delivered(code, request) }, found.slot.retires_consumed()) {
+        if let (Some(request), false) = (
+            unsafe { delivered(code, request) },
+            found.slot.retires_consumed(),
+        ) {
             let key = found.meaning.key();
             match self.requests.reserve(request.addr(), key, &self.recorder) {
                 Some(place) => {
                     let at_ns = found.slot.flush(self.recorder.now_ns());
                     place.publish(Meaning::of_comm(key, Kind::Flush));
-                    self.event(&found, at_ns, &Note::request(EventKind::Flushed, Call::Iflush, 0, 0));
+                    self.event(
+                        &found,
+                        at_ns,
+                        &Note::request(EventKind::Flushed, Call::Iflush, 0, 0),
+                    );
                 }
                 None => self.untracked(request),
             }
@@ -383,13 +459,19 @@ impl Book {
 
     /// `irecvConsumed`.
     pub fn consumed(&self, comm: *mut c_void, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        let Some(found) = self.comm(comm) else { return self.unknown(Call::IrecvConsumed, inner) };
+        let Some(found) = self.comm(comm) else {
+            return self.unknown(Call::IrecvConsumed, inner);
+        };
         let code = self.inside(&found, Call::IrecvConsumed, inner);
         if code == 0
             && (found.slot.retires_consumed() || found.slot.is_recv())
             && let Some((at_ns, number)) = found.slot.consume(self.recorder.now_ns())
         {
-            self.event(&found, at_ns, &Note::request(EventKind::Consumed, Call::IrecvConsumed, number, 0));
+            self.event(
+                &found,
+                at_ns,
+                &Note::request(EventKind::Consumed, Call::IrecvConsumed, number, 0),
+            );
         }
         code
     }
@@ -416,9 +498,13 @@ fn text(string: *const c_char, room: &mut [u8]) -> Cow<'_, str> {
 /// Null, or a pointer to null or to a device handle.
 pub unsafe fn is_unpack(device_handle: *const *mut DeviceHandle) -> bool {
     // SAFETY: as promised to this function.
-    let Some(handle) = (unsafe { device_handle.as_ref() }) else { return false };
+    let Some(handle) = (unsafe { device_handle.as_ref() }) else {
+        return false;
+    };
     // SAFETY: as promised to this function.
-    let Some(handle) = (unsafe { handle.as_ref() }) else { return false };
+    let Some(handle) = (unsafe { handle.as_ref() }) else {
+        return false;
+    };
     handle.net_device_type == NET_DEVICE_UNPACK
 }
 
@@ -451,7 +537,11 @@ impl Post {
     /// An `isend` of `size` bytes.
     #[inline]
     pub fn send(size: impl TryInto<u64>) -> Self {
-        Self { kind: Kind::Send, bytes: size.try_into().unwrap_or(0), grouped: 1 }
+        Self {
+            kind: Kind::Send,
+            bytes: size.try_into().unwrap_or(0),
+            grouped: 1,
+        }
     }
 
     /// An `irecv` into `n` buffers.
@@ -462,13 +552,25 @@ impl Post {
     pub unsafe fn recv<S: Copy + TryInto<u64>>(n: c_int, sizes: *const S) -> Self {
         let grouped = n.clamp(0, c_int::from(u8::MAX)) as u8;
         // SAFETY: as promised to this function.
-        let bytes = if sizes.is_null() { 0 } else { unsafe { sum(sizes, grouped) } };
-        Self { kind: Kind::Recv, bytes, grouped }
+        let bytes = if sizes.is_null() {
+            0
+        } else {
+            unsafe { sum(sizes, grouped) }
+        };
+        Self {
+            kind: Kind::Recv,
+            bytes,
+            grouped,
+        }
     }
 
     #[inline]
     fn call(self) -> Call {
-        if self.kind == Kind::Send { Call::Isend } else { Call::Irecv }
+        if self.kind == Kind::Send {
+            Call::Isend
+        } else {
+            Call::Irecv
+        }
     }
 }
 

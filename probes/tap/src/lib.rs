@@ -52,7 +52,10 @@ pub struct TooManyTaps;
 
 impl fmt::Display for TooManyTaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this process has already wrapped {TAPS_MAX} tables of this version")
+        write!(
+            f,
+            "this process has already wrapped {TAPS_MAX} tables of this version"
+        )
     }
 }
 

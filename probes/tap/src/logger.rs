@@ -27,8 +27,12 @@ struct Target {
     program: AtomicPtr<()>,
 }
 
-static TARGETS: [Target; TABLES] =
-    [const { Target { book: AtomicPtr::new(ptr::null_mut()), program: AtomicPtr::new(ptr::null_mut()) } }; TABLES];
+static TARGETS: [Target; TABLES] = [const {
+    Target {
+        book: AtomicPtr::new(ptr::null_mut()),
+        program: AtomicPtr::new(ptr::null_mut()),
+    }
+}; TABLES];
 
 type Sink = unsafe extern "C" fn(c_int, c_int, c_ulong, *const c_char, c_int, *const c_char, usize);
 
@@ -38,7 +42,9 @@ unsafe extern "C" {
 
 /// The logger to give to the plugin in place of the program's.
 pub fn interpose(table: usize, book: &'static Book, program: LoggerArg) -> LoggerArg {
-    let (Some(logger), Some(target)) = (program, TARGETS.get(table)) else { return program };
+    let (Some(logger), Some(target)) = (program, TARGETS.get(table)) else {
+        return program;
+    };
     target.book.store(ptr::from_ref(book).cast_mut(), Release);
     target.program.store(logger as *mut (), Release);
     tcpx_tap_logger(table as c_int, logged).or(program)
@@ -55,7 +61,12 @@ unsafe extern "C" fn logged(
     text: *const c_char,
     length: usize,
 ) {
-    let Some(target) = usize::try_from(table).ok().and_then(|table| TARGETS.get(table)) else { return };
+    let Some(target) = usize::try_from(table)
+        .ok()
+        .and_then(|table| TARGETS.get(table))
+    else {
+        return;
+    };
     // SAFETY: null, or a book that is never freed.
     if let Some(book) = unsafe { target.book.load(Acquire).as_ref() } {
         let function = match file.is_null() {
@@ -65,7 +76,13 @@ unsafe extern "C" fn logged(
         };
         // SAFETY: as promised to this function.
         let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
-        let line = LogLine { level, flags, function, line, text };
+        let line = LogLine {
+            level,
+            flags,
+            function,
+            line,
+            text,
+        };
         // No panic may leave; a line less is no reason to end the program.
         let _ = catch_unwind(AssertUnwindSafe(|| book.log(&line)));
     }
@@ -85,7 +102,8 @@ mod tests {
     #[test]
     fn every_table_has_a_logger_of_its_own() {
         let all = (0..LOGGERS).map(|table| tcpx_tap_logger(table as c_int, logged));
-        let functions: std::collections::BTreeSet<_> = all.flatten().map(|logger| logger as usize).collect();
+        let functions: std::collections::BTreeSet<_> =
+            all.flatten().map(|logger| logger as usize).collect();
         assert_eq!(functions.len(), LOGGERS);
         assert!(tcpx_tap_logger(LOGGERS as c_int, logged).is_none());
     }

@@ -109,7 +109,10 @@ pub fn start(tables: &[Table]) {
 }
 
 fn try_start(tables: &[Table]) -> Result<(), String> {
-    let own = tables.iter().map(|table| (table.symbol, table.address)).collect::<Vec<_>>();
+    let own = tables
+        .iter()
+        .map(|table| (table.symbol, table.address))
+        .collect::<Vec<_>>();
     stay_loaded(own.first().map(|(_, address)| *address));
     let Found { path, symbols } = search::plugin(&own)?;
     let recorder = match Settings::from_env().recorder() {
@@ -125,7 +128,9 @@ fn try_start(tables: &[Table]) -> Result<(), String> {
             // One that cannot be taken away refuses, and says why.
             if let Err(why) = hide(table.symbol, table.address) {
                 let version = table.symbol.to_string_lossy();
-                refuse::because(&format!("{path} does not export {version}, which cannot be hidden: {why}"));
+                refuse::because(&format!(
+                    "{path} does not export {version}, which cannot be hidden: {why}"
+                ));
             }
             continue;
         }

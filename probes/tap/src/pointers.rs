@@ -84,7 +84,10 @@ impl Meaning {
     /// Whose it is.
     #[inline]
     pub fn key(self) -> Key {
-        Key { index: (self.0 >> 24) as u16, generation: (self.0 >> 8) as u16 }
+        Key {
+            index: (self.0 >> 24) as u16,
+            generation: (self.0 >> 8) as u16,
+        }
     }
 
     /// What it is.
@@ -173,7 +176,11 @@ impl Place {
     #[inline]
     fn meaning(&self, pointer: usize) -> Option<Meaning> {
         let word = self.word.load(Acquire);
-        if self.pointer.load(Acquire) == pointer { Meaning::from_word(word) } else { None }
+        if self.pointer.load(Acquire) == pointer {
+            Meaning::from_word(word)
+        } else {
+            None
+        }
     }
 
     /// Whether the place is `owner`'s now, and has this pointer.
@@ -186,7 +193,12 @@ impl Place {
             Some(old) => same || recorder.slot(old.key()).is_none(),
             None => word == EMPTY,
         };
-        if !free || self.word.compare_exchange(word, BUSY, AcqRel, Relaxed).is_err() {
+        if !free
+            || self
+                .word
+                .compare_exchange(word, BUSY, AcqRel, Relaxed)
+                .is_err()
+        {
             return false;
         }
         self.pointer.store(pointer, Release);
@@ -196,24 +208,34 @@ impl Place {
     #[cold]
     fn empty(&self, meaning: Meaning) {
         // Failing says that it means something else already; there is nothing to do then.
-        let _ = self.word.compare_exchange(meaning.0, EMPTY, Release, Relaxed);
+        let _ = self
+            .word
+            .compare_exchange(meaning.0, EMPTY, Release, Relaxed);
     }
 }
 
 impl Pointers {
     /// Room for `per_slot` pointers of each of `slots` comms, with as many places again.
     pub fn new(slots: usize, per_slot: usize) -> Self {
-        let places = slots.saturating_mul(per_slot).saturating_mul(2).next_power_of_two().max(64);
+        let places = slots
+            .saturating_mul(per_slot)
+            .saturating_mul(2)
+            .next_power_of_two()
+            .max(64);
         Self {
             places: (0..places).map(|_| Place::default()).collect(),
             shift: 64 - places.trailing_zeros(),
-            kept: (0..slots.saturating_mul(POSTS)).map(|_| AtomicU32::new(0)).collect(),
+            kept: (0..slots.saturating_mul(POSTS))
+                .map(|_| AtomicU32::new(0))
+                .collect(),
         }
     }
 
     /// Forgets everything. Nobody may be looking for something that is still true.
     pub fn clear(&self) {
-        self.places.iter().for_each(|place| place.word.store(EMPTY, Release));
+        self.places
+            .iter()
+            .for_each(|place| place.word.store(EMPTY, Release));
     }
 
     /// Fibonacci hashing: plugins hand out pointers that are a power of two apart.
@@ -243,13 +265,23 @@ impl Pointers {
                 place.meaning(pointer)?
             }
         };
-        Some(Found { meaning, slot: meaning.live(recorder)?, place })
+        Some(Found {
+            meaning,
+            slot: meaning.live(recorder)?,
+            place,
+        })
     }
 
     #[cold]
     fn search(&self, home: usize, pointer: usize, recorder: &Recorder) -> Option<&Place> {
-        let live = |place: &Place| place.meaning(pointer).is_some_and(|meaning| meaning.live(recorder).is_some());
-        self.behind(home).map(|(_, place)| place).find(|place| live(place))
+        let live = |place: &Place| {
+            place
+                .meaning(pointer)
+                .is_some_and(|meaning| meaning.live(recorder).is_some())
+        };
+        self.behind(home)
+            .map(|(_, place)| place)
+            .find(|place| live(place))
     }
 
     /// A place for a pointer that is about to mean something of `owner`'s,
@@ -265,8 +297,16 @@ impl Pointers {
     }
 
     #[cold]
-    fn reserve_behind(&self, home: usize, pointer: usize, owner: Key, recorder: &Recorder) -> Option<Reserved<'_>> {
-        let (at, place) = self.behind(home).find(|(_, place)| place.take(pointer, owner, recorder))?;
+    fn reserve_behind(
+        &self,
+        home: usize,
+        pointer: usize,
+        owner: Key,
+        recorder: &Recorder,
+    ) -> Option<Reserved<'_>> {
+        let (at, place) = self
+            .behind(home)
+            .find(|(_, place)| place.take(pointer, owner, recorder))?;
         Some(Reserved { place, at })
     }
 
@@ -275,7 +315,9 @@ impl Pointers {
     #[inline]
     pub fn keep(&self, reserved: &Reserved<'_>, owner: Key, number: u64) {
         let turn = number as usize % POSTS;
-        let Some(kept) = self.kept.get(usize::from(owner.index) * POSTS + turn) else { return };
+        let Some(kept) = self.kept.get(usize::from(owner.index) * POSTS + turn) else {
+            return;
+        };
         let before = kept.load(Relaxed) as usize;
         if before == reserved.at {
             return;
@@ -302,14 +344,25 @@ mod tests {
 
     fn recorder(capacity: u32) -> (TempDir, Recorder) {
         let parent = tempfile::tempdir().unwrap();
-        let options = Options { capacity, ..Options::new("pointers") };
+        let options = Options {
+            capacity,
+            ..Options::new("pointers")
+        };
         let recorder = Recorder::create_in(parent.path(), &options).unwrap();
         (parent, recorder)
     }
 
     fn open(recorder: &Recorder) -> Key {
         let addresses = Addresses::default();
-        recorder.open(&Opening { role: Role::Send, device: 0, comm: 0, retires_consumed: false, addresses }).unwrap()
+        recorder
+            .open(&Opening {
+                role: Role::Send,
+                device: 0,
+                comm: 0,
+                retires_consumed: false,
+                addresses,
+            })
+            .unwrap()
     }
 
     /// Says what a pointer means; false when there was no place.
@@ -327,7 +380,10 @@ mod tests {
     }
 
     fn finish(recorder: &Recorder, meaning: Meaning) {
-        recorder.slot(meaning.key()).unwrap().finish(meaning.number(), None, 0);
+        recorder
+            .slot(meaning.key())
+            .unwrap()
+            .finish(meaning.number(), None, 0);
     }
 
     #[test]
@@ -335,11 +391,19 @@ mod tests {
         for index in [0, 1, 16_383, u16::MAX] {
             for (number, grouped) in [(0, 0), (1, GROUPED_MAX), ((1 << NUMBER_BITS) - 1, 8)] {
                 for kind in [Kind::Comm, Kind::Send, Kind::Recv, Kind::Flush] {
-                    let key = Key { index, generation: !index };
+                    let key = Key {
+                        index,
+                        generation: !index,
+                    };
                     let meaning = Meaning::request(key, kind, number, grouped);
                     assert_eq!(Meaning::from_word(meaning.0), Some(meaning));
                     assert_eq!(
-                        (meaning.key(), meaning.kind(), meaning.number(), meaning.grouped()),
+                        (
+                            meaning.key(),
+                            meaning.kind(),
+                            meaning.number(),
+                            meaning.grouped()
+                        ),
                         (key, kind, number, grouped)
                     );
                 }
@@ -347,7 +411,19 @@ mod tests {
         }
         assert_eq!(Meaning::from_word(EMPTY), None);
         assert_eq!(Meaning::from_word(BUSY), None);
-        assert_eq!(Meaning::request(Key { index: 0, generation: 1 }, Kind::Recv, 0, 255).grouped(), GROUPED_MAX);
+        assert_eq!(
+            Meaning::request(
+                Key {
+                    index: 0,
+                    generation: 1
+                },
+                Kind::Recv,
+                0,
+                255
+            )
+            .grouped(),
+            GROUPED_MAX
+        );
     }
 
     #[test]
@@ -402,9 +478,14 @@ mod tests {
         let (one, two) = (open(&recorder), open(&recorder));
         let pointers = Pointers::new(1, 1);
         let meaning = Meaning::of_comm(one, Kind::Comm);
-        let taken = (1..=1000).filter(|pointer| insert(&pointers, pointer * 128, meaning, &recorder)).count();
+        let taken = (1..=1000)
+            .filter(|pointer| insert(&pointers, pointer * 128, meaning, &recorder))
+            .count();
         assert!((WINDOW..=64).contains(&taken), "{taken} in 64 places");
-        let refused = (1..=1000).map(|n| n * 128).find(|pointer| pointers.find(*pointer, &recorder).is_none()).unwrap();
+        let refused = (1..=1000)
+            .map(|n| n * 128)
+            .find(|pointer| pointers.find(*pointer, &recorder).is_none())
+            .unwrap();
         let newer = Meaning::of_comm(two, Kind::Comm);
         assert!(!insert(&pointers, refused, newer, &recorder));
         recorder.close(one, Call::CloseSend);
@@ -428,7 +509,11 @@ mod tests {
                 finish(&recorder, meaning);
             }
         }
-        let used = pointers.places.iter().filter(|place| place.word.load(Relaxed) != EMPTY).count();
+        let used = pointers
+            .places
+            .iter()
+            .filter(|place| place.word.load(Relaxed) != EMPTY)
+            .count();
         assert!(used <= keys.len() * POSTS, "{used}");
     }
 

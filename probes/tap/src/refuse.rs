@@ -21,7 +21,16 @@ pub fn say(logger: LoggerArg) -> ResultCode {
     if let (Some(logger), Some(why)) = (logger, WHY.get()) {
         let (flags, format) = (subsystem::INIT | subsystem::NET, c"NET/tcpxtap : %s");
         // SAFETY: the program's logger, a format with one string, and a string that stays.
-        unsafe { logger(level::WARN, flags, c"tcpxtap".as_ptr(), 0, format.as_ptr(), why.as_ptr()) };
+        unsafe {
+            logger(
+                level::WARN,
+                flags,
+                c"tcpxtap".as_ptr(),
+                0,
+                format.as_ptr(),
+                why.as_ptr(),
+            )
+        };
     }
     SYSTEM_ERROR
 }

@@ -31,7 +31,8 @@ const PLACES: [&str; 4] = [
 /// Loads the plugin. `own` are this object's symbols and where they lie.
 pub(crate) fn plugin(own: &[(&CStr, *mut c_void)]) -> Result<Found, String> {
     if let Some(named) = text_of("TCPXTAP_PLUGIN") {
-        return load(&named, own).map_err(|why| format!("cannot load the plugin of TCPXTAP_PLUGIN: {why}"));
+        return load(&named, own)
+            .map_err(|why| format!("cannot load the plugin of TCPXTAP_PLUGIN: {why}"));
     }
     let mut tried = Vec::new();
     for candidate in candidates() {
@@ -40,11 +41,16 @@ pub(crate) fn plugin(own: &[(&CStr, *mut c_void)]) -> Result<Found, String> {
             Err(why) => tried.push(why),
         }
     }
-    Err(format!("found no plugin; tried {}; set TCPXTAP_PLUGIN to its path", tried.join("; ")))
+    Err(format!(
+        "found no plugin; tried {}; set TCPXTAP_PLUGIN to its path",
+        tried.join("; ")
+    ))
 }
 
 fn text_of(variable: &str) -> Option<String> {
-    env::var_os(variable).filter(|value| !value.is_empty()).map(lossy)
+    env::var_os(variable)
+        .filter(|value| !value.is_empty())
+        .map(lossy)
 }
 
 fn lossy(text: OsString) -> String {
@@ -55,7 +61,11 @@ fn lossy(text: OsString) -> String {
 fn candidates() -> Vec<String> {
     let mut all: Vec<String> = VARIABLES.iter().filter_map(|name| text_of(name)).collect();
     let list = text_of("NCCL_NET_PLUGIN").unwrap_or_default();
-    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none") {
+    for name in list
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty() && *name != "none")
+    {
         // As NCCL does since 2.21: the name itself first.
         if name.contains('/') || name.contains(".so") {
             all.push(name.to_owned());
@@ -75,14 +85,26 @@ fn load(name: &str, own: &[(&CStr, *mut c_void)]) -> Result<Found, String> {
         return Err(last_error().unwrap_or_else(|| name.to_owned()));
     }
     // SAFETY: an open library, never closed, and strings that end in zeroes.
-    let symbols: Vec<_> = own.iter().map(|(symbol, _)| unsafe { libc::dlsym(library, symbol.as_ptr()) }).collect();
-    if own.iter().zip(&symbols).any(|((_, address), symbol)| address == symbol) {
+    let symbols: Vec<_> = own
+        .iter()
+        .map(|(symbol, _)| unsafe { libc::dlsym(library, symbol.as_ptr()) })
+        .collect();
+    if own
+        .iter()
+        .zip(&symbols)
+        .any(|((_, address), symbol)| address == symbol)
+    {
         return Err(format!("{name} is the tap itself"));
     }
     if symbols.iter().all(|symbol| symbol.is_null()) {
-        return Err(format!("{name} exports none of the versions that the tap knows"));
+        return Err(format!(
+            "{name} exports none of the versions that the tap knows"
+        ));
     }
-    Ok(Found { path: name.to_owned(), symbols: symbols.into_iter().map(<*mut c_void>::cast_const).collect() })
+    Ok(Found {
+        path: name.to_owned(),
+        symbols: symbols.into_iter().map(<*mut c_void>::cast_const).collect(),
+    })
 }
 
 fn last_error() -> Option<String> {
@@ -99,5 +121,7 @@ pub(crate) unsafe fn text(string: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: as promised to this function.
-    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(string) }
+        .to_string_lossy()
+        .into_owned()
 }

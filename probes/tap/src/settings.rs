@@ -7,7 +7,9 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use tcpx_recorder::format::{CAPACITY_MAX, LOG_ENTRIES, LOG_ENTRIES_MAX, RING_EVENTS, RING_EVENTS_MAX};
+use tcpx_recorder::format::{
+    CAPACITY_MAX, LOG_ENTRIES, LOG_ENTRIES_MAX, RING_EVENTS, RING_EVENTS_MAX,
+};
 use tcpx_recorder::{CreateError, Options, Recorder};
 
 /// Recorder files of one process under one name: a program may load several
@@ -26,12 +28,19 @@ pub(crate) struct Settings {
 impl Settings {
     pub fn from_env() -> Self {
         let number = |variable: &str, default: u32, most: u32| {
-            let value = env::var(variable).ok().and_then(|text| text.trim().parse::<u32>().ok());
+            let value = env::var(variable)
+                .ok()
+                .and_then(|text| text.trim().parse::<u32>().ok());
             value.unwrap_or(default).min(most)
         };
         Self {
-            name: env::var("TCPXTAP_NAME").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "tap".to_owned()),
-            folder: env::var_os("TCPXTAP_FOLDER").filter(|folder| !folder.is_empty()).map(PathBuf::from),
+            name: env::var("TCPXTAP_NAME")
+                .ok()
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| "tap".to_owned()),
+            folder: env::var_os("TCPXTAP_FOLDER")
+                .filter(|folder| !folder.is_empty())
+                .map(PathBuf::from),
             channels: number("TCPXTAP_CHANNELS", 1024, CAPACITY_MAX).max(1),
             ring_events: number("TCPXTAP_RING_EVENTS", RING_EVENTS, RING_EVENTS_MAX),
             log_lines: number("TCPXTAP_LOG_LINES", LOG_ENTRIES, LOG_ENTRIES_MAX),
@@ -44,7 +53,11 @@ impl Settings {
         let fallback = env::temp_dir();
         let mut copy = 1;
         loop {
-            let name = if copy == 1 { self.name.clone() } else { format!("{}.{copy}", self.name) };
+            let name = if copy == 1 {
+                self.name.clone()
+            } else {
+                format!("{}.{copy}", self.name)
+            };
             let options = Options {
                 capacity: self.channels,
                 role: &role,
@@ -67,8 +80,12 @@ impl Settings {
 }
 
 fn is_taken(error: &CreateError) -> bool {
-    let CreateError::NoPlace(reasons) = error else { return false };
-    reasons.iter().any(|(_, reason)| reason.kind() == io::ErrorKind::AlreadyExists)
+    let CreateError::NoPlace(reasons) = error else {
+        return false;
+    };
+    reasons
+        .iter()
+        .any(|(_, reason)| reason.kind() == io::ErrorKind::AlreadyExists)
 }
 
 /// What the program is called.
@@ -79,10 +96,16 @@ fn program() -> String {
 
 /// Adds a line to the file that `tcpxctl tap` reads, if it asked for one.
 pub(crate) fn report(line: &str) {
-    let Some(path) = env::var_os("TCPXTAP_REPORT") else { return };
-    let file = OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let Some(path) = env::var_os("TCPXTAP_REPORT") else {
+        return;
+    };
+    let file = OpenOptions::new()
+        .append(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
     // Whoever asked is gone, or reads nothing: the program has nothing to do with it.
     if let Ok(mut file) = file {
-        let _ = file.write_all(format!("{} {}\n", std::process::id(), line.replace('\n', " ")).as_bytes());
+        let _ = file
+            .write_all(format!("{} {}\n", std::process::id(), line.replace('\n', " ")).as_bytes());
     }
 }

@@ -6,7 +6,9 @@
 macro_rules! tap_init {
     (logger) => {
         unsafe extern "C" fn init<const I: usize>(logger: LoggerArg) -> ResultCode {
-            let Some((init, book)) = inner::<I, _>(|net| net.init) else { return INTERNAL_ERROR };
+            let Some((init, book)) = inner::<I, _>(|net| net.init) else {
+                return INTERNAL_ERROR;
+            };
             let logger = $crate::logger::interpose(FIRST_LOGGER + I, book, logger);
             // SAFETY: a logger as the caller's, whose lines go there too.
             let code = book.setup(Call::Init, || unsafe { init(logger) });
@@ -15,8 +17,13 @@ macro_rules! tap_init {
         }
     };
     (profiled) => {
-        unsafe extern "C" fn init<const I: usize>(logger: LoggerArg, profiler: tcpx_abi::ProfilerArg) -> ResultCode {
-            let Some((init, book)) = inner::<I, _>(|net| net.init) else { return INTERNAL_ERROR };
+        unsafe extern "C" fn init<const I: usize>(
+            logger: LoggerArg,
+            profiler: tcpx_abi::ProfilerArg,
+        ) -> ResultCode {
+            let Some((init, book)) = inner::<I, _>(|net| net.init) else {
+                return INTERNAL_ERROR;
+            };
             let logger = $crate::logger::interpose(FIRST_LOGGER + I, book, logger);
             // SAFETY: a logger as the caller's, whose lines go there too.
             let code = book.setup(Call::Init, || unsafe { init(logger, profiler) });
@@ -32,10 +39,14 @@ macro_rules! tap_init {
             logger: LoggerArg,
             profiler: tcpx_abi::ProfilerArg,
         ) -> ResultCode {
-            let Some((init, book)) = inner::<I, _>(|net| net.init) else { return INTERNAL_ERROR };
+            let Some((init, book)) = inner::<I, _>(|net| net.init) else {
+                return INTERNAL_ERROR;
+            };
             let logger = $crate::logger::interpose(FIRST_LOGGER + I, book, logger);
             // SAFETY: a logger as the caller's, whose lines go there too.
-            let code = book.setup(Call::Init, || unsafe { init(context, id, config, logger, profiler) });
+            let code = book.setup(Call::Init, || unsafe {
+                init(context, id, config, logger, profiler)
+            });
             refresh::<I>();
             code
         }

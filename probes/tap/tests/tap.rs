@@ -33,20 +33,31 @@ impl Tapped {
     }
 
     fn picture(&self) -> Snapshot {
-        Reader::open(&self.tap.recorder().path()).unwrap().snapshot().unwrap()
+        Reader::open(&self.tap.recorder().path())
+            .unwrap()
+            .snapshot()
+            .unwrap()
     }
 
     /// The youngest slot of a comm.
     fn sample(&self, comm: usize) -> ChannelSample {
-        let mine = self.picture().channels.into_iter().filter(|sample| sample.comm == comm as u64);
-        mine.max_by_key(|sample| (sample.opened_ns, sample.generation, sample.slot)).unwrap()
+        let mine = self
+            .picture()
+            .channels
+            .into_iter()
+            .filter(|sample| sample.comm == comm as u64);
+        mine.max_by_key(|sample| (sample.opened_ns, sample.generation, sample.slot))
+            .unwrap()
     }
 }
 
 fn recorder(name: &str, capacity: u32) -> Arc<Recorder> {
     static PARENT: OnceLock<tempfile::TempDir> = OnceLock::new();
     let parent = PARENT.get_or_init(|| tempfile::tempdir().unwrap());
-    let options = Options { capacity, ..Options::new(name) };
+    let options = Options {
+        capacity,
+        ..Options::new(name)
+    };
     Arc::new(Recorder::create_in(parent.path(), &options).unwrap())
 }
 
@@ -75,7 +86,10 @@ fn at(address: usize) -> *mut c_void {
 fn handle() -> *mut c_void {
     static HANDLE: [u8; 128] = {
         let mut bytes = [0xee; 128];
-        let (data, ctrl) = ([2, 0, 0x0f, 0xa0, 10, 0, 0, 226], [2, 0, 0x0f, 0xa1, 10, 0, 1, 25]);
+        let (data, ctrl) = (
+            [2, 0, 0x0f, 0xa0, 10, 0, 0, 226],
+            [2, 0, 0x0f, 0xa1, 10, 0, 1, 25],
+        );
         let mut at = 0;
         while at < data.len() {
             (bytes[at], bytes[48 + at]) = (data[at], ctrl[at]);
@@ -106,14 +120,20 @@ fn accept(tapped: Tapped, listener: usize, comm: usize, device_type: c_int) {
         needs_proxy_progress: 0,
     };
     let (mut made, mut handle) = (null_mut(), &raw mut handle);
-    assert_eq!(unsafe { tapped.net.accept.unwrap()(at(listener), &mut made, &mut handle) }, 0);
+    assert_eq!(
+        unsafe { tapped.net.accept.unwrap()(at(listener), &mut made, &mut handle) },
+        0
+    );
     assert_eq!(made.addr(), comm);
 }
 
 fn listen(tapped: Tapped, dev: c_int, comm: usize) {
     echo::will_return(0, comm);
     let mut made = null_mut();
-    assert_eq!(unsafe { tapped.net.listen.unwrap()(dev, handle(), &mut made) }, 0);
+    assert_eq!(
+        unsafe { tapped.net.listen.unwrap()(dev, handle(), &mut made) },
+        0
+    );
 }
 
 fn isend(tapped: Tapped, comm: usize, size: c_int, code: c_int, request: usize) -> c_int {
@@ -128,19 +148,38 @@ fn irecv(tapped: Tapped, comm: usize, sizes: &mut [c_int], request: usize) {
     echo::will_return(0, request);
     let (mut made, n) = (null_mut(), sizes.len() as c_int);
     let call = tapped.net.irecv.unwrap();
-    assert_eq!(unsafe { call(at(comm), n, null_mut(), sizes.as_mut_ptr(), null_mut(), null_mut(), &mut made) }, 0);
+    assert_eq!(
+        unsafe {
+            call(
+                at(comm),
+                n,
+                null_mut(),
+                sizes.as_mut_ptr(),
+                null_mut(),
+                null_mut(),
+                &mut made,
+            )
+        },
+        0
+    );
 }
 
 fn test(tapped: Tapped, request: usize, code: c_int, done: c_int) -> c_int {
     echo::will_return(code, done as usize);
     let mut said = -1;
-    assert_eq!(unsafe { tapped.net.test.unwrap()(at(request), &mut said, null_mut()) }, code);
+    assert_eq!(
+        unsafe { tapped.net.test.unwrap()(at(request), &mut said, null_mut()) },
+        code
+    );
     said
 }
 
 fn consumed(tapped: Tapped, comm: usize, request: usize) {
     echo::will_return(0, 0);
-    assert_eq!(unsafe { tapped.net.irecv_consumed.unwrap()(at(comm), 1, at(request)) }, 0);
+    assert_eq!(
+        unsafe { tapped.net.irecv_consumed.unwrap()(at(comm), 1, at(request)) },
+        0
+    );
 }
 
 fn close(tapped: Tapped, comm: usize) {
@@ -164,13 +203,21 @@ fn every_argument_code_and_out_parameter_passes_through() {
             let calls: [Call<'_>; 17] = unsafe {
                 [
                     ("init", &move || net.init.unwrap()(None), vec![0]),
-                    ("devices", &move || net.devices.unwrap()(number), vec![number.addr()]),
+                    (
+                        "devices",
+                        &move || net.devices.unwrap()(number),
+                        vec![number.addr()],
+                    ),
                     (
                         "getProperties",
                         &move || net.get_properties.unwrap()(-3, props),
                         vec![-3isize as usize, props.addr()],
                     ),
-                    ("listen", &move || net.listen.unwrap()(7, handle, out), vec![7, handle.addr(), out.addr()]),
+                    (
+                        "listen",
+                        &move || net.listen.unwrap()(7, handle, out),
+                        vec![7, handle.addr(), out.addr()],
+                    ),
                     (
                         "connect",
                         &move || net.connect.unwrap()(7, handle, out, device_handle),
@@ -186,7 +233,11 @@ fn every_argument_code_and_out_parameter_passes_through() {
                         &move || net.reg_mr.unwrap()(comm, data, -1, 2, out),
                         vec![0x11, 0x33, -1isize as usize, 2, out.addr()],
                     ),
-                    ("deregMr", &move || net.dereg_mr.unwrap()(comm, mhandle), vec![0x11, 0x22]),
+                    (
+                        "deregMr",
+                        &move || net.dereg_mr.unwrap()(comm, mhandle),
+                        vec![0x11, 0x22],
+                    ),
                     (
                         "isend",
                         &move || net.isend.unwrap()(comm, data, 4096, 9, mhandle, out),
@@ -195,7 +246,15 @@ fn every_argument_code_and_out_parameter_passes_through() {
                     (
                         "irecv",
                         &move || net.irecv.unwrap()(comm, 1, list, sizes, tags, list, out),
-                        vec![0x11, 1, list.addr(), sizes.addr(), tags.addr(), list.addr(), out.addr()],
+                        vec![
+                            0x11,
+                            1,
+                            list.addr(),
+                            sizes.addr(),
+                            tags.addr(),
+                            list.addr(),
+                            out.addr(),
+                        ],
                     ),
                     (
                         "iflush",
@@ -207,9 +266,21 @@ fn every_argument_code_and_out_parameter_passes_through() {
                         &move || net.test.unwrap()(request, number, sizes),
                         vec![0x55, number.addr(), sizes.addr()],
                     ),
-                    ("closeSend", &move || net.close_send.unwrap()(comm), vec![0x11]),
-                    ("closeRecv", &move || net.close_recv.unwrap()(comm), vec![0x11]),
-                    ("closeListen", &move || net.close_listen.unwrap()(comm), vec![0x11]),
+                    (
+                        "closeSend",
+                        &move || net.close_send.unwrap()(comm),
+                        vec![0x11],
+                    ),
+                    (
+                        "closeRecv",
+                        &move || net.close_recv.unwrap()(comm),
+                        vec![0x11],
+                    ),
+                    (
+                        "closeListen",
+                        &move || net.close_listen.unwrap()(comm),
+                        vec![0x11],
+                    ),
                     (
                         "getDeviceMr",
                         &move || net.get_device_mr.unwrap()(comm, mhandle, out),
@@ -227,7 +298,10 @@ fn every_argument_code_and_out_parameter_passes_through() {
                 unsafe { *out = at(0xdead) };
                 assert_eq!(call(), code, "{name}");
                 assert_eq!(echo::was_asked(), [(name, arguments)]);
-                let delivers = ["listen", "connect", "accept", "regMr", "isend", "irecv", "iflush"].contains(&name);
+                let delivers = [
+                    "listen", "connect", "accept", "regMr", "isend", "irecv", "iflush",
+                ]
+                .contains(&name);
                 let expected = if delivers && code == 0 { made } else { 0xdead };
                 assert_eq!(unsafe { *out }.addr(), expected, "{name}");
             }
@@ -245,17 +319,40 @@ fn out_parameters_that_the_caller_leaves_null_stay_alone() {
     echo::will_return(0, 0);
     unsafe {
         assert_eq!(net.listen.unwrap()(0, null_mut(), null_mut()), 0);
-        assert_eq!(net.connect.unwrap()(0, null_mut(), null_mut(), null_mut()), 0);
+        assert_eq!(
+            net.connect.unwrap()(0, null_mut(), null_mut(), null_mut()),
+            0
+        );
         assert_eq!(net.accept.unwrap()(at(0x1_0100), null_mut(), null_mut()), 0);
-        assert_eq!(net.isend.unwrap()(comm, null_mut(), 1, 0, null_mut(), null_mut()), 0);
+        assert_eq!(
+            net.isend.unwrap()(comm, null_mut(), 1, 0, null_mut(), null_mut()),
+            0
+        );
         let irecv = net.irecv.unwrap();
-        assert_eq!(irecv(comm, 1, null_mut(), null_mut(), null_mut(), null_mut(), null_mut()), 0);
-        assert_eq!(net.iflush.unwrap()(comm, 1, null_mut(), null_mut(), null_mut(), null_mut()), 0);
+        assert_eq!(
+            irecv(
+                comm,
+                1,
+                null_mut(),
+                null_mut(),
+                null_mut(),
+                null_mut(),
+                null_mut()
+            ),
+            0
+        );
+        assert_eq!(
+            net.iflush.unwrap()(comm, 1, null_mut(), null_mut(), null_mut(), null_mut()),
+            0
+        );
         assert_eq!(net.test.unwrap()(at(0x1_0300), null_mut(), null_mut()), 0);
         assert_eq!(net.test.unwrap()(null_mut(), null_mut(), null_mut()), 0);
     }
     let sample = tapped.sample(0x1_0200);
-    assert_eq!((sample.posted, sample.null_requests, sample.tests_not_done), (1, 2, 1));
+    assert_eq!(
+        (sample.posted, sample.null_requests, sample.tests_not_done),
+        (1, 2, 1)
+    );
 }
 
 #[test]
@@ -265,7 +362,12 @@ fn the_name_and_missing_members_stay_as_they_are() {
     assert!(tapped.net.reg_mr_dma_buf.is_none() && echo::NET.reg_mr_dma_buf.is_none());
     assert!(tapped.net.irecv_consumed.is_some());
 
-    static BARE: Net = Net { irecv_consumed: None, get_device_mr: None, name: null(), ..echo::NET };
+    static BARE: Net = Net {
+        irecv_consumed: None,
+        get_device_mr: None,
+        name: null(),
+        ..echo::NET
+    };
     // The state is never freed, so this test takes one of the few places.
     let (net, _) = v7::wrap(&BARE, recorder("bare", 1)).unwrap();
     assert!(net.irecv_consumed.is_none() && net.get_device_mr.is_none() && net.name.is_null());
@@ -273,8 +375,14 @@ fn the_name_and_missing_members_stay_as_they_are() {
     // Everybody else's places first, then there is none left.
     small();
     queued();
-    assert_eq!(v7::wrap(&BARE, recorder("more", 1)).map(|_| ()), Err(TooManyTaps));
-    assert_eq!(v7::wrap(&BARE, recorder("most", 1)).map(|_| ()), Err(TooManyTaps));
+    assert_eq!(
+        v7::wrap(&BARE, recorder("more", 1)).map(|_| ()),
+        Err(TooManyTaps)
+    );
+    assert_eq!(
+        v7::wrap(&BARE, recorder("most", 1)).map(|_| ()),
+        Err(TooManyTaps)
+    );
     assert_eq!(TAPS_MAX, 4);
 }
 
@@ -285,12 +393,24 @@ fn v8_is_recorded_too_and_keeps_its_wide_registration() {
     let mut made = null_mut();
     let wide = 5 << 30;
     unsafe {
-        assert_eq!(net.connect.unwrap()(0, null_mut(), &mut made, null_mut()), 0);
-        assert_eq!(net.reg_mr.unwrap()(at(0x2_0000), null_mut(), wide, 1, &mut made), 0);
+        assert_eq!(
+            net.connect.unwrap()(0, null_mut(), &mut made, null_mut()),
+            0
+        );
+        assert_eq!(
+            net.reg_mr.unwrap()(at(0x2_0000), null_mut(), wide, 1, &mut made),
+            0
+        );
     }
     assert_eq!(echo::was_asked()[1].1[2], wide);
-    let snapshot = Reader::open(&tap.recorder().path()).unwrap().snapshot().unwrap();
-    assert_eq!((snapshot.channels[0].comm, snapshot.channels[0].role), (0x2_0000, Role::Send));
+    let snapshot = Reader::open(&tap.recorder().path())
+        .unwrap()
+        .snapshot()
+        .unwrap();
+    assert_eq!(
+        (snapshot.channels[0].comm, snapshot.channels[0].role),
+        (0x2_0000, Role::Send)
+    );
     assert_eq!(snapshot.channels[0].last_call, Some(Call::RegMr));
 }
 
@@ -302,7 +422,10 @@ fn a_comm_has_a_slot_from_its_delivery_to_its_close() {
     for _ in 0..2 {
         let mut made = at(1);
         echo::will_return(0, 0);
-        assert_eq!(unsafe { tapped.net.accept.unwrap()(at(0x3_0000), &mut made, null_mut()) }, 0);
+        assert_eq!(
+            unsafe { tapped.net.accept.unwrap()(at(0x3_0000), &mut made, null_mut()) },
+            0
+        );
         assert!(made.is_null());
     }
     accept(tapped, 0x3_0000, 0x3_1000, 1);
@@ -310,11 +433,22 @@ fn a_comm_has_a_slot_from_its_delivery_to_its_close() {
 
     let [listener, recv, send] = [0x3_0000, 0x3_1000, 0x3_2000].map(|comm| tapped.sample(comm));
     assert_eq!(
-        (listener.role, listener.device, listener.tests, listener.tests_not_done),
+        (
+            listener.role,
+            listener.device,
+            listener.tests,
+            listener.tests_not_done
+        ),
         (Role::Listen, Some(3), 3, 2)
     );
-    assert_eq!((recv.role, recv.device, recv.retires_consumed), (Role::Recv, Some(3), true));
-    assert_eq!((send.role, send.device, send.retires_consumed), (Role::Send, Some(5), false));
+    assert_eq!(
+        (recv.role, recv.device, recv.retires_consumed),
+        (Role::Recv, Some(3), true)
+    );
+    assert_eq!(
+        (send.role, send.device, send.retires_consumed),
+        (Role::Send, Some(5), false)
+    );
     let key = tapped.tap.key(at(0x3_1000)).unwrap();
     assert_eq!(key.index, recv.slot);
     tapped.tap.set_channel(key, 12);
@@ -323,7 +457,10 @@ fn a_comm_has_a_slot_from_its_delivery_to_its_close() {
     close(tapped, 0x3_1000);
     assert_eq!(tapped.tap.key(at(0x3_1000)), None);
     let closed = tapped.sample(0x3_1000);
-    assert_eq!((closed.state, closed.last_call), (State::Closed, Some(Call::CloseRecv)));
+    assert_eq!(
+        (closed.state, closed.last_call),
+        (State::Closed, Some(Call::CloseRecv))
+    );
 }
 
 #[test]
@@ -332,11 +469,22 @@ fn a_comm_has_the_addresses_of_its_handle_and_its_events() {
     listen(tapped, 3, 0xd_0000);
     accept(tapped, 0xd_0000, 0xd_1000, 1);
     connect(tapped, 5, 0xd_2000);
-    let text = |address: Option<Address>| address.map(|address| address.to_string()).unwrap_or_default();
-    let [listener, recv, send] = [0xd_0000, 0xd_1000, 0xd_2000].map(|comm| tapped.sample(comm).addresses);
+    let text = |address: Option<Address>| {
+        address
+            .map(|address| address.to_string())
+            .unwrap_or_default()
+    };
+    let [listener, recv, send] =
+        [0xd_0000, 0xd_1000, 0xd_2000].map(|comm| tapped.sample(comm).addresses);
     assert_eq!(listener, recv);
-    assert_eq!((text(recv.local), text(recv.peer)), ("10.0.0.226:4000".into(), String::new()));
-    assert_eq!((text(send.peer), text(send.ctrl)), ("10.0.0.226:4000".into(), "10.0.1.25:4001".into()));
+    assert_eq!(
+        (text(recv.local), text(recv.peer)),
+        ("10.0.0.226:4000".into(), String::new())
+    );
+    assert_eq!(
+        (text(send.peer), text(send.ctrl)),
+        ("10.0.0.226:4000".into(), "10.0.1.25:4001".into())
+    );
 
     let key = tapped.tap.key(at(0xd_1000)).unwrap();
     irecv(tapped, 0xd_1000, &mut [1000], 0xd_3000);
@@ -351,7 +499,15 @@ fn a_comm_has_the_addresses_of_its_handle_and_its_events() {
     close(tapped, 0xd_1000);
     let mut reader = Reader::open(&tapped.tap.recorder().path()).unwrap();
     let events = reader.events(&tapped.sample(0xd_1000), 100).unwrap();
-    let told = events.events.iter().map(|event| (event.kind, event.call, event.code, event.request, event.value));
+    let told = events.events.iter().map(|event| {
+        (
+            event.kind,
+            event.call,
+            event.code,
+            event.request,
+            event.value,
+        )
+    });
     let expected = [
         (EventKind::Opened, Call::Accept, 0, 0, 1),
         (EventKind::Posted, Call::Irecv, 0, 0, 1000),
@@ -382,10 +538,20 @@ fn a_receive_goes_through_its_stages() {
     consumed(tapped, 0x4_1000, 0x4_2000);
 
     let sample = tapped.sample(0x4_1000);
-    assert_eq!((sample.posted, sample.done, sample.unpacked, sample.consumed), (3, 2, Some(2), 1));
+    assert_eq!(
+        (sample.posted, sample.done, sample.unpacked, sample.consumed),
+        (3, 2, Some(2), 1)
+    );
     assert_eq!((sample.in_flight(), sample.in_flight_high_water), (2, 3));
     assert_eq!((sample.tests, sample.tests_not_done), (3, 1));
-    assert_eq!((sample.bytes_posted, sample.bytes_done, sample.latency.count()), (3000, 2000, 2));
+    assert_eq!(
+        (
+            sample.bytes_posted,
+            sample.bytes_done,
+            sample.latency.count()
+        ),
+        (3000, 2000, 2)
+    );
     assert!(sample.head_posted_ns <= sample.not_done_posted_ns && sample.head_posted_ns.is_some());
     assert_eq!(sample.in_call, None);
 }
@@ -420,7 +586,10 @@ fn refusals_and_call_agains_are_counted_apart() {
     test(tapped, 0x6_1000, 2, 1);
     test(tapped, 0x6_1000, 1234, 0);
     let sample = tapped.sample(0x6_0000);
-    assert_eq!((sample.posted, sample.done, sample.null_requests), (1, 0, 3));
+    assert_eq!(
+        (sample.posted, sample.done, sample.null_requests),
+        (1, 0, 3)
+    );
     assert_eq!((sample.tests, sample.tests_not_done), (3, 0));
     assert_eq!(sample.errors, [0, 0, 2, 1, 0, 0, 0, 0, 0, 1]);
     let last = sample.last_error.unwrap();
@@ -440,8 +609,19 @@ fn a_request_pointer_may_be_the_comm_pointer_and_is_used_again_and_again() {
         test(tapped, 0x7_0000, 0, 1);
     }
     let sample = tapped.sample(0x7_0000);
-    assert_eq!((sample.posted, sample.done, sample.tests, sample.tests_not_done), (1000, 1000, 2000, 1000));
-    assert_eq!((sample.bytes_done, sample.in_flight_high_water), (499_500, 1));
+    assert_eq!(
+        (
+            sample.posted,
+            sample.done,
+            sample.tests,
+            sample.tests_not_done
+        ),
+        (1000, 1000, 2000, 1000)
+    );
+    assert_eq!(
+        (sample.bytes_done, sample.in_flight_high_water),
+        (499_500, 1)
+    );
 }
 
 #[test]
@@ -463,7 +643,10 @@ fn a_flush_is_not_one_of_the_channels_requests() {
         echo::will_return(0, request);
         let mut made = at(request);
         let call = tapped.net.iflush.unwrap();
-        assert_eq!(unsafe { call(at(comm), 1, null_mut(), null_mut(), null_mut(), &mut made) }, 0);
+        assert_eq!(
+            unsafe { call(at(comm), 1, null_mut(), null_mut(), null_mut(), &mut made) },
+            0
+        );
     };
     // A plugin without unpack makes a request, here from the finished receive's memory.
     accept(tapped, 0x9_0000, 0x9_1000, 0);
@@ -473,7 +656,10 @@ fn a_flush_is_not_one_of_the_channels_requests() {
     test(tapped, 0x9_2000, 0, 0);
     test(tapped, 0x9_2000, 0, 1);
     let sample = tapped.sample(0x9_1000);
-    assert_eq!((sample.posted, sample.done, sample.flushes, sample.tests), (1, 1, 1, 3));
+    assert_eq!(
+        (sample.posted, sample.done, sample.flushes, sample.tests),
+        (1, 1, 1, 3)
+    );
 
     // TCPX reads the size of the receive that it is given: nothing new to follow.
     accept(tapped, 0x9_0000, 0x9_3000, 1);
@@ -494,7 +680,10 @@ fn sizes_are_believed_only_where_they_can_be_true() {
         irecv(tapped, 0xa_1000, posted, 0xa_2000);
         echo::will_return(0, 1);
         let mut done = 0;
-        assert_eq!(unsafe { tapped.net.test.unwrap()(at(0xa_2000), &mut done, written.as_mut_ptr()) }, 0);
+        assert_eq!(
+            unsafe { tapped.net.test.unwrap()(at(0xa_2000), &mut done, written.as_mut_ptr()) },
+            0
+        );
         tapped.sample(0xa_1000).bytes_done - before
     };
     // TCPX writes nothing: the caller's zero stays.
@@ -523,7 +712,11 @@ fn a_comm_or_request_that_comes_again_is_a_new_one() {
 
     // The same pointer again without a close: the plugin knows better.
     connect(tapped, 0, 0xb_0000);
-    let lives = tapped.picture().channels.into_iter().filter(|sample| sample.comm == 0xb_0000);
+    let lives = tapped
+        .picture()
+        .channels
+        .into_iter()
+        .filter(|sample| sample.comm == 0xb_0000);
     let open = lives.filter(|sample| sample.state == State::Open).count();
     assert_eq!(open, 1);
 
@@ -533,7 +726,10 @@ fn a_comm_or_request_that_comes_again_is_a_new_one() {
     test(tapped, 0xb_3000, 3, 0);
     isend(tapped, 0xb_0000, 1, 0, 0xb_3000);
     test(tapped, 0xb_3000, 0, 1);
-    assert_eq!((tapped.sample(0xb_0000).done, tapped.sample(0xb_2000).done), (1, 0));
+    assert_eq!(
+        (tapped.sample(0xb_0000).done, tapped.sample(0xb_2000).done),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -548,12 +744,25 @@ fn a_comm_without_a_slot_works_and_is_counted_as_unseen() {
     isend(tapped, 0xc_2000, 1, 0, 0xc_3000);
     assert_eq!(test(tapped, 0xc_3000, 0, 1), 1);
     let header = tapped.picture().header;
-    assert_eq!((header.channels_refused, header.requests_untracked, header.requests_unknown), (1, 1, 1));
-    assert_eq!((tapped.sample(0xc_0000).posted, tapped.sample(0xc_0000).done), (1, 0));
+    assert_eq!(
+        (
+            header.channels_refused,
+            header.requests_untracked,
+            header.requests_unknown
+        ),
+        (1, 1, 1)
+    );
+    assert_eq!(
+        (tapped.sample(0xc_0000).posted, tapped.sample(0xc_0000).done),
+        (1, 0)
+    );
     let before = header.setup_errors;
     assert_eq!(isend(tapped, 0xc_2000, 1, 3, 0), 3);
     let header = tapped.picture().header;
-    assert_eq!((header.setup_errors - before, header.setup_last_error), (1, Some((Call::Isend, 3))));
+    assert_eq!(
+        (header.setup_errors - before, header.setup_last_error),
+        (1, Some((Call::Isend, 3)))
+    );
     close(tapped, 0xc_2000);
     assert_eq!(tapped.picture().header.setup_calls_inside, 0);
 }
@@ -564,17 +773,35 @@ fn comms_of_many_threads_are_counted_exactly() {
     let rounds = 3_000u64;
     // The device tells them apart: a closed comm's address may come again.
     let drivers: Vec<_> = (0..8)
-        .map(|dev| std::thread::spawn(move || queue::drive(tapped.net, dev, rounds + dev as u64, 1 + dev as usize * 2)))
-        .chain([std::thread::spawn(move || queue::drive(tapped.net, 8, rounds, 16))])
+        .map(|dev| {
+            std::thread::spawn(move || {
+                queue::drive(tapped.net, dev, rounds + dev as u64, 1 + dev as usize * 2)
+            })
+        })
+        .chain([std::thread::spawn(move || {
+            queue::drive(tapped.net, 8, rounds, 16)
+        })])
         .collect();
-    let driven: Vec<_> = drivers.into_iter().map(|driver| driver.join().unwrap()).collect();
+    let driven: Vec<_> = drivers
+        .into_iter()
+        .map(|driver| driver.join().unwrap())
+        .collect();
     let channels = tapped.picture().channels;
     for driven in driven {
-        let sample = channels.iter().find(|sample| sample.device == Some(driven.dev)).unwrap();
+        let sample = channels
+            .iter()
+            .find(|sample| sample.device == Some(driven.dev))
+            .unwrap();
         assert_eq!(sample.state, State::Closed);
         assert_eq!((sample.posted, sample.done), (driven.posted, driven.posted));
-        assert_eq!((sample.tests, sample.tests_not_done), (driven.tests, driven.tests - driven.posted));
-        assert_eq!((sample.bytes_posted, sample.bytes_done), (driven.bytes, driven.bytes));
+        assert_eq!(
+            (sample.tests, sample.tests_not_done),
+            (driven.tests, driven.tests - driven.posted)
+        );
+        assert_eq!(
+            (sample.bytes_posted, sample.bytes_done),
+            (driven.bytes, driven.bytes)
+        );
         assert_eq!(sample.in_flight_high_water, driven.depth as u64);
         assert_eq!(sample.latency.count(), driven.posted);
         assert_eq!((sample.rc_errors(), sample.torn), (driven.refused, false));

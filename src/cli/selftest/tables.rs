@@ -11,9 +11,12 @@ use tcpx_engine::plugin::Device;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 
-pub(super) const LISTED: (&str, &str) =
-    ("table-vN", "each version that is exported loads, initialises and counts devices");
-pub(super) const LISTED_AGREE: (&str, &str) = (AGREE, "every version tells the same of the same devices");
+pub(super) const LISTED: (&str, &str) = (
+    "table-vN",
+    "each version that is exported loads, initialises and counts devices",
+);
+pub(super) const LISTED_AGREE: (&str, &str) =
+    (AGREE, "every version tells the same of the same devices");
 pub(super) const AGREE: &str = "versions-agree";
 
 /// The row of a version.
@@ -36,16 +39,28 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn of(bench: &Bench<'_>) -> Self {
-        let mut tables = Self { all: Vec::new(), some_absent: false };
+        let mut tables = Self {
+            all: Vec::new(),
+            some_absent: false,
+        };
         for &version in AbiVersion::ALL {
             let started = Instant::now();
             let found = bench.load(Some(version));
-            if found.as_ref().is_err_and(|problem| problem.outcome == Outcome::Usage) {
+            if found
+                .as_ref()
+                .is_err_and(|problem| problem.outcome == Outcome::Usage)
+            {
                 tables.some_absent = true;
                 continue;
             }
-            let is_last = found.as_ref().is_err_and(|problem| problem.outcome == Outcome::Interrupted);
-            tables.all.push(Table { version, found, seconds: started.elapsed().as_secs_f64() });
+            let is_last = found
+                .as_ref()
+                .is_err_and(|problem| problem.outcome == Outcome::Interrupted);
+            tables.all.push(Table {
+                version,
+                found,
+                seconds: started.elapsed().as_secs_f64(),
+            });
             if is_last {
                 break;
             }
@@ -54,7 +69,9 @@ impl Tables {
     }
 
     fn loaded(&self) -> impl Iterator<Item = &Loaded> {
-        self.all.iter().filter_map(|table| table.found.as_ref().ok())
+        self.all
+            .iter()
+            .filter_map(|table| table.found.as_ref().ok())
     }
 
     /// Whether there is nothing to say of single tables: the library itself does
@@ -80,13 +97,27 @@ impl Tables {
 
     /// Versions that came after this program.
     fn unknown(&self) -> Vec<Row> {
-        let exports = self.loaded().next().map(|loaded| loaded.exports.as_slice()).unwrap_or_default();
-        let unknown = exports.iter().filter(|symbol| AbiVersion::of_symbol(symbol).is_none());
+        let exports = self
+            .loaded()
+            .next()
+            .map(|loaded| loaded.exports.as_slice())
+            .unwrap_or_default();
+        let unknown = exports
+            .iter()
+            .filter(|symbol| AbiVersion::of_symbol(symbol).is_none());
         unknown
             .filter_map(|symbol| symbol.strip_prefix(SYMBOL_PREFIX))
             .map(|number| {
-                let detail = format!("exported, and not one of {}, which are known here", AbiVersion::RANGE);
-                Row::new(format!("table-v{number}"), LISTED.1, ("NOT SUPPORTED".into(), detail), 0.0)
+                let detail = format!(
+                    "exported, and not one of {}, which are known here",
+                    AbiVersion::RANGE
+                );
+                Row::new(
+                    format!("table-v{number}"),
+                    LISTED.1,
+                    ("NOT SUPPORTED".into(), detail),
+                    0.0,
+                )
             })
             .collect()
     }
@@ -97,7 +128,10 @@ impl Tables {
             None => words::no_table(),
             Some(first) => match loaded.filter_map(|other| differ(first, other)).next() {
                 Some(difference) => ("FAIL".into(), difference),
-                None => ("PASS".into(), format!("{} in each", words::devices(first.devices.len()))),
+                None => (
+                    "PASS".into(),
+                    format!("{} in each", words::devices(first.devices.len())),
+                ),
             },
         };
         Row::new(AGREE.into(), LISTED_AGREE.1, said, 0.0)
@@ -109,10 +143,21 @@ impl Table {
         let said = match &self.found {
             Err(problem) => words::of_problem(problem),
             Ok(loaded) => match named_version(&loaded.about.name) {
-                Some(other) if other != self.version.number() => {
-                    ("FAIL".into(), format!("calls itself {}, and is exported as {}", loaded.about.name, self.version))
-                }
-                _ => ("PASS".into(), format!("{}, {}", loaded.about.name, words::devices(loaded.devices.len()))),
+                Some(other) if other != self.version.number() => (
+                    "FAIL".into(),
+                    format!(
+                        "calls itself {}, and is exported as {}",
+                        loaded.about.name, self.version
+                    ),
+                ),
+                _ => (
+                    "PASS".into(),
+                    format!(
+                        "{}, {}",
+                        loaded.about.name,
+                        words::devices(loaded.devices.len())
+                    ),
+                ),
             },
         };
         Row::new(id(self.version), LISTED.1, said, self.seconds)
@@ -130,7 +175,10 @@ fn differ(one: &Loaded, other: &Loaded) -> Option<String> {
     let (first, second) = (one.about.abi, other.about.abi);
     if one.devices.len() != other.devices.len() {
         let counts = (one.devices.len(), other.devices.len());
-        return Some(format!("v{first} has {} devices and v{second} {}", counts.0, counts.1));
+        return Some(format!(
+            "v{first} has {} devices and v{second} {}",
+            counts.0, counts.1
+        ));
     }
     let told = |device: &Device| {
         [
@@ -142,13 +190,19 @@ fn differ(one: &Loaded, other: &Loaded) -> Option<String> {
             ("maxComms", device.max_comms.to_string()),
         ]
     };
-    one.devices.iter().zip(&other.devices).find_map(|(mine, theirs)| {
-        let both = told(mine).into_iter().zip(told(theirs));
-        let mut apart = both.filter(|((_, here), (_, there))| here != there);
-        apart.next().map(|((property, here), (_, there))| {
-            format!("device {}: {property} is {here} by v{first} and {there} by v{second}", mine.index)
+    one.devices
+        .iter()
+        .zip(&other.devices)
+        .find_map(|(mine, theirs)| {
+            let both = told(mine).into_iter().zip(told(theirs));
+            let mut apart = both.filter(|((_, here), (_, there))| here != there);
+            apart.next().map(|((property, here), (_, there))| {
+                format!(
+                    "device {}: {property} is {here} by v{first} and {there} by v{second}",
+                    mine.index
+                )
+            })
         })
-    })
 }
 
 #[cfg(test)]
@@ -157,9 +211,12 @@ mod tests {
 
     #[test]
     fn a_name_says_its_version_or_nothing() {
-        for (name, version) in
-            [("GPUDirectTCPX_v7", Some(7)), ("PlainSoft", None), ("IB_very", None), ("x_v12", Some(12))]
-        {
+        for (name, version) in [
+            ("GPUDirectTCPX_v7", Some(7)),
+            ("PlainSoft", None),
+            ("IB_very", None),
+            ("x_v12", Some(12)),
+        ] {
             assert_eq!(named_version(name), version, "{name}");
         }
     }

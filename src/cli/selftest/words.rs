@@ -21,12 +21,18 @@ pub(super) fn of_problem(problem: &Problem) -> (String, String) {
 
 /// The same of the row that the user ended.
 pub(super) fn interrupted() -> (String, String) {
-    (INTERRUPTED.into(), "ended by the user; the rows after it were not run".into())
+    (
+        INTERRUPTED.into(),
+        "ended by the user; the rows after it were not run".into(),
+    )
 }
 
 /// The same where no table can be used.
 pub(super) fn no_table() -> (String, String) {
-    ("NOT SUPPORTED".into(), "no table of the library can be used".into())
+    (
+        "NOT SUPPORTED".into(),
+        "no table of the library can be used".into(),
+    )
 }
 
 fn count(rows: &[Row], verdict: &str) -> usize {
@@ -44,7 +50,11 @@ pub(super) fn head(choice: &Choice, loaded: Option<&Loaded>, width: usize) -> St
     if let Some(loaded) = loaded {
         let exports = loaded.exports.join(" ");
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "# Table : {} from {} (exports {exports})", loaded.about.name, loaded.symbol);
+        let _ = writeln!(
+            text,
+            "# Table : {} from {} (exports {exports})",
+            loaded.about.name, loaded.symbol
+        );
     }
     let _ = writeln!(text, "#  {:<13}  {:<width$}  detail", "verdict", "row");
     text
@@ -52,9 +62,16 @@ pub(super) fn head(choice: &Choice, loaded: Option<&Loaded>, width: usize) -> St
 
 /// A row; with what is owed, where that is not what was found.
 pub(super) fn line(row: &Row, width: usize) -> String {
-    let mut text = format!("   {:<13}  {:<width$}  {}\n", row.verdict, row.id, row.detail);
+    let mut text = format!(
+        "   {:<13}  {:<width$}  {}\n",
+        row.verdict, row.id, row.detail
+    );
     if is_bad(row) {
-        let _ = writeln!(text, "   {:<13}  {:<width$}  owed : {}", "", "", row.promise);
+        let _ = writeln!(
+            text,
+            "   {:<13}  {:<width$}  owed : {}",
+            "", "", row.promise
+        );
     }
     text
 }
@@ -68,21 +85,35 @@ pub(super) fn sums(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut told = Vec::new();
     for row in rows.iter().filter(|row| is_bad(row)) {
-        let same = rows.iter().filter(|other| is_bad(other) && cause(other) == cause(row)).count();
+        let same = rows
+            .iter()
+            .filter(|other| is_bad(other) && cause(other) == cause(row))
+            .count();
         if same >= MANY && !told.contains(&cause(row)) {
             told.push(cause(row));
-            let _ = writeln!(text, "# Same : {same} rows, {} first: {}", row.id, cause(row));
+            let _ = writeln!(
+                text,
+                "# Same : {same} rows, {} first: {}",
+                row.id,
+                cause(row)
+            );
         }
     }
     for row in rows.iter().filter(|row| row.verdict == "PASS") {
-        let what = row.id.strip_prefix("limit-").or_else(|| row.id.strip_prefix("slots-"));
+        let what = row
+            .id
+            .strip_prefix("limit-")
+            .or_else(|| row.id.strip_prefix("slots-"));
         if let Some(what) = what.filter(|what| LIMITS.contains(what)) {
             let _ = writeln!(text, "# Limit : {what}: {}", row.detail);
         }
     }
     let beside = rows.iter().filter(|row| row.is_beside_the_point()).count();
     if beside > 0 {
-        let _ = writeln!(text, "# TCPX : not shown are {beside} of what only TCPX promises; --json has them");
+        let _ = writeln!(
+            text,
+            "# TCPX : not shown are {beside} of what only TCPX promises; --json has them"
+        );
     }
     let _ = writeln!(
         text,
@@ -101,26 +132,43 @@ pub(super) fn sums(rows: &[Row]) -> String {
 
 /// The detail without the plugin's own words, which name what differs from row to row.
 fn cause(row: &Row) -> &str {
-    row.detail.split("; its last WARN: ").next().unwrap_or_default()
+    row.detail
+        .split("; its last WARN: ")
+        .next()
+        .unwrap_or_default()
 }
 
 /// From so many on, rows with the same words have one cause.
 const MANY: usize = 3;
 
 /// Rows whose detail is a limit that an author wants at a glance.
-const LIMITS: [&str; 5] = ["message", "registration", "connections", "receives", "sends"];
+const LIMITS: [&str; 5] = [
+    "message",
+    "registration",
+    "connections",
+    "receives",
+    "sends",
+];
 
 /// For CI: one case per row; what is not owed is skipped.
 pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
     let case = |row: &Row| {
-        let detail = if is_bad(row) { format!("{}; owed: {}", row.detail, row.promise) } else { row.detail.clone() };
+        let detail = if is_bad(row) {
+            format!("{}; owed: {}", row.detail, row.promise)
+        } else {
+            row.detail.clone()
+        };
         let ended = match row.verdict.as_str() {
             "FAIL" => Ended::Failure(detail),
             "CRASHED" | INTERRUPTED => Ended::Error(detail),
             "NOT SUPPORTED" => Ended::Skipped(detail),
             _ => Ended::Passed(Some(detail)),
         };
-        Case { name: row.id.clone(), seconds: row.seconds, ended }
+        Case {
+            name: row.id.clone(),
+            seconds: row.seconds,
+            ended,
+        }
     };
     let suite = Suite {
         name: choice.source.to_string(),

@@ -17,7 +17,8 @@ use crate::process::spawn::inherited;
 use crate::process::supervise::{Heard, Worker};
 use crate::protocol::limits::{HEARTBEAT, OVERSLEPT, SILENCE_MAX};
 use crate::protocol::message::{
-    Addressed, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, ProcessOrder, ToAgent, ToWorker, WORKERS_MAX,
+    Addressed, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, ProcessOrder, ToAgent, ToWorker,
+    WORKERS_MAX,
 };
 use crate::protocol::variables::choose;
 use crate::protocol::wire::{Received, Receiver, Sender};
@@ -81,8 +82,13 @@ pub fn main() -> ExitCode {
     let (to_inputs, inputs) = mpsc::channel();
     let for_reader = to_inputs.clone();
     std::thread::spawn(move || read_coordinator(io::stdin(), &for_reader));
-    let mut agent =
-        Agent { to_coordinator: Sender::new(io::stdout()), inputs, to_inputs, workers: BTreeMap::new(), watched: None };
+    let mut agent = Agent {
+        to_coordinator: Sender::new(io::stdout()),
+        inputs,
+        to_inputs,
+        workers: BTreeMap::new(),
+        watched: None,
+    };
     let hello = FromAgent::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -119,18 +125,32 @@ fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<Input>) {
 impl Agent {
     fn say(&self, number: u32, message: &FromAgent) {
         // A coordinator that is gone shows as the end of stdin.
-        let _ = self.to_coordinator.send(&(tcpx_words::units::now_us(), number, message));
+        let _ = self
+            .to_coordinator
+            .send(&(tcpx_words::units::now_us(), number, message));
     }
 
     fn serve(&mut self) {
         let mut heard_at = Instant::now();
-        let (mut beat_at, mut sample_at) = (Instant::now() + HEARTBEAT, Instant::now() + SAMPLE_EVERY);
+        let (mut beat_at, mut sample_at) =
+            (Instant::now() + HEARTBEAT, Instant::now() + SAMPLE_EVERY);
         let mut watch_at = Instant::now();
         loop {
             let began = Instant::now();
-            let next = if !self.workers.is_empty() { beat_at.min(sample_at) } else { beat_at };
-            let next = if self.watched.is_some() { next.min(watch_at) } else { next };
-            match self.inputs.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            let next = if !self.workers.is_empty() {
+                beat_at.min(sample_at)
+            } else {
+                beat_at
+            };
+            let next = if self.watched.is_some() {
+                next.min(watch_at)
+            } else {
+                next
+            };
+            match self
+                .inputs
+                .recv_timeout(next.saturating_duration_since(Instant::now()))
+            {
                 Ok(Input::Coordinator((number, message))) => {
                     heard_at = Instant::now();
                     self.obey(number, message);
@@ -148,7 +168,9 @@ impl Agent {
             if now >= sample_at {
                 sample_at = now + SAMPLE_EVERY;
                 let numbers: Vec<u32> = self.workers.keys().copied().collect();
-                numbers.into_iter().for_each(|number| self.look(number, now));
+                numbers
+                    .into_iter()
+                    .for_each(|number| self.look(number, now));
             }
             if now >= watch_at {
                 watch_at = now + WATCH_EVERY;
@@ -176,20 +198,33 @@ impl Agent {
             ToAgent::Stop { grace_ms } => {
                 if let Some(running) = self.workers.get_mut(&number) {
                     running.worker.tell(&ToWorker::Stop);
-                    running.kill_at = Some(Instant::now() + Duration::from_millis(grace_ms.min(60_000)));
+                    running.kill_at =
+                        Some(Instant::now() + Duration::from_millis(grace_ms.min(60_000)));
                 }
             }
             ToAgent::Snapshot => {
-                let channels = self.workers.get_mut(&number).map(Running::now).unwrap_or_default();
+                let channels = self
+                    .workers
+                    .get_mut(&number)
+                    .map(Running::now)
+                    .unwrap_or_default();
                 self.say(number, &FromAgent::Sample(channels));
             }
             ToAgent::Freeze => self.freeze(number),
             ToAgent::Choose(wanted) => {
-                self.say(number, &FromAgent::Chosen(choose(&wanted).map_err(NoPlugin::from)));
+                self.say(
+                    number,
+                    &FromAgent::Chosen(choose(&wanted).map_err(NoPlugin::from)),
+                );
             }
             ToAgent::Watch { which, closely } => {
-                let watched = self.watched.take().filter(|watched| *watched.which() == which);
-                self.watched.insert(watched.unwrap_or_else(|| Recorders::new(which))).want(closely);
+                let watched = self
+                    .watched
+                    .take()
+                    .filter(|watched| *watched.which() == which);
+                self.watched
+                    .insert(watched.unwrap_or_else(|| Recorders::new(which)))
+                    .want(closely);
             }
             ToAgent::Heartbeat { us } => self.say(number, &FromAgent::Echo { us }),
         }
@@ -198,7 +233,9 @@ impl Agent {
     /// Takes a freeze-frame beside the loop: a file under `/proc` may make its
     /// reader wait, and then there is none.
     fn freeze(&mut self, number: u32) {
-        let Some(running) = self.workers.get_mut(&number) else { return };
+        let Some(running) = self.workers.get_mut(&number) else {
+            return;
+        };
         let (pid, nics, channels) = (running.worker.pid, running.nics.clone(), running.now());
         let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
         let inputs = self.to_inputs.clone();
@@ -211,7 +248,9 @@ impl Agent {
 
     /// Tells what the recorders of this node show.
     fn watch(&mut self) {
-        let Some(recorders) = &mut self.watched else { return };
+        let Some(recorders) = &mut self.watched else {
+            return;
+        };
         let mut events: Vec<Event> = Vec::new();
         // Only a file that was named can be an error.
         let _ = recorders.look(tcpx_words::units::now_us() * 1000, &mut events);
@@ -225,13 +264,22 @@ impl Agent {
 
     fn launch(&mut self, number: u32, launch: Launch) {
         if number >= WORKERS_MAX || self.workers.contains_key(&number) {
-            return self.say(number, &FromAgent::Broken(format!("there can be no worker {number}, or there is one")));
+            return self.say(
+                number,
+                &FromAgent::Broken(format!("there can be no worker {number}, or there is one")),
+            );
         }
         let inputs = self.to_inputs.clone();
         let heard = move |heard| drop(inputs.send(Input::Worker(number, heard)));
         let (env, said) = one_gpu::environment(&launch, |name| std::env::var_os(name).is_some());
         if let Some(text) = said {
-            self.say(number, &FromAgent::Output { stream: "stderr".into(), text });
+            self.say(
+                number,
+                &FromAgent::Output {
+                    stream: "stderr".into(),
+                    text,
+                },
+            );
         }
         match Worker::start(&env, heard) {
             Ok(worker) => {
@@ -249,7 +297,10 @@ impl Agent {
                 };
                 self.workers.insert(number, running);
             }
-            Err(error) => self.say(number, &FromAgent::Broken(format!("cannot start a worker: {error}"))),
+            Err(error) => self.say(
+                number,
+                &FromAgent::Broken(format!("cannot start a worker: {error}")),
+            ),
         }
     }
 
@@ -259,9 +310,15 @@ impl Agent {
                 if let Some(running) = self.workers.get_mut(&number) {
                     match &message {
                         FromWorker::Phase(phase) => running.phase = *phase,
-                        FromWorker::Recorder(path) => running.sampler = Some(Sampler::new(path.clone())),
+                        FromWorker::Recorder(path) => {
+                            running.sampler = Some(Sampler::new(path.clone()))
+                        }
                         FromWorker::Loaded(loaded) => {
-                            running.nics = loaded.devices.iter().map(|device| device.name.clone()).collect();
+                            running.nics = loaded
+                                .devices
+                                .iter()
+                                .map(|device| device.name.clone())
+                                .collect();
                         }
                         _ => {}
                     }
@@ -269,16 +326,28 @@ impl Agent {
                 FromAgent::Worker(message)
             }
             Heard::Log(line) => FromAgent::PluginLine(line),
-            Heard::Output { stream, text } => FromAgent::Output { stream: stream.to_owned(), text },
+            Heard::Output { stream, text } => FromAgent::Output {
+                stream: stream.to_owned(),
+                text,
+            },
             Heard::Exited { code, signal } => {
-                let Some(mut running) = self.workers.remove(&number) else { return };
+                let Some(mut running) = self.workers.remove(&number) else {
+                    return;
+                };
                 let channels = running.now();
                 let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
                 if let Some(sampler) = &running.sampler {
                     self.hand_over(number, sampler);
                 }
                 running.remove_recorder();
-                let exit = Exit { code, signal, killed: running.killed, phase: running.phase, in_call, channels };
+                let exit = Exit {
+                    code,
+                    signal,
+                    killed: running.killed,
+                    phase: running.phase,
+                    in_call,
+                    channels,
+                };
                 FromAgent::Exited(exit)
             }
         };
@@ -288,13 +357,21 @@ impl Agent {
     /// Sends the recorder's file, for the record of the run.
     fn hand_over(&self, number: u32, sampler: &Sampler) {
         for (offset, bytes) in sampler.pieces() {
-            self.say(number, &FromAgent::Recording { offset, base64: BASE64.encode(bytes) });
+            self.say(
+                number,
+                &FromAgent::Recording {
+                    offset,
+                    base64: BASE64.encode(bytes),
+                },
+            );
         }
     }
 
     /// One look at the recorder: a sample, and perhaps a verdict.
     fn look(&mut self, number: u32, now: Instant) {
-        let Some(running) = self.workers.get_mut(&number) else { return };
+        let Some(running) = self.workers.get_mut(&number) else {
+            return;
+        };
         if running.kill_at.is_some_and(|at| now >= at) {
             running.kill_at = None;
             running.killed = true;
@@ -332,7 +409,8 @@ impl Running {
     /// Whether this look is passed on.
     fn is_due(&mut self, channels: usize) -> bool {
         self.looks += 1;
-        self.looks.is_multiple_of(channels.div_ceil(CHANNELS_PER_LOOK).clamp(1, 10))
+        self.looks
+            .is_multiple_of(channels.div_ceil(CHANNELS_PER_LOOK).clamp(1, 10))
     }
 
     fn now(&mut self) -> Vec<ChannelNow> {
@@ -342,7 +420,9 @@ impl Running {
     /// Does to the worker what was ordered, once it has come as far.
     fn commit_fault(&mut self, channels: &[ChannelNow]) {
         let done: u64 = channels.iter().map(|channel| channel.done).sum();
-        let Some(order) = self.fault.take_if(|order| done >= order.after_chunk) else { return };
+        let Some(order) = self.fault.take_if(|order| done >= order.after_chunk) else {
+            return;
+        };
         match order.kind {
             ProcessFault::Stop => self.worker.signal(Signal::STOP),
             ProcessFault::Kill => self.worker.signal(Signal::KILL),
@@ -366,7 +446,10 @@ mod tests {
 
     #[test]
     fn the_address_of_the_login_is_the_servers() {
-        assert_eq!(reached_at(Some("10.0.1.25 50022 10.0.0.226 22")), "10.0.0.226".parse().ok());
+        assert_eq!(
+            reached_at(Some("10.0.1.25 50022 10.0.0.226 22")),
+            "10.0.0.226".parse().ok()
+        );
         assert_eq!(reached_at(Some("junk")), None);
         assert_eq!(reached_at(None), None);
     }

@@ -20,10 +20,15 @@ const SHARED: &[u8] = b"libcudart.so";
 
 /// The worker's environment, and what there is to say about it. `has` tells which
 /// variables the node has set already; they win.
-pub(super) fn environment(launch: &Launch, has: impl Fn(&str) -> bool) -> (BTreeMap<String, String>, Option<String>) {
+pub(super) fn environment(
+    launch: &Launch,
+    has: impl Fn(&str) -> bool,
+) -> (BTreeMap<String, String>, Option<String>) {
     let mut env = launch.env.clone();
     let set = |name: &str| env.contains_key(name) || has(name);
-    let Some(gpu) = only_one(launch).filter(|_| !set(VISIBLE) && !set(GPU)) else { return (env, None) };
+    let Some(gpu) = only_one(launch).filter(|_| !set(VISIBLE) && !set(GPU)) else {
+        return (env, None);
+    };
     env.insert(VISIBLE.to_owned(), gpu.to_string());
     env.insert(GPU.to_owned(), "0".to_owned());
     let said = format!(
@@ -35,10 +40,17 @@ pub(super) fn environment(launch: &Launch, has: impl Fn(&str) -> bool) -> (BTree
 
 /// The GPU that must be the only one, if there is one.
 fn only_one(launch: &Launch) -> Option<u32> {
-    let Task::Pair(task) = &launch.task else { return None };
-    let [Some(gpu)] = task.gpus[..] else { return None };
-    let Source::File(path) = &task.plugin.source else { return None };
-    let elsewhere = task.scenario.transfer.memory == Memory::Host || task.plugin.expected_family().is_software();
+    let Task::Pair(task) = &launch.task else {
+        return None;
+    };
+    let [Some(gpu)] = task.gpus[..] else {
+        return None;
+    };
+    let Source::File(path) = &task.plugin.source else {
+        return None;
+    };
+    let elsewhere = task.scenario.transfer.memory == Memory::Host
+        || task.plugin.expected_family().is_software();
     (gpu != 0 && !elsewhere && !has_shared_runtime(path)).then_some(gpu)
 }
 
@@ -77,7 +89,12 @@ mod tests {
             preflight: false,
             together: false,
         };
-        Launch { env: BTreeMap::new(), task: Task::Pair(Box::new(task)), stall_after_ms: 3000, fault: None }
+        Launch {
+            env: BTreeMap::new(),
+            task: Task::Pair(Box::new(task)),
+            stall_after_ms: 3000,
+            fault: None,
+        }
     }
 
     #[test]
@@ -102,9 +119,27 @@ mod tests {
         check(linked_in(), five(), Memory::Device, GPU, None);
         check(linked_in(), Gpus::List(vec![0]), Memory::Device, "", None);
         check(linked_in(), Gpus::Auto, Memory::Device, "", None);
-        check(file("shared.so", b"\x7fELF libcudart.so.12 "), five(), Memory::Device, "", None);
-        check(file("libnccl_net_tcpxsoft.so", b"\x7fELF"), five(), Memory::Device, "", None);
+        check(
+            file("shared.so", b"\x7fELF libcudart.so.12 "),
+            five(),
+            Memory::Device,
+            "",
+            None,
+        );
+        check(
+            file("libnccl_net_tcpxsoft.so", b"\x7fELF"),
+            five(),
+            Memory::Device,
+            "",
+            None,
+        );
         check(Source::Builtin, five(), Memory::Device, "", None);
-        check(Source::File("/nonexistent".into()), five(), Memory::Device, "", None);
+        check(
+            Source::File("/nonexistent".into()),
+            five(),
+            Memory::Device,
+            "",
+            None,
+        );
     }
 }

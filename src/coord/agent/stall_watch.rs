@@ -34,13 +34,22 @@ pub(super) enum Verdict {
 
 impl StallWatch {
     pub(super) fn new(after: Duration) -> Self {
-        Self { after, declared: false, inside: Vec::new(), awake: None }
+        Self {
+            after,
+            declared: false,
+            inside: Vec::new(),
+            awake: None,
+        }
     }
 
     pub(super) fn look(&mut self, channels: &[ChannelNow], now: Instant) -> Verdict {
         self.note_calls(channels, now);
         let (since, last) = self.awake.unwrap_or((now, now));
-        let since = if now.duration_since(last) > OVERSLEPT { now } else { since };
+        let since = if now.duration_since(last) > OVERSLEPT {
+            now
+        } else {
+            since
+        };
         self.awake = Some((since, now));
         let after_ms = u64::try_from(self.after.as_millis()).unwrap_or(u64::MAX);
         let quiet = |channel: &ChannelNow| stands_still(channel, after_ms);
@@ -63,12 +72,26 @@ impl StallWatch {
 
     fn note_calls(&mut self, channels: &[ChannelNow], now: Instant) {
         let before = std::mem::take(&mut self.inside);
-        let inside = channels.iter().filter(|channel| channel.in_call.is_some()).map(|channel| {
-            let name = (channel.side, channel.index);
-            let calls = [channel.posted, channel.tests, channel.done, channel.consumed];
-            let same = before.iter().find(|one| one.channel == name && one.calls == calls);
-            Inside { since: same.map_or(now, |one| one.since), channel: name, calls }
-        });
+        let inside = channels
+            .iter()
+            .filter(|channel| channel.in_call.is_some())
+            .map(|channel| {
+                let name = (channel.side, channel.index);
+                let calls = [
+                    channel.posted,
+                    channel.tests,
+                    channel.done,
+                    channel.consumed,
+                ];
+                let same = before
+                    .iter()
+                    .find(|one| one.channel == name && one.calls == calls);
+                Inside {
+                    since: same.map_or(now, |one| one.since),
+                    channel: name,
+                    calls,
+                }
+            });
         self.inside = inside.collect();
     }
 }
@@ -80,7 +103,12 @@ mod tests {
     const AFTER: Duration = Duration::from_secs(3);
 
     fn channel(posted: u64, consumed: u64, quiet_ms: u64) -> ChannelNow {
-        ChannelNow { posted, consumed, quiet_ms, ..ChannelNow::default() }
+        ChannelNow {
+            posted,
+            consumed,
+            quiet_ms,
+            ..ChannelNow::default()
+        }
     }
 
     fn letter(verdict: &Verdict) -> char {
@@ -94,9 +122,19 @@ mod tests {
     #[test]
     fn a_standstill_is_declared_once_and_ends_once() {
         let (mut watch, now) = awake();
-        let looks = [(16, 0, 2999), (16, 0, 3000), (16, 0, 3100), (17, 1, 0), (17, 17, 9000), (20, 17, 3001)];
+        let looks = [
+            (16, 0, 2999),
+            (16, 0, 3000),
+            (16, 0, 3100),
+            (17, 1, 0),
+            (17, 17, 9000),
+            (20, 17, 3001),
+        ];
         let verdicts = looks.map(|(posted, consumed, quiet_ms)| {
-            letter(&watch.look(&[channel(1, 1, 9999), channel(posted, consumed, quiet_ms)], now))
+            letter(&watch.look(
+                &[channel(1, 1, 9999), channel(posted, consumed, quiet_ms)],
+                now,
+            ))
         });
         assert_eq!(String::from_iter(verdicts), ".S.R.S");
     }
@@ -113,16 +151,22 @@ mod tests {
     fn a_watch_that_slept_itself_looks_again_for_as_long() {
         let (mut watch, now) = awake();
         let at = |second| now + Duration::from_secs(second);
-        let verdicts = [60, 61, 62, 63].map(|second| letter(&watch.look(&[channel(16, 0, 1000 * second)], at(second))));
+        let verdicts = [60, 61, 62, 63]
+            .map(|second| letter(&watch.look(&[channel(16, 0, 1000 * second)], at(second))));
         assert_eq!(String::from_iter(verdicts), "...S");
     }
 
     #[test]
     fn a_call_that_does_not_return_is_a_standstill_with_nothing_in_flight() {
         let (mut watch, now) = awake();
-        let inside = |tests| ChannelNow { in_call: Some("irecv".into()), tests, ..channel(0, 0, 9000) };
-        let verdicts = [(0, 5), (1, 5), (2, 6), (4, 6), (5, 6), (6, 7)]
-            .map(|(second, tests)| letter(&watch.look(&[inside(tests)], now + Duration::from_secs(second))));
+        let inside = |tests| ChannelNow {
+            in_call: Some("irecv".into()),
+            tests,
+            ..channel(0, 0, 9000)
+        };
+        let verdicts = [(0, 5), (1, 5), (2, 6), (4, 6), (5, 6), (6, 7)].map(|(second, tests)| {
+            letter(&watch.look(&[inside(tests)], now + Duration::from_secs(second)))
+        });
         assert_eq!(String::from_iter(verdicts), "....SR");
     }
 }

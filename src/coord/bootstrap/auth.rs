@@ -86,18 +86,36 @@ impl Secret {
     }
 
     fn other_mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
-        let labelled: Vec<&[u8]> = std::iter::once(OTHER_LABEL).chain(parts.iter().copied()).collect();
+        let labelled: Vec<&[u8]> = std::iter::once(OTHER_LABEL)
+            .chain(parts.iter().copied())
+            .collect();
         self.mac(&labelled)
     }
 
     /// What `prover` must show. `config_sha256` is the prover's own.
-    pub(super) fn proof(&self, prover: Role, nonces: &Nonces, config_sha256: &[u8; 32]) -> [u8; 32] {
-        self.proof_mac(prover, nonces, config_sha256).finalize().into_bytes().into()
+    pub(super) fn proof(
+        &self,
+        prover: Role,
+        nonces: &Nonces,
+        config_sha256: &[u8; 32],
+    ) -> [u8; 32] {
+        self.proof_mac(prover, nonces, config_sha256)
+            .finalize()
+            .into_bytes()
+            .into()
     }
 
     /// Whether `proof` is that, compared in constant time.
-    pub(super) fn admits(&self, proof: &[u8; 32], prover: Role, nonces: &Nonces, config_sha256: &[u8; 32]) -> bool {
-        self.proof_mac(prover, nonces, config_sha256).verify_slice(proof).is_ok()
+    pub(super) fn admits(
+        &self,
+        proof: &[u8; 32],
+        prover: Role,
+        nonces: &Nonces,
+        config_sha256: &[u8; 32],
+    ) -> bool {
+        self.proof_mac(prover, nonces, config_sha256)
+            .verify_slice(proof)
+            .is_ok()
     }
 
     /// A stand-in for a value that must not travel, equal on both ends when the
@@ -110,7 +128,14 @@ impl Secret {
     fn proof_mac(&self, prover: Role, nonces: &Nonces, config_sha256: &[u8; 32]) -> Hmac<Sha256> {
         let version = PROTOCOL_VERSION.to_be_bytes();
         let roles = [prover.byte(), prover.other().byte()];
-        self.mac(&[PROOF_LABEL, &version, &roles, &nonces.listens, &nonces.connects, config_sha256])
+        self.mac(&[
+            PROOF_LABEL,
+            &version,
+            &roles,
+            &nonces.listens,
+            &nonces.connects,
+            config_sha256,
+        ])
     }
 
     // Each part goes in behind its length, so that no two lists of parts agree.
@@ -162,7 +187,10 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const NONCES: Nonces = Nonces { listens: [1; 32], connects: [2; 32] };
+    const NONCES: Nonces = Nonces {
+        listens: [1; 32],
+        connects: [2; 32],
+    };
 
     #[test]
     fn a_proof_holds_for_exactly_what_it_was_made_for() {
@@ -170,14 +198,38 @@ mod tests {
         let proof = secret.proof(Role::Connects, &NONCES, &[3; 32]);
         assert!(secret.admits(&proof, Role::Connects, &NONCES, &[3; 32]));
 
-        let swapped = Nonces { listens: NONCES.connects, connects: NONCES.listens };
-        let newer = Nonces { listens: [9; 32], ..NONCES };
-        assert!(!secret.admits(&proof, Role::Listens, &NONCES, &[3; 32]), "sent back to its maker");
-        assert!(!secret.admits(&proof, Role::Connects, &swapped, &[3; 32]), "nonces exchanged");
-        assert!(!secret.admits(&proof, Role::Connects, &newer, &[3; 32]), "replayed");
-        assert!(!secret.admits(&proof, Role::Connects, &NONCES, &[4; 32]), "another configuration");
-        assert!(!Secret::from_bytes([8; 32]).admits(&proof, Role::Connects, &NONCES, &[3; 32]), "another secret");
-        assert!(!secret.admits(&[0; 32], Role::Connects, &NONCES, &[3; 32]), "no proof");
+        let swapped = Nonces {
+            listens: NONCES.connects,
+            connects: NONCES.listens,
+        };
+        let newer = Nonces {
+            listens: [9; 32],
+            ..NONCES
+        };
+        assert!(
+            !secret.admits(&proof, Role::Listens, &NONCES, &[3; 32]),
+            "sent back to its maker"
+        );
+        assert!(
+            !secret.admits(&proof, Role::Connects, &swapped, &[3; 32]),
+            "nonces exchanged"
+        );
+        assert!(
+            !secret.admits(&proof, Role::Connects, &newer, &[3; 32]),
+            "replayed"
+        );
+        assert!(
+            !secret.admits(&proof, Role::Connects, &NONCES, &[4; 32]),
+            "another configuration"
+        );
+        assert!(
+            !Secret::from_bytes([8; 32]).admits(&proof, Role::Connects, &NONCES, &[3; 32]),
+            "another secret"
+        );
+        assert!(
+            !secret.admits(&[0; 32], Role::Connects, &NONCES, &[3; 32]),
+            "no proof"
+        );
     }
 
     #[test]
@@ -193,16 +245,29 @@ mod tests {
     #[test]
     fn secrets_travel_as_hex_and_come_back() {
         let secret = Secret::generate().expect("randomness");
-        assert_eq!(Secret::from_hex(&secret.to_hex()).map(|back| back.0), Ok(secret.0));
+        assert_eq!(
+            Secret::from_hex(&secret.to_hex()).map(|back| back.0),
+            Ok(secret.0)
+        );
         let digits = "0".repeat(64);
-        for bad in ["", "00", &digits[1..], &format!("{digits}0"), &digits.replace("00", "0x"), &"é".repeat(32)] {
+        for bad in [
+            "",
+            "00",
+            &digits[1..],
+            &format!("{digits}0"),
+            &digits.replace("00", "0x"),
+            &"é".repeat(32),
+        ] {
             assert_eq!(Secret::from_hex(bad).map(|_| ()), Err(BadSecret), "{bad}");
         }
     }
 
     #[test]
     fn two_secrets_differ_and_neither_is_printed() {
-        let (one, two) = (Secret::generate().expect("randomness"), Secret::generate().expect("randomness"));
+        let (one, two) = (
+            Secret::generate().expect("randomness"),
+            Secret::generate().expect("randomness"),
+        );
         assert_ne!(one.0, two.0);
         assert_eq!(format!("{one:?}"), "Secret(..)");
     }

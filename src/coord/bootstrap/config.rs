@@ -19,8 +19,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 const VALUE_CHARS_MAX: usize = 120;
-const SECRET_WORDS: [&str; 10] =
-    ["secret", "token", "password", "passwd", "passphrase", "credential", "credentials", "apikey", "key", "cookie"];
+const SECRET_WORDS: [&str; 10] = [
+    "secret",
+    "token",
+    "password",
+    "passwd",
+    "passphrase",
+    "credential",
+    "credentials",
+    "apikey",
+    "key",
+    "cookie",
+];
 
 /// One end's view of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -63,11 +73,21 @@ impl Config {
     pub(super) fn without_secrets(&self, secret: &Secret) -> Self {
         let hide = |map: &BTreeMap<String, String>| {
             let hidden = |key: &String, value: &String| {
-                if looks_secret(key) { secret.stand_in(key, value) } else { value.clone() }
+                if looks_secret(key) {
+                    secret.stand_in(key, value)
+                } else {
+                    value.clone()
+                }
             };
-            map.iter().map(|(key, value)| (key.clone(), hidden(key, value))).collect()
+            map.iter()
+                .map(|(key, value)| (key.clone(), hidden(key, value)))
+                .collect()
         };
-        Self { scenario: hide(&self.scenario), settings: hide(&self.settings), ..self.clone() }
+        Self {
+            scenario: hide(&self.scenario),
+            settings: hide(&self.settings),
+            ..self.clone()
+        }
     }
 
     /// Equal exactly when no key differs. Each text goes in behind its length.
@@ -87,7 +107,9 @@ impl Config {
     pub fn difference(&self, theirs: &Self) -> Option<Difference> {
         let (here, there) = (self.terms(), theirs.terms());
         let keys: std::collections::BTreeSet<_> = here.keys().chain(there.keys()).collect();
-        let mut differing = keys.into_iter().filter(|key| here.get(key) != there.get(key));
+        let mut differing = keys
+            .into_iter()
+            .filter(|key| here.get(key) != there.get(key));
         let first = differing.next()?;
         Some(Difference {
             key: printable(first.1, VALUE_CHARS_MAX),
@@ -107,14 +129,24 @@ impl Config {
             ((5, "plugin version"), &self.plugin_version),
             ((6, "plugin sha256"), &self.plugin_sha256),
         ];
-        let ranked = |rank, map| BTreeMap::iter(map).map(move |(k, v): (&String, &String)| ((rank, &**k), &**v));
-        single.into_iter().chain(ranked(2, &self.scenario)).chain(ranked(7, &self.settings)).collect()
+        let ranked = |rank, map| {
+            BTreeMap::iter(map).map(move |(k, v): (&String, &String)| ((rank, &**k), &**v))
+        };
+        single
+            .into_iter()
+            .chain(ranked(2, &self.scenario))
+            .chain(ranked(7, &self.settings))
+            .collect()
     }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {} here and {} there", self.key, self.here, self.there)?;
+        write!(
+            f,
+            "{} is {} here and {} there",
+            self.key, self.here, self.there
+        )?;
         match self.others {
             0 => Ok(()),
             1 => f.write_str(", and 1 more key differs"),
@@ -133,7 +165,11 @@ fn shown(key: &str, value: Option<&&str>) -> String {
 
 fn looks_secret(key: &str) -> bool {
     let mut words = key.split(|c: char| !c.is_ascii_alphanumeric());
-    words.any(|word| SECRET_WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
+    words.any(|word| {
+        SECRET_WORDS
+            .iter()
+            .any(|secret| word.eq_ignore_ascii_case(secret))
+    })
 }
 
 #[cfg(test)]
@@ -142,26 +178,52 @@ mod tests {
     use proptest::prelude::*;
 
     fn config(scenario: &[(&str, &str)], settings: &[(&str, &str)]) -> Config {
-        let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Config { scenario: map(scenario), settings: map(settings), ..Config::default() }
+        let map = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect()
+        };
+        Config {
+            scenario: map(scenario),
+            settings: map(settings),
+            ..Config::default()
+        }
     }
 
     fn said(here: &Config, there: &Config) -> String {
-        here.difference(there).map(|difference| difference.to_string()).unwrap_or_default()
+        here.difference(there)
+            .map(|difference| difference.to_string())
+            .unwrap_or_default()
     }
 
     #[test]
     fn the_first_differing_key_is_named_with_both_values() {
-        let here = config(&[("transfer.chunk", "512KiB"), ("transfer.total", "64MiB")], &[]);
-        let there = config(&[("transfer.chunk", "1MiB"), ("transfer.total", "32MiB")], &[]);
-        assert_eq!(said(&here, &there), "transfer.chunk is `512KiB` here and `1MiB` there, and 1 more key differs");
+        let here = config(
+            &[("transfer.chunk", "512KiB"), ("transfer.total", "64MiB")],
+            &[],
+        );
+        let there = config(
+            &[("transfer.chunk", "1MiB"), ("transfer.total", "32MiB")],
+            &[],
+        );
+        assert_eq!(
+            said(&here, &there),
+            "transfer.chunk is `512KiB` here and `1MiB` there, and 1 more key differs"
+        );
         assert_eq!(said(&here, &here), "");
     }
 
     #[test]
     fn a_key_on_one_side_only_is_a_difference() {
-        let (here, there) = (config(&[], &[("NCCL_NSOCKS_PERTHREAD", "4")]), config(&[], &[]));
-        assert_eq!(said(&here, &there), "NCCL_NSOCKS_PERTHREAD is `4` here and not set there");
+        let (here, there) = (
+            config(&[], &[("NCCL_NSOCKS_PERTHREAD", "4")]),
+            config(&[], &[]),
+        );
+        assert_eq!(
+            said(&here, &there),
+            "NCCL_NSOCKS_PERTHREAD is `4` here and not set there"
+        );
     }
 
     #[test]
@@ -180,23 +242,42 @@ mod tests {
     #[test]
     fn values_under_secret_looking_keys_neither_travel_nor_show() {
         let secret = Secret::from_bytes([7; 32]);
-        for key in ["API_TOKEN", "env.my-secret", "AWS_SECRET_ACCESS_KEY", "db.Password"] {
+        for key in [
+            "API_TOKEN",
+            "env.my-secret",
+            "AWS_SECRET_ACCESS_KEY",
+            "db.Password",
+        ] {
             let here = config(&[(key, "hunter2")], &[(key, "hunter2")]).without_secrets(&secret);
             let same = config(&[(key, "hunter2")], &[(key, "hunter2")]).without_secrets(&secret);
             let there = config(&[(key, "hunter3")], &[(key, "hunter2")]).without_secrets(&secret);
             assert_eq!(here, same, "equal values stay equal");
             assert!(!format!("{here:?}").contains("hunter"));
-            assert_eq!(said(&here, &there), format!("{key} is (hidden) here and (hidden) there"));
+            assert_eq!(
+                said(&here, &there),
+                format!("{key} is (hidden) here and (hidden) there")
+            );
         }
-        for key in ["transfer.chunk", "NCCL_KEYED", "tokens_per_s", "env.NCCL_SOCKET_NTHREADS"] {
+        for key in [
+            "transfer.chunk",
+            "NCCL_KEYED",
+            "tokens_per_s",
+            "env.NCCL_SOCKET_NTHREADS",
+        ] {
             assert!(!looks_secret(key), "{key}");
         }
     }
 
     #[test]
     fn what_the_peer_says_cannot_drive_the_terminal() {
-        let (here, there) = (config(&[("name", "a")], &[]), config(&[("name", "\x1b[2J\u{202e}evil\r\n")], &[]));
-        assert_eq!(said(&here, &there), "name is `a` here and `?[2J?evil??` there");
+        let (here, there) = (
+            config(&[("name", "a")], &[]),
+            config(&[("name", "\x1b[2J\u{202e}evil\r\n")], &[]),
+        );
+        assert_eq!(
+            said(&here, &there),
+            "name is `a` here and `?[2J?evil??` there"
+        );
         let there = config(&[("name", &"b".repeat(9000))], &[]);
         assert!(said(&here, &there).len() < 300);
     }

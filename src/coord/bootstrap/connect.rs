@@ -47,7 +47,9 @@ pub fn connect(
         wait.try_again();
         let hasty = wait.remaining() < PAUSE_MAX;
         match attempt(address, secret, config_sha256, &mut wait) {
-            Ok((wire, theirs)) => return Link::establish(wire, Role::Connects, &mine, theirs, wait),
+            Ok((wire, theirs)) => {
+                return Link::establish(wire, Role::Connects, &mine, theirs, wait);
+            }
             Err(error) if error.cause.may_pass() => last = Some(error.cause),
             Err(error) if hasty => return Err(explained(error, last, &wait)),
             Err(error) => return Err(error),
@@ -77,7 +79,8 @@ fn attempt(
 ) -> Result<(Wire, [u8; 32]), BootstrapError> {
     let stream = open(address, wait)?;
     let system = |doing, source| Cause::System { doing, source };
-    let mut wire = Wire::new(stream).map_err(|source| wait.error(system("set up a socket", source)))?;
+    let mut wire =
+        Wire::new(stream).map_err(|source| wait.error(system("set up a socket", source)))?;
     let nonce = random().map_err(|source| wait.error(system("make a nonce", source)))?;
     let mut handshake = Handshake::new(Role::Connects, secret, config_sha256, nonce);
     wait.now_for(Awaited::Hello);
@@ -96,14 +99,24 @@ fn attempt(
 
 /// Sends, or finds out what the peer said before it stopped listening.
 fn say(wire: &mut Wire, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
-    wire.send(message, wait).or_else(|error| if error.cause.may_pass() { Ok(()) } else { Err(error) })
+    wire.send(message, wait).or_else(|error| {
+        if error.cause.may_pass() {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }
 
 /// A TCP connection, without blocking for longer than a slice.
 fn open(address: SocketAddr, wait: &Wait<'_>) -> Result<TcpStream, BootstrapError> {
     let refused = |source| wait.error(Cause::from_io("connect", source));
     let start = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM.nonblocking(),
+            Some(Protocol::TCP),
+        )?;
         watch_the_peer(&SockRef::from(&socket))?;
         match socket.connect(&address.into()) {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
@@ -115,7 +128,8 @@ fn open(address: SocketAddr, wait: &Wait<'_>) -> Result<TcpStream, BootstrapErro
     let (socket, mut connected) = start().map_err(refused)?;
     while !connected {
         let slice = wait.slice()?;
-        ready(&mut [PollFd::new(&socket, PollFlags::OUT)], slice).map_err(|cause| wait.error(cause))?;
+        ready(&mut [PollFd::new(&socket, PollFlags::OUT)], slice)
+            .map_err(|cause| wait.error(cause))?;
         connected = is_connected(&socket).map_err(refused)?;
         if !connected && since.elapsed() >= ATTEMPT_MAX {
             return Err(wait.error(Cause::Vanished));

@@ -156,15 +156,18 @@ impl Cause {
     pub(super) fn from_io(doing: &'static str, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
-                Self::Reset
-            }
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted => Self::Reset,
             io::ErrorKind::TimedOut => Self::Vanished,
             io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::NetworkDown
             | io::ErrorKind::AddrNotAvailable => Self::Unreachable(error),
-            _ => Self::System { doing, source: error },
+            _ => Self::System {
+                doing,
+                source: error,
+            },
         }
     }
 
@@ -172,7 +175,11 @@ impl Cause {
     /// yet, or had no ear for us. What it said plainly stays said.
     pub(super) fn may_pass(&self) -> bool {
         match self {
-            Self::Refused | Self::Vanished | Self::Reset | Self::ClosedEarly { .. } | Self::Unheard => true,
+            Self::Refused
+            | Self::Vanished
+            | Self::Reset
+            | Self::ClosedEarly { .. }
+            | Self::Unheard => true,
             Self::Unreachable(error) => error.kind() == io::ErrorKind::HostUnreachable,
             _ => false,
         }
@@ -182,7 +189,10 @@ impl Cause {
 impl From<Malformed> for Cause {
     fn from(malformed: Malformed) -> Self {
         match malformed {
-            Malformed::Version { theirs } => Self::OtherVersion { ours: super::PROTOCOL_VERSION, theirs },
+            Malformed::Version { theirs } => Self::OtherVersion {
+                ours: super::PROTOCOL_VERSION,
+                theirs,
+            },
             other => Self::garbage(other.to_string()),
         }
     }
@@ -213,24 +223,32 @@ impl NextStep for BootstrapError {
         let other_run = "wait for the other tcpxctl run on this port to end, or choose another --bootstrap-port";
         let address = self.at.whom.address();
         Some(match &self.cause {
-            Cause::Refused => format!("look whether the peer's worker runs and no firewall rejects {address}"),
+            Cause::Refused => {
+                format!("look whether the peer's worker runs and no firewall rejects {address}")
+            }
             Cause::TimedOut { .. } if self.at.strangers.wrong_secret > 0 => other_run.to_owned(),
             Cause::TimedOut { .. } if self.at.strangers.other_version > 0 => {
                 "install the same tcpxctl on both nodes".to_owned()
             }
             Cause::TimedOut { limit, .. } => match self.at.whom {
                 Whom::Anyone(_) => {
-                    format!("look whether the peer's worker runs and reaches {address}, or raise {limit}")
+                    format!(
+                        "look whether the peer's worker runs and reaches {address}, or raise {limit}"
+                    )
                 }
                 Whom::Peer(_) if self.at.awaited == Awaited::Connection.to_string() => {
                     format!("look whether a firewall drops TCP to {address}, or raise {limit}")
                 }
                 Whom::Peer(_) => return None,
             },
-            Cause::Unreachable(_) => format!("look at the route with `ip route get {}`", address.ip()),
+            Cause::Unreachable(_) => {
+                format!("look at the route with `ip route get {}`", address.ip())
+            }
             Cause::WrongSecret => other_run.to_owned(),
             Cause::OtherVersion { .. } => "install the same tcpxctl on both nodes".to_owned(),
-            Cause::DifferentConfig(difference) => format!("make {} the same on both nodes", difference.key),
+            Cause::DifferentConfig(difference) => {
+                format!("make {} the same on both nodes", difference.key)
+            }
             Cause::Garbage { .. } => {
                 format!("look what else listens on {address}, or choose another --bootstrap-port")
             }
@@ -260,8 +278,17 @@ impl fmt::Display for At {
             Whom::Peer(address) => write!(f, "bootstrap with {address}")?,
             Whom::Anyone(address) => write!(f, "bootstrap listening on {address}")?,
         }
-        write!(f, ", waiting for {} since {:.3} s", self.awaited, self.waited.as_secs_f64())?;
-        if self.tries > 1 { write!(f, " ({} tries)", self.tries) } else { Ok(()) }
+        write!(
+            f,
+            ", waiting for {} since {:.3} s",
+            self.awaited,
+            self.waited.as_secs_f64()
+        )?;
+        if self.tries > 1 {
+            write!(f, " ({} tries)", self.tries)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -289,7 +316,11 @@ pub(super) fn printable(text: &str, chars_max: usize) -> String {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
-    let mut shown: String = text.chars().take(chars_max).map(|c| if acts(c) { '?' } else { c }).collect();
+    let mut shown: String = text
+        .chars()
+        .take(chars_max)
+        .map(|c| if acts(c) { '?' } else { c })
+        .collect();
     if text.chars().nth(chars_max).is_some() {
         shown.push('…');
     }
@@ -308,7 +339,10 @@ mod tests {
             tries: 3,
             strangers: Strangers::default(),
         };
-        BootstrapError { at: Box::new(at), cause }
+        BootstrapError {
+            at: Box::new(at),
+            cause,
+        }
     }
 
     #[test]
@@ -317,21 +351,36 @@ mod tests {
             error(Cause::Refused).to_string(),
             "bootstrap with 10.0.0.226:7000, waiting for its hello since 1.500 s (3 tries): the connection was refused"
         );
-        let mut error = error(Cause::TimedOut { limit: "limits.connect", allowed: Duration::from_millis(1500) });
+        let mut error = error(Cause::TimedOut {
+            limit: "limits.connect",
+            allowed: Duration::from_millis(1500),
+        });
         error.at.whom = Whom::Anyone("10.0.1.25:7000".parse().expect("an address"));
-        error.at.strangers = Strangers { turned_away: 3, wrong_secret: 1, other_version: 0 };
+        error.at.strangers = Strangers {
+            turned_away: 3,
+            wrong_secret: 1,
+            other_version: 0,
+        };
         error.at.tries = 0;
         assert_eq!(
             error.to_string(),
             "bootstrap listening on 10.0.1.25:7000, waiting for its hello since 1.500 s: nothing came within \
              limits.connect (1.5 s); 3 strangers turned away, 1 with a wrong secret"
         );
-        assert!(error.next_step().expect("one").starts_with("wait for the other tcpxctl run"));
+        assert!(
+            error
+                .next_step()
+                .expect("one")
+                .starts_with("wait for the other tcpxctl run")
+        );
     }
 
     #[test]
     fn each_ending_has_its_exit_code() {
-        let aborted = |outcome| Cause::PeerAborted { outcome, reason: String::new() };
+        let aborted = |outcome| Cause::PeerAborted {
+            outcome,
+            reason: String::new(),
+        };
         for (cause, code) in [
             (Cause::Refused, 5),
             (Cause::Vanished, 5),
@@ -340,7 +389,14 @@ mod tests {
             (Cause::Stopped, 130),
             (aborted(Outcome::PluginDied), 6),
             (aborted(Outcome::Passed), 5),
-            (Cause::TooLarge { what: "report", len: 2, max: 1 }, 3),
+            (
+                Cause::TooLarge {
+                    what: "report",
+                    len: 2,
+                    max: 1,
+                },
+                3,
+            ),
         ] {
             let error = error(cause);
             assert_eq!(error.outcome().exit_code(), code, "{error}");
@@ -354,8 +410,14 @@ mod tests {
             (libc::ECONNRESET, "the connection was reset by the peer"),
             (libc::EPIPE, "the connection was reset by the peer"),
             (libc::ETIMEDOUT, "the peer's host stopped answering"),
-            (libc::EHOSTUNREACH, "the address cannot be reached: No route to host (os error 113)"),
-            (libc::EACCES, "cannot connect: Permission denied (os error 13)"),
+            (
+                libc::EHOSTUNREACH,
+                "the address cannot be reached: No route to host (os error 113)",
+            ),
+            (
+                libc::EACCES,
+                "cannot connect: Permission denied (os error 13)",
+            ),
         ] {
             let cause = Cause::from_io("connect", io::Error::from_raw_os_error(errno));
             assert_eq!(cause.to_string(), expected);

@@ -41,9 +41,17 @@ impl Link {
         theirs: [u8; 32],
         wait: Wait<'_>,
     ) -> Result<Self, BootstrapError> {
-        let peer = wire.peer().map_err(|source| wait.error(Cause::from_io("ask for the peer's address", source)))?;
+        let peer = wire
+            .peer()
+            .map_err(|source| wait.error(Cause::from_io("ask for the peer's address", source)))?;
         wire.trust();
-        let mut link = Self { wire, role, peer, epoch: 0, strangers: Strangers::default() };
+        let mut link = Self {
+            wire,
+            role,
+            peer,
+            epoch: 0,
+            strangers: Strangers::default(),
+        };
         match link.agree(mine, theirs, wait.with(Whom::Peer(peer), Awaited::Config)) {
             Ok(()) => Ok(link),
             Err(error) => {
@@ -56,11 +64,18 @@ impl Link {
         }
     }
 
-    fn agree(&mut self, mine: &Config, theirs: [u8; 32], mut wait: Wait<'_>) -> Result<(), BootstrapError> {
+    fn agree(
+        &mut self,
+        mine: &Config,
+        theirs: [u8; 32],
+        mut wait: Wait<'_>,
+    ) -> Result<(), BootstrapError> {
         self.send(&Message::Config(mine.clone()), &wait)?;
         match self.recv(&wait, 0)? {
             Message::Config(config) if config.sha256() != theirs => {
-                return Err(wait.error(Cause::garbage("its configuration is not the one it proved")));
+                return Err(
+                    wait.error(Cause::garbage("its configuration is not the one it proved"))
+                );
             }
             Message::Config(config) => {
                 if let Some(difference) = mine.difference(&config) {
@@ -103,14 +118,24 @@ impl Link {
     ) -> Result<Vec<Handle>, BootstrapError> {
         let wait = self.wait(Awaited::Handles, deadline, stop);
         if mine.len() > HANDLES_MAX {
-            let cause = Cause::TooLarge { what: "list of connect handles", len: mine.len(), max: HANDLES_MAX };
+            let cause = Cause::TooLarge {
+                what: "list of connect handles",
+                len: mine.len(),
+                max: HANDLES_MAX,
+            };
             return Err(wait.error(cause));
         }
-        self.send(&Message::Handles { flow: Flow::towards(self.role), handles: mine.to_vec() }, &wait)?;
+        self.send(
+            &Message::Handles {
+                flow: Flow::towards(self.role),
+                handles: mine.to_vec(),
+            },
+            &wait,
+        )?;
         match self.recv(&wait, 0)? {
-            Message::Handles { flow, .. } if flow == Flow::towards(self.role) => {
-                Err(wait.error(Cause::garbage("its connect handles are for the direction in which we receive")))
-            }
+            Message::Handles { flow, .. } if flow == Flow::towards(self.role) => Err(wait.error(
+                Cause::garbage("its connect handles are for the direction in which we receive"),
+            )),
             Message::Handles { handles, .. } if handles.len() == expected => Ok(handles),
             Message::Handles { handles, .. } => Err(wait.error(Cause::OutOfStep {
                 here: format!("{expected} of the peer's connections"),
@@ -133,11 +158,27 @@ impl Link {
         let wait = self.wait(Awaited::Barrier(name), deadline, stop);
         let here = self.epoch;
         self.epoch += 1;
-        self.send(&Message::Barrier { epoch: here, payload, name: name.to_owned() }, &wait)?;
+        self.send(
+            &Message::Barrier {
+                epoch: here,
+                payload,
+                name: name.to_owned(),
+            },
+            &wait,
+        )?;
         match self.recv(&wait, BARRIER_SPINS)? {
-            Message::Barrier { epoch, payload, name: theirs } if epoch == here && theirs == name => Ok(payload),
-            Message::Barrier { epoch, name: theirs, .. } => {
-                let say = |name, epoch| format!("barrier `{}` (epoch {epoch})", printable(name, 64));
+            Message::Barrier {
+                epoch,
+                payload,
+                name: theirs,
+            } if epoch == here && theirs == name => Ok(payload),
+            Message::Barrier {
+                epoch,
+                name: theirs,
+                ..
+            } => {
+                let say =
+                    |name, epoch| format!("barrier `{}` (epoch {epoch})", printable(name, 64));
                 let (here, there) = (say(name, here), say(&theirs, epoch));
                 Err(wait.error(Cause::OutOfStep { here, there }))
             }
@@ -146,16 +187,29 @@ impl Link {
     }
 
     /// Gives the peer a report of at most [`super::BODY_MAX`] bytes, JSON by agreement.
-    pub fn send_report(&mut self, report: &[u8], deadline: Deadline, stop: &AtomicBool) -> Result<(), BootstrapError> {
+    pub fn send_report(
+        &mut self,
+        report: &[u8],
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<(), BootstrapError> {
         let wait = self.wait(Awaited::ReportTaken, deadline, stop);
         if report.len() > BODY_MAX {
-            return Err(wait.error(Cause::TooLarge { what: "report", len: report.len(), max: BODY_MAX }));
+            return Err(wait.error(Cause::TooLarge {
+                what: "report",
+                len: report.len(),
+                max: BODY_MAX,
+            }));
         }
         self.send(&Message::Report(report.to_vec()), &wait)
     }
 
     /// Takes the peer's report. Its content is a claim like any other.
-    pub fn recv_report(&mut self, deadline: Deadline, stop: &AtomicBool) -> Result<Vec<u8>, BootstrapError> {
+    pub fn recv_report(
+        &mut self,
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<Vec<u8>, BootstrapError> {
         let wait = self.wait(Awaited::Report, deadline, stop);
         match self.recv(&wait, 0)? {
             Message::Report(report) => Ok(report),
@@ -168,10 +222,16 @@ impl Link {
     /// reached stays to be read.
     pub fn check(&mut self) -> Result<(), BootstrapError> {
         let never = AtomicBool::new(false);
-        let wait = self.wait(Awaited::News, Deadline::after("check", Duration::ZERO), &never);
+        let wait = self.wait(
+            Awaited::News,
+            Deadline::after("check", Duration::ZERO),
+            &never,
+        );
         self.wire.fill();
         match self.wire.peek().map_err(|cause| wait.error(cause))? {
-            Some(message) => heard(message).map(|_| ()).map_err(|cause| wait.error(cause)),
+            Some(message) => heard(message)
+                .map(|_| ())
+                .map_err(|cause| wait.error(cause)),
             None => Ok(()),
         }
     }
@@ -179,8 +239,22 @@ impl Link {
     /// Tells the peer why this end gives up. Best effort, and brief.
     pub fn abort(mut self, outcome: Outcome, reason: &str) {
         let never = AtomicBool::new(false);
-        let wait = self.wait(Awaited::News, Deadline::after("abort", ABORT_LINGER), &never);
-        if self.wire.send(&Message::Abort { outcome, reason: reason.to_owned() }, &wait).is_ok() {
+        let wait = self.wait(
+            Awaited::News,
+            Deadline::after("abort", ABORT_LINGER),
+            &never,
+        );
+        if self
+            .wire
+            .send(
+                &Message::Abort {
+                    outcome,
+                    reason: reason.to_owned(),
+                },
+                &wait,
+            )
+            .is_ok()
+        {
             self.wire.linger(wait.remaining());
         }
     }
@@ -204,7 +278,9 @@ impl Link {
 
     /// Sends; when the peer is gone, what it said last explains more than that.
     fn send(&mut self, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
-        let Err(error) = self.wire.send(message, wait) else { return Ok(()) };
+        let Err(error) = self.wire.send(message, wait) else {
+            return Ok(());
+        };
         if !error.cause.may_pass() {
             return Err(error);
         }
@@ -223,21 +299,29 @@ impl Link {
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Link({:?}, peer {}, epoch {})", self.role, self.peer, self.epoch)
+        write!(
+            f,
+            "Link({:?}, peer {}, epoch {})",
+            self.role, self.peer, self.epoch
+        )
     }
 }
 
 /// The endings among what a peer can say, told from the rest.
 fn heard(message: Message) -> Result<Message, Cause> {
     match message {
-        Message::Abort { outcome, reason } => {
-            Err(Cause::PeerAborted { outcome, reason: printable(&reason, REASON_CHARS_SHOWN) })
-        }
+        Message::Abort { outcome, reason } => Err(Cause::PeerAborted {
+            outcome,
+            reason: printable(&reason, REASON_CHARS_SHOWN),
+        }),
         Message::Bye => Err(Cause::ClosedEarly { goodbye: true }),
         other => Ok(other),
     }
 }
 
 fn out_of_step(here: &str, there: &Message) -> Cause {
-    Cause::OutOfStep { here: here.to_owned(), there: there.name().to_owned() }
+    Cause::OutOfStep {
+        here: here.to_owned(),
+        there: there.name().to_owned(),
+    }
 }

@@ -59,13 +59,20 @@ fn decoded(data: &[u8], body_max: usize) -> Option<(Message, usize)> {
 
 fn said_again(message: &Message) {
     let mut again = Vec::new();
-    message.encode(&mut again).expect("what was read fits a frame");
+    message
+        .encode(&mut again)
+        .expect("what was read fits a frame");
     // A reason longer than we would send is cut.
     if !matches!(message, Message::Abort { .. }) {
-        assert_eq!(Message::decode(&again, BODY_MAX), Ok(Some((message.clone(), again.len()))));
+        assert_eq!(
+            Message::decode(&again, BODY_MAX),
+            Ok(Some((message.clone(), again.len())))
+        );
     }
     if let Message::Config(theirs) = message {
-        let said = Config::default().difference(theirs).map(|difference| difference.to_string());
+        let said = Config::default()
+            .difference(theirs)
+            .map(|difference| difference.to_string());
         assert!(said.is_none_or(|said| is_shown(&said)));
         assert_eq!(theirs.difference(theirs), None);
     }
@@ -86,7 +93,9 @@ mod tests {
 
     #[test]
     fn the_seeds_of_the_fuzz_target_hold() {
-        seeds::of("bootstrap", "").iter().for_each(|seed| bytes(seed));
+        seeds::of("bootstrap", "")
+            .iter()
+            .for_each(|seed| bytes(seed));
     }
 
     #[test]
@@ -106,7 +115,9 @@ mod tests {
     fn write_the_seeds() {
         let frames = |messages: &[Message]| {
             let mut frames = Vec::new();
-            messages.iter().for_each(|message| message.encode(&mut frames).expect("fits"));
+            messages
+                .iter()
+                .for_each(|message| message.encode(&mut frames).expect("fits"));
             frames
         };
         let map = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
@@ -116,18 +127,37 @@ mod tests {
             plugin_name: "TCPXSoft_v7".to_owned(),
             ..Config::default()
         };
-        let hello = |role| Message::Hello { role, nonce: [9; 32] };
-        let proof = Message::Proof { config_sha256: [3; 32], mac: [5; 32] };
-        let barrier = Message::Barrier { epoch: 2, payload: 7, name: "warm-up".to_owned() };
-        let abort = Message::Abort { outcome: Outcome::PluginDied, reason: "exit(1) in test".to_owned() };
-        let handles = Message::Handles { flow: Flow::Forward, handles: vec![[2; 128]; 2] };
+        let hello = |role| Message::Hello {
+            role,
+            nonce: [9; 32],
+        };
+        let proof = Message::Proof {
+            config_sha256: [3; 32],
+            mac: [5; 32],
+        };
+        let barrier = Message::Barrier {
+            epoch: 2,
+            payload: 7,
+            name: "warm-up".to_owned(),
+        };
+        let abort = Message::Abort {
+            outcome: Outcome::PluginDied,
+            reason: "exit(1) in test".to_owned(),
+        };
+        let handles = Message::Handles {
+            flow: Flow::Forward,
+            handles: vec![[2; 128]; 2],
+        };
         let write = |name, messages: &[Message]| seeds::write("bootstrap", name, &frames(messages));
         write("valid-connects", &[hello(Role::Connects), proof.clone()]);
         write("valid-listens", &[hello(Role::Listens), proof]);
         write("valid-refusal", &[Message::Refusal(Refusal::WrongSecret)]);
         write("valid-config", &[Message::Config(config), Message::Ready]);
         write("valid-handles", &[handles, barrier]);
-        write("valid-end", &[Message::Report(vec![1, 2, 3]), abort, Message::Bye]);
+        write(
+            "valid-end",
+            &[Message::Report(vec![1, 2, 3]), abort, Message::Bye],
+        );
     }
 
     proptest! {

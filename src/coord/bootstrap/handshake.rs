@@ -23,17 +23,34 @@ pub(super) enum Step {
     Say(Message),
     /// The peer knows the secret and claims this configuration; say this, if
     /// there is something left to say.
-    Proven { config_sha256: [u8; 32], say: Option<Message> },
+    Proven {
+        config_sha256: [u8; 32],
+        say: Option<Message>,
+    },
 }
 
 impl<'a> Handshake<'a> {
     /// `nonce` must be fresh.
-    pub(super) fn new(role: Role, secret: &'a Secret, config_sha256: [u8; 32], nonce: [u8; 32]) -> Self {
-        Self { role, secret, config_sha256, nonce, nonces: None }
+    pub(super) fn new(
+        role: Role,
+        secret: &'a Secret,
+        config_sha256: [u8; 32],
+        nonce: [u8; 32],
+    ) -> Self {
+        Self {
+            role,
+            secret,
+            config_sha256,
+            nonce,
+            nonces: None,
+        }
     }
 
     pub(super) fn hello(&self) -> Message {
-        Message::Hello { role: self.role, nonce: self.nonce }
+        Message::Hello {
+            role: self.role,
+            nonce: self.nonce,
+        }
     }
 
     /// Whether the peer has said hello.
@@ -43,18 +60,33 @@ impl<'a> Handshake<'a> {
 
     pub(super) fn hear(&mut self, message: Message) -> Result<Step, Cause> {
         match (message, self.nonces) {
-            (Message::Hello { role, nonce }, None) if role == self.role.other() => Ok(self.greet(nonce)),
-            (Message::Hello { .. }, None) => Err(Cause::garbage("both ends connect, or both listen")),
-            (Message::Proof { config_sha256, mac }, Some(nonces)) => self.judge(&nonces, config_sha256, &mac),
+            (Message::Hello { role, nonce }, None) if role == self.role.other() => {
+                Ok(self.greet(nonce))
+            }
+            (Message::Hello { .. }, None) => {
+                Err(Cause::garbage("both ends connect, or both listen"))
+            }
+            (Message::Proof { config_sha256, mac }, Some(nonces)) => {
+                self.judge(&nonces, config_sha256, &mac)
+            }
             (Message::Refusal(refusal), _) => Err(refused(refusal)),
-            (other, _) => Err(Cause::garbage(format!("its {} came before its proof", other.name()))),
+            (other, _) => Err(Cause::garbage(format!(
+                "its {} came before its proof",
+                other.name()
+            ))),
         }
     }
 
     fn greet(&mut self, theirs: [u8; 32]) -> Step {
         let nonces = match self.role {
-            Role::Listens => Nonces { listens: self.nonce, connects: theirs },
-            Role::Connects => Nonces { listens: theirs, connects: self.nonce },
+            Role::Listens => Nonces {
+                listens: self.nonce,
+                connects: theirs,
+            },
+            Role::Connects => Nonces {
+                listens: theirs,
+                connects: self.nonce,
+            },
         };
         self.nonces = Some(nonces);
         // A listener shows its proof only to who has proved itself.
@@ -64,8 +96,16 @@ impl<'a> Handshake<'a> {
         })
     }
 
-    fn judge(&self, nonces: &Nonces, config_sha256: [u8; 32], mac: &[u8; 32]) -> Result<Step, Cause> {
-        if !self.secret.admits(mac, self.role.other(), nonces, &config_sha256) {
+    fn judge(
+        &self,
+        nonces: &Nonces,
+        config_sha256: [u8; 32],
+        mac: &[u8; 32],
+    ) -> Result<Step, Cause> {
+        if !self
+            .secret
+            .admits(mac, self.role.other(), nonces, &config_sha256)
+        {
             return Err(Cause::WrongSecret);
         }
         let say = (self.role == Role::Listens).then(|| self.proof(nonces));
@@ -74,7 +114,10 @@ impl<'a> Handshake<'a> {
 
     fn proof(&self, nonces: &Nonces) -> Message {
         let mac = self.secret.proof(self.role, nonces, &self.config_sha256);
-        Message::Proof { config_sha256: self.config_sha256, mac }
+        Message::Proof {
+            config_sha256: self.config_sha256,
+            mac,
+        }
     }
 }
 
@@ -93,7 +136,9 @@ fn refused(refusal: Refusal) -> Cause {
         Refusal::WrongSecret => Cause::WrongSecret,
         Refusal::Unheard => Cause::Unheard,
         // A peer of another version says so in its header, which is read first.
-        Refusal::OtherVersion => Cause::garbage(format!("it does not accept version {PROTOCOL_VERSION} from itself")),
+        Refusal::OtherVersion => Cause::garbage(format!(
+            "it does not accept version {PROTOCOL_VERSION} from itself"
+        )),
         Refusal::Unexpected => Cause::garbage("it did not understand our handshake"),
     }
 }
@@ -107,8 +152,12 @@ mod tests {
     fn ends(listens: &Secret, connects: &Secret) -> (Result<Step, Cause>, Result<Step, Cause>) {
         let mut listener = Handshake::new(Role::Listens, listens, OURS, [1; 32]);
         let mut connector = Handshake::new(Role::Connects, connects, OURS, [2; 32]);
-        let Ok(Step::Say(hello)) = listener.hear(connector.hello()) else { panic!("no hello") };
-        let Ok(Step::Say(proof)) = connector.hear(hello) else { panic!("no proof") };
+        let Ok(Step::Say(hello)) = listener.hear(connector.hello()) else {
+            panic!("no hello")
+        };
+        let Ok(Step::Say(proof)) = connector.hear(hello) else {
+            panic!("no proof")
+        };
         // A listener that does not look, to see what its own proof is worth.
         let nonces = listener.nonces.expect("greeted");
         let unasked = listener.proof(&nonces);
@@ -119,13 +168,26 @@ mod tests {
     fn two_ends_with_one_secret_prove_themselves() {
         let secret = Secret::from_bytes([7; 32]);
         let (listener, connector) = ends(&secret, &secret);
-        assert!(matches!(listener, Ok(Step::Proven { config_sha256: OURS, say: Some(Message::Proof { .. }) })));
-        assert!(matches!(connector, Ok(Step::Proven { config_sha256: OURS, say: None })));
+        assert!(matches!(
+            listener,
+            Ok(Step::Proven {
+                config_sha256: OURS,
+                say: Some(Message::Proof { .. })
+            })
+        ));
+        assert!(matches!(
+            connector,
+            Ok(Step::Proven {
+                config_sha256: OURS,
+                say: None
+            })
+        ));
     }
 
     #[test]
     fn either_end_tells_that_the_other_does_not_know_the_secret() {
-        let (listener, connector) = ends(&Secret::from_bytes([7; 32]), &Secret::from_bytes([8; 32]));
+        let (listener, connector) =
+            ends(&Secret::from_bytes([7; 32]), &Secret::from_bytes([8; 32]));
         assert!(matches!(listener, Err(Cause::WrongSecret)));
         assert!(matches!(connector, Err(Cause::WrongSecret)));
     }
@@ -135,22 +197,33 @@ mod tests {
         let secret = Secret::from_bytes([7; 32]);
         let mut connector = Handshake::new(Role::Connects, &secret, OURS, [2; 32]);
         let recorded_hello = connector.hello();
-        let Ok(Step::Say(recorded_proof)) = connector.hear(Message::Hello { role: Role::Listens, nonce: [1; 32] })
-        else {
+        let Ok(Step::Say(recorded_proof)) = connector.hear(Message::Hello {
+            role: Role::Listens,
+            nonce: [1; 32],
+        }) else {
             panic!("no proof")
         };
         let mut listener = Handshake::new(Role::Listens, &secret, OURS, [9; 32]);
         assert!(listener.hear(recorded_hello).is_ok());
-        assert!(matches!(listener.hear(recorded_proof), Err(Cause::WrongSecret)));
+        assert!(matches!(
+            listener.hear(recorded_proof),
+            Err(Cause::WrongSecret)
+        ));
     }
 
     #[test]
     fn our_own_words_sent_back_to_us_prove_nothing() {
         let secret = Secret::from_bytes([7; 32]);
         let mut connector = Handshake::new(Role::Connects, &secret, OURS, [2; 32]);
-        assert!(matches!(connector.hear(connector.hello()), Err(Cause::Garbage { .. })));
+        assert!(matches!(
+            connector.hear(connector.hello()),
+            Err(Cause::Garbage { .. })
+        ));
         // The nonce reflected under the listener's name, then our proof.
-        let Ok(Step::Say(proof)) = connector.hear(Message::Hello { role: Role::Listens, nonce: [2; 32] }) else {
+        let Ok(Step::Say(proof)) = connector.hear(Message::Hello {
+            role: Role::Listens,
+            nonce: [2; 32],
+        }) else {
             panic!("no proof")
         };
         assert!(matches!(connector.hear(proof), Err(Cause::WrongSecret)));
@@ -163,14 +236,23 @@ mod tests {
             Message::Ready,
             Message::Bye,
             Message::Report(vec![]),
-            Message::Proof { config_sha256: OURS, mac: [0; 32] },
+            Message::Proof {
+                config_sha256: OURS,
+                mac: [0; 32],
+            },
         ] {
             let mut listener = Handshake::new(Role::Listens, &secret, OURS, [1; 32]);
             assert!(matches!(listener.hear(message), Err(Cause::Garbage { .. })));
         }
         let mut listener = Handshake::new(Role::Listens, &secret, OURS, [1; 32]);
-        let hello = Message::Hello { role: Role::Connects, nonce: [2; 32] };
+        let hello = Message::Hello {
+            role: Role::Connects,
+            nonce: [2; 32],
+        };
         assert!(listener.hear(hello.clone()).is_ok());
-        assert!(matches!(listener.hear(hello), Err(Cause::Garbage { .. })), "a second hello");
+        assert!(
+            matches!(listener.hear(hello), Err(Cause::Garbage { .. })),
+            "a second hello"
+        );
     }
 }

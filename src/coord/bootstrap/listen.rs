@@ -69,7 +69,10 @@ struct Door<'a> {
 
 impl Default for StrangerLimits {
     fn default() -> Self {
-        Self { at_once_max: 16, time_max: Duration::from_secs(2) }
+        Self {
+            at_once_max: 16,
+            time_max: Duration::from_secs(2),
+        }
     }
 }
 
@@ -83,18 +86,37 @@ impl Listener {
     /// The same, with other limits for strangers.
     pub fn bind_with(address: SocketAddr, limits: StrangerLimits) -> Result<Self, BootstrapError> {
         let open = || {
-            let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+            let socket = Socket::new(
+                Domain::for_address(address),
+                Type::STREAM.nonblocking(),
+                Some(Protocol::TCP),
+            )?;
             socket.set_reuse_address(true)?;
             socket.bind(&address.into())?;
             socket.listen(BACKLOG)?;
             let socket = TcpListener::from(socket);
-            let limits = StrangerLimits { at_once_max: limits.at_once_max.max(1), ..limits };
-            Ok(Self { address: socket.local_addr()?, socket, limits })
+            let limits = StrangerLimits {
+                at_once_max: limits.at_once_max.max(1),
+                ..limits
+            };
+            Ok(Self {
+                address: socket.local_addr()?,
+                socket,
+                limits,
+            })
         };
         open().map_err(|source| {
             let never = AtomicBool::new(false);
-            let wait = Wait::new(Whom::Anyone(address), Awaited::Port, Deadline::after("bind", Duration::ZERO), &never);
-            wait.error(Cause::System { doing: "listen", source })
+            let wait = Wait::new(
+                Whom::Anyone(address),
+                Awaited::Port,
+                Deadline::after("bind", Duration::ZERO),
+                &never,
+            );
+            wait.error(Cause::System {
+                doing: "listen",
+                source,
+            })
         })
     }
 
@@ -131,7 +153,13 @@ impl Listener {
             error.at.strangers = strangers;
             error
         })?;
-        let mut link = Link::establish(proven.wire, Role::Listens, &mine, proven.config_sha256, wait)?;
+        let mut link = Link::establish(
+            proven.wire,
+            Role::Listens,
+            &mine,
+            proven.config_sha256,
+            wait,
+        )?;
         link.strangers = strangers;
         Ok(link)
     }
@@ -140,7 +168,8 @@ impl Listener {
 impl<'a> Door<'a> {
     fn wait_for_the_peer(&mut self, wait: &Wait<'_>) -> Result<Proven, BootstrapError> {
         loop {
-            self.poll(wait.slice()?).map_err(|cause| wait.error(cause))?;
+            self.poll(wait.slice()?)
+                .map_err(|cause| wait.error(cause))?;
             // Those who are there first, so that a crowd of newcomers cannot push
             // out somebody whose proof has already arrived.
             if let Some(proven) = self.hear_everybody() {
@@ -152,8 +181,14 @@ impl<'a> Door<'a> {
 
     fn poll(&self, slice: Duration) -> Result<(), Cause> {
         let listener = PollFd::new(&self.listener.socket, PollFlags::IN);
-        let pending = self.pending.iter().map(|one| PollFd::from_borrowed_fd(one.wire.as_fd(), PollFlags::IN));
-        ready(&mut std::iter::once(listener).chain(pending).collect::<Vec<_>>(), slice)
+        let pending = self
+            .pending
+            .iter()
+            .map(|one| PollFd::from_borrowed_fd(one.wire.as_fd(), PollFlags::IN));
+        ready(
+            &mut std::iter::once(listener).chain(pending).collect::<Vec<_>>(),
+            slice,
+        )
     }
 
     /// Takes in who has connected, at most one listful at a time.
@@ -166,12 +201,22 @@ impl<'a> Door<'a> {
                     match (Wire::new(stream), random()) {
                         (Ok(wire), Ok(nonce)) => self.hold(wire, nonce),
                         (Err(_), _) => self.strangers.turned_away += 1,
-                        (_, Err(source)) => return Err(Cause::System { doing: "make a nonce", source }),
+                        (_, Err(source)) => {
+                            return Err(Cause::System {
+                                doing: "make a nonce",
+                                source,
+                            });
+                        }
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_strangers_fault(&error) => {}
-                Err(source) if self.pending.is_empty() => return Err(Cause::System { doing: "accept", source }),
+                Err(source) if self.pending.is_empty() => {
+                    return Err(Cause::System {
+                        doing: "accept",
+                        source,
+                    });
+                }
                 // Out of descriptors or memory, most likely: a place at the door is both.
                 Err(_) => {
                     self.evict_one();
@@ -184,7 +229,11 @@ impl<'a> Door<'a> {
 
     fn hold(&mut self, wire: Wire, nonce: [u8; 32]) {
         let handshake = Handshake::new(Role::Listens, self.secret, self.config_sha256, nonce);
-        self.pending.push(Pending { wire, handshake, since: Instant::now() });
+        self.pending.push(Pending {
+            wire,
+            handshake,
+            since: Instant::now(),
+        });
     }
 
     fn make_room(&mut self) {
@@ -195,7 +244,11 @@ impl<'a> Door<'a> {
 
     /// Drops the oldest of those who have not even said hello, else the oldest.
     fn evict_one(&mut self) {
-        let oldest = self.pending.iter().enumerate().min_by_key(|(_, one)| (one.handshake.greeted(), one.since));
+        let oldest = self
+            .pending
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, one)| (one.handshake.greeted(), one.since));
         if let Some((index, _)) = oldest {
             let evicted = self.pending.swap_remove(index);
             self.turn_away(evicted, &Cause::Unheard);
@@ -210,7 +263,10 @@ impl<'a> Door<'a> {
             match self.pending[index].hear() {
                 Ok(Some(config_sha256)) => {
                     let wire = self.pending.swap_remove(index).wire;
-                    return Some(Proven { wire, config_sha256 });
+                    return Some(Proven {
+                        wire,
+                        config_sha256,
+                    });
                 }
                 Ok(None) if !overdue => index += 1,
                 Ok(None) => {
@@ -263,10 +319,16 @@ impl Pending<'_> {
 /// A connection that was gone before it was accepted; see accept(2), "Error handling".
 fn is_strangers_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{
-        ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable,
+        ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, NetworkDown,
+        NetworkUnreachable,
     };
     matches!(
         error.kind(),
-        ConnectionAborted | ConnectionReset | HostUnreachable | Interrupted | NetworkDown | NetworkUnreachable
+        ConnectionAborted
+            | ConnectionReset
+            | HostUnreachable
+            | Interrupted
+            | NetworkDown
+            | NetworkUnreachable
     )
 }

@@ -66,15 +66,31 @@ pub(super) enum Refusal {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
-    Hello { role: Role, nonce: [u8; 32] },
-    Proof { config_sha256: [u8; 32], mac: [u8; 32] },
+    Hello {
+        role: Role,
+        nonce: [u8; 32],
+    },
+    Proof {
+        config_sha256: [u8; 32],
+        mac: [u8; 32],
+    },
     Refusal(Refusal),
     Config(Config),
     Ready,
-    Handles { flow: Flow, handles: Vec<Handle> },
-    Barrier { epoch: u64, payload: u64, name: String },
+    Handles {
+        flow: Flow,
+        handles: Vec<Handle>,
+    },
+    Barrier {
+        epoch: u64,
+        payload: u64,
+        name: String,
+    },
     Report(Vec<u8>),
-    Abort { outcome: Outcome, reason: String },
+    Abort {
+        outcome: Outcome,
+        reason: String,
+    },
     Bye,
 }
 
@@ -195,10 +211,16 @@ impl Message {
         let body = self.encode_body(out).and_then(|()| {
             let len = out.len() - start - HEADER_LEN;
             let fits = u32::try_from(len).ok().filter(|_| len <= BODY_MAX);
-            fits.ok_or(TooLarge { what: self.name(), len, max: BODY_MAX })
+            fits.ok_or(TooLarge {
+                what: self.name(),
+                len,
+                max: BODY_MAX,
+            })
         });
         match body {
-            Ok(len) => out[start + HEADER_LEN - 4..start + HEADER_LEN].copy_from_slice(&len.to_be_bytes()),
+            Ok(len) => {
+                out[start + HEADER_LEN - 4..start + HEADER_LEN].copy_from_slice(&len.to_be_bytes())
+            }
             Err(_) => out.truncate(start),
         }
         body.map(|_| ())
@@ -220,9 +242,17 @@ impl Message {
                 out.push(flow.byte());
                 out.extend_from_slice(handles.as_flattened());
             }
-            Self::Barrier { epoch, payload, name } => {
+            Self::Barrier {
+                epoch,
+                payload,
+                name,
+            } => {
                 if name.len() > BARRIER_NAME_MAX {
-                    return Err(TooLarge { what: "name of a barrier", len: name.len(), max: BARRIER_NAME_MAX });
+                    return Err(TooLarge {
+                        what: "name of a barrier",
+                        len: name.len(),
+                        max: BARRIER_NAME_MAX,
+                    });
                 }
                 out.extend_from_slice(&epoch.to_be_bytes());
                 out.extend_from_slice(&payload.to_be_bytes());
@@ -231,7 +261,13 @@ impl Message {
             Self::Report(bytes) => out.extend_from_slice(bytes),
             Self::Abort { outcome, reason } => {
                 let reason = reason.chars().take(REASON_CHARS_MAX).collect();
-                encode_json(&AbortBody { outcome: *outcome, reason }, out);
+                encode_json(
+                    &AbortBody {
+                        outcome: *outcome,
+                        reason,
+                    },
+                    out,
+                );
             }
             Self::Ready | Self::Bye => {}
         }
@@ -241,12 +277,19 @@ impl Message {
     /// The first message in `bytes` and how many bytes it took; `None` when
     /// `bytes` ends before the message does. Bytes that cannot become a message
     /// of at most `body_max` are refused as early as they can be told.
-    pub(super) fn decode(bytes: &[u8], body_max: usize) -> Result<Option<(Self, usize)>, Malformed> {
+    pub(super) fn decode(
+        bytes: &[u8],
+        body_max: usize,
+    ) -> Result<Option<(Self, usize)>, Malformed> {
         let seen = &bytes[..bytes.len().min(MAGIC.len())];
         if seen != &MAGIC[..seen.len()] {
-            return Err(Malformed::NotOurs { seen: seen.to_vec() });
+            return Err(Malformed::NotOurs {
+                seen: seen.to_vec(),
+            });
         }
-        let Some((header, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
+        let Some((header, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
         let [_, _, _, _, v0, v1, k0, k1, l0, l1, l2, l3] = *header;
         let (version, kind) = (u16::from_be_bytes([v0, v1]), u16::from_be_bytes([k0, k1]));
         if version != PROTOCOL_VERSION {
@@ -254,9 +297,15 @@ impl Message {
         }
         let len = usize::try_from(u32::from_be_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
         if len > body_max {
-            return Err(Malformed::Length { kind, len, max: body_max });
+            return Err(Malformed::Length {
+                kind,
+                len,
+                max: body_max,
+            });
         }
-        let Some(body) = rest.get(..len) else { return Ok(None) };
+        let Some(body) = rest.get(..len) else {
+            return Ok(None);
+        };
         Self::decode_body(kind, body).map(|message| Some((message, HEADER_LEN + len)))
     }
 
@@ -270,7 +319,8 @@ impl Message {
             6 => decode_handles(body),
             7 => decode_barrier(body),
             8 => Ok(Self::Report(body.to_vec())),
-            9 => decode_json(body).map(|AbortBody { outcome, reason }| Self::Abort { outcome, reason }),
+            9 => decode_json(body)
+                .map(|AbortBody { outcome, reason }| Self::Abort { outcome, reason }),
             10 => decode_empty(body, Self::Bye),
             _ => return Err(Malformed::Kind { kind }),
         };
@@ -291,7 +341,11 @@ fn decode_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
 }
 
 fn decode_empty(body: &[u8], message: Message) -> Result<Message, String> {
-    if body.is_empty() { Ok(message) } else { Err(format!("{} bytes where none belong", body.len())) }
+    if body.is_empty() {
+        Ok(message)
+    } else {
+        Err(format!("{} bytes where none belong", body.len()))
+    }
 }
 
 fn decode_hello(body: &[u8]) -> Result<Message, String> {
@@ -301,12 +355,18 @@ fn decode_hello(body: &[u8]) -> Result<Message, String> {
         2 => Role::Connects,
         _ => return Err(format!("role {role} is not known")),
     };
-    Ok(Message::Hello { role, nonce: exactly(nonce)? })
+    Ok(Message::Hello {
+        role,
+        nonce: exactly(nonce)?,
+    })
 }
 
 fn decode_proof(body: &[u8]) -> Result<Message, String> {
     let (config_sha256, mac) = body.split_first_chunk().ok_or("it is too short")?;
-    Ok(Message::Proof { config_sha256: *config_sha256, mac: exactly(mac)? })
+    Ok(Message::Proof {
+        config_sha256: *config_sha256,
+        mac: exactly(mac)?,
+    })
 }
 
 fn decode_refusal(body: &[u8]) -> Result<Message, String> {
@@ -329,9 +389,15 @@ fn decode_handles(body: &[u8]) -> Result<Message, String> {
     };
     let (handles, rest) = bytes.as_chunks::<HANDLE_LEN>();
     if !rest.is_empty() {
-        return Err(format!("{} bytes are not whole handles of {HANDLE_LEN}", bytes.len()));
+        return Err(format!(
+            "{} bytes are not whole handles of {HANDLE_LEN}",
+            bytes.len()
+        ));
     }
-    Ok(Message::Handles { flow, handles: handles.to_vec() })
+    Ok(Message::Handles {
+        flow,
+        handles: handles.to_vec(),
+    })
 }
 
 fn decode_barrier(body: &[u8]) -> Result<Message, String> {
@@ -342,11 +408,17 @@ fn decode_barrier(body: &[u8]) -> Result<Message, String> {
     }
     let name = std::str::from_utf8(name).map_err(|_| "its name is not UTF-8")?;
     let (epoch, payload) = (u64::from_be_bytes(*epoch), u64::from_be_bytes(*payload));
-    Ok(Message::Barrier { epoch, payload, name: name.to_owned() })
+    Ok(Message::Barrier {
+        epoch,
+        payload,
+        name: name.to_owned(),
+    })
 }
 
 fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N], String> {
-    bytes.try_into().map_err(|_| format!("{} bytes where {N} belong", bytes.len()))
+    bytes
+        .try_into()
+        .map_err(|_| format!("{} bytes where {N} belong", bytes.len()))
 }
 
 #[cfg(test)]
@@ -371,27 +443,34 @@ mod tests {
         ];
         let handle = any::<u8>().prop_map(|byte| [byte; HANDLE_LEN]);
         let pairs = || proptest::collection::btree_map(".{0,12}", ".{0,12}", 0..6);
-        let config = (pairs(), pairs(), ".{0,20}").prop_map(|(scenario, settings, plugin_name)| Config {
-            scenario,
-            settings,
-            plugin_name,
-            ..Config::default()
-        });
+        let config =
+            (pairs(), pairs(), ".{0,20}").prop_map(|(scenario, settings, plugin_name)| Config {
+                scenario,
+                settings,
+                plugin_name,
+                ..Config::default()
+            });
         prop_oneof![
             (role, any::<[u8; 32]>()).prop_map(|(role, nonce)| Message::Hello { role, nonce }),
-            any::<([u8; 32], [u8; 32])>().prop_map(|(config_sha256, mac)| Message::Proof { config_sha256, mac }),
+            any::<([u8; 32], [u8; 32])>()
+                .prop_map(|(config_sha256, mac)| Message::Proof { config_sha256, mac }),
             refusal.prop_map(Message::Refusal),
             config.prop_map(Message::Config),
             Just(Message::Ready),
             (flow, proptest::collection::vec(handle, 0..40))
                 .prop_map(|(flow, handles)| Message::Handles { flow, handles }),
-            (any::<u64>(), any::<u64>(), "[a-zA-Z0-9é -]{0,32}").prop_map(|(epoch, payload, name)| Message::Barrier {
-                epoch,
-                payload,
-                name
-            }),
+            (any::<u64>(), any::<u64>(), "[a-zA-Z0-9é -]{0,32}").prop_map(
+                |(epoch, payload, name)| Message::Barrier {
+                    epoch,
+                    payload,
+                    name
+                }
+            ),
             proptest::collection::vec(any::<u8>(), 0..300).prop_map(Message::Report),
-            ".{0,50}".prop_map(|reason| Message::Abort { outcome: Outcome::PluginDied, reason }),
+            ".{0,50}".prop_map(|reason| Message::Abort {
+                outcome: Outcome::PluginDied,
+                reason
+            }),
             Just(Message::Bye),
         ]
     }
@@ -441,9 +520,19 @@ mod tests {
 
     #[test]
     fn a_foreign_protocol_is_refused_at_its_first_byte() {
-        assert_eq!(Message::decode(b"S", BODY_MAX), Err(Malformed::NotOurs { seen: b"S".to_vec() }));
-        let text = Message::decode(b"\x16\x03\x01\x02", BODY_MAX).unwrap_err().to_string();
-        assert_eq!(text, r#"it begins with "\x16\x03\x01\x02", not as tcpxctl does"#);
+        assert_eq!(
+            Message::decode(b"S", BODY_MAX),
+            Err(Malformed::NotOurs {
+                seen: b"S".to_vec()
+            })
+        );
+        let text = Message::decode(b"\x16\x03\x01\x02", BODY_MAX)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            text,
+            r#"it begins with "\x16\x03\x01\x02", not as tcpxctl does"#
+        );
     }
 
     #[test]
@@ -451,13 +540,20 @@ mod tests {
         let mut bytes = encoded(&Message::Ready);
         bytes[5] = 9;
         bytes[8..12].fill(0xff);
-        assert_eq!(Message::decode(&bytes, BODY_MAX), Err(Malformed::Version { theirs: 9 }));
+        assert_eq!(
+            Message::decode(&bytes, BODY_MAX),
+            Err(Malformed::Version { theirs: 9 })
+        );
     }
 
     #[test]
     fn a_length_over_the_limit_is_refused_before_the_body_comes() {
         let bytes = encoded(&Message::Report(vec![0; 300]));
-        let refused = Malformed::Length { kind: 8, len: 300, max: 256 };
+        let refused = Malformed::Length {
+            kind: 8,
+            len: 300,
+            max: 256,
+        };
         assert_eq!(Message::decode(&bytes[..HEADER_LEN], 256), Err(refused));
     }
 
@@ -465,23 +561,46 @@ mod tests {
     fn what_does_not_fit_is_not_half_written() {
         let mut out = vec![7];
         let too_large = Message::Report(vec![0; BODY_MAX + 1]).encode(&mut out);
-        assert_eq!(too_large, Err(TooLarge { what: "report", len: BODY_MAX + 1, max: BODY_MAX }));
+        assert_eq!(
+            too_large,
+            Err(TooLarge {
+                what: "report",
+                len: BODY_MAX + 1,
+                max: BODY_MAX
+            })
+        );
         let name = "x".repeat(BARRIER_NAME_MAX + 1);
-        assert!(Message::Barrier { epoch: 0, payload: 0, name }.encode(&mut out).is_err());
+        assert!(
+            Message::Barrier {
+                epoch: 0,
+                payload: 0,
+                name
+            }
+            .encode(&mut out)
+            .is_err()
+        );
         assert_eq!(out, [7]);
     }
 
     #[test]
     fn the_most_handles_fit_and_one_more_does_not() {
-        let most = |n| Message::Handles { flow: Flow::Forward, handles: vec![[0; HANDLE_LEN]; n] };
+        let most = |n| Message::Handles {
+            flow: Flow::Forward,
+            handles: vec![[0; HANDLE_LEN]; n],
+        };
         assert!(most(HANDLES_MAX).encode(&mut Vec::new()).is_ok());
         assert!(most(HANDLES_MAX + 1).encode(&mut Vec::new()).is_err());
     }
 
     #[test]
     fn a_long_reason_is_cut_and_still_sent() {
-        let abort = Message::Abort { outcome: Outcome::Failed, reason: "é".repeat(5000) };
-        let Ok(Some((Message::Abort { reason, .. }, _))) = Message::decode(&encoded(&abort), BODY_MAX) else {
+        let abort = Message::Abort {
+            outcome: Outcome::Failed,
+            reason: "é".repeat(5000),
+        };
+        let Ok(Some((Message::Abort { reason, .. }, _))) =
+            Message::decode(&encoded(&abort), BODY_MAX)
+        else {
             panic!("not an abort")
         };
         assert_eq!(reason.chars().count(), REASON_CHARS_MAX);

@@ -51,7 +51,9 @@ fn config() -> Config {
     let scenario = [("name", "4conn"), ("transfer.chunk", "512KiB")];
     Config {
         tcpxctl_version: "0.1.0".to_owned(),
-        scenario: scenario.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        scenario: scenario
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
         plugin_name: "TCPXSOFT".to_owned(),
         ..Config::default()
     }
@@ -69,7 +71,13 @@ fn pair_of(listens: (&Secret, &Config), connects: (&Secret, &Config)) -> (Ended,
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(listens.0, listens.1, ample(), &stop));
         let connected = connect(address, connects.0, connects.1, ample(), &NEVER);
-        if matches!(&connected, Err(BootstrapError { cause: Cause::WrongSecret, .. })) {
+        if matches!(
+            &connected,
+            Err(BootstrapError {
+                cause: Cause::WrongSecret,
+                ..
+            })
+        ) {
             stop.store(true, Ordering::Relaxed);
         }
         (accepting.join().expect("no panic"), connected)
@@ -99,11 +107,16 @@ fn connect_to(address: SocketAddr, deadline: Deadline) -> BootstrapError {
 /// What a listener says of strangers who said this and were all turned away.
 fn turned_away(says: &[&[u8]]) -> BootstrapError {
     let (listener, stop) = (listener(), AtomicBool::new(false));
-    let strangers: Vec<_> = says.iter().map(|bytes| stranger(listener.local_addr(), bytes)).collect();
+    let strangers: Vec<_> = says
+        .iter()
+        .map(|bytes| stranger(listener.local_addr(), bytes))
+        .collect();
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &stop));
         for mut stranger in strangers {
-            stranger.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+            stranger
+                .set_read_timeout(Some(Duration::from_secs(20)))
+                .expect("a timeout");
             // Ends when turned away, with a reset where not all was read.
             let _ = stranger.read_to_end(&mut Vec::new());
         }
@@ -119,7 +132,10 @@ fn encoded(message: &Message) -> Vec<u8> {
 }
 
 fn hello() -> Message {
-    Message::Hello { role: Role::Connects, nonce: [5; 32] }
+    Message::Hello {
+        role: Role::Connects,
+        nonce: [5; 32],
+    }
 }
 
 /// A connection that has already said these bytes.
@@ -136,7 +152,9 @@ fn send_raw(link: &mut Link, message: &Message) {
 
 /// Closes without a goodbye to TCP either.
 fn cut(stream: &TcpStream) {
-    SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("linger");
+    SockRef::from(stream)
+        .set_linger(Some(Duration::ZERO))
+        .expect("linger");
 }
 
 #[test]
@@ -145,18 +163,40 @@ fn a_pair_exchanges_handles_barriers_and_reports_and_parts() {
     let handles: Vec<Handle> = (0..4).map(|n| [n; 128]).collect();
     thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!(listens.exchange_handles(&handles, 0, ample(), &NEVER).expect("handles"), Vec::<Handle>::new());
+            assert_eq!(
+                listens
+                    .exchange_handles(&handles, 0, ample(), &NEVER)
+                    .expect("handles"),
+                Vec::<Handle>::new()
+            );
             for n in 0..50 {
-                assert_eq!(listens.barrier("iteration", n, ample(), &NEVER).expect("barrier"), 1000 + n);
+                assert_eq!(
+                    listens
+                        .barrier("iteration", n, ample(), &NEVER)
+                        .expect("barrier"),
+                    1000 + n
+                );
             }
             assert_eq!(listens.recv_report(ample(), &NEVER).expect("report"), b"{}");
             listens.close(ample(), &NEVER).expect("goodbye");
         });
-        assert_eq!(connects.exchange_handles(&[], 4, ample(), &NEVER).expect("handles"), handles);
+        assert_eq!(
+            connects
+                .exchange_handles(&[], 4, ample(), &NEVER)
+                .expect("handles"),
+            handles
+        );
         for n in 0..50 {
-            assert_eq!(connects.barrier("iteration", 1000 + n, ample(), &NEVER).expect("barrier"), n);
+            assert_eq!(
+                connects
+                    .barrier("iteration", 1000 + n, ample(), &NEVER)
+                    .expect("barrier"),
+                n
+            );
         }
-        connects.send_report(b"{}", ample(), &NEVER).expect("report");
+        connects
+            .send_report(b"{}", ample(), &NEVER)
+            .expect("report");
         connects.close(ample(), &NEVER).expect("goodbye");
     });
 }
@@ -171,7 +211,14 @@ fn a_pair_finds_each_other_over_ipv6() {
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &NEVER));
         connect(address, &secret(), &config(), ample(), &NEVER).expect("connects");
-        assert!(accepting.join().expect("no panic").expect("accepts").peer().is_ipv6());
+        assert!(
+            accepting
+                .join()
+                .expect("no panic")
+                .expect("accepts")
+                .peer()
+                .is_ipv6()
+        );
     });
 }
 
@@ -179,10 +226,13 @@ fn a_pair_finds_each_other_over_ipv6() {
 fn the_end_that_connects_may_come_first() {
     let address = own_address(4711);
     thread::scope(|scope| {
-        let connecting = scope.spawn(move || connect(address, &secret(), &config(), ample(), &NEVER));
+        let connecting =
+            scope.spawn(move || connect(address, &secret(), &config(), ample(), &NEVER));
         thread::sleep(Duration::from_millis(30));
         let listener = Listener::bind(address).expect("the port");
-        listener.accept(&secret(), &config(), ample(), &NEVER).expect("accepts");
+        listener
+            .accept(&secret(), &config(), ample(), &NEVER)
+            .expect("accepts");
         connecting.join().expect("no panic").expect("connects");
     });
 }
@@ -192,8 +242,16 @@ fn nobody_listening_is_refused_after_trying_until_the_deadline() {
     let address = own_address(4712);
     let error = connect_to(address, short());
     assert!(matches!(error.cause, Cause::Refused), "{error}");
-    assert!(error.at.tries > 1 && error.at.waited >= Duration::from_millis(200), "{error}");
-    assert!(error.to_string().starts_with(&format!("bootstrap with {address}, waiting for a connection")), "{error}");
+    assert!(
+        error.at.tries > 1 && error.at.waited >= Duration::from_millis(200),
+        "{error}"
+    );
+    assert!(
+        error.to_string().starts_with(&format!(
+            "bootstrap with {address}, waiting for a connection"
+        )),
+        "{error}"
+    );
     assert_eq!(error.outcome(), Outcome::PeerLost);
 }
 
@@ -206,9 +264,16 @@ fn a_socket_that_connects_to_itself_has_found_nobody() {
     socket.bind(&loopback().into()).expect("a port");
     let own = socket.local_addr().expect("an address");
     socket.connect(&own).expect("to itself");
-    assert_eq!(socket.peer_addr().expect("a peer"), own, "this kernel does that");
+    assert_eq!(
+        socket.peer_addr().expect("a peer"),
+        own,
+        "this kernel does that"
+    );
     let mut wire = Wire::new(socket.into()).expect("a wire");
-    let (secret, wait) = (secret(), Wait::new(Whom::Peer(loopback()), Awaited::Hello, ample(), &NEVER));
+    let (secret, wait) = (
+        secret(),
+        Wait::new(Whom::Peer(loopback()), Awaited::Hello, ample(), &NEVER),
+    );
     let mut handshake = Handshake::new(Role::Connects, &secret, [0; 32], [1; 32]);
     wire.send(&handshake.hello(), &wait).expect("sends");
     let echo = wire.recv(&wait, 0).expect("its own words");
@@ -223,15 +288,31 @@ fn a_port_that_answers_no_syn_times_out() {
     let address = deaf.local_addr().expect("an address");
     let crowd: Vec<Socket> = (0..8)
         .map(|_| {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None).expect("a socket");
+            let socket =
+                Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None).expect("a socket");
             let _ = socket.connect(&address);
             socket
         })
         .collect();
     let error = connect_to(address.as_socket().expect("an address"), short());
-    assert!(matches!(error.cause, Cause::TimedOut { limit: "limits.connect", .. }), "{error}");
-    assert!(error.to_string().contains("waiting for a connection"), "{error}");
-    assert!(error.next_step().expect("one").contains("firewall"), "{error}");
+    assert!(
+        matches!(
+            error.cause,
+            Cause::TimedOut {
+                limit: "limits.connect",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("waiting for a connection"),
+        "{error}"
+    );
+    assert!(
+        error.next_step().expect("one").contains("firewall"),
+        "{error}"
+    );
     drop(crowd);
 }
 
@@ -239,15 +320,30 @@ fn a_port_that_answers_no_syn_times_out() {
 fn a_peer_that_says_nothing_times_out() {
     let error = connect_to(impostor(std::mem::forget), short());
     assert!(matches!(error.cause, Cause::TimedOut { .. }), "{error}");
-    assert!(error.to_string().contains("waiting for its hello"), "{error}");
+    assert!(
+        error.to_string().contains("waiting for its hello"),
+        "{error}"
+    );
     assert_eq!(error.outcome(), Outcome::PeerLost);
 }
 
 #[test]
 fn a_port_nobody_comes_to_times_out() {
-    let error = listener().accept(&secret(), &config(), short(), &NEVER).expect_err("must fail");
-    assert!(error.to_string().ends_with("nothing came within limits.connect (0.3 s)"), "{error}");
-    assert!(error.to_string().starts_with("bootstrap listening on 127.0.0.1:"), "{error}");
+    let error = listener()
+        .accept(&secret(), &config(), short(), &NEVER)
+        .expect_err("must fail");
+    assert!(
+        error
+            .to_string()
+            .ends_with("nothing came within limits.connect (0.3 s)"),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .starts_with("bootstrap listening on 127.0.0.1:"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -266,11 +362,18 @@ fn a_connection_cut_in_the_handshake_is_reset() {
 #[test]
 fn a_connection_cut_later_is_reset() {
     let (mut listens, connects) = pair();
-    SockRef::from(&connects.wire.as_fd()).set_linger(Some(Duration::ZERO)).expect("linger");
+    SockRef::from(&connects.wire.as_fd())
+        .set_linger(Some(Duration::ZERO))
+        .expect("linger");
     drop(connects);
-    let error = listens.barrier("start", 0, ample(), &NEVER).expect_err("must fail");
+    let error = listens
+        .barrier("start", 0, ample(), &NEVER)
+        .expect_err("must fail");
     assert!(matches!(error.cause, Cause::Reset), "{error}");
-    assert!(error.to_string().contains("waiting for barrier `start`"), "{error}");
+    assert!(
+        error.to_string().contains("waiting for barrier `start`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -281,21 +384,36 @@ fn a_connection_closed_in_the_handshake_is_closed_early() {
         }),
         short(),
     );
-    assert!(matches!(error.cause, Cause::ClosedEarly { goodbye: false }), "{error}");
+    assert!(
+        matches!(error.cause, Cause::ClosedEarly { goodbye: false }),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_connection_closed_later_is_closed_early_with_or_without_goodbye() {
     let (mut listens, connects) = pair();
     drop(connects);
-    let error = listens.barrier("start", 0, ample(), &NEVER).expect_err("must fail");
-    assert!(matches!(error.cause, Cause::ClosedEarly { goodbye: false }), "{error}");
+    let error = listens
+        .barrier("start", 0, ample(), &NEVER)
+        .expect_err("must fail");
+    assert!(
+        matches!(error.cause, Cause::ClosedEarly { goodbye: false }),
+        "{error}"
+    );
 
     let (mut listens, connects) = pair();
     thread::scope(|scope| {
-        scope.spawn(|| connects.close(short(), &NEVER).expect_err("the other end is not done"));
+        scope.spawn(|| {
+            connects
+                .close(short(), &NEVER)
+                .expect_err("the other end is not done")
+        });
         let error = listens.recv_report(ample(), &NEVER).expect_err("must fail");
-        assert!(matches!(error.cause, Cause::ClosedEarly { goodbye: true }), "{error}");
+        assert!(
+            matches!(error.cause, Cause::ClosedEarly { goodbye: true }),
+            "{error}"
+        );
     });
 }
 
@@ -306,21 +424,35 @@ fn the_end_with_the_wrong_secret_is_told_and_the_other_waits_on() {
     let connects = connects.expect_err("must fail");
     assert!(matches!(connects.cause, Cause::WrongSecret), "{connects}");
     let listens = listens.expect_err("stopped");
-    assert!(listens.to_string().ends_with("stopped; 1 stranger turned away, 1 with a wrong secret"), "{listens}");
+    assert!(
+        listens
+            .to_string()
+            .ends_with("stopped; 1 stranger turned away, 1 with a wrong secret"),
+        "{listens}"
+    );
 }
 
 #[test]
 fn a_listener_that_cannot_prove_itself_is_not_believed() {
     let error = connect_to(
         impostor(|mut stream| {
-            let _ = stream.write_all(&encoded(&Message::Hello { role: Role::Listens, nonce: [5; 32] }));
-            let _ = stream.write_all(&encoded(&Message::Proof { config_sha256: [0; 32], mac: [0; 32] }));
+            let _ = stream.write_all(&encoded(&Message::Hello {
+                role: Role::Listens,
+                nonce: [5; 32],
+            }));
+            let _ = stream.write_all(&encoded(&Message::Proof {
+                config_sha256: [0; 32],
+                mac: [0; 32],
+            }));
             std::mem::forget(stream);
         }),
         ample(),
     );
     assert!(matches!(error.cause, Cause::WrongSecret), "{error}");
-    assert!(error.to_string().contains("waiting for its proof"), "{error}");
+    assert!(
+        error.to_string().contains("waiting for its proof"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -329,7 +461,10 @@ fn a_recorded_proof_opens_no_second_door() {
     let eavesdropper = impostor(move |mut stream| {
         let (mut hello, mut proof) = ([0; 45], [0; 76]);
         let _ = stream.read_exact(&mut hello);
-        let _ = stream.write_all(&encoded(&Message::Hello { role: Role::Listens, nonce: [5; 32] }));
+        let _ = stream.write_all(&encoded(&Message::Hello {
+            role: Role::Listens,
+            nonce: [5; 32],
+        }));
         let _ = stream.read_exact(&mut proof);
         let _ = record.send([&hello[..], &proof].concat());
     });
@@ -338,40 +473,86 @@ fn a_recorded_proof_opens_no_second_door() {
     assert_eq!(&recorded[..4], b"TCXB");
 
     let error = turned_away(&[&recorded]);
-    assert!(error.to_string().ends_with("; 1 stranger turned away, 1 with a wrong secret"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("; 1 stranger turned away, 1 with a wrong secret"),
+        "{error}"
+    );
 }
 
 #[test]
 fn another_version_is_told_from_another_program() {
     let mut newer = encoded(&Message::Ready);
     newer[5] = 9;
-    let error = connect_to(impostor(move |mut stream| drop(stream.write_all(&newer))), ample());
-    assert!(matches!(error.cause, Cause::OtherVersion { ours: 1, theirs: 9 }), "{error}");
+    let error = connect_to(
+        impostor(move |mut stream| drop(stream.write_all(&newer))),
+        ample(),
+    );
+    assert!(
+        matches!(error.cause, Cause::OtherVersion { ours: 1, theirs: 9 }),
+        "{error}"
+    );
     assert_eq!(error.outcome(), Outcome::Usage);
 
-    let error = connect_to(impostor(|mut stream| drop(stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n"))), ample());
+    let error = connect_to(
+        impostor(|mut stream| drop(stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n"))),
+        ample(),
+    );
     assert!(matches!(error.cause, Cause::Garbage { .. }), "{error}");
-    assert!(error.to_string().contains("it begins with \"SSH-\""), "{error}");
+    assert!(
+        error.to_string().contains("it begins with \"SSH-\""),
+        "{error}"
+    );
 }
 
 #[test]
 fn different_configurations_are_told_to_both_with_the_key() {
     let mut other = config();
-    other.scenario.insert("transfer.chunk".to_owned(), "1MiB".to_owned());
+    other
+        .scenario
+        .insert("transfer.chunk".to_owned(), "1MiB".to_owned());
     let secret = secret();
     let (listens, connects) = pair_of((&secret, &config()), (&secret, &other));
-    let (listens, connects) = (listens.expect_err("must fail"), connects.expect_err("must fail"));
-    assert!(listens.to_string().ends_with("disagree: transfer.chunk is `512KiB` here and `1MiB` there"), "{listens}");
-    assert!(connects.to_string().ends_with("disagree: transfer.chunk is `1MiB` here and `512KiB` there"), "{connects}");
-    assert_eq!((listens.outcome(), connects.outcome()), (Outcome::Usage, Outcome::Usage));
+    let (listens, connects) = (
+        listens.expect_err("must fail"),
+        connects.expect_err("must fail"),
+    );
+    assert!(
+        listens
+            .to_string()
+            .ends_with("disagree: transfer.chunk is `512KiB` here and `1MiB` there"),
+        "{listens}"
+    );
+    assert!(
+        connects
+            .to_string()
+            .ends_with("disagree: transfer.chunk is `1MiB` here and `512KiB` there"),
+        "{connects}"
+    );
+    assert_eq!(
+        (listens.outcome(), connects.outcome()),
+        (Outcome::Usage, Outcome::Usage)
+    );
 }
 
 #[test]
 fn a_sender_that_reached_the_receiver_of_another_pair_says_so() {
-    let (secret, gpu) = (secret(), |n| Config { pair: format!("gpu {n}"), ..config() });
+    let (secret, gpu) = (secret(), |n| Config {
+        pair: format!("gpu {n}"),
+        ..config()
+    });
     let (listens, connects) = pair_of((&secret, &gpu(0)), (&secret, &gpu(1)));
-    assert!(listens.expect_err("must fail").to_string().ends_with("pair is `gpu 0` here and `gpu 1` there"));
-    assert!(matches!(connects.expect_err("must fail").cause, Cause::DifferentConfig(_)));
+    assert!(
+        listens
+            .expect_err("must fail")
+            .to_string()
+            .ends_with("pair is `gpu 0` here and `gpu 1` there")
+    );
+    assert!(matches!(
+        connects.expect_err("must fail").cause,
+        Cause::DifferentConfig(_)
+    ));
 }
 
 #[test]
@@ -379,15 +560,25 @@ fn a_configuration_that_was_not_proved_is_garbage() {
     let listener = listener();
     let address = listener.local_addr();
     let accepting = thread::spawn(move || listener.accept(&secret(), &config(), ample(), &NEVER));
-    let (secret, wait) = (secret(), Wait::new(Whom::Peer(address), Awaited::Hello, ample(), &NEVER));
+    let (secret, wait) = (
+        secret(),
+        Wait::new(Whom::Peer(address), Awaited::Hello, ample(), &NEVER),
+    );
     let mut wire = Wire::new(TcpStream::connect(address).expect("connects")).expect("a wire");
     let mut handshake = Handshake::new(Role::Connects, &secret, [9; 32], [1; 32]);
     wire.send(&handshake.hello(), &wait).expect("sends");
-    let Ok(Step::Say(proof)) = handshake.hear(wire.recv(&wait, 0).expect("a hello")) else { panic!("no proof") };
+    let Ok(Step::Say(proof)) = handshake.hear(wire.recv(&wait, 0).expect("a hello")) else {
+        panic!("no proof")
+    };
     wire.send(&proof, &wait).expect("sends");
     wire.send(&Message::Config(config()), &wait).expect("sends");
     let error = accepting.join().expect("no panic").expect_err("must fail");
-    assert!(error.to_string().ends_with("its configuration is not the one it proved"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("its configuration is not the one it proved"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -396,8 +587,20 @@ fn a_configuration_too_large_to_send_is_told_to_both() {
     large.settings.insert("X".to_owned(), "x".repeat(BODY_MAX));
     let secret = secret();
     let (listens, connects) = pair_of((&secret, &config()), (&secret, &large));
-    assert!(matches!(connects.expect_err("must fail").cause, Cause::TooLarge { what: "configuration", .. }));
-    assert!(matches!(listens.expect_err("must fail").cause, Cause::PeerAborted { outcome: Outcome::NotRun, .. }));
+    assert!(matches!(
+        connects.expect_err("must fail").cause,
+        Cause::TooLarge {
+            what: "configuration",
+            ..
+        }
+    ));
+    assert!(matches!(
+        listens.expect_err("must fail").cause,
+        Cause::PeerAborted {
+            outcome: Outcome::NotRun,
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -406,8 +609,12 @@ fn an_abort_arrives_with_its_reason_even_past_unread_words() {
     send_raw(&mut listens, &Message::Report(vec![0; 5000]));
     thread::scope(|scope| {
         scope.spawn(|| connects.abort(Outcome::PluginDied, "exit(1)\x1b[31m after \"no cmsg\""));
-        let error = listens.barrier("end", 0, ample(), &NEVER).expect_err("must fail");
-        let Cause::PeerAborted { reason, .. } = &error.cause else { panic!("{error}") };
+        let error = listens
+            .barrier("end", 0, ample(), &NEVER)
+            .expect_err("must fail");
+        let Cause::PeerAborted { reason, .. } = &error.cause else {
+            panic!("{error}")
+        };
         assert_eq!(reason, "exit(1)?[31m after \"no cmsg\"");
         assert_eq!(error.outcome(), Outcome::PluginDied);
         drop(listens);
@@ -418,9 +625,21 @@ fn an_abort_arrives_with_its_reason_even_past_unread_words() {
 fn a_check_sees_an_abort_and_a_lost_peer_and_nothing_else() {
     let (mut listens, mut connects) = pair();
     listens.check().expect("all is well");
-    send_raw(&mut connects, &Message::Barrier { epoch: 0, payload: 3, name: "x".to_owned() });
+    send_raw(
+        &mut connects,
+        &Message::Barrier {
+            epoch: 0,
+            payload: 3,
+            name: "x".to_owned(),
+        },
+    );
     listens.check().expect("a barrier is no trouble");
-    assert_eq!(listens.barrier("x", 0, ample(), &NEVER).expect("still there"), 3);
+    assert_eq!(
+        listens
+            .barrier("x", 0, ample(), &NEVER)
+            .expect("still there"),
+        3
+    );
     drop(connects);
     let error = loop {
         match listens.check() {
@@ -429,15 +648,31 @@ fn a_check_sees_an_abort_and_a_lost_peer_and_nothing_else() {
         }
     };
     // With our barrier unread, its kernel resets.
-    assert!(matches!(error.cause, Cause::ClosedEarly { .. } | Cause::Reset), "{error}");
+    assert!(
+        matches!(error.cause, Cause::ClosedEarly { .. } | Cause::Reset),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_proven_peer_that_turns_to_garbage_is_told_so() {
     let (mut listens, mut connects) = pair();
-    send_raw(&mut connects, &Message::Proof { config_sha256: [0; 32], mac: [0; 32] });
-    let error = listens.barrier("start", 0, ample(), &NEVER).expect_err("must fail");
-    assert!(error.to_string().ends_with("out of step: barrier `start` here, proof there"), "{error}");
+    send_raw(
+        &mut connects,
+        &Message::Proof {
+            config_sha256: [0; 32],
+            mac: [0; 32],
+        },
+    );
+    let error = listens
+        .barrier("start", 0, ample(), &NEVER)
+        .expect_err("must fail");
+    assert!(
+        error
+            .to_string()
+            .ends_with("out of step: barrier `start` here, proof there"),
+        "{error}"
+    );
 
     let (mut listens, connects) = pair();
     rustix::io::write(connects.wire.as_fd(), b"\0\0\0\0garbage").expect("writes");
@@ -449,10 +684,18 @@ fn a_proven_peer_that_turns_to_garbage_is_told_so() {
 fn barriers_with_other_names_or_epochs_name_both() {
     let (mut listens, mut connects) = pair();
     thread::scope(|scope| {
-        let other = scope.spawn(|| connects.barrier("end", 0, ample(), &NEVER).expect_err("must fail"));
-        let error = listens.barrier("start", 0, ample(), &NEVER).expect_err("must fail");
+        let other = scope.spawn(|| {
+            connects
+                .barrier("end", 0, ample(), &NEVER)
+                .expect_err("must fail")
+        });
+        let error = listens
+            .barrier("start", 0, ample(), &NEVER)
+            .expect_err("must fail");
         assert!(
-            error.to_string().ends_with("barrier `start` (epoch 0) here, barrier `end` (epoch 0) there"),
+            error
+                .to_string()
+                .ends_with("barrier `start` (epoch 0) here, barrier `end` (epoch 0) there"),
             "{error}"
         );
         let error = other.join().expect("no panic");
@@ -460,19 +703,42 @@ fn barriers_with_other_names_or_epochs_name_both() {
     });
 
     let (mut listens, mut connects) = pair();
-    send_raw(&mut connects, &Message::Barrier { epoch: 7, payload: 0, name: "start".to_owned() });
-    let error = listens.barrier("start", 0, ample(), &NEVER).expect_err("must fail");
-    assert!(error.to_string().ends_with("barrier `start` (epoch 0) here, barrier `start` (epoch 7) there"), "{error}");
+    send_raw(
+        &mut connects,
+        &Message::Barrier {
+            epoch: 7,
+            payload: 0,
+            name: "start".to_owned(),
+        },
+    );
+    let error = listens
+        .barrier("start", 0, ample(), &NEVER)
+        .expect_err("must fail");
+    assert!(
+        error
+            .to_string()
+            .ends_with("barrier `start` (epoch 0) here, barrier `start` (epoch 7) there"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_barrier_the_peer_never_reaches_times_out_under_its_name() {
     let (mut listens, _connects) = pair();
-    let error = listens.barrier("warm-up", 0, short(), &NEVER).expect_err("must fail");
-    assert!(error.to_string().contains("waiting for barrier `warm-up` since "), "{error}");
+    let error = listens
+        .barrier("warm-up", 0, short(), &NEVER)
+        .expect_err("must fail");
+    assert!(
+        error
+            .to_string()
+            .contains("waiting for barrier `warm-up` since "),
+        "{error}"
+    );
     assert!(matches!(error.cause, Cause::TimedOut { .. }), "{error}");
     let name = "x".repeat(BARRIER_NAME_MAX + 1);
-    let error = listens.barrier(&name, 0, short(), &NEVER).expect_err("must fail");
+    let error = listens
+        .barrier(&name, 0, short(), &NEVER)
+        .expect_err("must fail");
     assert!(matches!(error.cause, Cause::TooLarge { .. }), "{error}");
 }
 
@@ -481,15 +747,32 @@ fn handles_in_another_number_or_direction_are_refused() {
     let (mut listens, mut connects) = pair();
     thread::scope(|scope| {
         scope.spawn(|| listens.exchange_handles(&[[1; 128]; 3], 0, ample(), &NEVER));
-        let error = connects.exchange_handles(&[], 4, ample(), &NEVER).expect_err("must fail");
-        assert!(error.to_string().ends_with("4 of the peer's connections here, 3 connect handles there"), "{error}");
+        let error = connects
+            .exchange_handles(&[], 4, ample(), &NEVER)
+            .expect_err("must fail");
+        assert!(
+            error
+                .to_string()
+                .ends_with("4 of the peer's connections here, 3 connect handles there"),
+            "{error}"
+        );
     });
 
     let (mut listens, mut connects) = pair();
-    send_raw(&mut listens, &Message::Handles { flow: Flow::Reverse, handles: vec![[1; 128]] });
-    let error = connects.exchange_handles(&[], 1, ample(), &NEVER).expect_err("must fail");
+    send_raw(
+        &mut listens,
+        &Message::Handles {
+            flow: Flow::Reverse,
+            handles: vec![[1; 128]],
+        },
+    );
+    let error = connects
+        .exchange_handles(&[], 1, ample(), &NEVER)
+        .expect_err("must fail");
     assert!(matches!(error.cause, Cause::Garbage { .. }), "{error}");
-    let error = connects.exchange_handles(&vec![[0; 128]; HANDLES_MAX + 1], 0, ample(), &NEVER).expect_err("too many");
+    let error = connects
+        .exchange_handles(&vec![[0; 128]; HANDLES_MAX + 1], 0, ample(), &NEVER)
+        .expect_err("too many");
     assert!(matches!(error.cause, Cause::TooLarge { .. }), "{error}");
 }
 
@@ -513,8 +796,15 @@ fn two_full_reports_cross_through_buffers_that_hold_neither() {
 #[test]
 fn a_report_that_does_not_fit_is_refused_here() {
     let (mut listens, _connects) = pair();
-    let error = listens.send_report(&vec![0; BODY_MAX + 1], ample(), &NEVER).expect_err("must fail");
-    assert!(error.to_string().ends_with("the report is 262145 long, at most 262144 fit"), "{error}");
+    let error = listens
+        .send_report(&vec![0; BODY_MAX + 1], ample(), &NEVER)
+        .expect_err("must fail");
+    assert!(
+        error
+            .to_string()
+            .ends_with("the report is 262145 long, at most 262144 fit"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -526,7 +816,11 @@ fn every_wait_ends_when_stopped() {
     let (secret, config, listener) = (secret(), config(), listener());
     let errors = thread::scope(|scope| {
         let waits = [
-            scope.spawn(|| listener.accept(&secret, &config, ample(), &stop).map(|_| ())),
+            scope.spawn(|| {
+                listener
+                    .accept(&secret, &config, ample(), &stop)
+                    .map(|_| ())
+            }),
             scope.spawn(|| connect(silent, &secret, &config, ample(), &stop).map(|_| ())),
             scope.spawn(|| connect(nobody, &secret, &config, ample(), &stop).map(|_| ())),
             scope.spawn(|| listens.barrier("start", 0, ample(), &stop).map(|_| ())),
@@ -545,7 +839,12 @@ fn every_wait_ends_when_stopped() {
 fn a_port_in_use_is_said_at_once() {
     let first = listener();
     let error = Listener::bind(first.local_addr()).expect_err("must fail");
-    assert!(error.to_string().contains("cannot listen: Address already in use"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("cannot listen: Address already in use"),
+        "{error}"
+    );
     assert!(error.next_step().expect("one").contains("--bootstrap-port"));
     assert_eq!(error.outcome(), Outcome::NotRun);
 }
@@ -554,7 +853,14 @@ fn a_port_in_use_is_said_at_once() {
 fn strangers_are_counted_by_what_was_wrong_with_them() {
     let mut other_version = encoded(&hello());
     other_version[5] = 2;
-    let wrong = [encoded(&hello()), encoded(&Message::Proof { config_sha256: [0; 32], mac: [0; 32] })].concat();
+    let wrong = [
+        encoded(&hello()),
+        encoded(&Message::Proof {
+            config_sha256: [0; 32],
+            mac: [0; 32],
+        }),
+    ]
+    .concat();
     let large = encoded(&Message::Report(vec![0; 8000]));
     let error = turned_away(&[b"GET / HTTP/1.1\r\n\r\n", &wrong, &other_version, &large]);
     let said = "; 4 strangers turned away, 1 with a wrong secret, 1 of another tcpxctl version";
@@ -566,30 +872,54 @@ fn a_crowd_that_was_there_first_does_not_keep_the_peer_out() {
     let listener = listener();
     let address = listener.local_addr();
     let half = &encoded(&hello())[..20];
-    let crowd: Vec<_> = (0..60).map(|n| stranger(address, if n % 2 == 0 { b"" } else { half })).collect();
+    let crowd: Vec<_> = (0..60)
+        .map(|n| stranger(address, if n % 2 == 0 { b"" } else { half }))
+        .collect();
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &NEVER));
-        let mut connects = connect(address, &secret(), &config(), ample(), &NEVER).expect("connects");
+        let mut connects =
+            connect(address, &secret(), &config(), ample(), &NEVER).expect("connects");
         let mut listens = accepting.join().expect("no panic").expect("accepts");
-        assert!(listens.strangers().turned_away >= 44, "all but sixteen, {:?}", listens.strangers());
-        scope.spawn(move || connects.barrier("start", 1, ample(), &NEVER).expect("barrier"));
-        assert_eq!(listens.barrier("start", 0, ample(), &NEVER).expect("barrier"), 1);
+        assert!(
+            listens.strangers().turned_away >= 44,
+            "all but sixteen, {:?}",
+            listens.strangers()
+        );
+        scope.spawn(move || {
+            connects
+                .barrier("start", 1, ample(), &NEVER)
+                .expect("barrier")
+        });
+        assert_eq!(
+            listens
+                .barrier("start", 0, ample(), &NEVER)
+                .expect("barrier"),
+            1
+        );
     });
     drop(crowd);
 }
 
 #[test]
 fn a_stranger_who_says_nothing_is_sent_away_in_time() {
-    let limits = StrangerLimits { time_max: Duration::from_millis(50), ..StrangerLimits::default() };
+    let limits = StrangerLimits {
+        time_max: Duration::from_millis(50),
+        ..StrangerLimits::default()
+    };
     let listener = Listener::bind_with(loopback(), limits).expect("a port");
     let mut silent = stranger(listener.local_addr(), b"");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &stop));
-        silent.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        silent
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a timeout");
         let mut word = Vec::new();
         silent.read_to_end(&mut word).expect("a word and the end");
-        assert_eq!(word, encoded(&Message::Refusal(super::message::Refusal::Unheard)));
+        assert_eq!(
+            word,
+            encoded(&Message::Refusal(super::message::Refusal::Unheard))
+        );
         stop.store(true, Ordering::Relaxed);
         accepting.join().expect("no panic").expect_err("stopped");
     });
@@ -597,20 +927,35 @@ fn a_stranger_who_says_nothing_is_sent_away_in_time() {
 
 /// What a stranger says in the storm below, from one random number.
 fn nonsense(number: u64) -> Vec<u8> {
-    let noise = |len: u64| (0..len).map(|n| (number.rotate_left((n % 64) as u32) ^ n) as u8).collect::<Vec<u8>>();
+    let noise = |len: u64| {
+        (0..len)
+            .map(|n| (number.rotate_left((n % 64) as u32) ^ n) as u8)
+            .collect::<Vec<u8>>()
+    };
     match number % 6 {
         0 => Vec::new(),
         1 => noise(number >> 8 & 0xfff),
         2 => encoded(&hello()),
         3 => encoded(&hello())[..(number >> 8) as usize % 45].to_vec(),
         4 => [encoded(&hello()), noise(76)].concat(),
-        _ => [encoded(&hello()), encoded(&Message::Proof { config_sha256: [1; 32], mac: [2; 32] })].concat(),
+        _ => [
+            encoded(&hello()),
+            encoded(&Message::Proof {
+                config_sha256: [1; 32],
+                mac: [2; 32],
+            }),
+        ]
+        .concat(),
     }
 }
 
 #[test]
 fn a_storm_of_strangers_does_not_disturb_a_run() {
-    let seed = u64::from_le_bytes(super::auth::random().expect("randomness")[..8].try_into().expect("eight"));
+    let seed = u64::from_le_bytes(
+        super::auth::random().expect("randomness")[..8]
+            .try_into()
+            .expect("eight"),
+    );
     eprintln!("seed {seed:#x}");
     let listener = listener();
     let address = listener.local_addr();
@@ -618,8 +963,13 @@ fn a_storm_of_strangers_does_not_disturb_a_run() {
     let storm = |mut state: u64| {
         let mut kept = VecDeque::new();
         while !over.load(Ordering::Relaxed) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) else { continue };
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100))
+            else {
+                continue;
+            };
             let _ = stream.write_all(&nonsense(state >> 16));
             if state >> 60 & 1 == 0 {
                 cut(&stream);

@@ -24,7 +24,11 @@ pub struct Deadline {
 impl Deadline {
     /// `allowed` from now, under a name such as `limits.connect`.
     pub fn after(name: &'static str, allowed: Duration) -> Self {
-        Self { name, start: Instant::now(), allowed }
+        Self {
+            name,
+            start: Instant::now(),
+            allowed,
+        }
     }
 
     /// What is left of it.
@@ -62,8 +66,20 @@ pub(super) struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    pub(super) fn new(whom: Whom, awaited: Awaited<'a>, deadline: Deadline, stop: &'a AtomicBool) -> Self {
-        Self { whom, awaited, since: Instant::now(), tries: 0, deadline, stop }
+    pub(super) fn new(
+        whom: Whom,
+        awaited: Awaited<'a>,
+        deadline: Deadline,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        Self {
+            whom,
+            awaited,
+            since: Instant::now(),
+            tries: 0,
+            deadline,
+            stop,
+        }
     }
 
     /// The same wait, now with this peer, for this.
@@ -117,12 +133,18 @@ impl<'a> Wait<'a> {
             tries: self.tries,
             strangers: Strangers::default(),
         };
-        BootstrapError { at: Box::new(at), cause }
+        BootstrapError {
+            at: Box::new(at),
+            cause,
+        }
     }
 
     fn timed_out(&self) -> BootstrapError {
         let Deadline { name, allowed, .. } = self.deadline;
-        self.error(Cause::TimedOut { limit: name, allowed })
+        self.error(Cause::TimedOut {
+            limit: name,
+            allowed,
+        })
     }
 }
 

@@ -51,7 +51,13 @@ impl Wire {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         watch_the_peer(&SockRef::from(&stream))?;
-        Ok(Self { stream, inbox: Vec::new(), outbox: Vec::new(), body_max: UNPROVEN_BODY_MAX, end: None })
+        Ok(Self {
+            stream,
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            body_max: UNPROVEN_BODY_MAX,
+            end: None,
+        })
     }
 
     /// The peer has proved itself: it may say everything.
@@ -89,7 +95,9 @@ impl Wire {
     /// Reads once; says whether anything is new, the end included.
     pub(super) fn fill(&mut self) -> bool {
         let mut bytes = [0; READ_LEN];
-        let room = (HEADER_LEN + self.body_max).saturating_sub(self.inbox.len()).min(READ_LEN);
+        let room = (HEADER_LEN + self.body_max)
+            .saturating_sub(self.inbox.len())
+            .min(READ_LEN);
         if self.end.is_some() || room == 0 {
             return false;
         }
@@ -130,7 +138,11 @@ impl Wire {
     }
 
     /// Sends a message, and whatever was left of earlier ones.
-    pub(super) fn send(&mut self, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
+    pub(super) fn send(
+        &mut self,
+        message: &Message,
+        wait: &Wait<'_>,
+    ) -> Result<(), BootstrapError> {
         self.queue(message).map_err(|cause| wait.error(cause))?;
         while !self.flush().map_err(|cause| wait.error(cause))? {
             let slice = wait.slice()?;
@@ -139,8 +151,11 @@ impl Wire {
             } else {
                 PollFlags::empty()
             };
-            ready(&mut [PollFd::new(&self.stream, PollFlags::OUT | reads)], slice)
-                .map_err(|cause| wait.error(cause))?;
+            ready(
+                &mut [PollFd::new(&self.stream, PollFlags::OUT | reads)],
+                slice,
+            )
+            .map_err(|cause| wait.error(cause))?;
             self.fill();
         }
         Ok(())
@@ -148,7 +163,11 @@ impl Wire {
 
     /// Receives a message. Looks `spins` times before it sleeps: somebody who is
     /// about to speak is heard sooner than the scheduler would wake us.
-    pub(super) fn recv(&mut self, wait: &Wait<'_>, mut spins: u32) -> Result<Message, BootstrapError> {
+    pub(super) fn recv(
+        &mut self,
+        wait: &Wait<'_>,
+        mut spins: u32,
+    ) -> Result<Message, BootstrapError> {
         loop {
             if let Some(message) = self.next().map_err(|cause| wait.error(cause))? {
                 return Ok(message);
@@ -161,7 +180,8 @@ impl Wire {
                 spins -= 1;
                 std::thread::yield_now();
             } else {
-                ready(&mut [PollFd::new(&self.stream, PollFlags::IN)], slice).map_err(|cause| wait.error(cause))?;
+                ready(&mut [PollFd::new(&self.stream, PollFlags::IN)], slice)
+                    .map_err(|cause| wait.error(cause))?;
             }
         }
     }
@@ -174,7 +194,8 @@ impl Wire {
         while self.end.is_none() && !end.saturating_duration_since(Instant::now()).is_zero() {
             self.inbox.clear();
             let left = end.saturating_duration_since(Instant::now());
-            if !self.fill() && ready(&mut [PollFd::new(&self.stream, PollFlags::IN)], left).is_err() {
+            if !self.fill() && ready(&mut [PollFd::new(&self.stream, PollFlags::IN)], left).is_err()
+            {
                 return;
             }
         }
@@ -187,13 +208,18 @@ pub(super) fn ready(sockets: &mut [PollFd<'_>], at_most: Duration) -> Result<(),
     let timeout = Timespec::try_from(at_most).unwrap_or_default();
     match poll(sockets, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(errno) => Err(Cause::System { doing: "poll the bootstrap's sockets", source: errno.into() }),
+        Err(errno) => Err(Cause::System {
+            doing: "poll the bootstrap's sockets",
+            source: errno.into(),
+        }),
     }
 }
 
 /// Has the kernel notice a peer's host that is gone, also while nobody sends.
 pub(super) fn watch_the_peer(socket: &SockRef<'_>) -> io::Result<()> {
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))
 }

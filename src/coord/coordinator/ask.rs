@@ -38,17 +38,29 @@ pub struct Problem {
 
 impl Problem {
     fn not_run(message: String) -> Self {
-        Self { outcome: Outcome::NotRun, message, next_step: None }
+        Self {
+            outcome: Outcome::NotRun,
+            message,
+            next_step: None,
+        }
     }
 
     fn interrupted() -> Self {
-        Self { outcome: Outcome::Interrupted, message: "interrupted".into(), next_step: None }
+        Self {
+            outcome: Outcome::Interrupted,
+            message: "interrupted".into(),
+            next_step: None,
+        }
     }
 }
 
 impl From<NoPlugin> for Problem {
     fn from(no: NoPlugin) -> Self {
-        Self { outcome: Outcome::NotRun, message: no.why, next_step: no.next_step }
+        Self {
+            outcome: Outcome::NotRun,
+            message: no.why,
+            next_step: no.next_step,
+        }
     }
 }
 
@@ -67,7 +79,12 @@ impl Node {
     pub fn here(wanted: &PluginChoice) -> Self {
         let plugin = choose(wanted).map_err(NoPlugin::from);
         let facts = Box::new(NodeFacts::read(&Root::live()));
-        Self { facts, plugin, agent: None, interrupted: Arc::default() }
+        Self {
+            facts,
+            plugin,
+            agent: None,
+            interrupted: Arc::default(),
+        }
     }
 
     /// Another one, over an agent.
@@ -84,7 +101,12 @@ impl Node {
         let Agent { greeting, .. } = &agent;
         let (facts, plugin) = (greeting.facts.clone(), greeting.plugin.clone());
         let plugin = or_builtin(plugin, wanted);
-        Ok(Self { facts, plugin, agent: Some((agent, events)), interrupted: Arc::default() })
+        Ok(Self {
+            facts,
+            plugin,
+            agent: Some((agent, events)),
+            interrupted: Arc::default(),
+        })
     }
 
     /// From now on no answer is waited for once the flag is set.
@@ -105,21 +127,42 @@ impl Node {
         patience: Duration,
         pick: impl Fn(FromWorker) -> Option<T>,
     ) -> Result<T, Problem> {
-        let answer =
-            Answer { phase: Phase::Starting, inside: None, last_warning: None, answer: None, failure: None, pick };
-        let wait = Wait { until: Instant::now() + patience, patience, interrupted: &self.interrupted };
+        let answer = Answer {
+            phase: Phase::Starting,
+            inside: None,
+            last_warning: None,
+            answer: None,
+            failure: None,
+            pick,
+        };
+        let wait = Wait {
+            until: Instant::now() + patience,
+            patience,
+            interrupted: &self.interrupted,
+        };
         let answer = match &self.agent {
             _ if wait.is_interrupted() => return Err(Problem::interrupted()),
             None => ask_child(answer, task, env, &wait),
             Some((agent, events)) => {
-                let launch = Launch { env: env.clone(), task, stall_after_ms: u64::MAX, fault: None };
+                let launch = Launch {
+                    env: env.clone(),
+                    task,
+                    stall_after_ms: u64::MAX,
+                    fault: None,
+                };
                 agent.tell(0, &ToAgent::Launch(Box::new(launch)));
                 let answer = ask_agent(answer, agent, events, &wait);
                 leave(agent, events);
                 answer
             }
         };
-        answer.map_err(|problem| if wait.is_interrupted() { Problem::interrupted() } else { problem })
+        answer.map_err(|problem| {
+            if wait.is_interrupted() {
+                Problem::interrupted()
+            } else {
+                problem
+            }
+        })
     }
 }
 
@@ -198,7 +241,11 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
     events: &mpsc::Receiver<AgentEvent>,
     wait: &Wait<'_>,
 ) -> Result<T, Problem> {
-    let lost = |what: String| Problem { outcome: Outcome::PeerLost, message: what, next_step: None };
+    let lost = |what: String| Problem {
+        outcome: Outcome::PeerLost,
+        message: what,
+        next_step: None,
+    };
     let mut beat_at = Instant::now();
     loop {
         // However much it says: it ends when nothing comes from us.
@@ -212,12 +259,17 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
                 FromAgent::PluginLine(line) => Heard::Log(line),
                 FromAgent::Exited(exit) => {
                     answer.inside = exit.in_call;
-                    Heard::Exited { code: exit.code, signal: exit.signal }
+                    Heard::Exited {
+                        code: exit.code,
+                        signal: exit.signal,
+                    }
                 }
                 FromAgent::Broken(why) => return Err(Problem::not_run(why)),
                 _ => continue,
             },
-            Ok(AgentEvent::Gone(_)) | Err(Silence::Gone) => return Err(lost("the agent is gone".into())),
+            Ok(AgentEvent::Gone(_)) | Err(Silence::Gone) => {
+                return Err(lost("the agent is gone".into()));
+            }
             Ok(AgentEvent::Noise(..)) | Err(Silence::Yet) => continue,
             Err(Silence::Over) => return Err(answer.is_late(wait)),
         };
@@ -232,7 +284,13 @@ fn leave(agent: &Agent, events: &mpsc::Receiver<AgentEvent>) {
     agent.tell(0, &ToAgent::Stop { grace_ms: 100 });
     let until = Instant::now() + 2 * HEARTBEAT;
     while let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        if matches!(event, AgentEvent::Said(Said { message: FromAgent::Exited(_), .. }) | AgentEvent::Gone(_)) {
+        if matches!(
+            event,
+            AgentEvent::Said(Said {
+                message: FromAgent::Exited(_),
+                ..
+            }) | AgentEvent::Gone(_)
+        ) {
             return;
         }
     }
@@ -265,24 +323,45 @@ impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
                 return Some(match (self.answer.take(), self.failure.take()) {
                     (Some(answer), None) => Ok(answer),
                     (_, Some(failure)) => Err(failure),
-                    (None, None) => Err(Problem::not_run("the worker ended without an answer".into())),
+                    (None, None) => Err(Problem::not_run(
+                        "the worker ended without an answer".into(),
+                    )),
                 });
             }
-            Heard::Message(message) => self.answer = self.answer.take().or_else(|| (self.pick)(message)),
-            Heard::Log(line) if line.level == tcpx_abi::level::WARN => self.last_warning = Some(line.text),
+            Heard::Message(message) => {
+                self.answer = self.answer.take().or_else(|| (self.pick)(message))
+            }
+            Heard::Log(line) if line.level == tcpx_abi::level::WARN => {
+                self.last_warning = Some(line.text)
+            }
             Heard::Log(_) | Heard::Output { .. } => {}
             Heard::Exited { code, signal } => {
                 let how = how_ended(code, signal);
-                let said = self.last_warning.take().map(|line| format!("; its last WARN: {line}")).unwrap_or_default();
-                let message = format!("the plugin {how} while {}{}{said}", self.phase, self.inside());
-                return Some(Err(Problem { outcome: Outcome::PluginDied, message, next_step: None }));
+                let said = self
+                    .last_warning
+                    .take()
+                    .map(|line| format!("; its last WARN: {line}"))
+                    .unwrap_or_default();
+                let message = format!(
+                    "the plugin {how} while {}{}{said}",
+                    self.phase,
+                    self.inside()
+                );
+                return Some(Err(Problem {
+                    outcome: Outcome::PluginDied,
+                    message,
+                    next_step: None,
+                }));
             }
         }
         None
     }
 
     fn inside(&self) -> String {
-        self.inside.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default()
+        self.inside
+            .as_ref()
+            .map(|call| format!(", inside {call}"))
+            .unwrap_or_default()
     }
 
     /// A plugin hangs where a call does not return, or where nothing but calls is done.
@@ -292,6 +371,10 @@ impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
             (Phase::Checking, None) => format!("not finished within {seconds:.0} s"),
             _ => "the plugin hangs".to_owned(),
         };
-        Problem::not_run(format!("{what} while {}{}; it was ended", self.phase, self.inside()))
+        Problem::not_run(format!(
+            "{what} while {}{}; it was ended",
+            self.phase,
+            self.inside()
+        ))
     }
 }

@@ -73,7 +73,11 @@ pub(super) fn assign(
     let place = Place::of(nodes);
     let listen = place.address_of(listener, ends)?;
     let plugins = plugins(scenario, ends, place)?;
-    let gpus = if *work == Work::Transfer { gpus(scenario, nodes, &plugins)? } else { vec![None] };
+    let gpus = if *work == Work::Transfer {
+        gpus(scenario, nodes, &plugins)?
+    } else {
+        vec![None]
+    };
     let pairs = match scenario.topology.processes {
         Processes::PerGpu => gpus.iter().map(|gpu| vec![*gpu]).collect(),
         Processes::Single => vec![gpus.clone()],
@@ -81,24 +85,38 @@ pub(super) fn assign(
     let end = |end: End, number: usize, pair: &[Option<u32>]| {
         let (at, plugin) = (end as usize, plugins[end as usize].clone());
         // With both directions the roles of `[env.send]` and `[env.recv]` go to local and peer.
-        let side = if end == listener { Side::Recv } else { Side::Send };
-        let control = (place == Place::Apart).then(|| place.address_of(end, ends).ok()).flatten();
+        let side = if end == listener {
+            Side::Recv
+        } else {
+            Side::Send
+        };
+        let control = (place == Place::Apart)
+            .then(|| place.address_of(end, ends).ok())
+            .flatten();
         let facts = &nodes[at].facts;
         let rails = data_nics(scenario, facts, control);
         let rails = match (pair, rails) {
-            ([Some(gpu)], Some(rails)) => Some(rail_of(scenario, facts, *gpu, number, gpus.len(), rails)),
+            ([Some(gpu)], Some(rails)) => {
+                Some(rail_of(scenario, facts, *gpu, number, gpus.len(), rails))
+            }
             (_, rails) => rails,
         };
         let env = environment_on(scenario, facts, side, &plugin, rails.as_deref());
         EndPlan {
-            warnings: task_chunk_warning(scenario, &env, facts).into_iter().collect(),
+            warnings: task_chunk_warning(scenario, &env, facts)
+                .into_iter()
+                .collect(),
             cpus: cpus(scenario, facts, side, rails.as_deref()),
             env,
             plugin,
             sends: sends[at],
             receives: both || !sends[at],
             listen: (end == listener).then_some(listen),
-            port: if port == 0 { 0 } else { port.saturating_add((before + number) as u16) },
+            port: if port == 0 {
+                0
+            } else {
+                port.saturating_add((before + number) as u16)
+            },
         }
     };
     let plan = |(number, pair): (usize, Vec<Option<u32>>)| {
@@ -114,33 +132,58 @@ pub(super) fn is_one_machine(nodes: [&Greeting; 2]) -> bool {
 }
 
 /// The GPUs that take part on both nodes; one pair of hosts where none does.
-fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[Choice; 2]) -> Result<Vec<Option<u32>>, Refusal> {
+fn gpus(
+    scenario: &Scenario,
+    nodes: [&Greeting; 2],
+    plugins: &[Choice; 2],
+) -> Result<Vec<Option<u32>>, Refusal> {
     let there = |node: &&Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
     let on_both = nodes.iter().map(there).min().unwrap_or(0);
     let takes_gpus = match scenario.transfer.memory {
         Memory::Host => false,
         Memory::Device => true,
-        Memory::Auto => !plugins.iter().any(|plugin| plugin.expected_family().is_software()),
+        Memory::Auto => !plugins
+            .iter()
+            .any(|plugin| plugin.expected_family().is_software()),
     };
     let all = |count: usize| (0..count).map(|gpu| Some(gpu as u32)).collect::<Vec<_>>();
     let gpus = match &scenario.topology.gpus {
         Gpus::StandIns(count) => all(*count as usize),
-        Gpus::OrStandIns(count) => all(if on_both > 0 { on_both } else { *count as usize }),
+        Gpus::OrStandIns(count) => all(if on_both > 0 {
+            on_both
+        } else {
+            *count as usize
+        }),
         Gpus::List(list) => list.iter().map(|gpu| Some(*gpu)).collect(),
         // A GPU that a node's user chose by name is one, whichever number it has there.
-        Gpus::Auto if takes_gpus && !nodes.iter().any(|node| has_chosen_gpu(scenario, &node.facts)) => all(on_both),
+        Gpus::Auto
+            if takes_gpus
+                && !nodes
+                    .iter()
+                    .any(|node| has_chosen_gpu(scenario, &node.facts)) =>
+        {
+            all(on_both)
+        }
         Gpus::Auto => Vec::new(),
     };
     if gpus.len() > WORKERS_MAX as usize {
-        let why = format!("topology.gpus names {} GPUs, and a node has {WORKERS_MAX} workers at most", gpus.len());
-        return Err(Refusal { why, next_step: Some("name fewer".into()) });
+        let why = format!(
+            "topology.gpus names {} GPUs, and a node has {WORKERS_MAX} workers at most",
+            gpus.len()
+        );
+        return Err(Refusal {
+            why,
+            next_step: Some("name fewer".into()),
+        });
     }
     Ok(if gpus.is_empty() { vec![None] } else { gpus })
 }
 
 fn has_chosen_gpu(scenario: &Scenario, facts: &NodeFacts) -> bool {
     let node = facts.host.name.known().map_or("", String::as_str);
-    [Side::Send, Side::Recv].iter().any(|side| effective(&scenario.worker_env(*side, node), facts, GPU).is_some())
+    [Side::Send, Side::Recv]
+        .iter()
+        .any(|side| effective(&scenario.worker_env(*side, node), facts, GPU).is_some())
 }
 
 /// The rail of one GPU that has a worker to itself: by hand, in turn, or the one
@@ -159,7 +202,10 @@ fn rail_of(
         return rails;
     }
     let rail = match &scenario.topology.map {
-        NicMap::Fixed(map) => map.get(&gpu.to_string()).cloned().unwrap_or_else(shared_out),
+        NicMap::Fixed(map) => map
+            .get(&gpu.to_string())
+            .cloned()
+            .unwrap_or_else(shared_out),
         NicMap::RoundRobin => rails[number % rails.len()].clone(),
         NicMap::Nearest => nearest(facts, gpu, &rails).unwrap_or_else(shared_out),
     };
@@ -168,18 +214,34 @@ fn rail_of(
 
 /// The rail that shares most bridges with a GPU; none when that is not known.
 fn nearest(facts: &NodeFacts, gpu: u32, rails: &[String]) -> Option<String> {
-    let gpu = facts.gpus.devices.known()?.get(gpu as usize)?.pci_path.known()?;
+    let gpu = facts
+        .gpus
+        .devices
+        .known()?
+        .get(gpu as usize)?
+        .pci_path
+        .known()?;
     let shared = |rail: &&String| {
         let nic = facts.nics.known()?.iter().find(|nic| nic.name == **rail)?;
         Some(shared_bridges(gpu, nic.pci_path.known()?))
     };
     // Of several as near, the first.
-    let best = rails.iter().rev().max_by_key(|rail| shared(rail).unwrap_or(0))?;
-    shared(&best).filter(|bridges| *bridges > 0).map(|_| best.clone())
+    let best = rails
+        .iter()
+        .rev()
+        .max_by_key(|rail| shared(rail).unwrap_or(0))?;
+    shared(&best)
+        .filter(|bridges| *bridges > 0)
+        .map(|_| best.clone())
 }
 
 /// `[bindings]`, the most specific one.
-fn cpus(scenario: &Scenario, facts: &NodeFacts, side: Side, rails: Option<&[String]>) -> Option<CpuSet> {
+fn cpus(
+    scenario: &Scenario,
+    facts: &NodeFacts,
+    side: Side,
+    rails: Option<&[String]>,
+) -> Option<CpuSet> {
     let bindings = &scenario.bindings;
     let of_rail = || match rails {
         Some([rail]) => bindings.nic.get(rail),
@@ -207,7 +269,13 @@ enum Place {
 impl Place {
     fn of(nodes: [&Greeting; 2]) -> Self {
         match nodes[0].facts.host.is_same_stack(&nodes[1].facts.host) {
-            Some(true) if nodes.iter().all(|node| node.addresses == Addresses::default()) => Self::Here,
+            Some(true)
+                if nodes
+                    .iter()
+                    .all(|node| node.addresses == Addresses::default()) =>
+            {
+                Self::Here
+            }
             Some(true) => Self::SameStack,
             _ => Self::Apart,
         }
@@ -219,9 +287,17 @@ impl Place {
         if self == Self::Here {
             return Ok(Ipv4Addr::LOCALHOST.into());
         }
-        let known = [node.reached_at, node.addresses.there, other.addresses.here, first_address(&node.facts)];
+        let known = [
+            node.reached_at,
+            node.addresses.there,
+            other.addresses.here,
+            first_address(&node.facts),
+        ];
         // An address from outside, behind a translation, is none of the node's own.
-        let own = known.into_iter().flatten().find(|address| has_address(&node.facts, *address));
+        let own = known
+            .into_iter()
+            .flatten()
+            .find(|address| has_address(&node.facts, *address));
         own.ok_or_else(|| Refusal {
             why: format!("no address is known by which {name} can be reached"),
             next_step: Some("name the nodes by their own addresses".into()),
@@ -230,33 +306,59 @@ impl Place {
 }
 
 fn has_address(facts: &NodeFacts, wanted: IpAddr) -> bool {
-    let has = |nic: &Nic| nic.addresses.known().is_some_and(|all| all.contains(&wanted));
+    let has = |nic: &Nic| {
+        nic.addresses
+            .known()
+            .is_some_and(|all| all.contains(&wanted))
+    };
     // A node whose interfaces cannot be read is believed.
     facts.nics.known().is_none_or(|nics| nics.iter().any(has))
 }
 
 fn first_address(facts: &NodeFacts) -> Option<IpAddr> {
-    let nics = facts.nics.known()?.iter().filter(|nic| nic.name != "lo" && nic.is_up());
-    nics.flat_map(|nic| nic.addresses.known()).flatten().copied().find(IpAddr::is_ipv4)
+    let nics = facts
+        .nics
+        .known()?
+        .iter()
+        .filter(|nic| nic.name != "lo" && nic.is_up());
+    nics.flat_map(|nic| nic.addresses.known())
+        .flatten()
+        .copied()
+        .find(IpAddr::is_ipv4)
 }
 
 /// Each node's meaning of the scenario's plugin.
-fn plugins(scenario: &Scenario, ends: [(&str, &Greeting); 2], place: Place) -> Result<[Choice; 2], Refusal> {
+fn plugins(
+    scenario: &Scenario,
+    ends: [(&str, &Greeting); 2],
+    place: Place,
+) -> Result<[Choice; 2], Refusal> {
     let of = |end: End| {
         let (name, node) = ends[end as usize];
         let plugin = node.plugin.clone();
         // Here, where the program was installed, a missing library is a mistake.
-        let plugin = if place == Place::Here { plugin } else { or_builtin(plugin, &scenario.plugin) };
-        plugin.map_err(|no| Refusal { why: format!("{name}: {}", no.why), next_step: no.next_step })
+        let plugin = if place == Place::Here {
+            plugin
+        } else {
+            or_builtin(plugin, &scenario.plugin)
+        };
+        plugin.map_err(|no| Refusal {
+            why: format!("{name}: {}", no.why),
+            next_step: no.next_step,
+        })
     };
     let (local, peer) = (of(End::First)?, of(End::Second)?);
     let one_is_builtin = (local.source == Source::Builtin) != (peer.source == Source::Builtin);
-    let both = |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
+    let both =
+        |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
     if one_is_builtin && both(|family| family == PluginFamily::TcpxSoft) {
         let why = "the software plugin; the other end has no library of it";
         return Ok([&local, &peer].map(|choice| builtin(why, choice.abi)));
     }
-    if place == Place::SameStack && scenario.transfer.memory == Memory::Device && !both(PluginFamily::is_software) {
+    if place == Place::SameStack
+        && scenario.transfer.memory == Memory::Device
+        && !both(PluginFamily::is_software)
+    {
         return Err(Refusal {
             why: "both ends are the same machine: packets that never leave it are not steered into device memory"
                 .into(),
@@ -268,7 +370,10 @@ fn plugins(scenario: &Scenario, ends: [(&str, &Greeting); 2], place: Place) -> R
 
 /// The software plugin is the same whether it is linked in or lies beside the
 /// program, which it does not on a node that was only sent the program.
-pub(super) fn or_builtin(plugin: Result<Choice, NoPlugin>, wanted: &PluginChoice) -> Result<Choice, NoPlugin> {
+pub(super) fn or_builtin(
+    plugin: Result<Choice, NoPlugin>,
+    wanted: &PluginChoice,
+) -> Result<Choice, NoPlugin> {
     match plugin {
         Err(_) if wanted.library == PluginLibrary::Name("soft".into()) => {
             Ok(builtin("no library of it on this node", wanted.abi))
@@ -278,7 +383,10 @@ pub(super) fn or_builtin(plugin: Result<Choice, NoPlugin>, wanted: &PluginChoice
 }
 
 fn builtin(why: &str, abi: Option<AbiVersion>) -> Choice {
-    Choice { abi, ..Choice::new(Source::Builtin, why, Vec::new()) }
+    Choice {
+        abi,
+        ..Choice::new(Source::Builtin, why, Vec::new())
+    }
 }
 
 /// What a worker gets on top of the node's own environment, when it has all rails.
@@ -290,7 +398,13 @@ pub fn environment(
     plugin: &Choice,
     control: Option<IpAddr>,
 ) -> BTreeMap<String, String> {
-    environment_on(scenario, facts, side, plugin, data_nics(scenario, facts, control).as_deref())
+    environment_on(
+        scenario,
+        facts,
+        side,
+        plugin,
+        data_nics(scenario, facts, control).as_deref(),
+    )
 }
 
 /// The user's values win over what is derived here.
@@ -306,18 +420,31 @@ fn environment_on(
     let set = |name: &str| env.contains_key(name) || facts.environment.contains_key(name);
     let mut derived = BTreeMap::new();
     if !set("NCCL_DYNAMIC_CHUNK_SIZE") {
-        derived.insert("NCCL_DYNAMIC_CHUNK_SIZE".to_owned(), task_chunk(scenario, &env, facts).to_string());
+        derived.insert(
+            "NCCL_DYNAMIC_CHUNK_SIZE".to_owned(),
+            task_chunk(scenario, &env, facts).to_string(),
+        );
     }
     if !set("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME")
         && !set("TCPXSOFT_SOCKET_IFNAME")
         && let Some(rails) = rails
     {
-        derived.insert("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME".to_owned(), format!("={}", rails.join(",")));
+        derived.insert(
+            "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME".to_owned(),
+            format!("={}", rails.join(",")),
+        );
     }
     // Which device memory the software plugin takes: a GPU's where there is one,
     // and ordinary memory in its place where there is none.
-    if scenario.transfer.memory == Memory::Device && plugin.expected_family().is_software() && !set(SOFT_CUDA) {
-        let has_gpu = facts.gpus.devices.known().is_some_and(|gpus| !gpus.is_empty());
+    if scenario.transfer.memory == Memory::Device
+        && plugin.expected_family().is_software()
+        && !set(SOFT_CUDA)
+    {
+        let has_gpu = facts
+            .gpus
+            .devices
+            .known()
+            .is_some_and(|gpus| !gpus.is_empty());
         let stand_in = !has_gpu || matches!(scenario.topology.gpus, Gpus::StandIns(_));
         let memory = if stand_in { "standin" } else { "device" };
         derived.insert(SOFT_CUDA.to_owned(), memory.to_owned());
@@ -327,8 +454,14 @@ fn environment_on(
 }
 
 /// What a worker will see of a variable.
-fn effective<'a>(env: &'a BTreeMap<String, String>, facts: &'a NodeFacts, name: &str) -> Option<&'a str> {
-    env.get(name).or_else(|| facts.environment.get(name)).map(String::as_str)
+fn effective<'a>(
+    env: &'a BTreeMap<String, String>,
+    facts: &'a NodeFacts,
+    name: &str,
+) -> Option<&'a str> {
+    env.get(name)
+        .or_else(|| facts.environment.get(name))
+        .map(String::as_str)
 }
 
 /// Data sockets of one comm, as the plugin counts them.
@@ -342,8 +475,15 @@ fn sockets(env: &BTreeMap<String, String>, facts: &NodeFacts) -> u64 {
 
 /// A message of more than one task chunk per socket makes TCPX 3.1.9 lose the
 /// pages of the earlier ones; one of 0 never moves.
-fn task_chunk_warning(scenario: &Scenario, env: &BTreeMap<String, String>, facts: &NodeFacts) -> Option<Finding> {
-    let task_chunk: u64 = effective(env, facts, "NCCL_DYNAMIC_CHUNK_SIZE")?.trim().parse().ok()?;
+fn task_chunk_warning(
+    scenario: &Scenario,
+    env: &BTreeMap<String, String>,
+    facts: &NodeFacts,
+) -> Option<Finding> {
+    let task_chunk: u64 = effective(env, facts, "NCCL_DYNAMIC_CHUNK_SIZE")?
+        .trim()
+        .parse()
+        .ok()?;
     let (chunk, sockets) = (scenario.transfer.chunk.0, sockets(env, facts));
     let fits = task_chunk > 0 && chunk <= task_chunk.saturating_mul(sockets);
     (!fits).then(|| Finding {
@@ -365,19 +505,41 @@ fn task_chunk_warning(scenario: &Scenario, env: &BTreeMap<String, String>, facts
 /// Unset, TCPX 3.1.9 cuts every message into zero-byte pieces and never ends.
 /// One task chunk per socket and message, but not below what production uses.
 fn task_chunk(scenario: &Scenario, env: &BTreeMap<String, String>, facts: &NodeFacts) -> u64 {
-    let share = scenario.transfer.chunk.0.div_ceil(sockets(env, facts)).next_multiple_of(4096);
+    let share = scenario
+        .transfer
+        .chunk
+        .0
+        .div_ceil(sockets(env, facts))
+        .next_multiple_of(4096);
     share.clamp(512 * 1024, i32::MAX as u64 - 1)
 }
 
 /// Interfaces that carry data: every one that is up, but loopback, bridges of
 /// containers, and the one that leads to the peer, unless it is the only one;
 /// `None` leaves the choice to the plugin.
-fn data_nics(scenario: &Scenario, facts: &NodeFacts, control: Option<IpAddr>) -> Option<Vec<String>> {
+fn data_nics(
+    scenario: &Scenario,
+    facts: &NodeFacts,
+    control: Option<IpAddr>,
+) -> Option<Vec<String>> {
     let up = || -> Option<Vec<String>> {
-        let nics: Vec<&Nic> = facts.nics.known()?.iter().filter(|nic| carries_data(nic)).collect();
-        let leads =
-            |nic: &&&Nic| nic.addresses.known().zip(control).is_some_and(|(all, control)| all.contains(&control));
-        let rails: Vec<String> = nics.iter().filter(|nic| !leads(nic)).map(|nic| nic.name.clone()).collect();
+        let nics: Vec<&Nic> = facts
+            .nics
+            .known()?
+            .iter()
+            .filter(|nic| carries_data(nic))
+            .collect();
+        let leads = |nic: &&&Nic| {
+            nic.addresses
+                .known()
+                .zip(control)
+                .is_some_and(|(all, control)| all.contains(&control))
+        };
+        let rails: Vec<String> = nics
+            .iter()
+            .filter(|nic| !leads(nic))
+            .map(|nic| nic.name.clone())
+            .collect();
         let all = || nics.iter().map(|nic| nic.name.clone()).collect::<Vec<_>>();
         let names = if rails.is_empty() { all() } else { rails };
         (!names.is_empty()).then_some(names)
@@ -393,9 +555,13 @@ fn data_nics(scenario: &Scenario, facts: &NodeFacts, control: Option<IpAddr>) ->
 }
 
 fn carries_data(nic: &Nic) -> bool {
-    let container =
-        ["docker", "br-", "virbr", "cni", "flannel", "cali"].iter().any(|prefix| nic.name.starts_with(prefix));
-    nic.name != "lo" && nic.is_up() && !container && nic.addresses.known().is_some_and(|all| !all.is_empty())
+    let container = ["docker", "br-", "virbr", "cni", "flannel", "cali"]
+        .iter()
+        .any(|prefix| nic.name.starts_with(prefix));
+    nic.name != "lo"
+        && nic.is_up()
+        && !container
+        && nic.addresses.known().is_some_and(|all| !all.is_empty())
 }
 
 #[cfg(test)]
@@ -408,7 +574,9 @@ mod tests {
         let tcpx = || Choice::of_file("/usr/local/tcpx/lib64/libnccl-net-tcpx.so".into());
         let node = |environment: &[(&str, &str)]| {
             let mut facts = NodeFacts::read(&fixture::a3_high().root);
-            let given = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let given = environment
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             facts.environment.extend(given);
             Greeting {
                 version: String::new(),
@@ -425,7 +593,10 @@ mod tests {
         };
         let all: Vec<Option<u32>> = (0..8).map(Some).collect();
         assert_eq!(taken(&Scenario::default(), &node(&[])), all);
-        assert_eq!(taken(&Scenario::default(), &node(&[(GPU, "0000:0a:00.0")])), [None]);
+        assert_eq!(
+            taken(&Scenario::default(), &node(&[(GPU, "0000:0a:00.0")])),
+            [None]
+        );
         let mut listed = Scenario::default();
         listed.topology.gpus = Gpus::List(vec![2, 5]);
         assert_eq!(taken(&listed, &node(&[])), [Some(2), Some(5)]);

@@ -9,8 +9,8 @@ use tcpx_run_model::event::PluginDevice;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::record::{
-    ChannelNow, ChannelRecord, Iteration, NodeRecord, PairRecord, Role, RunRecord, SCHEMA, ScenarioRecord,
-    TransferRecord, WorkerRecord,
+    ChannelNow, ChannelRecord, Iteration, NodeRecord, PairRecord, Role, RunRecord, SCHEMA,
+    ScenarioRecord, TransferRecord, WorkerRecord,
 };
 use tcpx_run_model::results::{ChannelResult, TransferResult};
 use tcpx_run_model::scenario::{Direction, Scenario};
@@ -35,10 +35,22 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) 
         exit_code: decisive.outcome.exit_code(),
         reason: decisive.reason.clone(),
         next_step: decisive.next_step.clone(),
-        scenario: ScenarioRecord { name: scenario.name.clone(), sha256: scenario.hash(), resolved: scenario.clone() },
+        scenario: ScenarioRecord {
+            name: scenario.name.clone(),
+            sha256: scenario.hash(),
+            resolved: scenario.clone(),
+        },
         nodes: nodes(&run.state),
-        pairs: run.pairs.iter().map(|pair| pair_record(scenario, pair, &run.state)).collect(),
-        transfers: run.pairs.iter().flat_map(|pair| transfers(scenario, pair, &run.state)).collect(),
+        pairs: run
+            .pairs
+            .iter()
+            .map(|pair| pair_record(scenario, pair, &run.state))
+            .collect(),
+        transfers: run
+            .pairs
+            .iter()
+            .flat_map(|pair| transfers(scenario, pair, &run.state))
+            .collect(),
         findings: findings(&run.pairs),
         unmet: Vec::new(),
         command: None,
@@ -49,7 +61,9 @@ fn nodes(state: &RunState) -> Vec<NodeRecord> {
     let node = |(id, intro): (NodeId, &tcpx_run_model::ids::NodeIntro)| {
         let known = state.node(id);
         let facts = known.and_then(|node| node.facts.clone());
-        let host = facts.as_ref().and_then(|facts| facts.host.name.known().cloned());
+        let host = facts
+            .as_ref()
+            .and_then(|facts| facts.host.name.known().cloned());
         NodeRecord {
             name: intro.name.clone(),
             address: intro.address.clone(),
@@ -58,11 +72,17 @@ fn nodes(state: &RunState) -> Vec<NodeRecord> {
             facts,
         }
     };
-    (0..).map(NodeId).zip(&state.names.nodes).map(node).collect()
+    (0..)
+        .map(NodeId)
+        .zip(&state.names.nodes)
+        .map(node)
+        .collect()
 }
 
 fn worker_of<'a>(pair: &PairOutcome, end: End, state: &'a RunState) -> Option<&'a WorkerState> {
-    state.workers.get(&WorkerId::of_pair(pair.nodes[end as usize], pair.id))
+    state
+        .workers
+        .get(&WorkerId::of_pair(pair.nodes[end as usize], pair.id))
 }
 
 fn pair_record(scenario: &Scenario, pair: &PairOutcome, state: &RunState) -> PairRecord {
@@ -71,18 +91,30 @@ fn pair_record(scenario: &Scenario, pair: &PairOutcome, state: &RunState) -> Pai
         lanes: pair.lanes.clone(),
         outcome: pair.outcome,
         reason: pair.reason.clone(),
-        workers: End::ALL.map(|end| worker_record(scenario, pair, end, worker_of(pair, end, state))),
+        workers: End::ALL
+            .map(|end| worker_record(scenario, pair, end, worker_of(pair, end, state))),
     }
 }
 
-fn worker_record(scenario: &Scenario, pair: &PairOutcome, end: End, worker: Option<&WorkerState>) -> WorkerRecord {
+fn worker_record(
+    scenario: &Scenario,
+    pair: &PairOutcome,
+    end: End,
+    worker: Option<&WorkerState>,
+) -> WorkerRecord {
     let role = match (scenario.transfer.direction, end) {
         (Direction::Both | Direction::PingPong, _) => Role::Both,
         (Direction::Forward, End::First) | (Direction::Reverse, End::Second) => Role::Send,
         _ => Role::Recv,
     };
     let env = pair.env[end as usize].clone();
-    let Some(worker) = worker else { return WorkerRecord { role, env, ..WorkerRecord::default() } };
+    let Some(worker) = worker else {
+        return WorkerRecord {
+            role,
+            env,
+            ..WorkerRecord::default()
+        };
+    };
     let transfer = worker.transfer.as_deref();
     WorkerRecord {
         role,
@@ -117,7 +149,11 @@ fn transfers(scenario: &Scenario, pair: &PairOutcome, state: &RunState) -> Vec<T
     };
     let lanes = 0..pair.lanes.len();
     lanes
-        .flat_map(|lane| directions.iter().filter_map(move |from| transfer(scenario, pair, lane, *from, state)))
+        .flat_map(|lane| {
+            directions
+                .iter()
+                .filter_map(move |from| transfer(scenario, pair, lane, *from, state))
+        })
         .collect()
 }
 
@@ -134,25 +170,41 @@ fn transfer(
     let [from_worker, to_worker] = [from, from.other()].map(|end| worker_of(pair, end, state));
     let sender = from_worker.and_then(|worker| worker.transfer.as_deref());
     let receiver = to_worker.and_then(|worker| worker.transfer.as_deref());
-    let channels = [channels(from_worker, Side::Send), channels(to_worker, Side::Recv)];
-    let channels: Vec<ChannelRecord> = channels.concat().into_iter().filter(|channel| of_lane(channel.id)).collect();
+    let channels = [
+        channels(from_worker, Side::Send),
+        channels(to_worker, Side::Recv),
+    ];
+    let channels: Vec<ChannelRecord> = channels
+        .concat()
+        .into_iter()
+        .filter(|channel| of_lane(channel.id))
+        .collect();
     // The receiver's clock runs until everything is checked and consumed.
     let clock = receiver.or(sender);
     if clock.is_none() && channels.is_empty() {
         return None;
     }
-    let iterations = clock.map(|clock| clock.iterations.as_slice()).unwrap_or_default();
+    let iterations = clock
+        .map(|clock| clock.iterations.as_slice())
+        .unwrap_or_default();
     let measured = measured(iterations);
-    let seconds = |iteration: &&Iteration| Duration::from_nanos(iteration.nanoseconds).as_secs_f64();
+    let seconds =
+        |iteration: &&Iteration| Duration::from_nanos(iteration.nanoseconds).as_secs_f64();
     let iteration_seconds: Vec<f64> = measured.iter().map(seconds).collect();
     let total = scenario.transfer.total.0;
     let bytes = total * measured.len() as u64;
-    let elapsed = Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
+    let elapsed =
+        Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
     // Its worker was lost with what it had counted since its last iteration.
     let lost = receiver.is_none() && pair.lanes.len() == 1;
-    let (lost_verified, lost_wrong) = to_worker.filter(|_| lost).and_then(|worker| worker.verified).unwrap_or((0, 0));
-    let received: Vec<&ChannelResult> =
-        of_side(receiver, Side::Recv).into_iter().filter(|channel| of_lane(channel.index)).collect();
+    let (lost_verified, lost_wrong) = to_worker
+        .filter(|_| lost)
+        .and_then(|worker| worker.verified)
+        .unwrap_or((0, 0));
+    let received: Vec<&ChannelResult> = of_side(receiver, Side::Recv)
+        .into_iter()
+        .filter(|channel| of_lane(channel.index))
+        .collect();
     Some(TransferRecord {
         pair: pair.id,
         from: pair.nodes[from as usize],
@@ -160,8 +212,16 @@ fn transfer(
         lane: pair.lanes[lane],
         measured_ms: to_worker.and_then(|worker| worker.measured_ms),
         bytes,
-        verified_bytes: lost_verified + received.iter().map(|channel| channel.tally.verified_bytes).sum::<u64>(),
-        wrong_bytes: lost_wrong + received.iter().map(|channel| channel.tally.wrong_bytes).sum::<u64>(),
+        verified_bytes: lost_verified
+            + received
+                .iter()
+                .map(|channel| channel.tally.verified_bytes)
+                .sum::<u64>(),
+        wrong_bytes: lost_wrong
+            + received
+                .iter()
+                .map(|channel| channel.tally.wrong_bytes)
+                .sum::<u64>(),
         seconds: elapsed.as_secs_f64(),
         gb_per_s: Rate { bytes, elapsed }.gb_per_s(),
         median_gb_per_s: median(&iteration_seconds).map_or(0.0, |time| total as f64 / time / 1e9),
@@ -169,7 +229,10 @@ fn transfer(
         first_iteration_seconds: iterations.first().map(|iteration| seconds(&iteration)),
         iteration_seconds,
         round_trip_us: sender.and_then(|sender| sender.round_trip_us),
-        mismatches: received.iter().filter_map(|channel| channel.tally.first_mismatch.clone()).collect(),
+        mismatches: received
+            .iter()
+            .filter_map(|channel| channel.tally.first_mismatch.clone())
+            .collect(),
         channels,
     })
 }
@@ -177,7 +240,11 @@ fn transfer(
 /// What counts: not warm-up, and not the very first iteration when there are more.
 fn measured(all: &[Iteration]) -> Vec<&Iteration> {
     let counting: Vec<&Iteration> = all.iter().filter(|iteration| !iteration.warmup).collect();
-    if counting.len() > 1 && counting[0].index == 0 { counting[1..].to_vec() } else { counting }
+    if counting.len() > 1 && counting[0].index == 0 {
+        counting[1..].to_vec()
+    } else {
+        counting
+    }
 }
 
 fn median(times: &[f64]) -> Option<f64> {
@@ -185,26 +252,53 @@ fn median(times: &[f64]) -> Option<f64> {
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     let upper = sorted.get(middle)?;
-    Some(if sorted.len() % 2 == 1 { *upper } else { (sorted[middle - 1] + upper) / 2.0 }).filter(|time| *time > 0.0)
+    Some(if sorted.len() % 2 == 1 {
+        *upper
+    } else {
+        (sorted[middle - 1] + upper) / 2.0
+    })
+    .filter(|time| *time > 0.0)
 }
 
 fn of_side(result: Option<&TransferResult>, side: Side) -> Vec<&ChannelResult> {
-    result.map(|result| result.channels.iter().filter(|channel| channel.side == side).collect()).unwrap_or_default()
+    result
+        .map(|result| {
+            result
+                .channels
+                .iter()
+                .filter(|channel| channel.side == side)
+                .collect()
+        })
+        .unwrap_or_default()
 }
 
 /// What a worker said of its channels, or else what its recorder showed last.
 fn channels(worker: Option<&WorkerState>, side: Side) -> Vec<ChannelRecord> {
-    let Some(worker) = worker else { return Vec::new() };
+    let Some(worker) = worker else {
+        return Vec::new();
+    };
     let Some(result) = worker.transfer.as_deref() else {
-        let devices = worker.plugin.as_ref().map(|ready| ready.devices.as_slice()).unwrap_or_default();
-        let mine = worker.channels.iter().filter(|channel| channel.side == side);
+        let devices = worker
+            .plugin
+            .as_ref()
+            .map(|ready| ready.devices.as_slice())
+            .unwrap_or_default();
+        let mine = worker
+            .channels
+            .iter()
+            .filter(|channel| channel.side == side);
         return mine.map(|counters| last_seen(counters, devices)).collect();
     };
-    of_side(Some(result), side).into_iter().map(channel).collect()
+    of_side(Some(result), side)
+        .into_iter()
+        .map(channel)
+        .collect()
 }
 
 fn last_seen(counters: &ChannelNow, devices: &[PluginDevice]) -> ChannelRecord {
-    let device = usize::try_from(counters.device).ok().and_then(|index| devices.get(index));
+    let device = usize::try_from(counters.device)
+        .ok()
+        .and_then(|index| devices.get(index));
     ChannelRecord {
         id: counters.index,
         dev: device.map(|device| device.name.clone()).unwrap_or_default(),

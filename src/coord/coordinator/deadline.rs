@@ -25,13 +25,26 @@ pub(super) fn of_phase(
 ) -> Option<(Duration, &'static str, Outcome)> {
     let connect = Duration::from(limits.connect);
     match phase {
-        Phase::Starting | Phase::Loading | Phase::Initialising => Some((connect, "limits.connect", Outcome::NotRun)),
-        Phase::Connecting => Some((connecting(limits, variable) + SLACK, "limits.connect", Outcome::Stalled)),
+        Phase::Starting | Phase::Loading | Phase::Initialising => {
+            Some((connect, "limits.connect", Outcome::NotRun))
+        }
+        Phase::Connecting => Some((
+            connecting(limits, variable) + SLACK,
+            "limits.connect",
+            Outcome::Stalled,
+        )),
         // The sweep of `mr` is long by nature.
-        Phase::Registering if *work == Work::Transfer => Some((connect, "limits.connect", Outcome::Stalled)),
+        Phase::Registering if *work == Work::Transfer => {
+            Some((connect, "limits.connect", Outcome::Stalled))
+        }
         Phase::Closing => {
-            let patience = Duration::from(limits.stall_after) + Duration::from(limits.give_up_after);
-            Some((patience, "limits.stall_after and give_up_after", Outcome::Stalled))
+            let patience =
+                Duration::from(limits.stall_after) + Duration::from(limits.give_up_after);
+            Some((
+                patience,
+                "limits.stall_after and give_up_after",
+                Outcome::Stalled,
+            ))
         }
         Phase::Bootstrapping
         | Phase::Registering
@@ -49,12 +62,23 @@ mod tests {
 
     #[test]
     fn every_phase_that_nobody_else_watches_has_a_limit() {
-        let of = |phase, work: &Work| of_phase(phase, &Limits::default(), work, |_| None).map(|(_, _, whose)| whose);
+        let of = |phase, work: &Work| {
+            of_phase(phase, &Limits::default(), work, |_| None).map(|(_, _, whose)| whose)
+        };
         let repeat = Work::Handshake { repeat: 1 };
         assert_eq!(of(Phase::Initialising, &repeat), Some(Outcome::NotRun));
         assert_eq!(of(Phase::Connecting, &repeat), Some(Outcome::Stalled));
         assert_eq!(of(Phase::Closing, &Work::Mr), Some(Outcome::Stalled));
-        assert_eq!((of(Phase::Registering, &Work::Mr), of(Phase::Measuring, &Work::Transfer)), (None, None));
-        assert_eq!(of(Phase::Registering, &Work::Transfer), Some(Outcome::Stalled));
+        assert_eq!(
+            (
+                of(Phase::Registering, &Work::Mr),
+                of(Phase::Measuring, &Work::Transfer)
+            ),
+            (None, None)
+        );
+        assert_eq!(
+            of(Phase::Registering, &Work::Transfer),
+            Some(Outcome::Stalled)
+        );
     }
 }

@@ -69,8 +69,12 @@ impl RunOutcome {
     /// # Panics
     /// Never for what [`run`] returns.
     pub fn decisive(&self) -> &PairOutcome {
-        let bad = self.pairs.iter().filter(|pair| pair.outcome != Outcome::Passed);
-        bad.min_by_key(|pair| pair.bad_since).unwrap_or(&self.pairs[0])
+        let bad = self
+            .pairs
+            .iter()
+            .filter(|pair| pair.outcome != Outcome::Passed);
+        bad.min_by_key(|pair| pair.bad_since)
+            .unwrap_or(&self.pairs[0])
     }
 
     fn without_agents(state: RunState, error: &LaunchError) -> Self {
@@ -86,7 +90,10 @@ impl RunOutcome {
             warnings: Vec::new(),
             env: Default::default(),
         };
-        Self { state, pairs: vec![pair] }
+        Self {
+            state,
+            pairs: vec![pair],
+        }
     }
 }
 
@@ -105,23 +112,61 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         state.apply(&event);
         observe(&event, state);
     };
-    tell(&mut state, EventKind::Nodes(introductions(request.ways)), Who::Run);
+    tell(
+        &mut state,
+        EventKind::Nodes(introductions(request.ways)),
+        Who::Run,
+    );
     let mut upload = |to: &str, sent, all| {
-        tell(&mut state, EventKind::Upload { to: to.to_owned(), sent, all }, Who::Run);
+        tell(
+            &mut state,
+            EventKind::Upload {
+                to: to.to_owned(),
+                sent,
+                all,
+            },
+            Who::Run,
+        );
     };
-    let agents = match Agent::start_all(request.ways, &request.scenario.plugin, &to_events, &mut upload) {
+    let agents = match Agent::start_all(
+        request.ways,
+        &request.scenario.plugin,
+        &to_events,
+        &mut upload,
+    ) {
         Ok(agents) => agents,
         Err(error) => return RunOutcome::without_agents(state, &error),
     };
     drop(to_events);
     for (node, agent) in (0..).map(NodeId).zip(&agents) {
         let greeting = &agent.greeting;
-        let (version, pid, facts) = (greeting.version.clone(), greeting.pid, greeting.facts.clone());
-        tell(&mut state, EventKind::Agent { version, pid, facts }, Who::Node(node));
+        let (version, pid, facts) = (
+            greeting.version.clone(),
+            greeting.pid,
+            greeting.facts.clone(),
+        );
+        tell(
+            &mut state,
+            EventKind::Agent {
+                version,
+                pid,
+                facts,
+            },
+            Who::Node(node),
+        );
     }
-    let now = Now { elapsed: started.elapsed(), us: now_us() };
+    let now = Now {
+        elapsed: started.elapsed(),
+        us: now_us(),
+    };
     let run = Run::new(state, agents.len(), now);
-    let mut drive = Drive { request, observe, agents, run, started };
+    let mut drive = Drive {
+        request,
+        observe,
+        agents,
+        run,
+        started,
+    };
     drive.launch();
     drive.watch(&events);
     drive.conclude()
@@ -129,8 +174,15 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
 
 fn introductions(ways: &[Box<dyn Transport>]) -> Vec<NodeIntro> {
     let addresses: Vec<&str> = ways.iter().map(|way| way.node()).collect();
-    let intro = |(name, address): (String, &&str)| NodeIntro { name, address: (*address).to_owned() };
-    shown_names(&addresses).into_iter().zip(&addresses).map(intro).collect()
+    let intro = |(name, address): (String, &&str)| NodeIntro {
+        name,
+        address: (*address).to_owned(),
+    };
+    shown_names(&addresses)
+        .into_iter()
+        .zip(&addresses)
+        .map(intro)
+        .collect()
 }
 
 struct Drive<'a> {
@@ -143,7 +195,10 @@ struct Drive<'a> {
 
 impl Drive<'_> {
     fn now(&self) -> Now {
-        Now { elapsed: self.started.elapsed(), us: now_us() }
+        Now {
+            elapsed: self.started.elapsed(),
+            us: now_us(),
+        }
     }
 
     fn launch(&mut self) {
@@ -162,7 +217,12 @@ impl Drive<'_> {
 
     fn pair(&self, id: PairId, nodes: [NodeId; 2], lanes: Vec<Lane>, now: Now) -> Pair {
         let request = self.request;
-        let is_here = |node: NodeId| request.ways.get(node.index()).is_some_and(|way| way.node() == Local.node());
+        let is_here = |node: NodeId| {
+            request
+                .ways
+                .get(node.index())
+                .is_some_and(|way| way.node() == Local.node())
+        };
         let setup = Setup {
             id,
             nodes,
@@ -180,25 +240,50 @@ impl Drive<'_> {
     fn pairs(&self, now: Now) -> Result<Vec<(Pair, Vec<PairEffect>)>, Refusal> {
         let request = self.request;
         let greetings: Vec<_> = self.agents.iter().map(|agent| &agent.greeting).collect();
-        let names: Vec<String> = self.run.state().names.nodes.iter().map(|node| node.name.clone()).collect();
-        let nodes: Vec<_> = names.iter().cloned().zip(greetings.iter().map(|greeting| &*greeting.facts)).collect();
-        let is_one_machine =
-            request.couples.iter().any(|couple| assign::is_one_machine(couple.map(|at| greetings[at])));
+        let names: Vec<String> = self
+            .run
+            .state()
+            .names
+            .nodes
+            .iter()
+            .map(|node| node.name.clone())
+            .collect();
+        let nodes: Vec<_> = names
+            .iter()
+            .cloned()
+            .zip(greetings.iter().map(|greeting| &*greeting.facts))
+            .collect();
+        let is_one_machine = request
+            .couples
+            .iter()
+            .any(|couple| assign::is_one_machine(couple.map(|at| greetings[at])));
         if let Some(why) = require::missing(&request.scenario.requires, &nodes, is_one_machine) {
-            return Err(Refusal { why, next_step: None });
+            return Err(Refusal {
+                why,
+                next_step: None,
+            });
         }
-        let no_numbers = |error| Refusal { why: format!("no random numbers: {error}"), next_step: None };
+        let no_numbers = |error| Refusal {
+            why: format!("no random numbers: {error}"),
+            next_step: None,
+        };
         let mut plans = Vec::new();
         for couple in request.couples {
             let ends = couple.map(|at| (names[at].as_str(), greetings[at]));
             let first = plans.len();
             let nodes = couple.map(|at| NodeId(u32::try_from(at).unwrap_or(u32::MAX)));
-            for (lanes, mut plan) in
-                assign::assign(request.scenario, &request.work, ends, request.bootstrap_port, first)?
-            {
+            for (lanes, mut plan) in assign::assign(
+                request.scenario,
+                &request.work,
+                ends,
+                request.bootstrap_port,
+                first,
+            )? {
                 for (node, end) in nodes.into_iter().zip(&mut plan) {
                     let subject = Subject::node(node, &self.run.state().names);
-                    end.warnings.iter_mut().for_each(|warning| warning.subject = Some(subject.clone()));
+                    end.warnings
+                        .iter_mut()
+                        .for_each(|warning| warning.subject = Some(subject.clone()));
                 }
                 plans.push((nodes, (lanes, plan)));
             }
@@ -226,10 +311,18 @@ impl Drive<'_> {
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
             // All that has arrived counts before any deadline does.
-            let more = events.try_iter().take(EVENTS_MAX).map(|event| self.hear(event)).count();
+            let more = events
+                .try_iter()
+                .take(EVENTS_MAX)
+                .map(|event| self.hear(event))
+                .count();
             stream.rest(more + 1);
-            let closely =
-                self.request.closely.map(|wanted| wanted.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            let closely = self.request.closely.map(|wanted| {
+                wanted
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone()
+            });
             let tick = Input::Tick {
                 interrupted: self.request.interrupted.load(Ordering::Relaxed),
                 overslept: began.elapsed() > OVERSLEPT,
@@ -241,7 +334,17 @@ impl Drive<'_> {
 
     fn hear(&mut self, event: AgentEvent) {
         self.step(match event {
-            AgentEvent::Said(Said { node, node_us, worker, message }) => Input::Said { node, node_us, worker, message },
+            AgentEvent::Said(Said {
+                node,
+                node_us,
+                worker,
+                message,
+            }) => Input::Said {
+                node,
+                node_us,
+                worker,
+                message,
+            },
             AgentEvent::Noise(node, text) => Input::Noise { node, text },
             AgentEvent::Gone(node) => Input::AgentGone(node),
         });
@@ -272,9 +375,13 @@ impl Drive<'_> {
 
 /// Names with the pairs that are about to be introduced.
 fn names_of(known: &Names, plans: &[([NodeId; 2], assign::PairPlan)]) -> Names {
-    let intro = |(nodes, (lanes, _)): &([NodeId; 2], assign::PairPlan)| tcpx_run_model::ids::PairIntro {
-        nodes: *nodes,
-        lanes: lanes.clone(),
-    };
-    Names { nodes: known.nodes.clone(), pairs: plans.iter().map(intro).collect() }
+    let intro =
+        |(nodes, (lanes, _)): &([NodeId; 2], assign::PairPlan)| tcpx_run_model::ids::PairIntro {
+            nodes: *nodes,
+            lanes: lanes.clone(),
+        };
+    Names {
+        nodes: known.nodes.clone(),
+        pairs: plans.iter().map(intro).collect(),
+    }
 }

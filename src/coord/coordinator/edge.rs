@@ -23,9 +23,10 @@ pub(super) fn event_of(message: FromAgent) -> Option<EventKind> {
         FromAgent::PluginLine(line) => EventKind::PluginLine(line),
         FromAgent::Output { stream, text } => EventKind::Output { stream, text },
         // Ignore chunks that are not valid base64.
-        FromAgent::Recording { offset, base64 } => {
-            EventKind::RecorderPiece { offset, bytes: BASE64.decode(base64).ok()? }
-        }
+        FromAgent::Recording { offset, base64 } => EventKind::RecorderPiece {
+            offset,
+            bytes: BASE64.decode(base64).ok()?,
+        },
         FromAgent::Exited(exit) => EventKind::Exited(exit),
         FromAgent::Broken(why) => EventKind::AgentBroken(why),
         FromAgent::Hello { .. }
@@ -57,7 +58,10 @@ fn event_of_worker(message: FromWorker) -> Option<EventKind> {
 /// A loaded plugin as a run records it.
 pub(crate) fn plugin_ready(loaded: &Loaded) -> PluginReady {
     let file = loaded.file.as_ref();
-    let device = |(index, name): (usize, &str)| PluginDevice { index, name: printable(name) };
+    let device = |(index, name): (usize, &str)| PluginDevice {
+        index,
+        name: printable(name),
+    };
     PluginReady {
         plugin: PluginRecord {
             path: file.map_or("builtin".into(), |file| file.realpath.display().to_string()),
@@ -69,7 +73,11 @@ pub(crate) fn plugin_ready(loaded: &Loaded) -> PluginReady {
             why: loaded.choice.why.clone(),
             passed_over: loaded.choice.passed_over.clone(),
         },
-        devices: loaded.devices.iter().map(|one| device((one.index, &one.name))).collect(),
+        devices: loaded
+            .devices
+            .iter()
+            .map(|one| device((one.index, &one.name)))
+            .collect(),
         load_ms: loaded.load_ms,
         init_ms: loaded.init_ms,
     }
@@ -100,7 +108,13 @@ mod tests {
     use tcpx_run_model::record::live::ProcessFacts;
     use tcpx_words::log::LogLine;
 
-    const THERE: WorkerId = WorkerId { node: NodeId(0), unit: Unit::Process { pid: 7, recorder: 0 } };
+    const THERE: WorkerId = WorkerId {
+        node: NodeId(0),
+        unit: Unit::Process {
+            pid: 7,
+            recorder: 0,
+        },
+    };
 
     fn seen(kind: EventKind) -> Option<Event> {
         seen_from_here(Event::new(5.0, Who::Worker(THERE), kind), NodeId(1), 3.0)
@@ -108,11 +122,23 @@ mod tests {
 
     #[test]
     fn what_a_recorder_elsewhere_shows_is_of_that_node_and_made_safe() {
-        let line = LogLine { level: 3, function: "f".into(), line: 1, text: "a\x1b[2Jb".into(), count: 1 };
+        let line = LogLine {
+            level: 3,
+            function: "f".into(),
+            line: 1,
+            text: "a\x1b[2Jb".into(),
+            count: 1,
+        };
         let event = seen(EventKind::PluginLine(line)).expect("a line");
-        assert_eq!((event.node, event.pid, event.ms), (Some(NodeId(1)), Some(7), 3.0));
+        assert_eq!(
+            (event.node, event.pid, event.ms),
+            (Some(NodeId(1)), Some(7), 3.0)
+        );
         assert!(matches!(event.kind, EventKind::PluginLine(line) if line.text == "a[2Jb"));
-        let facts = ProcessFacts { plugin: "x\x07".into(), ..ProcessFacts::default() };
+        let facts = ProcessFacts {
+            plugin: "x\x07".into(),
+            ..ProcessFacts::default()
+        };
         let event = seen(EventKind::Process(facts)).expect("facts");
         assert!(matches!(event.kind, EventKind::Process(facts) if facts.plugin == "x"));
         assert_eq!(seen(EventKind::Note("I am the coordinator".into())), None);
@@ -120,8 +146,19 @@ mod tests {
 
     #[test]
     fn a_piece_of_a_recorder_that_is_not_base64_is_ignored() {
-        let piece = |base64: &str| event_of(FromAgent::Recording { offset: 64, base64: base64.into() });
-        assert_eq!(piece("AQI="), Some(EventKind::RecorderPiece { offset: 64, bytes: vec![1, 2] }));
+        let piece = |base64: &str| {
+            event_of(FromAgent::Recording {
+                offset: 64,
+                base64: base64.into(),
+            })
+        };
+        assert_eq!(
+            piece("AQI="),
+            Some(EventKind::RecorderPiece {
+                offset: 64,
+                bytes: vec![1, 2]
+            })
+        );
         assert_eq!(piece("?"), None);
         assert_eq!(event_of(FromAgent::Heartbeat), None);
     }

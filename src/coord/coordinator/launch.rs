@@ -84,10 +84,12 @@ impl NextStep for LaunchError {
     fn next_step(&self) -> Option<String> {
         match self {
             Self::Reach(error) => error.next_step(),
-            Self::Version { .. } => Some("install the same version there, or leave --remote-bin away".into()),
-            Self::Silent { .. } => {
-                Some("does `tcpxctl --version` work there, in a shell that is no login shell?".into())
+            Self::Version { .. } => {
+                Some("install the same version there, or leave --remote-bin away".into())
             }
+            Self::Silent { .. } => Some(
+                "does `tcpxctl --version` work there, in a shell that is no login shell?".into(),
+            ),
         }
     }
 }
@@ -101,7 +103,9 @@ fn silence(ended: bool) -> String {
 }
 
 fn noise(said: &[String]) -> String {
-    said.last().map(|line| format!("; it printed: {line}")).unwrap_or_default()
+    said.last()
+        .map(|line| format!("; it printed: {line}"))
+        .unwrap_or_default()
 }
 
 /// A running agent.
@@ -142,7 +146,13 @@ impl Agent {
         events: &mpsc::Sender<AgentEvent>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, LaunchError> {
-        let Link { to_agent, from_agent, beside, hold, addresses } = way.open(progress)?;
+        let Link {
+            to_agent,
+            from_agent,
+            beside,
+            hold,
+            addresses,
+        } = way.open(progress)?;
         let to_agent = Sender::new(to_agent);
         let (first, hello) = mpsc::channel();
         for_each_line(node, beside, events, &first);
@@ -151,7 +161,11 @@ impl Agent {
         // An agent that is gone shows through its stream.
         let _ = to_agent.send(&(0, ToAgent::Choose(wanted.clone())));
         let greeting = greeting(way.node(), &hello, addresses)?;
-        let agent = Self { to_agent: Some(to_agent), hold, greeting };
+        let agent = Self {
+            to_agent: Some(to_agent),
+            hold,
+            greeting,
+        };
         agent.beat();
         Ok(agent)
     }
@@ -181,7 +195,8 @@ impl Agent {
             let agent = Self::start(node, &*ways[place], wanted, events, &mut sent);
             tell(News::Started(place, Box::new(agent)));
         };
-        let mut agents: Vec<Option<Result<Self, LaunchError>>> = ways.iter().map(|_| None).collect();
+        let mut agents: Vec<Option<Result<Self, LaunchError>>> =
+            ways.iter().map(|_| None).collect();
         let mut beat_at = Instant::now();
         std::thread::scope(|scope| {
             for place in 0..ways.len() {
@@ -202,7 +217,10 @@ impl Agent {
                 }
             }
         });
-        agents.into_iter().map(|agent| agent.expect("its thread sent it, or the scope panicked with it")).collect()
+        agents
+            .into_iter()
+            .map(|agent| agent.expect("its thread sent it, or the scope panicked with it"))
+            .collect()
     }
 
     /// Sends one message for one worker; an agent that is gone shows through its
@@ -222,7 +240,8 @@ impl Agent {
     /// it. One that is lost is not waited for.
     pub(crate) fn finish(&mut self, is_lost: bool) {
         self.to_agent = None;
-        self.hold.finish(if is_lost { Duration::ZERO } else { HEARTBEAT });
+        self.hold
+            .finish(if is_lost { Duration::ZERO } else { HEARTBEAT });
     }
 }
 
@@ -235,30 +254,72 @@ impl Drop for Agent {
 /// Before the first message, or a line that is none.
 type First = Result<FromAgent, String>;
 
-fn greeting(node: &str, hello: &mpsc::Receiver<First>, addresses: Addresses) -> Result<Greeting, LaunchError> {
+fn greeting(
+    node: &str,
+    hello: &mpsc::Receiver<First>,
+    addresses: Addresses,
+) -> Result<Greeting, LaunchError> {
     let (mut said, mut known) = (Vec::new(), None);
     let until = Instant::now() + SILENCE_MAX;
     loop {
-        match (hello.recv_timeout(until.saturating_duration_since(Instant::now())), &mut known) {
-            (Ok(Ok(FromAgent::Hello { protocol: PROTOCOL, version, pid, facts, reached_at })), _) => {
+        match (
+            hello.recv_timeout(until.saturating_duration_since(Instant::now())),
+            &mut known,
+        ) {
+            (
+                Ok(Ok(FromAgent::Hello {
+                    protocol: PROTOCOL,
+                    version,
+                    pid,
+                    facts,
+                    reached_at,
+                })),
+                _,
+            ) => {
                 known = Some((version, pid, facts, reached_at));
             }
-            (Ok(Ok(FromAgent::Hello { protocol, version, .. })), _) => {
-                return Err(LaunchError::Version { node: node.into(), version, theirs: protocol });
+            (
+                Ok(Ok(FromAgent::Hello {
+                    protocol, version, ..
+                })),
+                _,
+            ) => {
+                return Err(LaunchError::Version {
+                    node: node.into(),
+                    version,
+                    theirs: protocol,
+                });
             }
             (Ok(Ok(FromAgent::Chosen(plugin))), Some(_)) => {
                 if let Some((version, pid, facts, reached_at)) = known {
-                    return Ok(Greeting { version, pid, facts, plugin, addresses, reached_at });
+                    return Ok(Greeting {
+                        version,
+                        pid,
+                        facts,
+                        plugin,
+                        addresses,
+                        reached_at,
+                    });
                 }
             }
             (Ok(Ok(_)), _) => {}
             (Ok(Err(text)), _) => match other_version(&text) {
-                Some((version, theirs)) => return Err(LaunchError::Version { node: node.into(), version, theirs }),
+                Some((version, theirs)) => {
+                    return Err(LaunchError::Version {
+                        node: node.into(),
+                        version,
+                        theirs,
+                    });
+                }
                 None => said.push(text),
             },
             (Err(error), _) => {
                 let ended = error == mpsc::RecvTimeoutError::Disconnected;
-                return Err(LaunchError::Silent { node: node.into(), ended, said });
+                return Err(LaunchError::Silent {
+                    node: node.into(),
+                    ended,
+                    said,
+                });
             }
         }
     }
@@ -268,8 +329,19 @@ fn greeting(node: &str, hello: &mpsc::Receiver<First>, addresses: Addresses) -> 
 /// been told in these words since the first.
 fn other_version(text: &str) -> Option<(String, u32)> {
     let greeting = &text[text.find("\"hello\"")?..];
-    let value = |key: &str| Some(greeting.split_once(key)?.1.trim_start_matches([':', ' ', '"']));
-    let protocol = value("\"protocol\"")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    let value = |key: &str| {
+        Some(
+            greeting
+                .split_once(key)?
+                .1
+                .trim_start_matches([':', ' ', '"']),
+        )
+    };
+    let protocol = value("\"protocol\"")?
+        .split(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()?;
     let version = value("\"version\"")?.split('"').next()?;
     (protocol != PROTOCOL).then(|| (version.to_owned(), protocol))
 }
@@ -293,13 +365,23 @@ fn for_each_line(
     });
 }
 
-fn read_agent(node: NodeId, stdout: impl io::Read, first: &mpsc::Sender<First>, events: &mpsc::Sender<AgentEvent>) {
+fn read_agent(
+    node: NodeId,
+    stdout: impl io::Read,
+    first: &mpsc::Sender<First>,
+    events: &mpsc::Sender<AgentEvent>,
+) {
     let mut receiver = Receiver::new(stdout);
     let mut greeted = false;
     while let Ok(Some(received)) = receiver.next::<Stamped>() {
         match received {
             Received::Message((node_us, worker, message)) if greeted => {
-                drop(events.send(AgentEvent::Said(Said { node, node_us, worker, message })));
+                drop(events.send(AgentEvent::Said(Said {
+                    node,
+                    node_us,
+                    worker,
+                    message,
+                })));
             }
             Received::Message((_, _, message)) => {
                 greeted = matches!(message, FromAgent::Chosen { .. });
@@ -322,7 +404,12 @@ mod tests {
         assert_eq!(other_version(first), Some(("0.0.9".into(), 1)));
         let later = r#"[17,0,{"hello":{"version":"9.0.0-rc.1", "protocol": 77, "more":[]}}]"#;
         assert_eq!(other_version(later), Some(("9.0.0-rc.1".into(), 77)));
-        for text in ["hello", "\"hello\" says nobody", "", "{\"hello\":{\"protocol\":\"x\"}}"] {
+        for text in [
+            "hello",
+            "\"hello\" says nobody",
+            "",
+            "{\"hello\":{\"protocol\":\"x\"}}",
+        ] {
             assert_eq!(other_version(text), None, "{text}");
         }
     }

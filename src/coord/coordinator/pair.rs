@@ -201,22 +201,40 @@ impl Pair {
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
         for ((end, plan), name) in End::ALL.into_iter().zip(plans).zip(names) {
-            let task = PairTask { together, ..self.task(name, &plan, secret) };
+            let task = PairTask {
+                together,
+                ..self.task(name, &plan, secret)
+            };
             self.warnings.extend(plan.warnings);
             self.env[end as usize].clone_from(&plan.env);
             let stall_after = Duration::from(self.setup.scenario.limits.stall_after);
             let stall_after_ms = u64::try_from(stall_after.as_millis()).unwrap_or(u64::MAX);
             let fault = self.process_order(plan.sends, plan.receives);
-            let launch = Launch { env: plan.env, task: Task::Pair(Box::new(task)), stall_after_ms, fault };
+            let launch = Launch {
+                env: plan.env,
+                task: Task::Pair(Box::new(task)),
+                stall_after_ms,
+                fault,
+            };
             effects.push(Effect::Tell(end, ToAgent::Launch(Box::new(launch))));
         }
         effects
     }
 
     fn process_order(&self, sends: bool, receives: bool) -> Option<ProcessOrder> {
-        let Some(Fault::Process { kind, side, after_chunk }) = &self.setup.scenario.fault else { return None };
+        let Some(Fault::Process {
+            kind,
+            side,
+            after_chunk,
+        }) = &self.setup.scenario.fault
+        else {
+            return None;
+        };
         let here = (sends && side.include(Side::Send)) || (receives && side.include(Side::Recv));
-        here.then_some(ProcessOrder { kind: *kind, after_chunk: *after_chunk })
+        here.then_some(ProcessOrder {
+            kind: *kind,
+            after_chunk: *after_chunk,
+        })
     }
 
     fn task(&self, name: String, plan: &EndPlan, secret: &Secret) -> PairTask {
@@ -239,10 +257,19 @@ impl Pair {
     }
 
     /// Nothing is launched: the run was refused.
-    pub(super) fn refuse(&mut self, now: Duration, why: String, next_step: Option<String>) -> Vec<Effect> {
+    pub(super) fn refuse(
+        &mut self,
+        now: Duration,
+        why: String,
+        next_step: Option<String>,
+    ) -> Vec<Effect> {
         let note = Effect::Note(format!("{}: {why}", Outcome::NotRun));
         self.bad_since = Some(now);
-        self.verdict = Some(Verdict { outcome: Outcome::NotRun, why, next_step });
+        self.verdict = Some(Verdict {
+            outcome: Outcome::NotRun,
+            why,
+            next_step,
+        });
         self.gone = [true; 2];
         self.stage = Stage::Over;
         vec![note]
@@ -264,7 +291,9 @@ impl Pair {
 
     /// The end that a node is, if it is one.
     pub(super) fn end_of(&self, node: NodeId) -> Option<End> {
-        End::ALL.into_iter().find(|end| self.setup.nodes[*end as usize] == node)
+        End::ALL
+            .into_iter()
+            .find(|end| self.setup.nodes[*end as usize] == node)
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -292,7 +321,11 @@ impl Pair {
     }
 
     fn phases(&self, state: &RunState) -> [Phase; 2] {
-        End::ALL.map(|end| self.worker(end, state).and_then(|worker| worker.phase).unwrap_or_default())
+        End::ALL.map(|end| {
+            self.worker(end, state)
+                .and_then(|worker| worker.phase)
+                .unwrap_or_default()
+        })
     }
 
     fn worker<'s>(&self, end: End, state: &'s RunState) -> Option<&'s WorkerState> {
@@ -308,7 +341,12 @@ impl Pair {
     }
 
     /// Takes one input; what is to be done, in order. A pair that is over does nothing.
-    pub(super) fn step(&mut self, now: Duration, input: &Input<'_>, state: &RunState) -> Vec<Effect> {
+    pub(super) fn step(
+        &mut self,
+        now: Duration,
+        input: &Input<'_>,
+        state: &RunState,
+    ) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.stage == Stage::Over {
             return effects;
@@ -317,11 +355,18 @@ impl Pair {
             Input::Event(end, kind) => self.event(*end, kind, now, state, &mut effects),
             // A worker that is to stop is told nothing else.
             Input::Measure if self.is_stopping() => {}
-            Input::AgentLost { end, how, silence, next_step } => {
+            Input::AgentLost {
+                end,
+                how,
+                silence,
+                next_step,
+            } => {
                 self.agent_lost(*end, how, *silence, *next_step, now, state, &mut effects);
             }
             Input::Measure => {
-                effects.extend(End::ALL.map(|end| Effect::Tell(end, ToAgent::ToWorker(ToWorker::Measure))));
+                effects.extend(
+                    End::ALL.map(|end| Effect::Tell(end, ToAgent::ToWorker(ToWorker::Measure))),
+                );
             }
             Input::RunStops => self.stop(now, &mut effects),
             Input::LetGo(end) => self.gone[*end as usize] = true,
@@ -331,11 +376,19 @@ impl Pair {
             self.stage = Stage::Over;
         }
         // What was asked of a worker that is gone meanwhile is nobody's any more.
-        effects.retain(|effect| !matches!(effect, Effect::Tell(end, _) if self.gone[*end as usize]));
+        effects
+            .retain(|effect| !matches!(effect, Effect::Tell(end, _) if self.gone[*end as usize]));
         effects
     }
 
-    fn event(&mut self, end: End, kind: &EventKind, now: Duration, state: &RunState, effects: &mut Vec<Effect>) {
+    fn event(
+        &mut self,
+        end: End,
+        kind: &EventKind,
+        now: Duration,
+        state: &RunState,
+        effects: &mut Vec<Effect>,
+    ) {
         match kind {
             EventKind::Sample(channels) => {
                 if self.standstill.sample(end, channels, now) {
@@ -348,7 +401,10 @@ impl Pair {
             EventKind::Recovered => return self.recovered(effects),
             EventKind::Frame(_) => self.frozen = true,
             EventKind::Listening(address) if !self.is_stopping() => {
-                effects.push(Effect::Tell(end.other(), ToAgent::ToWorker(ToWorker::PeerListens(*address))));
+                effects.push(Effect::Tell(
+                    end.other(),
+                    ToAgent::ToWorker(ToWorker::PeerListens(*address)),
+                ));
             }
             EventKind::Exited(exit) => return self.exited(end, exit, now, state, effects),
             EventKind::AgentBroken(why) => {
@@ -359,7 +415,9 @@ impl Pair {
             EventKind::Plugin(ready) => {
                 let (requires, plugin) = (&self.setup.scenario.requires, &ready.plugin.name);
                 let is_tcpx = ready.plugin.family == PluginFamily::Tcpx;
-                if let Some(why) = require::unwanted(requires, &self.name(end, state), plugin, is_tcpx) {
+                if let Some(why) =
+                    require::unwanted(requires, &self.name(end, state), plugin, is_tcpx)
+                {
                     self.decide(Outcome::NotRun, why, None, now, effects);
                 }
             }
@@ -367,14 +425,24 @@ impl Pair {
             _ => {}
         }
         // A worker that says anything is no worker that stands still.
-        let is_said = !matches!(kind, EventKind::PluginLine(_) | EventKind::Output { .. } | EventKind::Frame(_));
+        let is_said = !matches!(
+            kind,
+            EventKind::PluginLine(_) | EventKind::Output { .. } | EventKind::Frame(_)
+        );
         if is_said && self.standstill.moved(now) {
             self.recovered(effects);
             effects.push(Effect::MovesAgain);
         }
     }
 
-    fn failed(&mut self, end: End, failure: &Failure, now: Duration, state: &RunState, effects: &mut Vec<Effect>) {
+    fn failed(
+        &mut self,
+        end: End,
+        failure: &Failure,
+        now: Duration,
+        state: &RunState,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut failure = failure.clone();
         let [from, to] = [end, end.other()].map(|end| self.host(end, state));
         let driver = match self.setup.is_here {
@@ -397,13 +465,22 @@ impl Pair {
         name.map_or_else(|| state.names.node(node), |name| printable(name))
     }
 
-    fn exited(&mut self, end: End, exit: &Exit, now: Duration, state: &RunState, effects: &mut Vec<Effect>) {
+    fn exited(
+        &mut self,
+        end: End,
+        exit: &Exit,
+        now: Duration,
+        state: &RunState,
+        effects: &mut Vec<Effect>,
+    ) {
         self.gone[end as usize] = true;
         let worker = self.worker(end, state);
-        let has_said_why = worker.is_some_and(|worker| worker.is_finished() || worker.failure.is_some());
+        let has_said_why =
+            worker.is_some_and(|worker| worker.is_finished() || worker.failure.is_some());
         if !has_said_why && !exit.killed {
             let why = death_words(&self.name(end, state), exit, worker);
-            let next_step = last_warning(worker).map(|_| "its last WARN line is usually the cause".to_owned());
+            let next_step =
+                last_warning(worker).map(|_| "its last WARN line is usually the cause".to_owned());
             self.decide(Outcome::PluginDied, why, next_step, now, effects);
         }
     }
@@ -424,12 +501,23 @@ impl Pair {
         }
         // What stood still since nothing came from there stood still because of it.
         let since_ms = now.saturating_sub(silence + HEARTBEAT).as_secs_f64() * 1e3;
-        self.stall.take_if(|stall| !stall.recovered && stall.at_ms >= since_ms);
+        self.stall
+            .take_if(|stall| !stall.recovered && stall.at_ms >= since_ms);
         self.gone[end as usize] = true;
         let node = self.setup.nodes[end as usize];
-        let address = state.names.nodes.get(node.index()).map_or("", |node| node.address.as_str());
+        let address = state
+            .names
+            .nodes
+            .get(node.index())
+            .map_or("", |node| node.address.as_str());
         let why = format!("the agent of {} ({address}) {how}", self.name(end, state));
-        self.decide(Outcome::PeerLost, why, next_step.map(str::to_owned), now, effects);
+        self.decide(
+            Outcome::PeerLost,
+            why,
+            next_step.map(str::to_owned),
+            now,
+            effects,
+        );
     }
 
     fn tick(&mut self, tick: Tick, now: Duration, state: &RunState, effects: &mut Vec<Effect>) {
@@ -456,13 +544,25 @@ impl Pair {
 
     /// Holds the pair against its deadlines, the first that is past. What a stop
     /// brings about would only hide why it was asked for.
-    fn check(&mut self, interrupted: bool, now: Duration, state: &RunState, effects: &mut Vec<Effect>) {
+    fn check(
+        &mut self,
+        interrupted: bool,
+        now: Duration,
+        state: &RunState,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.is_stopping() {
             return;
         }
         let total = self.setup.scenario.limits.total;
         if interrupted {
-            return self.decide(Outcome::Interrupted, "interrupted".into(), None, now, effects);
+            return self.decide(
+                Outcome::Interrupted,
+                "interrupted".into(),
+                None,
+                now,
+                effects,
+            );
         }
         if let Stage::Stalled { give_up_at } = self.stage
             && now >= give_up_at
@@ -487,25 +587,52 @@ impl Pair {
     }
 
     /// A worker that is inside a plugin call cannot keep its own deadlines.
-    fn check_phase(&mut self, end: End, now: Duration, state: &RunState, effects: &mut Vec<Effect>) {
+    fn check_phase(
+        &mut self,
+        end: End,
+        now: Duration,
+        state: &RunState,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.gone[end as usize] {
             return;
         }
         let worker = self.worker(end, state);
         let phase = worker.and_then(|worker| worker.phase).unwrap_or_default();
         let entered = worker.and_then(|worker| worker.phase.map(|_| worker.phase_ms));
-        let since = entered.map_or(self.launched, |ms| Duration::from_secs_f64((ms / 1e3).clamp(0.0, 1e9)));
-        let facts = state.node(self.setup.nodes[end as usize]).and_then(|node| node.facts.as_deref());
+        let since = entered.map_or(self.launched, |ms| {
+            Duration::from_secs_f64((ms / 1e3).clamp(0.0, 1e9))
+        });
+        let facts = state
+            .node(self.setup.nodes[end as usize])
+            .and_then(|node| node.facts.as_deref());
         let of_node = |name: &str| facts?.environment.get(name);
-        let variable = |name: &str| self.env[end as usize].get(name).or_else(|| of_node(name)).cloned();
-        let limit = deadline::of_phase(phase, &self.setup.scenario.limits, &self.setup.work, variable);
+        let variable = |name: &str| {
+            self.env[end as usize]
+                .get(name)
+                .or_else(|| of_node(name))
+                .cloned()
+        };
+        let limit = deadline::of_phase(
+            phase,
+            &self.setup.scenario.limits,
+            &self.setup.work,
+            variable,
+        );
         let spent = now.saturating_sub(since);
         if let Some((most, limit, outcome)) = limit
             && spent > most
         {
             let (name, spent) = (self.name(end, state), spent.as_secs_f64());
-            let why = format!("the plugin of {name} hangs while {phase}, since {spent:.1} s ({limit})");
-            self.decide(outcome, why, Some(format!("look at its log lines, or raise {limit}")), now, effects);
+            let why =
+                format!("the plugin of {name} hangs while {phase}, since {spent:.1} s ({limit})");
+            self.decide(
+                outcome,
+                why,
+                Some(format!("look at its log lines, or raise {limit}")),
+                now,
+                effects,
+            );
         }
     }
 
@@ -521,10 +648,15 @@ impl Pair {
         self.bad_since.get_or_insert(now);
         // An agent that is lost explains a failure that another end would bring about,
         // and no other. A process that died may be the cause of any that came first.
-        let comes_after = self.failures.iter().any(|(_, failure)| !failure.follows) && outcome != Outcome::PluginDied;
+        let comes_after = self.failures.iter().any(|(_, failure)| !failure.follows)
+            && outcome != Outcome::PluginDied;
         if self.verdict.is_none() && !comes_after {
             effects.push(Effect::Note(format!("{outcome}: {why}")));
-            self.verdict = Some(Verdict { outcome, why, next_step });
+            self.verdict = Some(Verdict {
+                outcome,
+                why,
+                next_step,
+            });
         }
         // A call that hangs is seen while it does.
         if outcome == Outcome::Stalled && !self.is_stopping() && !self.frozen {
@@ -541,7 +673,13 @@ impl Pair {
         }
     }
 
-    fn stalled(&mut self, end: Option<End>, now: Duration, state: &RunState, effects: &mut Vec<Effect>) {
+    fn stalled(
+        &mut self,
+        end: Option<End>,
+        now: Duration,
+        state: &RunState,
+        effects: &mut Vec<Effect>,
+    ) {
         let by = end.map(|end| self.setup.nodes[end as usize]);
         if self.hush != Hush::No {
             self.hush = Hush::Stalled(by);
@@ -552,14 +690,21 @@ impl Pair {
             return;
         }
         if self.stall.is_none_or(|stall| stall.recovered) {
-            self.stall = Some(DeclaredStall { at_ms: now.as_secs_f64() * 1e3, by, recovered: false });
+            self.stall = Some(DeclaredStall {
+                at_ms: now.as_secs_f64() * 1e3,
+                by,
+                recovered: false,
+            });
         }
         if self.stage == Stage::Running {
             let patience = Duration::from(self.setup.scenario.limits.give_up_after);
-            self.stage = Stage::Stalled { give_up_at: now + patience };
+            self.stage = Stage::Stalled {
+                give_up_at: now + patience,
+            };
             let seen_by = self.seen_by(state);
-            effects
-                .push(Effect::Note(format!("stall declared by {seen_by}; giving up in {patience:?} unless it moves")));
+            effects.push(Effect::Note(format!(
+                "stall declared by {seen_by}; giving up in {patience:?} unless it moves"
+            )));
             effects.extend(End::ALL.map(|end| Effect::Tell(end, ToAgent::Snapshot)));
             effects.extend(End::ALL.map(|end| Effect::Tell(end, ToAgent::Freeze)));
         }
@@ -582,17 +727,26 @@ impl Pair {
 
     /// Who saw the stall: `peer`, or the coordinator.
     fn seen_by(&self, state: &RunState) -> String {
-        let end = self.stall.and_then(|stall| stall.by).and_then(|node| self.end_of(node));
+        let end = self
+            .stall
+            .and_then(|stall| stall.by)
+            .and_then(|node| self.end_of(node));
         end.map_or("the coordinator".to_owned(), |end| self.name(end, state))
     }
 
     /// The channels of the end that noticed, or of both, as they stand by now.
     fn stall_words(&self, now: Duration, state: &RunState) -> String {
-        let Some(stall) = self.stall else { return "no progress".into() };
+        let Some(stall) = self.stall else {
+            return "no progress".into();
+        };
         let channels: Vec<ChannelNow> = match stall.by.and_then(|node| self.end_of(node)) {
             Some(end) => {
-                let picture = self.worker(end, state).and_then(|worker| worker.at_stall.as_ref());
-                picture.map(|picture| picture.channels.clone()).unwrap_or_default()
+                let picture = self
+                    .worker(end, state)
+                    .and_then(|worker| worker.at_stall.as_ref());
+                picture
+                    .map(|picture| picture.channels.clone())
+                    .unwrap_or_default()
             }
             None => self.channels_by_now(now, state),
         };
@@ -603,7 +757,9 @@ impl Pair {
     /// fell silent last said that all was well.
     fn channels_by_now(&self, now: Duration, state: &RunState) -> Vec<ChannelNow> {
         let now_ms = now.as_secs_f64() * 1e3;
-        let workers = End::ALL.into_iter().filter_map(|end| self.worker(end, state));
+        let workers = End::ALL
+            .into_iter()
+            .filter_map(|end| self.worker(end, state));
         let by_now = |worker: &WorkerState| {
             let silent_ms = (now_ms - worker.sampled_ms.unwrap_or(now_ms)).max(0.0) as u64;
             let quiet = move |channel: &ChannelNow| ChannelNow {
@@ -623,7 +779,9 @@ impl Pair {
             && matches!(verdict.outcome, Outcome::Stalled | Outcome::NotRun)
         {
             for end in End::ALL {
-                let call = self.worker(end, state).and_then(|worker| stuck_call(&names[end as usize], worker));
+                let call = self
+                    .worker(end, state)
+                    .and_then(|worker| stuck_call(&names[end as usize], worker));
                 verdict.why.extend(call.map(|call| format!("; {call}")));
             }
         }

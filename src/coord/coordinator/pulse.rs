@@ -17,7 +17,10 @@ pub(super) struct Pulse {
 
 impl Pulse {
     pub(super) fn new(now: Duration) -> Self {
-        Self { heard: now, clock: None }
+        Self {
+            heard: now,
+            clock: None,
+        }
     }
 
     /// Something came from it.
@@ -27,11 +30,19 @@ impl Pulse {
 
     /// Takes the answer to a heartbeat: the quickest one tells the clock best.
     pub(super) fn echoed(&mut self, sent_us: u64, node_us: u64, now_us: u64) {
-        let Some(round_trip_us) = now_us.checked_sub(sent_us) else { return };
-        if self.clock.is_none_or(|clock| round_trip_us < clock.round_trip_us) {
+        let Some(round_trip_us) = now_us.checked_sub(sent_us) else {
+            return;
+        };
+        if self
+            .clock
+            .is_none_or(|clock| round_trip_us < clock.round_trip_us)
+        {
             let middle = sent_us + round_trip_us / 2;
             let offset_us = node_us.cast_signed().saturating_sub(middle.cast_signed());
-            self.clock = Some(Clock { offset_us, round_trip_us });
+            self.clock = Some(Clock {
+                offset_us,
+                round_trip_us,
+            });
         }
     }
 
@@ -60,10 +71,19 @@ mod tests {
         let mut pulse = Pulse::new(Duration::ZERO);
         let now_us = 1_000_000_000;
         pulse.echoed(now_us - 9_000_000, now_us + 5_000_000, now_us);
-        assert_eq!(pulse.clock.map(|clock| clock.round_trip_us), Some(9_000_000));
+        assert_eq!(
+            pulse.clock.map(|clock| clock.round_trip_us),
+            Some(9_000_000)
+        );
         pulse.echoed(now_us - 1000, now_us + 7_000_000, now_us);
         let quick = pulse.clock;
-        assert_eq!(quick, Some(Clock { offset_us: 7_000_500, round_trip_us: 1000 }));
+        assert_eq!(
+            quick,
+            Some(Clock {
+                offset_us: 7_000_500,
+                round_trip_us: 1000
+            })
+        );
         pulse.echoed(now_us - 9_000_000, 0, now_us);
         pulse.echoed(now_us + 1, 0, now_us);
         assert_eq!(pulse.clock, quick);

@@ -13,17 +13,25 @@ pub(super) fn missing(
     let missing_at = |requirement: &Requirement| match requirement {
         Requirement::Gpu => nodes.iter().find_map(|(name, facts)| {
             let gpus = facts.gpus.devices.known();
-            gpus.is_none_or(Vec::is_empty).then(|| format!("{name} has none"))
+            gpus.is_none_or(Vec::is_empty)
+                .then(|| format!("{name} has none"))
         }),
         // Only the plugin itself can say what it is.
         Requirement::Tcpx => None,
         Requirement::Peer => is_one_machine.then(|| "both ends are on one machine".to_owned()),
     };
-    requires.iter().find_map(|requirement| missing_at(requirement).map(|why| skipped(*requirement, &why)))
+    requires
+        .iter()
+        .find_map(|requirement| missing_at(requirement).map(|why| skipped(*requirement, &why)))
 }
 
 /// Why the plugin that a worker loaded is not the one that is required.
-pub(super) fn unwanted(requires: &[Requirement], worker: &str, plugin: &str, is_tcpx: bool) -> Option<String> {
+pub(super) fn unwanted(
+    requires: &[Requirement],
+    worker: &str,
+    plugin: &str,
+    is_tcpx: bool,
+) -> Option<String> {
     let why = || format!("{worker} loaded {plugin}");
     (requires.contains(&Requirement::Tcpx) && !is_tcpx).then(|| skipped(Requirement::Tcpx, &why()))
 }
@@ -40,12 +48,21 @@ mod tests {
     fn a_node_that_told_nothing_has_no_gpu() {
         let check = |requires: &[Requirement], expected: Option<&str>| {
             let nothing = NodeFacts::read(&tcpx_node::fixture::tree("").root);
-            let nodes = [("local".to_owned(), &nothing), ("peer".to_owned(), &nothing)];
+            let nodes = [
+                ("local".to_owned(), &nothing),
+                ("peer".to_owned(), &nothing),
+            ];
             assert_eq!(missing(requires, &nodes, true).as_deref(), expected);
         };
         check(&[], None);
         check(&[Requirement::Tcpx], None);
-        check(&[Requirement::Tcpx, Requirement::Gpu], Some("skipped: the scenario requires gpu, and local has none"));
-        check(&[Requirement::Peer], Some("skipped: the scenario requires peer, and both ends are on one machine"));
+        check(
+            &[Requirement::Tcpx, Requirement::Gpu],
+            Some("skipped: the scenario requires gpu, and local has none"),
+        );
+        check(
+            &[Requirement::Peer],
+            Some("skipped: the scenario requires peer, and both ends are on one machine"),
+        );
     }
 }

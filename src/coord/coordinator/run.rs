@@ -21,7 +21,8 @@ use tcpx_run_model::state::RunState;
 use tcpx_words::units::utc_of_us;
 
 /// The rails may be as they were: what is lost is the way to the agent.
-const SILENT_NEXT: &str = "see whether that node is up, and whether the network over which it was reached still is";
+const SILENT_NEXT: &str =
+    "see whether that node is up, and whether the network over which it was reached still is";
 /// Silence of an agent, whose heart beats every second, from which on nothing is
 /// concluded from what the other end sees.
 const AGENT_QUIET_MAX: Duration = Duration::from_millis(1500);
@@ -41,7 +42,12 @@ pub(super) struct Now {
 #[derive(Debug)]
 pub(super) enum Input {
     /// An agent said something about its worker of that number.
-    Said { node: NodeId, node_us: u64, worker: u32, message: FromAgent },
+    Said {
+        node: NodeId,
+        node_us: u64,
+        worker: u32,
+        message: FromAgent,
+    },
     /// Text from where an agent runs.
     Noise { node: NodeId, text: String },
     /// An agent's stream ended.
@@ -93,10 +99,20 @@ struct AgentControl {
 impl Run {
     /// Of agents that are there; nothing is launched.
     pub(super) fn new(state: RunState, agents: usize, now: Now) -> Self {
-        let agent = AgentControl { pulse: Pulse::new(now.elapsed), is_let_go: false };
+        let agent = AgentControl {
+            pulse: Pulse::new(now.elapsed),
+            is_let_go: false,
+        };
         let agents = vec![agent; agents];
         let pairs = Vec::new();
-        Self { state, agents, pairs, measures: false, closely: None, beat_at: now.elapsed }
+        Self {
+            state,
+            agents,
+            pairs,
+            measures: false,
+            closely: None,
+            beat_at: now.elapsed,
+        }
     }
 
     /// Everything that is known by now.
@@ -107,7 +123,10 @@ impl Run {
     /// Adds pairs with what each wants done first.
     pub(super) fn add(&mut self, pairs: Vec<(Pair, Vec<PairEffect>)>, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let intro = |pair: &Pair| PairIntro { nodes: pair.nodes(), lanes: pair.lanes().to_vec() };
+        let intro = |pair: &Pair| PairIntro {
+            nodes: pair.nodes(),
+            lanes: pair.lanes().to_vec(),
+        };
         let intros = pairs.iter().map(|(pair, _)| intro(pair)).collect();
         self.emit(now, Who::Run, None, EventKind::Pairs(intros), &mut effects);
         for (pair, first) in pairs {
@@ -132,22 +151,37 @@ impl Run {
     /// Whether the worker of a pair on a node has ended.
     #[cfg(test)]
     pub(super) fn has_exited(&self, node: NodeId, pair: PairId) -> bool {
-        self.state.workers.get(&WorkerId::of_pair(node, pair)).is_some_and(|worker| worker.exit.is_some())
+        self.state
+            .workers
+            .get(&WorkerId::of_pair(node, pair))
+            .is_some_and(|worker| worker.exit.is_some())
     }
 
     /// Takes one input; what is to be done, in order.
     pub(super) fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
         match input {
-            Input::Said { node, node_us, worker, message } => {
-                self.said(node, node_us, worker, message, now, &mut effects)
-            }
+            Input::Said {
+                node,
+                node_us,
+                worker,
+                message,
+            } => self.said(node, node_us, worker, message, now, &mut effects),
             Input::Noise { node, text } => {
-                let kind = EventKind::Output { stream: "login".into(), text };
+                let kind = EventKind::Output {
+                    stream: "login".into(),
+                    text,
+                };
                 self.emit(now, Who::Node(node), None, kind, &mut effects);
             }
-            Input::AgentGone(node) => self.agent_lost(node, "is gone", Duration::ZERO, None, now, &mut effects),
-            Input::Tick { interrupted, overslept, closely } => {
+            Input::AgentGone(node) => {
+                self.agent_lost(node, "is gone", Duration::ZERO, None, now, &mut effects)
+            }
+            Input::Tick {
+                interrupted,
+                overslept,
+                closely,
+            } => {
                 self.tick(interrupted, overslept, now, &mut effects);
                 self.look_closely(closely, &mut effects);
             }
@@ -157,9 +191,20 @@ impl Run {
         effects
     }
 
-    fn emit(&mut self, now: Now, who: Who, node_us: Option<u64>, kind: EventKind, effects: &mut Vec<Effect>) {
+    fn emit(
+        &mut self,
+        now: Now,
+        who: Who,
+        node_us: Option<u64>,
+        kind: EventKind,
+        effects: &mut Vec<Effect>,
+    ) {
         let ms = now.elapsed.as_secs_f64() * 1e3;
-        let event = Event { at: utc_of_us(now.us), node_us, ..Event::new(ms, who, kind) };
+        let event = Event {
+            at: utc_of_us(now.us),
+            node_us,
+            ..Event::new(ms, who, kind)
+        };
         self.state.apply(&event);
         effects.push(Effect::Emit(Box::new(event)));
     }
@@ -173,13 +218,17 @@ impl Run {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(agent) = self.agents.get_mut(node.index()) else { return };
+        let Some(agent) = self.agents.get_mut(node.index()) else {
+            return;
+        };
         agent.pulse.heard(now.elapsed);
         match message {
             FromAgent::Echo { us } => return agent.pulse.echoed(us, node_us, now.us),
             FromAgent::Watched(theirs) => {
                 let ms = now.elapsed.as_secs_f64() * 1e3;
-                let seen = theirs.into_iter().filter_map(|event| edge::seen_from_here(event, node, ms));
+                let seen = theirs
+                    .into_iter()
+                    .filter_map(|event| edge::seen_from_here(event, node, ms));
                 effects.extend(seen.map(|event| Effect::Emit(Box::new(event))));
                 return;
             }
@@ -187,16 +236,32 @@ impl Run {
         }
         // A number that was given out to no worker of that node is ignored.
         let pair = PairId(worker);
-        let Some(end) = self.pairs.get(pair.index()).and_then(|pair| pair.end_of(node)) else { return };
-        let Some(kind) = edge::event_of(message) else { return };
+        let Some(end) = self
+            .pairs
+            .get(pair.index())
+            .and_then(|pair| pair.end_of(node))
+        else {
+            return;
+        };
+        let Some(kind) = edge::event_of(message) else {
+            return;
+        };
         let who = Who::Worker(WorkerId::of_pair(node, pair));
         // The event first, what follows from it behind it.
         self.emit(now, who, Some(node_us), kind.clone(), effects);
         self.pair_step(pair, &PairInput::Event(end, &kind), now, effects);
     }
 
-    fn pair_step(&mut self, pair: PairId, input: &PairInput<'_>, now: Now, effects: &mut Vec<Effect>) {
-        let Some(one) = self.pairs.get_mut(pair.index()) else { return };
+    fn pair_step(
+        &mut self,
+        pair: PairId,
+        input: &PairInput<'_>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(one) = self.pairs.get_mut(pair.index()) else {
+            return;
+        };
         let wanted = one.step(now.elapsed, input, &self.state);
         let nodes = one.nodes();
         self.carry_out(pair, nodes, wanted, now, effects);
@@ -213,12 +278,24 @@ impl Run {
     ) {
         for effect in wanted {
             match effect {
-                PairEffect::Tell(end, order) => effects.push(Effect::Tell(nodes[end as usize], pair.0, order)),
-                PairEffect::Note(text) => self.emit(now, Who::Pair(pair), None, EventKind::Note(text), effects),
-                PairEffect::StandsStill => {
-                    self.emit(now, Who::Pair(pair), None, EventKind::Stall(Vec::new()), effects);
+                PairEffect::Tell(end, order) => {
+                    effects.push(Effect::Tell(nodes[end as usize], pair.0, order))
                 }
-                PairEffect::MovesAgain => self.emit(now, Who::Pair(pair), None, EventKind::Recovered, effects),
+                PairEffect::Note(text) => {
+                    self.emit(now, Who::Pair(pair), None, EventKind::Note(text), effects)
+                }
+                PairEffect::StandsStill => {
+                    self.emit(
+                        now,
+                        Who::Pair(pair),
+                        None,
+                        EventKind::Stall(Vec::new()),
+                        effects,
+                    );
+                }
+                PairEffect::MovesAgain => {
+                    self.emit(now, Who::Pair(pair), None, EventKind::Recovered, effects)
+                }
             }
         }
     }
@@ -240,8 +317,18 @@ impl Run {
         effects: &mut Vec<Effect>,
     ) {
         for number in 0..self.pairs.len() {
-            let Some(end) = self.pairs[number].end_of(node) else { continue };
-            let (pair, input) = (self.pairs[number].id(), PairInput::AgentLost { end, how, silence, next_step });
+            let Some(end) = self.pairs[number].end_of(node) else {
+                continue;
+            };
+            let (pair, input) = (
+                self.pairs[number].id(),
+                PairInput::AgentLost {
+                    end,
+                    how,
+                    silence,
+                    next_step,
+                },
+            );
             self.pair_step(pair, &input, now, effects);
         }
     }
@@ -249,7 +336,8 @@ impl Run {
     fn tick(&mut self, interrupted: bool, overslept: bool, now: Now, effects: &mut Vec<Effect>) {
         if now.elapsed >= self.beat_at {
             self.beat_at = now.elapsed + HEARTBEAT;
-            let beat = |node: usize| Effect::Tell(node_id(node), 0, ToAgent::Heartbeat { us: now.us });
+            let beat =
+                |node: usize| Effect::Tell(node_id(node), 0, ToAgent::Heartbeat { us: now.us });
             let there = (0..self.agents.len()).filter(|node| !self.agents[*node].is_let_go);
             effects.extend(there.map(beat));
         }
@@ -257,14 +345,27 @@ impl Run {
             let (node, pulse) = (node_id(index), self.agents[index].pulse);
             if !self.agents[index].is_let_go && pulse.is_lost(now.elapsed) && self.awaits(node) {
                 let silence = pulse.silence(now.elapsed);
-                self.agent_lost(node, "fell silent", silence, Some(SILENT_NEXT), now, effects);
+                self.agent_lost(
+                    node,
+                    "fell silent",
+                    silence,
+                    Some(SILENT_NEXT),
+                    now,
+                    effects,
+                );
             }
         }
         for number in 0..self.pairs.len() {
             let pair = &self.pairs[number];
-            let is_quiet = |node: &NodeId| self.agents[node.index()].pulse.silence(now.elapsed) > AGENT_QUIET_MAX;
+            let is_quiet = |node: &NodeId| {
+                self.agents[node.index()].pulse.silence(now.elapsed) > AGENT_QUIET_MAX
+            };
             let hushed = pair.nodes().iter().any(is_quiet);
-            let input = PairInput::Tick(Tick { interrupted, hushed, overslept });
+            let input = PairInput::Tick(Tick {
+                interrupted,
+                hushed,
+                overslept,
+            });
             self.pair_step(pair.id(), &input, now, effects);
         }
         self.end_overdue(now, effects);
@@ -272,7 +373,9 @@ impl Run {
 
     /// Whether a worker of a node is still waited for.
     fn awaits(&self, node: NodeId) -> bool {
-        self.pairs.iter().any(|pair| !pair.is_over() && pair.end_of(node).is_some_and(|end| pair.awaits(end)))
+        self.pairs
+            .iter()
+            .any(|pair| !pair.is_over() && pair.end_of(node).is_some_and(|end| pair.awaits(end)))
     }
 
     /// A worker that does not end when its agent tells it to ends with its agent.
@@ -281,8 +384,12 @@ impl Run {
             Stage::Stopping { since } => now.elapsed.saturating_sub(since) > STOPPING_MAX,
             Stage::Running | Stage::Stalled { .. } | Stage::Over => false,
         };
-        let overdue: Vec<(PairId, [NodeId; 2])> =
-            self.pairs.iter().filter(|pair| is_overdue(pair)).map(|pair| (pair.id(), pair.nodes())).collect();
+        let overdue: Vec<(PairId, [NodeId; 2])> = self
+            .pairs
+            .iter()
+            .filter(|pair| is_overdue(pair))
+            .map(|pair| (pair.id(), pair.nodes()))
+            .collect();
         for (pair, nodes) in overdue {
             for end in End::ALL {
                 let node = nodes[end as usize];
@@ -301,7 +408,9 @@ impl Run {
 
     fn let_go_of_workers(&mut self, node: NodeId, now: Now, effects: &mut Vec<Effect>) {
         for number in 0..self.pairs.len() {
-            let Some(end) = self.pairs[number].end_of(node) else { continue };
+            let Some(end) = self.pairs[number].end_of(node) else {
+                continue;
+            };
             let pair = self.pairs[number].id();
             self.pair_step(pair, &PairInput::LetGo(end), now, effects);
         }
@@ -310,7 +419,10 @@ impl Run {
     /// What several pairs move at once is a share only while all do: none measures
     /// before all have warmed up.
     fn let_measure(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        if !self.measures && !self.pairs.is_empty() && self.pairs.iter().all(|pair| pair.is_gathered(&self.state)) {
+        if !self.measures
+            && !self.pairs.is_empty()
+            && self.pairs.iter().all(|pair| pair.is_gathered(&self.state))
+        {
             self.measures = true;
             self.each_pair(&PairInput::Measure, now, effects);
         }
@@ -331,10 +443,18 @@ impl Run {
         }
         for index in 0..self.agents.len() {
             let node = node_id(index);
-            let theirs = wanted.as_ref().filter(|(channel, _)| channel.worker.node == node);
-            let workers = theirs.iter().map(|(channel, path)| (channel.worker, path.clone())).collect();
+            let theirs = wanted
+                .as_ref()
+                .filter(|(channel, _)| channel.worker.node == node);
+            let workers = theirs
+                .iter()
+                .map(|(channel, path)| (channel.worker, path.clone()))
+                .collect();
             let closely = theirs.map(|(channel, _)| channel.clone());
-            let order = ToAgent::Watch { which: RecorderFilter::Workers(workers), closely };
+            let order = ToAgent::Watch {
+                which: RecorderFilter::Workers(workers),
+                closely,
+            };
             effects.push(Effect::Tell(node, 0, order));
         }
         self.closely = wanted;
@@ -347,7 +467,11 @@ impl Run {
                 node.clock = agent.pulse.clock;
             }
         }
-        let pairs = self.pairs.into_iter().map(|pair| pair.conclude(&self.state)).collect();
+        let pairs = self
+            .pairs
+            .into_iter()
+            .map(|pair| pair.conclude(&self.state))
+            .collect();
         (self.state, pairs)
     }
 }

@@ -25,8 +25,15 @@ pub(super) struct Standstill {
 
 impl Standstill {
     pub(super) fn new(scenario: &Scenario, now: Duration) -> Self {
-        let patience = Duration::from(scenario.limits.stall_after) + SAMPLES_APART + filling(&scenario.transfer);
-        Self { patience, counted: [0; 2], moved_at: now, declared: false }
+        let patience = Duration::from(scenario.limits.stall_after)
+            + SAMPLES_APART
+            + filling(&scenario.transfer);
+        Self {
+            patience,
+            counted: [0; 2],
+            moved_at: now,
+            declared: false,
+        }
     }
 
     /// A worker said something. `true`: it is over.
@@ -44,7 +51,12 @@ impl Standstill {
     pub(super) fn sample(&mut self, end: End, channels: &[ChannelNow], now: Duration) -> bool {
         let counted = channels
             .iter()
-            .map(|channel| channel.posted.wrapping_add(channel.done).wrapping_add(channel.consumed))
+            .map(|channel| {
+                channel
+                    .posted
+                    .wrapping_add(channel.done)
+                    .wrapping_add(channel.consumed)
+            })
             .fold(0, u64::wrapping_add);
         let before = std::mem::replace(&mut self.counted[end as usize], counted);
         before != counted && self.moved(now)
@@ -59,8 +71,13 @@ impl Standstill {
 }
 
 fn filling(transfer: &Transfer) -> Duration {
-    let bytes = u64::from(transfer.connections) * u64::from(transfer.send_window) * transfer.chunk.0;
-    if transfer.verify { Duration::from_secs(bytes / FILL_BYTES_PER_SECOND) } else { Duration::ZERO }
+    let bytes =
+        u64::from(transfer.connections) * u64::from(transfer.send_window) * transfer.chunk.0;
+    if transfer.verify {
+        Duration::from_secs(bytes / FILL_BYTES_PER_SECOND)
+    } else {
+        Duration::ZERO
+    }
 }
 
 #[cfg(test)]
@@ -71,7 +88,12 @@ mod tests {
     fn it_begins_once_and_ends_with_the_next_change_of_either_end() {
         let start = Duration::ZERO;
         let at = |second| start + Duration::from_secs(second);
-        let channel = |posted| [ChannelNow { posted, ..ChannelNow::default() }];
+        let channel = |posted| {
+            [ChannelNow {
+                posted,
+                ..ChannelNow::default()
+            }]
+        };
         // 3 s, 1 s between samples, and nothing to speak of for the pattern.
         let mut standstill = Standstill::new(&Scenario::default(), start);
         assert!(!standstill.sample(End::First, &channel(5), at(1)));
@@ -84,7 +106,10 @@ mod tests {
 
     #[test]
     fn a_large_pattern_takes_its_time() {
-        let mut transfer = Transfer { connections: 256, ..Transfer::default() };
+        let mut transfer = Transfer {
+            connections: 256,
+            ..Transfer::default()
+        };
         transfer.chunk.0 = 4 << 20;
         assert_eq!(filling(&transfer), Duration::from_secs(48));
         transfer.verify = false;

@@ -38,24 +38,55 @@ fn setup(number: u32, nodes: [u32; 2]) -> Setup {
 
 fn introduced(nodes: &[&str]) -> RunState {
     let mut state = RunState::default();
-    let intro = |name: &&str| NodeIntro { name: (*name).into(), address: format!("{name}.invalid") };
-    state.apply(&Event::new(0.0, Who::Run, EventKind::Nodes(nodes.iter().map(intro).collect())));
+    let intro = |name: &&str| NodeIntro {
+        name: (*name).into(),
+        address: format!("{name}.invalid"),
+    };
+    state.apply(&Event::new(
+        0.0,
+        Who::Run,
+        EventKind::Nodes(nodes.iter().map(intro).collect()),
+    ));
     state
 }
 
 fn channels(posted: u64, done: u64) -> Vec<ChannelNow> {
     let quiet_ms = if done < posted { 4000 } else { 0 };
-    vec![ChannelNow { side: Side::Recv, posted, done, consumed: done, quiet_ms, ..ChannelNow::default() }]
+    vec![ChannelNow {
+        side: Side::Recv,
+        posted,
+        done,
+        consumed: done,
+        quiet_ms,
+        ..ChannelNow::default()
+    }]
 }
 
 fn exit(code: i32) -> Exit {
     let (phase, channels) = (Phase::Measuring, Vec::new());
-    Exit { code: Some(code), signal: None, killed: false, phase, in_call: None, channels }
+    Exit {
+        code: Some(code),
+        signal: None,
+        killed: false,
+        phase,
+        in_call: None,
+        channels,
+    }
 }
 
 fn failure(follows: bool) -> Failure {
-    let outcome = if follows { Outcome::PeerLost } else { Outcome::Failed };
-    Failure { outcome, phase: Phase::Measuring, message: "it failed".into(), next_step: None, follows }
+    let outcome = if follows {
+        Outcome::PeerLost
+    } else {
+        Outcome::Failed
+    };
+    Failure {
+        outcome,
+        phase: Phase::Measuring,
+        message: "it failed".into(),
+        next_step: None,
+        follows,
+    }
 }
 
 /// A pair whose workers measure, with the state that says so.
@@ -67,9 +98,15 @@ struct Bench {
 impl Bench {
     fn measuring() -> Self {
         let mut state = introduced(&["local", "peer"]);
-        let pair = PairIntro { nodes: [NodeId(0), NodeId(1)], lanes: vec![Lane::Host] };
+        let pair = PairIntro {
+            nodes: [NodeId(0), NodeId(1)],
+            lanes: vec![Lane::Host],
+        };
         state.apply(&Event::new(0.0, Who::Run, EventKind::Pairs(vec![pair])));
-        let mut bench = Self { pair: Pair::new(setup(0, [0, 1]), Duration::ZERO), state };
+        let mut bench = Self {
+            pair: Pair::new(setup(0, [0, 1]), Duration::ZERO),
+            state,
+        };
         for end in End::ALL {
             bench.event(1.0, end, EventKind::Phase(Phase::Measuring));
         }
@@ -78,7 +115,8 @@ impl Bench {
 
     fn event(&mut self, at: f64, end: End, kind: EventKind) -> Vec<PairEffect> {
         let worker = WorkerId::of_pair(NodeId(end as u32), PairId(0));
-        self.state.apply(&Event::new(at * 1e3, Who::Worker(worker), kind.clone()));
+        self.state
+            .apply(&Event::new(at * 1e3, Who::Worker(worker), kind.clone()));
         self.step(at, &PairInput::Event(end, &kind))
     }
 
@@ -130,7 +168,14 @@ fn effect_word(effect: &PairEffect) -> String {
                 ToAgent::ToWorker(ToWorker::PeerListens(_)) => "peer-listens",
                 _ => "other",
             };
-            format!("{order}->{}", if *end == End::First { "first" } else { "second" })
+            format!(
+                "{order}->{}",
+                if *end == End::First {
+                    "first"
+                } else {
+                    "second"
+                }
+            )
         }
         PairEffect::Note(text) => format!("\"{text}\""),
         PairEffect::StandsStill => "stands-still".into(),
@@ -143,30 +188,72 @@ type Row = (&'static str, f64, fn(&mut Bench, f64) -> Vec<PairEffect>);
 
 /// Every input, 1 s after the stage was reached unless its time matters.
 const INPUTS: &[Row] = &[
-    ("sample that moves", 11.0, |bench, at| bench.event(at, End::First, EventKind::Sample(channels(17, 17)))),
-    ("stall, first end", 11.0, |bench, at| bench.event(at, End::First, EventKind::Stall(channels(12, 0)))),
-    ("recovered", 11.0, |bench, at| bench.event(at, End::Second, EventKind::Recovered)),
-    ("failed, first end", 11.0, |bench, at| bench.event(at, End::First, EventKind::Failed(failure(false)))),
-    ("exit(1), second end", 11.0, |bench, at| bench.event(at, End::Second, EventKind::Exited(exit(1)))),
-    ("agent broken", 11.0, |bench, at| bench.event(at, End::First, EventKind::AgentBroken("no memory".into()))),
+    ("sample that moves", 11.0, |bench, at| {
+        bench.event(at, End::First, EventKind::Sample(channels(17, 17)))
+    }),
+    ("stall, first end", 11.0, |bench, at| {
+        bench.event(at, End::First, EventKind::Stall(channels(12, 0)))
+    }),
+    ("recovered", 11.0, |bench, at| {
+        bench.event(at, End::Second, EventKind::Recovered)
+    }),
+    ("failed, first end", 11.0, |bench, at| {
+        bench.event(at, End::First, EventKind::Failed(failure(false)))
+    }),
+    ("exit(1), second end", 11.0, |bench, at| {
+        bench.event(at, End::Second, EventKind::Exited(exit(1)))
+    }),
+    ("agent broken", 11.0, |bench, at| {
+        bench.event(at, End::First, EventKind::AgentBroken("no memory".into()))
+    }),
     ("agent lost", 11.0, |bench, at| {
         let (end, how) = (End::Second, "is gone");
-        bench.step(at, &PairInput::AgentLost { end, how, silence: Duration::ZERO, next_step: None })
+        bench.step(
+            at,
+            &PairInput::AgentLost {
+                end,
+                how,
+                silence: Duration::ZERO,
+                next_step: None,
+            },
+        )
     }),
     ("listening", 11.0, |bench, at| {
-        bench.event(at, End::Second, EventKind::Listening("10.0.0.226:40000".parse().expect("an address")))
+        bench.event(
+            at,
+            End::Second,
+            EventKind::Listening("10.0.0.226:40000".parse().expect("an address")),
+        )
     }),
-    ("measure", 11.0, |bench, at| bench.step(at, &PairInput::Measure)),
-    ("run stops", 11.0, |bench, at| bench.step(at, &PairInput::RunStops)),
+    ("measure", 11.0, |bench, at| {
+        bench.step(at, &PairInput::Measure)
+    }),
+    ("run stops", 11.0, |bench, at| {
+        bench.step(at, &PairInput::RunStops)
+    }),
     ("let go of both", 11.0, |bench, at| {
         bench.step(at, &PairInput::LetGo(End::First));
         bench.step(at, &PairInput::LetGo(End::Second))
     }),
-    ("interrupted", 11.0, |bench, at| bench.step(at, &PairInput::Tick(Tick { interrupted: true, ..Tick::default() }))),
+    ("interrupted", 11.0, |bench, at| {
+        bench.step(
+            at,
+            &PairInput::Tick(Tick {
+                interrupted: true,
+                ..Tick::default()
+            }),
+        )
+    }),
     ("nothing for 1 s", 11.0, |bench, at| bench.tick(at)),
     ("nothing for 20 s", 30.0, |bench, at| bench.tick(at)),
     ("nothing for 20 s, an agent unheard", 30.0, |bench, at| {
-        bench.step(at, &PairInput::Tick(Tick { hushed: true, ..Tick::default() }))
+        bench.step(
+            at,
+            &PairInput::Tick(Tick {
+                hushed: true,
+                ..Tick::default()
+            }),
+        )
     }),
     ("nothing for 1000 s", 1010.0, |bench, at| bench.tick(at)),
 ];
@@ -181,7 +268,9 @@ fn the_whole_transition_table_of_a_pair() {
             let effects: Vec<String> = effects.iter().map(effect_word).collect();
             let after = stage_word(bench.pair.stage());
             table.push_str(&format!("{stage:<9} {name:<35} -> {after}\n"));
-            effects.iter().for_each(|effect| table.push_str(&format!("{:>14}{effect}\n", "")));
+            effects
+                .iter()
+                .for_each(|effect| table.push_str(&format!("{:>14}{effect}\n", "")));
         }
     }
     insta::assert_snapshot!(table);
@@ -190,8 +279,18 @@ fn the_whole_transition_table_of_a_pair() {
 #[test]
 fn a_stall_that_an_agent_saw_while_the_other_was_unheard_is_declared_once_both_are() {
     let mut bench = Bench::measuring();
-    bench.step(2.0, &PairInput::Tick(Tick { hushed: true, ..Tick::default() }));
-    assert!(bench.event(3.0, End::First, EventKind::Stall(channels(16, 0))).is_empty());
+    bench.step(
+        2.0,
+        &PairInput::Tick(Tick {
+            hushed: true,
+            ..Tick::default()
+        }),
+    );
+    assert!(
+        bench
+            .event(3.0, End::First, EventKind::Stall(channels(16, 0)))
+            .is_empty()
+    );
     assert_eq!(bench.pair.stage(), Stage::Running);
     bench.tick(4.0);
     assert!(matches!(bench.pair.stage(), Stage::Stalled { .. }));
@@ -201,7 +300,15 @@ fn a_stall_that_an_agent_saw_while_the_other_was_unheard_is_declared_once_both_a
 fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
     let mut bench = Bench::in_stage("stalled");
     let (end, how) = (End::First, "fell silent");
-    bench.step(18.0, &PairInput::AgentLost { end, how, silence: SILENCE_MAX, next_step: None });
+    bench.step(
+        18.0,
+        &PairInput::AgentLost {
+            end,
+            how,
+            silence: SILENCE_MAX,
+            next_step: None,
+        },
+    );
     bench.step(22.0, &PairInput::LetGo(End::Second));
     let outcome = bench.pair.conclude(&bench.state);
     assert_eq!((outcome.outcome, outcome.stall), (Outcome::PeerLost, None));
@@ -210,10 +317,14 @@ fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
 /// A run of three nodes and three pairs, each node in two of them.
 fn triangle() -> (Run, Vec<Effect>) {
     let state = introduced(&["a", "b", "c"]);
-    let now = Now { elapsed: Duration::ZERO, us: 1_700_000_000_000_000 };
+    let now = Now {
+        elapsed: Duration::ZERO,
+        us: 1_700_000_000_000_000,
+    };
     let mut run = Run::new(state, 3, now);
     let pairs = [[0, 1], [1, 2], [2, 0]].into_iter().zip(0..);
-    let pairs = pairs.map(|(nodes, number)| (Pair::new(setup(number, nodes), Duration::ZERO), Vec::new()));
+    let pairs =
+        pairs.map(|(nodes, number)| (Pair::new(setup(number, nodes), Duration::ZERO), Vec::new()));
     let effects = run.add(pairs.collect(), now);
     (run, effects)
 }
@@ -228,15 +339,30 @@ struct Happening {
 }
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
-    let one = (0u8..20, 0u32..4, 0u32..4, prop_oneof![0u64..300, 0u64..20_000]);
+    let one = (
+        0u8..20,
+        0u32..4,
+        0u32..4,
+        prop_oneof![0u64..300, 0u64..20_000],
+    );
     prop::collection::vec(
-        one.prop_map(|(what, node, worker, after_ms)| Happening { what, node, worker, after_ms }),
+        one.prop_map(|(what, node, worker, after_ms)| Happening {
+            what,
+            node,
+            worker,
+            after_ms,
+        }),
         0..80,
     )
 }
 
 fn input(one: Happening) -> Input {
-    let said = |message| Input::Said { node: NodeId(one.node), node_us: 7, worker: one.worker, message };
+    let said = |message| Input::Said {
+        node: NodeId(one.node),
+        node_us: 7,
+        worker: one.worker,
+        message,
+    };
     let worker = |message| said(FromAgent::Worker(message));
     match one.what {
         0 => worker(FromWorker::Phase(Phase::WarmUp)),
@@ -250,13 +376,30 @@ fn input(one: Happening) -> Input {
         9 => said(FromAgent::Stall(channels(16, 0))),
         10 => said(FromAgent::Recovered),
         11 => said(FromAgent::Broken("no memory".into())),
-        12 => said(FromAgent::Echo { us: u64::from(one.worker) }),
+        12 => said(FromAgent::Echo {
+            us: u64::from(one.worker),
+        }),
         13 => Input::AgentGone(NodeId(one.node)),
-        14 => Input::Noise { node: NodeId(one.node), text: "motd".into() },
-        15 => Input::Tick { interrupted: true, overslept: false, closely: None },
-        16 => Input::Tick { interrupted: false, overslept: true, closely: None },
+        14 => Input::Noise {
+            node: NodeId(one.node),
+            text: "motd".into(),
+        },
+        15 => Input::Tick {
+            interrupted: true,
+            overslept: false,
+            closely: None,
+        },
+        16 => Input::Tick {
+            interrupted: false,
+            overslept: true,
+            closely: None,
+        },
         17 => said(FromAgent::Sample(channels(u64::from(one.worker), 0))),
-        _ => Input::Tick { interrupted: false, overslept: false, closely: None },
+        _ => Input::Tick {
+            interrupted: false,
+            overslept: false,
+            closely: None,
+        },
     }
 }
 

@@ -24,13 +24,20 @@ pub(super) struct Verdict {
 /// while things stop, except that a process is gone, which is never a
 /// consequence. Else it is the first of both ends' failures, given in the order
 /// in which they came, that the other does not explain. `names` are the workers'.
-pub(super) fn cause(own: Option<Verdict>, failures: &[(End, Failure)], names: &[String; 2]) -> Option<Verdict> {
+pub(super) fn cause(
+    own: Option<Verdict>,
+    failures: &[(End, Failure)],
+    names: &[String; 2],
+) -> Option<Verdict> {
     // Of the same kind the one that came first, which `min_by_key` keeps.
     let first = failures.iter().min_by_key(|(_, failure)| failure.follows);
     own.or_else(|| {
         first.map(|(end, failure)| Verdict {
             outcome: failure.outcome,
-            why: format!("{}, {}: {}", names[*end as usize], failure.phase, failure.message),
+            why: format!(
+                "{}, {}: {}",
+                names[*end as usize], failure.phase, failure.message
+            ),
             next_step: failure.next_step.clone(),
         })
     })
@@ -47,14 +54,20 @@ pub(super) fn no_way(failure: &mut Failure, from: &str, to: &str, driver: Option
     if failure.phase != Phase::Connecting || !NO_WAY.iter().any(|words| said.contains(words)) {
         return;
     }
-    let address = |word: &str| word.parse().or_else(|_| word.parse().map(|socket: SocketAddr| socket.ip())).ok();
+    let address = |word: &str| {
+        word.parse()
+            .or_else(|_| word.parse().map(|socket: SocketAddr| socket.ip()))
+            .ok()
+    };
     let address: Option<IpAddr> = said.split([' ', '<', ',']).find_map(address);
     let Some(address) = address else { return };
     let look = format!("look at `ip route get {address}` on {from}");
     failure.message = format!("{from} has no way to {address} of {to}: {said}");
     failure.next_step = Some(match driver {
         Some(driver) => {
-            format!("if {driver} only drives the transfer, put a node in its place with --from HOST; else {look}")
+            format!(
+                "if {driver} only drives the transfer, put a node in its place with --from HOST; else {look}"
+            )
         }
         None => look,
     });
@@ -66,34 +79,63 @@ const CHANNELS_MAX: usize = 4;
 /// The channels that stand still, the longest first: others may be in flight only
 /// because they were busy a moment ago. `seen_by` noticed it.
 pub(super) fn stall_words(seen_by: &str, channels: &[ChannelNow]) -> String {
-    let mut stuck: Vec<_> = channels.iter().filter(|channel| channel.posted > channel.consumed).collect();
+    let mut stuck: Vec<_> = channels
+        .iter()
+        .filter(|channel| channel.posted > channel.consumed)
+        .collect();
     stuck.sort_by_key(|channel| std::cmp::Reverse(channel.quiet_ms));
     let of_channel = |channel: &&ChannelNow| {
         let in_flight = channel.posted - channel.consumed;
-        format!("{} channel {}: {in_flight} in flight, quiet for {} ms", channel.side, channel.index, channel.quiet_ms)
+        format!(
+            "{} channel {}: {in_flight} in flight, quiet for {} ms",
+            channel.side, channel.index, channel.quiet_ms
+        )
     };
     let stuck: Vec<String> = stuck.iter().take(CHANNELS_MAX).map(of_channel).collect();
-    let stuck = if stuck.is_empty() { "nothing in flight".into() } else { stuck.join("; ") };
+    let stuck = if stuck.is_empty() {
+        "nothing in flight".into()
+    } else {
+        stuck.join("; ")
+    };
     format!("stalled, first seen by {seen_by} ({stuck})")
 }
 
 /// How a worker died.
 pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>) -> String {
-    let inside = exit.in_call.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default();
-    let said = last_warning(worker).map(|text| format!("; its last WARN: {text}")).unwrap_or_default();
-    format!("the plugin of {name} {} while {}{inside}{said}", exit.how(), exit.phase)
+    let inside = exit
+        .in_call
+        .as_ref()
+        .map(|call| format!(", inside {call}"))
+        .unwrap_or_default();
+    let said = last_warning(worker)
+        .map(|text| format!("; its last WARN: {text}"))
+        .unwrap_or_default();
+    format!(
+        "the plugin of {name} {} while {}{inside}{said}",
+        exit.how(),
+        exit.phase
+    )
 }
 
 /// The plugin's last WARN line.
 pub(super) fn last_warning(worker: Option<&WorkerState>) -> Option<&str> {
     let warnings = worker?.lines().iter().filter(|line| line.is_warning());
-    warnings.max_by(|a, b| a.last_ms.total_cmp(&b.last_ms)).map(|line| line.text.as_str())
+    warnings
+        .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms))
+        .map(|line| line.text.as_str())
 }
 
 /// The call out of which a worker had to be killed.
 pub(super) fn stuck_call(name: &str, worker: &WorkerState) -> Option<String> {
-    let exit = worker.exit.as_ref().map(|exit| &exit.what).filter(|exit| exit.killed)?;
-    Some(format!("the worker of {name} was killed inside {}", exit.in_call.as_ref()?))
+    let exit = worker
+        .exit
+        .as_ref()
+        .map(|exit| &exit.what)
+        .filter(|exit| exit.killed)?;
+    Some(format!(
+        "the worker of {name} was killed inside {}",
+        exit.in_call.as_ref()?
+    ))
 }
 
 #[cfg(test)]
@@ -102,38 +144,90 @@ mod tests {
     use super::*;
 
     fn check(own: Option<Outcome>, failures: &[(End, Outcome)], expected: Option<(Outcome, &str)>) {
-        let own = own.map(|outcome| Verdict { outcome, why: "own".into(), next_step: None });
+        let own = own.map(|outcome| Verdict {
+            outcome,
+            why: "own".into(),
+            next_step: None,
+        });
         let failure = |(end, outcome): &(End, Outcome)| {
             let follows = matches!(outcome, PeerLost | Interrupted);
             let (phase, message) = (Phase::Measuring, "x".to_owned());
-            (*end, Failure { outcome: *outcome, phase, message, next_step: None, follows })
+            (
+                *end,
+                Failure {
+                    outcome: *outcome,
+                    phase,
+                    message,
+                    next_step: None,
+                    follows,
+                },
+            )
         };
         let failures: Vec<_> = failures.iter().map(failure).collect();
         let names = ["local".to_owned(), "peer".to_owned()];
         let found = cause(own, &failures, &names);
-        let found =
-            found.as_ref().map(|verdict| (verdict.outcome, verdict.why.split([' ', ',']).next().unwrap_or_default()));
+        let found = found.as_ref().map(|verdict| {
+            (
+                verdict.outcome,
+                verdict.why.split([' ', ',']).next().unwrap_or_default(),
+            )
+        });
         assert_eq!(found, expected, "{failures:?}");
     }
 
     #[test]
     fn a_node_without_a_way_to_the_other_is_named_with_the_address_and_what_to_do() {
         let check = |phase, said: &str, driver, expected: Option<(&str, &str)>| {
-            let mut failure = Failure { outcome: Failed, phase, message: said.into(), next_step: None, follows: false };
+            let mut failure = Failure {
+                outcome: Failed,
+                phase,
+                message: said.into(),
+                next_step: None,
+                follows: false,
+            };
             no_way(&mut failure, "laptop", "node1", driver);
             let Some((why, next)) = expected else {
                 return assert_eq!((failure.message.as_str(), failure.next_step), (said, None));
             };
-            assert_eq!(failure.message, format!("laptop has no way to {why} of node1: {said}"));
-            assert!(failure.next_step.as_ref().is_some_and(|step| step.contains(next)), "{failure:?}");
+            assert_eq!(
+                failure.message,
+                format!("laptop has no way to {why} of node1: {said}")
+            );
+            assert!(
+                failure
+                    .next_step
+                    .as_ref()
+                    .is_some_and(|step| step.contains(next)),
+                "{failure:?}"
+            );
         };
         let ours = "it said: Connect to 192.168.1.226:40000 from 10.0.1.77:0 failed : Network is unreachable";
         let nccl = "it said: Call to connect to fd00::1<40000> failed : No route to host";
-        check(Phase::Connecting, ours, Some("laptop"), Some(("192.168.1.226", "if laptop only drives")));
-        check(Phase::Connecting, ours, Some("laptop"), Some(("192.168.1.226", "--from HOST")));
-        check(Phase::Connecting, nccl, None, Some(("fd00::1", "look at `ip route get fd00::1` on laptop")));
+        check(
+            Phase::Connecting,
+            ours,
+            Some("laptop"),
+            Some(("192.168.1.226", "if laptop only drives")),
+        );
+        check(
+            Phase::Connecting,
+            ours,
+            Some("laptop"),
+            Some(("192.168.1.226", "--from HOST")),
+        );
+        check(
+            Phase::Connecting,
+            nccl,
+            None,
+            Some(("fd00::1", "look at `ip route get fd00::1` on laptop")),
+        );
         check(Phase::Measuring, ours, None, None);
-        check(Phase::Connecting, "Connect to 192.168.1.226:1 failed : Connection refused", None, None);
+        check(
+            Phase::Connecting,
+            "Connect to 192.168.1.226:1 failed : Connection refused",
+            None,
+            None,
+        );
         check(Phase::Connecting, "Network is unreachable", None, None);
     }
 
@@ -146,7 +240,12 @@ mod tests {
             side: tcpx_words::side::Side::Recv,
             ..ChannelNow::default()
         };
-        let channels = vec![channel(0, 1, 13), channel(1, 0, 9000), channel(2, 16, 3050), channel(3, 1, 7)];
+        let channels = vec![
+            channel(0, 1, 13),
+            channel(1, 0, 9000),
+            channel(2, 16, 3050),
+            channel(3, 1, 7),
+        ];
         let words = stall_words("peer", &channels);
         let expected = "stalled, first seen by peer (recv channel 2: 16 in flight, quiet for 3050 ms; recv channel 0";
         assert!(words.starts_with(expected), "{words}");
@@ -157,11 +256,31 @@ mod tests {
         use End::{First as Local, Second as Peer};
         check(None, &[], None);
         check(Some(Stalled), &[], Some((Stalled, "own")));
-        check(None, &[(Peer, PeerLost), (Local, Failed)], Some((Failed, "local")));
-        check(None, &[(Peer, Failed), (Local, NotRun)], Some((Failed, "peer")));
-        check(None, &[(Peer, PeerLost), (Local, Interrupted)], Some((PeerLost, "peer")));
-        check(Some(PluginDied), &[(Peer, PeerLost), (Local, Failed)], Some((PluginDied, "own")));
+        check(
+            None,
+            &[(Peer, PeerLost), (Local, Failed)],
+            Some((Failed, "local")),
+        );
+        check(
+            None,
+            &[(Peer, Failed), (Local, NotRun)],
+            Some((Failed, "peer")),
+        );
+        check(
+            None,
+            &[(Peer, PeerLost), (Local, Interrupted)],
+            Some((PeerLost, "peer")),
+        );
+        check(
+            Some(PluginDied),
+            &[(Peer, PeerLost), (Local, Failed)],
+            Some((PluginDied, "own")),
+        );
         check(Some(PeerLost), &[(Local, Failed)], Some((PeerLost, "own")));
-        check(Some(Interrupted), &[(Local, PeerLost), (Peer, Interrupted)], Some((Interrupted, "own")));
+        check(
+            Some(Interrupted),
+            &[(Local, PeerLost), (Peer, Interrupted)],
+            Some((Interrupted, "own")),
+        );
     }
 }

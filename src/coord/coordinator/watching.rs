@@ -38,15 +38,26 @@ impl Watching {
     ///
     /// # Errors
     /// A node cannot be reached, or no agent can be had there.
-    pub fn start(ways: &[Box<dyn Transport>], progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Self, LaunchError> {
+    pub fn start(
+        ways: &[Box<dyn Transport>],
+        progress: &mut dyn FnMut(&str, u64, u64),
+    ) -> Result<Self, LaunchError> {
         let (to_events, events) = mpsc::channel();
         let agents = Agent::start_all(ways, &PluginChoice::default(), &to_events, progress)?;
         let addresses: Vec<&str> = ways.iter().map(|way| way.node()).collect();
         let names = shown_names(&addresses).into_iter().zip(&addresses);
         let watching = Self {
-            agents: agents.into_iter().map(|agent| (agent, Pulse::new(Duration::ZERO))).collect(),
+            agents: agents
+                .into_iter()
+                .map(|agent| (agent, Pulse::new(Duration::ZERO)))
+                .collect(),
             events,
-            nodes: names.map(|(name, address)| NodeIntro { name, address: (*address).to_owned() }).collect(),
+            nodes: names
+                .map(|(name, address)| NodeIntro {
+                    name,
+                    address: (*address).to_owned(),
+                })
+                .collect(),
             began: Instant::now(),
             began_us: now_us(),
             beat_at: Instant::now() + HEARTBEAT,
@@ -65,12 +76,22 @@ impl Watching {
     fn ask(&self) {
         for (node, (agent, _)) in (0..).map(NodeId).zip(&self.agents) {
             // An agent knows its processes as those of node 0.
-            let theirs = self.wanted.as_ref().filter(|wanted| wanted.worker.node == node).cloned();
+            let theirs = self
+                .wanted
+                .as_ref()
+                .filter(|wanted| wanted.worker.node == node)
+                .cloned();
             let closely = theirs.map(|mut channel| {
                 channel.worker.node = NodeId(0);
                 channel
             });
-            agent.tell(0, &ToAgent::Watch { which: RecorderFilter::All, closely });
+            agent.tell(
+                0,
+                &ToAgent::Watch {
+                    which: RecorderFilter::All,
+                    closely,
+                },
+            );
         }
     }
 
@@ -88,29 +109,49 @@ impl Watching {
     /// An agent is gone, in words.
     pub fn look(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
         if !std::mem::replace(&mut self.is_introduced, true) {
-            events.push(Event::new(0.0, Who::Run, EventKind::Nodes(self.nodes.clone())));
+            events.push(Event::new(
+                0.0,
+                Who::Run,
+                EventKind::Nodes(self.nodes.clone()),
+            ));
         }
         let now = self.began.elapsed();
         for event in self.events.try_iter().take(EVENTS_MAX) {
             match event {
-                AgentEvent::Said(Said { node, node_us, message, .. }) => {
-                    let Some((_, pulse)) = self.agents.get_mut(node.index()) else { continue };
+                AgentEvent::Said(Said {
+                    node,
+                    node_us,
+                    message,
+                    ..
+                }) => {
+                    let Some((_, pulse)) = self.agents.get_mut(node.index()) else {
+                        continue;
+                    };
                     pulse.heard(now);
                     match message {
                         FromAgent::Echo { us } => pulse.echoed(us, node_us, now_us()),
-                        FromAgent::Watched(theirs) => events.extend(theirs.into_iter().filter_map(|event| {
-                            let us = event.node_us.map_or_else(now_us, |us| pulse.by_our_clock(us));
-                            let ms = us.wrapping_sub(self.began_us).cast_signed() as f64 / 1e3;
-                            seen_from_here(event, node, ms)
-                        })),
+                        FromAgent::Watched(theirs) => {
+                            events.extend(theirs.into_iter().filter_map(|event| {
+                                let us = event
+                                    .node_us
+                                    .map_or_else(now_us, |us| pulse.by_our_clock(us));
+                                let ms = us.wrapping_sub(self.began_us).cast_signed() as f64 / 1e3;
+                                seen_from_here(event, node, ms)
+                            }))
+                        }
                         _ => {}
                     }
                 }
                 AgentEvent::Noise(node, text) => {
-                    let kind = EventKind::Output { stream: "login".into(), text };
+                    let kind = EventKind::Output {
+                        stream: "login".into(),
+                        text,
+                    };
                     events.push(Event::new(now.as_secs_f64() * 1e3, Who::Node(node), kind));
                 }
-                AgentEvent::Gone(node) => return Err(format!("the agent of {} is gone", self.name(node))),
+                AgentEvent::Gone(node) => {
+                    return Err(format!("the agent of {} is gone", self.name(node)));
+                }
             }
         }
         if Instant::now() >= self.beat_at {
@@ -125,6 +166,8 @@ impl Watching {
     }
 
     fn name(&self, node: NodeId) -> &str {
-        self.nodes.get(node.index()).map_or("a node", |node| node.name.as_str())
+        self.nodes
+            .get(node.index())
+            .map_or("a node", |node| node.name.as_str())
     }
 }

@@ -4,7 +4,10 @@
 //! child only, so no other child of this process inherits them: the worker must
 //! see the end of its control stream when this process dies. High, because the
 //! real plugin closes descriptor 0 by mistake and low numbers are then reused.
-#![expect(unsafe_code, reason = "duplicates descriptors between fork and exec, and ends without exit handlers")]
+#![expect(
+    unsafe_code,
+    reason = "duplicates descriptors between fork and exec, and ends without exit handlers"
+)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -20,7 +23,10 @@ pub const LOG_FD: i32 = 201;
 /// This program, for a child to run: its file, or the one still open where that
 /// was replaced meanwhile, as an upgrade of a node that serves does.
 pub fn ourselves() -> PathBuf {
-    std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into())
+    std::env::current_exe()
+        .ok()
+        .filter(|path| path.exists())
+        .unwrap_or_else(|| "/proc/self/exe".into())
 }
 
 /// Makes `command`'s child inherit the two descriptors at their fixed numbers.

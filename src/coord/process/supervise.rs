@@ -12,7 +12,9 @@ use crate::process::spawn::{inherit, ourselves};
 use crate::protocol::message::{FromWorker, ToWorker};
 use crate::protocol::wire::{Received, Receiver, Sender};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,17 +70,33 @@ const MESSAGES_TRAILING: Duration = Duration::from_secs(3);
 impl Worker {
     /// Starts `program worker` with `env` on top of our own environment.
     /// Everything it does arrives at `heard`, last of all `Exited`.
-    pub fn start(env: &BTreeMap<String, String>, heard: impl Fn(Heard) + Clone + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        env: &BTreeMap<String, String>,
+        heard: impl Fn(Heard) + Clone + Send + 'static,
+    ) -> io::Result<Self> {
         let (control, theirs) = UnixStream::pair()?;
-        let (log, log_theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (log, log_theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         let mut command = Command::new(ourselves());
-        command.arg("worker").envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg("worker")
+            .envs(env)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.process_group(0);
         inherit(&mut command, theirs.as_fd(), log_theirs.as_fd());
         let mut child = command.spawn()?;
         drop((theirs, log_theirs));
         let pid = child.id();
-        let group = Arc::new(Group { leader: Pid::from_child(&child), is_reaped: Mutex::new(false) });
+        let group = Arc::new(Group {
+            leader: Pid::from_child(&child),
+            is_reaped: Mutex::new(false),
+        });
         let (ended, all_ended) = mpsc::channel::<()>();
         let (told, all_told) = mpsc::channel::<()>();
         read_messages(control.try_clone()?, heard.clone(), told);
@@ -87,7 +105,11 @@ impl Worker {
         read_output("stderr", child.stderr.take(), heard.clone(), ended);
         let of_waiter = Arc::clone(&group);
         std::thread::spawn(move || wait(&of_waiter, child, &all_told, &all_ended, &heard));
-        Ok(Self { control: Sender::new(control), group, pid })
+        Ok(Self {
+            control: Sender::new(control),
+            group,
+            pid,
+        })
     }
 
     /// Sends one message; a worker that is gone says so through `Exited`.
@@ -121,7 +143,10 @@ struct Group {
 
 impl Group {
     fn send(&self, send: fn(Pid, Signal) -> rustix::io::Result<()>, signal: Signal) {
-        let is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_reaped = self
+            .is_reaped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if !*is_reaped {
             // What is gone needs no signal.
             let _ = send(self.leader, signal);
@@ -135,19 +160,29 @@ impl Group {
         if rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.leader), has_ended)).is_ok() {
             self.send(kill_process_group, Signal::KILL);
         }
-        let mut is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_reaped = self
+            .is_reaped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *is_reaped = true;
         child.wait()
     }
 }
 
-fn read_messages(from: UnixStream, heard: impl Fn(Heard) + Send + 'static, ended: mpsc::Sender<()>) {
+fn read_messages(
+    from: UnixStream,
+    heard: impl Fn(Heard) + Send + 'static,
+    ended: mpsc::Sender<()>,
+) {
     std::thread::spawn(move || {
         let mut receiver = Receiver::new(from);
         while let Ok(Some(received)) = receiver.next() {
             match received {
                 Received::Message(message) => heard(Heard::Message(message)),
-                Received::Text(text) => heard(Heard::Output { stream: "control", text }),
+                Received::Text(text) => heard(Heard::Output {
+                    stream: "control",
+                    text,
+                }),
             }
         }
         drop(ended);

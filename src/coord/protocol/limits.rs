@@ -17,9 +17,20 @@ pub(crate) const OVERSLEPT: Duration = Duration::from_secs(2);
 /// ends, then waits for flow steering (5 s by default). `variable` reads the
 /// worker's environment.
 pub(crate) fn connecting(limits: &Limits, variable: impl Fn(&str) -> Option<String>) -> Duration {
-    let number = |name: &str, default: u64| variable(name).and_then(|text| text.trim().parse().ok()).unwrap_or(default);
-    let sockets = number("NCCL_NSOCKS_PERTHREAD", 1).saturating_mul(number("NCCL_SOCKET_NTHREADS", 1)).min(8) + 1;
-    let steering = number("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", 5_000_000).min(60_000_000);
+    let number = |name: &str, default: u64| {
+        variable(name)
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(default)
+    };
+    let sockets = number("NCCL_NSOCKS_PERTHREAD", 1)
+        .saturating_mul(number("NCCL_SOCKET_NTHREADS", 1))
+        .min(8)
+        + 1;
+    let steering = number(
+        "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS",
+        5_000_000,
+    )
+    .min(60_000_000);
     let own = Duration::from_millis(200 * sockets) + Duration::from_micros(steering);
     Duration::from(limits.connect).max(2 * own)
 }
@@ -31,16 +42,39 @@ mod tests {
 
     #[test]
     fn the_plugin_s_own_waits_are_waited_for() {
-        let limits = Limits { connect: TimeSpan::from_secs(1), ..Limits::default() };
+        let limits = Limits {
+            connect: TimeSpan::from_secs(1),
+            ..Limits::default()
+        };
         let check = |variables: &[(&str, &str)], expected: u64| {
-            let variable =
-                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            assert_eq!(connecting(&limits, variable), Duration::from_millis(expected), "{variables:?}");
+            let variable = |name: &str| {
+                variables
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(
+                connecting(&limits, variable),
+                Duration::from_millis(expected),
+                "{variables:?}"
+            );
         };
         check(&[], 10_800);
-        check(&[("NCCL_NSOCKS_PERTHREAD", "4"), ("NCCL_SOCKET_NTHREADS", "2")], 13_600);
-        check(&[("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", "0")], 1_000);
+        check(
+            &[
+                ("NCCL_NSOCKS_PERTHREAD", "4"),
+                ("NCCL_SOCKET_NTHREADS", "2"),
+            ],
+            13_600,
+        );
+        check(
+            &[("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", "0")],
+            1_000,
+        );
         check(&[("NCCL_NSOCKS_PERTHREAD", "99999999999999999999")], 10_800);
-        assert_eq!(connecting(&Limits::default(), |_| None), Duration::from_secs(30));
+        assert_eq!(
+            connecting(&Limits::default(), |_| None),
+            Duration::from_secs(30)
+        );
     }
 }

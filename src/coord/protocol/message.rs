@@ -169,7 +169,10 @@ pub struct NoPlugin {
 
 impl From<LoadError> for NoPlugin {
     fn from(error: LoadError) -> Self {
-        Self { why: error.to_string(), next_step: error.next_step() }
+        Self {
+            why: error.to_string(),
+            next_step: error.next_step(),
+        }
     }
 }
 

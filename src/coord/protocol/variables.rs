@@ -18,8 +18,13 @@ pub(crate) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
 pub fn choose(wanted: &PluginChoice) -> Result<Choice, LoadError> {
     let exe = std::env::current_exe().unwrap_or_default();
     let choice = match &wanted.library {
-        PluginLibrary::Name(name) => plugin_files::choose(name, |name| std::env::var(name).ok(), &exe)?,
+        PluginLibrary::Name(name) => {
+            plugin_files::choose(name, |name| std::env::var(name).ok(), &exe)?
+        }
         PluginLibrary::Path(path) => Choice::of_file(path.into()),
     };
-    Ok(Choice { abi: wanted.abi, ..choice })
+    Ok(Choice {
+        abi: wanted.abi,
+        ..choice
+    })
 }

@@ -29,12 +29,17 @@ pub struct Receiver<R> {
 impl<R: Read> Receiver<R> {
     /// Over any stream.
     pub fn new(from: R) -> Self {
-        Self { from: BufReader::with_capacity(64 * 1024, from), line: Vec::new() }
+        Self {
+            from: BufReader::with_capacity(64 * 1024, from),
+            line: Vec::new(),
+        }
     }
 
     /// The next line; `None` at the end of the stream.
     pub fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<Received<T>>> {
-        let Some(()) = self.read_line()? else { return Ok(None) };
+        let Some(()) = self.read_line()? else {
+            return Ok(None);
+        };
         match serde_json::from_slice(&self.line) {
             Ok(message) => Ok(Some(Received::Message(message))),
             Err(_) => Ok(Some(Received::Text(self.text()))),
@@ -109,19 +114,34 @@ mod tests {
 
     #[test]
     fn banners_are_text_and_messages_are_messages() {
-        let mut receiver = Receiver::new(&b"Welcome to \x1b[1mnode\n[1,2]\nno newline at the end"[..]);
-        assert!(matches!(receiver.next::<Vec<u8>>(), Ok(Some(Received::Text(text))) if text == "Welcome to [1mnode"));
-        assert!(matches!(receiver.next::<Vec<u8>>(), Ok(Some(Received::Message(list))) if list == [1, 2]));
-        assert!(matches!(receiver.next::<Vec<u8>>(), Ok(Some(Received::Text(_)))));
+        let mut receiver =
+            Receiver::new(&b"Welcome to \x1b[1mnode\n[1,2]\nno newline at the end"[..]);
+        assert!(
+            matches!(receiver.next::<Vec<u8>>(), Ok(Some(Received::Text(text))) if text == "Welcome to [1mnode")
+        );
+        assert!(
+            matches!(receiver.next::<Vec<u8>>(), Ok(Some(Received::Message(list))) if list == [1, 2])
+        );
+        assert!(matches!(
+            receiver.next::<Vec<u8>>(),
+            Ok(Some(Received::Text(_)))
+        ));
         assert!(matches!(receiver.next::<Vec<u8>>(), Ok(None)));
     }
 
     #[test]
     fn a_line_without_end_is_cut_not_kept() {
-        let endless = io::repeat(b'x').take(3 * LINE_MAX as u64).chain(&b"\n7\n"[..]);
+        let endless = io::repeat(b'x')
+            .take(3 * LINE_MAX as u64)
+            .chain(&b"\n7\n"[..]);
         let mut receiver = Receiver::new(endless);
-        assert!(matches!(receiver.next::<u8>(), Ok(Some(Received::Text(text))) if text.len() == TEXT_MAX));
-        assert!(matches!(receiver.next::<u8>(), Ok(Some(Received::Message(7)))));
+        assert!(
+            matches!(receiver.next::<u8>(), Ok(Some(Received::Text(text))) if text.len() == TEXT_MAX)
+        );
+        assert!(matches!(
+            receiver.next::<u8>(),
+            Ok(Some(Received::Message(7)))
+        ));
     }
 
     proptest! {

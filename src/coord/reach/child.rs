@@ -17,7 +17,13 @@ impl Transport for Local {
     }
 
     fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
-        let failed = |error| ReachError::new(self.node(), Outcome::NotRun, format!("cannot start an agent: {error}"));
+        let failed = |error| {
+            ReachError::new(
+                self.node(),
+                Outcome::NotRun,
+                format!("cannot start an agent: {error}"),
+            )
+        };
         let mut command = Command::new(ourselves());
         command.arg("agent").stderr(Stdio::inherit());
         started(command).map_err(failed)
@@ -27,7 +33,11 @@ impl Transport for Local {
 /// Starts `command` with its stdin and stdout as the link.
 pub(super) fn started(mut command: Command) -> std::io::Result<Link> {
     // A group of its own: Ctrl-C is for the coordinator, which ends the rest in order.
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn()?;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(std::io::Error::other("no pipes to it"));
     };

@@ -134,7 +134,12 @@ impl Boot {
 ///
 /// # Errors
 /// In words that name the node and what it said.
-pub fn bring(node: &str, mut link: Link, boot: &Boot, progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
+pub fn bring(
+    node: &str,
+    mut link: Link,
+    boot: &Boot,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Link, ReachError> {
     let (to_answers, answers) = mpsc::channel();
     let (to_caller, from_agent) = mpsc::channel();
     let mut from = link.from_agent;
@@ -143,18 +148,32 @@ pub fn bring(node: &str, mut link: Link, boot: &Boot, progress: &mut dyn FnMut(u
         // Gone only when the caller has given up.
         let _ = to_caller.send(from);
     });
-    let mut dialogue = Dialogue { node, answers, beside: link.beside, said: Vec::new() };
+    let mut dialogue = Dialogue {
+        node,
+        answers,
+        beside: link.beside,
+        said: Vec::new(),
+    };
     if dialogue.answer()? == "need"
         && let Boot::Copy(program) = boot
     {
         if let Err(error) = program.send(&mut link.to_agent, progress) {
             // Its own last words say more than a broken pipe.
-            return Err(dialogue.answer().err().unwrap_or_else(|| dialogue.lost(&error.to_string())));
+            return Err(dialogue
+                .answer()
+                .err()
+                .unwrap_or_else(|| dialogue.lost(&error.to_string())));
         }
         dialogue.answer()?;
     }
-    let from_agent = from_agent.recv_timeout(ANSWER_MAX).map_err(|_| dialogue.lost("it fell silent"))?;
-    Ok(Link { from_agent, beside: dialogue.beside, ..link })
+    let from_agent = from_agent
+        .recv_timeout(ANSWER_MAX)
+        .map_err(|_| dialogue.lost("it fell silent"))?;
+    Ok(Link {
+        from_agent,
+        beside: dialogue.beside,
+        ..link
+    })
 }
 
 /// Passes lines on up to the next answer; whether another follows it.
@@ -192,7 +211,9 @@ impl Dialogue<'_> {
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     return Err(self.lost(&format!("no answer within {} s", ANSWER_MAX.as_secs())));
                 }
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.lost("it ended before it answered")),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(self.lost("it ended before it answered"));
+                }
             }
         }
     }
@@ -200,7 +221,10 @@ impl Dialogue<'_> {
     fn lost(&mut self, what: &str) -> ReachError {
         let beside = self.beside.take();
         let last_words = Until::after(LAST_WORDS);
-        while let Some(Ok(line)) = beside.as_ref().map(|lines| lines.recv_timeout(last_words.left())) {
+        while let Some(Ok(line)) = beside
+            .as_ref()
+            .map(|lines| lines.recv_timeout(last_words.left()))
+        {
             self.said.push(line);
         }
         let said = match self.said.iter().rev().find(|line| !line.is_empty()) {
@@ -210,8 +234,12 @@ impl Dialogue<'_> {
             Some(last) => format!("{what}; it printed: {last}"),
             None => what.to_owned(),
         };
-        ReachError::new(self.node, Outcome::PeerLost, format!("the agent could not be started: {said}"))
-            .next("see whether a plain command gets through to that node the same way")
+        ReachError::new(
+            self.node,
+            Outcome::PeerLost,
+            format!("the agent could not be started: {said}"),
+        )
+        .next("see whether a plain command gets through to that node the same way")
     }
 
     /// What the line's own refusals mean.
@@ -227,12 +255,22 @@ impl Dialogue<'_> {
                 format!("its cache folder cannot be used: {rest}"),
                 "set XDG_CACHE_HOME there to a folder of your own, or install tcpxctl there and give --remote-bin",
             ),
-            "write" => (format!("the program could not be written there: {rest}"), "make room, or give --remote-bin"),
-            "short" => ("the copy there is shorter than what was sent".to_owned(), "make room, or give --remote-bin"),
-            "hash" => (format!("the copy there cannot be trusted: {rest}"), "try again, or give --remote-bin"),
-            "missing" => {
-                (format!("no program at {rest}"), "install tcpxctl there, or leave --remote-bin away to send this one")
-            }
+            "write" => (
+                format!("the program could not be written there: {rest}"),
+                "make room, or give --remote-bin",
+            ),
+            "short" => (
+                "the copy there is shorter than what was sent".to_owned(),
+                "make room, or give --remote-bin",
+            ),
+            "hash" => (
+                format!("the copy there cannot be trusted: {rest}"),
+                "try again, or give --remote-bin",
+            ),
+            "missing" => (
+                format!("no program at {rest}"),
+                "install tcpxctl there, or leave --remote-bin away to send this one",
+            ),
             "noexec" => (
                 format!("programs cannot be run from {rest}: its mount is noexec"),
                 "set XDG_CACHE_HOME there to another file system, or give --remote-bin",
@@ -256,10 +294,16 @@ mod tests {
     /// The line, run by a shell of this machine with a home of its own.
     fn boot(home: &Path, boot: &Boot, shell: &str, before: &str) -> Result<String, String> {
         let mut command = Command::new(shell);
-        command.arg("-c").arg(format!("{before}sh -c {}", shell_word(&boot.line())));
-        command.env("HOME", home).env_remove("XDG_CACHE_HOME").stderr(Stdio::piped());
+        command
+            .arg("-c")
+            .arg(format!("{before}sh -c {}", shell_word(&boot.line())));
+        command
+            .env("HOME", home)
+            .env_remove("XDG_CACHE_HOME")
+            .stderr(Stdio::piped());
         let link = started(command).expect("a shell");
-        let mut link = bring("node1", link, boot, &mut |_, _| {}).map_err(|error| error.to_string())?;
+        let mut link =
+            bring("node1", link, boot, &mut |_, _| {}).map_err(|error| error.to_string())?;
         let mut text = String::new();
         link.from_agent.read_to_string(&mut text).expect("it ends");
         link.hold.finish(Duration::from_secs(5));
@@ -283,7 +327,9 @@ mod tests {
             let said = boot(home.path(), &program, "sh", "echo Welcome; ").expect("it starts");
             assert_eq!(said, "run agent\n");
         }
-        let cache: Vec<_> = std::fs::read_dir(home.path().join(".cache/tcpxctl")).expect("a cache").collect();
+        let cache: Vec<_> = std::fs::read_dir(home.path().join(".cache/tcpxctl"))
+            .expect("a cache")
+            .collect();
         assert_eq!(cache.len(), 1, "{cache:?}");
     }
 
@@ -292,17 +338,26 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let program = program(home.path(), ECHO);
         boot(home.path(), &program, "sh", "").expect("it starts");
-        let cached = std::fs::read_dir(home.path().join(".cache/tcpxctl")).expect("a cache").next();
+        let cached = std::fs::read_dir(home.path().join(".cache/tcpxctl"))
+            .expect("a cache")
+            .next();
         let cached = cached.expect("a file").expect("readable").path();
         std::fs::write(&cached, "#!/bin/sh\necho evil\n").expect("written");
-        assert_eq!(boot(home.path(), &program, "sh", "").as_deref(), Ok("run agent\n"));
+        assert_eq!(
+            boot(home.path(), &program, "sh", "").as_deref(),
+            Ok("run agent\n")
+        );
     }
 
     #[test]
     fn a_way_that_runs_nothing_is_told_from_a_node_that_fails() {
         let home = tempfile::tempdir().expect("a folder");
-        let said = boot(home.path(), &program(home.path(), ECHO), "sh", "echo ").expect_err("no agent");
-        assert!(said.contains("instead of running it") && said.len() < 300, "{said}");
+        let said =
+            boot(home.path(), &program(home.path(), ECHO), "sh", "echo ").expect_err("no agent");
+        assert!(
+            said.contains("instead of running it") && said.len() < 300,
+            "{said}"
+        );
     }
 
     #[test]
@@ -312,7 +367,12 @@ mod tests {
             let program = program(home.path(), &format!("{ECHO}# {build}\n"));
             boot(home.path(), &program, "sh", "").expect("it starts");
         }
-        assert_eq!(std::fs::read_dir(home.path().join(".cache/tcpxctl")).expect("a cache").count(), 4);
+        assert_eq!(
+            std::fs::read_dir(home.path().join(".cache/tcpxctl"))
+                .expect("a cache")
+                .count(),
+            4
+        );
     }
 
     #[test]
@@ -320,29 +380,44 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, symlink};
         type Spoil<'a> = &'a dyn Fn(&Path);
         let cases: [(&str, Spoil<'_>); 3] = [
-            ("is a link", &|cache| symlink("/tmp", cache).expect("a link")),
+            ("is a link", &|cache| {
+                symlink("/tmp", cache).expect("a link")
+            }),
             ("others can write", &|cache| {
                 std::fs::create_dir(cache).expect("a folder");
                 std::fs::set_permissions(cache, PermissionsExt::from_mode(0o777)).expect("a mode");
             }),
-            ("cannot be used", &|cache| std::fs::write(cache, "").expect("a file")),
+            ("cannot be used", &|cache| {
+                std::fs::write(cache, "").expect("a file")
+            }),
         ];
         for (words, spoil) in cases {
             let home = tempfile::tempdir().expect("a folder");
             std::fs::create_dir(home.path().join(".cache")).expect("a folder");
             spoil(&home.path().join(".cache/tcpxctl"));
             let said = boot(home.path(), &program(home.path(), ECHO), "sh", "");
-            assert!(said.as_ref().is_err_and(|error| error.contains(words)), "{words}: {said:?}");
+            assert!(
+                said.as_ref().is_err_and(|error| error.contains(words)),
+                "{words}: {said:?}"
+            );
         }
     }
 
     #[test]
     fn a_program_that_does_not_start_and_a_shell_that_is_none_say_so() {
         let home = tempfile::tempdir().expect("a folder");
-        let old = program(home.path(), "#!/bin/sh\necho version GLIBC_2.99 not found >&2; exit 1\n");
+        let old = program(
+            home.path(),
+            "#!/bin/sh\necho version GLIBC_2.99 not found >&2; exit 1\n",
+        );
         assert!(boot(home.path(), &old, "sh", "").is_err_and(|error| error.contains("GLIBC_2.99")));
         let gone = program(home.path(), ECHO);
-        let said = boot(home.path(), &gone, "sh", "echo this account is closed; exit 1; ");
+        let said = boot(
+            home.path(),
+            &gone,
+            "sh",
+            "echo this account is closed; exit 1; ",
+        );
         assert!(said.is_err_and(|error| error.contains("this account is closed")));
     }
 
@@ -353,9 +428,15 @@ mod tests {
         program(home.path(), ECHO);
         std::fs::rename(home.path().join("program"), &path).expect("renamed");
         let there = Boot::at_path(&path.to_string_lossy());
-        assert!(boot(home.path(), &there, "sh", "").is_err_and(|error| error.contains("no program at")));
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("a mode");
-        assert_eq!(boot(home.path(), &there, "sh", "echo hello; ").as_deref(), Ok("run agent\n"));
+        assert!(
+            boot(home.path(), &there, "sh", "").is_err_and(|error| error.contains("no program at"))
+        );
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .expect("a mode");
+        assert_eq!(
+            boot(home.path(), &there, "sh", "echo hello; ").as_deref(),
+            Ok("run agent\n")
+        );
     }
 
     #[test]
@@ -369,6 +450,10 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let big = program(home.path(), &format!("{ECHO}# {}\n", "x".repeat(300_000)));
         let said = boot(home.path(), &big, "sh", "trap '' XFSZ; ulimit -f 1; ");
-        assert!(said.as_ref().is_err_and(|error| error.contains("could not be written")), "{said:?}");
+        assert!(
+            said.as_ref()
+                .is_err_and(|error| error.contains("could not be written")),
+            "{said:?}"
+        );
     }
 }

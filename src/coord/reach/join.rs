@@ -34,7 +34,10 @@ pub struct Join {
 impl Join {
     /// `HOST:PORT`, and the secret of that `serve`.
     pub fn new(address: &str, secret: Secret) -> Self {
-        Self { address: address.to_owned(), secret }
+        Self {
+            address: address.to_owned(),
+            secret,
+        }
     }
 }
 
@@ -44,12 +47,19 @@ impl Transport for Join {
     }
 
     fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
-        let wrong = |error| ReachError::new(&self.address, Outcome::Usage, format!("--join HOST:PORT: {error}"));
+        let wrong = |error| {
+            ReachError::new(
+                &self.address,
+                Outcome::Usage,
+                format!("--join HOST:PORT: {error}"),
+            )
+        };
         let until = Until::after(REACH_MAX);
         let mut last = wrong(io::Error::other("no address"));
         for address in self.address.to_socket_addrs().map_err(wrong)? {
-            let joined = TcpStream::connect_timeout(&address, until.left().max(Duration::from_millis(1)))
-                .and_then(|stream| greet(stream, &self.secret, Side::Joins));
+            let joined =
+                TcpStream::connect_timeout(&address, until.left().max(Duration::from_millis(1)))
+                    .and_then(|stream| greet(stream, &self.secret, Side::Joins));
             match joined.and_then(link) {
                 Ok(link) => return Ok(link),
                 Err(error) => {
@@ -64,7 +74,10 @@ impl Transport for Join {
 }
 
 fn link(stream: TcpStream) -> io::Result<Link> {
-    let addresses = Addresses { here: Some(stream.local_addr()?.ip()), there: Some(stream.peer_addr()?.ip()) };
+    let addresses = Addresses {
+        here: Some(stream.local_addr()?.ip()),
+        there: Some(stream.peer_addr()?.ip()),
+    };
     Ok(Link {
         to_agent: Box::new(Half(stream.try_clone()?)),
         from_agent: Box::new(stream.try_clone()?),
@@ -92,7 +105,12 @@ enum Side {
 /// Proves the secret both ways; the one that joins goes first, so that a
 /// stranger is given no proof.
 fn greet(mut stream: TcpStream, secret: &Secret, side: Side) -> io::Result<TcpStream> {
-    let refused = || io::Error::new(io::ErrorKind::PermissionDenied, "it does not know the secret");
+    let refused = || {
+        io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it does not know the secret",
+        )
+    };
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PROOF_MAX))?;
     stream.set_write_timeout(Some(PROOF_MAX))?;
@@ -103,19 +121,32 @@ fn greet(mut stream: TcpStream, secret: &Secret, side: Side) -> io::Result<TcpSt
     stream.write_all(&hello)?;
     stream.read_exact(&mut hello)?;
     if hello[..16] != GREETING[..] {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no tcpxctl of this version"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is no tcpxctl of this version",
+        ));
     }
     let theirs: [u8; 32] = hello[16..].try_into().map_err(io::Error::other)?;
-    let (serves, joins) = if side == Side::Serves { (ours, theirs) } else { (theirs, ours) };
+    let (serves, joins) = if side == Side::Serves {
+        (ours, theirs)
+    } else {
+        (theirs, ours)
+    };
     let proof = |word: &[u8]| secret.proof_of(&[word, &serves, &joins]);
     let mut shown = [0; 32];
     if side == Side::Joins {
         stream.write_all(&proof(b"joins"))?;
         stream.read_exact(&mut shown).map_err(|_| refused())?;
-        secret.admits_proof(&shown, &[b"serves", &serves, &joins]).then_some(()).ok_or_else(refused)?;
+        secret
+            .admits_proof(&shown, &[b"serves", &serves, &joins])
+            .then_some(())
+            .ok_or_else(refused)?;
     } else {
         stream.read_exact(&mut shown)?;
-        secret.admits_proof(&shown, &[b"joins", &serves, &joins]).then_some(()).ok_or_else(refused)?;
+        secret
+            .admits_proof(&shown, &[b"joins", &serves, &joins])
+            .then_some(())
+            .ok_or_else(refused)?;
         stream.write_all(&proof(b"serves"))?;
     }
     stream.set_read_timeout(None)?;
@@ -132,10 +163,15 @@ pub fn read_secret(path: &Path) -> Result<Secret, String> {
     let file = std::fs::File::open(path).map_err(|error| said(error.to_string()))?;
     let about = file.metadata().map_err(|error| said(error.to_string()))?;
     if about.mode() & 0o077 != 0 {
-        return Err(said(format!("others can read it (mode {:o}); chmod 600 it", about.mode() & 0o777)));
+        return Err(said(format!(
+            "others can read it (mode {:o}); chmod 600 it",
+            about.mode() & 0o777
+        )));
     }
     let mut text = String::new();
-    file.take(256).read_to_string(&mut text).map_err(|error| said(error.to_string()))?;
+    file.take(256)
+        .read_to_string(&mut text)
+        .map_err(|error| said(error.to_string()))?;
     Secret::from_hex(text.trim()).map_err(|error| said(error.to_string()))
 }
 
@@ -149,7 +185,12 @@ pub fn read_or_make_secret(path: &Path) -> Result<(Secret, bool), String> {
     }
     let said = |error: io::Error| format!("the secret file {}: {error}", path.display());
     let secret = Secret::generate().map_err(said)?;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(said)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(said)?;
     writeln!(file, "{}", secret.to_hex()).map_err(said)?;
     Ok((secret, true))
 }
@@ -182,11 +223,23 @@ pub fn serve(
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 rustix::event::poll(
-                    &mut [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)],
-                    Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 }),
+                    &mut [rustix::event::PollFd::new(
+                        listener,
+                        rustix::event::PollFlags::IN,
+                    )],
+                    Some(&rustix::event::Timespec {
+                        tv_sec: 0,
+                        tv_nsec: 100_000_000,
+                    }),
                 )
                 .map(drop)
-                .or_else(|error| if error == rustix::io::Errno::INTR { Ok(()) } else { Err(error) })?;
+                .or_else(|error| {
+                    if error == rustix::io::Errno::INTR {
+                        Ok(())
+                    } else {
+                        Err(error)
+                    }
+                })?;
                 continue;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -233,8 +286,11 @@ mod tests {
     fn pair(theirs: Secret, ours: Secret) -> (io::Result<TcpStream>, io::Result<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");
-        let serving = std::thread::spawn(move || greet(listener.accept().expect("a guest").0, &theirs, Side::Serves));
-        let joined = TcpStream::connect(address).and_then(|stream| greet(stream, &ours, Side::Joins));
+        let serving = std::thread::spawn(move || {
+            greet(listener.accept().expect("a guest").0, &theirs, Side::Serves)
+        });
+        let joined =
+            TcpStream::connect(address).and_then(|stream| greet(stream, &ours, Side::Joins));
         (serving.join().expect("no panic"), joined)
     }
 
@@ -252,7 +308,10 @@ mod tests {
     #[test]
     fn another_secret_is_refused_on_both_ends() {
         let (serving, joined) = pair(Secret::from_bytes([7; 32]), Secret::from_bytes([8; 32]));
-        assert_eq!(serving.expect_err("refused").kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            serving.expect_err("refused").kind(),
+            io::ErrorKind::PermissionDenied
+        );
         assert!(joined.expect_err("refused").to_string().contains("secret"));
     }
 

@@ -113,7 +113,12 @@ pub struct ReachError {
 impl ReachError {
     /// About `node`.
     pub fn new(node: &str, outcome: Outcome, what: impl Into<String>) -> Self {
-        Self { node: node.to_owned(), outcome, what: what.into(), next: None }
+        Self {
+            node: node.to_owned(),
+            outcome,
+            what: what.into(),
+            next: None,
+        }
     }
 
     /// With what to do about it.
@@ -190,5 +195,7 @@ pub(super) fn line(from: &mut dyn Read) -> Option<String> {
             Ok(_) => {}
         }
     }
-    Some(tcpx_words::units::printable(&String::from_utf8_lossy(&line)))
+    Some(tcpx_words::units::printable(&String::from_utf8_lossy(
+        &line,
+    )))
 }

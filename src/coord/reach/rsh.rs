@@ -35,12 +35,20 @@ impl Rsh {
         if node.starts_with('-') {
             return Err(wrong("a node cannot begin with `-`"));
         }
-        Ok(Self { node: node.to_owned(), words, boot })
+        Ok(Self {
+            node: node.to_owned(),
+            words,
+            boot,
+        })
     }
 
     /// The command that is started, for `line` on the node.
     fn arguments(&self, line: &str) -> Vec<String> {
-        let mut arguments: Vec<String> = self.words.iter().map(|word| word.replace("{}", &self.node)).collect();
+        let mut arguments: Vec<String> = self
+            .words
+            .iter()
+            .map(|word| word.replace("{}", &self.node))
+            .collect();
         if arguments == self.words {
             arguments.push(self.node.clone());
         }
@@ -64,7 +72,11 @@ impl Transport for Rsh {
         let mut command = Command::new(&arguments[0]);
         command.args(&arguments[1..]).stderr(Stdio::piped());
         let mut link = child::started(command).map_err(|error| {
-            ReachError::new(&self.node, Outcome::NotRun, format!("cannot start `{}`: {error}", arguments[0]))
+            ReachError::new(
+                &self.node,
+                Outcome::NotRun,
+                format!("cannot start `{}`: {error}", arguments[0]),
+            )
         })?;
         link.addresses = addresses(&self.node);
         bring(&self.node, link, &self.boot, progress)
@@ -75,8 +87,15 @@ impl Transport for Rsh {
 /// more than a label of the command's.
 fn addresses(node: &str) -> Addresses {
     let host = node.rsplit('@').next().unwrap_or(node);
-    let there = (host, 22).to_socket_addrs().ok().and_then(|mut all| all.next()).map(|address| address.ip());
-    Addresses { here: there.and_then(super::source_towards), there }
+    let there = (host, 22)
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut all| all.next())
+        .map(|address| address.ip());
+    Addresses {
+        here: there.and_then(super::source_towards),
+        there,
+    }
 }
 
 #[cfg(test)]
@@ -84,22 +103,39 @@ mod tests {
     use super::*;
 
     fn arguments(command: &str) -> Vec<String> {
-        Rsh::new("node1", command, Boot::at_path("/opt/tcpxctl")).expect("a command").arguments("exec it's")
+        Rsh::new("node1", command, Boot::at_path("/opt/tcpxctl"))
+            .expect("a command")
+            .arguments("exec it's")
     }
 
     #[test]
     fn the_node_takes_its_place_and_the_line_arrives_whole() {
         let ssh = ["ssh", "-J", "a b", "node1", r"sh -c 'exec it'\''s'"];
         assert_eq!(arguments("ssh  -J 'a b'"), ssh);
-        assert_eq!(arguments("srun -w {} --"), ["srun", "-w", "node1", "--", "sh", "-c", "exec it's"]);
-        let kubectl = ["kubectl", "exec", "-i", "pod-node1", "--", "sh", "-c", "exec it's"];
+        assert_eq!(
+            arguments("srun -w {} --"),
+            ["srun", "-w", "node1", "--", "sh", "-c", "exec it's"]
+        );
+        let kubectl = [
+            "kubectl",
+            "exec",
+            "-i",
+            "pod-node1",
+            "--",
+            "sh",
+            "-c",
+            "exec it's",
+        ];
         assert_eq!(arguments("kubectl exec -i pod-{} --"), kubectl);
     }
 
     #[test]
     fn what_is_no_command_is_refused() {
         for command in ["", "  ", "ssh 'a"] {
-            assert!(Rsh::new("node1", command, Boot::at_path("/x")).is_err(), "{command:?}");
+            assert!(
+                Rsh::new("node1", command, Boot::at_path("/x")).is_err(),
+                "{command:?}"
+            );
         }
         assert!(Rsh::new("-oProxyCommand=x", "ssh", Boot::at_path("/x")).is_err());
     }

@@ -43,22 +43,45 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     let channels = connections * task.gpus.len();
     let ends = usize::from(task.sends) + usize::from(task.receives);
     let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
-    let says = ready.loaded.devices.iter().filter(|device| device.max_p2p_bytes > 0);
-    let longest = says.map(|device| (device.name.as_str(), device.max_p2p_bytes)).min_by_key(|(_, bytes)| *bytes);
-    if let Err(reason) = task.scenario.check_against_plugin(ready.net.about().family(), longest) {
+    let says = ready
+        .loaded
+        .devices
+        .iter()
+        .filter(|device| device.max_p2p_bytes > 0);
+    let longest = says
+        .map(|device| (device.name.as_str(), device.max_p2p_bytes))
+        .min_by_key(|(_, bytes)| *bytes);
+    if let Err(reason) = task
+        .scenario
+        .check_against_plugin(ready.net.about().family(), longest)
+    {
         return Err(context.failure(Outcome::Usage, reason.to_string(), None));
     }
     ready.connections = connections;
-    let memory: TaskResult<_> = task.gpus.iter().map(|gpu| memory::open(context, task, &ready, *gpu)).collect();
+    let memory: TaskResult<_> = task
+        .gpus
+        .iter()
+        .map(|gpu| memory::open(context, task, &ready, *gpu))
+        .collect();
     ready.memory = memory?;
     context.enter(Phase::Bootstrapping);
-    let mut link = Links(task.gpus.iter().map(|gpu| meet(context, task, &ready, *gpu)).collect::<TaskResult<_>>()?);
+    let mut link = Links(
+        task.gpus
+            .iter()
+            .map(|gpu| meet(context, task, &ready, *gpu))
+            .collect::<TaskResult<_>>()?,
+    );
     let done = match &task.work {
         Work::Transfer => transfer::run(context, task, &ready, &mut link),
         Work::Handshake { repeat } => handshake::run(context, task, &ready, &mut link, *repeat),
         Work::Mr => mr::run(context, task, &ready, &mut link),
     };
-    let done = done.and_then(|()| ready.net.finalize().map_err(|error| context.plugin_failure(&error)));
+    let done = done.and_then(|()| {
+        ready
+            .net
+            .finalize()
+            .map_err(|error| context.plugin_failure(&error))
+    });
     let deadline = Deadline::after("the goodbye", Duration::from_secs(2));
     match &done {
         Ok(()) => {
@@ -76,33 +99,53 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
 
 /// Threads that the plugin starts later inherit it.
 fn bind(context: &Context, task: &PairTask) -> TaskResult<()> {
-    let Some(cpus) = &task.cpus else { return Ok(()) };
+    let Some(cpus) = &task.cpus else {
+        return Ok(());
+    };
     let mut set = rustix::thread::CpuSet::new();
-    for cpu in cpus.cpus().filter(|cpu| (*cpu as usize) < rustix::thread::CpuSet::MAX_CPU) {
+    for cpu in cpus
+        .cpus()
+        .filter(|cpu| (*cpu as usize) < rustix::thread::CpuSet::MAX_CPU)
+    {
         set.set(cpu as usize);
     }
     rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
-        let next = "see `[bindings]` of the scenario, and which CPUs this node and its cgroup have".to_owned();
-        context.failure(Outcome::NotRun, format!("cannot run on CPUs {cpus}: {error}"), Some(next))
+        let next = "see `[bindings]` of the scenario, and which CPUs this node and its cgroup have"
+            .to_owned();
+        context.failure(
+            Outcome::NotRun,
+            format!("cannot run on CPUs {cpus}: {error}"),
+            Some(next),
+        )
     })
 }
 
 fn meet(context: &Context, task: &PairTask, ready: &Ready, gpu: Option<u32>) -> TaskResult<Link> {
-    let secret = Secret::from_hex(&task.secret)
-        .map_err(|_| context.failure(Outcome::Usage, "the run's secret is not 32 bytes of hex".into(), None))?;
+    let secret = Secret::from_hex(&task.secret).map_err(|_| {
+        context.failure(
+            Outcome::Usage,
+            "the run's secret is not 32 bytes of hex".into(),
+            None,
+        )
+    })?;
     let config = config(task, ready, gpu);
     let patience = Duration::from(task.scenario.limits.connect);
     let deadline = || Deadline::after("limits.connect + 5 s", patience + LOADING);
     let met = match task.listen {
         Some(ip) => {
-            let listener = Listener::bind(SocketAddr::new(ip, task.port)).map_err(|e| context.bootstrap_failure(&e))?;
+            let listener = Listener::bind(SocketAddr::new(ip, task.port))
+                .map_err(|e| context.bootstrap_failure(&e))?;
             context.tell(&FromWorker::Listening(listener.local_addr()));
             listener.accept(&secret, &config, deadline(), &context.stop)
         }
         None => {
             let message = context.receive(patience + LOADING, "where the peer listens")?;
             let ToWorker::PeerListens(address) = message else {
-                return Err(context.failure(Outcome::Usage, "expected the peer's address".into(), None));
+                return Err(context.failure(
+                    Outcome::Usage,
+                    "expected the peer's address".into(),
+                    None,
+                ));
             };
             bootstrap::connect(address, &secret, &config, deadline(), &context.stop)
         }
@@ -119,7 +162,11 @@ fn config(task: &PairTask, ready: &Ready, gpu: Option<u32>) -> Config {
         scenario: task.scenario.leaves(),
         plugin_name: ready.loaded.about.name.clone(),
         plugin_version: ready.loaded.version.clone().unwrap_or_default(),
-        plugin_sha256: ready.loaded.file.as_ref().map_or_else(|| "builtin".to_owned(), |file| file.sha256.clone()),
+        plugin_sha256: ready
+            .loaded
+            .file
+            .as_ref()
+            .map_or_else(|| "builtin".to_owned(), |file| file.sha256.clone()),
         settings: super::load::shared_settings(&task.scenario),
     }
 }
@@ -133,7 +180,12 @@ struct Pending<T> {
 
 impl<T> Pending<T> {
     fn new(state: T) -> Self {
-        Self { state, started: Instant::now(), retries: 0, ended: None }
+        Self {
+            state,
+            started: Instant::now(),
+            retries: 0,
+            ended: None,
+        }
     }
 }
 
@@ -177,8 +229,10 @@ fn listen_all(
         .map(|index| {
             let started = Instant::now();
             make_current(context, ready, index)?;
-            let (listener, handle) =
-                ready.net.listen(ready.device_of(index)).map_err(|error| context.plugin_failure(&error))?;
+            let (listener, handle) = ready
+                .net
+                .listen(ready.device_of(index))
+                .map_err(|error| context.plugin_failure(&error))?;
             listeners.push((Pending::new(listener), started.elapsed()));
             Ok(handle.0)
         })
@@ -187,7 +241,10 @@ fn listen_all(
 
 /// The plugin binds to whichever GPU is current, at every one of these calls.
 fn make_current(context: &Context, ready: &Ready, connection: usize) -> TaskResult<()> {
-    ready.memory_of(connection).make_current().map_err(|error| memory::memory_failure(context, &error))
+    ready
+        .memory_of(connection)
+        .make_current()
+        .map_err(|error| memory::memory_failure(context, &error))
 }
 
 fn finish_all(
@@ -200,20 +257,38 @@ fn finish_all(
 ) -> TaskResult<Connected> {
     let patience = connecting(&task.scenario.limits, |name| std::env::var(name).ok());
     let started = Instant::now();
-    let expected = if task.sends { task.scenario.transfer.connections as usize } else { 0 };
+    let expected = if task.sends {
+        task.scenario.transfer.connections as usize
+    } else {
+        0
+    };
     let theirs = link
-        .exchange_handles(handles, expected, Deadline::after("limits.connect + 5 s", patience + LOADING), &context.stop)
+        .exchange_handles(
+            handles,
+            expected,
+            Deadline::after("limits.connect + 5 s", patience + LOADING),
+            &context.stop,
+        )
         .map_err(|error| context.bootstrap_failure(&error))?;
     let bootstrap = started.elapsed();
-    let mut connecting: Vec<_> =
-        theirs.iter().map(|handle| Pending::new(Connecting::to(ConnectHandle(*handle)))).collect();
+    let mut connecting: Vec<_> = theirs
+        .iter()
+        .map(|handle| Pending::new(Connecting::to(ConnectHandle(*handle))))
+        .collect();
     for (listener, _) in listeners.iter_mut() {
         listener.started = Instant::now();
     }
     let mut sends: Vec<Option<SendComm>> = theirs.iter().map(|_| None).collect();
     let mut recvs: Vec<Option<RecvComm>> = listeners.iter().map(|_| None).collect();
-    let order = if task.listen.is_some() { [Side::Recv, Side::Send] } else { [Side::Send, Side::Recv] };
-    let halves = ((&mut connecting[..], &mut sends[..]), (&mut *listeners, &mut recvs[..]));
+    let order = if task.listen.is_some() {
+        [Side::Recv, Side::Send]
+    } else {
+        [Side::Send, Side::Recv]
+    };
+    let halves = (
+        (&mut connecting[..], &mut sends[..]),
+        (&mut *listeners, &mut recvs[..]),
+    );
     let asked = ask_until_connected(context, ready, patience, order, halves);
     if let Err(failure) = asked {
         context.announce(&failure);
@@ -236,12 +311,30 @@ fn finish_all(
     };
     let mut times = Vec::new();
     for (index, (one, handle)) in connecting.iter().zip(&theirs).enumerate() {
-        times.push(time_row(index, ready, bootstrap, None, one, flows_of(handle, true)));
+        times.push(time_row(
+            index,
+            ready,
+            bootstrap,
+            None,
+            one,
+            flows_of(handle, true),
+        ));
     }
     for (index, ((one, listen), handle)) in listeners.iter().zip(handles).enumerate() {
-        times.push(time_row(index, ready, bootstrap, Some(*listen), one, flows_of(handle, false)));
+        times.push(time_row(
+            index,
+            ready,
+            bootstrap,
+            Some(*listen),
+            one,
+            flows_of(handle, false),
+        ));
     }
-    Ok(Connected { sends: sends.into_iter().flatten().collect(), recvs: recvs.into_iter().flatten().collect(), times })
+    Ok(Connected {
+        sends: sends.into_iter().flatten().collect(),
+        recvs: recvs.into_iter().flatten().collect(),
+        times,
+    })
 }
 
 fn time_row<T>(
@@ -263,7 +356,10 @@ fn time_row<T>(
         connect_ms: ended.filter(|_| sends),
         accept_ms: ended.filter(|_| !sends),
         retries: one.retries,
-        flows: flows.into_iter().map(|flow| (flow.local, flow.peer)).collect(),
+        flows: flows
+            .into_iter()
+            .map(|flow| (flow.local, flow.peer))
+            .collect(),
     }
 }
 
@@ -278,11 +374,21 @@ fn ask_connects(
     sends: &mut [Option<SendComm>],
 ) -> TaskResult<usize> {
     let mut waiting = 0;
-    for (index, (one, comm)) in connecting.iter_mut().zip(sends).enumerate().filter(|(_, (_, comm))| comm.is_none()) {
+    for (index, (one, comm)) in connecting
+        .iter_mut()
+        .zip(sends)
+        .enumerate()
+        .filter(|(_, (_, comm))| comm.is_none())
+    {
         make_current(context, ready, index)?;
         let asked = ready.net.connect(ready.device_of(index), &mut one.state);
         *comm = asked.map_err(|error| context.plugin_failure(&error))?;
-        waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
+        waiting += settle(
+            comm.is_some(),
+            &mut one.retries,
+            &mut one.ended,
+            one.started,
+        );
     }
     Ok(waiting)
 }
@@ -294,11 +400,23 @@ fn ask_accepts(
     recvs: &mut [Option<RecvComm>],
 ) -> TaskResult<usize> {
     let mut waiting = 0;
-    for (index, ((one, _), comm)) in listeners.iter_mut().zip(recvs).enumerate().filter(|(_, (_, comm))| comm.is_none())
+    for (index, ((one, _), comm)) in listeners
+        .iter_mut()
+        .zip(recvs)
+        .enumerate()
+        .filter(|(_, (_, comm))| comm.is_none())
     {
         make_current(context, ready, index)?;
-        *comm = ready.net.accept(&mut one.state).map_err(|error| context.plugin_failure(&error))?;
-        waiting += settle(comm.is_some(), &mut one.retries, &mut one.ended, one.started);
+        *comm = ready
+            .net
+            .accept(&mut one.state)
+            .map_err(|error| context.plugin_failure(&error))?;
+        waiting += settle(
+            comm.is_some(),
+            &mut one.retries,
+            &mut one.ended,
+            one.started,
+        );
     }
     Ok(waiting)
 }
@@ -339,7 +457,8 @@ fn ask_until_connected(
                 sends.len(),
                 recvs.len(),
             );
-            let next = "raise limits.connect, or look at the plugin's log lines of both ends".to_owned();
+            let next =
+                "raise limits.connect, or look at the plugin's log lines of both ends".to_owned();
             return Err(context.failure(Outcome::Stalled, message, Some(next)));
         }
         // A handshake is a matter of round trips; the plugin does it by itself.
@@ -354,15 +473,22 @@ const ENDING: Duration = Duration::from_millis(300);
 /// which is closed, or an error, with which the plugin has given everything back.
 fn end_pending(ready: &Ready, connecting: &mut [Pending<Connecting>], sends: &[Option<SendComm>]) {
     let until = Instant::now() + ENDING;
-    let mut pending: Vec<usize> = (0..sends.len()).filter(|index| sends[*index].is_none()).collect();
+    let mut pending: Vec<usize> = (0..sends.len())
+        .filter(|index| sends[*index].is_none())
+        .collect();
     while !pending.is_empty() && Instant::now() < until {
-        pending.retain(|index| match ready.net.connect(ready.device_of(*index), &mut connecting[*index].state) {
-            Ok(None) => true,
-            Ok(Some(comm)) => {
-                let _ = ready.net.close_send(comm);
-                false
+        pending.retain(|index| {
+            match ready
+                .net
+                .connect(ready.device_of(*index), &mut connecting[*index].state)
+            {
+                Ok(None) => true,
+                Ok(Some(comm)) => {
+                    let _ = ready.net.close_send(comm);
+                    false
+                }
+                Err(_) => false,
             }
-            Err(_) => false,
         });
         std::thread::sleep(Duration::from_millis(1));
     }

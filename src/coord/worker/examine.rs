@@ -11,7 +11,9 @@ use std::path::Path;
 use std::time::Instant;
 use tcpx_node::Root;
 use tcpx_node::doctor::probe::{rails, try_offer};
-use tcpx_node::doctor::{Catalogue, Depth, Facts, Row, Scope, Subject, Verdict, examine, rail_names};
+use tcpx_node::doctor::{
+    Catalogue, Depth, Facts, Row, Scope, Subject, Verdict, examine, rail_names,
+};
 use tcpx_node::plugin_files::{Source, inspect};
 use tcpx_run_model::results::Preflight;
 use tcpx_words::error::Outcome;
@@ -20,8 +22,14 @@ use tcpx_words::plugin_family::PluginFamily;
 /// Reads everything, tries what was offered, and tells it.
 pub(super) fn run(context: &Context, task: &Examine) {
     let facts = read(Depth::All, task.plugin.as_deref());
-    let subject = Subject { tcpx: task.tcpx, chunk: None };
-    let tried = task.offer.as_ref().map(|offer| try_offer(offer, &rails(&facts.node, &rail_names(&facts, subject))));
+    let subject = Subject {
+        tcpx: task.tcpx,
+        chunk: None,
+    };
+    let tried = task
+        .offer
+        .as_ref()
+        .map(|offer| try_offer(offer, &rails(&facts.node, &rail_names(&facts, subject))));
     context.tell(&FromWorker::Examined(Box::new(Examined { facts, tried })));
 }
 
@@ -30,7 +38,9 @@ pub(super) fn run(context: &Context, task: &Examine) {
 /// nothing would move; any other plugin needs none of what they are about, and
 /// goes on. A check that could not be made ends nothing.
 pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
-    let (true, Ok(catalogue)) = (task.preflight, Catalogue::critical()) else { return Ok(()) };
+    let (true, Ok(catalogue)) = (task.preflight, Catalogue::critical()) else {
+        return Ok(());
+    };
     let started = Instant::now();
     let subject = Subject {
         tcpx: task.plugin.expected_family() == PluginFamily::Tcpx,
@@ -54,10 +64,19 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
         // A file that is no plugin has words of its own, when it is loaded.
         [first, rest @ ..] if subject.tcpx && plugin.is_none_or(|path| inspect(path).is_ok()) => {
             let more: Vec<&str> = rest.iter().map(|row| row.id.as_str()).collect();
-            let more = if more.is_empty() { String::new() } else { format!("; also {}", more.join(", ")) };
-            let why = format!("this node cannot run TCPX: {} is {} ({}){more}", first.id, first.value, first.why);
+            let more = if more.is_empty() {
+                String::new()
+            } else {
+                format!("; also {}", more.join(", "))
+            };
+            let why = format!(
+                "this node cannot run TCPX: {} is {} ({}){more}",
+                first.id, first.value, first.why
+            );
             let step = first.next_step.as_deref().unwrap_or_default();
-            let step = format!("{step}; `tcpxctl doctor` there tells the rest, --no-preflight goes on all the same");
+            let step = format!(
+                "{step}; `tcpxctl doctor` there tells the rest, --no-preflight goes on all the same"
+            );
             Err(context.failure(Outcome::NotRun, why, Some(step)))
         }
         _ => Ok(()),
@@ -66,5 +85,12 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
 
 fn read(depth: Depth, plugin: Option<&Path>) -> Facts {
     // The process's own environment is the one in question.
-    Facts::read(&Root::live(), Scope { environment: &BTreeMap::new(), depth, plugin })
+    Facts::read(
+        &Root::live(),
+        Scope {
+            environment: &BTreeMap::new(),
+            depth,
+            plugin,
+        },
+    )
 }

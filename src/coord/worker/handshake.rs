@@ -24,22 +24,39 @@ pub(super) fn run(
 ) -> TaskResult<()> {
     let before = held();
     let done = (0..repeat.max(1)).try_for_each(|round| one(context, task, ready, link, round));
-    context.tell(&FromWorker::Held { before, after: settled(before) });
+    context.tell(&FromWorker::Held {
+        before,
+        after: settled(before),
+    });
     done
 }
 
-fn one(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links, round: u32) -> TaskResult<()> {
+fn one(
+    context: &mut Context,
+    task: &PairTask,
+    ready: &Ready,
+    link: &mut Links,
+    round: u32,
+) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.tell(&FromWorker::Handshake(connected.times));
     context.enter(Phase::Closing);
     // Both have seen their comms before either closes one.
-    let last = Deadline::after("limits.connect", Duration::from(task.scenario.limits.connect));
+    let last = Deadline::after(
+        "limits.connect",
+        Duration::from(task.scenario.limits.connect),
+    );
     let met = link.barrier("connected", u64::from(round), last, &context.stop);
     let closed = connected
         .sends
         .into_iter()
         .map(|comm| ready.net.close_send(comm))
-        .chain(connected.recvs.into_iter().map(|comm| ready.net.close_recv(comm)))
+        .chain(
+            connected
+                .recvs
+                .into_iter()
+                .map(|comm| ready.net.close_recv(comm)),
+        )
         .fold(Ok(()), Result::and);
     met.map_err(|error| context.bootstrap_failure(&error))?;
     closed.map_err(|error| context.plugin_failure(&error))
@@ -47,7 +64,10 @@ fn one(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links, 
 
 fn held() -> Held {
     let count = |folder| std::fs::read_dir(folder).map_or(0, Iterator::count);
-    Held { descriptors: count("/proc/self/fd"), threads: count("/proc/self/task") }
+    Held {
+        descriptors: count("/proc/self/fd"),
+        threads: count("/proc/self/task"),
+    }
 }
 
 /// What is held once nothing more is given back.

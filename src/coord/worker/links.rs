@@ -17,7 +17,9 @@ impl Links {
         deadline: Deadline,
         stop: &AtomicBool,
     ) -> Result<(), BootstrapError> {
-        self.0.iter_mut().try_for_each(|link| link.barrier(name, payload, deadline, stop).map(drop))
+        self.0
+            .iter_mut()
+            .try_for_each(|link| link.barrier(name, payload, deadline, stop).map(drop))
     }
 
     /// Each GPU's connect handles over its own connection; `expected` come back on
@@ -32,18 +34,27 @@ impl Links {
         let each = mine.len() / self.0.len().max(1);
         let mut theirs = Vec::new();
         for (at, link) in self.0.iter_mut().enumerate() {
-            theirs.extend(link.exchange_handles(&mine[at * each..][..each], expected, deadline, stop)?);
+            theirs.extend(link.exchange_handles(
+                &mine[at * each..][..each],
+                expected,
+                deadline,
+                stop,
+            )?);
         }
         Ok(theirs)
     }
 
     /// Tells the peer why this end gives up.
     pub(super) fn abort(self, outcome: Outcome, reason: &str) {
-        self.0.into_iter().for_each(|link| link.abort(outcome, reason));
+        self.0
+            .into_iter()
+            .for_each(|link| link.abort(outcome, reason));
     }
 
     /// Takes leave on each; a peer that is gone already has a right to be.
     pub(super) fn close(self, deadline: Deadline, stop: &AtomicBool) {
-        self.0.into_iter().for_each(|link| drop(link.close(deadline, stop)));
+        self.0
+            .into_iter()
+            .for_each(|link| drop(link.close(deadline, stop)));
     }
 }

@@ -47,7 +47,11 @@ impl Ready {
 
     /// The interface of a connection's device.
     pub(super) fn nic_of(&self, connection: usize) -> String {
-        self.loaded.devices.get(self.device_of(connection)).map(|device| device.name.clone()).unwrap_or_default()
+        self.loaded
+            .devices
+            .get(self.device_of(connection))
+            .map(|device| device.name.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -58,14 +62,23 @@ pub(super) struct Recording(Option<Arc<Recorder>>);
 impl Recording {
     /// Counters of every channel now.
     pub(super) fn now(&self) -> Vec<ChannelNow> {
-        let Some(recorder) = &self.0 else { return Vec::new() };
+        let Some(recorder) = &self.0 else {
+            return Vec::new();
+        };
         let snapshot = Reader::open(&recorder.path()).and_then(|mut reader| reader.snapshot());
-        snapshot.map(|snapshot| sample::channels(&snapshot, monotonic_ns())).unwrap_or_default()
+        snapshot
+            .map(|snapshot| sample::channels(&snapshot, monotonic_ns()))
+            .unwrap_or_default()
     }
 }
 
 /// Loads, taps and initialises; `channels` comms will be made.
-pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, label: &str) -> TaskResult<Ready> {
+pub(super) fn load(
+    context: &mut Context,
+    choice: &Choice,
+    channels: usize,
+    label: &str,
+) -> TaskResult<Ready> {
     let recorder = record(context, channels, label);
     context.enter(Phase::Loading);
     let started = Instant::now();
@@ -76,13 +89,18 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         Source::Builtin => None,
         Source::File(path) => Some(inspect(path).map_err(|error| refused(context, error))?),
     };
-    let plugin = Plugin::open(&choice.source, choice.abi).map_err(|error| refused(context, error))?;
+    let plugin =
+        Plugin::open(&choice.source, choice.abi).map_err(|error| refused(context, error))?;
     let load_ms = started.elapsed().as_secs_f64() * 1e3;
     if let Some(recorder) = &recorder.0 {
         // A full disk costs the label.
         let _ = recorder.set_plugin(&format!("{} {}", plugin.net.about().name, choice.source));
     }
-    let (net, tap) = match recorder.0.clone().and_then(|recorder| tapped(&*plugin.net, recorder).ok()) {
+    let (net, tap) = match recorder
+        .0
+        .clone()
+        .and_then(|recorder| tapped(&*plugin.net, recorder).ok())
+    {
         Some((net, tap)) => (net, Some(tap)),
         None => (plugin.net, None),
     };
@@ -103,14 +121,26 @@ pub(super) fn load(context: &mut Context, choice: &Choice, channels: usize, labe
         init_ms,
     };
     context.tell(&FromWorker::Loaded(Box::new(loaded.clone())));
-    Ok(Ready { net, tap, loaded, recorder, memory: vec![Arc::new(HostMemory::host())], connections: 1 })
+    Ok(Ready {
+        net,
+        tap,
+        loaded,
+        recorder,
+        memory: vec![Arc::new(HostMemory::host())],
+        connections: 1,
+    })
 }
 
 fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {
-    let count = net.devices().map_err(|error| context.plugin_failure(&error))?;
+    let count = net
+        .devices()
+        .map_err(|error| context.plugin_failure(&error))?;
     if count == 0 {
         let about = net.about();
-        let message = format!("plugin {} loaded and initialised, and has no device", about.name);
+        let message = format!(
+            "plugin {} loaded and initialised, and has no device",
+            about.name
+        );
         let next = if about.family().has_tcpx_semantics() {
             "check NCCL_GPUDIRECTTCPX_SOCKET_IFNAME against the network interfaces of `tcpxctl discover`".to_owned()
         } else {
@@ -118,19 +148,36 @@ fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {
         };
         return Err(context.failure(Outcome::NotRun, message, Some(next)));
     }
-    (0..count.min(64)).map(|index| net.properties(index).map_err(|error| context.plugin_failure(&error))).collect()
+    (0..count.min(64))
+        .map(|index| {
+            net.properties(index)
+                .map_err(|error| context.plugin_failure(&error))
+        })
+        .collect()
 }
 
 fn record(context: &Context, channels: usize, label: &str) -> Recording {
     let name = format!("worker-{}", tcpx_words::units::file_name(label));
     // A listener and a comm per connection.
-    let capacity = u32::try_from(2 * channels + 8).unwrap_or(u32::MAX).min(tcpx_recorder::format::CAPACITY_MAX);
+    let capacity = u32::try_from(2 * channels + 8)
+        .unwrap_or(u32::MAX)
+        .min(tcpx_recorder::format::CAPACITY_MAX);
     let fallback = std::env::temp_dir();
     let defaults = Options::new(&name);
     // As for a foreign program's tap; `[env]` of the scenario sets it.
-    let events = std::env::var("TCPXTAP_RING_EVENTS").ok().and_then(|text| text.trim().parse().ok());
-    let ring_events = events.unwrap_or(defaults.ring_events).min(tcpx_recorder::format::RING_EVENTS_MAX);
-    let options = Options { capacity, role: "tcpxctl worker", fallback: Some(&fallback), ring_events, ..defaults };
+    let events = std::env::var("TCPXTAP_RING_EVENTS")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let ring_events = events
+        .unwrap_or(defaults.ring_events)
+        .min(tcpx_recorder::format::RING_EVENTS_MAX);
+    let options = Options {
+        capacity,
+        role: "tcpxctl worker",
+        fallback: Some(&fallback),
+        ring_events,
+        ..defaults
+    };
     match Recorder::create(&options) {
         Ok(recorder) => {
             *RECORDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder.path());
@@ -146,8 +193,16 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
 }
 
 /// Variables that rightly differ between two nodes.
-const PER_NODE: [&str; 8] =
-    ["IFNAME", "BINDINGS", "CTRL_DEV", "PATH", "FAULT", "VISIBLE_DEVICES", "COMM_ID", "EXPORTER"];
+const PER_NODE: [&str; 8] = [
+    "IFNAME",
+    "BINDINGS",
+    "CTRL_DEV",
+    "PATH",
+    "FAULT",
+    "VISIBLE_DEVICES",
+    "COMM_ID",
+    "EXPORTER",
+];
 
 /// The plugin's settings that both ends must share: what the environment says,
 /// less what is a node's own and less what the scenario sets for one role only.
@@ -155,7 +210,11 @@ pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
     let one_sided = |name: &str| {
         scenario.env.send.contains_key(name)
             || scenario.env.recv.contains_key(name)
-            || scenario.env.node.values().any(|table| table.contains_key(name))
+            || scenario
+                .env
+                .node
+                .values()
+                .any(|table| table.contains_key(name))
     };
     captured(std::env::vars_os())
         .into_iter()
@@ -170,13 +229,14 @@ pub(super) fn contract_row(context: &mut Context, choice: &Choice, row: &str) ->
     let ready = load(context, choice, 128, "contract")?;
     context.enter(Phase::Checking);
     let row =
-        tcpx_engine::contract::run_row(&*ready.net, &ready.loaded.devices, Some(&before), row).ok_or_else(|| {
-            context.failure(
-                Outcome::Usage,
-                format!("no contract row `{row}`"),
-                Some("see `tcpxctl selftest --list`".into()),
-            )
-        })?;
+        tcpx_engine::contract::run_row(&*ready.net, &ready.loaded.devices, Some(&before), row)
+            .ok_or_else(|| {
+                context.failure(
+                    Outcome::Usage,
+                    format!("no contract row `{row}`"),
+                    Some("see `tcpxctl selftest --list`".into()),
+                )
+            })?;
     context.tell(&FromWorker::Contract(row));
     Ok(())
 }

@@ -11,7 +11,9 @@ use super::{Context, TaskResult};
 use crate::protocol::message::{PairTask, Work};
 use crate::protocol::variables::{GPU, SOFT_CUDA};
 use std::sync::Arc;
-use tcpx_engine::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes};
+use tcpx_engine::gpu::{
+    CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes,
+};
 use tcpx_engine::plugin::{About, Device};
 use tcpx_run_model::scenario::Memory;
 use tcpx_words::error::{NextStep, Outcome};
@@ -27,39 +29,55 @@ pub(super) fn open(
     let about = ready.net.about();
     // Device memory is what TCPX is for; without a GPU it does not even load.
     let family = about.family();
-    let takes_cuda = family == PluginFamily::Tcpx || ready.loaded.devices.iter().any(Device::takes_cuda);
+    let takes_cuda =
+        family == PluginFamily::Tcpx || ready.loaded.devices.iter().any(Device::takes_cuda);
     let stand_in = || Ok(Arc::new(HostMemory::device_stand_in()) as Arc<dyn DeviceMemory>);
     match task.scenario.transfer.memory {
         Memory::Auto if takes_cuda && !family.is_software() && cuda_node().is_ok() => {}
         Memory::Auto | Memory::Host => return Ok(Arc::new(HostMemory::host())),
         // What a plugin says to a registration is asked of any.
-        Memory::Device if matches!(task.work, Work::Mr) && !(takes_cuda && cuda_node().is_ok()) => return stand_in(),
+        Memory::Device if matches!(task.work, Work::Mr) && !(takes_cuda && cuda_node().is_ok()) => {
+            return stand_in();
+        }
         Memory::Device if !takes_cuda => return Err(host_only(context, &about)),
         // Said for the software plugin, or by somebody who wants to see what another makes of it.
-        Memory::Device if std::env::var(SOFT_CUDA).is_ok_and(|kind| kind == "standin") => return stand_in(),
+        Memory::Device if std::env::var(SOFT_CUDA).is_ok_and(|kind| kind == "standin") => {
+            return stand_in();
+        }
         Memory::Device => {}
     }
     Ok(open_gpu(context, gpu, family)?)
 }
 
 fn host_only(context: &Context, about: &About) -> Box<super::Failure> {
-    let message = format!("transfer.memory is \"device\", and no device of {} takes a GPU's memory", about.name);
+    let message = format!(
+        "transfer.memory is \"device\", and no device of {} takes a GPU's memory",
+        about.name
+    );
     let next = if about.family().is_software() {
-        format!("{SOFT_CUDA}=standin (ordinary memory in its place) or =device in the worker's environment")
+        format!(
+            "{SOFT_CUDA}=standin (ordinary memory in its place) or =device in the worker's environment"
+        )
     } else {
         "transfer.memory = \"host\"; `tcpxctl discover` lists what each device takes".to_owned()
     };
     context.failure(Outcome::NotRun, message, Some(next))
 }
 
-fn open_gpu(context: &Context, gpu: Option<u32>, family: PluginFamily) -> TaskResult<Arc<CudaMemory>> {
+fn open_gpu(
+    context: &Context,
+    gpu: Option<u32>,
+    family: PluginFamily,
+) -> TaskResult<Arc<CudaMemory>> {
     let wanted = wanted(context, gpu)?;
-    let memory = CudaMemory::open(&wanted).map_err(|error| memory_failure(context, &error.into()))?;
+    let memory =
+        CudaMemory::open(&wanted).map_err(|error| memory_failure(context, &error.into()))?;
     let ordinal = memory.device().ordinal;
     if family == PluginFamily::Tcpx && ordinal != 0 && loaded_runtimes().is_empty() {
         // Its runtime is linked in, so nobody outside can make a GPU current in it.
-        let message =
-            format!("the plugin brought no shared CUDA runtime, so it would take GPU 0 and not GPU {ordinal}");
+        let message = format!(
+            "the plugin brought no shared CUDA runtime, so it would take GPU 0 and not GPU {ordinal}"
+        );
         let next = format!(
             "set CUDA_VISIBLE_DEVICES={ordinal} and {GPU}=0; TCPX 3.1.9 then takes GPUs 4 to 7 for NUMA node 0"
         );
@@ -70,7 +88,9 @@ fn open_gpu(context: &Context, gpu: Option<u32>, family: PluginFamily) -> TaskRe
 
 fn wanted(context: &Context, gpu: Option<u32>) -> TaskResult<Wanted> {
     if let Ok(text) = std::env::var(GPU) {
-        return text.parse().map_err(|error| context.failure(Outcome::Usage, format!("{GPU}: {error}"), None));
+        return text
+            .parse()
+            .map_err(|error| context.failure(Outcome::Usage, format!("{GPU}: {error}"), None));
     }
     Ok(Wanted::Ordinal(gpu.unwrap_or(0) as usize))
 }

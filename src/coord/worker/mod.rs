@@ -62,7 +62,9 @@ pub fn main() -> ExitCode {
     };
     keep_descriptor_zero();
     let control = UnixStream::from(control);
-    let Ok(reading) = control.try_clone() else { return ExitCode::from(Outcome::NotRun.exit_code()) };
+    let Ok(reading) = control.try_clone() else {
+        return ExitCode::from(Outcome::NotRun.exit_code());
+    };
     let stop = Arc::new(AtomicBool::new(false));
     let (to_inbox, inbox) = mpsc::channel();
     let for_reader = Arc::clone(&stop);
@@ -108,7 +110,10 @@ fn end(code: i32) -> ! {
 }
 
 fn remove_recorder() {
-    let path = RECORDER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let path = RECORDER
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     if let Some(path) = path {
         // Whoever outlives us sweeps what cannot be removed now.
         let _ = std::fs::remove_file(path);
@@ -123,7 +128,9 @@ fn pass_on_log(log: OwnedFd) {
             // The first one stays.
             let _ = VERSION.set(version.trim_end_matches('.').to_owned());
         }
-        let Ok(packet) = serde_json::to_vec(line) else { return };
+        let Ok(packet) = serde_json::to_vec(line) else {
+            return;
+        };
         let _ = rustix::net::send(&log, &packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     });
 }
@@ -138,7 +145,9 @@ impl Context {
                 Ok(())
             }
             Task::Contract { plugin, row } => load::contract_row(self, &plugin, &row),
-            Task::Pair(pair) => examine::preflight(self, &pair).and_then(|()| connect::run(self, &pair)),
+            Task::Pair(pair) => {
+                examine::preflight(self, &pair).and_then(|()| connect::run(self, &pair))
+            }
             Task::Examine(task) => {
                 examine::run(self, &task);
                 Ok(())
@@ -190,16 +199,35 @@ impl Context {
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
-        Err(self.failure(Outcome::PeerLost, format!("no word of {what} within {deadline:?}"), None))
+        Err(self.failure(
+            Outcome::PeerLost,
+            format!("no word of {what} within {deadline:?}"),
+            None,
+        ))
     }
 
-    pub(super) fn failure(&self, outcome: Outcome, message: String, next_step: Option<String>) -> Box<Failure> {
+    pub(super) fn failure(
+        &self,
+        outcome: Outcome,
+        message: String,
+        next_step: Option<String>,
+    ) -> Box<Failure> {
         let follows = matches!(outcome, Outcome::PeerLost | Outcome::Interrupted);
-        Box::new(Failure { outcome, phase: self.phase, message, next_step, follows })
+        Box::new(Failure {
+            outcome,
+            phase: self.phase,
+            message,
+            next_step,
+            follows,
+        })
     }
 
     pub(super) fn stopped(&self) -> Box<Failure> {
-        self.failure(Outcome::Interrupted, format!("stopped while {}", self.phase), None)
+        self.failure(
+            Outcome::Interrupted,
+            format!("stopped while {}", self.phase),
+            None,
+        )
     }
 
     /// A plugin that refuses ran and failed, except before it was ready.
@@ -220,7 +248,11 @@ impl Context {
     }
 
     pub(super) fn transfer_failure(&self, error: &TransferError) -> Box<Failure> {
-        let outcome = if matches!(error, TransferError::Stopped) { Outcome::Interrupted } else { Outcome::Failed };
+        let outcome = if matches!(error, TransferError::Stopped) {
+            Outcome::Interrupted
+        } else {
+            Outcome::Failed
+        };
         let mut failure = self.failure(outcome, error.to_string(), None);
         if let TransferError::Channel { error, .. } = error {
             failure.follows |= match &**error {

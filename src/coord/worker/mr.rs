@@ -18,7 +18,17 @@ use tcpx_run_model::results::MrRow;
 use tcpx_words::side::Side;
 
 /// Sizes tried at offset 0: one byte to the C int's end, and one beyond it.
-const SIZES: [u64; 9] = [1, 4095, 4096, 4097, 512 << 10, 4 << 20, 1 << 30, (1 << 31) - 1, 1 << 31];
+const SIZES: [u64; 9] = [
+    1,
+    4095,
+    4096,
+    4097,
+    512 << 10,
+    4 << 20,
+    1 << 30,
+    (1 << 31) - 1,
+    1 << 31,
+];
 /// Offsets from a page boundary, tried with one page.
 const OFFSETS: [u64; 5] = [0, 1, 512, 4095, 4096];
 /// Registrations of one page held at once, at most.
@@ -28,19 +38,31 @@ const STORM: u64 = 2000;
 /// Samples for the latencies of one row.
 const TRIES: u64 = 32;
 
-pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links) -> TaskResult<()> {
+pub(super) fn run(
+    context: &mut Context,
+    task: &PairTask,
+    ready: &Ready,
+    link: &mut Links,
+) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.enter(Phase::Registering);
     let rows = sweep(context, ready, &connected);
     context.enter(Phase::Closing);
     context.tell(&FromWorker::Mr(rows?));
     let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
-    link.barrier("registered", 0, last, &context.stop).map_err(|error| context.bootstrap_failure(&error))?;
+    link.barrier("registered", 0, last, &context.stop)
+        .map_err(|error| context.bootstrap_failure(&error))?;
     for comm in connected.sends {
-        ready.net.close_send(comm).map_err(|error| context.plugin_failure(&error))?;
+        ready
+            .net
+            .close_send(comm)
+            .map_err(|error| context.plugin_failure(&error))?;
     }
     for comm in connected.recvs {
-        ready.net.close_recv(comm).map_err(|error| context.plugin_failure(&error))?;
+        ready
+            .net
+            .close_recv(comm)
+            .map_err(|error| context.plugin_failure(&error))?;
     }
     Ok(())
 }
@@ -51,11 +73,21 @@ fn sweep(context: &Context, ready: &Ready, connected: &Connected) -> TaskResult<
         .first()
         .map(|comm| (Side::Send, Comm::Send(comm)))
         .into_iter()
-        .chain(connected.recvs.first().map(|comm| (Side::Recv, Comm::Recv(comm))));
+        .chain(
+            connected
+                .recvs
+                .first()
+                .map(|comm| (Side::Recv, Comm::Recv(comm))),
+        );
     let mut rows = Vec::new();
     for (side, comm) in comms {
         for memory in memories(ready) {
-            let bench = Bench { net: &*ready.net, comm, side, memory };
+            let bench = Bench {
+                net: &*ready.net,
+                comm,
+                side,
+                memory,
+            };
             for size in SIZES {
                 rows.push(bench.one("size", size, 0));
                 stop_here(context)?;
@@ -81,7 +113,11 @@ fn memories(ready: &Ready) -> [Arc<dyn DeviceMemory>; 2] {
 }
 
 fn stop_here(context: &Context) -> TaskResult<()> {
-    if context.stop.load(Ordering::Relaxed) { Err(context.stopped()) } else { Ok(()) }
+    if context.stop.load(Ordering::Relaxed) {
+        Err(context.stopped())
+    } else {
+        Ok(())
+    }
 }
 
 struct Bench<'a> {
@@ -110,14 +146,19 @@ impl Bench<'_> {
     /// Memory for a row, or the row says why there is none. Its GPU is current
     /// from then on, which is what a registration binds to.
     fn region(&self, len: usize, row: &mut MrRow) -> Option<Arc<Region>> {
-        let region = self.memory.allocate(len).and_then(|region| self.memory.make_current().map(|()| region));
+        let region = self
+            .memory
+            .allocate(len)
+            .and_then(|region| self.memory.make_current().map(|()| region));
         region.map_err(|error| row.said = error.to_string()).ok()
     }
 
     fn one(&self, what: &str, size: u64, offset: u64) -> MrRow {
         let mut row = self.row(what, size, offset);
         let len = usize::try_from(size + offset).unwrap_or(usize::MAX);
-        let Some(region) = self.region(len, &mut row) else { return row };
+        let Some(region) = self.region(len, &mut row) else {
+            return row;
+        };
         let mut samples = Samples::default();
         for _ in 0..TRIES {
             if let Err(error) = self.pair(&region, offset, size, &mut samples) {
@@ -131,9 +172,16 @@ impl Bench<'_> {
         row
     }
 
-    fn register(&self, region: &Arc<Region>, offset: u64, size: u64) -> Result<MHandle, PluginError> {
-        let (offset, len) =
-            (usize::try_from(offset).unwrap_or(usize::MAX), usize::try_from(size).unwrap_or(usize::MAX));
+    fn register(
+        &self,
+        region: &Arc<Region>,
+        offset: u64,
+        size: u64,
+    ) -> Result<MHandle, PluginError> {
+        let (offset, len) = (
+            usize::try_from(offset).unwrap_or(usize::MAX),
+            usize::try_from(size).unwrap_or(usize::MAX),
+        );
         let registered = self.net.reg_mr(self.comm, region, offset, len);
         if registered.is_err() {
             // A failed CUDA registration of TCPX 3.1.9 closes descriptor 0.
@@ -142,7 +190,13 @@ impl Bench<'_> {
         registered
     }
 
-    fn pair(&self, region: &Arc<Region>, offset: u64, size: u64, samples: &mut Samples) -> Result<(), PluginError> {
+    fn pair(
+        &self,
+        region: &Arc<Region>,
+        offset: u64,
+        size: u64,
+        samples: &mut Samples,
+    ) -> Result<(), PluginError> {
         let started = Instant::now();
         let mhandle = self.register(region, offset, size)?;
         samples.reg.push(started.elapsed());
@@ -155,7 +209,9 @@ impl Bench<'_> {
     /// How many registrations of one page the comm holds at once.
     fn count(&self) -> MrRow {
         let mut row = self.row("count", 4096, 0);
-        let Some(region) = self.region(4096, &mut row) else { return row };
+        let Some(region) = self.region(4096, &mut row) else {
+            return row;
+        };
         let mut held = Vec::new();
         while row.count < COUNT_MAX {
             match self.register(&region, 0, 4096) {
@@ -180,7 +236,9 @@ impl Bench<'_> {
     /// Many pairs in a row; says what the process kept.
     fn storm(&self) -> MrRow {
         let mut row = self.row("storm", 4096, 0);
-        let Some(region) = self.region(4096, &mut row) else { return row };
+        let Some(region) = self.region(4096, &mut row) else {
+            return row;
+        };
         let mut samples = Samples::default();
         // The first pairs may make the plugin's own pools.
         for _ in 0..TRIES {
@@ -199,7 +257,10 @@ impl Bench<'_> {
         }
         let after = held_by_process();
         samples.into_row(&mut row);
-        let (descriptors, kib) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+        let (descriptors, kib) = (
+            after.0.saturating_sub(before.0),
+            after.1.saturating_sub(before.1),
+        );
         row.accepted = row.count == STORM && descriptors == 0;
         if row.said.is_empty() {
             row.said = format!("kept {descriptors} descriptors and {kib} KiB after {STORM} pairs");
@@ -211,12 +272,17 @@ impl Bench<'_> {
 /// Open descriptors and resident KiB of this process.
 fn held_by_process() -> (usize, u64) {
     let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-    (descriptors, super::transfer::resident_bytes().unwrap_or(0) / 1024)
+    (
+        descriptors,
+        super::transfer::resident_bytes().unwrap_or(0) / 1024,
+    )
 }
 
 fn words(error: &PluginError) -> String {
     match error {
-        PluginError::Refused { code, said, .. } if !said.is_empty() => format!("rc {code}: {}", said.join(" / ")),
+        PluginError::Refused { code, said, .. } if !said.is_empty() => {
+            format!("rc {code}: {}", said.join(" / "))
+        }
         other => other.to_string(),
     }
 }
@@ -236,6 +302,8 @@ impl Samples {
 
 fn p50_p99(mut samples: Vec<Duration>) -> Option<(f64, f64)> {
     samples.sort_unstable();
-    let at = |share: usize| samples.get((samples.len() * share / 100).min(samples.len().checked_sub(1)?));
+    let at = |share: usize| {
+        samples.get((samples.len() * share / 100).min(samples.len().checked_sub(1)?))
+    };
     Some((at(50)?.as_secs_f64() * 1e6, at(99)?.as_secs_f64() * 1e6))
 }

@@ -13,9 +13,18 @@ pub(super) struct Flow {
 
 /// Every connected IP socket that is open now.
 pub(super) fn flows() -> Vec<Flow> {
-    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let numbers: Vec<i32> =
-        folder.flatten().filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok())).collect();
+    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else {
+        return Vec::new();
+    };
+    let numbers: Vec<i32> = folder
+        .flatten()
+        .filter_map(|entry| {
+            entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+        })
+        .collect();
     numbers.into_iter().filter_map(flow_of).collect()
 }
 
@@ -23,7 +32,10 @@ pub(super) fn flows() -> Vec<Flow> {
 /// meanwhile is an error and not somebody else's.
 fn flow_of(number: i32) -> Option<Flow> {
     let link = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
-    if !link.to_str().is_some_and(|name| name.starts_with("socket:")) {
+    if !link
+        .to_str()
+        .is_some_and(|name| name.starts_with("socket:"))
+    {
         return None;
     }
     let socket = crate::process::spawn::peek(number)?;

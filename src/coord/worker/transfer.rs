@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tcpx_engine::gpu::Unpack;
 use tcpx_engine::transfer::{
-    Channel, ChannelError, ChannelSetup, Pattern, Plan, Rogue, RoundTrips, WallPace, ping_pong, run_iteration,
+    Channel, ChannelError, ChannelSetup, Pattern, Plan, Rogue, RoundTrips, WallPace, ping_pong,
+    run_iteration,
 };
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::{Iteration, LatencyUs};
@@ -27,20 +28,46 @@ use tcpx_words::payload::Tally;
 use tcpx_words::progress::Policy;
 use tcpx_words::side::Side;
 
-pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links) -> TaskResult<()> {
+pub(super) fn run(
+    context: &mut Context,
+    task: &PairTask,
+    ready: &Ready,
+    link: &mut Links,
+) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.enter(Phase::Registering);
     let mut transfer = Transfer::new(context, task)?;
-    let sends = connected.sends.into_iter().enumerate().map(|(index, comm)| {
-        Channel::sender(&*ready.net, comm, Arc::clone(ready.memory_of(index)), transfer.setup(index, Side::Send))
-    });
-    let recvs = connected.recvs.into_iter().enumerate().map(|(index, comm)| {
-        Channel::receiver(&*ready.net, comm, Arc::clone(ready.memory_of(index)), transfer.setup(index, Side::Recv))
-    });
+    let sends = connected
+        .sends
+        .into_iter()
+        .enumerate()
+        .map(|(index, comm)| {
+            Channel::sender(
+                &*ready.net,
+                comm,
+                Arc::clone(ready.memory_of(index)),
+                transfer.setup(index, Side::Send),
+            )
+        });
+    let recvs = connected
+        .recvs
+        .into_iter()
+        .enumerate()
+        .map(|(index, comm)| {
+            Channel::receiver(
+                &*ready.net,
+                comm,
+                Arc::clone(ready.memory_of(index)),
+                transfer.setup(index, Side::Recv),
+            )
+        });
     let channels: Result<Vec<Channel>, ChannelError> = sends.chain(recvs).collect();
     transfer.channels = channels.map_err(|error| channel_failure(context, &error))?;
     if let Some(tap) = ready.tap {
-        transfer.channels.iter_mut().for_each(|channel| channel.record(tap));
+        transfer
+            .channels
+            .iter_mut()
+            .for_each(|channel| channel.record(tap));
     }
     let ran = transfer.iterate(context, task, ready, link);
     context.enter(Phase::Closing);
@@ -48,9 +75,12 @@ pub(super) fn run(context: &mut Context, task: &PairTask, ready: &Ready, link: &
     ran?;
     // Nobody closes before both ends have everything.
     let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
-    link.barrier("close", 0, last, &context.stop).map_err(|error| context.bootstrap_failure(&error))?;
+    link.barrier("close", 0, last, &context.stop)
+        .map_err(|error| context.bootstrap_failure(&error))?;
     for channel in transfer.channels {
-        channel.close(&*ready.net).map_err(|error| context.plugin_failure(&error))?;
+        channel
+            .close(&*ready.net)
+            .map_err(|error| context.plugin_failure(&error))?;
     }
     Ok(())
 }
@@ -95,18 +125,28 @@ struct Transfer {
 impl Transfer {
     fn new(context: &Context, task: &PairTask) -> TaskResult<Self> {
         let wanted = &task.scenario.transfer;
-        let plan = Plan::of_groups(wanted.total.0, wanted.chunk.0, wanted.connections as usize, task.gpus.len());
+        let plan = Plan::of_groups(
+            wanted.total.0,
+            wanted.chunk.0,
+            wanted.connections as usize,
+            task.gpus.len(),
+        );
         let plan = plan.ok_or_else(|| {
             context.failure(
                 Outcome::Usage,
-                format!("cannot cut {} into chunks of {}", wanted.total, wanted.chunk),
+                format!(
+                    "cannot cut {} into chunks of {}",
+                    wanted.total, wanted.chunk
+                ),
                 None,
             )
         })?;
         Ok(Self {
             channels: Vec::new(),
             plan,
-            pattern: wanted.verify.then(|| Arc::new(Pattern::new(seed(&task.run_id)))),
+            pattern: wanted
+                .verify
+                .then(|| Arc::new(Pattern::new(seed(&task.run_id)))),
             unpack: match wanted.unpack {
                 scenario::Unpack::Auto | scenario::Unpack::Kernel => Unpack::Kernel,
                 scenario::Unpack::D2d => Unpack::D2d,
@@ -139,7 +179,13 @@ impl Transfer {
         }
     }
 
-    fn iterate(&mut self, context: &mut Context, task: &PairTask, ready: &Ready, link: &mut Links) -> TaskResult<()> {
+    fn iterate(
+        &mut self,
+        context: &mut Context,
+        task: &PairTask,
+        ready: &Ready,
+        link: &mut Links,
+    ) -> TaskResult<()> {
         let wanted = &task.scenario.transfer;
         let directions = u64::from(task.sends) + u64::from(task.receives);
         let until = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
@@ -160,15 +206,28 @@ impl Transfer {
                 if starts_measuring {
                     channel.start_measuring();
                 }
-                channel.begin(self.plan, u64::from(index)).map_err(|error| channel_failure(context, &error))?;
+                channel
+                    .begin(self.plan, u64::from(index))
+                    .map_err(|error| channel_failure(context, &error))?;
             }
-            context.enter(if warmup { Phase::WarmUp } else { Phase::Measuring });
-            link.barrier("start", u64::from(index), until, &context.stop).map_err(|e| context.bootstrap_failure(&e))?;
+            context.enter(if warmup {
+                Phase::WarmUp
+            } else {
+                Phase::Measuring
+            });
+            link.barrier("start", u64::from(index), until, &context.stop)
+                .map_err(|e| context.bootstrap_failure(&e))?;
             let started = Instant::now();
             self.one_iteration(context, ready)?;
-            link.barrier("end", u64::from(index), until, &context.stop).map_err(|e| context.bootstrap_failure(&e))?;
+            link.barrier("end", u64::from(index), until, &context.stop)
+                .map_err(|e| context.bootstrap_failure(&e))?;
             let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let tallied = |count: fn(&Tally) -> u64| self.channels.iter().map(|channel| count(channel.tally())).sum();
+            let tallied = |count: fn(&Tally) -> u64| {
+                self.channels
+                    .iter()
+                    .map(|channel| count(channel.tally()))
+                    .sum()
+            };
             let iteration = Iteration {
                 index,
                 warmup,
@@ -186,7 +245,9 @@ impl Transfer {
     fn one_iteration(&mut self, context: &Context, ready: &Ready) -> TaskResult<()> {
         let net = &*ready.net;
         let moved = match (&mut self.ping_pong, self.rogue) {
-            (Some(PingPong { leads, times }), _) => ping_pong(net, &mut self.channels, *leads, &mut self.pace, times),
+            (Some(PingPong { leads, times }), _) => {
+                ping_pong(net, &mut self.channels, *leads, &mut self.pace, times)
+            }
             (None, Some(rogue)) => rogue.run_iteration(net, &mut self.channels, &mut self.pace),
             (None, None) => run_iteration(net, &mut self.channels, self.policy, &mut self.pace),
         };
@@ -202,7 +263,9 @@ impl Transfer {
                 .iter()
                 .map(|channel| {
                     let side = channel.side();
-                    let mine = counters.iter().find(|now| now.side == side && now.index == channel.index());
+                    let mine = counters
+                        .iter()
+                        .find(|now| now.side == side && now.index == channel.index());
                     ChannelResult {
                         side: channel.side(),
                         index: channel.index(),
@@ -213,27 +276,57 @@ impl Transfer {
                     }
                 })
                 .collect(),
-            round_trip_us: self.ping_pong.as_ref().filter(|one| one.leads).and_then(|one| {
-                let [p50, p99, p999, max] = one.times.quantiles_us()?;
-                Some(LatencyUs { p50, p99, p999, max })
-            }),
+            round_trip_us: self
+                .ping_pong
+                .as_ref()
+                .filter(|one| one.leads)
+                .and_then(|one| {
+                    let [p50, p99, p999, max] = one.times.quantiles_us()?;
+                    Some(LatencyUs {
+                        p50,
+                        p99,
+                        p999,
+                        max,
+                    })
+                }),
             memory: ready.memory[0].describe(),
-            registered_bytes: self.channels.iter().map(|channel| channel.registered_bytes() as u64).sum(),
+            registered_bytes: self
+                .channels
+                .iter()
+                .map(|channel| channel.registered_bytes() as u64)
+                .sum(),
             resident_bytes: resident_bytes(),
         }
     }
 }
 
 fn rogue(task: &PairTask) -> Option<Rogue> {
-    let Some(Fault::Driver { side, kind, channel, after_chunk }) = &task.scenario.fault else { return None };
+    let Some(Fault::Driver {
+        side,
+        kind,
+        channel,
+        after_chunk,
+    }) = &task.scenario.fault
+    else {
+        return None;
+    };
     let ends = [(task.sends, Side::Send), (task.receives, Side::Recv)];
-    let mine = ends.into_iter().find(|(takes_part, one)| *takes_part && side.include(*one))?;
-    Some(Rogue { kind: *kind, side: mine.1, channel: *channel as usize, after_chunk: *after_chunk })
+    let mine = ends
+        .into_iter()
+        .find(|(takes_part, one)| *takes_part && side.include(*one))?;
+    Some(Rogue {
+        kind: *kind,
+        side: mine.1,
+        channel: *channel as usize,
+        after_chunk: *after_chunk,
+    })
 }
 
 /// The same on both ends, another for every run.
 fn seed(run_id: &str) -> u64 {
-    run_id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    run_id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 pub(super) fn resident_bytes() -> Option<u64> {

@@ -16,9 +16,16 @@ pub(super) fn never_completes(evidence: &Evidence) -> Vec<Found> {
     };
     let mut found: Vec<Found> = Vec::new();
     for node in evidence.nodes.iter().filter(waited) {
-        let why = node.failure.as_ref().map(|failure| format!("{}: {}", node.name(), failure.what.message));
+        let why = node
+            .failure
+            .as_ref()
+            .map(|failure| format!("{}: {}", node.name(), failure.what.message));
         let here = Found::of_all("connect-never-completes", 0.8, why.unwrap_or_default());
-        found.push(node.any_line(CONNECT_LINES).into_iter().fold(here, |found, line| found.and(said(line))));
+        found.push(
+            node.any_line(CONNECT_LINES)
+                .into_iter()
+                .fold(here, |found, line| found.and(said(line))),
+        );
     }
     let gave_up = with_line(evidence, &["harness-accept-gave-up"]);
     found.extend(gave_up.map(|(node, line)| {
@@ -30,10 +37,17 @@ pub(super) fn never_completes(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-const CONNECT_LINES: &[&str] = &["tcpx-connect-gave-up", "tcpx-connect-failed", "tcpx-accept-failed"];
+const CONNECT_LINES: &[&str] = &[
+    "tcpx-connect-gave-up",
+    "tcpx-connect-failed",
+    "tcpx-accept-failed",
+];
 
 fn steering_wait(node: &Node) -> String {
-    match node.settings.get("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS") {
+    match node
+        .settings
+        .get("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS")
+    {
         Some(micros) => format!("{micros} us"),
         None => "5 s (the variable is not set)".to_owned(),
     }
@@ -58,15 +72,22 @@ pub(super) fn receive_path(evidence: &Evidence) -> Vec<Found> {
             None => found,
         }
     });
-    let refused =
-        with_line(evidence, NOT_STEERED).map(|(node, line)| Found::at("flow-steering-refused", node, 0.9, said(line)));
+    let refused = with_line(evidence, NOT_STEERED)
+        .map(|(node, line)| Found::at("flow-steering-refused", node, 0.9, said(line)));
     lost.chain(refused).collect()
 }
 
 const RECV_SYNC: &str = "NCCL_GPUDIRECTTCPX_RECV_SYNC";
 /// What need not be alike: where things are on each node.
-const OF_ONE_NODE: [&str; 7] =
-    ["IFNAME", "CTRL_DEV", "BINDINGS", "PREFIX", "PATH", "CUDA_VISIBLE_DEVICES", "TCPXSOFT_"];
+const OF_ONE_NODE: [&str; 7] = [
+    "IFNAME",
+    "CTRL_DEV",
+    "BINDINGS",
+    "PREFIX",
+    "PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "TCPXSOFT_",
+];
 
 pub(super) fn settings(evidence: &Evidence) -> Vec<Found> {
     let mismatch = with_line(evidence, &["recv-sync-mismatch"])
@@ -76,14 +97,24 @@ pub(super) fn settings(evidence: &Evidence) -> Vec<Found> {
         .nodes
         .iter()
         .filter_map(|node| node.failure.as_ref())
-        .find(|failure| failure.what.phase == Phase::Bootstrapping && failure.what.message.contains("differ"));
+        .find(|failure| {
+            failure.what.phase == Phase::Bootstrapping && failure.what.message.contains("differ")
+        });
     if let Some(failure) = told {
-        let name = if failure.what.message.contains(RECV_SYNC) { "recv-sync-differs" } else { "settings-differ" };
+        let name = if failure.what.message.contains(RECV_SYNC) {
+            "recv-sync-differs"
+        } else {
+            "settings-differ"
+        };
         found.push(Found::of_all(name, 0.97, failure.what.message.clone()));
         return found;
     }
     if found.is_empty() && evidence.standing().next().is_some() {
-        found.extend(evidence.pairs().flat_map(|(one, other)| differences(one, other)));
+        found.extend(
+            evidence
+                .pairs()
+                .flat_map(|(one, other)| differences(one, other)),
+        );
     }
     found
 }
@@ -97,13 +128,30 @@ fn differences(one: &Node, other: &Node) -> Vec<Found> {
         let value = |node: &Node| node.settings.get(*name).cloned().unwrap_or_default();
         value(one) != value(other) && !OF_ONE_NODE.iter().any(|part| name.contains(part))
     };
-    let names = names.into_iter().filter(differs).filter(|name| both_told(one, other, name));
+    let names = names
+        .into_iter()
+        .filter(differs)
+        .filter(|name| both_told(one, other, name));
     let found = names.take(DIFFERENCES_MAX).map(|name| {
-        let value = |node: &Node| node.settings.get(name).map_or("not set".to_owned(), |value| format!("`{value}`"));
-        let why = format!("{name} is {} on {} and {} on {}", value(one), one.name(), value(other), other.name());
+        let value = |node: &Node| {
+            node.settings
+                .get(name)
+                .map_or("not set".to_owned(), |value| format!("`{value}`"))
+        };
+        let why = format!(
+            "{name} is {} on {} and {} on {}",
+            value(one),
+            one.name(),
+            value(other),
+            other.name()
+        );
         let is_sync = name == RECV_SYNC || name == "receiver sync";
         Found::of_all(
-            if is_sync { "recv-sync-differs" } else { "settings-differ" },
+            if is_sync {
+                "recv-sync-differs"
+            } else {
+                "settings-differ"
+            },
             if is_sync { 0.9 } else { 0.4 },
             why,
         )
@@ -114,10 +162,15 @@ fn differences(one: &Node, other: &Node) -> Vec<Found> {
 /// A variable that one end lacks differs from one that it has; a setting that a
 /// plugin printed is compared only with what the other printed.
 fn both_told(one: &Node, other: &Node, name: &str) -> bool {
-    let is_variable =
-        name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_' || letter.is_ascii_digit());
+    let is_variable = name
+        .chars()
+        .all(|letter| letter.is_ascii_uppercase() || letter == '_' || letter.is_ascii_digit());
     let is_the_plugin_s = name.starts_with("NCCL_");
-    if is_variable { is_the_plugin_s } else { one.settings.contains_key(name) && other.settings.contains_key(name) }
+    if is_variable {
+        is_the_plugin_s
+    } else {
+        one.settings.contains_key(name) && other.settings.contains_key(name)
+    }
 }
 
 pub(super) fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
@@ -126,7 +179,12 @@ pub(super) fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
     }
     let said_so = |node: &Node| node.line("tcpx-chunk-size-zero").map(said);
     let set_so = |node: &Node| {
-        let value = node.settings.get("NCCL_DYNAMIC_CHUNK_SIZE")?.trim().parse::<i64>().ok()?;
+        let value = node
+            .settings
+            .get("NCCL_DYNAMIC_CHUNK_SIZE")?
+            .trim()
+            .parse::<i64>()
+            .ok()?;
         (value == 0).then(|| format!("{}: NCCL_DYNAMIC_CHUNK_SIZE is 0", node.name()))
     };
     let found = evidence.nodes.iter().filter_map(|node| {
@@ -137,15 +195,31 @@ pub(super) fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
 }
 
 pub(super) fn wrong_gpu(evidence: &Evidence) -> Vec<Found> {
-    let single = evidence.scenario.as_ref().is_none_or(|scenario| scenario.topology.processes == Processes::Single);
+    let single = evidence
+        .scenario
+        .as_ref()
+        .is_none_or(|scenario| scenario.topology.processes == Processes::Single);
     let found = evidence.nodes.iter().filter_map(|node| {
-        let gpu = node.listened_on_gpus.first().filter(|_| node.listened_on_gpus.len() == 1)?;
-        let gpus = node.machine.as_ref().map(|machine| machine.gpu_roots.len()).filter(|gpus| *gpus > 1)?;
-        let receives = node.channels.iter().filter(|channel| !channel.sends()).count();
+        let gpu = node
+            .listened_on_gpus
+            .first()
+            .filter(|_| node.listened_on_gpus.len() == 1)?;
+        let gpus = node
+            .machine
+            .as_ref()
+            .map(|machine| machine.gpu_roots.len())
+            .filter(|gpus| *gpus > 1)?;
+        let receives = node
+            .channels
+            .iter()
+            .filter(|channel| !channel.sends())
+            .count();
         let shared = single && evidence.is_bad() && receives > 1 && *gpu as usize + 1 == gpus;
         shared.then(|| {
-            let why =
-                format!("{}: all {receives} listen comms were made with GPU {gpu} current, of {gpus}", node.name());
+            let why = format!(
+                "{}: all {receives} listen comms were made with GPU {gpu} current, of {gpus}",
+                node.name()
+            );
             Found::at("wrong-gpu-current", node, 0.7, why)
                 .unseen("which GPU each channel was meant for: only the program knows")
         })

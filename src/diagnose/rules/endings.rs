@@ -10,35 +10,61 @@ use tcpx_run_model::phase::{Exit, Phase};
 use tcpx_words::error::Outcome;
 
 pub(super) fn died(evidence: &Evidence) -> Vec<Found> {
-    let found = evidence.nodes.iter().filter_map(|node| Some((node, node.died()?))).map(|(node, exit)| {
-        let Exit { code, signal, phase, in_call, .. } = &exit.what;
-        let condition = match (code, signal) {
-            (None, Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP)) => "process-killed",
-            (None, Some(_)) => "plugin-crash",
-            _ => "plugin-exit",
-        };
-        let inside = in_call.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default();
-        let what = format!("{}: its process {} while {phase}{inside}", node.name(), exit.what.how());
-        let found = Found::at(condition, node, 0.9, what);
-        let last = node
-            .lines
-            .iter()
-            .filter(|line| line.severity <= Severity::Warning)
-            .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
-        match last {
-            Some(line) => found.and(said(line)),
-            None => found.unseen("why: the plugin said nothing before"),
-        }
-    });
+    let found = evidence
+        .nodes
+        .iter()
+        .filter_map(|node| Some((node, node.died()?)))
+        .map(|(node, exit)| {
+            let Exit {
+                code,
+                signal,
+                phase,
+                in_call,
+                ..
+            } = &exit.what;
+            let condition = match (code, signal) {
+                (None, Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP)) => {
+                    "process-killed"
+                }
+                (None, Some(_)) => "plugin-crash",
+                _ => "plugin-exit",
+            };
+            let inside = in_call
+                .as_ref()
+                .map(|call| format!(", inside {call}"))
+                .unwrap_or_default();
+            let what = format!(
+                "{}: its process {} while {phase}{inside}",
+                node.name(),
+                exit.what.how()
+            );
+            let found = Found::at(condition, node, 0.9, what);
+            let last = node
+                .lines
+                .iter()
+                .filter(|line| line.severity <= Severity::Warning)
+                .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
+            match last {
+                Some(line) => found.and(said(line)),
+                None => found.unseen("why: the plugin said nothing before"),
+            }
+        });
     found.collect()
 }
 
 /// The end that is left, and what it saw.
 pub(super) fn peer_first(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
-    for (node, exit) in evidence.nodes.iter().filter_map(|node| Some((node, node.died()?))) {
-        let Some(left) = evidence.opposite(node) else { continue };
-        if let Some(saw) = what_it_saw(left).filter(|saw| saw.at_ms >= exit.at_ms - SAME_MOMENT_MS) {
+    for (node, exit) in evidence
+        .nodes
+        .iter()
+        .filter_map(|node| Some((node, node.died()?)))
+    {
+        let Some(left) = evidence.opposite(node) else {
+            continue;
+        };
+        if let Some(saw) = what_it_saw(left).filter(|saw| saw.at_ms >= exit.at_ms - SAME_MOMENT_MS)
+        {
             let how = exit.what.how();
             found.push(
                 Found::at(
@@ -47,7 +73,12 @@ pub(super) fn peer_first(evidence: &Evidence) -> Vec<Found> {
                     0.9,
                     format!("{} {how} at {:.1} s", node.name(), exit.at_ms / 1e3),
                 )
-                .and(format!("{} saw it at {:.1} s: {}", left.name(), saw.at_ms / 1e3, saw.what)),
+                .and(format!(
+                    "{} saw it at {:.1} s: {}",
+                    left.name(),
+                    saw.at_ms / 1e3,
+                    saw.what
+                )),
             );
         }
     }
@@ -58,12 +89,25 @@ pub(super) fn peer_first(evidence: &Evidence) -> Vec<Found> {
 const SAME_MOMENT_MS: f64 = 2000.0;
 
 fn what_it_saw(node: &Node) -> Option<At<String>> {
-    let failed = node.failure.as_ref().map(|failure| At { at_ms: failure.at_ms, what: failure.what.message.clone() });
-    failed.or_else(|| node.any_line(CLOSED).map(|line| At { at_ms: line.first_ms, what: line.text.clone() }))
+    let failed = node.failure.as_ref().map(|failure| At {
+        at_ms: failure.at_ms,
+        what: failure.what.message.clone(),
+    });
+    failed.or_else(|| {
+        node.any_line(CLOSED).map(|line| At {
+            at_ms: line.first_ms,
+            what: line.text.clone(),
+        })
+    })
 }
 
-const CLOSED: &[&str] =
-    &["data-socket-closed", "ctrl-socket-closed", "ctrl-socket-failed", "data-socket-failed", "sendmsg-zero"];
+const CLOSED: &[&str] = &[
+    "data-socket-closed",
+    "ctrl-socket-closed",
+    "ctrl-socket-failed",
+    "data-socket-failed",
+    "sendmsg-zero",
+];
 const SYSTEM_ERROR: i32 = 2;
 
 /// Closed although the other end had not ended, and before everything was there.
@@ -72,21 +116,32 @@ pub(super) fn closed(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let by_code = evidence.spots().filter(|spot| {
-        spot.channel.failed_with(&["test", "isend", "irecv"], SYSTEM_ERROR) && spot.channel.in_flight() > 0
+        spot.channel
+            .failed_with(&["test", "isend", "irecv"], SYSTEM_ERROR)
+            && spot.channel.in_flight() > 0
     });
     let found: Vec<Found> = by_code.map(|spot| premature(evidence, spot)).collect();
     if !found.is_empty() {
         return found;
     }
-    let found: Vec<Found> = evidence.nodes.iter().filter_map(|node| half_closed(evidence, node)).collect();
+    let found: Vec<Found> = evidence
+        .nodes
+        .iter()
+        .filter_map(|node| half_closed(evidence, node))
+        .collect();
     if !found.is_empty() {
         return found;
     }
     let early = |line: &Line| !matches!(line.phase, Some(Phase::Closing | Phase::Finished));
     let standing = evidence.standing().next().is_some();
-    let lines = with_line(evidence, CLOSED).filter(|(_, line)| early(line) && line.severity != Severity::Benign);
+    let lines = with_line(evidence, CLOSED)
+        .filter(|(_, line)| early(line) && line.severity != Severity::Benign);
     let found = lines.map(|(node, line)| {
-        let name = if standing || node.failure.is_some() { "premature-close" } else { "connection-reset" };
+        let name = if standing || node.failure.is_some() {
+            "premature-close"
+        } else {
+            "connection-reset"
+        };
         Found::at(name, node, if standing { 0.8 } else { 0.5 }, said(line))
     });
     found.collect()
@@ -96,7 +151,10 @@ pub(super) fn closed(evidence: &Evidence) -> Vec<Found> {
 fn half_closed(evidence: &Evidence, node: &Node) -> Option<Found> {
     evidence.standing().next()?;
     let sockets = node.frame.as_deref()?.sockets.known()?;
-    let closed: Vec<&TcpSocket> = sockets.iter().filter(|one| one.state.starts_with("FIN-WAIT")).collect();
+    let closed: Vec<&TcpSocket> = sockets
+        .iter()
+        .filter(|one| one.state.starts_with("FIN-WAIT"))
+        .collect();
     let first = closed.first()?;
     let why = format!(
         "{}: {} of its connections are closed by itself ({} -> {} is in {})",
@@ -107,14 +165,24 @@ fn half_closed(evidence: &Evidence, node: &Node) -> Option<Found> {
         first.state
     );
     let found = Found::at("premature-close", node, 0.9, why);
-    Some(node.any_line(CLOSED).into_iter().fold(found, |found, line| found.and(said(line))))
+    Some(
+        node.any_line(CLOSED)
+            .into_iter()
+            .fold(found, |found, line| found.and(said(line))),
+    )
 }
 
 fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
     let (call, code) = spot.channel.now.last_error.clone().unwrap_or_default();
-    let found = Found::on("premature-close", spot, 0.85)
-        .and(format!("{call} returned {code} with {} requests in flight", spot.channel.in_flight()));
-    let found = spot.node.any_line(CLOSED).into_iter().fold(found, |found, line| found.and(said(line)));
+    let found = Found::on("premature-close", spot, 0.85).and(format!(
+        "{call} returned {code} with {} requests in flight",
+        spot.channel.in_flight()
+    ));
+    let found = spot
+        .node
+        .any_line(CLOSED)
+        .into_iter()
+        .fold(found, |found, line| found.and(said(line)));
     match evidence.opposite(spot.node) {
         Some(other) => found.and(format!("the process of {} had not ended", other.name())),
         None => found.unseen("the other end: whether its process had ended"),
@@ -122,20 +190,33 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
 }
 
 pub(super) fn control_lost(evidence: &Evidence) -> Vec<Found> {
-    if evidence.outcome != Some(Outcome::PeerLost) || evidence.nodes.iter().any(|node| node.died().is_some()) {
+    if evidence.outcome != Some(Outcome::PeerLost)
+        || evidence.nodes.iter().any(|node| node.died().is_some())
+    {
         return Vec::new();
     }
     // Whoever failed first of its own accord was there to say so.
-    let own = |node: &Node| node.failure.as_ref().is_some_and(|failure| !failure.what.follows);
+    let own = |node: &Node| {
+        node.failure
+            .as_ref()
+            .is_some_and(|failure| !failure.what.follows)
+    };
     if evidence.nodes.iter().any(own) {
         return Vec::new();
     }
-    let silent: Vec<&Node> =
-        evidence.nodes.iter().filter(|node| node.exit.is_none() && node.failure.is_none()).collect();
+    let silent: Vec<&Node> = evidence
+        .nodes
+        .iter()
+        .filter(|node| node.exit.is_none() && node.failure.is_none())
+        .collect();
     let what = |node: &Node| {
-        let last = node.sampled_ms.map_or("never".to_owned(), |at| format!("at {:.1} s", at / 1e3));
-        let why =
-            format!("nothing came from the agent of {} any more; its counters were last heard {last}", node.name());
+        let last = node
+            .sampled_ms
+            .map_or("never".to_owned(), |at| format!("at {:.1} s", at / 1e3));
+        let why = format!(
+            "nothing came from the agent of {} any more; its counters were last heard {last}",
+            node.name()
+        );
         Found::at("control-lost", node, 0.9, why).unseen("what its worker did since")
     };
     silent.into_iter().map(what).collect()

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use tcpx_words::error::Outcome;
 
 pub(super) fn first_iteration(evidence: &Evidence) -> Vec<Found> {
-    let Some(scenario) = &evidence.scenario else { return Vec::new() };
+    let Some(scenario) = &evidence.scenario else {
+        return Vec::new();
+    };
     let counted = scenario.transfer.warmup == 0 && scenario.transfer.iterations == 1;
     if !counted || evidence.moved.iter().all(|moved| moved.seconds <= 0.0) {
         return Vec::new();
@@ -23,7 +25,11 @@ pub(super) fn first_iteration(evidence: &Evidence) -> Vec<Found> {
 const MORE: f64 = 1.1;
 
 pub(super) fn above_line_rate(evidence: &Evidence) -> Vec<Found> {
-    evidence.moved.iter().filter_map(|moved| too_fast(evidence, moved)).collect()
+    evidence
+        .moved
+        .iter()
+        .filter_map(|moved| too_fast(evidence, moved))
+        .collect()
 }
 
 fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
@@ -51,11 +57,18 @@ fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
 /// 10^9 bytes per second of all NICs in use; `None` where one does not tell its speed.
 fn line_rate(node: &Node) -> Option<f64> {
     let nics = &node.machine.as_ref()?.nics;
-    let used: BTreeSet<&str> = node.channels.iter().map(|channel| channel.nic.as_str()).collect();
+    let used: BTreeSet<&str> = node
+        .channels
+        .iter()
+        .map(|channel| channel.nic.as_str())
+        .collect();
     let speed = |name: &&str| nics.iter().find(|nic| nic.name == **name)?.mbit_per_s;
     let speeds: Option<Vec<u32>> = used.iter().map(speed).collect();
     // A virtual pair claims a speed and has none.
-    let virtual_one = |name: &&str| nics.iter().any(|nic| nic.name == **name && nic.pci_root.is_none());
+    let virtual_one = |name: &&str| {
+        nics.iter()
+            .any(|nic| nic.name == **name && nic.pci_root.is_none())
+    };
     if used.is_empty() || used.iter().any(virtual_one) {
         return None;
     }
@@ -70,15 +83,27 @@ const LINES_OF_A_COMM: u64 = 100;
 
 pub(super) fn logging(evidence: &Evidence) -> Vec<Found> {
     // A plugin that cannot get on says so at every test.
-    if evidence.outcome.is_some_and(|outcome| outcome != Outcome::Passed) || evidence.standing().next().is_some() {
+    if evidence
+        .outcome
+        .is_some_and(|outcome| outcome != Outcome::Passed)
+        || evidence.standing().next().is_some()
+    {
         return Vec::new();
     }
     let found = evidence.nodes.iter().filter_map(|node| {
-        let lines = node.logged.filter(|lines| *lines as f64 >= LINES_PER_S * evidence.now_ms / 1e3)?;
-        let done = node.channels.iter().fold(0u64, |sum, channel| sum.saturating_add(channel.now.done));
+        let lines = node
+            .logged
+            .filter(|lines| *lines as f64 >= LINES_PER_S * evidence.now_ms / 1e3)?;
+        let done = node
+            .channels
+            .iter()
+            .fold(0u64, |sum, channel| sum.saturating_add(channel.now.done));
         let set_up = LINES_OF_A_COMM.saturating_mul(node.channels.len() as u64);
         (lines > done.saturating_add(set_up)).then(|| {
-            let why = format!("{}: the plugin wrote {lines} lines for {done} finished requests", node.name());
+            let why = format!(
+                "{}: the plugin wrote {lines} lines for {done} finished requests",
+                node.name()
+            );
             Found::at("slow-because-of-logging", node, 0.7, why)
                 .unseen("what each line takes: the same run with NCCL_DEBUG=WARN tells")
         })

@@ -37,20 +37,39 @@ pub(super) struct Found {
 
 impl Found {
     /// On a node.
-    fn at(condition: &'static str, node: &Node, confidence: f64, because: impl Into<String>) -> Self {
-        Self { node: Some(node.subject.clone()), ..Self::of_all(condition, confidence, because) }
+    fn at(
+        condition: &'static str,
+        node: &Node,
+        confidence: f64,
+        because: impl Into<String>,
+    ) -> Self {
+        Self {
+            node: Some(node.subject.clone()),
+            ..Self::of_all(condition, confidence, because)
+        }
     }
 
     /// On a channel, with its counters.
     fn on(condition: &'static str, spot: Spot<'_>, confidence: f64) -> Self {
         let found = Self::at(condition, spot.node, confidence, spot.counters());
-        Self { channel: Some(spot.channel.now.index), ..found }
+        Self {
+            channel: Some(spot.channel.now.index),
+            ..found
+        }
     }
 
     /// Of the transfer as a whole.
     fn of_all(condition: &'static str, confidence: f64, because: impl Into<String>) -> Self {
         let because = vec![because.into()];
-        Self { condition, node: None, channel: None, confidence, because, cannot_see: Vec::new(), next_step: None }
+        Self {
+            condition,
+            node: None,
+            channel: None,
+            confidence,
+            because,
+            cannot_see: Vec::new(),
+            next_step: None,
+        }
     }
 
     fn and(mut self, fact: impl Into<String>) -> Self {

@@ -8,15 +8,26 @@ use tcpx_node::TcpSocket;
 
 /// Sockets of a node that count: those of its plugin, with something to send or take.
 fn sockets_of(node: &Node) -> impl Iterator<Item = &TcpSocket> {
-    let all = node.frame.as_deref().and_then(|frame| frame.sockets.known());
-    all.into_iter().flatten().filter(|socket| socket.state == "ESTAB")
+    let all = node
+        .frame
+        .as_deref()
+        .and_then(|frame| frame.sockets.known());
+    all.into_iter()
+        .flatten()
+        .filter(|socket| socket.state == "ESTAB")
 }
 
 /// The same connection, seen from the other end.
-fn far_end<'a>(evidence: &'a Evidence, node: &'a Node, socket: &TcpSocket) -> Option<&'a TcpSocket> {
+fn far_end<'a>(
+    evidence: &'a Evidence,
+    node: &'a Node,
+    socket: &TcpSocket,
+) -> Option<&'a TcpSocket> {
     let (local, peer) = (socket.local, socket.peer);
     let is = move |far: &&TcpSocket| far.local == peer && far.peer == local;
-    evidence.others(node).find_map(|other| sockets_of(other).find(is))
+    evidence
+        .others(node)
+        .find_map(|other| sockets_of(other).find(is))
 }
 
 pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
@@ -28,8 +39,13 @@ pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
         for socket in sockets_of(node).filter(|socket| socket.send_queue > 0) {
             let Some(flow) = socket.flow else { continue };
             let far = far_end(evidence, node, socket);
-            let what =
-                format!("{}: {} bytes wait on {} -> {}", node.name(), socket.send_queue, socket.local, socket.peer);
+            let what = format!(
+                "{}: {} bytes wait on {} -> {}",
+                node.name(),
+                socket.send_queue,
+                socket.local,
+                socket.peer
+            );
             let channel = channel_of(evidence, node, socket);
             let far_full = far.is_some_and(|far| far.recv_queue > 0);
             if flow.timeouts > 0 && !far_full {
@@ -43,12 +59,29 @@ pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
             } else if far_full || flow.probes > 0 {
                 let reader = evidence.others(node).next().unwrap_or(node);
                 let unread = match far {
-                    Some(far) => format!("{}: nobody reads {} bytes on {}", reader.name(), far.recv_queue, far.local),
-                    None => format!("{} -> {}: its other end was not seen", socket.local, socket.peer),
+                    Some(far) => format!(
+                        "{}: nobody reads {} bytes on {}",
+                        reader.name(),
+                        far.recv_queue,
+                        far.local
+                    ),
+                    None => format!(
+                        "{} -> {}: its other end was not seen",
+                        socket.local, socket.peer
+                    ),
                 };
-                let what = format!("{what}; its closed window was asked after {} times", flow.probes);
+                let what = format!(
+                    "{what}; its closed window was asked after {} times",
+                    flow.probes
+                );
                 let sure = if far_full { 0.8 } else { 0.6 };
-                found.push(at(("zero-window-at-peer", sure), reader, channel, unread, what));
+                found.push(at(
+                    ("zero-window-at-peer", sure),
+                    reader,
+                    channel,
+                    unread,
+                    what,
+                ));
             }
         }
     }
@@ -58,7 +91,9 @@ pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
 /// What has arrived in a node's kernel and is not taken: a fact, and no cause, as
 /// bytes wait there too when their header was lost.
 pub(super) fn unread(node: &Node) -> Option<String> {
-    let waiting: Vec<&TcpSocket> = sockets_of(node).filter(|socket| socket.recv_queue > 0).collect();
+    let waiting: Vec<&TcpSocket> = sockets_of(node)
+        .filter(|socket| socket.recv_queue > 0)
+        .collect();
     let first = waiting.first()?;
     Some(format!(
         "{}: {} bytes on {} have arrived and nobody reads them ({} such connections)",
@@ -69,10 +104,19 @@ pub(super) fn unread(node: &Node) -> Option<String> {
     ))
 }
 
-fn at(name: (&'static str, f64), node: &Node, channel: Option<Spot<'_>>, what: String, why: String) -> Found {
+fn at(
+    name: (&'static str, f64),
+    node: &Node,
+    channel: Option<Spot<'_>>,
+    what: String,
+    why: String,
+) -> Found {
     let found = Found::at(name.0, node, name.1, what).and(why);
     match channel {
-        Some(spot) => Found { channel: Some(spot.channel.now.index), ..found.and(spot.counters()) },
+        Some(spot) => Found {
+            channel: Some(spot.channel.now.index),
+            ..found.and(spot.counters())
+        },
         None => found,
     }
 }
@@ -80,14 +124,24 @@ fn at(name: (&'static str, f64), node: &Node, channel: Option<Spot<'_>>, what: S
 /// The standing channel that a socket is likely to be of: by the addresses of its
 /// comm, or the only one there is.
 fn channel_of<'a>(evidence: &'a Evidence, node: &Node, socket: &TcpSocket) -> Option<Spot<'a>> {
-    let ip = |address: &Option<String>| address.as_deref().and_then(|text| text.parse::<std::net::SocketAddr>().ok());
-    let mine: Vec<Spot<'a>> = evidence.standing().filter(|spot| spot.node.name() == node.name()).collect();
+    let ip = |address: &Option<String>| {
+        address
+            .as_deref()
+            .and_then(|text| text.parse::<std::net::SocketAddr>().ok())
+    };
+    let mine: Vec<Spot<'a>> = evidence
+        .standing()
+        .filter(|spot| spot.node.name() == node.name())
+        .collect();
     let is = |spot: &&Spot<'_>| {
         let (local, peer) = (ip(&spot.channel.now.local), ip(&spot.channel.now.peer));
         local.is_some_and(|local| local.ip() == socket.local.ip())
             || peer.is_some_and(|peer| peer.ip() == socket.peer.ip())
     };
-    mine.iter().find(is).copied().or_else(|| mine.first().copied().filter(|_| mine.len() == 1))
+    mine.iter()
+        .find(is)
+        .copied()
+        .or_else(|| mine.first().copied().filter(|_| mine.len() == 1))
 }
 
 pub(super) fn link_down(evidence: &Evidence) -> Vec<Found> {
@@ -96,14 +150,30 @@ pub(super) fn link_down(evidence: &Evidence) -> Vec<Found> {
     }
     let mut found = Vec::new();
     for node in &evidence.nodes {
-        for nic in node.frame.iter().flat_map(|frame| &frame.nics).filter(|nic| nic.is_down()) {
+        for nic in node
+            .frame
+            .iter()
+            .flat_map(|frame| &frame.nics)
+            .filter(|nic| nic.is_down())
+        {
             let state = nic.operstate.known().map_or("", String::as_str);
-            let on = |spot: &Spot<'_>| spot.node.name() == node.name() && spot.channel.nic == nic.name;
-            let first = Found::at("link-down", node, 0.97, format!("{}: {} is {state}", node.name(), nic.name));
-            found.push(evidence.standing().filter(on).fold(first, |found, spot| Found {
-                channel: found.channel.or(Some(spot.channel.now.index)),
-                ..found.and(spot.counters())
-            }));
+            let on =
+                |spot: &Spot<'_>| spot.node.name() == node.name() && spot.channel.nic == nic.name;
+            let first = Found::at(
+                "link-down",
+                node,
+                0.97,
+                format!("{}: {} is {state}", node.name(), nic.name),
+            );
+            found.push(
+                evidence
+                    .standing()
+                    .filter(on)
+                    .fold(first, |found, spot| Found {
+                        channel: found.channel.or(Some(spot.channel.now.index)),
+                        ..found.and(spot.counters())
+                    }),
+            );
         }
     }
     found
@@ -113,17 +183,39 @@ pub(super) fn rail(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in &evidence.nodes {
         let mut rails = BTreeMap::<&str, Vec<Spot<'_>>>::new();
-        let named = |spot: &Spot<'_>| spot.node.name() == node.name() && !spot.channel.nic.is_empty();
-        for spot in evidence.spots().filter(named).filter(|spot| spot.channel.now.posted > 0) {
+        let named =
+            |spot: &Spot<'_>| spot.node.name() == node.name() && !spot.channel.nic.is_empty();
+        for spot in evidence
+            .spots()
+            .filter(named)
+            .filter(|spot| spot.channel.now.posted > 0)
+        {
             rails.entry(&spot.channel.nic).or_default().push(spot);
         }
         let stands = |spots: &[Spot<'_>]| {
-            let busy: Vec<&Spot<'_>> = spots.iter().filter(|spot| spot.channel.in_flight() > 0).collect();
-            !busy.is_empty() && busy.iter().all(|spot| spot.stands() && is_of_the_rail(spot))
+            let busy: Vec<&Spot<'_>> = spots
+                .iter()
+                .filter(|spot| spot.channel.in_flight() > 0)
+                .collect();
+            !busy.is_empty()
+                && busy
+                    .iter()
+                    .all(|spot| spot.stands() && is_of_the_rail(spot))
         };
-        let through = |spots: &[Spot<'_>]| spots.iter().all(|spot| !spot.stands() && spot.channel.now.done > 0);
-        let good: Vec<&str> = rails.iter().filter(|(_, spots)| through(spots)).map(|(nic, _)| *nic).collect();
-        for (nic, spots) in rails.iter().filter(|(_, spots)| stands(spots) && !good.is_empty()) {
+        let through = |spots: &[Spot<'_>]| {
+            spots
+                .iter()
+                .all(|spot| !spot.stands() && spot.channel.now.done > 0)
+        };
+        let good: Vec<&str> = rails
+            .iter()
+            .filter(|(_, spots)| through(spots))
+            .map(|(nic, _)| *nic)
+            .collect();
+        for (nic, spots) in rails
+            .iter()
+            .filter(|(_, spots)| stands(spots) && !good.is_empty())
+        {
             let sure = if spots.len() > 1 { 0.7 } else { 0.55 };
             let why = format!(
                 "{}: every channel with requests in flight on {nic} stands still; {} moved",
@@ -131,12 +223,17 @@ pub(super) fn rail(evidence: &Evidence) -> Vec<Found> {
                 good.join(", ")
             );
             let first = Found::at("rail-carries-nothing", node, sure, why);
-            let channel = spots.iter().find(|spot| spot.stands()).map(|spot| spot.channel.now.index);
+            let channel = spots
+                .iter()
+                .find(|spot| spot.stands())
+                .map(|spot| spot.channel.now.index);
             found.push(
                 spots
                     .iter()
                     .filter(|spot| spot.stands())
-                    .fold(Found { channel, ..first }, |found, spot| found.and(spot.counters())),
+                    .fold(Found { channel, ..first }, |found, spot| {
+                        found.and(spot.counters())
+                    }),
             );
         }
     }
@@ -151,6 +248,8 @@ fn is_of_the_rail(spot: &Spot<'_>) -> bool {
             && spot.channel.now.last_error.is_none()
             && (spot.channel.sends() || spot.channel.done_unconsumed() < spot.channel.in_flight())
     };
-    let other_waits = spot.other_end().is_none_or(|other| other.stands() && driven(other));
+    let other_waits = spot
+        .other_end()
+        .is_none_or(|other| other.stands() && driven(other));
     driven(*spot) && other_waits
 }

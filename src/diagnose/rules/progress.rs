@@ -14,9 +14,16 @@ const POLLED_PER_S: f64 = 20.0;
 
 pub(super) fn stopped(evidence: &Evidence) -> Vec<Found> {
     let stopped = evidence.nodes.iter().filter_map(|node| {
-        let frame = node.frame.as_deref().filter(|frame| frame.is_stopped() == Some(true))?;
+        let frame = node
+            .frame
+            .as_deref()
+            .filter(|frame| frame.is_stopped() == Some(true))?;
         let count = frame.threads.known().map_or(0, Vec::len);
-        let why = format!("{}: all {count} threads of process {} are stopped (state T)", node.name(), frame.pid);
+        let why = format!(
+            "{}: all {count} threads of process {} are stopped (state T)",
+            node.name(),
+            frame.pid
+        );
         Some(Found::at("process-stopped", node, 0.99, why))
     });
     stopped.collect()
@@ -24,17 +31,29 @@ pub(super) fn stopped(evidence: &Evidence) -> Vec<Found> {
 
 pub(super) fn hangs(evidence: &Evidence) -> Vec<Found> {
     // Whoever died inside a call does not hang there.
-    let alive = evidence.standing().filter(|spot| spot.node.died().is_none());
+    let alive = evidence
+        .standing()
+        .filter(|spot| spot.node.died().is_none());
     let on_channels = alive.filter_map(|spot| {
         let call = spot.channel.stuck_in()?;
         let so_long = spot.channel.watched.map_or(0.0, |watched| watched.ms) / 1e3;
-        let why = format!("it is inside {call}, which has not returned for at least {so_long:.1} s");
-        Some(with_threads(Found::on("hang-inside-call", spot, 0.9).and(why), spot))
+        let why =
+            format!("it is inside {call}, which has not returned for at least {so_long:.1} s");
+        Some(with_threads(
+            Found::on("hang-inside-call", spot, 0.9).and(why),
+            spot,
+        ))
     });
     let killed = evidence.nodes.iter().filter_map(|node| {
         let (exit, call) = (node.exit.as_ref()?, node.inside.as_ref()?);
-        let why = format!("{}: its worker had to be killed inside {call}, {}", node.name(), exit.what.phase);
-        exit.what.killed.then(|| Found::at("hang-inside-call", node, 0.9, why))
+        let why = format!(
+            "{}: its worker had to be killed inside {call}, {}",
+            node.name(),
+            exit.what.phase
+        );
+        exit.what
+            .killed
+            .then(|| Found::at("hang-inside-call", node, 0.9, why))
     });
     on_channels.chain(killed).collect()
 }
@@ -47,25 +66,45 @@ fn with_threads(found: Found, spot: Spot<'_>) -> Found {
     match frame.threads.known() {
         Some(threads) => {
             let busy = threads.iter().filter(|thread| thread.state == 'R').count();
-            let waits: Vec<&str> =
-                threads.iter().filter_map(|thread| thread.waits_in.known()).map(String::as_str).collect();
-            found.and(format!("{busy} of its {} threads run; others wait in {}", threads.len(), listed(&waits)))
+            let waits: Vec<&str> = threads
+                .iter()
+                .filter_map(|thread| thread.waits_in.known())
+                .map(String::as_str)
+                .collect();
+            found.and(format!(
+                "{busy} of its {} threads run; others wait in {}",
+                threads.len(),
+                listed(&waits)
+            ))
         }
-        None => found.unseen(format!("thread states: {}", frame.threads.why().unwrap_or_default())),
+        None => found.unseen(format!(
+            "thread states: {}",
+            frame.threads.why().unwrap_or_default()
+        )),
     }
 }
 
 fn listed(words: &[&str]) -> String {
-    let mut words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
+    let mut words: Vec<&str> = words
+        .iter()
+        .copied()
+        .filter(|word| !word.is_empty())
+        .collect();
     words.sort_unstable();
     words.dedup();
-    if words.is_empty() { "nothing that the kernel tells".to_owned() } else { words.join(", ") }
+    if words.is_empty() {
+        "nothing that the kernel tells".to_owned()
+    } else {
+        words.join(", ")
+    }
 }
 
 /// Rules about progress speak of channels that were neither refused nor are
 /// inside a call.
 fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
-    let tells = |spot: &Spot<'_>| spot.channel.stuck_in().is_none() && spot.channel.now.last_error.is_none();
+    let tells = |spot: &Spot<'_>| {
+        spot.channel.stuck_in().is_none() && spot.channel.now.last_error.is_none()
+    };
     evidence.standing().filter(tells)
 }
 
@@ -103,74 +142,117 @@ pub(super) fn starved(evidence: &Evidence) -> Vec<Found> {
 }
 
 fn least_polls(evidence: &Evidence) -> f64 {
-    match evidence.scenario.as_ref().map(|scenario| scenario.progress.idle) {
+    match evidence
+        .scenario
+        .as_ref()
+        .map(|scenario| scenario.progress.idle)
+    {
         // A round of a loop that sleeps so long on purpose.
-        Some(Idle::Sleep(time)) => POLLED_PER_S.min(0.2 / Duration::from(time).as_secs_f64().max(1e-6)),
+        Some(Idle::Sleep(time)) => {
+            POLLED_PER_S.min(0.2 / Duration::from(time).as_secs_f64().max(1e-6))
+        }
         _ => POLLED_PER_S,
     }
 }
 
 /// Whether its own end does its part, or nobody can tell that it does not.
 fn is_polled(evidence: &Evidence, spot: Spot<'_>) -> bool {
-    spot.channel.polls_per_s().is_none_or(|rate| rate >= least_polls(evidence))
+    spot.channel
+        .polls_per_s()
+        .is_none_or(|rate| rate >= least_polls(evidence))
 }
 
 pub(super) fn silent(evidence: &Evidence) -> Vec<Found> {
-    let found = idle_standing(evidence).filter(|spot| is_polled(evidence, *spot)).filter_map(|spot| {
-        let all_done = !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight();
-        let other = spot.other_end().filter(|other| other.channel.in_flight() == 0 && !all_done)?;
-        let (name, theirs) = match spot.channel.sends() {
-            true => ("receiver-silent", "receives posted"),
-            false => ("sender-silent", "sends in flight"),
-        };
-        (!is_through(other, spot)).then(|| {
-            let found = Found::on(name, other, 0.85)
-                .and(spot.counters())
-                .and(format!("{} has no {theirs}: it is its turn", other.name()));
-            if other.channel.is_put_off() { put_off(found, other) } else { found }
-        })
-    });
+    let found = idle_standing(evidence)
+        .filter(|spot| is_polled(evidence, *spot))
+        .filter_map(|spot| {
+            let all_done =
+                !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight();
+            let other = spot
+                .other_end()
+                .filter(|other| other.channel.in_flight() == 0 && !all_done)?;
+            let (name, theirs) = match spot.channel.sends() {
+                true => ("receiver-silent", "receives posted"),
+                false => ("sender-silent", "sends in flight"),
+            };
+            (!is_through(other, spot)).then(|| {
+                let found = Found::on(name, other, 0.85)
+                    .and(spot.counters())
+                    .and(format!("{} has no {theirs}: it is its turn", other.name()));
+                if other.channel.is_put_off() {
+                    put_off(found, other)
+                } else {
+                    found
+                }
+            })
+        });
     found.collect()
 }
 
 /// Its program posts, and its plugin takes nothing: no thread waits for anything.
 fn put_off(found: Found, spot: Spot<'_>) -> Found {
     let (node, times) = (&spot.node.name(), spot.channel.now.null_requests);
-    let call = if spot.channel.sends() { "isend" } else { "irecv" };
-    let why =
-        format!("its plugin answers \"try again\": {call} returned 0 and no request {times} times, with 0 in flight");
+    let call = if spot.channel.sends() {
+        "isend"
+    } else {
+        "irecv"
+    };
+    let why = format!(
+        "its plugin answers \"try again\": {call} returned 0 and no request {times} times, with 0 in flight"
+    );
     let next_step = format!(
         "look at the plugin at {node}, not at its program: {call} says \"try again\" for ever, although nothing is in \
          flight; read its log of that time at INFO, and try the plugin alone with `tcpxctl selftest`"
     );
-    Found { next_step: Some(next_step), ..found.and(why) }
+    Found {
+        next_step: Some(next_step),
+        ..found.and(why)
+    }
 }
 
 /// Whether one end has done all that the other end waits for.
 fn is_through(one: Spot<'_>, other: Spot<'_>) -> bool {
-    one.channel.in_flight() == 0 && one.channel.now.done > 0 && one.channel.now.done >= other.channel.now.posted
+    one.channel.in_flight() == 0
+        && one.channel.now.done > 0
+        && one.channel.now.done >= other.channel.now.posted
 }
 
 /// Both ends do their part.
 pub(super) fn between(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
-    for spot in idle_standing(evidence).filter(|spot| !spot.channel.sends() && is_polled(evidence, *spot)) {
+    for spot in
+        idle_standing(evidence).filter(|spot| !spot.channel.sends() && is_polled(evidence, *spot))
+    {
         let waits = |other: &Spot<'_>| {
-            (other.stands() && is_polled(evidence, *other) && spot.channel.now.done < other.channel.now.posted)
+            (other.stands()
+                && is_polled(evidence, *other)
+                && spot.channel.now.done < other.channel.now.posted)
                 || is_through(*other, spot)
         };
-        let Some(other) = spot.other_end().filter(waits) else { continue };
+        let Some(other) = spot.other_end().filter(waits) else {
+            continue;
+        };
         if spot.channel.done_unconsumed() == spot.channel.in_flight() {
             continue;
         }
-        let ahead = spot.siblings().find(|one| spot.is_behind(one) && one.nic == spot.channel.nic);
-        let name = if ahead.is_some() { "one-channel-starved" } else { "nothing-arrives" };
+        let ahead = spot
+            .siblings()
+            .find(|one| spot.is_behind(one) && one.nic == spot.channel.nic);
+        let name = if ahead.is_some() {
+            "one-channel-starved"
+        } else {
+            "nothing-arrives"
+        };
         let mut one = Found::on(name, spot, 0.6).and(other.counters());
         if let Some(ahead) = ahead {
             let (side, index, done) = (&ahead.now.side, ahead.now.index, ahead.now.done);
-            one = one.and(format!("{side} {index}, over the same interface, got to {done} done"));
+            one = one.and(format!(
+                "{side} {index}, over the same interface, got to {done} done"
+            ));
         }
-        one = super::network::unread(spot.node).into_iter().fold(one, Found::and);
+        one = super::network::unread(spot.node)
+            .into_iter()
+            .fold(one, Found::and);
         if spot.node.frame.is_none() || other.node.frame.is_none() {
             one = one.unseen("the sockets of both ends at that moment");
         }
@@ -180,12 +262,20 @@ pub(super) fn between(evidence: &Evidence) -> Vec<Found> {
 }
 
 pub(super) fn recovered(evidence: &Evidence) -> Vec<Found> {
-    let stall = evidence.stall.filter(|stall| stall.recovered || evidence.outcome == Some(Outcome::Passed));
+    let stall = evidence
+        .stall
+        .filter(|stall| stall.recovered || evidence.outcome == Some(Outcome::Passed));
     let over = stall.filter(|_| evidence.outcome != Some(Outcome::Stalled));
     let at = over.map(|stall| {
-        format!("nothing changed at {:.1} s for {} ms, then it went on", stall.at_ms / 1e3, evidence.stall_after_ms)
+        format!(
+            "nothing changed at {:.1} s for {} ms, then it went on",
+            stall.at_ms / 1e3,
+            evidence.stall_after_ms
+        )
     });
-    at.map(|at| Found::of_all("stalled-and-recovered", 1.0, at)).into_iter().collect()
+    at.map(|at| Found::of_all("stalled-and-recovered", 1.0, at))
+        .into_iter()
+        .collect()
 }
 
 pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
@@ -198,9 +288,15 @@ pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
     standing.sort_by_key(|spot| std::cmp::Reverse(spot.channel.now.quiet_ms));
     let mut found = match standing.first() {
         Some(spot) => Found::on("stalled", *spot, 0.5),
-        None => Found::of_all("stalled", 0.5, "nothing is in flight on any channel, and none changed"),
+        None => Found::of_all(
+            "stalled",
+            0.5,
+            "nothing is in flight on any channel, and none changed",
+        ),
     };
-    found.because.extend(standing.iter().skip(1).map(Spot::counters));
+    found
+        .because
+        .extend(standing.iter().skip(1).map(Spot::counters));
     found.cannot_see = evidence.missing();
     vec![found]
 }

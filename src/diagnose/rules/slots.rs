@@ -12,7 +12,11 @@ const SYSTEM_ERROR: i32 = 2;
 
 /// What the plugin said, in words.
 pub(super) fn said(line: &Line) -> String {
-    let times = if line.count > 1 { format!(" ({} times)", line.count) } else { String::new() };
+    let times = if line.count > 1 {
+        format!(" ({} times)", line.count)
+    } else {
+        String::new()
+    };
     format!("the plugin said: {}{times}", line.text)
 }
 
@@ -21,7 +25,10 @@ pub(super) fn with_line<'a>(
     evidence: &'a Evidence,
     signatures: &'static [&'static str],
 ) -> impl Iterator<Item = (&'a Node, &'a Line)> {
-    evidence.nodes.iter().filter_map(move |node| Some((node, node.any_line(signatures)?)))
+    evidence
+        .nodes
+        .iter()
+        .filter_map(move |node| Some((node, node.any_line(signatures)?)))
 }
 
 /// What either the recorder or the plugin's log shows, once per node.
@@ -35,14 +42,23 @@ fn refused_with(
         let (call, code) = spot.channel.now.last_error.clone().unwrap_or_default();
         let found = Found::on(condition, spot, 0.7).and(format!("{call} returned {code}"));
         match spot.node.any_line(signatures) {
-            Some(line) => Found { confidence: 0.97, ..found.and(said(line)) },
+            Some(line) => Found {
+                confidence: 0.97,
+                ..found.and(said(line))
+            },
             None => found,
         }
     });
     let found: Vec<Found> = by_code.collect();
-    let unseen = |node: &Node| !found.iter().any(|one| one.node.as_ref() == Some(&node.subject));
+    let unseen = |node: &Node| {
+        !found
+            .iter()
+            .any(|one| one.node.as_ref() == Some(&node.subject))
+    };
     let by_line = with_line(evidence, signatures).filter(|(node, _)| unseen(node));
-    let by_line: Vec<Found> = by_line.map(|(node, line)| Found::at(condition, node, 0.9, said(line))).collect();
+    let by_line: Vec<Found> = by_line
+        .map(|(node, line)| Found::at(condition, node, 0.9, said(line)))
+        .collect();
     found.into_iter().chain(by_line).collect()
 }
 
@@ -53,67 +69,99 @@ pub(super) fn head_not_tested(evidence: &Evidence) -> Vec<Found> {
 
 pub(super) fn exhausted(evidence: &Evidence) -> Vec<Found> {
     let is = |spot: &Spot<'_>| {
-        spot.channel.failed_with(&["isend", "irecv"], INTERNAL_ERROR) && spot.channel.in_flight() >= SLOTS
+        spot.channel
+            .failed_with(&["isend", "irecv"], INTERNAL_ERROR)
+            && spot.channel.in_flight() >= SLOTS
     };
     refused_with(evidence, "slots-exhausted", is, &["slots-exhausted"])
 }
 
-const CONSUMED_EARLY: &[&str] =
-    &["consumed-too-early", "consumed-out-of-order", "consumed-queue-broken", "consumed-null"];
+const CONSUMED_EARLY: &[&str] = &[
+    "consumed-too-early",
+    "consumed-out-of-order",
+    "consumed-queue-broken",
+    "consumed-null",
+];
 
 pub(super) fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
     let is = |spot: &Spot<'_>| spot.channel.failed_with(&["irecvConsumed"], INTERNAL_ERROR);
     let mut found = refused_with(evidence, "consumed-early", is, CONSUMED_EARLY);
     for node in &evidence.nodes {
-        let Some((compared, wrong)) = node.verified.filter(|(_, wrong)| *wrong > 0) else { continue };
-        let mut because =
-            format!("{}: {wrong} bytes are wrong, warm-up included; after it {compared} were compared", node.name());
+        let Some((compared, wrong)) = node.verified.filter(|(_, wrong)| *wrong > 0) else {
+            continue;
+        };
+        let mut because = format!(
+            "{}: {wrong} bytes are wrong, warm-up included; after it {compared} were compared",
+            node.name()
+        );
         if let Some(first) = &node.mismatch {
             because.push_str(&format!("; first {first}"));
         }
-        let early = node.channels.iter().map(consumed_before_unpacked).fold(0, u64::saturating_add);
+        let early = node
+            .channels
+            .iter()
+            .map(consumed_before_unpacked)
+            .fold(0, u64::saturating_add);
         if early > 0 {
             let why = format!("{early} receives were handed back before they were unpacked");
             found.push(Found::at("consumed-early", node, 0.95, because.clone()).and(why));
         }
-        let unseen = "whether pages were handed back before they were read: the last calls are not recorded";
+        let unseen =
+            "whether pages were handed back before they were read: the last calls are not recorded";
         let one = Found::at("payload-wrong", node, 0.9, because);
-        found.push(if node.channels.is_empty() { one.unseen(unseen) } else { one });
+        found.push(if node.channels.is_empty() {
+            one.unseen(unseen)
+        } else {
+            one
+        });
     }
     found
 }
 
 /// Receives that were handed back although nobody had unpacked them.
 fn consumed_before_unpacked(channel: &Channel) -> u64 {
-    channel.now.unpacked.map_or(0, |unpacked| channel.now.consumed.saturating_sub(unpacked))
+    channel
+        .now
+        .unpacked
+        .map_or(0, |unpacked| channel.now.consumed.saturating_sub(unpacked))
 }
 
 pub(super) fn never_consumed(evidence: &Evidence) -> Vec<Found> {
-    let is_stuck =
-        |spot: &Spot<'_>| !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight();
+    let is_stuck = |spot: &Spot<'_>| {
+        !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight()
+    };
     let found = evidence.standing().filter(is_stuck).map(|spot| {
         let count = spot.channel.in_flight();
         let full = if count >= SLOTS { 0.97 } else { 0.9 };
-        Found::on("window-never-consumed", spot, full)
-            .and(format!("all {count} receives in flight are done, and none is handed back"))
+        Found::on("window-never-consumed", spot, full).and(format!(
+            "all {count} receives in flight are done, and none is handed back"
+        ))
     });
     found.collect()
 }
 
 pub(super) fn completions(evidence: &Evidence) -> Vec<Found> {
-    let found = evidence.standing().filter(|spot| spot.channel.sends()).filter_map(|spot| {
-        let line = spot.node.line("tx-completion-timeout");
-        let other = spot.other_end();
-        let arrived = other.filter(|other| other.channel.now.done >= spot.channel.now.posted);
-        let waits = spot.channel.polls_per_s().is_none_or(|rate| rate > 0.0);
-        let arrived = arrived.filter(|_| waits && spot.channel.stuck_in().is_none());
-        let found = match (arrived, line) {
-            (Some(other), _) => Found::on("tx-completions-missing", spot, 0.9).and(other.counters()),
-            (None, Some(_)) => Found::on("tx-completions-missing", spot, 0.6),
-            (None, None) => return None,
-        };
-        Some(line.into_iter().fold(found, |found, line| found.and(said(line))))
-    });
+    let found = evidence
+        .standing()
+        .filter(|spot| spot.channel.sends())
+        .filter_map(|spot| {
+            let line = spot.node.line("tx-completion-timeout");
+            let other = spot.other_end();
+            let arrived = other.filter(|other| other.channel.now.done >= spot.channel.now.posted);
+            let waits = spot.channel.polls_per_s().is_none_or(|rate| rate > 0.0);
+            let arrived = arrived.filter(|_| waits && spot.channel.stuck_in().is_none());
+            let found = match (arrived, line) {
+                (Some(other), _) => {
+                    Found::on("tx-completions-missing", spot, 0.9).and(other.counters())
+                }
+                (None, Some(_)) => Found::on("tx-completions-missing", spot, 0.6),
+                (None, None) => return None,
+            };
+            Some(
+                line.into_iter()
+                    .fold(found, |found, line| found.and(said(line))),
+            )
+        });
     found.collect()
 }
 
@@ -123,20 +171,24 @@ const REQUESTS_MIN: u64 = 4;
 pub(super) fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
     let each = |spot: Spot<'_>| {
         let one = &spot.channel.now;
-        (one.posted >= REQUESTS_MIN && one.bytes_posted > 0).then(|| one.bytes_posted as f64 / one.posted as f64)
+        (one.posted >= REQUESTS_MIN && one.bytes_posted > 0)
+            .then(|| one.bytes_posted as f64 / one.posted as f64)
     };
-    let found = evidence.spots().filter(|spot| !spot.channel.sends()).filter_map(|spot| {
-        let other = spot.other_end()?;
-        let (mine, theirs) = (each(spot)?, each(other)?);
-        let differ = mine.max(theirs) / mine.min(theirs) >= 1.5;
-        differ.then(|| {
-            Found::on("chunk-size-disagreement", spot, 0.85).and(format!(
-                "{} posts {theirs:.0} bytes a request, {} posts {mine:.0}",
-                other.name(),
-                spot.name()
-            ))
-        })
-    });
+    let found = evidence
+        .spots()
+        .filter(|spot| !spot.channel.sends())
+        .filter_map(|spot| {
+            let other = spot.other_end()?;
+            let (mine, theirs) = (each(spot)?, each(other)?);
+            let differ = mine.max(theirs) / mine.min(theirs) >= 1.5;
+            differ.then(|| {
+                Found::on("chunk-size-disagreement", spot, 0.85).and(format!(
+                    "{} posts {theirs:.0} bytes a request, {} posts {mine:.0}",
+                    other.name(),
+                    spot.name()
+                ))
+            })
+        });
     found.collect()
 }
 
@@ -150,17 +202,31 @@ pub(super) fn refused(evidence: &Evidence) -> Vec<Found> {
             _ => false,
         };
         let found = || Found::on("call-refused", spot, 0.8).and(format!("{call} returned {code}"));
-        (!is_named).then(|| match spot.node.lines.iter().rev().find(|line| line.severity.is_finding()) {
-            Some(line) => found().and(said(line)),
-            None => found(),
+        (!is_named).then(|| {
+            match spot
+                .node
+                .lines
+                .iter()
+                .rev()
+                .find(|line| line.severity.is_finding())
+            {
+                Some(line) => found().and(said(line)),
+                None => found(),
+            }
         })
     });
     let found: Vec<Found> = on_channels.collect();
     let of_no_channel = evidence.nodes.iter().filter_map(|node| {
         let failure = &node.failure.as_ref()?.what;
-        let is_one = !failure.follows && failure.message.contains(" returned ") && node.died().is_none();
-        let is_new = !found.iter().any(|one| one.node.as_ref() == Some(&node.subject));
-        let has_named = node.channels.iter().any(|channel| channel.now.last_error.is_some());
+        let is_one =
+            !failure.follows && failure.message.contains(" returned ") && node.died().is_none();
+        let is_new = !found
+            .iter()
+            .any(|one| one.node.as_ref() == Some(&node.subject));
+        let has_named = node
+            .channels
+            .iter()
+            .any(|channel| channel.now.last_error.is_some());
         let why = format!("{}, {}: {}", node.name(), failure.phase, failure.message);
         (is_one && is_new && !has_named).then(|| Found::at("call-refused", node, 0.7, why))
     });

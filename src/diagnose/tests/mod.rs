@@ -42,20 +42,29 @@ const RECORDED: &[(&str, &str)] = &[
 const HEALTHY: &[&str] = &["healthy", "healthy-many", "first-iteration"];
 
 fn fixture(name: &str) -> Evidence {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.json"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.json"));
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn names(findings: &[tcpx_run_model::finding::Finding]) -> Vec<&str> {
-    findings.iter().map(|finding| finding.condition.as_str()).collect()
+    findings
+        .iter()
+        .map(|finding| finding.condition.as_str())
+        .collect()
 }
 
 #[test]
 fn each_recorded_fault_has_its_condition_first() {
     for (name, expected) in RECORDED {
         let findings = diagnose(&fixture(name));
-        assert_eq!(names(&findings).first(), Some(expected), "{name}: {findings:#?}");
+        assert_eq!(
+            names(&findings).first(),
+            Some(expected),
+            "{name}: {findings:#?}"
+        );
     }
 }
 
@@ -63,19 +72,36 @@ fn each_recorded_fault_has_its_condition_first() {
 fn what_is_healthy_has_no_finding_above_info() {
     for name in HEALTHY {
         let findings = diagnose(&fixture(name));
-        assert!(findings.iter().all(|finding| finding.severity == Severity::Info), "{name}: {findings:#?}");
+        assert!(
+            findings
+                .iter()
+                .all(|finding| finding.severity == Severity::Info),
+            "{name}: {findings:#?}"
+        );
     }
 }
 
 #[test]
 fn every_condition_is_found_in_some_evidence() {
-    let recorded = RECORDED.iter().flat_map(|(name, _)| diagnose(&fixture(name)));
-    let simulated = simulated::ALL.iter().flat_map(|(_, make)| diagnose(&make()));
-    let found: BTreeSet<String> = recorded.chain(simulated).map(|finding| finding.condition).collect();
+    let recorded = RECORDED
+        .iter()
+        .flat_map(|(name, _)| diagnose(&fixture(name)));
+    let simulated = simulated::ALL
+        .iter()
+        .flat_map(|(_, make)| diagnose(&make()));
+    let found: BTreeSet<String> = recorded
+        .chain(simulated)
+        .map(|finding| finding.condition)
+        .collect();
     // Told before anything runs, by `coord::assign`.
     let known = ["message-exceeds-task-chunks"];
-    let all = Catalogue::embedded().conditions.iter().map(|condition| condition.name.as_str());
-    let missing: Vec<&str> = all.filter(|name| !found.contains(*name) && !known.contains(name)).collect();
+    let all = Catalogue::embedded()
+        .conditions
+        .iter()
+        .map(|condition| condition.name.as_str());
+    let missing: Vec<&str> = all
+        .filter(|name| !found.contains(*name) && !known.contains(name))
+        .collect();
     assert_eq!(missing, Vec::<&str>::new());
 }
 
@@ -86,10 +112,19 @@ fn rehearsals_that_run_nothing_are_judged_from_evidence_that_is_here() {
     let mut stale = Vec::new();
     for file in std::fs::read_dir(folder).expect("evidence") {
         let path = file.expect("a file").path();
-        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
-        let made = simulated::ALL.iter().find(|(simulated, _)| *simulated == name);
+        let name = path
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .expect("a name")
+            .to_owned();
+        let made = simulated::ALL
+            .iter()
+            .find(|(simulated, _)| *simulated == name);
         let evidence = made.map_or_else(|| fixture(&name), |(_, make)| make());
-        let text = format!("{:#}\n", serde_json::to_value(evidence).expect("a document"));
+        let text = format!(
+            "{:#}\n",
+            serde_json::to_value(evidence).expect("a document")
+        );
         if std::fs::read_to_string(&path).expect("readable") != text {
             stale.push(name);
             if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -97,7 +132,10 @@ fn rehearsals_that_run_nothing_are_judged_from_evidence_that_is_here() {
             }
         }
     }
-    assert!(stale.is_empty(), "{stale:?}: UPDATE_DOCS=1, look at the differences, and once more");
+    assert!(
+        stale.is_empty(),
+        "{stale:?}: UPDATE_DOCS=1, look at the differences, and once more"
+    );
 }
 
 #[test]
@@ -105,12 +143,21 @@ fn what_follows_from_something_else_is_never_first() {
     for (name, _) in RECORDED {
         let findings = diagnose(&fixture(name));
         let secondary = ["connection-reset", "peer-exited-first"];
-        assert!(!secondary.contains(&findings[0].condition.as_str()), "{name}");
+        assert!(
+            !secondary.contains(&findings[0].condition.as_str()),
+            "{name}"
+        );
         let follows = |finding: &&tcpx_run_model::finding::Finding| {
-            finding.because.iter().any(|fact| fact.starts_with("it follows from "))
+            finding
+                .because
+                .iter()
+                .any(|fact| fact.starts_with("it follows from "))
         };
         assert!(
-            findings.iter().filter(follows).all(|finding| finding.severity == Severity::Info),
+            findings
+                .iter()
+                .filter(follows)
+                .all(|finding| finding.severity == Severity::Info),
             "{name}: {findings:#?}"
         );
     }
@@ -119,7 +166,13 @@ fn what_follows_from_something_else_is_never_first() {
 #[test]
 fn rivals_are_named_with_what_would_decide() {
     let findings = diagnose(&simulated::stuck_with_other_settings());
-    assert!(findings[0].cannot_see.iter().any(|what| what.contains("what decides: ")), "{findings:#?}");
+    assert!(
+        findings[0]
+            .cannot_see
+            .iter()
+            .any(|what| what.contains("what decides: ")),
+        "{findings:#?}"
+    );
 }
 
 /// A number that makes arithmetic meet its ends.
@@ -133,7 +186,9 @@ fn spoil(value: &mut serde_json::Value, random: &mut impl Iterator<Item = u64>) 
     let Some(next) = random.next() else { return };
     match value {
         Value::Number(number) if number.is_u64() => *value = next.into(),
-        Value::String(text) if next % 11 == 0 => *text = text.chars().take(next as usize % 5).collect(),
+        Value::String(text) if next % 11 == 0 => {
+            *text = text.chars().take(next as usize % 5).collect()
+        }
         Value::Array(list) => {
             if next % 7 == 0 {
                 list.truncate(next as usize % 3);

@@ -28,14 +28,24 @@ const CALLS: usize = 0;
 /// Writing failed.
 pub fn write(trace: &Trace, to: &mut dyn Write) -> io::Result<()> {
     let spans = trace.workers.iter().filter_map(WorkerTrace::span);
-    let sampled = trace.samples.iter().flat_map(|(_, samples)| samples).map(|sample| (sample.at_ns, sample.at_ns));
+    let sampled = trace
+        .samples
+        .iter()
+        .flat_map(|(_, samples)| samples)
+        .map(|sample| (sample.at_ns, sample.at_ns));
     let noted = trace.notes.iter().map(|(at_ns, _)| (*at_ns, *at_ns));
     let (first, last) = spans
         .chain(sampled)
         .chain(noted)
         .reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
         .unwrap_or((0, 0));
-    let mut out = Out { to, buffer: Vec::with_capacity(BLOCK + 4096), first, last, any: false };
+    let mut out = Out {
+        to,
+        buffer: Vec::with_capacity(BLOCK + 4096),
+        first,
+        last,
+        any: false,
+    };
     out.text("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schema\":\"tcpxctl.trace/1\",\"first_unix_ns\":");
     out.number(first);
     out.text(",\"overwritten\":");
@@ -74,27 +84,50 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn worker(&mut self, worker: &WorkerTrace, process: usize) -> io::Result<()> {
-        self.process(process, &format!("{} : plugin {}", worker.name, worker.plugin));
+        self.process(
+            process,
+            &format!("{} : plugin {}", worker.name, worker.plugin),
+        );
         self.lane(process, CALLS, "calls");
         for event in &worker.setup.events {
             self.call(worker, event, process);
         }
         for line in &worker.log {
             let level = format!("{} {}:{}", line.level, line.function, line.line);
-            self.instant(process, worker.unix_ns(line.at_ns), &line.text, &[("from", &level)]);
+            self.instant(
+                process,
+                worker.unix_ns(line.at_ns),
+                &line.text,
+                &[("from", &level)],
+            );
         }
         self.flush()
     }
 
-    fn channel(&mut self, worker: &WorkerTrace, channel: &ChannelTrace, process: usize) -> io::Result<()> {
-        let device = if channel.device.is_empty() { String::new() } else { format!(" ({})", channel.device) };
-        self.process(process, &format!("{} {}{device}", worker.name, channel.name));
+    fn channel(
+        &mut self,
+        worker: &WorkerTrace,
+        channel: &ChannelTrace,
+        process: usize,
+    ) -> io::Result<()> {
+        let device = if channel.device.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", channel.device)
+        };
+        self.process(
+            process,
+            &format!("{} {}{device}", worker.name, channel.name),
+        );
         self.lane(process, CALLS, "calls");
         let events = &channel.events.events;
         if channel.events.overwritten > 0
             && let Some(event) = events.first()
         {
-            let text = format!("{} older events were overwritten", channel.events.overwritten);
+            let text = format!(
+                "{} older events were overwritten",
+                channel.events.overwritten
+            );
             self.instant(process, worker.unix_ns(event.at_ns), &text, &[]);
         }
         let until_consumed = channel.sample.retires_consumed;
@@ -109,7 +142,12 @@ impl Out<'_> {
             match event.kind {
                 EventKind::Posted | EventKind::Done | EventKind::Unpacked | EventKind::Consumed => {
                     counts.take(event.kind);
-                    self.counts(process, worker.unix_ns(event.at_ns), &counts, until_consumed);
+                    self.counts(
+                        process,
+                        worker.unix_ns(event.at_ns),
+                        &counts,
+                        until_consumed,
+                    );
                 }
                 EventKind::Opened | EventKind::Closed | EventKind::Flushed => {
                     self.instant(process, worker.unix_ns(event.at_ns), event.kind.name(), &[]);
@@ -123,32 +161,63 @@ impl Out<'_> {
         self.flush()
     }
 
-    fn request(&mut self, worker: &WorkerTrace, request: &Request, until_consumed: bool, process: usize) {
-        let Some(begins) = request.begins() else { return };
-        let end = if until_consumed { request.consumed } else { request.done };
+    fn request(
+        &mut self,
+        worker: &WorkerTrace,
+        request: &Request,
+        until_consumed: bool,
+        process: usize,
+    ) {
+        let Some(begins) = request.begins() else {
+            return;
+        };
+        let end = if until_consumed {
+            request.consumed
+        } else {
+            request.done
+        };
         let lane = request.lane + 1;
         let begins = worker.unix_ns(begins);
         let ends = end.map_or(self.last, |at| worker.unix_ns(at));
         self.begin("X", process, lane);
         self.text(",\"name\":\"#");
         self.number(request.number.into());
-        self.text(if end.is_some() { "\"" } else { " (in flight)\"" });
+        self.text(if end.is_some() {
+            "\""
+        } else {
+            " (in flight)\""
+        });
         self.times(begins, ends);
         self.text(",\"args\":{\"bytes\":");
         self.number(request.bytes);
-        self.text(if request.posted.is_some() { "}}" } else { ",\"posted\":\"overwritten\"}}" });
+        self.text(if request.posted.is_some() {
+            "}}"
+        } else {
+            ",\"posted\":\"overwritten\"}}"
+        });
         if !until_consumed {
             return;
         }
-        let stages = [("posted", request.posted), ("done", request.done), ("unpacked", request.unpacked)];
-        let known = stages.into_iter().filter_map(|(name, at)| Some((name, at?)));
+        let stages = [
+            ("posted", request.posted),
+            ("done", request.done),
+            ("unpacked", request.unpacked),
+        ];
+        let known = stages
+            .into_iter()
+            .filter_map(|(name, at)| Some((name, at?)));
         let known: [Option<(&str, u64)>; 3] = {
             let mut all = known;
             [all.next(), all.next(), all.next()]
         };
         for (place, stage) in known.iter().enumerate() {
             let Some((name, at)) = stage else { break };
-            let until = known.get(place + 1).copied().flatten().map(|(_, at)| worker.unix_ns(at)).unwrap_or(ends);
+            let until = known
+                .get(place + 1)
+                .copied()
+                .flatten()
+                .map(|(_, at)| worker.unix_ns(at))
+                .unwrap_or(ends);
             self.begin("X", process, lane);
             self.text(",\"name\":\"");
             self.text(name);
@@ -163,7 +232,12 @@ impl Out<'_> {
         let at = worker.unix_ns(event.at_ns);
         if event.kind == EventKind::Failed {
             let text = format!("{} returned {}", event.call.name(), event.code);
-            return self.instant(process, at, &text, &[("request", &event.request.to_string())]);
+            return self.instant(
+                process,
+                at,
+                &text,
+                &[("request", &event.request.to_string())],
+            );
         }
         self.begin("X", process, CALLS);
         self.text(",\"name\":\"");
@@ -186,7 +260,12 @@ impl Out<'_> {
         self.text("}}");
     }
 
-    fn samples(&mut self, name: &str, samples: &[tcpx_run_model::record::Sample], process: usize) -> io::Result<()> {
+    fn samples(
+        &mut self,
+        name: &str,
+        samples: &[tcpx_run_model::record::Sample],
+        process: usize,
+    ) -> io::Result<()> {
         self.process(process, &format!("{name} : sampled"));
         for sample in samples {
             for channel in &sample.channels {
@@ -240,7 +319,11 @@ impl Out<'_> {
 
     fn begin(&mut self, phase: &str, process: usize, lane: usize) {
         let first = !std::mem::replace(&mut self.any, true);
-        self.text(if first { "\n{\"ph\":\"" } else { ",\n{\"ph\":\"" });
+        self.text(if first {
+            "\n{\"ph\":\""
+        } else {
+            ",\n{\"ph\":\""
+        });
         self.text(phase);
         self.text("\",\"pid\":");
         self.number(process as u64);
@@ -263,7 +346,8 @@ impl Out<'_> {
         self.number(ns / 1000);
         let rest = ns % 1000;
         let digit = |at: u64| b'0' + (rest / at % 10) as u8;
-        self.buffer.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
+        self.buffer
+            .extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
     }
 
     fn number(&mut self, number: u64) {
@@ -297,7 +381,14 @@ struct Counts {
 
 impl Counts {
     fn at_start(channel: &ChannelTrace) -> Self {
-        let of = |kind| channel.events.events.iter().filter(|event| event.kind == kind).count() as u64;
+        let of = |kind| {
+            channel
+                .events
+                .events
+                .iter()
+                .filter(|event| event.kind == kind)
+                .count() as u64
+        };
         let sample = &channel.sample;
         Self {
             posted: sample.posted.saturating_sub(of(EventKind::Posted)),

@@ -62,13 +62,19 @@ pub struct ChannelTrace {
 impl Trace {
     /// Events of all channels.
     pub fn events(&self) -> usize {
-        self.workers.iter().flat_map(|worker| &worker.channels).map(|channel| channel.events.events.len()).sum()
+        self.workers
+            .iter()
+            .flat_map(|worker| &worker.channels)
+            .map(|channel| channel.events.events.len())
+            .sum()
     }
 
     /// Events of all channels that are gone.
     pub fn overwritten(&self) -> u64 {
         let channels = self.workers.iter().flat_map(|worker| &worker.channels);
-        channels.fold(0u64, |sum, channel| sum.saturating_add(channel.events.overwritten))
+        channels.fold(0u64, |sum, channel| {
+            sum.saturating_add(channel.events.overwritten)
+        })
     }
 }
 
@@ -100,16 +106,28 @@ impl WorkerTrace {
         for sample in snapshot.channels {
             let events = reader.events(&sample, EVENTS_MAX)?;
             let role = sample.role;
-            let before = channels.iter().filter(|channel| channel.role == role).count();
+            let before = channels
+                .iter()
+                .filter(|channel| channel.role == role)
+                .count();
             let index = sample.channel.map_or(before, |number| number as usize);
-            let facts = sample.device.and_then(|device| header.devices.get(usize::try_from(device).ok()?)?.as_ref());
+            let facts = sample
+                .device
+                .and_then(|device| header.devices.get(usize::try_from(device).ok()?)?.as_ref());
             let device = match (facts, sample.device) {
                 (Some(facts), _) => facts.name.clone(),
                 (None, Some(number)) => format!("device {number}"),
                 (None, None) => String::new(),
             };
             let name = format!("{} {index}", role_name(role));
-            channels.push(ChannelTrace { name, role, index, device, sample, events });
+            channels.push(ChannelTrace {
+                name,
+                role,
+                index,
+                device,
+                sample,
+                events,
+            });
         }
         channels.sort_by_key(|channel| (order(channel.role), channel.index, channel.sample.slot));
         Ok(Self {
@@ -119,7 +137,10 @@ impl WorkerTrace {
             channels,
             setup: reader.setup_events(EVENTS_MAX)?,
             log: reader.log(0, LINES_MAX)?.lines,
-            to_unix: header.created_wall_ns.wrapping_sub(header.created_ns).cast_signed(),
+            to_unix: header
+                .created_wall_ns
+                .wrapping_sub(header.created_ns)
+                .cast_signed(),
         })
     }
 
@@ -139,11 +160,20 @@ impl WorkerTrace {
             let time = |event: Option<&Event>| event.map(|event| event.at_ns);
             [time(events.events.first()), time(events.events.last())]
         };
-        let channels = self.channels.iter().flat_map(|channel| events(&channel.events));
+        let channels = self
+            .channels
+            .iter()
+            .flat_map(|channel| events(&channel.events));
         let lines = [self.log.first(), self.log.last()].map(|line| line.map(|line| line.at_ns));
-        let times = channels.chain(events(&self.setup)).chain(lines).flatten().map(|at_ns| self.unix_ns(at_ns));
+        let times = channels
+            .chain(events(&self.setup))
+            .chain(lines)
+            .flatten()
+            .map(|at_ns| self.unix_ns(at_ns));
         times.fold(None, |span, at| {
-            Some(span.map_or((at, at), |(first, last): (u64, u64)| (first.min(at), last.max(at))))
+            Some(span.map_or((at, at), |(first, last): (u64, u64)| {
+                (first.min(at), last.max(at))
+            }))
         })
     }
 }

@@ -29,7 +29,10 @@ pub struct Request {
 impl Request {
     /// The first that is known of it.
     pub fn begins(&self) -> Option<u64> {
-        self.posted.or(self.done).or(self.unpacked).or(self.consumed)
+        self.posted
+            .or(self.done)
+            .or(self.unpacked)
+            .or(self.consumed)
     }
 
     fn stage(&mut self, kind: EventKind) -> Option<&mut Option<u64>> {
@@ -48,9 +51,17 @@ impl Request {
 pub fn each_request(events: &[Event], until_consumed: bool, mut each: impl FnMut(&Request)) {
     let mut open: HashMap<u32, Request> = HashMap::new();
     let mut lanes = Lanes::default();
-    let last = if until_consumed { EventKind::Consumed } else { EventKind::Done };
+    let last = if until_consumed {
+        EventKind::Consumed
+    } else {
+        EventKind::Done
+    };
     for event in events {
-        let mut made = || Request { number: event.request, lane: lanes.take(), ..Request::default() };
+        let mut made = || Request {
+            number: event.request,
+            lane: lanes.take(),
+            ..Request::default()
+        };
         let mut none = Request::default();
         if none.stage(event.kind).is_none() {
             continue;
@@ -95,14 +106,24 @@ mod tests {
 
     fn requests(told: &[(EventKind, u32)], until_consumed: bool) -> Vec<Request> {
         let mut all = Vec::new();
-        each_request(&events(told), until_consumed, |request| all.push(request.clone()));
+        each_request(&events(told), until_consumed, |request| {
+            all.push(request.clone())
+        });
         all
     }
 
     #[test]
     fn a_receive_is_followed_to_its_end_and_its_lane_used_again() {
         use EventKind::*;
-        let told = [(Posted, 0), (Posted, 1), (Done, 0), (Unpacked, 0), (Consumed, 0), (Posted, 2), (Done, 1)];
+        let told = [
+            (Posted, 0),
+            (Posted, 1),
+            (Done, 0),
+            (Unpacked, 0),
+            (Consumed, 0),
+            (Posted, 2),
+            (Done, 1),
+        ];
         let all = requests(&told, true);
         let first = Request {
             number: 0,
@@ -115,7 +136,10 @@ mod tests {
         };
         assert_eq!(all[0], first);
         assert_eq!(
-            all[1..].iter().map(|one| (one.number, one.lane, one.done)).collect::<Vec<_>>(),
+            all[1..]
+                .iter()
+                .map(|one| (one.number, one.lane, one.done))
+                .collect::<Vec<_>>(),
             [(1, 1, Some(60)), (2, 0, None)]
         );
     }
@@ -123,9 +147,15 @@ mod tests {
     #[test]
     fn what_the_ring_no_longer_has_is_left_out_of_the_request() {
         use EventKind::*;
-        let all = requests(&[(Done, 7), (Consumed, 6), (Failed, 9), (Consumed, 7)], true);
+        let all = requests(
+            &[(Done, 7), (Consumed, 6), (Failed, 9), (Consumed, 7)],
+            true,
+        );
         assert_eq!((all[0].number, all[0].begins()), (6, Some(10)));
-        assert_eq!((all[1].number, all[1].posted, all[1].begins()), (7, None, Some(0)));
+        assert_eq!(
+            (all[1].number, all[1].posted, all[1].begins()),
+            (7, None, Some(0))
+        );
         assert_eq!(all.len(), 2);
         assert_eq!(requests(&[(Posted, 0), (Done, 0)], false).len(), 1);
     }

@@ -31,7 +31,12 @@ struct Row<'a> {
 impl<'a> Row<'a> {
     fn new(worker: &'a WorkerTrace, channel: Option<&'a ChannelTrace>, event: &Event) -> Self {
         let is = |kinds: &[EventKind]| kinds.contains(&event.kind);
-        let of_request = is(&[EventKind::Posted, EventKind::Done, EventKind::Unpacked, EventKind::Consumed]);
+        let of_request = is(&[
+            EventKind::Posted,
+            EventKind::Done,
+            EventKind::Unpacked,
+            EventKind::Consumed,
+        ]);
         Self {
             node: &worker.name,
             side: channel.map_or("setup", ChannelTrace::role_name),
@@ -77,7 +82,8 @@ pub fn write_jsonl(trace: &Trace, to: &mut dyn Write) -> io::Result<()> {
     })
 }
 
-const HEADER: &str = "node,side,channel,device,unix_ns,event,call,request,bytes,code,duration_ns,thread\n";
+const HEADER: &str =
+    "node,side,channel,device,unix_ns,event,call,request,bytes,code,duration_ns,thread\n";
 
 /// A header line, then one line per event.
 ///
@@ -86,7 +92,8 @@ const HEADER: &str = "node,side,channel,device,unix_ns,event,call,request,bytes,
 pub fn write_csv(trace: &Trace, to: &mut dyn Write) -> io::Result<()> {
     to.write_all(HEADER.as_bytes())?;
     each_row(trace, |row| {
-        let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let number =
+            |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         writeln!(
             to,
             "{},{},{},{},{},{},{},{},{},{},{},{}",
@@ -122,7 +129,12 @@ mod tests {
 
     #[test]
     fn cells_hold_no_formula_and_no_separator() {
-        for (text, expected) in [("eth0", "eth0"), ("a,b", "\"a,b\""), ("=1+1", "\"'=1+1\""), ("x\"y", "\"x\"\"y\"")] {
+        for (text, expected) in [
+            ("eth0", "eth0"),
+            ("a,b", "\"a,b\""),
+            ("=1+1", "\"'=1+1\""),
+            ("x\"y", "\"x\"\"y\""),
+        ] {
             assert_eq!(cell(text), expected);
         }
     }

@@ -12,8 +12,8 @@
 use super::subject::{Checked, Shortfall};
 use crate::gpu::{Region, Span};
 use crate::plugin::{
-    Calls, Comm, ConnectHandle, DeviceHandle, GROUP_MAX, MHandle, Net, RecvComm, Request, SendComm, forget_said,
-    take_said,
+    Calls, Comm, ConnectHandle, DeviceHandle, GROUP_MAX, MHandle, Net, RecvComm, Request, SendComm,
+    forget_said, take_said,
 };
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -32,15 +32,25 @@ pub(super) struct Answer {
 impl Answer {
     /// What the plugin said, or that it said nothing.
     pub(super) fn words(&self) -> String {
-        if self.said.is_empty() { "no words".into() } else { self.said.join(" / ") }
+        if self.said.is_empty() {
+            "no words".into()
+        } else {
+            self.said.join(" / ")
+        }
     }
 }
 
 /// Makes a call, if the table has it, and listens.
-pub(super) fn ask(name: &'static str, call: impl FnOnce() -> Option<ResultCode>) -> Checked<Answer> {
+pub(super) fn ask(
+    name: &'static str,
+    call: impl FnOnce() -> Option<ResultCode>,
+) -> Checked<Answer> {
     forget_said();
     let code = call().ok_or_else(absent(name))?;
-    Ok(Answer { code, said: take_said() })
+    Ok(Answer {
+        code,
+        said: take_said(),
+    })
 }
 
 /// The raw table.
@@ -75,32 +85,52 @@ impl<'a> Raw<'a> {
     /// `listen` on any device number, with a guard behind the handle; how many
     /// guard bytes were written. Closes the listener again.
     pub(super) fn listen(self, device: c_int) -> Checked<(Answer, usize)> {
-        let mut buffer = Guarded { handle: [0; HANDLE_MAX], behind: [0xa5; 512] };
+        let mut buffer = Guarded {
+            handle: [0; HANDLE_MAX],
+            behind: [0xa5; 512],
+        };
         let (whole, mut raw) = ((&raw mut buffer).cast::<c_void>(), null_mut());
         // SAFETY: a legal call but for the number, whose check answers; the
         // pointer reaches over the guard as well.
-        let answer = ask("listen", || unsafe { self.0.listen(null_mut(), device, whole, &mut raw) })?;
+        let answer = ask("listen", || unsafe {
+            self.0.listen(null_mut(), device, whole, &mut raw)
+        })?;
         if !raw.is_null() {
             // SAFETY: just made, and used by nobody else.
             unsafe { self.0.close_listen(raw) };
         }
-        Ok((answer, buffer.behind.iter().filter(|byte| **byte != 0xa5).count()))
+        Ok((
+            answer,
+            buffer.behind.iter().filter(|byte| **byte != 0xa5).count(),
+        ))
     }
 
     /// `connect` from device -1, with the bytes of a real listener.
     pub(super) fn connect_from_nowhere(self, handle: ConnectHandle) -> Checked<Answer> {
-        let mut buffer = Guarded { handle: handle.0, behind: [0; 512] };
+        let mut buffer = Guarded {
+            handle: handle.0,
+            behind: [0; 512],
+        };
         let (whole, mut raw, mut device): (_, _, *mut DeviceHandle) =
             ((&raw mut buffer).cast::<c_void>(), null_mut(), null_mut());
         // SAFETY: the number is checked before anything is read; answers.
-        ask("connect", || unsafe { self.0.connect(null_mut(), -1, whole, &mut raw, &mut device) })
+        ask("connect", || unsafe {
+            self.0.connect(null_mut(), -1, whole, &mut raw, &mut device)
+        })
     }
 
     /// `isend` without a registration.
     pub(super) fn send_unregistered(self, comm: &SendComm, data: Span) -> Checked<(Answer, bool)> {
-        let (comm, buffer, mut raw) = (Comm::Send(comm).as_ptr(), data.as_ptr().cast::<c_void>(), null_mut());
+        let (comm, buffer, mut raw) = (
+            Comm::Send(comm).as_ptr(),
+            data.as_ptr().cast::<c_void>(),
+            null_mut(),
+        );
         // SAFETY: comm and data are good; a null registration answers.
-        let answer = ask("isend", || unsafe { self.0.isend(comm, buffer, data.len(), 0, null_mut(), &mut raw) })?;
+        let answer = ask("isend", || unsafe {
+            self.0
+                .isend(comm, buffer, data.len(), 0, null_mut(), &mut raw)
+        })?;
         Ok((answer, raw.is_null()))
     }
 
@@ -111,10 +141,17 @@ impl<'a> Raw<'a> {
         data: Span,
         mhandle: &MHandle,
     ) -> Checked<(Answer, Option<Request>)> {
-        let (comm, buffer, mut raw) = (Comm::Recv(comm).as_ptr(), data.as_ptr().cast::<c_void>(), null_mut());
+        let (comm, buffer, mut raw) = (
+            Comm::Recv(comm).as_ptr(),
+            data.as_ptr().cast::<c_void>(),
+            null_mut(),
+        );
         let (tags, mhandle) = (null_mut(), mhandle.as_ptr());
         // SAFETY: legal for TCPX, and only asked of its family.
-        let answer = ask("irecv", || unsafe { self.0.irecv(comm, buffer, data.len(), tags, mhandle, &mut raw) })?;
+        let answer = ask("irecv", || unsafe {
+            self.0
+                .irecv(comm, buffer, data.len(), tags, mhandle, &mut raw)
+        })?;
         Ok((answer, Request::from_ptr(raw)))
     }
 
@@ -127,18 +164,26 @@ impl<'a> Raw<'a> {
         data: &[Span],
         mhandle: &MHandle,
     ) -> Checked<(Answer, Option<Request>)> {
-        let last = data.last().ok_or_else(|| Shortfall::Broken("a row of the suite receives nowhere".into()))?;
+        let last = data
+            .last()
+            .ok_or_else(|| Shortfall::Broken("a row of the suite receives nowhere".into()))?;
         let of = |at: usize| data.get(at).unwrap_or(last);
-        let mut buffers: [*mut c_void; GROUP_MAX] = std::array::from_fn(|at| of(at).as_ptr().cast::<c_void>());
+        let mut buffers: [*mut c_void; GROUP_MAX] =
+            std::array::from_fn(|at| of(at).as_ptr().cast::<c_void>());
         let sizes: [usize; GROUP_MAX] = std::array::from_fn(|at| of(at).len());
         let mut tags: [c_int; GROUP_MAX] = std::array::from_fn(|at| at as c_int);
         let (mut mhandles, mut raw) = ([mhandle.as_ptr(); GROUP_MAX], null_mut());
         let (comm, n) = (Comm::Recv(comm).as_ptr(), n.clamp(-1, GROUP_MAX as c_int));
-        let (buffers, tags, mhandles) = (buffers.as_mut_ptr(), tags.as_mut_ptr(), mhandles.as_mut_ptr());
+        let (buffers, tags, mhandles) = (
+            buffers.as_mut_ptr(),
+            tags.as_mut_ptr(),
+            mhandles.as_mut_ptr(),
+        );
         // SAFETY: every array is long enough for the greatest `n`, even for a
         // plugin that would read it; a wrong count answers.
         let answer = ask("grouped irecv", || unsafe {
-            self.0.irecv_grouped(comm, n, buffers, &sizes, tags, mhandles, &mut raw)
+            self.0
+                .irecv_grouped(comm, n, buffers, &sizes, tags, mhandles, &mut raw)
         })?;
         Ok((answer, Request::from_ptr(raw)))
     }
@@ -151,10 +196,16 @@ impl<'a> Raw<'a> {
         tag: c_int,
         mhandle: &MHandle,
     ) -> Checked<(Answer, Option<Request>)> {
-        let (comm, buffer, mut raw) = (Comm::Send(comm).as_ptr(), data.as_ptr().cast::<c_void>(), null_mut());
+        let (comm, buffer, mut raw) = (
+            Comm::Send(comm).as_ptr(),
+            data.as_ptr().cast::<c_void>(),
+            null_mut(),
+        );
         // SAFETY: a legal call.
-        let answer =
-            ask("isend", || unsafe { self.0.isend(comm, buffer, data.len(), tag, mhandle.as_ptr(), &mut raw) })?;
+        let answer = ask("isend", || unsafe {
+            self.0
+                .isend(comm, buffer, data.len(), tag, mhandle.as_ptr(), &mut raw)
+        })?;
         Ok((answer, Request::from_ptr(raw)))
     }
 
@@ -162,7 +213,9 @@ impl<'a> Raw<'a> {
     pub(super) fn test_null(self) -> Checked<Answer> {
         let (mut done, mut sizes) = (0, [0; GROUP_MAX]);
         // SAFETY: a null request answers; the rest is ours to write.
-        ask("test", || unsafe { self.0.test(null_mut(), &mut done, sizes.as_mut_ptr()) })
+        ask("test", || unsafe {
+            self.0.test(null_mut(), &mut done, sizes.as_mut_ptr())
+        })
     }
 
     /// A legal `test`, and what it wrote.
@@ -170,32 +223,59 @@ impl<'a> Raw<'a> {
         let (mut done, mut sizes) = (UNWRITTEN, [UNWRITTEN; GROUP_MAX]);
         // SAFETY: as `Net::test`, with room for more sizes than it may write.
         let code = unsafe { self.0.test(request.as_ptr(), &mut done, sizes.as_mut_ptr()) };
-        Ok(Written { code: code.ok_or_else(absent("test"))?, done, sizes })
+        Ok(Written {
+            code: code.ok_or_else(absent("test"))?,
+            done,
+            sizes,
+        })
     }
 
     /// `irecvConsumed` of `n` requests, or of none.
-    pub(super) fn consume(self, comm: Comm<'_>, n: c_int, request: Option<Request>) -> Checked<Answer> {
+    pub(super) fn consume(
+        self,
+        comm: Comm<'_>,
+        n: c_int,
+        request: Option<Request>,
+    ) -> Checked<Answer> {
         let raw = request.map_or(null_mut(), Request::as_ptr);
         // SAFETY: null, a wrong count and a send's request all answer.
-        ask("irecvConsumed", || unsafe { self.0.irecv_consumed(comm.as_ptr(), n, raw) })
+        ask("irecvConsumed", || unsafe {
+            self.0.irecv_consumed(comm.as_ptr(), n, raw)
+        })
     }
 
     /// `iflush` with a request to ask about; the size it told. On TCPX a null
     /// request crashes.
-    pub(super) fn flush(self, comm: &RecvComm, n: c_int, request: Option<Request>) -> Checked<(Answer, c_int)> {
+    pub(super) fn flush(
+        self,
+        comm: &RecvComm,
+        n: c_int,
+        request: Option<Request>,
+    ) -> Checked<(Answer, c_int)> {
         let (mut buffers, mut sizes) = ([null_mut(); GROUP_MAX], [UNWRITTEN; GROUP_MAX]);
         let mut mhandles = [null_mut(); GROUP_MAX];
         let mut raw = request.map_or(null_mut(), Request::as_ptr);
         let comm = Comm::Recv(comm).as_ptr();
-        let (data, told, registrations) = (buffers.as_mut_ptr(), sizes.as_mut_ptr(), mhandles.as_mut_ptr());
+        let (data, told, registrations) = (
+            buffers.as_mut_ptr(),
+            sizes.as_mut_ptr(),
+            mhandles.as_mut_ptr(),
+        );
         // SAFETY: TCPX reads the size of the request it is given and nothing
         // else; a wrong count answers. Only the family is asked.
-        let answer = ask("iflush", || unsafe { self.0.iflush(comm, n, data, told, registrations, &mut raw) })?;
+        let answer = ask("iflush", || unsafe {
+            self.0.iflush(comm, n, data, told, registrations, &mut raw)
+        })?;
         Ok((answer, sizes[0]))
     }
 
     /// `regMr` with any type, or without a comm; ended again when accepted.
-    pub(super) fn register(self, comm: Option<Comm<'_>>, region: &Region, kind: c_int) -> Checked<Answer> {
+    pub(super) fn register(
+        self,
+        comm: Option<Comm<'_>>,
+        region: &Region,
+        kind: c_int,
+    ) -> Checked<Answer> {
         self.register_part(comm, region, region.len(), kind)
     }
 
@@ -210,7 +290,9 @@ impl<'a> Raw<'a> {
         let comm = comm.map_or(null_mut(), Comm::as_ptr);
         let (data, mut raw) = (region.as_ptr().cast::<c_void>(), null_mut());
         // SAFETY: the memory is good; a null comm and an unknown type answer.
-        let answer = ask("regMr", || unsafe { self.0.reg_mr(comm, data, len, kind, &mut raw) })?;
+        let answer = ask("regMr", || unsafe {
+            self.0.reg_mr(comm, data, len, kind, &mut raw)
+        })?;
         if !raw.is_null() {
             // SAFETY: just made, on this comm.
             unsafe { self.0.dereg_mr(comm, raw) };

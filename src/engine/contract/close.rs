@@ -5,21 +5,59 @@ use super::Row;
 use super::calls::Raw;
 use super::exchange::exchange;
 use super::pair::Pair;
-use super::subject::{Checked, PATIENCE, Shortfall, Subject, descriptors, owe, poll, threads, watch};
+use super::subject::{
+    Checked, PATIENCE, Shortfall, Subject, descriptors, owe, poll, threads, watch,
+};
 use crate::plugin::{PluginError, Request};
 use std::time::{Duration, Instant};
 use tcpx_abi::result::{SUCCESS, SYSTEM_ERROR};
 
 pub(super) const ROWS: &[Row] = &[
-    Row::any("close-outstanding", "a comm with requests outstanding closes promptly", outstanding),
-    Row::any("close-listener-first", "the listener may close as soon as accept has delivered", listener_first),
-    Row::any("close-gives-back", "closed connections leave no descriptors and no threads", gives_back),
-    Row::any("close-seen-by-receiver", "a receive whose peer has closed ends in an error", seen_by_receiver),
-    Row::any("close-seen-by-sender", "sends to a closed peer end in an error, not in a signal", seen_by_sender),
-    Row::any("close-after-data", "what was sent before the close still arrives", after_data),
-    Row::any("close-by-sender-midway", "a receive whose sender closes in the middle is never done", sender_leaves),
-    Row::any("close-by-receiver-midway", "a send whose receiver closes in the middle is never done", receiver_leaves),
-    Row::tcpx("close-keeps-saying", "rc 2 on every test after the peer closed, with words", keeps_saying),
+    Row::any(
+        "close-outstanding",
+        "a comm with requests outstanding closes promptly",
+        outstanding,
+    ),
+    Row::any(
+        "close-listener-first",
+        "the listener may close as soon as accept has delivered",
+        listener_first,
+    ),
+    Row::any(
+        "close-gives-back",
+        "closed connections leave no descriptors and no threads",
+        gives_back,
+    ),
+    Row::any(
+        "close-seen-by-receiver",
+        "a receive whose peer has closed ends in an error",
+        seen_by_receiver,
+    ),
+    Row::any(
+        "close-seen-by-sender",
+        "sends to a closed peer end in an error, not in a signal",
+        seen_by_sender,
+    ),
+    Row::any(
+        "close-after-data",
+        "what was sent before the close still arrives",
+        after_data,
+    ),
+    Row::any(
+        "close-by-sender-midway",
+        "a receive whose sender closes in the middle is never done",
+        sender_leaves,
+    ),
+    Row::any(
+        "close-by-receiver-midway",
+        "a send whose receiver closes in the middle is never done",
+        receiver_leaves,
+    ),
+    Row::tcpx(
+        "close-keeps-saying",
+        "rc 2 on every test after the peer closed, with words",
+        keeps_saying,
+    ),
     Row::tcpx("close-null", "closing nothing is rc 0", null),
 ];
 
@@ -50,7 +88,9 @@ fn outstanding(subject: &Subject<'_>) -> Checked {
     other.close()?;
     let took = started.elapsed();
     owe(took < CLOSE_MAX, || format!("closing took {took:.1?}"))?;
-    Ok(format!("4 receives without a sender and {sends} sends without a receive, closed in {took:.1?}"))
+    Ok(format!(
+        "4 receives without a sender and {sends} sends without a receive, closed in {took:.1?}"
+    ))
 }
 
 fn listener_first(subject: &Subject<'_>) -> Checked {
@@ -65,9 +105,14 @@ fn listener_first(subject: &Subject<'_>) -> Checked {
 fn gives_back(subject: &Subject<'_>) -> Checked {
     const CONNECTIONS: usize = 4;
     let round = || -> Checked<()> {
-        let mut pairs = (0..CONNECTIONS).map(|_| Pair::start(subject)).collect::<Checked<Vec<_>>>()?;
+        let mut pairs = (0..CONNECTIONS)
+            .map(|_| Pair::start(subject))
+            .collect::<Checked<Vec<_>>>()?;
         poll("four connections", subject.connect_patience(), || {
-            let standing = pairs.iter_mut().map(Pair::step).collect::<Checked<Vec<bool>>>()?;
+            let standing = pairs
+                .iter_mut()
+                .map(Pair::step)
+                .collect::<Checked<Vec<bool>>>()?;
             Ok(standing.iter().all(|standing| *standing).then_some(()))
         })?;
         for pair in &mut pairs {
@@ -98,7 +143,10 @@ fn gives_back(subject: &Subject<'_>) -> Checked {
 }
 
 /// The plugin's error once `step` runs into it.
-fn error_within(what: &str, mut step: impl FnMut() -> Checked<Result<(), PluginError>>) -> Checked<PluginError> {
+fn error_within(
+    what: &str,
+    mut step: impl FnMut() -> Checked<Result<(), PluginError>>,
+) -> Checked<PluginError> {
     poll(what, PATIENCE, || Ok(step()?.err()))
 }
 
@@ -109,13 +157,16 @@ fn seen_by_receiver(subject: &Subject<'_>) -> Checked {
     pair.close_sender()?;
     let request = pair.receives[0].request;
     let started = Instant::now();
-    let error =
-        error_within("the receive ends in an error (the plugin stays silent: only a watchdog sees this)", || {
-            match subject.net.test(request) {
-                Ok(tested) => owe(!tested.done, || "the receive was done and nothing had been sent".into()).map(Ok),
-                Err(error) => Ok(Err(error)),
-            }
-        })?;
+    let error = error_within(
+        "the receive ends in an error (the plugin stays silent: only a watchdog sees this)",
+        || match subject.net.test(request) {
+            Ok(tested) => owe(!tested.done, || {
+                "the receive was done and nothing had been sent".into()
+            })
+            .map(Ok),
+            Err(error) => Ok(Err(error)),
+        },
+    )?;
     let took = started.elapsed();
     pair.close()?;
     Ok(format!("{error}, {took:.1?} after the close"))
@@ -128,11 +179,17 @@ fn seen_by_sender(subject: &Subject<'_>) -> Checked {
     pair.close_receiver()?;
     let mut completed = 0;
     let error = error_within("sends to a closed peer end in an error", || {
-        let posted = if pair.sends.is_empty() { pair.try_send(0, 1)?.map(drop) } else { Ok(()) };
+        let posted = if pair.sends.is_empty() {
+            pair.try_send(0, 1)?.map(drop)
+        } else {
+            Ok(())
+        };
         if posted.is_err() {
             return Ok(posted);
         }
-        let Some(oldest) = pair.sends.front() else { return Ok(Ok(())) };
+        let Some(oldest) = pair.sends.front() else {
+            return Ok(Ok(()));
+        };
         match subject.net.test(oldest.request) {
             Ok(tested) if tested.done => {
                 pair.sends.pop_front();
@@ -170,10 +227,14 @@ fn after_data(subject: &Subject<'_>) -> Checked {
         match pair.try_test_receive() {
             Ok(_) => {}
             // TCPX may report the close once before it reports the data.
-            Err(PluginError::Refused { code: SYSTEM_ERROR, .. }) if refusals < REFUSALS_MAX => refusals += 1,
+            Err(PluginError::Refused {
+                code: SYSTEM_ERROR, ..
+            }) if refusals < REFUSALS_MAX => refusals += 1,
             Err(error) => {
                 let arrived = pair.done.len();
-                return Err(Shortfall::Broken(format!("{arrived} of {MESSAGES} messages arrived, then {error}")));
+                return Err(Shortfall::Broken(format!(
+                    "{arrived} of {MESSAGES} messages arrived, then {error}"
+                )));
             }
         }
         Ok(pair.receives.is_empty().then_some(()))
@@ -183,7 +244,9 @@ fn after_data(subject: &Subject<'_>) -> Checked {
         pair.hand_back()?;
     }
     pair.close()?;
-    Ok(format!("{MESSAGES} messages, none wrong; test was rc 2 {refusals} times on the way"))
+    Ok(format!(
+        "{MESSAGES} messages, none wrong; test was rc 2 {refusals} times on the way"
+    ))
 }
 
 fn keeps_saying(subject: &Subject<'_>) -> Checked {
@@ -193,11 +256,17 @@ fn keeps_saying(subject: &Subject<'_>) -> Checked {
     let request = pair.receives[0].request;
     let refused = || match subject.net.test(request) {
         Ok(_) => Ok(None),
-        Err(PluginError::Refused { code: SYSTEM_ERROR, said, .. }) => Ok(Some(said.join(" / "))),
+        Err(PluginError::Refused {
+            code: SYSTEM_ERROR,
+            said,
+            ..
+        }) => Ok(Some(said.join(" / "))),
         Err(error) => Err(error.into()),
     };
     let words = poll("test is rc 2", PATIENCE, refused)?;
-    owe(words.contains("Connection closed by remote peer"), || format!("rc 2, but it said {words:?}"))?;
+    owe(words.contains("Connection closed by remote peer"), || {
+        format!("rc 2, but it said {words:?}")
+    })?;
     for _ in 0..20 {
         owe(refused()?.is_some(), || "rc 2, and later rc 0".into())?;
     }
@@ -212,7 +281,9 @@ fn cut_off<'a>(subject: &Subject<'a>) -> Checked<Pair<'a>> {
     pair.send(0, LARGE)?;
     for _ in 0..4 {
         if pair.drive()? {
-            let why = format!("{LARGE} bytes were through after four tests of each end: nothing can be cut off");
+            let why = format!(
+                "{LARGE} bytes were through after four tests of each end: nothing can be cut off"
+            );
             return Err(Shortfall::NotOwed(why));
         }
     }
@@ -239,13 +310,17 @@ fn never_done(subject: &Subject<'_>, request: Request) -> Checked {
     let mut said = None;
     let tests = watch(|| {
         match subject.net.test(request) {
-            Ok(tested) => owe(!tested.done, || "done, although the other end closed in the middle".into())?,
+            Ok(tested) => owe(!tested.done, || {
+                "done, although the other end closed in the middle".into()
+            })?,
             Err(error) => said = Some(error.to_string()),
         }
         Ok(())
     })?;
     let said = said.unwrap_or_else(|| "silence: only a watchdog sees this".into());
-    Ok(format!("a message of {LARGE} bytes cut off: not done in {tests} tests; {said}"))
+    Ok(format!(
+        "a message of {LARGE} bytes cut off: not done in {tests} tests; {said}"
+    ))
 }
 
 fn null(subject: &Subject<'_>) -> Checked {

@@ -24,7 +24,9 @@ impl Raw<'_> {
         };
         let (mut raw, mut pointer) = (null_mut(), &raw mut device);
         // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask("accept", || unsafe { self.0.accept(listener.as_ptr(), &mut raw, &mut pointer) })?;
+        let answer = ask("accept", || unsafe {
+            self.0.accept(listener.as_ptr(), &mut raw, &mut pointer)
+        })?;
         Ok((answer, raw.is_null()))
     }
 
@@ -36,22 +38,33 @@ impl Raw<'_> {
         handle: ConnectHandle,
         mut meanwhile: impl FnMut() -> Checked<()>,
     ) -> Checked<(Answer, bool)> {
-        let mut buffer = Guarded { handle: handle.0, behind: [0; 512] };
+        let mut buffer = Guarded {
+            handle: handle.0,
+            behind: [0; 512],
+        };
         let whole = (&raw mut buffer).cast::<c_void>();
         let none: *mut *mut DeviceHandle = &mut null_mut();
         let mut raw = null_mut();
         poll("connect", PATIENCE, || {
             meanwhile()?;
             // SAFETY: as `Net::connect`; the buffer stays where it is.
-            let answer = ask("connect", || unsafe { self.0.connect(null_mut(), device, whole, &mut raw, none) })?;
+            let answer = ask("connect", || unsafe {
+                self.0.connect(null_mut(), device, whole, &mut raw, none)
+            })?;
             if answer.code != 0 {
-                return Err(Shortfall::Broken(format!("connect rc {}: {}", answer.code, answer.words())));
+                return Err(Shortfall::Broken(format!(
+                    "connect rc {}: {}",
+                    answer.code,
+                    answer.words()
+                )));
             }
             Ok((!raw.is_null()).then_some(()))
         })?;
         let mut second = null_mut();
         // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer = ask("connect", || unsafe { self.0.connect(null_mut(), device, whole, &mut second, none) })?;
+        let answer = ask("connect", || unsafe {
+            self.0.connect(null_mut(), device, whole, &mut second, none)
+        })?;
         // SAFETY: the comm of the first connect, used by nobody else.
         unsafe { self.0.close_send(raw) };
         Ok((answer, second.is_null()))
@@ -69,8 +82,10 @@ impl Raw<'_> {
         let comm = comm.map_or(null_mut(), Comm::as_ptr);
         let (buffer, mut raw) = (data.as_ptr().cast::<c_void>(), null_mut());
         // SAFETY: only asked of plugins that promise an answer (see the row).
-        let answer =
-            ask("isend", || unsafe { self.0.isend(comm, buffer, len as usize, 0, mhandle.as_ptr(), &mut raw) })?;
+        let answer = ask("isend", || unsafe {
+            self.0
+                .isend(comm, buffer, len as usize, 0, mhandle.as_ptr(), &mut raw)
+        })?;
         Ok((answer, raw.is_null()))
     }
 
@@ -86,7 +101,10 @@ impl Raw<'_> {
         let (buffer, mut tag) = (data.as_ptr().cast::<c_void>(), 0);
         let (registration, mut raw) = (mhandle.map_or(null_mut(), MHandle::as_ptr), null_mut());
         // SAFETY: only asked of plugins that promise an answer (see the row).
-        let call = || unsafe { self.0.irecv(comm, buffer, data.len(), &mut tag, registration, &mut raw) };
+        let call = || unsafe {
+            self.0
+                .irecv(comm, buffer, data.len(), &mut tag, registration, &mut raw)
+        };
         let answer = ask("irecv", call)?;
         Ok((answer, raw.is_null()))
     }
@@ -102,14 +120,20 @@ impl Raw<'_> {
         let answer = poll("accept without a device handle answers", PATIENCE, || {
             meanwhile()?;
             // SAFETY: only asked of plugins that promise an answer (see the row).
-            let answer = ask("accept", || unsafe { self.0.accept(listener.as_ptr(), &mut raw, null_mut()) })?;
+            let answer = ask("accept", || unsafe {
+                self.0.accept(listener.as_ptr(), &mut raw, null_mut())
+            })?;
             Ok((answer.code != 0 || !raw.is_null()).then_some(answer))
         })?;
         let delivered = !raw.is_null();
         // SAFETY: the comm just made, used by nobody else; null is nothing to close.
         let closed = ask("closeRecv", || unsafe { self.0.close_recv(raw) })?;
         if closed.code != 0 {
-            return Err(Shortfall::Broken(format!("closing it is rc {}: {}", closed.code, closed.words())));
+            return Err(Shortfall::Broken(format!(
+                "closing it is rc {}: {}",
+                closed.code,
+                closed.words()
+            )));
         }
         Ok((answer, delivered))
     }

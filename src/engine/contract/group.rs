@@ -16,17 +16,33 @@ pub(super) const ROWS: &[Row] = &[
         "a grouped receive of maxRecvs buffers takes one message of each tag, in any order",
         by_tag,
     ),
-    Row::any("test-tells-size", "what test writes into sizes is what arrived; it may write nothing", tells_size),
-    Row::any("flush-is-done", "iflush of a done receive makes no request, or one that becomes done", flush),
-    Row::any("finalize-ends", "finalize ends a context, and init makes another", finalize),
+    Row::any(
+        "test-tells-size",
+        "what test writes into sizes is what arrived; it may write nothing",
+        tells_size,
+    ),
+    Row::any(
+        "flush-is-done",
+        "iflush of a done receive makes no request, or one that becomes done",
+        flush,
+    ),
+    Row::any(
+        "finalize-ends",
+        "finalize ends a context, and init makes another",
+        finalize,
+    ),
 ];
 
 const LEN: usize = 16 << 10;
 
 fn by_tag(subject: &Subject<'_>) -> Checked {
-    let most = usize::try_from(subject.device()?.max_recvs).unwrap_or(0).min(GROUP_MAX);
+    let most = usize::try_from(subject.device()?.max_recvs)
+        .unwrap_or(0)
+        .min(GROUP_MAX);
     if most < 2 {
-        return Err(Shortfall::NotOwed(format!("maxRecvs is {most}: one buffer per receive")));
+        return Err(Shortfall::NotOwed(format!(
+            "maxRecvs is {most}: one buffer per receive"
+        )));
     }
     let raw = Raw::of(subject.net);
     let pair = Pair::on_host(subject, most, LEN)?;
@@ -38,33 +54,62 @@ fn by_tag(subject: &Subject<'_>) -> Checked {
     }
     let mhandle = pair.destination(0, LEN)?.1;
     let group = poll("a grouped irecv is accepted", PATIENCE, || {
-        let (answer, request) = raw.receive_grouped(pair.receiver()?, most as i32, &places, mhandle)?;
-        owe(answer.code == SUCCESS, || format!("irecv of {most} buffers: rc {}: {}", answer.code, answer.words()))?;
+        let (answer, request) =
+            raw.receive_grouped(pair.receiver()?, most as i32, &places, mhandle)?;
+        owe(answer.code == SUCCESS, || {
+            format!(
+                "irecv of {most} buffers: rc {}: {}",
+                answer.code,
+                answer.words()
+            )
+        })?;
         Ok(request)
     })?;
     let mut sends = Vec::new();
     for message in (0..most).rev() {
-        sends.push(post(subject, raw, &pair, (message, length(message)), group)?);
+        sends.push(post(
+            subject,
+            raw,
+            &pair,
+            (message, length(message)),
+            group,
+        )?);
     }
     let mut told = None;
-    poll("a grouped receive and its sends become done", PATIENCE, || {
-        let mut waiting = Vec::new();
-        for send in &sends {
-            if !subject.net.test(*send)?.done {
-                waiting.push(*send);
+    poll(
+        "a grouped receive and its sends become done",
+        PATIENCE,
+        || {
+            let mut waiting = Vec::new();
+            for send in &sends {
+                if !subject.net.test(*send)?.done {
+                    waiting.push(*send);
+                }
             }
-        }
-        sends = waiting;
-        if told.is_none() {
-            let written = raw.test(group)?;
-            owe(written.code == SUCCESS, || format!("test of the group: {written:?}"))?;
-            told = (written.done == 1).then_some(written.sizes);
-        }
-        Ok((sends.is_empty() && told.is_some()).then_some(()))
-    })?;
-    for (message, size) in told.unwrap_or([UNWRITTEN; GROUP_MAX]).into_iter().enumerate().take(most) {
+            sends = waiting;
+            if told.is_none() {
+                let written = raw.test(group)?;
+                owe(written.code == SUCCESS, || {
+                    format!("test of the group: {written:?}")
+                })?;
+                told = (written.done == 1).then_some(written.sizes);
+            }
+            Ok((sends.is_empty() && told.is_some()).then_some(()))
+        },
+    )?;
+    for (message, size) in told
+        .unwrap_or([UNWRITTEN; GROUP_MAX])
+        .into_iter()
+        .enumerate()
+        .take(most)
+    {
         let right = size == UNWRITTEN || usize::try_from(size) == Ok(length(message));
-        owe(right, || format!("test told {size} bytes of tag {message}, which got {}", length(message)))?;
+        owe(right, || {
+            format!(
+                "test told {size} bytes of tag {message}, which got {}",
+                length(message)
+            )
+        })?;
         pair.verify(message, length(message))?;
     }
     pair.close()?;
@@ -82,10 +127,14 @@ fn post(
     let (span, mhandle) = pair.source(message, len)?;
     poll("a tagged isend is accepted", PATIENCE, || {
         let (answer, request) = raw.send_tagged(pair.sender()?, span, message as i32, mhandle)?;
-        owe(answer.code == SUCCESS, || format!("isend with tag {message}: rc {}", answer.code))?;
+        owe(answer.code == SUCCESS, || {
+            format!("isend with tag {message}: rc {}", answer.code)
+        })?;
         if request.is_none() {
             let early = subject.net.test(group)?.done;
-            owe(!early, || "the group was done with a message missing".into())?;
+            owe(!early, || {
+                "the group was done with a message missing".into()
+            })?;
         }
         Ok(request)
     })
@@ -107,14 +156,21 @@ fn tells_size(subject: &Subject<'_>) -> Checked {
     pair.close()?;
     match told {
         UNWRITTEN => Ok("it writes nothing".into()),
-        size if usize::try_from(size) == Ok(LEN / 3) => Ok(format!("{size} of {LEN} posted, as sent")),
-        size => Err(Shortfall::Broken(format!("{size}, and {} were sent into a receive of {LEN}", LEN / 3))),
+        size if usize::try_from(size) == Ok(LEN / 3) => {
+            Ok(format!("{size} of {LEN} posted, as sent"))
+        }
+        size => Err(Shortfall::Broken(format!(
+            "{size}, and {} were sent into a receive of {LEN}",
+            LEN / 3
+        ))),
     }
 }
 
 fn flush(subject: &Subject<'_>) -> Checked {
     if subject.hands_back() {
-        return Err(Shortfall::NotOwed("receives are unpacked, so nobody flushes".into()));
+        return Err(Shortfall::NotOwed(
+            "receives are unpacked, so nobody flushes".into(),
+        ));
     }
     // Device memory is what must be flushed; without any, the call is still owed.
     let memory = subject.stand_in().unwrap_or(HostMemory::host());
@@ -125,21 +181,31 @@ fn flush(subject: &Subject<'_>) -> Checked {
     pair.finish()?;
     let (span, mhandle) = pair.destination(0, LEN)?;
     let request = match subject.net.iflush(pair.receiver()?, span, mhandle) {
-        Err(PluginError::Missing { .. }) => return Err(Shortfall::NotOwed("the table has no iflush".into())),
+        Err(PluginError::Missing { .. }) => {
+            return Err(Shortfall::NotOwed("the table has no iflush".into()));
+        }
         other => other?,
     };
     if let Some(request) = request {
-        poll("a flush becomes done", PATIENCE, || Ok(subject.net.test(request)?.done.then_some(())))?;
+        poll("a flush becomes done", PATIENCE, || {
+            Ok(subject.net.test(request)?.done.then_some(()))
+        })?;
     }
     pair.verify(0, LEN)?;
     pair.close()?;
-    let how = if request.is_some() { "a request, which became done" } else { "no request: nothing to wait for" };
+    let how = if request.is_some() {
+        "a request, which became done"
+    } else {
+        "no request: nothing to wait for"
+    };
     Ok(format!("{}: {how}", memory.describe()))
 }
 
 fn finalize(subject: &Subject<'_>) -> Checked {
     if !subject.net.calls().facts().has_context {
-        return Err(Shortfall::NotOwed("there are no contexts before v11".into()));
+        return Err(Shortfall::NotOwed(
+            "there are no contexts before v11".into(),
+        ));
     }
     subject.net.finalize()?;
     subject.net.init()?;

@@ -13,40 +13,94 @@ use crate::plugin::{Comm, PluginError};
 use tcpx_abi::result::{INTERNAL_ERROR, SUCCESS};
 
 pub(super) const ROWS: &[Row] = &[
-    Row::any("raw-handle-size", "listen writes no more than 128 bytes of handle", handle_size),
-    Row::tcpx("raw-no-such-device", "device -1 and the one after the last are rc 3", no_such_device),
-    Row::tcpx("raw-send-unregistered", "a send without a registration is rc 3, with words", send_unregistered),
-    Row::tcpx("raw-receive-grouped", "irecv with n other than 1 is rc 3", receive_grouped),
+    Row::any(
+        "raw-handle-size",
+        "listen writes no more than 128 bytes of handle",
+        handle_size,
+    ),
+    Row::tcpx(
+        "raw-no-such-device",
+        "device -1 and the one after the last are rc 3",
+        no_such_device,
+    ),
+    Row::tcpx(
+        "raw-send-unregistered",
+        "a send without a registration is rc 3, with words",
+        send_unregistered,
+    ),
+    Row::tcpx(
+        "raw-receive-grouped",
+        "irecv with n other than 1 is rc 3",
+        receive_grouped,
+    ),
     Row::tcpx("raw-tags-null", "irecv reads no tags", tags_null),
-    Row::tcpx("raw-test-null", "test of no request is rc 3, with words", test_null),
-    Row::tcpx("raw-test-writes", "test writes done on every call and sizes on none", test_writes),
-    Row::tcpx("raw-receive-unregistered", "a receive without a registration is rc 3, with words", receive_unregistered)
-        .never_on_google("was not seen with this"),
+    Row::tcpx(
+        "raw-test-null",
+        "test of no request is rc 3, with words",
+        test_null,
+    ),
+    Row::tcpx(
+        "raw-test-writes",
+        "test writes done on every call and sizes on none",
+        test_writes,
+    ),
+    Row::tcpx(
+        "raw-receive-unregistered",
+        "a receive without a registration is rc 3, with words",
+        receive_unregistered,
+    )
+    .never_on_google("was not seen with this"),
     Row::tcpx(
         "raw-accept-bare",
         "accept without a device handle is an error or a comm that can be closed",
         accept_bare,
     )
     .never_on_google("crashes at the first receive of such a comm"),
-    Row::tcpx("raw-accept-again", "a listener that has delivered accepts no more: rc 3", accept_again)
-        .never_on_google("frees its state twice"),
-    Row::tcpx("raw-connect-again", "a handle buffer that has connected does not again: rc 3", connect_again)
-        .never_on_google("reads freed memory"),
-    Row::tcpx("raw-flush-null", "iflush of no request is rc 3", flush_null).never_on_google("crashes"),
+    Row::tcpx(
+        "raw-accept-again",
+        "a listener that has delivered accepts no more: rc 3",
+        accept_again,
+    )
+    .never_on_google("frees its state twice"),
+    Row::tcpx(
+        "raw-connect-again",
+        "a handle buffer that has connected does not again: rc 3",
+        connect_again,
+    )
+    .never_on_google("reads freed memory"),
+    Row::tcpx("raw-flush-null", "iflush of no request is rc 3", flush_null)
+        .never_on_google("crashes"),
     Row::tcpx("raw-no-comm", "posts without a comm are rc 3", no_comm).never_on_google("crashes"),
-    Row::tcpx("raw-wrong-end", "a send on a receiving comm is rc 3, and the other way round", wrong_end)
-        .never_on_google("takes it and crashes or stalls later"),
-    Row::tcpx("raw-negative-size", "a negative size is rc 3", negative_size).never_on_google("overruns memory"),
-    Row::tcpx("raw-sender-longer", "a message longer than its receive is an error and overruns nothing", longer)
-        .never_on_google("overruns the receive buffer"),
+    Row::tcpx(
+        "raw-wrong-end",
+        "a send on a receiving comm is rc 3, and the other way round",
+        wrong_end,
+    )
+    .never_on_google("takes it and crashes or stalls later"),
+    Row::tcpx(
+        "raw-negative-size",
+        "a negative size is rc 3",
+        negative_size,
+    )
+    .never_on_google("overruns memory"),
+    Row::tcpx(
+        "raw-sender-longer",
+        "a message longer than its receive is an error and overruns nothing",
+        longer,
+    )
+    .never_on_google("overruns the receive buffer"),
 ];
 
 const LEN: usize = 4096;
 
 fn handle_size(subject: &Subject<'_>) -> Checked {
     let (answer, beyond) = Raw::of(subject.net).listen(subject.device()?.index as i32)?;
-    owe(answer.code == SUCCESS, || format!("listen rc {}: {}", answer.code, answer.words()))?;
-    owe(beyond == 0, || format!("{beyond} of the 512 bytes behind the handle were written"))?;
+    owe(answer.code == SUCCESS, || {
+        format!("listen rc {}: {}", answer.code, answer.words())
+    })?;
+    owe(beyond == 0, || {
+        format!("{beyond} of the 512 bytes behind the handle were written")
+    })?;
     Ok("none of the 512 bytes behind it were written".into())
 }
 
@@ -58,7 +112,9 @@ fn no_such_device(subject: &Subject<'_>) -> Checked {
     let connect = calls.connect_from_nowhere(handle)?;
     subject.net.close_listen(listener)?;
     let codes = [listens[0].code, listens[1].code, connect.code];
-    owe(codes == [INTERNAL_ERROR; 3], || format!("listen -1, listen {count}, connect -1: rc {codes:?}"))?;
+    owe(codes == [INTERNAL_ERROR; 3], || {
+        format!("listen -1, listen {count}, connect -1: rc {codes:?}")
+    })?;
     Ok(format!("listen on -1 and {count}, connect from -1: rc 3"))
 }
 
@@ -68,13 +124,19 @@ fn send_unregistered(subject: &Subject<'_>) -> Checked {
     for len in [LEN, 0] {
         let (span, _) = pair.source(0, len)?;
         let (answer, nothing) = Raw::of(subject.net).send_unregistered(pair.sender()?, span)?;
-        owe(answer.code == INTERNAL_ERROR && nothing, || format!("{len} bytes: rc {}", answer.code))?;
+        owe(answer.code == INTERNAL_ERROR && nothing, || {
+            format!("{len} bytes: rc {}", answer.code)
+        })?;
         said = answer.words();
     }
-    owe(said.contains("mhandle is null"), || format!("rc 3, but it said {said:?}"))?;
+    owe(said.contains("mhandle is null"), || {
+        format!("rc 3, but it said {said:?}")
+    })?;
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
-    Ok(format!("{LEN} and 0 bytes rc 3: {said}; the comm still works"))
+    Ok(format!(
+        "{LEN} and 0 bytes rc 3: {said}; the comm still works"
+    ))
 }
 
 fn receive_unregistered(subject: &Subject<'_>) -> Checked {
@@ -82,8 +144,12 @@ fn receive_unregistered(subject: &Subject<'_>) -> Checked {
     let (span, _) = pair.destination(0, LEN)?;
     let comm = Comm::Recv(pair.receiver()?);
     let (answer, nothing) = Raw::of(subject.net).receive_any(Some(comm), span, None)?;
-    owe(answer.code == INTERNAL_ERROR && nothing, || format!("rc {}", answer.code))?;
-    owe(answer.words().contains("mhandle is null"), || format!("rc 3, but it said {:?}", answer.words()))?;
+    owe(answer.code == INTERNAL_ERROR && nothing, || {
+        format!("rc {}", answer.code)
+    })?;
+    owe(answer.words().contains("mhandle is null"), || {
+        format!("rc 3, but it said {:?}", answer.words())
+    })?;
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
     Ok(format!("rc 3: {}; the comm still works", answer.words()))
@@ -94,7 +160,11 @@ fn accept_bare(subject: &Subject<'_>) -> Checked {
     let raw = Raw::of(subject.net);
     let (answer, delivered) = pair.accept_bare(raw)?;
     pair.close()?;
-    let what = if delivered { "a comm, which closes" } else { "no comm" };
+    let what = if delivered {
+        "a comm, which closes"
+    } else {
+        "no comm"
+    };
     Ok(format!("rc {} and {what}: {}", answer.code, answer.words()))
 }
 
@@ -102,9 +172,12 @@ fn receive_grouped(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     for n in [0, 2, 8, -1] {
         let (span, mhandle) = pair.destination(0, LEN)?;
-        let (answer, request) = Raw::of(subject.net).receive_grouped(pair.receiver()?, n, &[span], mhandle)?;
+        let (answer, request) =
+            Raw::of(subject.net).receive_grouped(pair.receiver()?, n, &[span], mhandle)?;
         let refused = answer.code == INTERNAL_ERROR && request.is_none();
-        owe(refused, || format!("n = {n}: rc {}, request {request:?}", answer.code))?;
+        owe(refused, || {
+            format!("n = {n}: rc {}, request {request:?}", answer.code)
+        })?;
     }
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
@@ -118,12 +191,17 @@ fn tags_null(subject: &Subject<'_>) -> Checked {
     pair.finish()?;
     pair.hand_back()?;
     let (span, mhandle) = pair.destination(0, LEN)?;
-    let (answer, request) = Raw::of(subject.net).receive_untagged(pair.receiver()?, span, mhandle)?;
-    owe(answer.code == SUCCESS && request.is_some(), || format!("rc {}: {}", answer.code, answer.words()))?;
+    let (answer, request) =
+        Raw::of(subject.net).receive_untagged(pair.receiver()?, span, mhandle)?;
+    owe(answer.code == SUCCESS && request.is_some(), || {
+        format!("rc {}: {}", answer.code, answer.words())
+    })?;
     pair.send(1, LEN)?;
     poll("the receive is done", PATIENCE, || {
         pair.test_send()?;
-        let Some(request) = request else { return Ok(None) };
+        let Some(request) = request else {
+            return Ok(None);
+        };
         Ok(subject.net.test(request)?.done.then_some(()))
     })?;
     pair.verify(1, LEN)?;
@@ -133,7 +211,9 @@ fn tags_null(subject: &Subject<'_>) -> Checked {
 
 fn test_null(subject: &Subject<'_>) -> Checked {
     let answer = Raw::of(subject.net).test_null()?;
-    owe(answer.code == INTERNAL_ERROR, || format!("rc {}", answer.code))?;
+    owe(answer.code == INTERNAL_ERROR, || {
+        format!("rc {}", answer.code)
+    })?;
     Ok(format!("rc 3: {}", answer.words()))
 }
 
@@ -143,7 +223,9 @@ fn test_writes(subject: &Subject<'_>) -> Checked {
     pair.receive(0, LEN)?;
     let receive = pair.receives[0].request;
     let before = calls.test(receive)?;
-    owe((before.code, before.done) == (SUCCESS, 0), || format!("with nothing sent: {before:?}"))?;
+    owe((before.code, before.done) == (SUCCESS, 0), || {
+        format!("with nothing sent: {before:?}")
+    })?;
     pair.send(0, 1000)?;
     let send = pair.sends[0].request;
     let mut seen = vec![before];
@@ -151,14 +233,19 @@ fn test_writes(subject: &Subject<'_>) -> Checked {
         seen.push(poll("a test that is done", PATIENCE, || {
             let written = calls.test(request)?;
             owe(written.code == SUCCESS, || format!("{written:?}"))?;
-            owe(matches!(written.done, 0 | 1), || format!("done is {}", written.done))?;
+            owe(matches!(written.done, 0 | 1), || {
+                format!("done is {}", written.done)
+            })?;
             Ok((written.done == 1).then_some(written))
         })?);
     }
     let sizes: Vec<_> = seen.iter().map(|written| written.sizes).collect();
-    owe(sizes.iter().all(|sizes| *sizes == [UNWRITTEN; crate::plugin::GROUP_MAX]), || {
-        format!("test wrote sizes: {sizes:?}")
-    })?;
+    owe(
+        sizes
+            .iter()
+            .all(|sizes| *sizes == [UNWRITTEN; crate::plugin::GROUP_MAX]),
+        || format!("test wrote sizes: {sizes:?}"),
+    )?;
     subject.net.irecv_consumed(pair.receiver()?, receive)?;
     pair.sends.clear();
     pair.receives.clear();
@@ -169,10 +256,15 @@ fn test_writes(subject: &Subject<'_>) -> Checked {
 fn accept_again(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     let (answer, nothing) = Raw::of(subject.net).accept_again(pair.listener()?)?;
-    owe(answer.code == INTERNAL_ERROR && nothing, || format!("rc {}", answer.code))?;
+    owe(answer.code == INTERNAL_ERROR && nothing, || {
+        format!("rc {}", answer.code)
+    })?;
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
-    Ok(format!("rc 3: {}; the first comm still works", answer.words()))
+    Ok(format!(
+        "rc 3: {}; the first comm still works",
+        answer.words()
+    ))
 }
 
 fn connect_again(subject: &Subject<'_>) -> Checked {
@@ -190,14 +282,18 @@ fn connect_again(subject: &Subject<'_>) -> Checked {
     }
     subject.net.close_listen(listener)?;
     let (answer, nothing) = answer?;
-    owe(answer.code == INTERNAL_ERROR && nothing, || format!("rc {}", answer.code))?;
+    owe(answer.code == INTERNAL_ERROR && nothing, || {
+        format!("rc {}", answer.code)
+    })?;
     Ok(format!("rc 3: {}", answer.words()))
 }
 
 fn flush_null(subject: &Subject<'_>) -> Checked {
     let pair = Pair::connect(subject)?;
     let (answer, _) = Raw::of(subject.net).flush(pair.receiver()?, 1, None)?;
-    owe(answer.code == INTERNAL_ERROR, || format!("rc {}", answer.code))?;
+    owe(answer.code == INTERNAL_ERROR, || {
+        format!("rc {}", answer.code)
+    })?;
     pair.close()?;
     Ok(format!("rc 3: {}", answer.words()))
 }
@@ -212,7 +308,11 @@ fn no_comm(subject: &Subject<'_>) -> Checked {
     let refused = codes == (INTERNAL_ERROR, INTERNAL_ERROR) && no_send && no_receive;
     owe(refused, || format!("isend, irecv: rc {codes:?}"))?;
     pair.close()?;
-    Ok(format!("isend rc 3: {}; irecv rc 3: {}", send.words(), receive.words()))
+    Ok(format!(
+        "isend rc 3: {}; irecv rc 3: {}",
+        send.words(),
+        receive.words()
+    ))
 }
 
 fn wrong_end(subject: &Subject<'_>) -> Checked {
@@ -220,13 +320,25 @@ fn wrong_end(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     let (from, from_mhandle) = pair.source(0, LEN)?;
     let (into, into_mhandle) = pair.destination(0, LEN)?;
-    let (send, _) = calls.send_any(Some(Comm::Recv(pair.receiver()?)), into, LEN as i32, into_mhandle)?;
-    let (receive, _) = calls.receive_any(Some(Comm::Send(pair.sender()?)), from, Some(from_mhandle))?;
+    let (send, _) = calls.send_any(
+        Some(Comm::Recv(pair.receiver()?)),
+        into,
+        LEN as i32,
+        into_mhandle,
+    )?;
+    let (receive, _) =
+        calls.receive_any(Some(Comm::Send(pair.sender()?)), from, Some(from_mhandle))?;
     let codes = (send.code, receive.code);
-    owe(codes == (INTERNAL_ERROR, INTERNAL_ERROR), || format!("isend, irecv: rc {codes:?}"))?;
+    owe(codes == (INTERNAL_ERROR, INTERNAL_ERROR), || {
+        format!("isend, irecv: rc {codes:?}")
+    })?;
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
-    Ok(format!("isend rc 3: {}; irecv rc 3: {}; both ends still work", send.words(), receive.words()))
+    Ok(format!(
+        "isend rc 3: {}; irecv rc 3: {}; both ends still work",
+        send.words(),
+        receive.words()
+    ))
 }
 
 fn negative_size(subject: &Subject<'_>) -> Checked {
@@ -236,12 +348,17 @@ fn negative_size(subject: &Subject<'_>) -> Checked {
     let mut said = String::new();
     for len in [-1, i32::MIN] {
         let (answer, nothing) = Raw::of(subject.net).send_any(Some(comm), span, len, mhandle)?;
-        owe(answer.code == INTERNAL_ERROR && nothing, || format!("{len} bytes: rc {}", answer.code))?;
+        owe(answer.code == INTERNAL_ERROR && nothing, || {
+            format!("{len} bytes: rc {}", answer.code)
+        })?;
         said = answer.words();
     }
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
-    Ok(format!("-1 and {} rc 3: {said}; the comm still works", i32::MIN))
+    Ok(format!(
+        "-1 and {} rc 3: {said}; the comm still works",
+        i32::MIN
+    ))
 }
 
 fn longer(subject: &Subject<'_>) -> Checked {
@@ -253,13 +370,22 @@ fn longer(subject: &Subject<'_>) -> Checked {
         // The sender cannot know, and its send may well be done.
         pair.test_send()?;
         match subject.net.test(request) {
-            Ok(tested) => owe(!tested.done, || format!("{LEN} bytes were done in a receive of 100")).map(|()| None),
-            Err(PluginError::Refused { code: INTERNAL_ERROR, said, .. }) => Ok(Some(said.join(" / "))),
+            Ok(tested) => owe(!tested.done, || {
+                format!("{LEN} bytes were done in a receive of 100")
+            })
+            .map(|()| None),
+            Err(PluginError::Refused {
+                code: INTERNAL_ERROR,
+                said,
+                ..
+            }) => Ok(Some(said.join(" / "))),
             Err(error) => Err(error.into()),
         }
     })?;
     watch(|| refused(subject.net.test(request), INTERNAL_ERROR, "a later test").map(drop))?;
     pair.blank_from(0, 0)?;
     pair.close()?;
-    Ok(format!("{LEN} bytes for a receive of 100: rc 3, {words}; not one byte written"))
+    Ok(format!(
+        "{LEN} bytes for a receive of 100: rc 3, {words}; not one byte written"
+    ))
 }

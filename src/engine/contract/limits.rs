@@ -14,9 +14,21 @@ use tcpx_abi::result::SUCCESS;
 use tcpx_words::units::ByteCount;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::any("limit-message", "messages up to 1 GiB, as far as they go and in a few seconds", message),
-    Row::any("limit-registration", "registrations from 0 bytes to 1 GiB, as far as they go", registration),
-    Row::any("limit-connections", "64 connections at once, or as many as there can be", connections),
+    Row::any(
+        "limit-message",
+        "messages up to 1 GiB, as far as they go and in a few seconds",
+        message,
+    ),
+    Row::any(
+        "limit-registration",
+        "registrations from 0 bytes to 1 GiB, as far as they go",
+        registration,
+    ),
+    Row::any(
+        "limit-connections",
+        "64 connections at once, or as many as there can be",
+        connections,
+    ),
 ];
 
 /// What trying ever longer messages may take.
@@ -41,14 +53,19 @@ fn message(subject: &Subject<'_>) -> Checked {
             // TCPX promises 4 MiB, whatever NCCL makes of it.
             let owed = len as u64 <= promised && !subject.family().has_tcpx_semantics();
             return match shortfall {
-                Shortfall::Broken(why) if !owed => Ok(format!("{}; {}: {why}", bytes(done), bytes(len))),
+                Shortfall::Broken(why) if !owed => {
+                    Ok(format!("{}; {}: {why}", bytes(done), bytes(len)))
+                }
                 Shortfall::Broken(why) => Err(Shortfall::Broken(format!("{}: {why}", bytes(len)))),
                 other => Err(other),
             };
         }
         done = len;
         if started.elapsed() + 4 * (started.elapsed() - before) > BUDGET && len < LONGEST {
-            return Ok(format!("{}; more would have taken too long here", bytes(done)));
+            return Ok(format!(
+                "{}; more would have taken too long here",
+                bytes(done)
+            ));
         }
         len *= 4;
     }
@@ -62,7 +79,8 @@ fn registration(subject: &Subject<'_>) -> Checked {
     let mut most = 0;
     for comm in [Comm::Send(pair.sender()?), Comm::Recv(pair.receiver()?)] {
         for len in [0, 1, 4095, 4096, 1 << 20, 64 << 20, 256 << 20, LONGEST] {
-            let answer = Raw::of(subject.net).register_part(Some(comm), &region, len, tcpx_abi::PTR_HOST)?;
+            let answer =
+                Raw::of(subject.net).register_part(Some(comm), &region, len, tcpx_abi::PTR_HOST)?;
             match answer.code {
                 SUCCESS => most = most.max(len),
                 code => refused.push(format!("{} is rc {code}", bytes(len))),
@@ -71,8 +89,14 @@ fn registration(subject: &Subject<'_>) -> Checked {
     }
     pair.close()?;
     refused.dedup();
-    owe(most > 0, || format!("no size is taken: {}", refused.join(", ")))?;
-    let but = if refused.is_empty() { String::new() } else { format!("; {}", refused.join(", ")) };
+    owe(most > 0, || {
+        format!("no size is taken: {}", refused.join(", "))
+    })?;
+    let but = if refused.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", refused.join(", "))
+    };
     Ok(format!("{}{but}", bytes(most)))
 }
 
@@ -100,7 +124,10 @@ fn connections(subject: &Subject<'_>) -> Checked {
         for pair in &mut pairs {
             pair.drive()?;
         }
-        Ok(pairs.iter().all(|pair| pair.sends.is_empty() && pair.receives.is_empty()).then_some(()))
+        Ok(pairs
+            .iter()
+            .all(|pair| pair.sends.is_empty() && pair.receives.is_empty())
+            .then_some(()))
     })?;
     for mut pair in pairs {
         pair.verify(0, 4096)?;

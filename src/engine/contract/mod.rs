@@ -58,24 +58,49 @@ pub struct Row {
 }
 
 impl Row {
-    const fn any(id: &'static str, promise: &'static str, check: fn(&Subject<'_>) -> Checked) -> Self {
-        Self { id, promise, tcpx_only: false, never_on_google: None, check }
+    const fn any(
+        id: &'static str,
+        promise: &'static str,
+        check: fn(&Subject<'_>) -> Checked,
+    ) -> Self {
+        Self {
+            id,
+            promise,
+            tcpx_only: false,
+            never_on_google: None,
+            check,
+        }
     }
 
-    const fn tcpx(id: &'static str, promise: &'static str, check: fn(&Subject<'_>) -> Checked) -> Self {
-        Self { tcpx_only: true, ..Self::any(id, promise, check) }
+    const fn tcpx(
+        id: &'static str,
+        promise: &'static str,
+        check: fn(&Subject<'_>) -> Checked,
+    ) -> Self {
+        Self {
+            tcpx_only: true,
+            ..Self::any(id, promise, check)
+        }
     }
 
     const fn never_on_google(self, does: &'static str) -> Self {
-        Self { never_on_google: Some(does), ..self }
+        Self {
+            never_on_google: Some(does),
+            ..self
+        }
     }
 
     fn try_on(&self, subject: &Subject<'_>) -> Checked {
         let name = &subject.net.about().name;
         if self.tcpx_only && !subject.family().has_tcpx_semantics() {
-            return Err(Shortfall::NotOwed(format!("only TCPX and its stand-ins promise this; {name} is neither")));
+            return Err(Shortfall::NotOwed(format!(
+                "only TCPX and its stand-ins promise this; {name} is neither"
+            )));
         }
-        if let Some(does) = self.never_on_google.filter(|_| subject.family() == PluginFamily::Tcpx) {
+        if let Some(does) = self
+            .never_on_google
+            .filter(|_| subject.family() == PluginFamily::Tcpx)
+        {
             return Err(Shortfall::NotOwed(format!("not tried: {name} {does}")));
         }
         (self.check)(subject)
@@ -116,12 +141,25 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 
 /// Runs one row on an initialised plugin; `None` when there is no such row.
 /// `before` is the process as it was when there was no plugin in it.
-pub fn run_row(net: &dyn Net, devices: &[Device], before: Option<&Before>, id: &str) -> Option<ContractRow> {
+pub fn run_row(
+    net: &dyn Net,
+    devices: &[Device],
+    before: Option<&Before>,
+    id: &str,
+) -> Option<ContractRow> {
     let row = rows().find(|row| row.id == id)?;
-    let (verdict, detail) = match row.try_on(&Subject { net, devices, before }) {
+    let (verdict, detail) = match row.try_on(&Subject {
+        net,
+        devices,
+        before,
+    }) {
         Ok(seen) => ("PASS", seen),
         Err(Shortfall::Broken(seen)) => ("FAIL", seen),
         Err(Shortfall::NotOwed(why)) => ("NOT SUPPORTED", why),
     };
-    Some(ContractRow { id: id.to_owned(), verdict: verdict.to_owned(), detail })
+    Some(ContractRow {
+        id: id.to_owned(),
+        verdict: verdict.to_owned(),
+        detail,
+    })
 }

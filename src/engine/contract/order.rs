@@ -8,15 +8,51 @@ use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll, watch};
 use std::collections::BTreeSet;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::any("order-fifo", "receives are filled in posting order, whatever their sizes", fifo),
-    Row::any("order-not-early", "a receive is not done before its peer has sent", not_early),
-    Row::any("order-sends-first", "messages sent before the receive is posted are not lost", sends_first),
-    Row::any("order-done-once", "each request is done once, and in posting order", done_once),
-    Row::any("order-both-ways", "two connections in opposite directions work at once", both_ways),
-    Row::any("order-independent", "a stuck comm does not hold another one up", independent),
-    Row::any("order-thousands", "4096 small messages go through one comm", thousands),
-    Row::tcpx("order-send-alone", "a small send is done before the peer has posted anything", send_alone),
-    Row::tcpx("order-request-ring", "request pointers repeat every sixteen", request_ring),
+    Row::any(
+        "order-fifo",
+        "receives are filled in posting order, whatever their sizes",
+        fifo,
+    ),
+    Row::any(
+        "order-not-early",
+        "a receive is not done before its peer has sent",
+        not_early,
+    ),
+    Row::any(
+        "order-sends-first",
+        "messages sent before the receive is posted are not lost",
+        sends_first,
+    ),
+    Row::any(
+        "order-done-once",
+        "each request is done once, and in posting order",
+        done_once,
+    ),
+    Row::any(
+        "order-both-ways",
+        "two connections in opposite directions work at once",
+        both_ways,
+    ),
+    Row::any(
+        "order-independent",
+        "a stuck comm does not hold another one up",
+        independent,
+    ),
+    Row::any(
+        "order-thousands",
+        "4096 small messages go through one comm",
+        thousands,
+    ),
+    Row::tcpx(
+        "order-send-alone",
+        "a small send is done before the peer has posted anything",
+        send_alone,
+    ),
+    Row::tcpx(
+        "order-request-ring",
+        "request pointers repeat every sixteen",
+        request_ring,
+    ),
 ];
 
 fn fifo(subject: &Subject<'_>) -> Checked {
@@ -34,13 +70,19 @@ fn fifo(subject: &Subject<'_>) -> Checked {
         pair.hand_back()?;
     }
     pair.close()?;
-    Ok(format!("sizes {sizes:?}, all posted at once, each in its own buffer"))
+    Ok(format!(
+        "sizes {sizes:?}, all posted at once, each in its own buffer"
+    ))
 }
 
 fn not_early(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 1, 4096)?;
     pair.receive(0, 4096)?;
-    let tests = watch(|| owe(!pair.test_receive()?, || "a receive was done and nothing had been sent".into()))?;
+    let tests = watch(|| {
+        owe(!pair.test_receive()?, || {
+            "a receive was done and nothing had been sent".into()
+        })
+    })?;
     pair.blank_from(0, 0)?;
     pair.send(0, 4096)?;
     pair.finish()?;
@@ -71,7 +113,9 @@ fn sends_first(subject: &Subject<'_>) -> Checked {
         pair.hand_back()?;
     }
     pair.close()?;
-    Ok(format!("{before} sends accepted and {done_alone} done in {tests} tests without a receive; all 4 arrived"))
+    Ok(format!(
+        "{before} sends accepted and {done_alone} done in {tests} tests without a receive; all 4 arrived"
+    ))
 }
 
 fn done_once(subject: &Subject<'_>) -> Checked {
@@ -98,13 +142,18 @@ fn done_once(subject: &Subject<'_>) -> Checked {
     }
     let bytes = exchange(&mut pair, &[4096; MESSAGES], MESSAGES)?;
     pair.close()?;
-    Ok(format!("{sent} sends and {received} receives done once each; {bytes} more bytes after them"))
+    Ok(format!(
+        "{sent} sends and {received} receives done once each; {bytes} more bytes after them"
+    ))
 }
 
 fn both_ways(subject: &Subject<'_>) -> Checked {
     const MESSAGES: usize = 64;
     let len = 32 << 10;
-    let mut pairs = [Pair::on_host(subject, 4, len)?, Pair::on_host(subject, 4, len)?];
+    let mut pairs = [
+        Pair::on_host(subject, 4, len)?,
+        Pair::on_host(subject, 4, len)?,
+    ];
     let (mut sent, mut received) = ([0; 2], [0; 2]);
     poll("both directions", 2 * PATIENCE, || {
         let mut moved = true;
@@ -115,7 +164,10 @@ fn both_ways(subject: &Subject<'_>) -> Checked {
                 if received[way] + in_flight < MESSAGES && in_flight < 4 {
                     moved |= pair.try_receive(received[way] + in_flight, len)??;
                 }
-                if sent[way] < MESSAGES && pair.sends.len() < 4 && pair.try_send(sent[way], len)?? {
+                if sent[way] < MESSAGES
+                    && pair.sends.len() < 4
+                    && pair.try_send(sent[way], len)??
+                {
                     (sent[way], moved) = (sent[way] + 1, true);
                 }
                 moved |= pair.drive()?;
@@ -126,10 +178,15 @@ fn both_ways(subject: &Subject<'_>) -> Checked {
                 }
             }
         }
-        Ok((received == [MESSAGES; 2] && pairs.iter().all(|pair| pair.sends.is_empty())).then_some(()))
+        Ok(
+            (received == [MESSAGES; 2] && pairs.iter().all(|pair| pair.sends.is_empty()))
+                .then_some(()),
+        )
     })?;
     pairs.into_iter().try_for_each(Pair::close)?;
-    Ok(format!("{MESSAGES} messages of {len} bytes each way, alternating, none wrong"))
+    Ok(format!(
+        "{MESSAGES} messages of {len} bytes each way, alternating, none wrong"
+    ))
 }
 
 fn independent(subject: &Subject<'_>) -> Checked {
@@ -137,7 +194,9 @@ fn independent(subject: &Subject<'_>) -> Checked {
     let mut busy = Pair::on_host(subject, 4, 64 << 10)?;
     stuck.receive(0, 4096)?;
     for _ in 0..8 {
-        owe(!stuck.test_receive()?, || "the receive without a sender was done".into())?;
+        owe(!stuck.test_receive()?, || {
+            "the receive without a sender was done".into()
+        })?;
         exchange(&mut busy, &[64 << 10; 8], 4)?;
     }
     stuck.blank_from(0, 0)?;
@@ -160,11 +219,15 @@ fn thousands(subject: &Subject<'_>) -> Checked {
 
 fn send_alone(subject: &Subject<'_>) -> Checked {
     if subject.receiver_first() {
-        return Err(Shortfall::NotOwed("NCCL_GPUDIRECTTCPX_RECV_SYNC=1: a send waits for its receive".into()));
+        return Err(Shortfall::NotOwed(
+            "NCCL_GPUDIRECTTCPX_RECV_SYNC=1: a send waits for its receive".into(),
+        ));
     }
     let mut pair = Pair::on_host(subject, 1, 4096)?;
     pair.send(0, 4096)?;
-    poll("a send of 4096 bytes is done alone", PATIENCE, || Ok(pair.test_send()?.then_some(())))?;
+    poll("a send of 4096 bytes is done alone", PATIENCE, || {
+        Ok(pair.test_send()?.then_some(()))
+    })?;
     pair.receive(0, 4096)?;
     pair.finish()?;
     pair.verify(0, 4096)?;
@@ -187,8 +250,13 @@ fn request_ring(subject: &Subject<'_>) -> Checked {
         pair.hand_back()?;
     }
     let distinct: BTreeSet<_> = pointers.iter().collect();
-    let repeats = pointers.iter().zip(&pointers[16..]).all(|(one, later)| one == later);
-    owe(repeats && distinct.len() == 16, || format!("{} different requests in 40 messages", distinct.len()))?;
+    let repeats = pointers
+        .iter()
+        .zip(&pointers[16..])
+        .all(|(one, later)| one == later);
+    owe(repeats && distinct.len() == 16, || {
+        format!("{} different requests in 40 messages", distinct.len())
+    })?;
     pair.close()?;
     Ok("40 messages, 16 requests on each end, in turn".into())
 }

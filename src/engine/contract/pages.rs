@@ -9,9 +9,12 @@ use tcpx_abi::unpack::{ENTRIES, LoadMeta};
 impl Pair<'_> {
     /// Where the receiving end publishes its scatter lists.
     pub(super) fn scatter(&self) -> Checked<ScatterSource> {
-        let handle =
-            self.receiver()?.device_handle().ok_or_else(|| Shortfall::Broken("accept kept no device handle".into()))?;
-        ScatterSource::from_host_handle(handle).map_err(|error| Shortfall::Broken(error.to_string()))
+        let handle = self
+            .receiver()?
+            .device_handle()
+            .ok_or_else(|| Shortfall::Broken("accept kept no device handle".into()))?;
+        ScatterSource::from_host_handle(handle)
+            .map_err(|error| Shortfall::Broken(error.to_string()))
     }
 
     /// Copies a finished receive from its pages into place; how many fragments.
@@ -41,5 +44,7 @@ pub(super) fn read_list<'a>(
     len: usize,
     scratch: &'a mut [LoadMeta; ENTRIES],
 ) -> Checked<Scatter<'a>> {
-    source.read(posted.nth, len as u64, scratch).map_err(|error| Shortfall::Broken(error.to_string()))
+    source
+        .read(posted.nth, len as u64, scratch)
+        .map_err(|error| Shortfall::Broken(error.to_string()))
 }

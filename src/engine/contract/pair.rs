@@ -10,7 +10,9 @@ use super::buffer::Buffer;
 use super::calls::{Answer, Raw};
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, poll};
 use crate::gpu::{HostMemory, Span};
-use crate::plugin::{Comm, Connecting, ListenComm, MHandle, Net, PluginResult, RecvComm, Request, SendComm};
+use crate::plugin::{
+    Comm, Connecting, ListenComm, MHandle, Net, PluginResult, RecvComm, Request, SendComm,
+};
 use std::collections::VecDeque;
 
 /// One request and the message it carries.
@@ -128,7 +130,9 @@ impl<'a> Pair<'a> {
 
     /// Until both ends stand.
     pub(super) fn finish_connect(&mut self, subject: &Subject<'a>) -> Checked<()> {
-        poll("connect and accept", subject.connect_patience(), || Ok(self.step()?.then_some(())))
+        poll("connect and accept", subject.connect_patience(), || {
+            Ok(self.step()?.then_some(()))
+        })
     }
 
     /// Connected, with `slots` slots of `len` bytes in host memory on each end.
@@ -148,8 +152,20 @@ impl<'a> Pair<'a> {
 
     /// Registers `slots` slots of `len` bytes on each end.
     pub(super) fn allocate(&mut self, memory: HostMemory, slots: usize, len: usize) -> Checked<()> {
-        self.outgoing = Some(Buffer::new(self.net, Comm::Send(self.sender()?), memory, slots, len)?);
-        self.incoming = Some(Buffer::new(self.net, Comm::Recv(self.receiver()?), memory, slots, len)?);
+        self.outgoing = Some(Buffer::new(
+            self.net,
+            Comm::Send(self.sender()?),
+            memory,
+            slots,
+            len,
+        )?);
+        self.incoming = Some(Buffer::new(
+            self.net,
+            Comm::Recv(self.receiver()?),
+            memory,
+            slots,
+            len,
+        )?);
         Ok(())
     }
 
@@ -170,7 +186,9 @@ impl<'a> Pair<'a> {
     }
 
     pub(super) fn incoming(&self) -> Checked<&Buffer> {
-        self.incoming.as_ref().ok_or_else(|| closed("receive buffer"))
+        self.incoming
+            .as_ref()
+            .ok_or_else(|| closed("receive buffer"))
     }
 
     /// Span and registration of message `k` on the sending end.
@@ -199,20 +217,34 @@ impl<'a> Pair<'a> {
         Ok(answer.map(|request| {
             let nth = self.posted[0];
             self.posted[0] += u64::from(request.is_some());
-            self.sends.extend(request.map(|request| Posted { request, message, len, nth }));
+            self.sends.extend(request.map(|request| Posted {
+                request,
+                message,
+                len,
+                nth,
+            }));
             request.is_some()
         }))
     }
 
     /// Blanks the place of message `k`, its guard included, and posts a receive once.
-    pub(super) fn try_receive(&mut self, message: usize, len: usize) -> Checked<PluginResult<bool>> {
+    pub(super) fn try_receive(
+        &mut self,
+        message: usize,
+        len: usize,
+    ) -> Checked<PluginResult<bool>> {
         self.incoming()?.blank(message)?;
         let (span, mhandle) = self.destination(message, len)?;
         let answer = self.net.irecv(self.receiver()?, span, mhandle);
         Ok(answer.map(|request| {
             let nth = self.posted[1];
             self.posted[1] += u64::from(request.is_some());
-            self.receives.extend(request.map(|request| Posted { request, message, len, nth }));
+            self.receives.extend(request.map(|request| Posted {
+                request,
+                message,
+                len,
+                nth,
+            }));
             request.is_some()
         }))
     }
@@ -241,7 +273,9 @@ impl<'a> Pair<'a> {
 
     /// Tests the oldest send, if any; whether it finished.
     pub(super) fn test_send(&mut self) -> Checked<bool> {
-        let Some(oldest) = self.sends.front() else { return Ok(false) };
+        let Some(oldest) = self.sends.front() else {
+            return Ok(false);
+        };
         let done = self.net.test(oldest.request)?.done;
         if done {
             self.sends.pop_front();
@@ -256,7 +290,9 @@ impl<'a> Pair<'a> {
 
     /// The same, with the plugin's own answer.
     pub(super) fn try_test_receive(&mut self) -> PluginResult<bool> {
-        let Some(oldest) = self.receives.front() else { return Ok(false) };
+        let Some(oldest) = self.receives.front() else {
+            return Ok(false);
+        };
         let done = self.net.test(oldest.request)?.done;
         if done {
             self.done.extend(self.receives.pop_front());
@@ -308,8 +344,13 @@ impl<'a> Pair<'a> {
     /// Ends the sender's registration and closes it.
     pub(super) fn close_sender(&mut self) -> Checked<()> {
         self.sends.clear();
-        let Some(send) = self.send.take() else { return Ok(()) };
-        let ended = self.outgoing.as_mut().map_or(Ok(()), |buffer| buffer.end(self.net, Comm::Send(&send)));
+        let Some(send) = self.send.take() else {
+            return Ok(());
+        };
+        let ended = self
+            .outgoing
+            .as_mut()
+            .map_or(Ok(()), |buffer| buffer.end(self.net, Comm::Send(&send)));
         self.net.close_send(send)?;
         ended
     }
@@ -318,8 +359,13 @@ impl<'a> Pair<'a> {
     pub(super) fn close_receiver(&mut self) -> Checked<()> {
         self.receives.clear();
         self.done.clear();
-        let Some(recv) = self.recv.take() else { return Ok(()) };
-        let ended = self.incoming.as_mut().map_or(Ok(()), |buffer| buffer.end(self.net, Comm::Recv(&recv)));
+        let Some(recv) = self.recv.take() else {
+            return Ok(());
+        };
+        let ended = self
+            .incoming
+            .as_mut()
+            .map_or(Ok(()), |buffer| buffer.end(self.net, Comm::Recv(&recv)));
         self.net.close_recv(recv)?;
         ended
     }
@@ -334,7 +380,11 @@ impl<'a> Pair<'a> {
 
     /// Closes all; the first refusal is broken.
     pub(super) fn close(mut self) -> Checked<()> {
-        let ends = [self.close_sender(), self.close_receiver(), self.close_listener()];
+        let ends = [
+            self.close_sender(),
+            self.close_receiver(),
+            self.close_listener(),
+        ];
         ends.into_iter().collect()
     }
 }
@@ -349,5 +399,7 @@ impl Drop for Pair<'_> {
 }
 
 fn closed(what: &str) -> Shortfall {
-    Shortfall::Broken(format!("a row of the suite uses a {what} that it does not have"))
+    Shortfall::Broken(format!(
+        "a row of the suite uses a {what} that it does not have"
+    ))
 }

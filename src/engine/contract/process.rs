@@ -11,10 +11,22 @@ use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::any("process-signals", "no signal handler is set, removed or ignored", signals),
+    Row::any(
+        "process-signals",
+        "no signal handler is set, removed or ignored",
+        signals,
+    ),
     Row::any("process-children", "no process is left behind", children),
-    Row::any("process-standard", "descriptors 0, 1 and 2 stay what they are", standard),
-    Row::any("process-quiet", "nothing is written to standard output", quiet),
+    Row::any(
+        "process-standard",
+        "descriptors 0, 1 and 2 stay what they are",
+        standard,
+    ),
+    Row::any(
+        "process-quiet",
+        "nothing is written to standard output",
+        quiet,
+    ),
 ];
 
 /// The process before the plugin was loaded.
@@ -32,7 +44,12 @@ impl Before {
     /// file first.
     pub fn take(row: &str) -> Self {
         let stdout = (row == "process-quiet").then(catch_stdout).flatten();
-        Self { signals: dispositions(), children: descendants(), standard: standard_descriptors(), stdout }
+        Self {
+            signals: dispositions(),
+            children: descendants(),
+            standard: standard_descriptors(),
+            stdout,
+        }
     }
 }
 
@@ -43,7 +60,9 @@ fn catch_stdout() -> Option<File> {
 }
 
 fn before<'a>(subject: &Subject<'a>) -> Checked<&'a Before> {
-    subject.before.ok_or_else(|| Shortfall::NotOwed("needs a process of its own".into()))
+    subject
+        .before
+        .ok_or_else(|| Shortfall::NotOwed("needs a process of its own".into()))
 }
 
 /// Some messages, so that whatever a plugin starts late is there.
@@ -58,7 +77,8 @@ fn dispositions() -> [u64; 2] {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ["SigIgn:", "SigCgt:"].map(|what| {
         let mask = status.lines().find_map(|line| line.strip_prefix(what));
-        mask.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0)
+        mask.and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+            .unwrap_or(0)
     })
 }
 
@@ -70,7 +90,14 @@ fn changes(before: [u64; 2], now: [u64; 2]) -> String {
         _ => "left to the system",
     };
     let changed = (0..64).filter(|bit| how(before, *bit) != how(now, *bit));
-    let words = changed.map(|bit| format!("signal {} was {} and is {}", bit + 1, how(before, bit), how(now, bit)));
+    let words = changed.map(|bit| {
+        format!(
+            "signal {} was {} and is {}",
+            bit + 1,
+            how(before, bit),
+            how(now, bit)
+        )
+    });
     words.collect::<Vec<_>>().join(", ")
 }
 
@@ -83,10 +110,19 @@ fn signals(subject: &Subject<'_>) -> Checked {
 }
 
 fn descendants() -> Vec<String> {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let mut all: Vec<String> =
-        children.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let tasks = std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let children =
+        tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let mut all: Vec<String> = children
+        .flat_map(|text| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .collect();
     all.sort();
     all
 }
@@ -95,7 +131,9 @@ fn children(subject: &Subject<'_>) -> Checked {
     let before = before(subject)?;
     use_it(subject)?;
     let now = descendants();
-    owe(before.children == now, || format!("started process {}, which still is there", now.join(", ")))?;
+    owe(before.children == now, || {
+        format!("started process {}, which still is there", now.join(", "))
+    })?;
     Ok("none".into())
 }
 
@@ -110,25 +148,50 @@ fn standard_descriptors() -> [Option<String>; 3] {
 fn standard(subject: &Subject<'_>) -> Checked {
     let before = before(subject)?;
     use_it(subject)?;
-    for (number, (was, is)) in before.standard.iter().zip(standard_descriptors()).enumerate() {
+    for (number, (was, is)) in before
+        .standard
+        .iter()
+        .zip(standard_descriptors())
+        .enumerate()
+    {
         let words = |link: &Option<String>| link.clone().unwrap_or_else(|| "closed".into());
-        owe(*was == is, || format!("descriptor {number} was {} and is {}", words(was), words(&is)))?;
+        owe(*was == is, || {
+            format!(
+                "descriptor {number} was {} and is {}",
+                words(was),
+                words(&is)
+            )
+        })?;
     }
     Ok("as before it was loaded".into())
 }
 
 fn quiet(subject: &Subject<'_>) -> Checked {
-    let caught =
-        before(subject)?.stdout.as_ref().ok_or_else(|| Shortfall::NotOwed("stdout cannot be read here".into()))?;
+    let caught = before(subject)?
+        .stdout
+        .as_ref()
+        .ok_or_else(|| Shortfall::NotOwed("stdout cannot be read here".into()))?;
     use_it(subject)?;
-    let mut file = caught.try_clone().map_err(|error| Shortfall::NotOwed(error.to_string()))?;
+    let mut file = caught
+        .try_clone()
+        .map_err(|error| Shortfall::NotOwed(error.to_string()))?;
     let mut printed = Vec::new();
-    let read = file.rewind().and_then(|()| file.take(4096).read_to_end(&mut printed));
+    let read = file
+        .rewind()
+        .and_then(|()| file.take(4096).read_to_end(&mut printed));
     read.map_err(|error| Shortfall::NotOwed(error.to_string()))?;
     owe(printed.is_empty(), || {
-        let text = tcpx_words::units::printable(&String::from_utf8_lossy(&printed[..printed.len().min(60)]));
-        let binary = printed.iter().any(|byte| !matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~'));
-        format!("{} bytes{} on standard output: {text}", printed.len(), if binary { ", binary," } else { "" })
+        let text = tcpx_words::units::printable(&String::from_utf8_lossy(
+            &printed[..printed.len().min(60)],
+        ));
+        let binary = printed
+            .iter()
+            .any(|byte| !matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~'));
+        format!(
+            "{} bytes{} on standard output: {text}",
+            printed.len(),
+            if binary { ", binary," } else { "" }
+        )
     })?;
     Ok("init and a transfer wrote nothing there".into())
 }
@@ -140,7 +203,13 @@ mod tests {
     #[test]
     fn a_signal_that_is_treated_otherwise_is_named() {
         assert_eq!(changes([0x1000, 0x440], [0x1000, 0x440]), "");
-        assert_eq!(changes([0x1000, 0x440], [0x1000, 0xc40]), "signal 12 was left to the system and is caught");
-        assert_eq!(changes([0x1000, 0], [0, 0]), "signal 13 was ignored and is left to the system");
+        assert_eq!(
+            changes([0x1000, 0x440], [0x1000, 0xc40]),
+            "signal 12 was left to the system and is caught"
+        );
+        assert_eq!(
+            changes([0x1000, 0], [0, 0]),
+            "signal 13 was ignored and is left to the system"
+        );
     }
 }

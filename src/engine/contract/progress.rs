@@ -9,9 +9,21 @@ use crate::plugin::{Net, PluginError, Request};
 use tcpx_abi::result::INTERNAL_ERROR;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::tcpx("progress-sender", "sends that are never tested move nothing", sender),
-    Row::tcpx("progress-receiver", "a receive that is never tested takes nothing", receiver),
-    Row::tcpx("progress-any-request", "testing any request drives the whole comm", any_request),
+    Row::tcpx(
+        "progress-sender",
+        "sends that are never tested move nothing",
+        sender,
+    ),
+    Row::tcpx(
+        "progress-receiver",
+        "a receive that is never tested takes nothing",
+        receiver,
+    ),
+    Row::tcpx(
+        "progress-any-request",
+        "testing any request drives the whole comm",
+        any_request,
+    ),
     Row::tcpx(
         "progress-younger-receive",
         "a younger receive tested first is not done, and rc 3 once the older one is transmitting",
@@ -22,7 +34,11 @@ pub(super) const ROWS: &[Row] = &[
         "a younger send tested first is rc 3 once the older one is transmitting",
         younger_send,
     ),
-    Row::tcpx("progress-done-again", "a finished receive tested again is rc 0 and not done", done_again),
+    Row::tcpx(
+        "progress-done-again",
+        "a finished receive tested again is rc 0 and not done",
+        done_again,
+    ),
 ];
 
 const LEN: usize = 4096;
@@ -34,7 +50,11 @@ fn sender(subject: &Subject<'_>) -> Checked {
         pair.receive(message, LEN)?;
         pair.send(message, LEN)?;
     }
-    let tests = watch(|| owe(!pair.test_receive()?, || "a message arrived, and no send had been tested".into()))?;
+    let tests = watch(|| {
+        owe(!pair.test_receive()?, || {
+            "a message arrived, and no send had been tested".into()
+        })
+    })?;
     for message in 0..MESSAGES {
         pair.blank_from(message, 0)?;
     }
@@ -62,7 +82,9 @@ fn receiver(subject: &Subject<'_>) -> Checked {
     pair.verify(0, len)?;
     pair.hand_back()?;
     pair.close()?;
-    Ok(format!("{tests} tests of the sender: 0 of {len} bytes in the receive buffer; all there once it was tested"))
+    Ok(format!(
+        "{tests} tests of the sender: 0 of {len} bytes in the receive buffer; all there once it was tested"
+    ))
 }
 
 fn any_request(subject: &Subject<'_>) -> Checked {
@@ -91,8 +113,15 @@ fn any_request(subject: &Subject<'_>) -> Checked {
 /// Tests a request that is not the oldest: its words when it was refused.
 fn not_done_or_refused(net: &dyn Net, request: Request) -> Checked<Option<String>> {
     match net.test(request) {
-        Ok(tested) => owe(!tested.done, || "a younger request was done before the oldest".into()).map(|()| None),
-        Err(PluginError::Refused { code: INTERNAL_ERROR, said, .. }) => Ok(Some(said.join(" / "))),
+        Ok(tested) => owe(!tested.done, || {
+            "a younger request was done before the oldest".into()
+        })
+        .map(|()| None),
+        Err(PluginError::Refused {
+            code: INTERNAL_ERROR,
+            said,
+            ..
+        }) => Ok(Some(said.join(" / "))),
         Err(error) => Err(error.into()),
     }
 }
@@ -104,7 +133,9 @@ fn younger_receive(subject: &Subject<'_>) -> Checked {
     let younger = pair.receives[1].request;
     let tests = watch(|| {
         let refused = not_done_or_refused(subject.net, younger)?;
-        owe(refused.is_none(), || format!("refused although nothing was transmitting: {refused:?}"))
+        owe(refused.is_none(), || {
+            format!("refused although nothing was transmitting: {refused:?}")
+        })
     })?;
     pair.send(0, LEN)?;
     let words = poll("the younger receive is refused", PATIENCE, || {
@@ -119,7 +150,9 @@ fn younger_receive(subject: &Subject<'_>) -> Checked {
         pair.hand_back()?;
     }
     pair.close()?;
-    Ok(format!("not done {tests} times, then rc 3: {words}; both messages intact"))
+    Ok(format!(
+        "not done {tests} times, then rc 3: {words}; both messages intact"
+    ))
 }
 
 fn younger_send(subject: &Subject<'_>) -> Checked {
@@ -145,7 +178,9 @@ fn younger_send(subject: &Subject<'_>) -> Checked {
 }
 
 fn says_invalid(words: &str) -> Checked<()> {
-    owe(words.contains("test called with invalid request"), || format!("rc 3, but it said {words:?}"))
+    owe(words.contains("test called with invalid request"), || {
+        format!("rc 3, but it said {words:?}")
+    })
 }
 
 fn done_again(subject: &Subject<'_>) -> Checked {

@@ -10,15 +10,47 @@ use crate::plugin::Comm;
 use tcpx_abi::result::{INTERNAL_ERROR, SUCCESS};
 
 pub(super) const ROWS: &[Row] = &[
-    Row::any("register-sizes", "both ends register host memory of any size", sizes),
-    Row::any("register-offsets", "host memory needs no alignment", offsets),
-    Row::any("register-many", "256 registrations live at once and end in any order", many),
-    Row::any("register-storm", "2000 registrations in a row leave no descriptor open", storm),
-    Row::tcpx("register-alignment", "device memory off a 4 KiB boundary is rc 3, with words", alignment),
+    Row::any(
+        "register-sizes",
+        "both ends register host memory of any size",
+        sizes,
+    ),
+    Row::any(
+        "register-offsets",
+        "host memory needs no alignment",
+        offsets,
+    ),
+    Row::any(
+        "register-many",
+        "256 registrations live at once and end in any order",
+        many,
+    ),
+    Row::any(
+        "register-storm",
+        "2000 registrations in a row leave no descriptor open",
+        storm,
+    ),
+    Row::tcpx(
+        "register-alignment",
+        "device memory off a 4 KiB boundary is rc 3, with words",
+        alignment,
+    ),
     Row::tcpx("register-null-comm", "no comm is rc 3", null_comm),
-    Row::tcpx("register-unknown-type", "a memory type that is neither host nor CUDA is rc 3", unknown_type),
-    Row::tcpx("deregister-null", "ending no registration is rc 0, with and without a comm", null),
-    Row::tcpx("deregister-after-close", "a registration may end after its comm", after_close),
+    Row::tcpx(
+        "register-unknown-type",
+        "a memory type that is neither host nor CUDA is rc 3",
+        unknown_type,
+    ),
+    Row::tcpx(
+        "deregister-null",
+        "ending no registration is rc 0, with and without a comm",
+        null,
+    ),
+    Row::tcpx(
+        "deregister-after-close",
+        "a registration may end after its comm",
+        after_close,
+    ),
 ];
 
 fn sizes(subject: &Subject<'_>) -> Checked {
@@ -80,7 +112,9 @@ fn storm(subject: &Subject<'_>) -> Checked {
         subject.net.dereg_mr(comm, mhandle)?;
     }
     let after = descriptors();
-    owe(after <= before, || format!("{before} descriptors before, {after} after"))?;
+    owe(after <= before, || {
+        format!("{before} descriptors before, {after} after")
+    })?;
     pair.close()?;
     Ok(format!("2000 times, {after} descriptors before and after"))
 }
@@ -93,8 +127,14 @@ fn alignment(subject: &Subject<'_>) -> Checked {
     for comm in [Comm::Send(pair.sender()?), Comm::Recv(pair.receiver()?)] {
         for offset in [1, 512, 2048, 4095] {
             let answer = subject.net.reg_mr(comm, &region, offset, 4096);
-            said = refused(answer, INTERNAL_ERROR, &format!("device memory at offset {offset}"))?;
-            owe(said.contains("data not aligned"), || format!("rc 3, but it said {said:?}"))?;
+            said = refused(
+                answer,
+                INTERNAL_ERROR,
+                &format!("device memory at offset {offset}"),
+            )?;
+            owe(said.contains("data not aligned"), || {
+                format!("rc 3, but it said {said:?}")
+            })?;
         }
         for offset in [0, 4096, 8192] {
             let mhandle = subject.net.reg_mr(comm, &region, offset, 4096)?;
@@ -102,13 +142,17 @@ fn alignment(subject: &Subject<'_>) -> Checked {
         }
     }
     pair.close()?;
-    Ok(format!("offsets 1, 512, 2048, 4095 rc 3 ({said}); 0, 4096, 8192 rc 0"))
+    Ok(format!(
+        "offsets 1, 512, 2048, 4095 rc 3 ({said}); 0, 4096, 8192 rc 0"
+    ))
 }
 
 fn null_comm(subject: &Subject<'_>) -> Checked {
     let region = HostMemory::host().allocate(4096)?;
     let answer = Raw::of(subject.net).register(None, &region, tcpx_abi::PTR_HOST)?;
-    owe(answer.code == INTERNAL_ERROR, || format!("rc {}", answer.code))?;
+    owe(answer.code == INTERNAL_ERROR, || {
+        format!("rc {}", answer.code)
+    })?;
     Ok(format!("rc 3: {}", answer.words()))
 }
 
@@ -119,7 +163,9 @@ fn unknown_type(subject: &Subject<'_>) -> Checked {
     for kind in [tcpx_abi::PTR_DMABUF, 0, 99] {
         let comm = Comm::Send(pair.sender()?);
         let answer = Raw::of(subject.net).register(Some(comm), &region, kind)?;
-        owe(answer.code == INTERNAL_ERROR, || format!("type {kind} is rc {}", answer.code))?;
+        owe(answer.code == INTERNAL_ERROR, || {
+            format!("type {kind} is rc {}", answer.code)
+        })?;
         said.push(answer.words());
     }
     pair.close()?;
@@ -131,8 +177,12 @@ fn null(subject: &Subject<'_>) -> Checked {
     let pair = Pair::connect(subject)?;
     let codes = [
         calls.deregister_null(None)?.code,
-        calls.deregister_null(Some(Comm::Send(pair.sender()?)))?.code,
-        calls.deregister_null(Some(Comm::Recv(pair.receiver()?)))?.code,
+        calls
+            .deregister_null(Some(Comm::Send(pair.sender()?)))?
+            .code,
+        calls
+            .deregister_null(Some(Comm::Recv(pair.receiver()?)))?
+            .code,
     ];
     pair.close()?;
     owe(codes == [SUCCESS; 3], || format!("rc {codes:?}"))?;
@@ -142,10 +192,14 @@ fn null(subject: &Subject<'_>) -> Checked {
 fn after_close(subject: &Subject<'_>) -> Checked {
     let region = HostMemory::host().allocate(4096)?;
     let (first, second) = (Pair::connect(subject)?, Pair::connect(subject)?);
-    let mhandle = subject.net.reg_mr(Comm::Send(first.sender()?), &region, 0, 4096)?;
+    let mhandle = subject
+        .net
+        .reg_mr(Comm::Send(first.sender()?), &region, 0, 4096)?;
     first.close()?;
     // The comm that is named does not matter either.
-    subject.net.dereg_mr(Comm::Recv(second.receiver()?), mhandle)?;
+    subject
+        .net
+        .dereg_mr(Comm::Recv(second.receiver()?), mhandle)?;
     second.close()?;
     Ok("registered on one comm, which closed; ended on another, rc 0".into())
 }

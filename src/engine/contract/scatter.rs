@@ -9,12 +9,36 @@ use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll, watch};
 use crate::gpu::ScatterError;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::tcpx("scatter-covers", "the entries of a receive cover the whole message", covers),
-    Row::tcpx("scatter-slot-sequence", "the k-th finished receive uses slot k modulo 16", slot_sequence),
-    Row::tcpx("scatter-not-in-place", "a done receive is not in its buffer before it is unpacked", not_in_place),
-    Row::tcpx("scatter-consumed-early", "pages that were handed back hold something else", consumed_early),
-    Row::tcpx("scatter-pages-return", "pages come back only when a receive is consumed", pages_return),
-    Row::tcpx("scatter-host-none", "a host receive has no entries and is in place", host_none),
+    Row::tcpx(
+        "scatter-covers",
+        "the entries of a receive cover the whole message",
+        covers,
+    ),
+    Row::tcpx(
+        "scatter-slot-sequence",
+        "the k-th finished receive uses slot k modulo 16",
+        slot_sequence,
+    ),
+    Row::tcpx(
+        "scatter-not-in-place",
+        "a done receive is not in its buffer before it is unpacked",
+        not_in_place,
+    ),
+    Row::tcpx(
+        "scatter-consumed-early",
+        "pages that were handed back hold something else",
+        consumed_early,
+    ),
+    Row::tcpx(
+        "scatter-pages-return",
+        "pages come back only when a receive is consumed",
+        pages_return,
+    ),
+    Row::tcpx(
+        "scatter-host-none",
+        "a host receive has no entries and is in place",
+        host_none,
+    ),
 ];
 
 fn covers(subject: &Subject<'_>) -> Checked {
@@ -35,7 +59,9 @@ fn covers(subject: &Subject<'_>) -> Checked {
         pair.hand_back()?;
     }
     pair.close()?;
-    Ok(format!("sizes {sizes:?} in {fragments:?} fragments, each without gap or overlap"))
+    Ok(format!(
+        "sizes {sizes:?} in {fragments:?} fragments, each without gap or overlap"
+    ))
 }
 
 fn slot_sequence(subject: &Subject<'_>) -> Checked {
@@ -45,7 +71,9 @@ fn slot_sequence(subject: &Subject<'_>) -> Checked {
     let sizes: Vec<usize> = (0..MESSAGES).map(|message| 8192 + 17 * message).collect();
     exchange(&mut pair, &sizes, 16)?;
     pair.close()?;
-    Ok(format!("{MESSAGES} receives of different sizes, window 16, each list in slot k mod 16"))
+    Ok(format!(
+        "{MESSAGES} receives of different sizes, window 16, each list in slot k mod 16"
+    ))
 }
 
 fn not_in_place(subject: &Subject<'_>) -> Checked {
@@ -59,8 +87,12 @@ fn not_in_place(subject: &Subject<'_>) -> Checked {
     pair.verify(0, len)?;
     pair.hand_back()?;
     pair.close()?;
-    owe(before.is_ok(), || "the payload was in the posted buffer before it was unpacked".into())?;
-    Ok(format!("{len} bytes done and none of them in the buffer; all there after unpacking"))
+    owe(before.is_ok(), || {
+        "the payload was in the posted buffer before it was unpacked".into()
+    })?;
+    Ok(format!(
+        "{len} bytes done and none of them in the buffer; all there after unpacking"
+    ))
 }
 
 fn consumed_early(subject: &Subject<'_>) -> Checked {
@@ -75,7 +107,9 @@ fn consumed_early(subject: &Subject<'_>) -> Checked {
     pair.hand_back()?;
     pair.gather(&list, posted)?;
     let after = pair.verify(0, len);
-    owe(after.is_err(), || "unpacked after the consume, and the payload was still right".into())?;
+    owe(after.is_err(), || {
+        "unpacked after the consume, and the payload was still right".into()
+    })?;
     pair.close()?;
     match after {
         Err(Shortfall::Broken(found)) => Ok(format!("unpacked after the consume: {found}")),
@@ -104,7 +138,9 @@ fn pages_return(subject: &Subject<'_>) -> Checked {
         holder.verify(posted.message, len)?;
     }
     if starved.receives.is_empty() {
-        return Err(Shortfall::NotOwed(format!("the page pool is larger than {held} messages of {len} bytes")));
+        return Err(Shortfall::NotOwed(format!(
+            "the page pool is larger than {held} messages of {len} bytes"
+        )));
     }
     holder.hand_back()?;
     poll("the other comm goes on", PATIENCE, || {
@@ -129,10 +165,13 @@ fn host_none(subject: &Subject<'_>) -> Checked {
     pair.send(0, 4096)?;
     pair.finish()?;
     let (source, mut scratch) = (pair.scatter()?, scratch());
-    let read = source.read(pair.done[0].nth, 4096, &mut scratch).map(|list| list.len());
-    owe(matches!(read, Err(ScatterError::Count { count: 0, .. })), || {
-        format!("the host receive has {read:?} entries")
-    })?;
+    let read = source
+        .read(pair.done[0].nth, 4096, &mut scratch)
+        .map(|list| list.len());
+    owe(
+        matches!(read, Err(ScatterError::Count { count: 0, .. })),
+        || format!("the host receive has {read:?} entries"),
+    )?;
     pair.verify(0, 4096)?;
     pair.hand_back()?;
     pair.close()?;

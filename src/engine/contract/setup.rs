@@ -8,24 +8,62 @@ use super::subject::{Checked, Shortfall, Subject, owe, poll, watch};
 use crate::plugin::{Device, PluginError};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use tcpx_abi::{HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_HOST};
+use tcpx_abi::{
+    HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_HOST,
+};
 use tcpx_words::plugin_family::PluginFamily;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::any("init-again", "a second init does not crash and leaves the first one usable", init_again),
-    Row::any("devices-stable", "there is a device, and the count does not change", devices_stable),
-    Row::any("properties-sane", "every device has a name, a speed, comms, receives and host pointers", properties_sane),
-    Row::tcpx("properties-tcpx", "unpack version 7, host and device pointers, one receive at a time", properties_tcpx),
-    Row::any("handles-differ", "every listener gives a handle of its own", handles_differ),
-    Row::any("listener-unused", "a listener that nobody connects to closes", listener_unused),
-    Row::any("accept-without-peer", "accept without a peer is rc 0 and no comm, not an error", accept_without_peer),
+    Row::any(
+        "init-again",
+        "a second init does not crash and leaves the first one usable",
+        init_again,
+    ),
+    Row::any(
+        "devices-stable",
+        "there is a device, and the count does not change",
+        devices_stable,
+    ),
+    Row::any(
+        "properties-sane",
+        "every device has a name, a speed, comms, receives and host pointers",
+        properties_sane,
+    ),
+    Row::tcpx(
+        "properties-tcpx",
+        "unpack version 7, host and device pointers, one receive at a time",
+        properties_tcpx,
+    ),
+    Row::any(
+        "handles-differ",
+        "every listener gives a handle of its own",
+        handles_differ,
+    ),
+    Row::any(
+        "listener-unused",
+        "a listener that nobody connects to closes",
+        listener_unused,
+    ),
+    Row::any(
+        "accept-without-peer",
+        "accept without a peer is rc 0 and no comm, not an error",
+        accept_without_peer,
+    ),
     Row::any(
         "connect-in-turns",
         "connect and accept, asked in turns, both answer, and no call blocks",
         connect_in_turns,
     ),
-    Row::any("connect-sixteen", "sixteen connections at once carry their own messages", connect_sixteen),
-    Row::tcpx("device-handle", "accept describes an unpack queue: type 1, version 7, 24 bytes", device_handle),
+    Row::any(
+        "connect-sixteen",
+        "sixteen connections at once carry their own messages",
+        connect_sixteen,
+    ),
+    Row::tcpx(
+        "device-handle",
+        "accept describes an unpack queue: type 1, version 7, 24 bytes",
+        device_handle,
+    ),
 ];
 
 /// A call that takes longer blocks, whatever the machine is doing.
@@ -39,18 +77,30 @@ fn init_again(subject: &Subject<'_>) -> Checked {
     };
     let devices = subject.net.devices()?;
     owe(devices == subject.devices.len(), || {
-        format!("second init: {answer}; then {devices} devices instead of {}", subject.devices.len())
+        format!(
+            "second init: {answer}; then {devices} devices instead of {}",
+            subject.devices.len()
+        )
     })?;
     let mut pair = Pair::on_host(subject, 1, 4096)?;
     exchange(&mut pair, &[4096], 1)?;
     pair.close()?;
-    Ok(format!("second init: {answer}; {devices} devices as before, a message still arrives"))
+    Ok(format!(
+        "second init: {answer}; {devices} devices as before, a message still arrives"
+    ))
 }
 
 fn devices_stable(subject: &Subject<'_>) -> Checked {
-    let counts: BTreeSet<usize> = (0..100).map(|_| subject.net.devices()).collect::<Result<_, _>>()?;
-    owe(counts.len() == 1 && !counts.contains(&0), || format!("100 calls counted {counts:?} devices"))?;
-    Ok(format!("{} devices in each of 100 calls", subject.devices.len()))
+    let counts: BTreeSet<usize> = (0..100)
+        .map(|_| subject.net.devices())
+        .collect::<Result<_, _>>()?;
+    owe(counts.len() == 1 && !counts.contains(&0), || {
+        format!("100 calls counted {counts:?} devices")
+    })?;
+    Ok(format!(
+        "{} devices in each of 100 calls",
+        subject.devices.len()
+    ))
 }
 
 fn properties_sane(subject: &Subject<'_>) -> Checked {
@@ -58,25 +108,65 @@ fn properties_sane(subject: &Subject<'_>) -> Checked {
     for device in subject.devices {
         let again = subject.net.properties(device.index)?;
         let (first, second) = (named(device), named(&again));
-        if let Some(((property, then), (_, now))) = first.iter().zip(&second).find(|(one, other)| one != other) {
+        if let Some(((property, then), (_, now))) =
+            first.iter().zip(&second).find(|(one, other)| one != other)
+        {
             let device = device.index;
             return Err(Shortfall::Broken(format!(
                 "device {device}: {property} is {then}, and {now} when asked again"
             )));
         }
-        let printable = !device.name.is_empty() && device.name.chars().all(|letter| letter.is_ascii_graphic());
-        owe(printable, || format!("device {} is called {:?}", device.index, device.name))?;
+        let printable =
+            !device.name.is_empty() && device.name.chars().all(|letter| letter.is_ascii_graphic());
+        owe(printable, || {
+            format!("device {} is called {:?}", device.index, device.name)
+        })?;
         let number = |property: &str, value: &dyn std::fmt::Display, sane: bool, owed: &str| {
-            owe(sane, || format!("device {}: {property} is {value}, and {owed} is owed", device.name))
+            owe(sane, || {
+                format!(
+                    "device {}: {property} is {value}, and {owed} is owed",
+                    device.name
+                )
+            })
         };
-        number("speed", &device.speed_mbps, device.speed_mbps > 0, "more than 0 Mbit/s")?;
-        number("latency", &device.latency_us, device.latency_us.is_finite(), "a number")?;
-        number("maxComms", &device.max_comms, device.max_comms > 0, "more than 0")?;
-        number("maxRecvs", &device.max_recvs, device.max_recvs >= 1, "at least 1")?;
+        number(
+            "speed",
+            &device.speed_mbps,
+            device.speed_mbps > 0,
+            "more than 0 Mbit/s",
+        )?;
+        number(
+            "latency",
+            &device.latency_us,
+            device.latency_us.is_finite(),
+            "a number",
+        )?;
+        number(
+            "maxComms",
+            &device.max_comms,
+            device.max_comms > 0,
+            "more than 0",
+        )?;
+        number(
+            "maxRecvs",
+            &device.max_recvs,
+            device.max_recvs >= 1,
+            "at least 1",
+        )?;
         let pointers = device.ptr_support;
-        number("ptrSupport", &pointers, pointers >= 0 && pointers & PTR_HOST != 0, "a set with host pointers, 1,")?;
+        number(
+            "ptrSupport",
+            &pointers,
+            pointers >= 0 && pointers & PTR_HOST != 0,
+            "a set with host pointers, 1,",
+        )?;
         let (kind, known) = (device.net_device_type, [NET_DEVICE_HOST, NET_DEVICE_UNPACK]);
-        number("netDeviceType", &kind, known.contains(&kind), "0 (host) or 1 (unpack)")?;
+        number(
+            "netDeviceType",
+            &kind,
+            known.contains(&kind),
+            "0 (host) or 1 (unpack)",
+        )?;
         seen.push(format!("{} {} Mbit/s", device.name, device.speed_mbps));
     }
     Ok(seen.join(", "))
@@ -96,7 +186,10 @@ fn named(device: &Device) -> [(&'static str, String); 13] {
         ("maxRecvs", device.max_recvs.to_string()),
         ("netDeviceType", device.net_device_type.to_string()),
         ("netDeviceVersion", device.net_device_version.to_string()),
-        ("regIsGlobal, forceFlush", format!("{}, {}", device.reg_is_global, device.force_flush)),
+        (
+            "regIsGlobal, forceFlush",
+            format!("{}, {}", device.reg_is_global, device.force_flush),
+        ),
         ("maxP2pBytes", device.max_p2p_bytes.to_string()),
     ]
 }
@@ -104,17 +197,32 @@ fn named(device: &Device) -> [(&'static str, String); 13] {
 fn properties_tcpx(subject: &Subject<'_>) -> Checked {
     for device in subject.devices {
         let unpack = (device.net_device_type, device.net_device_version);
-        owe(unpack == (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION), || format!("net device {unpack:?}"))?;
+        owe(
+            unpack == (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION),
+            || format!("net device {unpack:?}"),
+        )?;
         let numbers = (device.max_comms, device.max_recvs);
-        owe(numbers == (65_536, 1), || format!("maxComms, maxRecvs are {numbers:?}"))?;
+        owe(numbers == (65_536, 1), || {
+            format!("maxComms, maxRecvs are {numbers:?}")
+        })?;
         // A stand-in that takes no device memory says so.
-        let pointers = if subject.family() == PluginFamily::Tcpx { &[3][..] } else { &[3, 1] };
-        owe(pointers.contains(&device.ptr_support), || format!("ptrSupport is {}", device.ptr_support))?;
+        let pointers = if subject.family() == PluginFamily::Tcpx {
+            &[3][..]
+        } else {
+            &[3, 1]
+        };
+        owe(pointers.contains(&device.ptr_support), || {
+            format!("ptrSupport is {}", device.ptr_support)
+        })?;
         let identity = (device.guid, device.port, device.latency_us);
-        owe(identity == (device.index as u64, 0, 0.0), || format!("guid, port, latency are {identity:?}"))?;
+        owe(identity == (device.index as u64, 0, 0.0), || {
+            format!("guid, port, latency are {identity:?}")
+        })?;
     }
     let pointers = subject.device()?.ptr_support;
-    Ok(format!("type 1 version 7, ptrSupport {pointers}, maxComms 65536, maxRecvs 1, guid is the index"))
+    Ok(format!(
+        "type 1 version 7, ptrSupport {pointers}, maxComms 65536, maxRecvs 1, guid is the index"
+    ))
 }
 
 fn handles_differ(subject: &Subject<'_>) -> Checked {
@@ -127,7 +235,9 @@ fn handles_differ(subject: &Subject<'_>) -> Checked {
     for (listener, _) in listeners {
         subject.net.close_listen(listener)?;
     }
-    owe(differ.len() == 8, || format!("8 listeners gave {} different handles", differ.len()))?;
+    owe(differ.len() == 8, || {
+        format!("8 listeners gave {} different handles", differ.len())
+    })?;
     Ok("8 listeners, 8 different handles".into())
 }
 
@@ -138,23 +248,31 @@ fn listener_unused(subject: &Subject<'_>) -> Checked {
         let (listener, _) = subject.net.listen(device)?;
         subject.net.close_listen(listener)?;
     }
-    owe(started.elapsed() < CALL_MAX, || format!("16 listen and close took {:.1?}", started.elapsed()))?;
+    owe(started.elapsed() < CALL_MAX, || {
+        format!("16 listen and close took {:.1?}", started.elapsed())
+    })?;
     Ok(format!("16 times, {:.1?}", started.elapsed()))
 }
 
 fn accept_without_peer(subject: &Subject<'_>) -> Checked {
     if !subject.net.calls().facts().asks_again {
-        return Err(Shortfall::NotOwed("v4 knows no \"call again\": accept waits for its peer".into()));
+        return Err(Shortfall::NotOwed(
+            "v4 knows no \"call again\": accept waits for its peer".into(),
+        ));
     }
     let mut pair = Pair::start(subject)?;
     let asked = watch(|| {
         let accepted = pair.step_accept()?;
-        owe(!accepted, || "accept gave a comm, and nobody had connected".into())
+        owe(!accepted, || {
+            "accept gave a comm, and nobody had connected".into()
+        })
     })?;
     // The listener is finished properly: closing one that waits is not owed.
     pair.finish_connect(subject)?;
     pair.close()?;
-    Ok(format!("rc 0 and no comm {asked} times, then a peer connected"))
+    Ok(format!(
+        "rc 0 and no comm {asked} times, then a peer connected"
+    ))
 }
 
 fn connect_in_turns(subject: &Subject<'_>) -> Checked {
@@ -168,15 +286,21 @@ fn connect_in_turns(subject: &Subject<'_>) -> Checked {
         Ok(connected.then_some(()))
     })?;
     let took = started.elapsed();
-    owe(longest < CALL_MAX, || format!("one turn of connect and accept blocked for {longest:.1?}"))?;
+    owe(longest < CALL_MAX, || {
+        format!("one turn of connect and accept blocked for {longest:.1?}")
+    })?;
     pair.close()?;
-    Ok(format!("after {calls} turns and {took:.1?}, the longest turn {longest:.1?}"))
+    Ok(format!(
+        "after {calls} turns and {took:.1?}, the longest turn {longest:.1?}"
+    ))
 }
 
 fn connect_sixteen(subject: &Subject<'_>) -> Checked {
     const CONNECTIONS: usize = 16;
     let started = Instant::now();
-    let mut pairs = (0..CONNECTIONS).map(|_| Pair::start(subject)).collect::<Checked<Vec<_>>>()?;
+    let mut pairs = (0..CONNECTIONS)
+        .map(|_| Pair::start(subject))
+        .collect::<Checked<Vec<_>>>()?;
     poll("sixteen connections", subject.connect_patience(), || {
         let mut standing = 0;
         for pair in &mut pairs {
@@ -197,17 +321,28 @@ fn connect_sixteen(subject: &Subject<'_>) -> Checked {
         pair.hand_back()?;
     }
     pairs.into_iter().try_for_each(Pair::close)?;
-    Ok(format!("16 in {took:.1?}, each message over its own connection"))
+    Ok(format!(
+        "16 in {took:.1?}, each message over its own connection"
+    ))
 }
 
 fn device_handle(subject: &Subject<'_>) -> Checked {
     let pair = Pair::connect(subject)?;
     let handle = pair.receiver()?.device_handle().copied();
     let handle = handle.ok_or_else(|| Shortfall::Broken("accept kept no device handle".into()))?;
-    let numbers = (handle.net_device_type, handle.net_device_version, handle.size);
-    owe(numbers == (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, 24), || format!("type, version, size: {numbers:?}"))?;
+    let numbers = (
+        handle.net_device_type,
+        handle.net_device_version,
+        handle.size,
+    );
+    owe(
+        numbers == (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, 24),
+        || format!("type, version, size: {numbers:?}"),
+    )?;
     owe(!handle.handle.is_null(), || "its pointer is null".into())?;
-    owe(handle.needs_proxy_progress == 1, || format!("needsProxyProgress {}", handle.needs_proxy_progress))?;
+    owe(handle.needs_proxy_progress == 1, || {
+        format!("needsProxyProgress {}", handle.needs_proxy_progress)
+    })?;
     pair.close()?;
     Ok("type 1, version 7, 24 bytes, needsProxyProgress 1".into())
 }

@@ -9,12 +9,36 @@ use crate::plugin::PluginResult;
 use tcpx_abi::result::INTERNAL_ERROR;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::any("slots-receives", "a comm takes at least eight receives, and keeps those it took", receives),
-    Row::any("slots-sends", "a comm takes at least eight sends, and keeps those it took", sends),
-    Row::any("slots-every-depth", "every window depth up to the plugin's limit moves the same bytes", every_depth),
-    Row::tcpx("slots-17th-receive", "sixteen receives fit; one more is rc 3, with words", seventeenth_receive),
-    Row::tcpx("slots-17th-send", "sixteen sends fit; one more is rc 3, with words", seventeenth_send),
-    Row::tcpx("slots-unconsumed", "a done receive keeps its slot until it is consumed", unconsumed),
+    Row::any(
+        "slots-receives",
+        "a comm takes at least eight receives, and keeps those it took",
+        receives,
+    ),
+    Row::any(
+        "slots-sends",
+        "a comm takes at least eight sends, and keeps those it took",
+        sends,
+    ),
+    Row::any(
+        "slots-every-depth",
+        "every window depth up to the plugin's limit moves the same bytes",
+        every_depth,
+    ),
+    Row::tcpx(
+        "slots-17th-receive",
+        "sixteen receives fit; one more is rc 3, with words",
+        seventeenth_receive,
+    ),
+    Row::tcpx(
+        "slots-17th-send",
+        "sixteen sends fit; one more is rc 3, with words",
+        seventeenth_send,
+    ),
+    Row::tcpx(
+        "slots-unconsumed",
+        "a done receive keeps its slot until it is consumed",
+        unconsumed,
+    ),
 ];
 
 /// What NCCL needs per comm.
@@ -40,18 +64,31 @@ fn fill(mut post: impl FnMut(usize) -> Checked<PluginResult<bool>>) -> Checked<(
 fn receives(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, ASKED, LEN)?;
     let (taken, answer) = fill(|message| pair.try_receive(message, LEN))?;
-    owe(taken >= NEEDED, || format!("took {taken} receives, then answered {answer}"))?;
+    owe(taken >= NEEDED, || {
+        format!("took {taken} receives, then answered {answer}")
+    })?;
     complete(&mut pair, taken, Pair::send)?;
     pair.close()?;
-    Ok(format!("took {taken}, all completed; to one more it said: {answer}"))
+    Ok(format!(
+        "took {taken}, all completed; to one more it said: {answer}"
+    ))
 }
 
 fn sends(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, ASKED, LEN)?;
     // Some plugins take sends only against posted receives.
-    let posted = fill(|message| if message < NEEDED { pair.try_receive(message, LEN) } else { Ok(Ok(false)) })?.0;
+    let posted = fill(|message| {
+        if message < NEEDED {
+            pair.try_receive(message, LEN)
+        } else {
+            Ok(Ok(false))
+        }
+    })?
+    .0;
     let (taken, answer) = fill(|message| pair.try_send(message, LEN))?;
-    owe(taken >= NEEDED, || format!("took {taken} sends, then answered {answer}"))?;
+    owe(taken >= NEEDED, || {
+        format!("took {taken} sends, then answered {answer}")
+    })?;
     for message in 0..taken {
         if message >= posted {
             pair.receive(message, LEN)?;
@@ -60,7 +97,9 @@ fn sends(subject: &Subject<'_>) -> Checked {
     }
     pair.finish()?;
     pair.close()?;
-    Ok(format!("took {taken}, all completed; to one more it said: {answer}"))
+    Ok(format!(
+        "took {taken}, all completed; to one more it said: {answer}"
+    ))
 }
 
 fn finish_one(pair: &mut Pair<'_>, message: usize) -> Checked<()> {
@@ -94,7 +133,9 @@ fn every_depth(subject: &Subject<'_>) -> Checked {
         moved.map_err(|shortfall| at_depth(depth, shortfall))?;
     }
     pair.close()?;
-    Ok(format!("depths 1 to {limit}, three windows each, none wrong"))
+    Ok(format!(
+        "depths 1 to {limit}, three windows each, none wrong"
+    ))
 }
 
 fn at_depth(depth: usize, shortfall: Shortfall) -> Shortfall {
@@ -144,12 +185,16 @@ fn unconsumed(subject: &Subject<'_>) -> Checked {
     pair.send(SLOTS, LEN)?;
     pair.finish()?;
     pair.close()?;
-    Ok(format!("16 done, none consumed, one more rc 3: {words}; one consumed, one more fits"))
+    Ok(format!(
+        "16 done, none consumed, one more rc 3: {words}; one consumed, one more fits"
+    ))
 }
 
 /// The answer of a full comm.
 fn full(answer: PluginResult<bool>) -> Checked {
     let words = refused(answer, INTERNAL_ERROR, "a post on a full comm")?;
-    owe(words.contains(WORDS), || format!("rc 3, but it said {words:?} instead of `{WORDS}`"))?;
+    owe(words.contains(WORDS), || {
+        format!("rc 3, but it said {words:?} instead of `{WORDS}`")
+    })?;
     Ok(words)
 }

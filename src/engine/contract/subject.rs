@@ -44,21 +44,35 @@ impl From<MemoryError> for Shortfall {
 
 /// A broken promise unless `kept`.
 pub(super) fn owe(kept: bool, otherwise: impl FnOnce() -> String) -> Checked<()> {
-    if kept { Ok(()) } else { Err(Shortfall::Broken(otherwise())) }
+    if kept {
+        Ok(())
+    } else {
+        Err(Shortfall::Broken(otherwise()))
+    }
 }
 
 /// The plugin's own words for refusing with `code`; anything else is broken.
 pub(super) fn refused<T>(answer: PluginResult<T>, code: ResultCode, what: &str) -> Checked {
     match answer {
-        Err(PluginError::Refused { code: given, said, .. }) if given == code => Ok(said.join(" / ")),
-        Err(error) => Err(Shortfall::Broken(format!("{what}: expected rc {code}; {error}"))),
-        Ok(_) => Err(Shortfall::Broken(format!("{what}: expected rc {code}, got rc 0"))),
+        Err(PluginError::Refused {
+            code: given, said, ..
+        }) if given == code => Ok(said.join(" / ")),
+        Err(error) => Err(Shortfall::Broken(format!(
+            "{what}: expected rc {code}; {error}"
+        ))),
+        Ok(_) => Err(Shortfall::Broken(format!(
+            "{what}: expected rc {code}, got rc 0"
+        ))),
     }
 }
 
 /// Asks until there is an answer. Rests between polls, but yields first: most
 /// answers are a few microseconds away.
-pub(super) fn poll<T>(what: &str, limit: Duration, mut step: impl FnMut() -> Checked<Option<T>>) -> Checked<T> {
+pub(super) fn poll<T>(
+    what: &str,
+    limit: Duration,
+    mut step: impl FnMut() -> Checked<Option<T>>,
+) -> Checked<T> {
     let started = Instant::now();
     let mut polls = 0u32;
     loop {
@@ -67,10 +81,17 @@ pub(super) fn poll<T>(what: &str, limit: Duration, mut step: impl FnMut() -> Che
         }
         let waited = started.elapsed();
         if waited > limit {
-            return Err(Shortfall::Broken(format!("{what}: not within {:.1} s", limit.as_secs_f64())));
+            return Err(Shortfall::Broken(format!(
+                "{what}: not within {:.1} s",
+                limit.as_secs_f64()
+            )));
         }
         polls = polls.saturating_add(1);
-        if polls < EAGER_POLLS { std::thread::yield_now() } else { std::thread::sleep(REST) }
+        if polls < EAGER_POLLS {
+            std::thread::yield_now()
+        } else {
+            std::thread::sleep(REST)
+        }
     }
 }
 
@@ -98,7 +119,9 @@ pub(super) struct Subject<'a> {
 impl Subject<'_> {
     /// The device that rows use: the first one.
     pub(super) fn device(&self) -> Checked<&Device> {
-        self.devices.first().ok_or_else(|| Shortfall::Broken("the plugin has no device".into()))
+        self.devices
+            .first()
+            .ok_or_else(|| Shortfall::Broken("the plugin has no device".into()))
     }
 
     /// Whose plugin it is.
@@ -118,11 +141,12 @@ impl Subject<'_> {
 
     /// Memory that passes for a GPU's.
     pub(super) fn stand_in(&self) -> Checked<HostMemory> {
-        if self.family().is_software() && std::env::var("TCPXSOFT_CUDA").is_ok_and(|value| value == "standin") {
+        if self.family().is_software()
+            && std::env::var("TCPXSOFT_CUDA").is_ok_and(|value| value == "standin")
+        {
             return Ok(HostMemory::device_stand_in());
         }
-        let why =
-            "needs device memory, for which only the software plugin takes ordinary memory (TCPXSOFT_CUDA=standin)";
+        let why = "needs device memory, for which only the software plugin takes ordinary memory (TCPXSOFT_CUDA=standin)";
         Err(Shortfall::NotOwed(why.into()))
     }
 
@@ -131,10 +155,19 @@ impl Subject<'_> {
         if self.family() != PluginFamily::Tcpx {
             return PATIENCE;
         }
-        let number =
-            |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-        let sockets = (number("NCCL_NSOCKS_PERTHREAD", 1u64) * number("NCCL_SOCKET_NTHREADS", 1)).min(8) + 1;
-        let steering = number("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", 5_000_000).min(10_000_000);
+        let number = |name: &str, default| {
+            std::env::var(name)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(default)
+        };
+        let sockets =
+            (number("NCCL_NSOCKS_PERTHREAD", 1u64) * number("NCCL_SOCKET_NTHREADS", 1)).min(8) + 1;
+        let steering = number(
+            "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS",
+            5_000_000,
+        )
+        .min(10_000_000);
         PATIENCE + Duration::from_millis(200 * sockets) + Duration::from_micros(steering)
     }
 }
@@ -150,5 +183,7 @@ pub(super) fn threads() -> usize {
 }
 
 fn entries(folder: &str) -> usize {
-    std::fs::read_dir(folder).map(Iterator::count).unwrap_or_default()
+    std::fs::read_dir(folder)
+        .map(Iterator::count)
+        .unwrap_or_default()
 }

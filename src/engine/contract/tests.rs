@@ -9,8 +9,17 @@ fn rows_have_names_of_their_own_and_promises_in_words() {
     let mut seen = BTreeSet::new();
     for row in rows() {
         assert!(seen.insert(row.id), "{} twice", row.id);
-        assert!(row.id.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'));
-        assert!(row.promise.contains(' ') && !row.promise.ends_with('.'), "{}: {}", row.id, row.promise);
+        assert!(
+            row.id.chars().all(|letter| letter.is_ascii_lowercase()
+                || letter.is_ascii_digit()
+                || letter == '-')
+        );
+        assert!(
+            row.promise.contains(' ') && !row.promise.ends_with('.'),
+            "{}: {}",
+            row.id,
+            row.promise
+        );
     }
 }
 

@@ -31,7 +31,9 @@ thread_local! {
 
 /// Which receive, how many bytes were posted, the count word, and the entries.
 pub fn list(data: &[u8]) {
-    let mut words = data.chunks(4).map(|four| std::array::from_fn(|at| four.get(at).copied().unwrap_or(0)));
+    let mut words = data
+        .chunks(4)
+        .map(|four| std::array::from_fn(|at| four.get(at).copied().unwrap_or(0)));
     let mut word = || words.next().map_or(0, u32::from_le_bytes);
     let (finished, posted, count) = (word() as usize, word() as usize % (POSTED_MAX + 1), word());
     let mut entries = vec![LoadMeta::default(); ENTRIES.min(count as usize)];
@@ -39,16 +41,30 @@ pub fn list(data: &[u8]) {
         let (src_off, len, low, high) = (word(), word(), word(), word());
         // That the source lies in the pool is the plugin's promise.
         let src_off = src_off % POSTED_MAX as u32;
-        *entry = LoadMeta { src_off, len, dst_off: u64::from(low) | u64::from(high) << 32 };
+        *entry = LoadMeta {
+            src_off,
+            len,
+            dst_off: u64::from(low) | u64::from(high) << 32,
+        };
     }
     PUBLISHED.with_borrow_mut(|published| check(published, finished, posted, count, &entries));
 }
 
-fn check(published: &mut Published, finished: usize, posted: usize, count: u32, entries: &[LoadMeta]) {
+fn check(
+    published: &mut Published,
+    finished: usize,
+    posted: usize,
+    count: u32,
+    entries: &[LoadMeta],
+) {
     let slot = finished % SLOTS;
     published.meta.cnt[slot] = u64::from(count);
     published.meta.mem[slot][..entries.len()].copy_from_slice(entries);
-    let mut queue = UnpackHandle { meta: &mut published.meta, bounce_buf: published.pool.as_mut_ptr().cast(), head: 0 };
+    let mut queue = UnpackHandle {
+        meta: &mut published.meta,
+        bounce_buf: published.pool.as_mut_ptr().cast(),
+        head: 0,
+    };
     let handle = DeviceHandle {
         net_device_type: NET_DEVICE_UNPACK,
         net_device_version: NET_DEVICE_UNPACK_VERSION,
@@ -61,14 +77,24 @@ fn check(published: &mut Published, finished: usize, posted: usize, count: u32, 
     let mut buffer = vec![UNTOUCHED; BUFFER_BYTES];
     match source.read(finished as u64, posted as u64, &mut scratch) {
         Ok(list) => {
-            assert!(describes(entries, count, posted) && list.len() == entries.len() && !list.is_empty());
+            assert!(
+                describes(entries, count, posted)
+                    && list.len() == entries.len()
+                    && !list.is_empty()
+            );
             list.copy_into(&mut buffer);
             assert_eq!(buffer, copied(entries, &published.pool));
         }
-        Err(ScatterError::NoQueue { .. } | ScatterError::NoBounceBuffer | ScatterError::Unusable { .. }) => {
+        Err(
+            ScatterError::NoQueue { .. }
+            | ScatterError::NoBounceBuffer
+            | ScatterError::Unusable { .. },
+        ) => {
             panic!("there are both")
         }
-        Err(refused) => assert!(!describes(entries, count, posted) && !refused.to_string().is_empty()),
+        Err(refused) => {
+            assert!(!describes(entries, count, posted) && !refused.to_string().is_empty())
+        }
     }
 }
 
@@ -84,7 +110,9 @@ fn describes(entries: &[LoadMeta], count: u32, posted: usize) -> bool {
 /// Whether every byte is somebody's; with as many as there are, each is one's only.
 fn covers(entries: &[LoadMeta], posted: usize) -> bool {
     let mut covered = vec![false; posted];
-    entries.iter().for_each(|one| covered[one.dst_off as usize..][..one.len as usize].fill(true));
+    entries
+        .iter()
+        .for_each(|one| covered[one.dst_off as usize..][..one.len as usize].fill(true));
     covered.into_iter().all(|byte| byte)
 }
 
@@ -114,10 +142,22 @@ mod tests {
     #[ignore = "writes into fuzz/corpus-seed"]
     fn write_the_seeds() {
         let write = |name, words: &[u32]| {
-            seeds::write("scatter", name, &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+            seeds::write(
+                "scatter",
+                name,
+                &words
+                    .iter()
+                    .flat_map(|word| word.to_le_bytes())
+                    .collect::<Vec<_>>(),
+            );
         };
         write("valid-one-page", &[0, 4096, 1, 0, 4096, 0, 0]);
-        write("valid-shuffled", &[17, 8200, 3, 4096, 4096, 4096, 0, 0, 4096, 0, 0, 8192, 8, 8192, 0]);
+        write(
+            "valid-shuffled",
+            &[
+                17, 8200, 3, 4096, 4096, 4096, 0, 0, 4096, 0, 0, 8192, 8, 8192, 0,
+            ],
+        );
         write("too-many", &[0, 4096, 2049, 0, 4096, 0, 0]);
         write("outside", &[3, 4096, 1, 0, 4096, u32::MAX, u32::MAX]);
         write("too-short", &[15, 4096, 1, 0, 4095, 0, 0]);

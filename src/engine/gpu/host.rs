@@ -15,13 +15,17 @@ pub struct HostMemory {
 impl HostMemory {
     /// Regions registered as `NCCL_PTR_HOST`.
     pub const fn host() -> Self {
-        Self { kind: MemoryKind::Host }
+        Self {
+            kind: MemoryKind::Host,
+        }
     }
 
     /// Regions registered as `NCCL_PTR_CUDA`; only for a plugin that says it
     /// takes ordinary memory as such.
     pub const fn device_stand_in() -> Self {
-        Self { kind: MemoryKind::Device }
+        Self {
+            kind: MemoryKind::Device,
+        }
     }
 }
 
@@ -49,17 +53,33 @@ impl DeviceMemory for HostMemory {
     }
 
     fn allocate(&self, len: usize) -> Result<Arc<Region>, MemoryError> {
-        let failed = |why: String| MemoryError::Allocate { bytes: len, kind: self.kind, why };
-        let rounded = len.checked_next_multiple_of(4096).unwrap_or(usize::MAX & !4095).max(4096);
+        let failed = |why: String| MemoryError::Allocate {
+            bytes: len,
+            kind: self.kind,
+            why,
+        };
+        let rounded = len
+            .checked_next_multiple_of(4096)
+            .unwrap_or(usize::MAX & !4095)
+            .max(4096);
         let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE;
         let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let mapped = unsafe { rustix::mm::mmap_anonymous(null_mut(), rounded, access, flags) }
             .map_err(|errno| failed(errno.to_string()))?;
-        let start = NonNull::new(mapped.cast::<u8>()).ok_or_else(|| failed("mapped at address zero".into()))?;
+        let start = NonNull::new(mapped.cast::<u8>())
+            .ok_or_else(|| failed("mapped at address zero".into()))?;
         let len_nonzero = NonZero::new(rounded).ok_or_else(|| failed("no bytes".into()))?;
-        let owner = Mapping { start, len: len_nonzero };
-        Ok(Region::new(start.as_ptr().expose_provenance(), len, self.kind, Box::new(owner)))
+        let owner = Mapping {
+            start,
+            len: len_nonzero,
+        };
+        Ok(Region::new(
+            start.as_ptr().expose_provenance(),
+            len,
+            self.kind,
+            Box::new(owner),
+        ))
     }
 
     fn gather(&self, how: Unpack, list: &Scatter<'_>, region: &Region, span: Span) -> bool {
@@ -79,7 +99,12 @@ impl DeviceMemory for HostMemory {
     }
 
     fn describe(&self) -> String {
-        if self.kind == MemoryKind::Host { "host" } else { "device stand-in" }.to_owned()
+        if self.kind == MemoryKind::Host {
+            "host"
+        } else {
+            "device stand-in"
+        }
+        .to_owned()
     }
 }
 

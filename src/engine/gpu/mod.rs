@@ -15,7 +15,8 @@ mod region;
 mod scatter;
 
 pub use cuda::{
-    BadGpu, CudaDevice, CudaError, CudaMemory, CudaNode, CudaVersion, Wanted, bench, cuda_node, loaded_runtimes,
+    BadGpu, CudaDevice, CudaError, CudaMemory, CudaNode, CudaVersion, Wanted, bench, cuda_node,
+    loaded_runtimes,
 };
 pub use host::HostMemory;
 pub use lane::{Lane, LaneSetup, Passed, PatternKey, Stamp, TABLE_WORDS, Work};

@@ -1,6 +1,9 @@
 //! A region: one allocation that can be registered, cut into spans, and that
 //! outlives every request on it because whoever registers it holds an `Arc`.
-#![expect(unsafe_code, reason = "gives the bytes of a mapping to one closure at a time")]
+#![expect(
+    unsafe_code,
+    reason = "gives the bytes of a mapping to one closure at a time"
+)]
 
 use super::{CudaError, Lane, LaneSetup, Scatter, ScatterError, ScatterSource};
 use serde::{Deserialize, Serialize};
@@ -129,14 +132,33 @@ pub struct Region {
 
 impl Region {
     /// `start..start + len` must stay valid for as long as `owner` lives.
-    pub(super) fn new(start: usize, len: usize, kind: MemoryKind, owner: Box<dyn Any + Send + Sync>) -> Arc<Self> {
-        Arc::new(Self { start, len, kind, reachable: true, borrowed: AtomicBool::new(false), _owner: owner })
+    pub(super) fn new(
+        start: usize,
+        len: usize,
+        kind: MemoryKind,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            start,
+            len,
+            kind,
+            reachable: true,
+            borrowed: AtomicBool::new(false),
+            _owner: owner,
+        })
     }
 
     /// As `new`, of memory that only a GPU can reach.
     pub(super) fn of_gpu(start: usize, len: usize, owner: Box<dyn Any + Send + Sync>) -> Arc<Self> {
         let kind = MemoryKind::Device;
-        Arc::new(Self { start, len, kind, reachable: false, borrowed: AtomicBool::new(false), _owner: owner })
+        Arc::new(Self {
+            start,
+            len,
+            kind,
+            reachable: false,
+            borrowed: AtomicBool::new(false),
+            _owner: owner,
+        })
     }
 
     /// First byte.
@@ -191,7 +213,10 @@ impl Region {
     /// A part of it, or `None` when it would leave the region.
     pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
         let end = offset.checked_add(len)?;
-        (end <= self.len).then(|| Span { start: self.start + offset, len })
+        (end <= self.len).then(|| Span {
+            start: self.start + offset,
+            len,
+        })
     }
 }
 

@@ -17,7 +17,9 @@ use tcpx_abi::v7::DeviceHandle;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScatterError {
     /// `accept` did not describe an unpack queue.
-    #[error("the device handle describes no unpack queue (type {kind}, version {version}, {size} bytes)")]
+    #[error(
+        "the device handle describes no unpack queue (type {kind}, version {version}, {size} bytes)"
+    )]
     NoQueue {
         /// `netDeviceType`
         kind: i32,
@@ -120,7 +122,9 @@ impl ScatterSource {
         bounce: *mut u8,
         pool: Option<u64>,
     ) -> Result<Self, ScatterError> {
-        let meta = NonNull::new(meta).filter(|meta| meta.is_aligned()).ok_or_else(|| no_queue(handle))?;
+        let meta = NonNull::new(meta)
+            .filter(|meta| meta.is_aligned())
+            .ok_or_else(|| no_queue(handle))?;
         let bounce = NonNull::new(bounce).ok_or(ScatterError::NoBounceBuffer)?;
         Ok(Self { meta, bounce, pool })
     }
@@ -135,18 +139,29 @@ impl ScatterSource {
     ) -> Result<Scatter<'a>, ScatterError> {
         let slot = (finished % SLOTS as u64) as usize;
         let meta = self.meta.as_ptr().cast::<u8>();
-        let count_word = meta.wrapping_add(offset_of!(UnpackMeta, cnt)).cast::<u64>().wrapping_add(slot);
+        let count_word = meta
+            .wrapping_add(offset_of!(UnpackMeta, cnt))
+            .cast::<u64>()
+            .wrapping_add(slot);
         // SAFETY: the queue is valid as long as the comm; the plugin published this
         // word before `test` said done and writes it again only after the consume.
         let count = unsafe { count_word.read_volatile() };
-        let entries = usize::try_from(count).ok().filter(|count| (1..=ENTRIES).contains(count));
+        let entries = usize::try_from(count)
+            .ok()
+            .filter(|count| (1..=ENTRIES).contains(count));
         let entries = entries.ok_or(ScatterError::Count { count, slot })?;
-        let list = meta.wrapping_add(offset_of!(UnpackMeta, mem)).cast::<LoadMeta>().wrapping_add(slot * ENTRIES);
+        let list = meta
+            .wrapping_add(offset_of!(UnpackMeta, mem))
+            .cast::<LoadMeta>()
+            .wrapping_add(slot * ENTRIES);
         // SAFETY: slot and entries lie inside the published struct; `scratch` is ours.
         unsafe { std::ptr::copy_nonoverlapping(list, scratch.as_mut_ptr(), entries) };
         let list = &scratch[..entries];
         check(list, slot, expected, self.pool)?;
-        Ok(Scatter { list, bounce: self.bounce })
+        Ok(Scatter {
+            list,
+            bounce: self.bounce,
+        })
     }
 }
 
@@ -157,31 +172,62 @@ pub(super) fn queue_of(handle: &DeviceHandle) -> Result<*const UnpackHandle, Sca
         && handle.net_device_version == tcpx_abi::NET_DEVICE_UNPACK_VERSION
         && handle.size == size_of::<UnpackHandle>()
         && queue.is_aligned();
-    if known && !queue.is_null() { Ok(queue.cast_const()) } else { Err(no_queue(handle)) }
+    if known && !queue.is_null() {
+        Ok(queue.cast_const())
+    } else {
+        Err(no_queue(handle))
+    }
 }
 
 fn no_queue(handle: &DeviceHandle) -> ScatterError {
-    ScatterError::NoQueue { kind: handle.net_device_type, version: handle.net_device_version, size: handle.size }
+    ScatterError::NoQueue {
+        kind: handle.net_device_type,
+        version: handle.net_device_version,
+        size: handle.size,
+    }
 }
 
-fn check(list: &[LoadMeta], slot: usize, expected: u64, pool: Option<u64>) -> Result<(), ScatterError> {
+fn check(
+    list: &[LoadMeta],
+    slot: usize,
+    expected: u64,
+    pool: Option<u64>,
+) -> Result<(), ScatterError> {
     let (mut sum, mut in_order) = (0u64, true);
     for (entry, one) in list.iter().enumerate() {
         let end = one.dst_off.saturating_add(u64::from(one.len));
         if end > expected {
-            return Err(ScatterError::Outside { entry, slot, end, expected });
+            return Err(ScatterError::Outside {
+                entry,
+                slot,
+                end,
+                expected,
+            });
         }
         let source_end = u64::from(one.src_off) + u64::from(one.len);
         if let Some(pool) = pool.filter(|pool| source_end > *pool) {
-            return Err(ScatterError::OutsidePool { entry, slot, end: source_end, pool });
+            return Err(ScatterError::OutsidePool {
+                entry,
+                slot,
+                end: source_end,
+                pool,
+            });
         }
         in_order &= one.dst_off == sum;
         sum += u64::from(one.len);
     }
     if sum != expected {
-        return Err(ScatterError::Sum { sum, expected, slot });
+        return Err(ScatterError::Sum {
+            sum,
+            expected,
+            slot,
+        });
     }
-    if in_order { Ok(()) } else { check_beside(list, slot) }
+    if in_order {
+        Ok(())
+    } else {
+        check_beside(list, slot)
+    }
 }
 
 /// With several sockets the entries come in the order in which task chunks
@@ -189,7 +235,10 @@ fn check(list: &[LoadMeta], slot: usize, expected: u64, pool: Option<u64>) -> Re
 fn check_beside(list: &[LoadMeta], slot: usize) -> Result<(), ScatterError> {
     let mut order = [0u16; ENTRIES];
     let order = &mut order[..list.len()];
-    order.iter_mut().zip(0..).for_each(|(place, entry)| *place = entry);
+    order
+        .iter_mut()
+        .zip(0..)
+        .for_each(|(place, entry)| *place = entry);
     order.sort_unstable_by_key(|entry| {
         let one = list[usize::from(*entry)];
         (one.dst_off, one.len)
@@ -198,7 +247,11 @@ fn check_beside(list: &[LoadMeta], slot: usize) -> Result<(), ScatterError> {
     for entry in order.iter().map(|entry| usize::from(*entry)) {
         let one = list[entry];
         if one.dst_off < end {
-            return Err(ScatterError::Overlap { entry, slot, at: one.dst_off });
+            return Err(ScatterError::Overlap {
+                entry,
+                slot,
+                at: one.dst_off,
+            });
         }
         end = one.dst_off + u64::from(one.len);
     }
@@ -243,8 +296,15 @@ impl Scatter<'_> {
     /// checked for takes what fits.
     pub fn copy_into(&self, into: &mut [u8]) {
         for one in self.list {
-            let (Ok(start), len) = (usize::try_from(one.dst_off), one.len as usize) else { continue };
-            let Some(place) = start.checked_add(len).and_then(|end| into.get_mut(start..end)) else { continue };
+            let (Ok(start), len) = (usize::try_from(one.dst_off), one.len as usize) else {
+                continue;
+            };
+            let Some(place) = start
+                .checked_add(len)
+                .and_then(|end| into.get_mut(start..end))
+            else {
+                continue;
+            };
             // SAFETY: the pool's size is not published; that `src_off..+len` lies in
             // it is the plugin's promise, and the pages stay until the consume.
             let from = unsafe { self.bounce.as_ptr().add(one.src_off as usize) };
@@ -259,7 +319,14 @@ mod tests {
     use super::*;
 
     fn list(parts: &[(u32, u64)]) -> Vec<LoadMeta> {
-        parts.iter().map(|(len, dst_off)| LoadMeta { src_off: 0, len: *len, dst_off: *dst_off }).collect()
+        parts
+            .iter()
+            .map(|(len, dst_off)| LoadMeta {
+                src_off: 0,
+                len: *len,
+                dst_off: *dst_off,
+            })
+            .collect()
     }
 
     #[test]
@@ -267,18 +334,45 @@ mod tests {
         let check = |parts: &[(u32, u64)]| check(&list(parts), 3, 8192, Some(4096));
         assert_eq!(check(&[(4096, 4096), (4096, 0)]), Ok(()));
         assert_eq!(check(&[(4096, 4096), (0, 4096), (4096, 0)]), Ok(()));
-        assert_eq!(check(&[(4096, 0)]), Err(ScatterError::Sum { sum: 4096, expected: 8192, slot: 3 }));
+        assert_eq!(
+            check(&[(4096, 0)]),
+            Err(ScatterError::Sum {
+                sum: 4096,
+                expected: 8192,
+                slot: 3
+            })
+        );
         assert_eq!(
             check(&[(4096, 8000)]),
-            Err(ScatterError::Outside { entry: 0, slot: 3, end: 12_096, expected: 8192 })
+            Err(ScatterError::Outside {
+                entry: 0,
+                slot: 3,
+                end: 12_096,
+                expected: 8192
+            })
         );
-        assert!(matches!(check(&[(1, u64::MAX)]), Err(ScatterError::Outside { .. })));
+        assert!(matches!(
+            check(&[(1, u64::MAX)]),
+            Err(ScatterError::Outside { .. })
+        ));
         assert_eq!(
             check(&[(4096, 4000), (4096, 0)]),
-            Err(ScatterError::Overlap { entry: 0, slot: 3, at: 4000 }),
+            Err(ScatterError::Overlap {
+                entry: 0,
+                slot: 3,
+                at: 4000
+            }),
             "a hole at the end"
         );
-        assert_eq!(check(&[(8192, 0)]), Err(ScatterError::OutsidePool { entry: 0, slot: 3, end: 8192, pool: 4096 }));
+        assert_eq!(
+            check(&[(8192, 0)]),
+            Err(ScatterError::OutsidePool {
+                entry: 0,
+                slot: 3,
+                end: 8192,
+                pool: 4096
+            })
+        );
     }
 
     #[test]
@@ -290,6 +384,9 @@ mod tests {
             size: 24,
             needs_proxy_progress: 1,
         };
-        assert!(matches!(ScatterSource::from_host_handle(&handle), Err(ScatterError::NoQueue { .. })));
+        assert!(matches!(
+            ScatterSource::from_host_handle(&handle),
+            Err(ScatterError::NoQueue { .. })
+        ));
     }
 }

@@ -56,7 +56,11 @@ pub enum PluginError {
 }
 
 fn quoted(lines: &[String]) -> String {
-    if lines.is_empty() { String::new() } else { format!("; it said: {}", lines.join(" / ")) }
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("; it said: {}", lines.join(" / "))
+    }
 }
 
 impl PluginError {

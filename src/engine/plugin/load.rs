@@ -33,9 +33,11 @@ impl Plugin {
     pub fn open(source: &Source, version: Option<AbiVersion>) -> Result<Self, LoadError> {
         match (source, version) {
             (Source::Builtin, None | Some(AbiVersion::V7)) => Ok(Self::builtin()),
-            (Source::Builtin, Some(wanted)) => {
-                Err(LoadError::NoVersion { path: "builtin".into(), wanted, exported: v7::SYMBOL.into() })
-            }
+            (Source::Builtin, Some(wanted)) => Err(LoadError::NoVersion {
+                path: "builtin".into(),
+                wanted,
+                exported: v7::SYMBOL.into(),
+            }),
             (Source::File(path), version) => Self::open_file(path, version),
         }
     }
@@ -43,21 +45,33 @@ impl Plugin {
     /// The software plugin that is linked into this program.
     pub fn builtin() -> Self {
         let net = wrap(RawTable::V7(tcpx_soft::table()));
-        Self { net, symbol: "builtin".into(), exports: vec![v7::SYMBOL.into()] }
+        Self {
+            net,
+            symbol: "builtin".into(),
+            exports: vec![v7::SYMBOL.into()],
+        }
     }
 
     fn open_file(path: &Path, version: Option<AbiVersion>) -> Result<Self, LoadError> {
         inspect(path)?;
         // What was inspected: a name without a slash would be looked for along
         // the linker's own paths instead.
-        let file = std::path::absolute(path)
-            .map_err(|error| LoadError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
-        // SAFETY: running foreign constructors is what the worker process is for.
-        let library = unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
-            use std::error::Error;
-            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-            LoadError::Open { path: path.to_owned(), why: tcpx_words::units::printable(&why) }
+        let file = std::path::absolute(path).map_err(|error| LoadError::Unreadable {
+            path: path.to_owned(),
+            why: error.to_string(),
         })?;
+        // SAFETY: running foreign constructors is what the worker process is for.
+        let library =
+            unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
+                use std::error::Error;
+                let why = error
+                    .source()
+                    .map_or_else(|| error.to_string(), ToString::to_string);
+                LoadError::Open {
+                    path: path.to_owned(),
+                    why: tcpx_words::units::printable(&why),
+                }
+            })?;
         let plugin = pick(&library, path, version);
         // Never unloaded, whatever came of it.
         std::mem::forget(library);
@@ -69,10 +83,14 @@ impl Plugin {
 /// not. Names in the file that the loader does not find are none, and so is what an
 /// image in memory has hidden.
 fn exported(library: &Library, path: &Path) -> Vec<String> {
-    let named = dynamic_of(path).map(|dynamic| dynamic.names(SYMBOL_PREFIX)).unwrap_or_default();
+    let named = dynamic_of(path)
+        .map(|dynamic| dynamic.names(SYMBOL_PREFIX))
+        .unwrap_or_default();
     let number = |symbol: &String| symbol.strip_prefix(SYMBOL_PREFIX)?.parse::<u32>().ok();
-    let mut numbered: Vec<(u32, String)> =
-        named.into_iter().filter_map(|symbol| Some((number(&symbol)?, symbol))).collect();
+    let mut numbered: Vec<(u32, String)> = named
+        .into_iter()
+        .filter_map(|symbol| Some((number(&symbol)?, symbol)))
+        .collect();
     numbered.retain(|(_, symbol)| address_of(library, symbol).is_some());
     numbered.sort_unstable_by(|one, other| other.cmp(one));
     numbered.into_iter().map(|(_, symbol)| symbol).collect()
@@ -86,17 +104,31 @@ fn address_of(library: &Library, symbol: &str) -> Option<*mut c_void> {
 
 fn pick(library: &Library, path: &Path, wanted: Option<AbiVersion>) -> Result<Plugin, LoadError> {
     let exports = exported(library, path);
-    let newest = exports.iter().find_map(|symbol| AbiVersion::of_symbol(symbol));
+    let newest = exports
+        .iter()
+        .find_map(|symbol| AbiVersion::of_symbol(symbol));
     let version = match (wanted, newest) {
         (Some(wanted), _) if exports.iter().any(|symbol| symbol == wanted.symbol()) => wanted,
         (Some(wanted), _) => {
-            return Err(LoadError::NoVersion { path: path.to_owned(), wanted, exported: list(&exports) });
+            return Err(LoadError::NoVersion {
+                path: path.to_owned(),
+                wanted,
+                exported: list(&exports),
+            });
         }
         (None, Some(newest)) => newest,
-        (None, None) => return Err(LoadError::NoTable { path: path.to_owned(), exported: list(&exports) }),
+        (None, None) => {
+            return Err(LoadError::NoTable {
+                path: path.to_owned(),
+                exported: list(&exports),
+            });
+        }
     };
     let symbol = version.symbol().to_owned();
-    let no_table = || LoadError::NoTable { path: path.to_owned(), exported: list(&exports) };
+    let no_table = || LoadError::NoTable {
+        path: path.to_owned(),
+        exported: list(&exports),
+    };
     let address = address_of(library, &symbol).ok_or_else(no_table)?;
     let raw = table(version, address).map_err(|what| LoadError::NotATable {
         path: path.to_owned(),
@@ -106,13 +138,25 @@ fn pick(library: &Library, path: &Path, wanted: Option<AbiVersion>) -> Result<Pl
     let net = wrap(raw);
     // The rest may be filled as late as inside `init`.
     if net.calls().missing() == Some("init") {
-        return Err(LoadError::NullMember { path: path.to_owned(), symbol, member: "init" });
+        return Err(LoadError::NullMember {
+            path: path.to_owned(),
+            symbol,
+            member: "init",
+        });
     }
-    Ok(Plugin { net, symbol, exports })
+    Ok(Plugin {
+        net,
+        symbol,
+        exports,
+    })
 }
 
 fn list(exports: &[String]) -> String {
-    if exports.is_empty() { "no ncclNet table".into() } else { exports.join(", ") }
+    if exports.is_empty() {
+        "no ncclNet table".into()
+    } else {
+        exports.join(", ")
+    }
 }
 
 /// The table at `address`, or why there is none.
@@ -158,5 +202,6 @@ fn wrong_symbol(address: *mut c_void, bytes: usize) -> Option<String> {
         return Some("lies where no table can lie".into());
     }
     let has = usize::try_from(entry.st_size).unwrap_or(usize::MAX);
-    (has != 0 && has < bytes).then(|| format!("has {has} bytes, and a table of this version {bytes}"))
+    (has != 0 && has < bytes)
+        .then(|| format!("has {has} bytes, and a table of this version {bytes}"))
 }

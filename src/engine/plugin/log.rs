@@ -42,7 +42,10 @@ fn counts() -> MutexGuard<'static, Option<Counts>> {
 
 /// Totals so far.
 pub fn summary() -> LogSummary {
-    counts().as_ref().map(|counts| counts.summary).unwrap_or_default()
+    counts()
+        .as_ref()
+        .map(|counts| counts.summary)
+        .unwrap_or_default()
 }
 
 /// The callback to hand to `init`; sampled lines go to `pass_on`, which must
@@ -55,8 +58,13 @@ pub fn capture(pass_on: impl Fn(&LogLine) + Send + Sync + 'static) -> LoggerArg 
             }
             return;
         };
-        let line =
-            LogLine { level: raw.level, function: clean(raw.file), line: raw.line, text: clean(raw.text), count };
+        let line = LogLine {
+            level: raw.level,
+            function: clean(raw.file),
+            line: raw.line,
+            text: clean(raw.text),
+            count,
+        };
         if raw.level == level::WARN {
             remember(line.text.clone());
         }
@@ -88,7 +96,9 @@ fn admit(raw: &logger::Line<'_>) -> Option<u64> {
 
 /// FNV-1a: stable, and good enough to tell function names apart.
 fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 fn clean(bytes: &[u8]) -> String {
@@ -114,7 +124,8 @@ pub(crate) fn forget_said() {
 
 /// The WARN lines of this thread since `forget_said`, oldest first.
 pub(crate) fn take_said() -> Vec<String> {
-    SAID.try_with(|said| said.borrow_mut().drain(..).collect()).unwrap_or_default()
+    SAID.try_with(|said| said.borrow_mut().drain(..).collect())
+        .unwrap_or_default()
 }
 
 /// The newest WARN line only: on the hot path nobody forgets in between.
@@ -130,7 +141,13 @@ mod tests {
 
     #[test]
     fn a_flood_from_one_place_is_counted_and_thinned() {
-        let raw = logger::Line { level: level::WARN, flags: 0, file: b"flood", line: 7, text: b"again" };
+        let raw = logger::Line {
+            level: level::WARN,
+            flags: 0,
+            file: b"flood",
+            line: 7,
+            text: b"again",
+        };
         let admitted = (0..100_000).filter_map(|_| admit(&raw)).collect::<Vec<_>>();
         assert_eq!(admitted[..3], [1, 2, 3]);
         assert!(admitted.len() < 40, "{} lines passed on", admitted.len());

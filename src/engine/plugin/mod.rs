@@ -16,8 +16,8 @@ pub use load::Plugin;
 pub use log::{capture, summary as log_summary};
 pub(crate) use log::{forget_said, take_said};
 pub use net::{
-    About, Comm, ConnectHandle, Connecting, Device, DeviceHandle, ListenComm, MHandle, Net, PluginResult, RawTable,
-    RecvComm, Request, SendComm, Tested,
+    About, Comm, ConnectHandle, Connecting, Device, DeviceHandle, ListenComm, MHandle, Net,
+    PluginResult, RawTable, RecvComm, Request, SendComm, Tested,
 };
 pub use shim::{Answer, Calls, Facts, GROUP_MAX, Out, wrap};
 pub use tapped::tapped;

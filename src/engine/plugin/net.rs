@@ -121,7 +121,10 @@ pub struct Connecting {
 impl Connecting {
     /// Starts with the bytes that the listener's side sent.
     pub fn to(handle: ConnectHandle) -> Self {
-        Self { buffer: Box::new(HandleBuffer(handle.0)), finished: false }
+        Self {
+            buffer: Box::new(HandleBuffer(handle.0)),
+            finished: false,
+        }
     }
 
     pub(super) fn as_ptr(&mut self) -> *mut c_void {
@@ -315,19 +318,41 @@ pub trait Net: Send + Sync {
     /// A listener and the bytes for its one connector.
     fn listen(&self, device: usize) -> PluginResult<(ListenComm, ConnectHandle)>;
     /// `None`: not connected yet, call again with the same `Connecting`.
-    fn connect(&self, device: usize, connecting: &mut Connecting) -> PluginResult<Option<SendComm>>;
+    fn connect(&self, device: usize, connecting: &mut Connecting)
+    -> PluginResult<Option<SendComm>>;
     /// `None`: no peer yet, call again with the same listener.
     fn accept(&self, listen: &mut ListenComm) -> PluginResult<Option<RecvComm>>;
     /// Registers `offset..offset + len` of a region with one comm.
-    fn reg_mr(&self, comm: Comm<'_>, region: &Arc<Region>, offset: usize, len: usize) -> PluginResult<MHandle>;
+    fn reg_mr(
+        &self,
+        comm: Comm<'_>,
+        region: &Arc<Region>,
+        offset: usize,
+        len: usize,
+    ) -> PluginResult<MHandle>;
     /// Ends a registration; the region is kept if the plugin refuses.
     fn dereg_mr(&self, comm: Comm<'_>, mhandle: MHandle) -> PluginResult<()>;
     /// Posts a send. `None`: nothing was posted, try again.
-    fn isend(&self, comm: &SendComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>>;
+    fn isend(
+        &self,
+        comm: &SendComm,
+        data: Span,
+        mhandle: &MHandle,
+    ) -> PluginResult<Option<Request>>;
     /// Posts a receive. `None`: nothing was posted, try again.
-    fn irecv(&self, comm: &RecvComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>>;
+    fn irecv(
+        &self,
+        comm: &RecvComm,
+        data: Span,
+        mhandle: &MHandle,
+    ) -> PluginResult<Option<Request>>;
     /// Makes what was received in device memory visible there. `None`: it is already.
-    fn iflush(&self, comm: &RecvComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>>;
+    fn iflush(
+        &self,
+        comm: &RecvComm,
+        data: Span,
+        mhandle: &MHandle,
+    ) -> PluginResult<Option<Request>>;
     /// Drives the comm and asks about one of its requests.
     fn test(&self, request: Request) -> PluginResult<Tested>;
     /// Hands a finished receive back, where the plugin unpacks and wants it.

@@ -157,7 +157,12 @@ impl Channel {
         Ok(channel)
     }
 
-    fn new(net: &dyn Net, end: End, device: Arc<dyn DeviceMemory>, setup: ChannelSetup) -> Result<Self, ChannelError> {
+    fn new(
+        net: &dyn Net,
+        end: End,
+        device: Arc<dyn DeviceMemory>,
+        setup: ChannelSetup,
+    ) -> Result<Self, ChannelError> {
         let slots = Slots::new(net, end.comm(), device, &setup)?;
         let count = slots::count(&setup);
         Ok(Self {
@@ -246,7 +251,8 @@ impl Channel {
             && let Some(slot) = self.free.pop()
         {
             let chunk = self.share.chunk(self.filling.next_turn());
-            self.slots.queue_fill(slot, chunk.len as usize, self.id(chunk.index))?;
+            self.slots
+                .queue_fill(slot, chunk.len as usize, self.id(chunk.index))?;
             self.filling.add(slot);
         }
         self.slots.launch()
@@ -260,7 +266,11 @@ impl Channel {
     }
 
     fn id(&self, chunk: u64) -> StampId {
-        StampId { iteration: self.iteration, channel: self.setup.index as u64, chunk }
+        StampId {
+            iteration: self.iteration,
+            channel: self.setup.index as u64,
+            chunk,
+        }
     }
 
     /// Whether every chunk of the iteration is consumed.
@@ -289,13 +299,16 @@ impl Channel {
         if !self.can_post() {
             return Ok(false);
         }
-        let Some(slot) = self.next_slot()? else { return Ok(false) };
+        let Some(slot) = self.next_slot()? else {
+            return Ok(false);
+        };
         let chunk = self.share.chunk(self.turn);
         let span = self.slots.span(slot, chunk.len as usize)?;
         let request = match &self.end {
             End::Send(comm) => {
                 if !self.slots.fills_later() {
-                    self.slots.stamp(slot, chunk.len as usize, self.id(chunk.index))?;
+                    self.slots
+                        .stamp(slot, chunk.len as usize, self.id(chunk.index))?;
                 }
                 net.isend(comm, span, self.slots.mhandle())?
             }
@@ -306,7 +319,12 @@ impl Channel {
             return Ok(false);
         };
         self.use_slot();
-        let posted = self.window.post(InFlight { request, turn: self.turn, slot, len: chunk.len });
+        let posted = self.window.post(InFlight {
+            request,
+            turn: self.turn,
+            slot,
+            len: chunk.len,
+        });
         debug_assert!(posted.is_ok(), "room was checked above");
         self.turn += 1;
         Ok(true)
@@ -353,7 +371,9 @@ impl Channel {
     }
 
     fn finish_one(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<bool, ChannelError> {
-        let Some(head) = self.window.to_test() else { return Ok(false) };
+        let Some(head) = self.window.to_test() else {
+            return Ok(false);
+        };
         if self.flushing.is_none() {
             match net.test(head.request) {
                 Ok(tested) if !tested.done => return Ok(false),
@@ -377,7 +397,9 @@ impl Channel {
     /// Whether what has arrived is in its place: the plugin had nothing to flush,
     /// or the flush, begun here or before, is done.
     fn flush(&mut self, net: &dyn Net, head: InFlight) -> Result<bool, ChannelError> {
-        let End::Recv(comm) = &self.end else { return Ok(true) };
+        let End::Recv(comm) = &self.end else {
+            return Ok(true);
+        };
         if self.flushing.is_none() {
             let span = self.slots.span(head.slot, head.len as usize)?;
             self.flushing = net.iflush(comm, span, self.slots.mhandle())?;
@@ -400,7 +422,10 @@ impl Channel {
         if told == Tested::UNREPORTED || i64::from(told) == i64::from(head.len) {
             return Ok(());
         }
-        Err(ChannelError::Size { reported: told, sent: head.len })
+        Err(ChannelError::Size {
+            reported: told,
+            sent: head.len,
+        })
     }
 
     /// Books a request that is done; where it is taken later, its job is queued.
@@ -409,7 +434,8 @@ impl Channel {
         self.tally.bytes += u64::from(head.len);
         if self.takes_later() {
             let number = self.window.totals()[1] - 1;
-            self.slots.queue_take(head.slot, head.len as usize, number, self.id_of(head))?;
+            self.slots
+                .queue_take(head.slot, head.len as usize, number, self.id_of(head))?;
         }
         Ok(())
     }
@@ -449,7 +475,11 @@ impl Channel {
         }
         let found = match passed {
             Passed::Right => None,
-            Passed::Wrong | Passed::Overrun => Some(self.slots.explain(one.slot, one.len as usize, self.id_of(one))?),
+            Passed::Wrong | Passed::Overrun => Some(self.slots.explain(
+                one.slot,
+                one.len as usize,
+                self.id_of(one),
+            )?),
         };
         self.book(one, found);
         Ok(())
@@ -490,7 +520,9 @@ impl Channel {
 
     /// Takes a payload whose pages were handed back already.
     pub(super) fn take_too_late(&mut self) -> Result<(), ChannelError> {
-        let Some(one) = self.window.to_test() else { return Ok(()) };
+        let Some(one) = self.window.to_test() else {
+            return Ok(());
+        };
         self.finish(one)?;
         if self.takes_later() {
             self.slots.settle()?;
@@ -506,12 +538,18 @@ impl Channel {
 
     /// What `rogue` may reach: the pieces whose order it breaks on purpose.
     pub(super) fn pieces(&mut self) -> Pieces<'_> {
-        Pieces { end: self.end.comm(), mhandle: self.slots.mhandle(), window: &mut self.window }
+        Pieces {
+            end: self.end.comm(),
+            mhandle: self.slots.mhandle(),
+            window: &mut self.window,
+        }
     }
 
     /// Payload of the oldest done request into place, checked, handed back.
     fn take(&mut self, net: &dyn Net) -> Result<(), ChannelError> {
-        let Some(one) = self.window.to_unpack() else { return Ok(()) };
+        let Some(one) = self.window.to_unpack() else {
+            return Ok(());
+        };
         if self.side() == Side::Recv {
             self.unpack_and_check(one)?;
         }

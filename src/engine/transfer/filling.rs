@@ -16,7 +16,11 @@ pub(super) struct Filling {
 impl Filling {
     /// Of a channel with so many slots.
     pub(super) fn new(slots: usize) -> Self {
-        Self { queue: VecDeque::with_capacity(slots), written: 0, next: 0 }
+        Self {
+            queue: VecDeque::with_capacity(slots),
+            written: 0,
+            next: 0,
+        }
     }
 
     /// Turns count from 0 again; every slot was posted.
@@ -47,7 +51,10 @@ impl Filling {
 
     /// The slot that is written for this turn.
     pub(super) fn written_for(&self, turn: u64) -> Option<u8> {
-        let front = self.queue.front().filter(|(_, of)| self.written > 0 && *of == turn);
+        let front = self
+            .queue
+            .front()
+            .filter(|(_, of)| self.written > 0 && *of == turn);
         front.map(|(slot, _)| *slot)
     }
 
@@ -69,11 +76,17 @@ mod tests {
         [7, 2].into_iter().for_each(|slot| filling.add(slot));
         assert_eq!((filling.written_for(0), filling.is_waiting()), (None, true));
         filling.passed();
-        assert_eq!((filling.written_for(0), filling.written_for(1)), (Some(7), None));
+        assert_eq!(
+            (filling.written_for(0), filling.written_for(1)),
+            (Some(7), None)
+        );
         filling.posted();
         assert_eq!((filling.written_for(1), filling.next_turn()), (None, 2));
         filling.passed();
-        assert_eq!((filling.written_for(1), filling.is_waiting()), (Some(2), false));
+        assert_eq!(
+            (filling.written_for(1), filling.is_waiting()),
+            (Some(2), false)
+        );
         filling.posted();
         filling.restart();
         filling.add(5);

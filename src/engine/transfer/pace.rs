@@ -40,7 +40,11 @@ const NAP: Duration = Duration::from_micros(50);
 impl WallPace {
     /// Waits by `strategy` until `stop` is set.
     pub fn new(strategy: Idle, stop: Arc<AtomicBool>) -> Self {
-        Self { strategy, stop, started: Instant::now() }
+        Self {
+            strategy,
+            stop,
+            started: Instant::now(),
+        }
     }
 }
 
@@ -66,7 +70,10 @@ impl Pace for WallPace {
 }
 
 fn sleep(nap: Duration) {
-    let request = Timespec { tv_sec: nap.as_secs() as i64, tv_nsec: i64::from(nap.subsec_nanos()) };
+    let request = Timespec {
+        tv_sec: nap.as_secs() as i64,
+        tv_nsec: i64::from(nap.subsec_nanos()),
+    };
     // Woken early by a signal is as good as having slept.
     let (NanosleepRelativeResult::Ok | _) = nanosleep(&request);
 }

@@ -11,7 +11,10 @@
 //! The body depends on iteration and channel only, so it is written to a slot
 //! once per iteration, outside the timed part; only the stamps (one word in 256)
 //! are written when a slot is reused for another chunk.
-#![expect(unsafe_code, reason = "calls the wide builds of the comparison where the CPU has the registers")]
+#![expect(
+    unsafe_code,
+    reason = "calls the wide builds of the comparison where the CPU has the registers"
+)]
 
 use crate::gpu::{PatternKey, Stamp, TABLE_WORDS};
 use tcpx_words::payload::{Mismatch, MismatchKind, StampId};
@@ -52,7 +55,10 @@ impl Pattern {
         for word in &mut table {
             *word = splitmix(&mut state);
         }
-        Self { table: Table(table), key }
+        Self {
+            table: Table(table),
+            key,
+        }
     }
 
     fn body_key(&self, id: StampId) -> u64 {
@@ -66,12 +72,18 @@ impl Pattern {
 
     /// What a GPU needs to write and compare the same bytes.
     pub fn key(&self) -> PatternKey {
-        PatternKey { table: Box::new(self.table.0), key: self.key }
+        PatternKey {
+            table: Box::new(self.table.0),
+            key: self.key,
+        }
     }
 
     /// What it needs for one message.
     pub fn stamp_of(&self, id: StampId) -> Stamp {
-        Stamp { body: self.body_key(id), first: packed(id) }
+        Stamp {
+            body: self.body_key(id),
+            first: packed(id),
+        }
     }
 
     fn read_stamp(&self, stamp: u64) -> (StampId, u64) {
@@ -117,7 +129,11 @@ impl Pattern {
 
     /// Compares every byte; `None` when all are right.
     pub fn verify(&self, id: StampId, bytes: &[u8]) -> Option<Mismatch> {
-        if self.matches(id, bytes) { None } else { Some(self.explain(id, bytes)) }
+        if self.matches(id, bytes) {
+            None
+        } else {
+            Some(self.explain(id, bytes))
+        }
     }
 
     /// The fast path: one pass that only collects whether anything differs. The
@@ -162,8 +178,10 @@ impl Pattern {
             differs |= differences(&words[LANES..], &table[LANES..], shift);
         }
         let start = blocks.len() * BLOCK * 8;
-        let rest_matches =
-            rest.iter().enumerate().all(|(at, got)| *got == self.expected_byte(id, key, start + at, bytes.len()));
+        let rest_matches = rest
+            .iter()
+            .enumerate()
+            .all(|(at, got)| *got == self.expected_byte(id, key, start + at, bytes.len()));
         differs == 0 && rest_matches
     }
 
@@ -200,14 +218,24 @@ impl Pattern {
         let start = at / (BLOCK * 8) * (BLOCK * 8);
         let block = &bytes[start..bytes.len().min(start + BLOCK * 8)];
         let (kind, from) = self.recognise(id, (start / (BLOCK * 8)) as u64, block);
-        Mismatch { id, offset: at as u64, wrong_bytes, expected, got, kind, from }
+        Mismatch {
+            id,
+            offset: at as u64,
+            wrong_bytes,
+            expected,
+            got,
+            kind,
+            from,
+        }
     }
 
     fn recognise(&self, id: StampId, number: u64, block: &[u8]) -> (MismatchKind, Option<StampId>) {
         if block.iter().all(|byte| *byte == 0) {
             return (MismatchKind::Zero, None);
         }
-        let Some(stamp) = block.first_chunk::<8>() else { return (MismatchKind::Corrupt, None) };
+        let Some(stamp) = block.first_chunk::<8>() else {
+            return (MismatchKind::Corrupt, None);
+        };
         let (from, from_number) = self.read_stamp(u64::from_le_bytes(*stamp));
         // A stamp is believed only when the body behind it agrees.
         let key = self.body_key(from);
@@ -219,8 +247,11 @@ impl Pattern {
         if !agrees || block.len() < 16 {
             return (MismatchKind::Corrupt, None);
         }
-        let here =
-            StampId { iteration: id.iteration % ITERATIONS, channel: id.channel % CHANNELS, chunk: id.chunk % CHUNKS };
+        let here = StampId {
+            iteration: id.iteration % ITERATIONS,
+            channel: id.channel % CHANNELS,
+            chunk: id.chunk % CHUNKS,
+        };
         let kind = if from.iteration != here.iteration {
             MismatchKind::Stale
         } else if from != here {
@@ -237,15 +268,15 @@ impl Pattern {
 /// The bits in which the words differ from the shifted body.
 #[inline(always)]
 fn differences(words: &[[u8; 8]], body: &[u64], shift: u64) -> u64 {
-    words
-        .iter()
-        .zip(body)
-        .fold(0, |differs, (word, body)| differs | (u64::from_le_bytes(*word) ^ body.wrapping_add(shift)))
+    words.iter().zip(body).fold(0, |differs, (word, body)| {
+        differs | (u64::from_le_bytes(*word) ^ body.wrapping_add(shift))
+    })
 }
 
 /// A message in one number, with room for the blocks.
 fn packed(id: StampId) -> u64 {
-    (((id.iteration % ITERATIONS) * CHANNELS + id.channel % CHANNELS) * CHUNKS + id.chunk % CHUNKS) * BLOCKS
+    (((id.iteration % ITERATIONS) * CHANNELS + id.channel % CHANNELS) * CHUNKS + id.chunk % CHUNKS)
+        * BLOCKS
 }
 
 fn page_shift(key: u64, page: usize) -> u64 {
@@ -276,7 +307,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ID: StampId = StampId { iteration: 3, channel: 1, chunk: 9 };
+    const ID: StampId = StampId {
+        iteration: 3,
+        channel: 1,
+        chunk: 9,
+    };
 
     fn filled(id: StampId, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
@@ -285,7 +320,9 @@ mod tests {
     }
 
     fn kind(bytes: &[u8]) -> Option<(MismatchKind, u64)> {
-        Pattern::new(7).verify(ID, bytes).map(|mismatch| (mismatch.kind, mismatch.offset))
+        Pattern::new(7)
+            .verify(ID, bytes)
+            .map(|mismatch| (mismatch.kind, mismatch.offset))
     }
 
     #[test]
@@ -293,9 +330,18 @@ mod tests {
         let len = 20_000;
         assert_eq!(kind(&filled(ID, len)), None);
         assert_eq!(kind(&vec![0; len]), Some((MismatchKind::Zero, 0)));
-        assert_eq!(kind(&filled(StampId { iteration: 2, ..ID }, len)).map(|k| k.0), Some(MismatchKind::Stale));
-        assert_eq!(kind(&filled(StampId { chunk: 8, ..ID }, len)).map(|k| k.0), Some(MismatchKind::Swapped));
-        assert_eq!(kind(&filled(StampId { channel: 2, ..ID }, len)).map(|k| k.0), Some(MismatchKind::Swapped));
+        assert_eq!(
+            kind(&filled(StampId { iteration: 2, ..ID }, len)).map(|k| k.0),
+            Some(MismatchKind::Stale)
+        );
+        assert_eq!(
+            kind(&filled(StampId { chunk: 8, ..ID }, len)).map(|k| k.0),
+            Some(MismatchKind::Swapped)
+        );
+        assert_eq!(
+            kind(&filled(StampId { channel: 2, ..ID }, len)).map(|k| k.0),
+            Some(MismatchKind::Swapped)
+        );
         let mut shifted = filled(ID, len);
         shifted.copy_within(2048..4096, 4096);
         assert_eq!(kind(&shifted).map(|k| k.0), Some(MismatchKind::Shifted));
@@ -307,9 +353,13 @@ mod tests {
     #[test]
     fn a_partly_stale_chunk_names_the_first_stale_byte() {
         let mut bytes = filled(ID, 8192);
-        bytes[4096..6144].copy_from_slice(&filled(StampId { iteration: 2, ..ID }, 8192)[4096..6144]);
+        bytes[4096..6144]
+            .copy_from_slice(&filled(StampId { iteration: 2, ..ID }, 8192)[4096..6144]);
         let mismatch = Pattern::new(7).verify(ID, &bytes).expect("differs");
-        assert_eq!((mismatch.kind, mismatch.offset / 2048), (MismatchKind::Stale, 2));
+        assert_eq!(
+            (mismatch.kind, mismatch.offset / 2048),
+            (MismatchKind::Stale, 2)
+        );
         assert_eq!(mismatch.from, Some(StampId { iteration: 2, ..ID }));
     }
 

@@ -22,12 +22,14 @@ impl RoundTrips {
     /// Room for so many more, so that keeping one never allocates.
     pub fn reserve(&mut self, more: u64) {
         let room = KEPT_MAX.saturating_sub(self.0.len());
-        self.0.reserve(usize::try_from(more).unwrap_or(usize::MAX).min(room));
+        self.0
+            .reserve(usize::try_from(more).unwrap_or(usize::MAX).min(room));
     }
 
     fn keep(&mut self, time: Duration) {
         if self.0.len() < self.0.capacity() {
-            self.0.push(u32::try_from(time.as_nanos()).unwrap_or(u32::MAX));
+            self.0
+                .push(u32::try_from(time.as_nanos()).unwrap_or(u32::MAX));
         }
     }
 
@@ -41,7 +43,9 @@ impl RoundTrips {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         let last = sorted.len().checked_sub(1)?;
-        let at = |thousandths: usize| f64::from(sorted[(sorted.len() * thousandths / 1000).min(last)]) / 1e3;
+        let at = |thousandths: usize| {
+            f64::from(sorted[(sorted.len() * thousandths / 1000).min(last)]) / 1e3
+        };
         Some([at(500), at(990), at(999), at(1000)])
     }
 
@@ -65,7 +69,10 @@ pub fn ping_pong(
     pace: &mut dyn Pace,
     times: &mut RoundTrips,
 ) -> Result<(), TransferError> {
-    let split = channels.iter().position(|channel| channel.side() == Side::Recv).unwrap_or(channels.len());
+    let split = channels
+        .iter()
+        .position(|channel| channel.side() == Side::Recv)
+        .unwrap_or(channels.len());
     let (sends, recvs) = channels.split_at_mut(split);
     for (send, recv) in sends.iter_mut().zip(recvs) {
         while !(send.is_finished() && recv.is_finished()) {

@@ -47,9 +47,18 @@ impl Plan {
     /// The same for so many groups, each of so many bytes over so many channels.
     pub fn of_groups(total: u64, chunk: u64, channels: usize, groups: usize) -> Option<Self> {
         let groups = u32::try_from(groups).ok().filter(|groups| *groups > 0)?;
-        let chunk = u32::try_from(chunk).ok().filter(|chunk| (1..=i32::MAX as u32).contains(chunk))?;
-        let channels = u32::try_from(channels).ok().filter(|channels| *channels > 0)?;
-        (total > 0).then_some(Self { total, chunk, channels, groups })
+        let chunk = u32::try_from(chunk)
+            .ok()
+            .filter(|chunk| (1..=i32::MAX as u32).contains(chunk))?;
+        let channels = u32::try_from(channels)
+            .ok()
+            .filter(|channels| *channels > 0)?;
+        (total > 0).then_some(Self {
+            total,
+            chunk,
+            channels,
+            groups,
+        })
     }
 
     /// Bytes of one iteration.
@@ -68,10 +77,25 @@ impl Plan {
 
     /// What falls to one channel.
     pub fn share(self, channel: usize) -> Share {
-        let (channel, channels, chunks) = (channel as u64, u64::from(self.channels), self.chunks_of_group());
+        let (channel, channels, chunks) = (
+            channel as u64,
+            u64::from(self.channels),
+            self.chunks_of_group(),
+        );
         let (group, place) = (channel / channels, channel % channels);
-        let turns = if group < u64::from(self.groups) { (chunks + channels - 1 - place) / channels } else { 0 };
-        Share { turns, before: group * chunks, place, channels, chunk: self.chunk, total: self.total }
+        let turns = if group < u64::from(self.groups) {
+            (chunks + channels - 1 - place) / channels
+        } else {
+            0
+        };
+        Share {
+            turns,
+            before: group * chunks,
+            place,
+            channels,
+            chunk: self.chunk,
+            total: self.total,
+        }
     }
 
     /// Chunks that fall to one channel.
@@ -102,7 +126,11 @@ impl Share {
         let index = turn * self.channels + self.place;
         let offset = index * u64::from(self.chunk);
         let left = self.total.saturating_sub(offset);
-        Chunk { index: self.before + index, offset, len: u32::try_from(left).unwrap_or(u32::MAX).min(self.chunk) }
+        Chunk {
+            index: self.before + index,
+            offset,
+            len: u32::try_from(left).unwrap_or(u32::MAX).min(self.chunk),
+        }
     }
 }
 
@@ -115,8 +143,18 @@ mod tests {
     fn the_last_chunk_may_be_short() {
         let plan = Plan::new(1_000_001, 1000, 3).expect("a plan");
         assert_eq!(plan.chunks(), 1001);
-        assert_eq!([0, 1, 2].map(|channel| plan.chunks_of(channel)), [334, 334, 333]);
-        assert_eq!(plan.share(1).chunk(333), Chunk { index: 1000, offset: 1_000_000, len: 1 });
+        assert_eq!(
+            [0, 1, 2].map(|channel| plan.chunks_of(channel)),
+            [334, 334, 333]
+        );
+        assert_eq!(
+            plan.share(1).chunk(333),
+            Chunk {
+                index: 1000,
+                offset: 1_000_000,
+                len: 1
+            }
+        );
     }
 
     #[test]
@@ -129,12 +167,23 @@ mod tests {
 
     #[test]
     fn every_group_moves_the_same_in_chunks_of_its_own() {
-        let (one, two) =
-            (Plan::new(9_001, 1000, 2).expect("a plan"), Plan::of_groups(9_001, 1000, 2, 2).expect("a plan"));
+        let (one, two) = (
+            Plan::new(9_001, 1000, 2).expect("a plan"),
+            Plan::of_groups(9_001, 1000, 2, 2).expect("a plan"),
+        );
         assert_eq!((two.total(), two.chunks()), (18_002, 20));
-        assert_eq!([0, 1, 2, 3, 4].map(|channel| two.chunks_of(channel)), [5, 5, 5, 5, 0]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|channel| two.chunks_of(channel)),
+            [5, 5, 5, 5, 0]
+        );
         assert_eq!(two.share(1).chunk(4), one.share(1).chunk(4));
-        assert_eq!(two.share(3).chunk(4), Chunk { index: 19, ..one.share(1).chunk(4) });
+        assert_eq!(
+            two.share(3).chunk(4),
+            Chunk {
+                index: 19,
+                ..one.share(1).chunk(4)
+            }
+        );
         assert_eq!(two.bytes_of(2) + two.bytes_of(3), 9_001);
     }
 

@@ -39,7 +39,11 @@ pub enum TransferError {
 
 pub(super) fn of(channel: &Channel) -> impl FnOnce(ChannelError) -> TransferError + use<> {
     let (index, side) = (channel.index(), channel.side());
-    move |error| TransferError::Channel { channel: index, side, error: Box::new(error) }
+    move |error| TransferError::Channel {
+        channel: index,
+        side,
+        error: Box::new(error),
+    }
 }
 
 /// Moves every chunk that `Channel::begin` set up.
@@ -56,7 +60,11 @@ pub fn run_iteration<P: Pace + Clone + Send>(
     }
 }
 
-fn opportunistic(net: &dyn Net, channels: &mut [Channel], pace: &mut dyn Pace) -> Result<(), TransferError> {
+fn opportunistic(
+    net: &dyn Net,
+    channels: &mut [Channel],
+    pace: &mut dyn Pace,
+) -> Result<(), TransferError> {
     let mut empty_sweeps = 0;
     loop {
         let (mut moved, mut finished) = (false, true);
@@ -77,7 +85,11 @@ fn opportunistic(net: &dyn Net, channels: &mut [Channel], pace: &mut dyn Pace) -
 
 /// The whole window is filled before anything is tested: a plugin can batch
 /// only what it has been given.
-pub(super) fn turn(net: &dyn Net, channel: &mut Channel, pace: &dyn Pace) -> Result<bool, ChannelError> {
+pub(super) fn turn(
+    net: &dyn Net,
+    channel: &mut Channel,
+    pace: &dyn Pace,
+) -> Result<bool, ChannelError> {
     let mut moved = false;
     while channel.post(net)? {
         moved = true;
@@ -96,9 +108,16 @@ pub(super) fn rest(empty_sweeps: u32, pace: &mut dyn Pace) -> Result<(), Transfe
     Ok(())
 }
 
-fn window_full_only(net: &dyn Net, channels: &mut [Channel], pace: &mut dyn Pace) -> Result<(), TransferError> {
+fn window_full_only(
+    net: &dyn Net,
+    channels: &mut [Channel],
+    pace: &mut dyn Pace,
+) -> Result<(), TransferError> {
     while channels.iter().any(|channel| !channel.has_posted_all()) {
-        for channel in channels.iter_mut().filter(|channel| !channel.has_posted_all()) {
+        for channel in channels
+            .iter_mut()
+            .filter(|channel| !channel.has_posted_all())
+        {
             let mut empty_sweeps = 0;
             while channel.is_full() {
                 let moved = channel.drain_one(net, pace).map_err(of(channel))?;
@@ -138,7 +157,9 @@ fn dedicated_threads<P: Pace + Clone + Send>(
             .collect();
         let mut first = Ok(());
         for (channel, side, thread) in threads {
-            let ended = thread.join().unwrap_or(Err(TransferError::Panicked { channel, side }));
+            let ended = thread
+                .join()
+                .unwrap_or(Err(TransferError::Panicked { channel, side }));
             first = first.and(ended);
         }
         first

@@ -41,7 +41,11 @@ impl Rogue {
             for channel in channels.iter_mut() {
                 let chosen = channel.side() == self.side && channel.index() == self.channel;
                 let rogue = chosen && channel.turn() >= self.after_chunk;
-                let step = if rogue { self.misbehave(net, channel, pace) } else { turn(net, channel, pace) };
+                let step = if rogue {
+                    self.misbehave(net, channel, pace)
+                } else {
+                    turn(net, channel, pace)
+                };
                 moved |= step.map_err(of(channel))?;
             }
             empty_sweeps = if moved { 0 } else { empty_sweeps + 1 };
@@ -55,7 +59,12 @@ impl Rogue {
         Ok(())
     }
 
-    fn misbehave(self, net: &dyn Net, channel: &mut Channel, pace: &dyn Pace) -> Result<bool, ChannelError> {
+    fn misbehave(
+        self,
+        net: &dyn Net,
+        channel: &mut Channel,
+        pace: &dyn Pace,
+    ) -> Result<bool, ChannelError> {
         let posted = self.kind != DriverFault::NotPosting && channel.post(net)?;
         match self.kind {
             DriverFault::NotPosting => channel.drain_one(net, pace),
@@ -64,7 +73,10 @@ impl Rogue {
             DriverFault::YoungerTestedFirst => {
                 let pieces = channel.pieces();
                 match pieces.window.second_oldest() {
-                    Some(younger) => net.test(younger.request).map(|_| posted).map_err(ChannelError::from),
+                    Some(younger) => net
+                        .test(younger.request)
+                        .map(|_| posted)
+                        .map_err(ChannelError::from),
                     None => Ok(channel.drain_one(net, pace)? || posted),
                 }
             }
@@ -93,7 +105,9 @@ impl Rogue {
 
 fn finish_only(net: &dyn Net, channel: &mut Channel) -> Result<bool, ChannelError> {
     let pieces = channel.pieces();
-    let Some(head) = pieces.window.to_test() else { return Ok(false) };
+    let Some(head) = pieces.window.to_test() else {
+        return Ok(false);
+    };
     let done = net.test(head.request)?.done;
     if done {
         pieces.window.step(Step::Finish)?;
@@ -103,7 +117,9 @@ fn finish_only(net: &dyn Net, channel: &mut Channel) -> Result<bool, ChannelErro
 
 /// A post that the window knows nothing of.
 fn one_more(net: &dyn Net, channel: &mut Channel) -> Result<(), ChannelError> {
-    let Some(span) = channel.any_span() else { return Ok(()) };
+    let Some(span) = channel.any_span() else {
+        return Ok(());
+    };
     let pieces = channel.pieces();
     match pieces.end {
         Comm::Send(comm) => net.isend(comm, span, pieces.mhandle)?,

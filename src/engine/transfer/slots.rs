@@ -12,7 +12,9 @@
 use super::channel::{ChannelError, ChannelSetup};
 use super::payload::Pattern;
 use super::window::SLOTS_MAX;
-use crate::gpu::{DeviceMemory, Lane, LaneSetup, Passed, PatternKey, Region, ScatterSource, Span, Unpack, Work};
+use crate::gpu::{
+    DeviceMemory, Lane, LaneSetup, Passed, PatternKey, Region, ScatterSource, Span, Unpack, Work,
+};
 use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm};
 use std::sync::Arc;
 use tcpx_abi::unpack::{ENTRIES, LoadMeta};
@@ -50,7 +52,11 @@ impl Slots {
         let lane = device.lane(&LaneSetup {
             jobs: count,
             chunk: setup.chunk,
-            unpack: if matches!(comm, Comm::Recv(_)) { setup.unpack } else { Unpack::None },
+            unpack: if matches!(comm, Comm::Recv(_)) {
+                setup.unpack
+            } else {
+                Unpack::None
+            },
             pattern: pattern.as_ref() as Option<&PatternKey>,
         })?;
         // The plugin binds a registration to whichever GPU is current.
@@ -96,7 +102,9 @@ impl Slots {
 
     /// The first `len` bytes of a slot.
     pub(super) fn span(&self, slot: u8, len: usize) -> Result<Span, ChannelError> {
-        self.region.span(usize::from(slot) * self.stride, len).ok_or(ChannelError::Slot(slot))
+        self.region
+            .span(usize::from(slot) * self.stride, len)
+            .ok_or(ChannelError::Slot(slot))
     }
 
     /// Whether anything is done to received bytes before they are handed back.
@@ -116,39 +124,64 @@ impl Slots {
 
     /// Writes the body and the stamps of a message, at once.
     pub(super) fn fill(&self, slot: u8, id: StampId) -> Result<(), ChannelError> {
-        let Some(pattern) = &self.pattern else { return Ok(()) };
+        let Some(pattern) = &self.pattern else {
+            return Ok(());
+        };
         let span = self.span(slot, self.chunk)?;
-        self.region.with_bytes(span, |bytes| pattern.fill(id, bytes)).ok_or(ChannelError::Slot(slot))
+        self.region
+            .with_bytes(span, |bytes| pattern.fill(id, bytes))
+            .ok_or(ChannelError::Slot(slot))
     }
 
     /// Writes the stamps of a message over a body of its iteration, at once.
     pub(super) fn stamp(&self, slot: u8, len: usize, id: StampId) -> Result<(), ChannelError> {
-        let Some(pattern) = &self.pattern else { return Ok(()) };
+        let Some(pattern) = &self.pattern else {
+            return Ok(());
+        };
         let span = self.span(slot, len)?;
-        self.region.with_bytes(span, |bytes| pattern.stamp_blocks(id, bytes)).ok_or(ChannelError::Slot(slot))
+        self.region
+            .with_bytes(span, |bytes| pattern.stamp_blocks(id, bytes))
+            .ok_or(ChannelError::Slot(slot))
     }
 
     /// Puts the `number`-th receive into place, at once.
     pub(super) fn unpack(&mut self, slot: u8, len: usize, number: u64) -> Result<(), ChannelError> {
         let span = self.span(slot, len)?;
-        let Some((source, scratch)) = &mut self.scatter else { return Ok(()) };
+        let Some((source, scratch)) = &mut self.scatter else {
+            return Ok(());
+        };
         let list = source.read(number, len as u64, scratch)?;
         if self.unpack == Unpack::None {
             return Ok(());
         }
         let gathered = self.device.gather(self.unpack, &list, &self.region, span);
-        if gathered { Ok(()) } else { Err(ChannelError::Slot(slot)) }
+        if gathered {
+            Ok(())
+        } else {
+            Err(ChannelError::Slot(slot))
+        }
     }
 
     /// Compares a message and its canary, at once; `None` when nothing is compared.
-    pub(super) fn check(&self, slot: u8, len: usize, id: StampId) -> Result<Option<Option<Mismatch>>, ChannelError> {
-        let Some(pattern) = self.compared() else { return Ok(None) };
-        let found = self.region.with_bytes(self.span(slot, len)?, |bytes| pattern.verify(id, bytes));
+    pub(super) fn check(
+        &self,
+        slot: u8,
+        len: usize,
+        id: StampId,
+    ) -> Result<Option<Option<Mismatch>>, ChannelError> {
+        let Some(pattern) = self.compared() else {
+            return Ok(None);
+        };
+        let found = self
+            .region
+            .with_bytes(self.span(slot, len)?, |bytes| pattern.verify(id, bytes));
         let mismatch = found.ok_or(ChannelError::Slot(slot))?;
         if mismatch.is_some() {
             return Ok(Some(mismatch));
         }
-        let guard = self.region.with_bytes(self.guard_span(slot)?, |bytes| overrun(bytes));
+        let guard = self
+            .region
+            .with_bytes(self.guard_span(slot)?, |bytes| overrun(bytes));
         let at = guard.ok_or(ChannelError::Slot(slot))?;
         Ok(Some(at.map(|(at, got)| self.overrun_at(id, at, got))))
     }
@@ -159,23 +192,46 @@ impl Slots {
     }
 
     /// Queues the writing of a message.
-    pub(super) fn queue_fill(&mut self, slot: u8, len: usize, id: StampId) -> Result<(), ChannelError> {
+    pub(super) fn queue_fill(
+        &mut self,
+        slot: u8,
+        len: usize,
+        id: StampId,
+    ) -> Result<(), ChannelError> {
         let span = self.span(slot, len)?;
-        let (Some(lane), Some(pattern)) = (&mut self.lane, &self.pattern) else { return Ok(()) };
-        Ok(lane.queue(&Work::Fill { span, stamp: pattern.stamp_of(id) })?)
+        let (Some(lane), Some(pattern)) = (&mut self.lane, &self.pattern) else {
+            return Ok(());
+        };
+        Ok(lane.queue(&Work::Fill {
+            span,
+            stamp: pattern.stamp_of(id),
+        })?)
     }
 
     /// Reads and checks the scatter list of the `number`-th receive, and queues
     /// its unpacking and comparing.
-    pub(super) fn queue_take(&mut self, slot: u8, len: usize, number: u64, id: StampId) -> Result<(), ChannelError> {
+    pub(super) fn queue_take(
+        &mut self,
+        slot: u8,
+        len: usize,
+        number: u64,
+        id: StampId,
+    ) -> Result<(), ChannelError> {
         let span = self.span(slot, len)?;
         let verify = self.compared().map(|pattern| pattern.stamp_of(id));
         let list = match &mut self.scatter {
             Some((source, scratch)) => Some(source.read(number, len as u64, scratch)?),
             None => None,
         };
-        let Some(lane) = &mut self.lane else { return Ok(()) };
-        Ok(lane.queue(&Work::Take { list: list.as_ref(), span, verify, guard: self.chunk })?)
+        let Some(lane) = &mut self.lane else {
+            return Ok(());
+        };
+        Ok(lane.queue(&Work::Take {
+            list: list.as_ref(),
+            span,
+            verify,
+            guard: self.chunk,
+        })?)
     }
 
     /// Launches what was queued.
@@ -205,14 +261,25 @@ impl Slots {
     /// What exactly is wrong with a message that a job found wrong: the bytes are
     /// fetched and looked at here. A message that looks right by now is still wrong.
     #[cold]
-    pub(super) fn explain(&self, slot: u8, len: usize, id: StampId) -> Result<Mismatch, ChannelError> {
+    pub(super) fn explain(
+        &self,
+        slot: u8,
+        len: usize,
+        id: StampId,
+    ) -> Result<Mismatch, ChannelError> {
         let mut bytes = vec![0; len];
-        self.device.read(&self.region, self.span(slot, len)?, &mut bytes)?;
-        if let Some(found) = self.pattern.as_ref().and_then(|pattern| pattern.verify(id, &bytes)) {
+        self.device
+            .read(&self.region, self.span(slot, len)?, &mut bytes)?;
+        if let Some(found) = self
+            .pattern
+            .as_ref()
+            .and_then(|pattern| pattern.verify(id, &bytes))
+        {
             return Ok(found);
         }
         let mut canary = CANARY;
-        self.device.read(&self.region, self.guard_span(slot)?, &mut canary)?;
+        self.device
+            .read(&self.region, self.guard_span(slot)?, &mut canary)?;
         let (at, got) = overrun(&canary).unwrap_or((0, CANARY[0]));
         Ok(self.overrun_at(id, at, got))
     }
@@ -233,13 +300,21 @@ impl Slots {
     /// read as one page of zeroes, and sending that page over and over would be
     /// faster than anything real. Behind each slot goes its canary.
     fn touch(&self, slot: u8) -> Result<(), ChannelError> {
-        self.device.write(&self.region, self.span(slot, self.chunk)?, &vec![slot | 0x80; self.chunk])?;
-        Ok(self.device.write(&self.region, self.guard_span(slot)?, &CANARY)?)
+        self.device.write(
+            &self.region,
+            self.span(slot, self.chunk)?,
+            &vec![slot | 0x80; self.chunk],
+        )?;
+        Ok(self
+            .device
+            .write(&self.region, self.guard_span(slot)?, &CANARY)?)
     }
 
     fn guard_span(&self, slot: u8) -> Result<Span, ChannelError> {
         let start = usize::from(slot) * self.stride + self.chunk;
-        self.region.span(start, CANARY.len()).ok_or(ChannelError::Slot(slot))
+        self.region
+            .span(start, CANARY.len())
+            .ok_or(ChannelError::Slot(slot))
     }
 }
 
@@ -250,6 +325,9 @@ pub(super) fn count(setup: &ChannelSetup) -> usize {
 
 /// The first byte that is no canary.
 fn overrun(bytes: &[u8]) -> Option<(usize, u8)> {
-    let at = bytes.iter().zip(&CANARY).position(|(got, canary)| got != canary)?;
+    let at = bytes
+        .iter()
+        .zip(&CANARY)
+        .position(|(got, canary)| got != canary)?;
     Some((at, bytes[at]))
 }

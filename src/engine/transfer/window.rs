@@ -93,7 +93,14 @@ impl Window {
     /// `depth` is clamped to 1..=16.
     pub fn new(depth: usize) -> Self {
         let depth = depth.clamp(1, SLOTS_MAX) as u64;
-        Self { ring: [None; SLOTS_MAX], depth, posted: 0, done: 0, unpacked: 0, consumed: 0 }
+        Self {
+            ring: [None; SLOTS_MAX],
+            depth,
+            posted: 0,
+            done: 0,
+            unpacked: 0,
+            consumed: 0,
+        }
     }
 
     /// Requests between post and consume.
@@ -119,23 +126,39 @@ impl Window {
 
     /// The one request that may be tested.
     pub fn to_test(&self) -> Option<InFlight> {
-        if self.done < self.posted { self.ring[index(self.done)] } else { None }
+        if self.done < self.posted {
+            self.ring[index(self.done)]
+        } else {
+            None
+        }
     }
 
     /// The request after the one that may be tested; asking about it is a fault
     /// that only `rogue` commits.
     pub(super) fn second_oldest(&self) -> Option<InFlight> {
-        if self.done + 1 < self.posted { self.ring[index(self.done + 1)] } else { None }
+        if self.done + 1 < self.posted {
+            self.ring[index(self.done + 1)]
+        } else {
+            None
+        }
     }
 
     /// The one request whose payload may be taken.
     pub fn to_unpack(&self) -> Option<InFlight> {
-        if self.unpacked < self.done { self.ring[index(self.unpacked)] } else { None }
+        if self.unpacked < self.done {
+            self.ring[index(self.unpacked)]
+        } else {
+            None
+        }
     }
 
     /// The one request that may be consumed.
     pub fn to_consume(&self) -> Option<InFlight> {
-        if self.consumed < self.unpacked { self.ring[index(self.consumed)] } else { None }
+        if self.consumed < self.unpacked {
+            self.ring[index(self.consumed)]
+        } else {
+            None
+        }
     }
 
     /// Takes a step with the request that the matching `to_…` offers.
@@ -188,7 +211,12 @@ mod tests {
     use std::collections::VecDeque;
 
     fn one(turn: u64) -> InFlight {
-        InFlight { request: Request::for_tests(turn as usize + 1), turn, slot: 0, len: 1 }
+        InFlight {
+            request: Request::for_tests(turn as usize + 1),
+            turn,
+            slot: 0,
+            len: 1,
+        }
     }
 
     #[test]
@@ -196,7 +224,9 @@ mod tests {
         let mut table = String::new();
         for stage in [Stage::Posted, Stage::Done, Stage::Unpacked, Stage::Consumed] {
             for step in [Step::Finish, Step::Unpack, Step::Consume] {
-                let after = stage.after(step).map_or_else(|illegal| format!("! {illegal}"), |next| format!("{next:?}"));
+                let after = stage
+                    .after(step)
+                    .map_or_else(|illegal| format!("! {illegal}"), |next| format!("{next:?}"));
                 table.push_str(&format!("{stage:?} + {step:?} -> {after}\n"));
             }
         }
@@ -218,7 +248,13 @@ mod tests {
         window.post(one(0)).expect("room");
         window.step(Step::Finish).expect("posted");
         assert!(!window.has_room());
-        assert_eq!(window.step(Step::Consume), Err(Illegal { stage: Stage::Done, step: Step::Consume }));
+        assert_eq!(
+            window.step(Step::Consume),
+            Err(Illegal {
+                stage: Stage::Done,
+                step: Step::Consume
+            })
+        );
         window.step(Step::Unpack).expect("done");
         window.step(Step::Consume).expect("unpacked");
         assert!(window.has_room() && window.is_drained());

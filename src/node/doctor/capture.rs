@@ -50,12 +50,24 @@ impl NextStep for CaptureError {
 ///
 /// # Errors
 /// The archive cannot be created or written.
-pub fn capture(path: &Path, scope: Scope<'_>, redactor: Option<&mut Redactor>) -> Result<(Facts, usize), CaptureError> {
+pub fn capture(
+    path: &Path,
+    scope: Scope<'_>,
+    redactor: Option<&mut Redactor>,
+) -> Result<(Facts, usize), CaptureError> {
     let recording = Recording::default();
     let facts = Facts::read(&Root::recorded(recording.clone()), scope);
     let entries = recording.entries();
-    let failed = |source| CaptureError { path: path.to_owned(), source };
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    let failed = |source| CaptureError {
+        path: path.to_owned(),
+        source,
+    };
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed)?;
     let written = write(file, &entries, redactor);
     if written.is_err() {
         // Half an archive is none.
@@ -65,21 +77,36 @@ pub fn capture(path: &Path, scope: Scope<'_>, redactor: Option<&mut Redactor>) -
     Ok((facts, entries.len()))
 }
 
-fn write(out: impl Write, entries: &BTreeMap<PathBuf, Entry>, mut redactor: Option<&mut Redactor>) -> io::Result<()> {
+fn write(
+    out: impl Write,
+    entries: &BTreeMap<PathBuf, Entry>,
+    mut redactor: Option<&mut Redactor>,
+) -> io::Result<()> {
     if let Some(redactor) = redactor.as_deref_mut() {
         learn(entries, redactor);
     }
     let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
     // Names of folders name people, too.
-    let mut told =
-        |text: &str| redactor.as_deref_mut().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text));
+    let mut told = |text: &str| {
+        redactor
+            .as_deref_mut()
+            .map_or_else(|| text.to_owned(), |redactor| redactor.redact(text))
+    };
     for (path, entry) in entries {
-        let Some(name) = path.to_str().and_then(|path| path.strip_prefix('/')).filter(|name| !name.is_empty()) else {
+        let Some(name) = path
+            .to_str()
+            .and_then(|path| path.strip_prefix('/'))
+            .filter(|name| !name.is_empty())
+        else {
             continue;
         };
         let name = told(name);
         let mut header = Header::new_gnu();
-        header.set_mode(if matches!(entry, Entry::Folder) { 0o755 } else { 0o644 });
+        header.set_mode(if matches!(entry, Entry::Folder) {
+            0o755
+        } else {
+            0o644
+        });
         header.set_size(0);
         match entry {
             Entry::Folder => {
@@ -123,7 +150,11 @@ mod tests {
         let mut bytes = Vec::new();
         write(&mut bytes, &entries.into(), Some(&mut Redactor::default())).expect("written");
         let mut text = String::new();
-        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text).expect("read");
-        assert!(text.contains("was here") && !text.contains("alicia"), "{text}");
+        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text)
+            .expect("read");
+        assert!(
+            text.contains("was here") && !text.contains("alicia"),
+            "{text}"
+        );
     }
 }

@@ -6,14 +6,32 @@ use std::collections::BTreeSet;
 
 /// `probes/node/*.toml`: what a node is made of, from the machine up.
 const FILES: [(&str, &str); 9] = [
-    ("machine.toml", include_str!("../../../probes/node/machine.toml")),
+    (
+        "machine.toml",
+        include_str!("../../../probes/node/machine.toml"),
+    ),
     ("gpu.toml", include_str!("../../../probes/node/gpu.toml")),
     ("nic.toml", include_str!("../../../probes/node/nic.toml")),
-    ("topology.toml", include_str!("../../../probes/node/topology.toml")),
-    ("manager.toml", include_str!("../../../probes/node/manager.toml")),
-    ("plugin.toml", include_str!("../../../probes/node/plugin.toml")),
-    ("environment.toml", include_str!("../../../probes/node/environment.toml")),
-    ("process.toml", include_str!("../../../probes/node/process.toml")),
+    (
+        "topology.toml",
+        include_str!("../../../probes/node/topology.toml"),
+    ),
+    (
+        "manager.toml",
+        include_str!("../../../probes/node/manager.toml"),
+    ),
+    (
+        "plugin.toml",
+        include_str!("../../../probes/node/plugin.toml"),
+    ),
+    (
+        "environment.toml",
+        include_str!("../../../probes/node/environment.toml"),
+    ),
+    (
+        "process.toml",
+        include_str!("../../../probes/node/process.toml"),
+    ),
     ("peer.toml", include_str!("../../../probes/node/peer.toml")),
 ];
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -53,7 +71,9 @@ impl Catalogue {
     pub fn critical() -> Result<Self, CatalogueError> {
         let mut catalogue = Self::embedded()?;
         for layer in &mut catalogue.layers {
-            layer.checks.retain(|check| check.severity == Severity::Critical);
+            layer
+                .checks
+                .retain(|check| check.severity == Severity::Critical);
         }
         Ok(catalogue)
     }
@@ -65,28 +85,42 @@ impl Catalogue {
     /// needs one that does not stand before it.
     pub fn parse(files: &[(&str, &str)]) -> Result<Self, CatalogueError> {
         let mut known = BTreeSet::new();
-        let layers = files.iter().map(|(file, text)| layer(file, text, &mut known)).collect::<Result<_, _>>()?;
+        let layers = files
+            .iter()
+            .map(|(file, text)| layer(file, text, &mut known))
+            .collect::<Result<_, _>>()?;
         Ok(Self { layers })
     }
 
     /// Every check with its layer.
     pub fn checks(&self) -> impl Iterator<Item = (&Layer, &Check)> {
-        self.layers.iter().flat_map(|layer| layer.checks.iter().map(move |check| (layer, check)))
+        self.layers
+            .iter()
+            .flat_map(|layer| layer.checks.iter().map(move |check| (layer, check)))
     }
 }
 
 fn layer(file: &str, text: &str, known: &mut BTreeSet<String>) -> Result<Layer, CatalogueError> {
-    let wrong = |problem: String| CatalogueError { file: file.to_owned(), problem };
+    let wrong = |problem: String| CatalogueError {
+        file: file.to_owned(),
+        problem,
+    };
     if text.len() > FILE_BYTES_MAX {
         return Err(wrong(format!("larger than {FILE_BYTES_MAX} bytes")));
     }
     let layer: Layer = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
     for check in &layer.checks {
         if let Some(missing) = check.needs.iter().find(|needed| !known.contains(*needed)) {
-            return Err(wrong(format!("{} needs `{missing}`, which does not stand before it", check.id)));
+            return Err(wrong(format!(
+                "{} needs `{missing}`, which does not stand before it",
+                check.id
+            )));
         }
         if known.len() >= CHECKS_MAX || !known.insert(check.id.clone()) {
-            return Err(wrong(format!("`{}` is there twice, or is one too many", check.id)));
+            return Err(wrong(format!(
+                "`{}` is there twice, or is one too many",
+                check.id
+            )));
         }
     }
     Ok(layer)
@@ -104,22 +138,35 @@ mod tests {
         assert!(checks.len() >= 40, "{}", checks.len());
         for check in checks {
             let kebab = |text: &str| {
-                text.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
+                text.chars().all(|letter| {
+                    letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'
+                })
             };
             assert!(kebab(&check.id), "{}", check.id);
             for text in [&check.title, &check.why, &check.next_step, &check.prevents] {
-                assert!(!text.is_empty() && !text.contains('\n') && text.trim() == text, "{}: {text:?}", check.id);
+                assert!(
+                    !text.is_empty() && !text.contains('\n') && text.trim() == text,
+                    "{}: {text:?}",
+                    check.id
+                );
             }
         }
     }
 
     #[test]
     fn a_critical_check_needs_only_critical_ones() {
-        let files: BTreeSet<String> =
-            Catalogue::critical().unwrap().checks().map(|(_, check)| check.id.clone()).collect();
+        let files: BTreeSet<String> = Catalogue::critical()
+            .unwrap()
+            .checks()
+            .map(|(_, check)| check.id.clone())
+            .collect();
         let catalogue = Catalogue::critical().unwrap();
         for (_, check) in catalogue.checks() {
-            assert!(check.needs.iter().all(|needed| files.contains(needed)), "{}", check.id);
+            assert!(
+                check.needs.iter().all(|needed| files.contains(needed)),
+                "{}",
+                check.id
+            );
         }
     }
 
@@ -128,15 +175,23 @@ mod tests {
     #[test]
     fn bad_data_is_refused_with_its_file() {
         let check = |text: &str, part: &str| {
-            let error = Catalogue::parse(&[("x.toml", text)]).unwrap_err().to_string();
-            assert!(error.starts_with("x.toml: ") && error.contains(part), "{error}");
+            let error = Catalogue::parse(&[("x.toml", text)])
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with("x.toml: ") && error.contains(part),
+                "{error}"
+            );
         };
         check(&ONE.replace("a.b", "a b"), "not a path to a fact");
         check(&ONE.replace("equals", "is"), "unknown variant");
         check(&ONE.replace("'low'", "'terrible'"), "unknown variant");
         check(&ONE.replace("why", "because"), "unknown field");
         check(&format!("{ONE}needs = ['b']\n"), "needs `b`");
-        check(&format!("{ONE}{}", ONE.split_once("title = 'X'\n").unwrap().1), "`a` is there twice");
+        check(
+            &format!("{ONE}{}", ONE.split_once("title = 'X'\n").unwrap().1),
+            "`a` is there twice",
+        );
         assert!(Catalogue::parse(&[("x.toml", ONE)]).is_ok());
     }
 

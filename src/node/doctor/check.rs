@@ -77,7 +77,9 @@ pub struct Check {
 }
 
 fn fact_path<'de, D: Deserializer<'de>>(from: D) -> Result<FactPath, D::Error> {
-    String::deserialize(from)?.parse().map_err(|error: BadPath| de::Error::custom(error))
+    String::deserialize(from)?
+        .parse()
+        .map_err(|error: BadPath| de::Error::custom(error))
 }
 
 fn optional_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<FactPath>, D::Error> {

@@ -44,7 +44,10 @@ pub struct Examination {
 impl Examination {
     /// How many rows ended like that.
     pub fn count(&self, verdict: Verdict) -> usize {
-        self.rows.iter().filter(|row| row.verdict == verdict).count()
+        self.rows
+            .iter()
+            .filter(|row| row.verdict == verdict)
+            .count()
     }
 
     /// 1 when something failed; 3 when nothing did, but a check that could have
@@ -74,20 +77,38 @@ pub fn examine_pair(
     subject: Subject,
 ) -> Examination {
     let document = pair::document(here, there, tried, subject);
-    judge(catalogue, true, &document, Some(&view::document(there, subject)))
+    judge(
+        catalogue,
+        true,
+        &document,
+        Some(&view::document(there, subject)),
+    )
 }
 
 fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>) -> Examination {
     let mut ended: BTreeMap<&str, Verdict> = BTreeMap::new();
     let mut rows = Vec::new();
     for (layer, check) in catalogue.checks().filter(|(layer, _)| layer.both == both) {
-        if check.when.as_ref().is_some_and(|when| !is_there(when, here)) {
+        if check
+            .when
+            .as_ref()
+            .is_some_and(|when| !is_there(when, here))
+        {
             continue;
         }
         // What was left out for this node is no reason to leave out more.
-        let open = |needed: &&String| matches!(ended.get(needed.as_str()), Some(Verdict::Fail | Verdict::Unknown));
+        let open = |needed: &&String| {
+            matches!(
+                ended.get(needed.as_str()),
+                Some(Verdict::Fail | Verdict::Unknown)
+            )
+        };
         let (verdict, value, name) = match check.needs.iter().find(open) {
-            Some(needed) => (Verdict::Unknown, format!("not looked at: needs {needed}"), String::new()),
+            Some(needed) => (
+                Verdict::Unknown,
+                format!("not looked at: needs {needed}"),
+                String::new(),
+            ),
             None => held(check, here, there),
         };
         ended.insert(&check.id, verdict);
@@ -98,22 +119,35 @@ fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>)
 
 fn is_there(when: &FactPath, document: &Value) -> bool {
     let found = when.find(document);
-    found.iter().any(|seen| seen.value.as_ref().is_ok_and(|value| **value != Value::Bool(false)))
+    found.iter().any(|seen| {
+        seen.value
+            .as_ref()
+            .is_ok_and(|value| **value != Value::Bool(false))
+    })
 }
 
 /// The verdict, what was seen, and the name of the first element that decided.
 fn held(check: &Check, here: &Value, there: Option<&Value>) -> (Verdict, String, String) {
     let seen = check.reads.find(here);
-    let opposite =
-        there.filter(|_| check.must.is_about_both()).map(|there| check.reads.find(there)).unwrap_or_default();
-    let other = |of: &str| opposite.iter().find(|seen| seen.of == of).map(|seen| &seen.value);
+    let opposite = there
+        .filter(|_| check.must.is_about_both())
+        .map(|there| check.reads.find(there))
+        .unwrap_or_default();
+    let other = |of: &str| {
+        opposite
+            .iter()
+            .find(|seen| seen.of == of)
+            .map(|seen| &seen.value)
+    };
     let (mut broken, mut unknown) = (Vec::new(), Vec::new());
     for one in &seen {
         match (&one.value, other(&one.of)) {
             (Err(_), _) if check.must.fails_unknown() => broken.push(shown(check, one, None)),
             (Err(_), _) => unknown.push(shown(check, one, None)),
             (Ok(_), Some(Err(why))) => unknown.push(named(&one.of, &format!("on the peer: {why}"))),
-            (Ok(_), None) if check.must.is_about_both() => unknown.push(named(&one.of, "not on the peer")),
+            (Ok(_), None) if check.must.is_about_both() => {
+                unknown.push(named(&one.of, "not on the peer"))
+            }
             (Ok(value), there) => {
                 let there = there.and_then(|there| there.as_ref().ok().copied());
                 if !check.must.holds(value, there) {
@@ -122,14 +156,27 @@ fn held(check: &Check, here: &Value, there: Option<&Value>) -> (Verdict, String,
             }
         }
     }
-    let fails = if check.severity.fails() { Verdict::Fail } else { Verdict::Warn };
+    let fails = if check.severity.fails() {
+        Verdict::Fail
+    } else {
+        Verdict::Warn
+    };
     let (verdict, deciding) = match (broken.is_empty(), unknown.is_empty()) {
         (false, _) => (fails, broken),
         (true, false) => (Verdict::Unknown, unknown),
-        (true, true) if seen.is_empty() => (Verdict::Unknown, vec![(String::new(), "nothing to look at".to_owned())]),
-        (true, true) => (Verdict::Pass, seen.iter().map(|one| shown(check, one, None)).collect()),
+        (true, true) if seen.is_empty() => (
+            Verdict::Unknown,
+            vec![(String::new(), "nothing to look at".to_owned())],
+        ),
+        (true, true) => (
+            Verdict::Pass,
+            seen.iter().map(|one| shown(check, one, None)).collect(),
+        ),
     };
-    let name = deciding.first().map(|(name, _)| name.clone()).unwrap_or_default();
+    let name = deciding
+        .first()
+        .map(|(name, _)| name.clone())
+        .unwrap_or_default();
     (verdict, together(&deciding), name)
 }
 
@@ -141,30 +188,50 @@ fn named(of: &str, text: &str) -> (String, String) {
 /// where the two were compared.
 fn shown(check: &Check, seen: &Seen<'_>, there: Option<&Value>) -> (String, String) {
     let words = |value: &Value| match (value.as_u64(), &check.must) {
-        (Some(bytes), _) if check.reads.is_in_bytes() => tcpx_words::units::ByteCount(bytes).about(),
-        (_, Must::Contains(part)) if value.is_array() && check.must.holds(value, None) => part.clone(),
+        (Some(bytes), _) if check.reads.is_in_bytes() => {
+            tcpx_words::units::ByteCount(bytes).about()
+        }
+        (_, Must::Contains(part)) if value.is_array() && check.must.holds(value, None) => {
+            part.clone()
+        }
         _ => plain(value),
     };
     let here = match &seen.value {
         Ok(value) => words(value),
         Err(why) => why.clone(),
     };
-    let text = there.map_or(here.clone(), |there| format!("{here} here, {} there", words(there)));
-    (seen.of.clone(), text.chars().take(VALUE_CHARS_MAX).collect())
+    let text = there.map_or(here.clone(), |there| {
+        format!("{here} here, {} there", words(there))
+    });
+    (
+        seen.of.clone(),
+        text.chars().take(VALUE_CHARS_MAX).collect(),
+    )
 }
 
 /// `8244 (eth1 eth2 eth3 eth4)` where all are equal, else `eth1: 8244, eth3: 1460`.
 fn together(all: &[(String, String)]) -> String {
-    let [(first, value), rest @ ..] = all else { return String::new() };
+    let [(first, value), rest @ ..] = all else {
+        return String::new();
+    };
     if first.is_empty() && rest.is_empty() {
         return value.clone();
     }
     if rest.iter().all(|(_, other)| other == value) {
         return format!("{value} ({})", names(all));
     }
-    let each: Vec<String> = all.iter().take(NAMED_MAX).map(|(name, value)| format!("{name}: {value}")).collect();
+    let each: Vec<String> = all
+        .iter()
+        .take(NAMED_MAX)
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
     let more = all.len().saturating_sub(NAMED_MAX);
-    each.join(", ") + &if more == 0 { String::new() } else { format!(" and {more} more") }
+    each.join(", ")
+        + &if more == 0 {
+            String::new()
+        } else {
+            format!(" and {more} more")
+        }
 }
 
 /// The names, where they are short; else the first, and how many.
@@ -179,7 +246,9 @@ fn names(all: &[(String, String)]) -> String {
 
 fn row(layer: &Layer, check: &Check, verdict: Verdict, value: String, name: &str) -> Row {
     let next_step = (verdict != Verdict::Pass).then(|| {
-        let step = check.next_step.replace("{name}", if name.is_empty() { "it" } else { name });
+        let step = check
+            .next_step
+            .replace("{name}", if name.is_empty() { "it" } else { name });
         step.replace("{value}", &value)
     });
     Row {
@@ -188,7 +257,10 @@ fn row(layer: &Layer, check: &Check, verdict: Verdict, value: String, name: &str
         title: check.title.clone(),
         verdict,
         value,
-        expected: check.expected.clone().unwrap_or_else(|| check.must.to_string()),
+        expected: check
+            .expected
+            .clone()
+            .unwrap_or_else(|| check.must.to_string()),
         why: check.why.clone(),
         next_step,
         severity: check.severity,

@@ -109,9 +109,13 @@ impl Facts {
         let all = scope.depth == Depth::All;
         let gpus: Vec<PciAddress> = of_known(&node.gpus.devices, |gpu| Some(gpu.pci_address));
         let folders = libraries::search_path(root, variable("LD_LIBRARY_PATH").as_deref());
-        let physical = of_known(&node.nics, |nic| (!nic.is_virtual).then(|| nic.name.clone()));
+        let physical = of_known(&node.nics, |nic| {
+            (!nic.is_virtual).then(|| nic.name.clone())
+        });
         let pci: BTreeSet<PciAddress> =
-            of_known(&node.nics, |nic| nic.pci_address.known().copied()).into_iter().collect();
+            of_known(&node.nics, |nic| nic.pci_address.known().copied())
+                .into_iter()
+                .collect();
         Self {
             no_environment: environment::read(root).why().map(str::to_owned),
             system: System::read(root, all),
@@ -124,7 +128,9 @@ impl Facts {
             interrupts: when(all, || Interrupt::read(root, |at| pci.contains(&at))),
             manager: Manager::read(
                 root,
-                variable(manager::PREFIX).as_deref().unwrap_or(manager::DEFAULT_PREFIX),
+                variable(manager::PREFIX)
+                    .as_deref()
+                    .unwrap_or(manager::DEFAULT_PREFIX),
                 &gpus,
                 all,
             ),
@@ -153,12 +159,18 @@ impl Facts {
     /// # Errors
     /// Text that is not such a document.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text).map(crate::cleaned).and_then(serde_json::from_value)
+        serde_json::from_str(text)
+            .map(crate::cleaned)
+            .and_then(serde_json::from_value)
     }
 }
 
 fn when<T>(wanted: bool, read: impl FnOnce() -> Fact<T>) -> Fact<T> {
-    if wanted { read() } else { Fact::unknown(NOT_LOOKED_AT) }
+    if wanted {
+        read()
+    } else {
+        Fact::unknown(NOT_LOOKED_AT)
+    }
 }
 
 fn of_known<T, U>(all: &Fact<Vec<T>>, pick: impl Fn(&T) -> Option<U>) -> Vec<U> {

@@ -36,10 +36,17 @@ pub use row::{Row, Verdict};
 
 /// The interfaces that carry data on a node.
 pub fn rail_names(facts: &Facts, subject: Subject) -> Vec<String> {
-    view::rails(facts, subject).iter().map(|nic| nic.name.clone()).collect()
+    view::rails(facts, subject)
+        .iter()
+        .map(|nic| nic.name.clone())
+        .collect()
 }
 
 /// The shell lines that make the environment of a node right.
 pub fn exports(table: &lint::Table, facts: &Facts, subject: Subject) -> Vec<String> {
-    lint::exports(table, &facts.node.environment, &view::machine(facts, subject))
+    lint::exports(
+        table,
+        &facts.node.environment,
+        &view::machine(facts, subject),
+    )
 }

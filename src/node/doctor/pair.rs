@@ -48,7 +48,12 @@ pub struct Tried {
 }
 
 /// The document of `here`, with `pair` about both.
-pub(super) fn document(here: &Facts, there: &Facts, tried: Option<&Tried>, subject: Subject) -> Value {
+pub(super) fn document(
+    here: &Facts,
+    there: &Facts,
+    tried: Option<&Tried>,
+    subject: Subject,
+) -> Value {
     let (settings, environment) = differences(&here.node.environment, &there.node.environment);
     let mut document = view::document(here, subject);
     document["pair"] = json!({
@@ -77,28 +82,63 @@ fn shared_addresses(here: &Facts, there: &Facts) -> Fact<Vec<String>> {
             let held: Result<Vec<&Vec<IpAddr>>, String> = nics
                 .iter()
                 .filter(|nic| !is_container(nic))
-                .map(|nic| nic.addresses.known().ok_or_else(|| "addresses are not known".to_owned()))
+                .map(|nic| {
+                    nic.addresses
+                        .known()
+                        .ok_or_else(|| "addresses are not known".to_owned())
+                })
                 .collect();
-            Fact::from(held).map(|all| all.into_iter().flatten().filter(|one| global(one)).copied().collect())
+            Fact::from(held).map(|all| {
+                all.into_iter()
+                    .flatten()
+                    .filter(|one| global(one))
+                    .copied()
+                    .collect()
+            })
         })
     };
-    of(here).and_then(|here| of(there).map(|there| here.intersection(&there).map(ToString::to_string).collect()))
+    of(here).and_then(|here| {
+        of(there).map(|there| here.intersection(&there).map(ToString::to_string).collect())
+    })
 }
 
 /// A bridge of containers has the same address on every node, and nobody minds.
 fn is_container(nic: &Nic) -> bool {
-    nic.is_virtual && ["docker", "br-", "virbr", "cni"].iter().any(|prefix| nic.name.starts_with(prefix))
+    nic.is_virtual
+        && ["docker", "br-", "virbr", "cni"]
+            .iter()
+            .any(|prefix| nic.name.starts_with(prefix))
 }
 
 /// Differing settings, those that must match first.
-fn differences(here: &BTreeMap<String, String>, there: &BTreeMap<String, String>) -> (Vec<String>, Vec<String>) {
-    let names: BTreeSet<&String> =
-        here.keys().chain(there.keys()).filter(|name| !name.starts_with("TCPXCTL_")).collect();
-    let value = |of: &BTreeMap<String, String>, name: &str| of.get(name).map_or("unset", String::as_str).to_owned();
-    let differing = names.into_iter().filter(|name| here.get(*name) != there.get(*name));
-    let told = |name: &String| format!("{name}: {} here, {} there", value(here, name), value(there, name));
-    let (must, may): (Vec<&String>, Vec<&String>) = differing.partition(|name| MUST_MATCH.contains(&name.as_str()));
-    (must.into_iter().map(told).collect(), may.into_iter().map(told).collect())
+fn differences(
+    here: &BTreeMap<String, String>,
+    there: &BTreeMap<String, String>,
+) -> (Vec<String>, Vec<String>) {
+    let names: BTreeSet<&String> = here
+        .keys()
+        .chain(there.keys())
+        .filter(|name| !name.starts_with("TCPXCTL_"))
+        .collect();
+    let value = |of: &BTreeMap<String, String>, name: &str| {
+        of.get(name).map_or("unset", String::as_str).to_owned()
+    };
+    let differing = names
+        .into_iter()
+        .filter(|name| here.get(*name) != there.get(*name));
+    let told = |name: &String| {
+        format!(
+            "{name}: {} here, {} there",
+            value(here, name),
+            value(there, name)
+        )
+    };
+    let (must, may): (Vec<&String>, Vec<&String>) =
+        differing.partition(|name| MUST_MATCH.contains(&name.as_str()));
+    (
+        must.into_iter().map(told).collect(),
+        may.into_iter().map(told).collect(),
+    )
 }
 
 /// Rails that only one node has, or that differ in MTU.
@@ -106,17 +146,34 @@ fn interfaces(here: &Facts, there: &Facts, subject: Subject) -> Fact<Vec<String>
     let of = |facts: &Facts| {
         let rails = view::rails(facts, subject);
         let told = |nic: &Nic| {
-            (nic.name.clone(), nic.mtu.known().map_or("MTU not known".to_owned(), |mtu| format!("MTU {mtu}")))
+            (
+                nic.name.clone(),
+                nic.mtu
+                    .known()
+                    .map_or("MTU not known".to_owned(), |mtu| format!("MTU {mtu}")),
+            )
         };
-        facts.node.nics.as_ref().map(|_| rails.into_iter().map(told).collect::<BTreeMap<_, _>>())
+        facts
+            .node
+            .nics
+            .as_ref()
+            .map(|_| rails.into_iter().map(told).collect::<BTreeMap<_, _>>())
     };
     of(here).and_then(|here| {
         of(there).map(|there| {
             let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
             let told = |one: Option<&String>| one.map_or("no rail", String::as_str).to_owned();
-            let differing = names.into_iter().filter(|name| here.get(*name) != there.get(*name));
+            let differing = names
+                .into_iter()
+                .filter(|name| here.get(*name) != there.get(*name));
             differing
-                .map(|name| format!("{name}: {} here, {} there", told(here.get(name)), told(there.get(name))))
+                .map(|name| {
+                    format!(
+                        "{name}: {} here, {} there",
+                        told(here.get(name)),
+                        told(there.get(name))
+                    )
+                })
                 .collect()
         })
     })

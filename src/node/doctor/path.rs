@@ -41,7 +41,11 @@ impl FromStr for FactPath {
         };
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         let valid = parts.len() <= PARTS_MAX && parts.iter().all(|part| is_name(part));
-        if valid { Ok(Self(parts)) } else { Err(BadPath(text.chars().take(80).collect())) }
+        if valid {
+            Ok(Self(parts))
+        } else {
+            Err(BadPath(text.chars().take(80).collect()))
+        }
     }
 }
 
@@ -72,15 +76,24 @@ fn follow<'a>(value: &'a Value, parts: &[String], of: String, found: &mut Vec<Se
         return;
     }
     if let Some(why) = unknown(value) {
-        return found.push(Seen { of, value: Err(why) });
+        return found.push(Seen {
+            of,
+            value: Err(why),
+        });
     }
     let Some((part, rest)) = parts.split_first() else {
-        return found.push(Seen { of, value: Ok(value) });
+        return found.push(Seen {
+            of,
+            value: Ok(value),
+        });
     };
     match (part.as_str(), value) {
         ("*", Value::Array(all)) => {
             for (index, element) in all.iter().enumerate() {
-                let name = element.get("name").and_then(Value::as_str).map_or(index.to_string(), str::to_owned);
+                let name = element
+                    .get("name")
+                    .and_then(Value::as_str)
+                    .map_or(index.to_string(), str::to_owned);
                 follow(element, rest, join(&of, &name), found);
             }
         }
@@ -90,7 +103,10 @@ fn follow<'a>(value: &'a Value, parts: &[String], of: String, found: &mut Vec<Se
             }
         }
         (name, Value::Object(all)) if all.contains_key(name) => follow(&all[name], rest, of, found),
-        (name, _) => found.push(Seen { of, value: Err(format!("no fact `{name}`")) }),
+        (name, _) => found.push(Seen {
+            of,
+            value: Err(format!("no fact `{name}`")),
+        }),
     }
 }
 
@@ -104,7 +120,11 @@ fn unknown(value: &Value) -> Option<String> {
 }
 
 fn join(of: &str, name: &str) -> String {
-    if of.is_empty() { name.to_owned() } else { format!("{of} {name}") }
+    if of.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{of} {name}")
+    }
 }
 
 #[cfg(test)]
@@ -118,7 +138,15 @@ mod tests {
         let found = path.find(document);
         let found: Vec<_> = found
             .iter()
-            .map(|seen| (seen.of.as_str(), seen.value.as_ref().map(|value| (*value).clone()).map_err(String::as_str)))
+            .map(|seen| {
+                (
+                    seen.of.as_str(),
+                    seen.value
+                        .as_ref()
+                        .map(|value| (*value).clone())
+                        .map_err(String::as_str),
+                )
+            })
             .collect();
         assert_eq!(found, expected, "{path}");
     }
@@ -132,7 +160,15 @@ mod tests {
             "empty": [],
         });
         check(&document, "mtu", &[("", Ok(json!(9000)))]);
-        check(&document, "rails.*.mtu", &[("eth1", Ok(json!(8244))), ("eth2", Err("no file")), ("2", Ok(json!(1)))]);
+        check(
+            &document,
+            "rails.*.mtu",
+            &[
+                ("eth1", Ok(json!(8244))),
+                ("eth2", Err("no file")),
+                ("2", Ok(json!(1))),
+            ],
+        );
         check(&document, "none.*.mtu", &[("", Err("not asked"))]);
         check(&document, "empty.*.mtu", &[]);
         check(&document, "mtu.x", &[("", Err("no fact `x`"))]);

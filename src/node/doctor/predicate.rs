@@ -43,12 +43,16 @@ impl Must {
         match self {
             Self::Equals(wanted) => value == wanted,
             Self::OneOf(all) => all.contains(value),
-            Self::AtLeast(least) => value == "unlimited" || value.as_f64().is_some_and(|number| number >= *least),
+            Self::AtLeast(least) => {
+                value == "unlimited" || value.as_f64().is_some_and(|number| number >= *least)
+            }
             Self::AtMost(most) => value.as_f64().is_some_and(|number| number <= *most),
             Self::CountAtLeast(least) => value.as_array().is_some_and(|all| all.len() >= *least),
             Self::CountAtMost(most) => value.as_array().is_some_and(|all| all.len() <= *most),
             Self::VersionAtLeast(least) => {
-                let order = value.as_str().and_then(|version| compare_versions(version, least));
+                let order = value
+                    .as_str()
+                    .and_then(|version| compare_versions(version, least));
                 order.is_some_and(Ordering::is_ge)
             }
             Self::Contains(part) => match value {
@@ -85,8 +89,15 @@ fn is_empty(value: &Value) -> Option<bool> {
 /// Number by number; `6.6.93+` has three of them.
 pub fn compare_versions(one: &str, other: &str) -> Option<Ordering> {
     let numbers = |text: &str| -> Option<Vec<u64>> {
-        let dotted: String = text.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '.').collect();
-        dotted.trim_end_matches('.').split('.').map(|part| part.parse().ok()).collect()
+        let dotted: String = text
+            .chars()
+            .take_while(|letter| letter.is_ascii_digit() || *letter == '.')
+            .collect();
+        dotted
+            .trim_end_matches('.')
+            .split('.')
+            .map(|part| part.parse().ok())
+            .collect()
     };
     Some(numbers(one)?.cmp(&numbers(other)?))
 }
@@ -97,7 +108,11 @@ impl fmt::Display for Must {
             Self::Equals(Value::Bool(true)) => f.write_str("yes"),
             Self::Equals(Value::Bool(false)) => f.write_str("no"),
             Self::Equals(wanted) => f.write_str(&plain(wanted)),
-            Self::OneOf(all) => write!(f, "one of {}", all.iter().map(plain).collect::<Vec<_>>().join(", ")),
+            Self::OneOf(all) => write!(
+                f,
+                "one of {}",
+                all.iter().map(plain).collect::<Vec<_>>().join(", ")
+            ),
             Self::AtLeast(least) => write!(f, "at least {least}"),
             Self::AtMost(most) => write!(f, "at most {most}"),
             Self::CountAtLeast(least) => write!(f, "at least {least}"),
@@ -125,7 +140,9 @@ pub fn plain(value: &Value) -> String {
         // Of a thing with a name, the name says which.
         Value::Object(all) if all.get("name").is_some_and(Value::is_string) => plain(&all["name"]),
         Value::Object(all) => {
-            let pairs = all.iter().map(|(name, value)| format!("{name} {}", plain(value)));
+            let pairs = all
+                .iter()
+                .map(|(name, value)| format!("{name} {}", plain(value)));
             pairs.collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),

@@ -68,10 +68,23 @@ struct OfferedRail {
 pub fn rails(node: &NodeFacts, names: &[String]) -> Vec<RailAddress> {
     let nics = node.nics.known().map(Vec::as_slice).unwrap_or_default();
     let rail = |nic: &crate::Nic| {
-        let address = nic.addresses.known()?.iter().find(|one| one.is_ipv4()).copied()?;
-        Some(RailAddress { name: nic.name.clone(), address, mtu: *nic.mtu.known()? })
+        let address = nic
+            .addresses
+            .known()?
+            .iter()
+            .find(|one| one.is_ipv4())
+            .copied()?;
+        Some(RailAddress {
+            name: nic.name.clone(),
+            address,
+            mtu: *nic.mtu.known()?,
+        })
     };
-    nics.iter().filter(|nic| names.contains(&nic.name)).filter_map(rail).take(RAILS_MAX).collect()
+    nics.iter()
+        .filter(|nic| names.contains(&nic.name))
+        .filter_map(rail)
+        .take(RAILS_MAX)
+        .collect()
 }
 
 /// Sockets that answer, until dropped.
@@ -98,7 +111,10 @@ pub fn listen(rails: &[RailAddress], range: (u16, u16)) -> io::Result<(Listening
     let mut token = [0; TOKEN_BYTES];
     getrandom::fill(&mut token).map_err(io::Error::other)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut listening = Listening { stop: Arc::clone(&stop), threads: Vec::new() };
+    let mut listening = Listening {
+        stop: Arc::clone(&stop),
+        threads: Vec::new(),
+    };
     let mut offered = Vec::new();
     for rail in rails.iter().take(RAILS_MAX) {
         let echo = UdpSocket::bind((rail.address, 0))?;
@@ -107,12 +123,23 @@ pub fn listen(rails: &[RailAddress], range: (u16, u16)) -> io::Result<(Listening
             name: rail.name.clone(),
             mtu: rail.mtu,
             echo: echo.local_addr()?,
-            ports: ports.iter().filter_map(|port| Some(port.local_addr().ok()?.port())).collect(),
+            ports: ports
+                .iter()
+                .filter_map(|port| Some(port.local_addr().ok()?.port()))
+                .collect(),
         });
         let stop = Arc::clone(&stop);
-        listening.threads.push(std::thread::spawn(move || answer(&echo, &ports, &token, &stop)));
+        listening.threads.push(std::thread::spawn(move || {
+            answer(&echo, &ports, &token, &stop)
+        }));
     }
-    Ok((listening, Offer { token, rails: offered }))
+    Ok((
+        listening,
+        Offer {
+            token,
+            rails: offered,
+        },
+    ))
 }
 
 /// Ports evenly over the range; the next one where somebody has it. A connection
@@ -121,7 +148,8 @@ fn open_ports(address: IpAddr, (first, last): (u16, u16)) -> Vec<TcpListener> {
     let step = (usize::from(last.saturating_sub(first)) / PORTS).max(1);
     let near = |index: usize| {
         let from = usize::from(first) + index * step;
-        (from..from + step.min(8)).find_map(|port| TcpListener::bind((address, u16::try_from(port).ok()?)).ok())
+        (from..from + step.min(8))
+            .find_map(|port| TcpListener::bind((address, u16::try_from(port).ok()?)).ok())
     };
     (0..PORTS).filter_map(near).collect()
 }
@@ -134,7 +162,9 @@ fn answer(echo: &UdpSocket, _ports: &[TcpListener], token: &[u8], stop: &AtomicB
         return;
     }
     while !stop.load(Ordering::Relaxed) && Instant::now() < until {
-        let Ok((length, from)) = echo.recv_from(&mut packet) else { continue };
+        let Ok((length, from)) = echo.recv_from(&mut packet) else {
+            continue;
+        };
         if packet[..length].starts_with(token) {
             let mut reply = token.to_vec();
             reply.extend((length as u32).to_le_bytes());
@@ -147,24 +177,40 @@ fn answer(echo: &UdpSocket, _ports: &[TcpListener], token: &[u8], stop: &AtomicB
 /// Tries every rail of `offer` from the rail of the same name here, all at once.
 pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> Tried {
     let until = Instant::now() + PATIENCE;
-    let pairs = offer.rails.iter().take(RAILS_MAX).enumerate().filter_map(|(index, there)| {
-        let named = rails.iter().find(|rail| rail.name == there.name);
-        Some((named.or_else(|| rails.get(index))?, there))
-    });
+    let pairs = offer
+        .rails
+        .iter()
+        .take(RAILS_MAX)
+        .enumerate()
+        .filter_map(|(index, there)| {
+            let named = rails.iter().find(|rail| rail.name == there.name);
+            Some((named.or_else(|| rails.get(index))?, there))
+        });
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            pairs.map(|(here, there)| scope.spawn(move || try_rail(here, there, &offer.token, until))).collect();
-        Tried { rails: threads.into_iter().filter_map(|thread| thread.join().ok()).collect() }
+        let threads: Vec<_> = pairs
+            .map(|(here, there)| scope.spawn(move || try_rail(here, there, &offer.token, until)))
+            .collect();
+        Tried {
+            rails: threads
+                .into_iter()
+                .filter_map(|thread| thread.join().ok())
+                .collect(),
+        }
     })
 }
 
 fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instant) -> TriedRail {
     // Either end may send as much as its own interface takes.
-    let full = usize::try_from(here.mtu.max(there.mtu).min(MTU_MAX).saturating_sub(HEADERS)).unwrap_or_default();
+    let full = usize::try_from(here.mtu.max(there.mtu).min(MTU_MAX).saturating_sub(HEADERS))
+        .unwrap_or_default();
     let (small, full, closed) = std::thread::scope(|scope| {
         let full = scope.spawn(|| echoed(here, there, token, full, until));
         let closed = scope.spawn(|| closed(here, there, until));
-        (echoed(here, there, token, token.len() + 4, until), full.join(), closed.join())
+        (
+            echoed(here, there, token, token.len() + 4, until),
+            full.join(),
+            closed.join(),
+        )
     });
     TriedRail {
         name: here.name.clone(),
@@ -186,7 +232,11 @@ fn told<T>(answer: std::thread::Result<io::Result<T>>) -> Fact<T> {
 /// A socket that can only use the rail's interface. Without the right to bind to
 /// it, its address alone has to do.
 fn on_rail(here: &RailAddress, kind: Type, protocol: Protocol) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(SocketAddr::new(here.address, 0)), kind, Some(protocol))?;
+    let socket = Socket::new(
+        Domain::for_address(SocketAddr::new(here.address, 0)),
+        kind,
+        Some(protocol),
+    )?;
     if here.name != "lo"
         && let Err(error) = socket.bind_device(Some(here.name.as_bytes()))
         && error.kind() != io::ErrorKind::PermissionDenied
@@ -198,7 +248,13 @@ fn on_rail(here: &RailAddress, kind: Type, protocol: Protocol) -> io::Result<Soc
 }
 
 /// Whether a packet of `length` bytes came back as received whole.
-fn echoed(here: &RailAddress, there: &OfferedRail, token: &[u8], length: usize, until: Instant) -> io::Result<bool> {
+fn echoed(
+    here: &RailAddress,
+    there: &OfferedRail,
+    token: &[u8],
+    length: usize,
+    until: Instant,
+) -> io::Result<bool> {
     let socket = on_rail(here, Type::DGRAM, Protocol::UDP)?;
     never_fragment(&socket)?;
     socket.connect(&there.echo.into())?;
@@ -242,16 +298,26 @@ fn closed(here: &RailAddress, there: &OfferedRail, until: Instant) -> io::Result
         socket.set_nonblocking(true)?;
         match socket.connect(&SocketAddr::new(there.echo.ip(), *port).into()) {
             Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => waiting.push((*port, socket)),
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+                waiting.push((*port, socket))
+            }
             Err(_) => return Err(io::Error::other(format!("cannot connect to port {port}"))),
         }
     }
     let mut closed = Vec::new();
     while !waiting.is_empty() && Instant::now() < until {
-        let mut polled: Vec<PollFd<'_>> =
-            waiting.iter().map(|(_, socket)| PollFd::new(socket, PollFlags::OUT)).collect();
+        let mut polled: Vec<PollFd<'_>> = waiting
+            .iter()
+            .map(|(_, socket)| PollFd::new(socket, PollFlags::OUT))
+            .collect();
         let left = until.saturating_duration_since(Instant::now()).min(TICK);
-        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) }))?;
+        poll(
+            &mut polled,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            }),
+        )?;
         let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
         let mut ready = ready.into_iter();
         waiting.retain(|(port, socket)| {
@@ -274,17 +340,28 @@ mod tests {
     use super::*;
 
     fn loopback(mtu: u32) -> Vec<RailAddress> {
-        vec![RailAddress { name: "lo".to_owned(), address: [127, 0, 0, 1].into(), mtu }]
+        vec![RailAddress {
+            name: "lo".to_owned(),
+            address: [127, 0, 0, 1].into(),
+            mtu,
+        }]
     }
 
     #[test]
     fn an_open_rail_passes_small_and_full_packets_and_connections() {
         let (listening, offer) = listen(&loopback(8244), (42_000, 43_000)).unwrap();
         assert_eq!(offer.rails[0].ports.len(), PORTS);
-        let travelled: Offer = serde_json::from_str(&serde_json::to_string(&offer).unwrap()).unwrap();
+        let travelled: Offer =
+            serde_json::from_str(&serde_json::to_string(&offer).unwrap()).unwrap();
         let tried = try_offer(&travelled, &loopback(8244));
-        let [rail] = tried.rails.as_slice() else { panic!("{tried:?}") };
-        assert_eq!((&rail.reachable, &rail.full_mtu), (&Fact::Known(true), &Fact::Known(true)), "{rail:?}");
+        let [rail] = tried.rails.as_slice() else {
+            panic!("{tried:?}")
+        };
+        assert_eq!(
+            (&rail.reachable, &rail.full_mtu),
+            (&Fact::Known(true), &Fact::Known(true)),
+            "{rail:?}"
+        );
         assert_eq!(rail.ports_closed, Fact::Known(vec![]));
         drop(listening);
         let rail = try_offer(&offer, &loopback(8244)).rails.remove(0);

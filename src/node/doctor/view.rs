@@ -22,7 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Ports that the users' programs listen on to meet each other.
-const BOOTSTRAP_PORTS: [u16; 10] = [12345, 12347, 20000, 20001, 20002, 20003, 20004, 20005, 20006, 20007];
+const BOOTSTRAP_PORTS: [u16; 10] = [
+    12345, 12347, 20000, 20001, 20002, 20003, 20004, 20005, 20006, 20007,
+];
 const DATA: [&str; 2] = ["NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "TCPXSOFT_SOCKET_IFNAME"];
 const CONTROL: &str = "NCCL_GPUDIRECTTCPX_CTRL_DEV";
 /// Interfaces of container networks, which carry nothing of ours.
@@ -33,7 +35,9 @@ pub(super) fn document(facts: &Facts, subject: Subject) -> Value {
     let view = View::of(facts, subject);
     let lint = match (&facts.no_environment, Table::embedded()) {
         (Some(why), _) => json!(Fact::<()>::unknown(why)),
-        (None, Ok(table)) => json!(lint::lint(&table, &facts.node.environment, &machine(facts, subject)).by_kind()),
+        (None, Ok(table)) => {
+            json!(lint::lint(&table, &facts.node.environment, &machine(facts, subject)).by_kind())
+        }
         (None, Err(_)) => json!({}),
     };
     let mut document = serde_json::to_value(facts).unwrap_or_else(|_| json!({}));
@@ -47,18 +51,37 @@ pub(super) fn document(facts: &Facts, subject: Subject) -> Value {
 pub(super) fn machine(facts: &Facts, subject: Subject) -> Machine {
     let place = |nic: &Nic| NicPlace {
         node: nic.numa_node.known().copied(),
-        irq_cpus: irq_cpus(facts, nic).known().filter(|cpus| !cpus.is_empty()).cloned(),
-        has_ipv4: nic.addresses.known().map(|all| all.iter().any(IpAddr::is_ipv4)),
+        irq_cpus: irq_cpus(facts, nic)
+            .known()
+            .filter(|cpus| !cpus.is_empty())
+            .cloned(),
+        has_ipv4: nic
+            .addresses
+            .known()
+            .map(|all| all.iter().any(IpAddr::is_ipv4)),
     };
     let nodes = facts.node.cpu.numa_nodes.known().into_iter().flatten();
     Machine {
         online: facts.node.cpu.online.known().cloned(),
-        nodes: nodes.filter_map(|node| Some((node.id, node.cpus.known()?.clone()))).collect(),
-        nics: facts.node.nics.known().map(|all| all.iter().map(|nic| (nic.name.clone(), place(nic))).collect()),
+        nodes: nodes
+            .filter_map(|node| Some((node.id, node.cpus.known()?.clone())))
+            .collect(),
+        nics: facts.node.nics.known().map(|all| {
+            all.iter()
+                .map(|nic| (nic.name.clone(), place(nic)))
+                .collect()
+        }),
         default_interface: facts.default_interface.known().cloned(),
-        rails: automatic(facts, subject).iter().map(|nic| nic.name.clone()).collect(),
+        rails: automatic(facts, subject)
+            .iter()
+            .map(|nic| nic.name.clone())
+            .collect(),
         gpus: gpus(facts).len(),
-        manager_answers: facts.manager.sockets.known().map(|all| all.values().any(|one| *one == Answer::Accepts)),
+        manager_answers: facts
+            .manager
+            .sockets
+            .known()
+            .map(|all| all.values().any(|one| *one == Answer::Accepts)),
         chunk: subject.chunk,
     }
 }
@@ -146,37 +169,69 @@ impl View {
                 .devices
                 .as_ref()
                 .map(|all| all.iter().map(|gpu| gpu_view(facts, gpu, &rails)).collect()),
-            rails: facts.node.nics.as_ref().map(|_| rails.iter().map(|nic| rail(facts, nic, &rails)).collect()),
+            rails: facts
+                .node
+                .nics
+                .as_ref()
+                .map(|_| rails.iter().map(|nic| rail(facts, nic, &rails)).collect()),
             control: control(facts),
             devmem: devmem(facts, &rails),
             xids: log_lines(facts, "Xid"),
             manager_rules: ["rx_rule_manager", "rx_rule_uninstall"]
-                .map(|name| SocketView { name, answer: facts.manager.socket(name) })
+                .map(|name| SocketView {
+                    name,
+                    answer: facts.manager.socket(name),
+                })
                 .into(),
-            plugins: facts.plugins.as_ref().map(|all| all.iter().map(|one| plugin_view(facts, one)).collect()),
-            plugin_files: facts.plugins.as_ref().map(|all| distinct(all)),
-            plugin_sha256: facts
+            plugins: facts
                 .plugins
                 .as_ref()
-                .and_then(|all| all.first().map_or_else(|| Fact::unknown("no plugin"), |one| one.sha256.clone())),
+                .map(|all| all.iter().map(|one| plugin_view(facts, one)).collect()),
+            plugin_files: facts.plugins.as_ref().map(|all| distinct(all)),
+            plugin_sha256: facts.plugins.as_ref().and_then(|all| {
+                all.first()
+                    .map_or_else(|| Fact::unknown("no plugin"), |one| one.sha256.clone())
+            }),
             pairing: pairing(facts),
-            plugin_users: users
-                .map(|users| users.found.iter().map(|user| format!("pid {} ({})", user.pid, user.program)).collect()),
-            ports_taken: facts
-                .listening
+            plugin_users: users.map(|users| {
+                users
+                    .found
+                    .iter()
+                    .map(|user| format!("pid {} ({})", user.pid, user.program))
+                    .collect()
+            }),
+            ports_taken: facts.listening.as_ref().map(|taken| {
+                BOOTSTRAP_PORTS
+                    .into_iter()
+                    .filter(|port| taken.contains(port))
+                    .collect()
+            }),
+            local_ports: facts
+                .system
+                .local_ports
                 .as_ref()
-                .map(|taken| BOOTSTRAP_PORTS.into_iter().filter(|port| taken.contains(port)).collect()),
-            local_ports: facts.system.local_ports.as_ref().map(|(first, last)| u32::from(last - first) + 1),
+                .map(|(first, last)| u32::from(last - first) + 1),
         }
     }
 }
 
 fn nics(facts: &Facts) -> &[Nic] {
-    facts.node.nics.known().map(Vec::as_slice).unwrap_or_default()
+    facts
+        .node
+        .nics
+        .known()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 fn gpus(facts: &Facts) -> &[Gpu] {
-    facts.node.gpus.devices.known().map(Vec::as_slice).unwrap_or_default()
+    facts
+        .node
+        .gpus
+        .devices
+        .known()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 fn shares_root(gpu: &Gpu, nic: &Nic) -> bool {
@@ -195,26 +250,41 @@ fn control_name(facts: &Facts) -> Option<&str> {
 /// environment says; that it says so is a mistake of its own.
 pub(super) fn rails(facts: &Facts, subject: Subject) -> Vec<&Nic> {
     let control = control_name(facts);
-    let list = DATA.iter().find_map(|name| facts.node.environment.get(*name)).filter(|list| list.len() >= 2);
+    let list = DATA
+        .iter()
+        .find_map(|name| facts.node.environment.get(*name))
+        .filter(|list| list.len() >= 2);
     let named: Vec<&Nic> = match list {
         Some(list) => nics(facts)
             .iter()
             .filter(|nic| {
-                lint::interface_matches(list, &nic.name) && Some(nic.name.as_str()) != control && nic.name != "lo"
+                lint::interface_matches(list, &nic.name)
+                    && Some(nic.name.as_str()) != control
+                    && nic.name != "lo"
             })
             .collect(),
         None => Vec::new(),
     };
-    if named.is_empty() { automatic(facts, subject) } else { named }
+    if named.is_empty() {
+        automatic(facts, subject)
+    } else {
+        named
+    }
 }
 
 fn automatic(facts: &Facts, subject: Subject) -> Vec<&Nic> {
     let control = facts.default_interface.known().map(String::as_str);
     let but_control = |nic: &&Nic| Some(nic.name.as_str()) != control;
-    let physical: Vec<&Nic> = nics(facts).iter().filter(|nic| !nic.is_virtual && nic.name != "lo").collect();
+    let physical: Vec<&Nic> = nics(facts)
+        .iter()
+        .filter(|nic| !nic.is_virtual && nic.name != "lo")
+        .collect();
     if subject.tcpx {
-        let beside: Vec<&Nic> =
-            physical.iter().copied().filter(|nic| gpus(facts).iter().any(|gpu| shares_root(gpu, nic))).collect();
+        let beside: Vec<&Nic> = physical
+            .iter()
+            .copied()
+            .filter(|nic| gpus(facts).iter().any(|gpu| shares_root(gpu, nic)))
+            .collect();
         let others = || physical.iter().copied().filter(but_control).collect();
         return if beside.is_empty() { others() } else { beside };
     }
@@ -237,11 +307,23 @@ fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
     };
     let feature = |name: &str| {
         let known = driver.as_ref().and_then(|driver| driver.features.clone());
-        known.and_then(|all| all.get(name).copied().ok_or_else(|| format!("the kernel has no feature {name}")).into())
+        known.and_then(|all| {
+            all.get(name)
+                .copied()
+                .ok_or_else(|| format!("the kernel has no feature {name}"))
+                .into()
+        })
     };
     let flag = |name: &str| {
-        let known = driver.as_ref().and_then(|driver| driver.private_flags.clone());
-        known.and_then(|all| all.get(name).copied().ok_or_else(|| format!("the driver has no flag {name}")).into())
+        let known = driver
+            .as_ref()
+            .and_then(|driver| driver.private_flags.clone());
+        known.and_then(|all| {
+            all.get(name)
+                .copied()
+                .ok_or_else(|| format!("the driver has no flag {name}"))
+                .into()
+        })
     };
     let counter = |part: &str| {
         let known = driver.as_ref().and_then(|driver| driver.counters.clone());
@@ -256,20 +338,33 @@ fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
         name: nic.name.clone(),
         up: nic.is_up(),
         carrier: nic.carrier.clone(),
-        addresses: nic.addresses.as_ref().map(|all| all.iter().filter(|one| one.is_ipv4()).copied().collect()),
+        addresses: nic
+            .addresses
+            .as_ref()
+            .map(|all| all.iter().filter(|one| one.is_ipv4()).copied().collect()),
         mtu: nic.mtu.clone(),
         driver: nic.driver.clone(),
-        speed: nic.speed.mbit_per_s().ok_or_else(|| nic.speed.to_string()).into(),
+        speed: nic
+            .speed
+            .mbit_per_s()
+            .ok_or_else(|| nic.speed.to_string())
+            .into(),
         // What the file holds, for the plugin reads it as text.
         numa: match &nic.numa_node {
             Fact::Unknown { unknown } if unknown.ends_with(": -1") => Fact::Known("-1".to_owned()),
             numa => numa.as_ref().map(ToString::to_string),
         },
         gpus: facts.node.gpus.devices.as_ref().map(|all| {
-            all.iter().filter(|gpu| served_by(gpu, rails).is_some_and(|(rail, _)| rail.name == nic.name)).count()
+            all.iter()
+                .filter(|gpu| served_by(gpu, rails).is_some_and(|(rail, _)| rail.name == nic.name))
+                .count()
         }),
         header_split: driver.as_ref().and_then(|driver| {
-            driver.header_split().map(|(on, _)| on).ok_or_else(|| "the driver has no such setting".to_owned()).into()
+            driver
+                .header_split()
+                .map(|(on, _)| on)
+                .ok_or_else(|| "the driver has no such setting".to_owned())
+                .into()
         }),
         ntuple: feature("rx-ntuple-filter"),
         large_buffers: flag("enable-max-rx-buffer-size"),
@@ -288,13 +383,21 @@ fn served_by<'a>(gpu: &Gpu, rails: &[&'a Nic]) -> Option<(&'a Nic, Closeness)> {
 fn data_interrupts(facts: &Facts, nic: &Nic) -> Fact<(usize, CpuList)> {
     let all = facts.interrupts.as_ref();
     all.and_then(|all| {
-        let Some(at) = nic.pci_address.known() else { return Fact::unknown("no PCI function") };
-        let own: Vec<_> = all.iter().filter(|one| one.pci_address == *at && one.carries_data()).collect();
+        let Some(at) = nic.pci_address.known() else {
+            return Fact::unknown("no PCI function");
+        };
+        let own: Vec<_> = all
+            .iter()
+            .filter(|one| one.pci_address == *at && one.carries_data())
+            .collect();
         match own.iter().find_map(|one| one.cpus.why()) {
             Some(why) => Fact::unknown(why),
             None => Fact::Known((
                 own.len(),
-                own.iter().filter_map(|one| one.cpus.known()).flat_map(CpuList::iter).collect(),
+                own.iter()
+                    .filter_map(|one| one.cpus.known())
+                    .flat_map(CpuList::iter)
+                    .collect(),
             )),
         }
     })
@@ -307,20 +410,38 @@ fn irq_cpus(facts: &Facts, nic: &Nic) -> Fact<CpuList> {
 /// Those of `cpus` that are not on the interface's NUMA node, in words; empty is
 /// none.
 fn far_from(facts: &Facts, nic: &Nic, cpus: &CpuList) -> Fact<String> {
-    let Some(node) = nic.numa_node.known() else { return Fact::unknown("its NUMA node is not known") };
-    let nodes = facts.node.cpu.numa_nodes.known().map(Vec::as_slice).unwrap_or_default();
-    let near = nodes.iter().find(|one| one.id == *node).and_then(|one| one.cpus.known());
-    let Some(near) = near else { return Fact::unknown(format!("the CPUs of node {node} are not known")) };
+    let Some(node) = nic.numa_node.known() else {
+        return Fact::unknown("its NUMA node is not known");
+    };
+    let nodes = facts
+        .node
+        .cpu
+        .numa_nodes
+        .known()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let near = nodes
+        .iter()
+        .find(|one| one.id == *node)
+        .and_then(|one| one.cpus.known());
+    let Some(near) = near else {
+        return Fact::unknown(format!("the CPUs of node {node} are not known"));
+    };
     let far: BTreeSet<u32> = cpus.iter().filter(|cpu| !near.contains(*cpu)).collect();
     Fact::Known(match far.is_empty() {
         true => String::new(),
-        false => format!("CPUs {}, node {node} has {near}", far.into_iter().collect::<CpuList>()),
+        false => format!(
+            "CPUs {}, node {node} has {near}",
+            far.into_iter().collect::<CpuList>()
+        ),
     })
 }
 
 fn gpu_view(facts: &Facts, gpu: &Gpu, rails: &[&Nic]) -> GpuView {
     let best = served_by(gpu, rails);
-    let rail = best.map(|(nic, _)| nic.name.clone()).ok_or_else(|| "there is no rail".to_owned());
+    let rail = best
+        .map(|(nic, _)| nic.name.clone())
+        .ok_or_else(|| "there is no rail".to_owned());
     let open = facts.system.nvidia_devices.as_ref();
     GpuView {
         name: format!("GPU {} ({})", gpu.index, gpu.pci_address),
@@ -333,30 +454,49 @@ fn gpu_view(facts: &Facts, gpu: &Gpu, rails: &[&Nic]) -> GpuView {
             },
         },
         rail: rail.into(),
-        device_file: gpu
-            .device_minor
-            .as_ref()
-            .and_then(|minor| open.map(|all| all.iter().any(|name| *name == format!("nvidia{minor}")))),
-        memory: facts.manager.socket(&format!("get_gpu_fd_{}", gpu.pci_address)),
-        metadata: facts.manager.socket(&format!("get_gpu_metadata_{}", gpu.pci_address)),
+        device_file: gpu.device_minor.as_ref().and_then(|minor| {
+            open.map(|all| all.iter().any(|name| *name == format!("nvidia{minor}")))
+        }),
+        memory: facts
+            .manager
+            .socket(&format!("get_gpu_fd_{}", gpu.pci_address)),
+        metadata: facts
+            .manager
+            .socket(&format!("get_gpu_metadata_{}", gpu.pci_address)),
         memory_free_bytes: facts.gpu_memory.as_ref().and_then(|all| {
-            let own = all.iter().find(|one| one.pci_address == gpu.pci_address).map(|one| one.free_bytes);
-            own.ok_or_else(|| "the driver did not name it".to_owned()).into()
+            let own = all
+                .iter()
+                .find(|one| one.pci_address == gpu.pci_address)
+                .map(|one| one.free_bytes);
+            own.ok_or_else(|| "the driver did not name it".to_owned())
+                .into()
         }),
         // `dev < 4 ? 0 : 1` in 3.1.9's gpu/cuda_wrapper.cu.
-        node_by_number: gpu.numa_node.as_ref().map(|node| *node == u32::from(gpu.index >= 4)),
+        node_by_number: gpu
+            .numa_node
+            .as_ref()
+            .map(|node| *node == u32::from(gpu.index >= 4)),
     }
 }
 
 fn control(facts: &Facts) -> Fact<Control> {
     let Some(name) = control_name(facts) else {
-        return Fact::unknown(facts.default_interface.why().unwrap_or("no default route").to_owned());
+        return Fact::unknown(
+            facts
+                .default_interface
+                .why()
+                .unwrap_or("no default route")
+                .to_owned(),
+        );
     };
     let nic = nics(facts).iter().find(|nic| nic.name == name);
     let view = nic.map(|nic| Control {
         interface: nic.name.clone(),
         up: nic.is_up(),
-        addresses: nic.addresses.as_ref().map(|all| all.iter().filter(|one| one.is_ipv4()).copied().collect()),
+        addresses: nic
+            .addresses
+            .as_ref()
+            .map(|all| all.iter().filter(|one| one.is_ipv4()).copied().collect()),
     });
     view.ok_or_else(|| format!("there is no {name}")).into()
 }
@@ -364,21 +504,39 @@ fn control(facts: &Facts) -> Fact<Control> {
 /// The kernel said so at its start, or a driver counts such packets. It is
 /// denied only where every rail's driver has counters and none of that name.
 fn devmem(facts: &Facts, rails: &[&Nic]) -> Fact<bool> {
-    if facts.system.kernel_log.known().is_some_and(|lines| lines.iter().any(|line| line.contains("devmem-tcp enabled")))
+    if facts
+        .system
+        .kernel_log
+        .known()
+        .is_some_and(|lines| lines.iter().any(|line| line.contains("devmem-tcp enabled")))
     {
         return Fact::Known(true);
     }
-    let counters: Option<Vec<&BTreeMap<String, u64>>> =
-        rails.iter().map(|nic| facts.drivers.get(&nic.name)?.known()?.counters.known()).collect();
+    let counters: Option<Vec<&BTreeMap<String, u64>>> = rails
+        .iter()
+        .map(|nic| facts.drivers.get(&nic.name)?.known()?.counters.known())
+        .collect();
     match counters {
-        Some(all) if all.iter().any(|one| one.keys().any(|name| name.contains("devmem"))) => Fact::Known(true),
+        Some(all)
+            if all
+                .iter()
+                .any(|one| one.keys().any(|name| name.contains("devmem"))) =>
+        {
+            Fact::Known(true)
+        }
         Some(all) if !all.is_empty() && all.iter().all(|one| !one.is_empty()) => Fact::Known(false),
         _ => Fact::unknown("neither the kernel's log nor a driver's counters say"),
     }
 }
 
 fn log_lines(facts: &Facts, word: &str) -> Fact<Vec<String>> {
-    facts.system.kernel_log.as_ref().map(|lines| lines.iter().filter(|line| line.contains(word)).cloned().collect())
+    facts.system.kernel_log.as_ref().map(|lines| {
+        lines
+            .iter()
+            .filter(|line| line.contains(word))
+            .cloned()
+            .collect()
+    })
 }
 
 fn plugin_view(facts: &Facts, one: &crate::plugin_files::PluginFile) -> PluginView {
@@ -388,10 +546,9 @@ fn plugin_view(facts: &Facts, one: &crate::plugin_files::PluginFile) -> PluginVi
         real_path: one.real_path.clone(),
         tables: one.tables.clone(),
         missing: one.missing.clone(),
-        no_exec: one
-            .real_path
-            .as_ref()
-            .and_then(|path| mounts.map(|mounts| mount_of(mounts, path).is_some_and(|mount| mount.no_exec))),
+        no_exec: one.real_path.as_ref().and_then(|path| {
+            mounts.map(|mounts| mount_of(mounts, path).is_some_and(|mount| mount.no_exec))
+        }),
     }
 }
 
@@ -411,25 +568,48 @@ const RELEASES: [(&str, &str); 2] = [("3.1.9", "2.19.3"), ("3.1.12", "2.19.4")];
 
 /// Versions that are known not to go together, as far as a node shows them.
 fn pairing(facts: &Facts) -> Vec<String> {
-    let newer = |version: &str, than: &str| compare_versions(version, than).is_some_and(Ordering::is_ge);
-    let nccl = facts.libraries.nccl.known().and_then(|library| library.version.known());
-    let plugin = facts.tested.as_ref().and_then(|tested| tested.plugin_version.known());
+    let newer =
+        |version: &str, than: &str| compare_versions(version, than).is_some_and(Ordering::is_ge);
+    let nccl = facts
+        .libraries
+        .nccl
+        .known()
+        .and_then(|library| library.version.known());
+    let plugin = facts
+        .tested
+        .as_ref()
+        .and_then(|tested| tested.plugin_version.known());
     let mut problems = Vec::new();
     if let Some(version) = nccl.filter(|version| !newer(version, "2.19")) {
-        problems.push(format!("NCCL {version} knows no v7 plugins (2.19 does) and falls back to sockets"));
+        problems.push(format!(
+            "NCCL {version} knows no v7 plugins (2.19 does) and falls back to sockets"
+        ));
     }
-    let release = plugin.and_then(|plugin| RELEASES.iter().find(|(version, _)| plugin.starts_with(version)));
+    let release = plugin.and_then(|plugin| {
+        RELEASES
+            .iter()
+            .find(|(version, _)| plugin.starts_with(version))
+    });
     if let (Some(nccl), Some((version, with))) = (nccl, release)
         && nccl != with
     {
-        problems.push(format!("plugin {version} was made with NCCL {with}, this is {nccl}"));
+        problems.push(format!(
+            "plugin {version} was made with NCCL {with}, this is {nccl}"
+        ));
     }
-    let paths = facts.plugins.known().into_iter().flatten().filter_map(|one| one.real_path.known());
+    let paths = facts
+        .plugins
+        .known()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one.real_path.known());
     let latest = paths.into_iter().find(|path| path.contains("latest"));
     if let (Some(driver), Some(path)) = (facts.node.gpus.driver_version.known(), latest)
         && newer(driver, "580")
     {
-        problems.push(format!("driver {driver} with {path}: `latest` is an old build that fails on 580 and newer"));
+        problems.push(format!(
+            "driver {driver} with {path}: `latest` is an old build that fails on 580 and newer"
+        ));
     }
     problems
 }

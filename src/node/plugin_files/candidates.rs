@@ -46,7 +46,9 @@ impl PluginFile {
     /// loading it.
     pub fn why_not(&self) -> Option<String> {
         let tables = match (&self.real_path, &self.tables) {
-            (Fact::Unknown { unknown }, _) | (_, Fact::Unknown { unknown }) => return Some(unknown.clone()),
+            (Fact::Unknown { unknown }, _) | (_, Fact::Unknown { unknown }) => {
+                return Some(unknown.clone());
+            }
             (_, Fact::Known(tables)) => tables,
         };
         (!has_known(tables)).then(|| format!("{}: {}", self.path, exported(tables)))
@@ -54,11 +56,17 @@ impl PluginFile {
 }
 
 fn has_known(tables: &[String]) -> bool {
-    tables.iter().any(|symbol| AbiVersion::of_symbol(symbol).is_some())
+    tables
+        .iter()
+        .any(|symbol| AbiVersion::of_symbol(symbol).is_some())
 }
 
 fn exported(tables: &[String]) -> String {
-    if tables.is_empty() { "no ncclNet table".to_owned() } else { tables.join(", ") }
+    if tables.is_empty() {
+        "no ncclNet table".to_owned()
+    } else {
+        tables.join(", ")
+    }
 }
 
 /// Every candidate that exists, each name once; or only `chosen`, where that is
@@ -76,24 +84,41 @@ pub fn plugin_files(
             Some(path) => vec![(path.display().to_string(), CHOSEN.to_owned())],
             None => candidates(variable),
         };
-        Fact::Known(named.iter().filter_map(|one| look(one, &folders, whole)).collect())
+        Fact::Known(
+            named
+                .iter()
+                .filter_map(|one| look(one, &folders, whole))
+                .collect(),
+        )
     })
 }
 
 fn candidates(variable: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
-    let named = TCPX_VARIABLES.iter().filter_map(|name| Some((variable(name)?, format!("${name}"))));
-    let usual = TCPX_PLACES.iter().map(|path| ((*path).to_owned(), USUAL.to_owned()));
+    let named = TCPX_VARIABLES
+        .iter()
+        .filter_map(|name| Some((variable(name)?, format!("${name}"))));
+    let usual = TCPX_PLACES
+        .iter()
+        .map(|path| ((*path).to_owned(), USUAL.to_owned()));
     let path = variable("LD_LIBRARY_PATH").unwrap_or_default();
     let folders = path.split(':').filter(|folder| folder.starts_with('/'));
     let searched = folders.flat_map(|folder| {
-        ["libnccl-net.so", "libnccl-net-tcpx.so"].map(|name| (format!("{folder}/{name}"), SEARCHED.to_owned()))
+        ["libnccl-net.so", "libnccl-net-tcpx.so"]
+            .map(|name| (format!("{folder}/{name}"), SEARCHED.to_owned()))
     });
     let mut seen = BTreeSet::new();
-    let all = named.chain(usual).chain(searched).filter(|(path, _)| seen.insert(path.clone()));
+    let all = named
+        .chain(usual)
+        .chain(searched)
+        .filter(|(path, _)| seen.insert(path.clone()));
     all.take(CANDIDATES_MAX).collect()
 }
 
-fn look((path, named_by): &(String, String), folders: &[String], whole: bool) -> Option<PluginFile> {
+fn look(
+    (path, named_by): &(String, String),
+    folders: &[String],
+    whole: bool,
+) -> Option<PluginFile> {
     // A variable that names a file which is not there is the finding; a usual
     // place without one is not.
     if !Path::new(path).exists() && [USUAL, SEARCHED].contains(&named_by.as_str()) {
@@ -101,14 +126,26 @@ fn look((path, named_by): &(String, String), folders: &[String], whole: bool) ->
     }
     let dynamic = dynamic_of(Path::new(path));
     let real = std::fs::canonicalize(path).map_err(|error| format!("{path}: {error}"));
-    let hash = || inspect(Path::new(path)).map(|file| file.sha256).map_err(|error| error.to_string());
+    let hash = || {
+        inspect(Path::new(path))
+            .map(|file| file.sha256)
+            .map_err(|error| error.to_string())
+    };
     Some(PluginFile {
         path: path.clone(),
         named_by: named_by.clone(),
         real_path: real.map(|real| real.display().to_string()).into(),
-        sha256: if whole { hash().into() } else { Fact::unknown("not looked at") },
+        sha256: if whole {
+            hash().into()
+        } else {
+            Fact::unknown("not looked at")
+        },
         // What is no shared object has no table either, and needs nothing.
-        missing: dynamic.as_ref().map(|dynamic| missing(dynamic, path, folders)).map_err(Clone::clone).into(),
+        missing: dynamic
+            .as_ref()
+            .map(|dynamic| missing(dynamic, path, folders))
+            .map_err(Clone::clone)
+            .into(),
         tables: dynamic.map(|dynamic| dynamic.names(SYMBOL_PREFIX)).into(),
     })
 }
@@ -117,19 +154,28 @@ fn look((path, named_by): &(String, String), folders: &[String], whole: bool) ->
 /// with it, or that it has no table that could be driven.
 pub fn must_have_table(path: &Path) -> Result<(), LoadError> {
     inspect(path)?;
-    let unreadable = |why| LoadError::Unreadable { path: path.to_owned(), why };
+    let unreadable = |why| LoadError::Unreadable {
+        path: path.to_owned(),
+        why,
+    };
     let tables = dynamic_of(path).map_err(unreadable)?.names(SYMBOL_PREFIX);
     if has_known(&tables) {
         return Ok(());
     }
-    Err(LoadError::NoTable { path: path.to_owned(), exported: exported(&tables) })
+    Err(LoadError::NoTable {
+        path: path.to_owned(),
+        exported: exported(&tables),
+    })
 }
 
 /// The dynamic section of a file, or why it has none.
 pub fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
     let says = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     // Asked before opening: opening a FIFO would wait for its writer.
-    if !std::fs::metadata(path).map_err(|error| says(&error))?.is_file() {
+    if !std::fs::metadata(path)
+        .map_err(|error| says(&error))?
+        .is_file()
+    {
         return Err(says(&"not a regular file"));
     }
     let file = File::open(path).map_err(|error| says(&error))?;
@@ -138,13 +184,31 @@ pub fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
 
 /// What the loader would not find. The C library's own parts are always there.
 fn missing(dynamic: &elf::Dynamic, path: &str, folders: &[String]) -> Vec<String> {
-    let origin = Path::new(path).parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    let origin = Path::new(path)
+        .parent()
+        .map(|folder| folder.display().to_string())
+        .unwrap_or_default();
     let run_path = dynamic.run_path.as_deref().unwrap_or_default();
-    let run_path = run_path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
-    let own = run_path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-    let is_there = |name: &String| own.iter().chain(folders).any(|folder| Path::new(folder).join(name).exists());
+    let run_path = run_path
+        .replace("${ORIGIN}", &origin)
+        .replace("$ORIGIN", &origin);
+    let own = run_path
+        .split(':')
+        .filter(|folder| !folder.is_empty())
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    let is_there = |name: &String| {
+        own.iter()
+            .chain(folders)
+            .any(|folder| Path::new(folder).join(name).exists())
+    };
     let of_libc = |name: &String| name.starts_with("ld-linux") || name == "libc.so.6";
-    dynamic.needed.iter().filter(|name| !of_libc(name) && !is_there(name)).cloned().collect()
+    dynamic
+        .needed
+        .iter()
+        .filter(|name| !of_libc(name) && !is_there(name))
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]
@@ -157,31 +221,72 @@ mod tests {
         std::fs::create_dir(folder.path().join("below")).unwrap();
         let compile = |flags: &[&str]| {
             let mut cc = std::process::Command::new("cc");
-            cc.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"]).args(flags).current_dir(folder.path());
+            cc.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"])
+                .args(flags)
+                .current_dir(folder.path());
             assert!(cc.status().unwrap().success(), "{cc:?}");
         };
         compile(&["below/libdep.so"]);
-        compile(&[&["plugin.so", "-x", "none", "-Wl,--no-as-needed", "-Lbelow", "-ldep"], flags].concat());
+        compile(
+            &[
+                &[
+                    "plugin.so",
+                    "-x",
+                    "none",
+                    "-Wl,--no-as-needed",
+                    "-Lbelow",
+                    "-ldep",
+                ],
+                flags,
+            ]
+            .concat(),
+        );
         let dynamic = dynamic_of(&folder.path().join("plugin.so")).unwrap();
         assert_eq!(dynamic.needed, ["libdep.so"]);
-        missing(&dynamic, folder.path().join("plugin.so").to_str().unwrap(), &[])
+        missing(
+            &dynamic,
+            folder.path().join("plugin.so").to_str().unwrap(),
+            &[],
+        )
     }
 
     #[test]
     fn a_needed_library_is_looked_for_where_the_plugin_says() {
         let none = Vec::<String>::new();
         assert_eq!(missing_of_a_plugin(&[]), ["libdep.so"]);
-        assert_eq!(missing_of_a_plugin(&["-Wl,--enable-new-dtags,-rpath,$ORIGIN/below"]), none);
-        assert_eq!(missing_of_a_plugin(&["-Wl,--enable-new-dtags,-rpath,${ORIGIN}/below"]), none);
-        assert_eq!(missing_of_a_plugin(&["-Wl,--disable-new-dtags,-rpath,$ORIGIN/below"]), none, "DT_RPATH");
-        assert_eq!(missing_of_a_plugin(&["-Wl,--disable-new-dtags,-rpath,/no/such:$ORIGIN"]), ["libdep.so"]);
+        assert_eq!(
+            missing_of_a_plugin(&["-Wl,--enable-new-dtags,-rpath,$ORIGIN/below"]),
+            none
+        );
+        assert_eq!(
+            missing_of_a_plugin(&["-Wl,--enable-new-dtags,-rpath,${ORIGIN}/below"]),
+            none
+        );
+        assert_eq!(
+            missing_of_a_plugin(&["-Wl,--disable-new-dtags,-rpath,$ORIGIN/below"]),
+            none,
+            "DT_RPATH"
+        );
+        assert_eq!(
+            missing_of_a_plugin(&["-Wl,--disable-new-dtags,-rpath,/no/such:$ORIGIN"]),
+            ["libdep.so"]
+        );
     }
 
     #[test]
     fn a_variable_that_names_no_file_is_kept_as_what_it_is() {
-        let variable = |name: &str| (name == "UCCL_TCPX_PLUGIN_PATH").then(|| "/no/such.so".to_owned());
+        let variable =
+            |name: &str| (name == "UCCL_TCPX_PLUGIN_PATH").then(|| "/no/such.so".to_owned());
         let files = plugin_files(&Root::live(), &variable, None, true);
-        let file = files.known().unwrap().iter().find(|file| file.path == "/no/such.so").unwrap();
-        assert!(file.real_path.why().is_some() && file.tables.why().is_some(), "{file:#?}");
+        let file = files
+            .known()
+            .unwrap()
+            .iter()
+            .find(|file| file.path == "/no/such.so")
+            .unwrap();
+        assert!(
+            file.real_path.why().is_some() && file.tables.why().is_some(),
+            "{file:#?}"
+        );
     }
 }

@@ -92,21 +92,31 @@ pub enum LoadError {
 impl LoadError {
     /// Whose problem it is: a version that is not there was the request's.
     pub fn outcome(&self) -> Outcome {
-        if matches!(self, Self::NoVersion { .. }) { Outcome::Usage } else { Outcome::NotRun }
+        if matches!(self, Self::NoVersion { .. }) {
+            Outcome::Usage
+        } else {
+            Outcome::NotRun
+        }
     }
 }
 
 impl NextStep for LoadError {
     fn next_step(&self) -> Option<String> {
         match self {
-            Self::Open { path, .. } => Some(format!("run `ldd {}` and look for `not found`", path.display())),
-            Self::NoTable { path, .. } => {
-                Some(format!("run `nm -D {} | grep ncclNet` to see what it exports", path.display()))
+            Self::Open { path, .. } => Some(format!(
+                "run `ldd {}` and look for `not found`",
+                path.display()
+            )),
+            Self::NoTable { path, .. } => Some(format!(
+                "run `nm -D {} | grep ncclNet` to see what it exports",
+                path.display()
+            )),
+            Self::NotFound { .. } | Self::NoSuchName { .. } => Some(
+                "give --plugin a path, `soft`, `builtin`, or a name X for libnccl-net-X.so".into(),
+            ),
+            Self::NoVersion { .. } => {
+                Some("name one of these with --abi, or leave it out for the newest".into())
             }
-            Self::NotFound { .. } | Self::NoSuchName { .. } => {
-                Some("give --plugin a path, `soft`, `builtin`, or a name X for libnccl-net-X.so".into())
-            }
-            Self::NoVersion { .. } => Some("name one of these with --abi, or leave it out for the newest".into()),
             Self::NotATable { .. } | Self::NullMember { .. } => {
                 Some("NCCL would take it and crash; --abi names another version".into())
             }

@@ -61,7 +61,12 @@ impl Choice {
 
     /// A source on such grounds, in the newest version of its table.
     pub fn new(source: Source, why: &str, passed_over: Vec<PassedOver>) -> Self {
-        Self { source, abi: None, why: why.to_owned(), passed_over }
+        Self {
+            source,
+            abi: None,
+            why: why.to_owned(),
+            passed_over,
+        }
     }
 
     /// What it promises to be before it is loaded.
@@ -89,7 +94,11 @@ const PLAIN_LIBRARY: &str = "libnccl_net_plainsoft.so";
 
 /// Resolves `auto`, `soft`, `plainsoft`, `builtin`, a path, or a name X for
 /// `libnccl-net-X.so`. `variable` reads the environment; `exe` is this program.
-pub fn choose(wanted: &str, variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Result<Choice, LoadError> {
+pub fn choose(
+    wanted: &str,
+    variable: impl Fn(&str) -> Option<String>,
+    exe: &Path,
+) -> Result<Choice, LoadError> {
     match wanted {
         "builtin" => Ok(Choice::new(Source::Builtin, "asked for", Vec::new())),
         "soft" => soft_library(exe).map(Choice::of_file),
@@ -102,13 +111,24 @@ pub fn choose(wanted: &str, variable: impl Fn(&str) -> Option<String>, exe: &Pat
 
 fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
     let mut passed_over = Vec::new();
-    let named = TCPX_VARIABLES.iter().filter_map(|name| variable(name).map(|path| (format!("${name}"), path)));
-    let usual = TCPX_PLACES.iter().map(|path| ("a usual place of TCPX".to_owned(), (*path).to_owned()));
+    let named = TCPX_VARIABLES
+        .iter()
+        .filter_map(|name| variable(name).map(|path| (format!("${name}"), path)));
+    let usual = TCPX_PLACES
+        .iter()
+        .map(|path| ("a usual place of TCPX".to_owned(), (*path).to_owned()));
     for (origin, path) in named.chain(usual) {
         if Path::new(&path).exists() {
-            return Choice::new(Source::File(path.into()), &format!("found in {origin}"), passed_over);
+            return Choice::new(
+                Source::File(path.into()),
+                &format!("found in {origin}"),
+                passed_over,
+            );
         }
-        passed_over.push(PassedOver { candidate: path, why: "no such file".into() });
+        passed_over.push(PassedOver {
+            candidate: path,
+            why: "no such file".into(),
+        });
     }
     match soft_library(exe) {
         Ok(path) => {
@@ -116,7 +136,10 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
             Choice::new(Source::File(path), why, passed_over)
         }
         Err(error) => {
-            passed_over.push(PassedOver { candidate: SOFT_LIBRARY.into(), why: error.to_string() });
+            passed_over.push(PassedOver {
+                candidate: SOFT_LIBRARY.into(),
+                why: error.to_string(),
+            });
             let why = "no TCPX plugin on this node; the built-in software plugin stands in";
             Choice::new(Source::Builtin, why, passed_over)
         }
@@ -130,21 +153,47 @@ fn by_name(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Choi
     for folder in folders {
         let path = folder.join(&file);
         if path.exists() {
-            return Ok(Choice::new(Source::File(path), &format!("named `{name}`"), passed_over));
+            return Ok(Choice::new(
+                Source::File(path),
+                &format!("named `{name}`"),
+                passed_over,
+            ));
         }
-        passed_over.push(PassedOver { candidate: path.display().to_string(), why: "no such file".into() });
+        passed_over.push(PassedOver {
+            candidate: path.display().to_string(),
+            why: "no such file".into(),
+        });
     }
-    let looked = passed_over.into_iter().map(|one| one.candidate).collect::<Vec<_>>().join(", ");
-    Err(LoadError::NoSuchName { name: name.to_owned(), looked })
+    let looked = passed_over
+        .into_iter()
+        .map(|one| one.candidate)
+        .collect::<Vec<_>>()
+        .join(", ");
+    Err(LoadError::NoSuchName {
+        name: name.to_owned(),
+        looked,
+    })
 }
 
 /// Where the loader looks for a name, with the places of TCPX behind what
 /// `LD_LIBRARY_PATH` holds.
 pub fn search_folders(library_path: Option<&str>) -> Vec<PathBuf> {
-    let usual = ["/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/lib", "/usr/lib64", "/usr/lib"];
-    let own = library_path.unwrap_or_default().split(':').filter(|folder| !folder.is_empty());
+    let usual = [
+        "/usr/local/tcpx/lib64",
+        "/var/lib/tcpx/lib64",
+        "/usr/local/lib",
+        "/usr/lib64",
+        "/usr/lib",
+    ];
+    let own = library_path
+        .unwrap_or_default()
+        .split(':')
+        .filter(|folder| !folder.is_empty());
     let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    own.chain(usual).map(PathBuf::from).chain([machine.into()]).collect()
+    own.chain(usual)
+        .map(PathBuf::from)
+        .chain([machine.into()])
+        .collect()
 }
 
 /// The software plugin's own file.
@@ -154,10 +203,14 @@ pub fn soft_library(exe: &Path) -> Result<PathBuf, LoadError> {
 
 fn library_of_ours(exe: &Path, file: &str, name: &str) -> Result<PathBuf, LoadError> {
     let places = library_places(exe, file);
-    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| LoadError::NoSuchName {
-        name: name.into(),
-        looked: places.map(|path| path.display().to_string()).join(", "),
-    })
+    places
+        .iter()
+        .find(|path| path.is_file())
+        .cloned()
+        .ok_or_else(|| LoadError::NoSuchName {
+            name: name.into(),
+            looked: places.map(|path| path.display().to_string()).join(", "),
+        })
 }
 
 /// Where a library of ours may be: `deps/` first, which is the copy that cargo
@@ -165,7 +218,11 @@ fn library_of_ours(exe: &Path, file: &str, name: &str) -> Result<PathBuf, LoadEr
 pub fn library_places(exe: &Path, name: &str) -> [PathBuf; 3] {
     let folder = exe.parent().unwrap_or(Path::new("/"));
     // A test program lives in `deps/` itself.
-    [folder.join("deps").join(name), folder.join(name), folder.join("../lib/tcpxctl").join(name)]
+    [
+        folder.join("deps").join(name),
+        folder.join(name),
+        folder.join("../lib/tcpxctl").join(name),
+    ]
 }
 
 #[cfg(test)]
@@ -177,7 +234,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let plugin = folder.path().join("libnccl-net-tcpx.so");
         std::fs::write(&plugin, b"x").expect("written");
-        let variable = |name: &str| (name == "UCCL_TCPX_PLUGIN_PATH").then(|| plugin.display().to_string());
+        let variable =
+            |name: &str| (name == "UCCL_TCPX_PLUGIN_PATH").then(|| plugin.display().to_string());
         let choice = choose("auto", variable, Path::new("/nowhere/tcpxctl")).expect("a choice");
         assert_eq!(choice.source, Source::File(plugin.clone()));
         assert_eq!(choice.why, "found in $UCCL_TCPX_PLUGIN_PATH");
@@ -197,7 +255,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("deps")).expect("made");
         for place in ["", "deps/"] {
-            std::fs::write(folder.path().join(format!("{place}{SOFT_LIBRARY}")), b"x").expect("written");
+            std::fs::write(folder.path().join(format!("{place}{SOFT_LIBRARY}")), b"x")
+                .expect("written");
         }
         let found = soft_library(&folder.path().join("tcpxctl")).expect("found");
         assert!(found.ends_with(format!("deps/{SOFT_LIBRARY}")));
@@ -206,6 +265,11 @@ mod tests {
     #[test]
     fn an_unknown_name_says_where_it_looked() {
         let error = choose("nosuch", |_| None, Path::new("/nowhere/tcpxctl")).expect_err("refused");
-        assert!(error.to_string().contains("/usr/local/tcpx/lib64/libnccl-net-nosuch.so"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("/usr/local/tcpx/lib64/libnccl-net-nosuch.so"),
+            "{error}"
+        );
     }
 }

@@ -27,30 +27,53 @@ const SMALLEST_ELF: u64 = 64;
 /// says what it is instead.
 pub fn inspect(path: &Path) -> Result<FileFacts, LoadError> {
     let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => LoadError::NotFound { path: path.to_owned() },
-        _ => LoadError::Unreadable { path: path.to_owned(), why: error.to_string() },
+        io::ErrorKind::NotFound => LoadError::NotFound {
+            path: path.to_owned(),
+        },
+        _ => LoadError::Unreadable {
+            path: path.to_owned(),
+            why: error.to_string(),
+        },
     };
-    let not_a_plugin = |what: &str| LoadError::NotAPlugin { path: path.to_owned(), what: what.to_owned() };
+    let not_a_plugin = |what: &str| LoadError::NotAPlugin {
+        path: path.to_owned(),
+        what: what.to_owned(),
+    };
     // Asked before opening: opening a FIFO would wait for its writer.
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
-        return Err(not_a_plugin(if metadata.is_dir() { "is a directory" } else { "is not a regular file" }));
+        return Err(not_a_plugin(if metadata.is_dir() {
+            "is a directory"
+        } else {
+            "is not a regular file"
+        }));
     }
     let mut file = File::open(path).map_err(unreadable)?;
     let mut head = [0; SMALLEST_ELF as usize];
     if metadata.len() < SMALLEST_ELF {
-        return Err(not_a_plugin(&format!("is {} bytes long, too short for a shared object", metadata.len())));
+        return Err(not_a_plugin(&format!(
+            "is {} bytes long, too short for a shared object",
+            metadata.len()
+        )));
     }
     file.read_exact(&mut head).map_err(unreadable)?;
     if let Some(what) = wrong_elf(&head) {
         return Err(not_a_plugin(&what));
     }
     if last_byte(&head, &file).map_err(unreadable)? > metadata.len() {
-        return Err(not_a_plugin(&format!("is cut short at {} bytes", metadata.len())));
+        return Err(not_a_plugin(&format!(
+            "is cut short at {} bytes",
+            metadata.len()
+        )));
     }
     file.rewind().map_err(unreadable)?;
     let (sha256, size) = tcpx_words::units::sha256(&mut file).map_err(unreadable)?;
-    Ok(FileFacts { path: path.to_owned(), realpath: path.canonicalize().map_err(unreadable)?, sha256, size })
+    Ok(FileFacts {
+        path: path.to_owned(),
+        realpath: path.canonicalize().map_err(unreadable)?,
+        sha256,
+        size,
+    })
 }
 
 /// Where the last byte that will be mapped lies, by the program headers. Mapping
@@ -58,7 +81,10 @@ pub fn inspect(path: &Path) -> Result<FileFacts, LoadError> {
 fn last_byte(head: &[u8; SMALLEST_ELF as usize], file: &File) -> io::Result<u64> {
     let short = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
     let long = |bytes: &[u8], at: usize| {
-        bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
+        bytes
+            .get(at..)
+            .and_then(<[u8]>::first_chunk)
+            .map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
     };
     let (table, size, count) = (long(head, 32), short(54), short(56));
     let mut last = table.saturating_add(size * count);
@@ -79,9 +105,16 @@ fn last_byte(head: &[u8; SMALLEST_ELF as usize], file: &File) -> io::Result<u64>
 /// What is wrong with an ELF identification and header start, if anything.
 fn wrong_elf(head: &[u8]) -> Option<String> {
     if head[..4] != *b"\x7fELF" {
-        let text = head.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~'));
+        let text = head
+            .iter()
+            .all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~'));
         return Some(
-            if text { "is a text file, not a shared object" } else { "is not a shared object (no ELF header)" }.into(),
+            if text {
+                "is a text file, not a shared object"
+            } else {
+                "is not a shared object (no ELF header)"
+            }
+            .into(),
         );
     }
     if head[4] != 2 {
@@ -92,11 +125,19 @@ fn wrong_elf(head: &[u8]) -> Option<String> {
     }
     let kind = u16::from_le_bytes([head[16], head[17]]);
     if kind != 3 {
-        return Some(format!("is an ELF file of type {kind}, not a shared object"));
+        return Some(format!(
+            "is an ELF file of type {kind}, not a shared object"
+        ));
     }
     let machine = u16::from_le_bytes([head[18], head[19]]);
-    let (ours, name) = if cfg!(target_arch = "aarch64") { (183, "aarch64") } else { (62, "x86-64") };
-    (machine != ours).then(|| format!("is for another machine (ELF machine {machine}; this one is {name}, {ours})"))
+    let (ours, name) = if cfg!(target_arch = "aarch64") {
+        (183, "aarch64")
+    } else {
+        (62, "x86-64")
+    };
+    (machine != ours).then(|| {
+        format!("is for another machine (ELF machine {machine}; this one is {name}, {ours})")
+    })
 }
 
 #[cfg(test)]
@@ -125,7 +166,11 @@ mod tests {
         elf[16] = 3;
         elf[18] = 243;
         check(&elf, "another machine");
-        elf[18] = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+        elf[18] = if cfg!(target_arch = "aarch64") {
+            183
+        } else {
+            62
+        };
         // One program header of 56 bytes, at 64.
         (elf[32], elf[54], elf[56]) = (64, 56, 1);
         check(&elf, "is cut short at 100 bytes");
@@ -134,7 +179,13 @@ mod tests {
     #[test]
     fn missing_files_and_directories_are_told_apart() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert!(matches!(inspect(&folder.path().join("none")), Err(LoadError::NotFound { .. })));
-        assert!(matches!(inspect(folder.path()), Err(LoadError::NotAPlugin { .. })));
+        assert!(matches!(
+            inspect(&folder.path().join("none")),
+            Err(LoadError::NotFound { .. })
+        ));
+        assert!(matches!(
+            inspect(folder.path()),
+            Err(LoadError::NotAPlugin { .. })
+        ));
     }
 }

@@ -14,13 +14,16 @@ impl Redactor {
             Value::Array(all) => all.iter().for_each(|one| self.learn_value(one)),
             Value::Object(all) => {
                 for (key, value) in all {
-                    if let (true, Value::String(name)) =
-                        (matches!(key.as_str(), "host" | "hostname" | "address"), value)
-                    {
+                    if let (true, Value::String(name)) = (
+                        matches!(key.as_str(), "host" | "hostname" | "address"),
+                        value,
+                    ) {
                         self.host(name);
                     }
                     // Facts of a node: `"host": { "name": … }`.
-                    if let (true, Some(name)) = (key == "host", value.get("name").and_then(Value::as_str)) {
+                    if let (true, Some(name)) =
+                        (key == "host", value.get("name").and_then(Value::as_str))
+                    {
                         self.host(name);
                     }
                     self.learn(key);
@@ -35,7 +38,9 @@ impl Redactor {
     pub fn redact_value(&mut self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.redact(&text)),
-            Value::Array(all) => Value::Array(all.into_iter().map(|one| self.redact_value(one)).collect()),
+            Value::Array(all) => {
+                Value::Array(all.into_iter().map(|one| self.redact_value(one)).collect())
+            }
             Value::Object(all) => {
                 let of = |redactor: &mut Self, (key, value): (String, Value)| {
                     let told = match value {
@@ -71,7 +76,9 @@ impl Redactor {
         while let Some(open) = rest.find('"') {
             out.push_str(&rest[..=open]);
             rest = &rest[open + 1..];
-            let Some(close) = end_of_string(rest) else { break };
+            let Some(close) = end_of_string(rest) else {
+                break;
+            };
             let inside = &rest[..close];
             match inside.contains('\\') {
                 false => out.push_str(&self.redact(inside)),

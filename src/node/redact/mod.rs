@@ -37,7 +37,16 @@ const HOST_CHARS_MIN: usize = 2;
 /// Names that are known of one kind.
 const NAMES_MAX: usize = 4096;
 /// What everybody's machine is called, and what our own records call the two ends.
-const NOBODY: [&str; 8] = ["root", "localhost", "local", "peer", "host", "node", "unknown", "ubuntu"];
+const NOBODY: [&str; 8] = [
+    "root",
+    "localhost",
+    "local",
+    "peer",
+    "host",
+    "node",
+    "unknown",
+    "ubuntu",
+];
 
 /// Replaces, consistently, for as long as it lives.
 #[derive(Debug, Default)]
@@ -51,7 +60,10 @@ pub struct Redactor {
 
 impl Redactor {
     /// Knows these host and user names, apart from what it recognises by shape.
-    pub fn new<'a>(hosts: impl IntoIterator<Item = &'a str>, users: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new<'a>(
+        hosts: impl IntoIterator<Item = &'a str>,
+        users: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let mut redactor = Self::default();
         hosts.into_iter().for_each(|host| redactor.host(host));
         users.into_iter().for_each(|user| redactor.user(user));
@@ -60,9 +72,14 @@ impl Redactor {
 
     /// Knows this machine's name and who calls.
     pub fn of_this_machine() -> Self {
-        let host = Root::live().line("/proc/sys/kernel/hostname").known().cloned();
-        let users: Vec<String> =
-            ["USER", "LOGNAME", "SUDO_USER"].iter().filter_map(|name| std::env::var(name).ok()).collect();
+        let host = Root::live()
+            .line("/proc/sys/kernel/hostname")
+            .known()
+            .cloned();
+        let users: Vec<String> = ["USER", "LOGNAME", "SUDO_USER"]
+            .iter()
+            .filter_map(|name| std::env::var(name).ok())
+            .collect();
         Self::new(host.as_deref(), users.iter().map(String::as_str))
     }
 
@@ -70,7 +87,10 @@ impl Redactor {
     /// is none, nor are words.
     pub fn host(&mut self, name: &str) {
         let short = name.split('.').next().unwrap_or(name);
-        let is_name = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter));
+        let is_name = |text: &str| {
+            text.chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
+        };
         if is_name(name) && name.parse::<IpAddr>().is_err() {
             self.name("node", short, HOST_CHARS_MIN);
         }
@@ -85,12 +105,23 @@ impl Redactor {
         let lower = name.to_ascii_lowercase();
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         // A stand-in of an earlier redaction stands for itself.
-        let is_stand_in = name.strip_prefix(kind).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
+        let is_stand_in = name
+            .strip_prefix(kind)
+            .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
         let is_known = NOBODY.contains(&lower.as_str()) || self.names.contains_key(&lower);
-        if name.len() < chars_min || is_number || is_stand_in || is_known || self.names.len() >= NAMES_MAX {
+        if name.len() < chars_min
+            || is_number
+            || is_stand_in
+            || is_known
+            || self.names.len() >= NAMES_MAX
+        {
             return;
         }
-        let number = self.names.values().filter(|known| known.starts_with(kind)).count();
+        let number = self
+            .names
+            .values()
+            .filter(|known| known.starts_with(kind))
+            .count();
         self.names.insert(lower, format!("{kind}{number}"));
         self.finder = None;
     }
@@ -188,8 +219,16 @@ impl Redactor {
         if let Some(known) = self.map.get(&plain).cloned() {
             return self.replaced(found, known);
         }
-        let number = self.map.values().filter(|value| value.starts_with(MAC_STAND_IN)).count();
-        let stand_in = format!("{MAC_STAND_IN}{:02x}:{:02x}", number / 256 % 256, number % 256);
+        let number = self
+            .map
+            .values()
+            .filter(|value| value.starts_with(MAC_STAND_IN))
+            .count();
+        let stand_in = format!(
+            "{MAC_STAND_IN}{:02x}:{:02x}",
+            number / 256 % 256,
+            number % 256
+        );
         self.replaced(&plain, stand_in.clone());
         self.replaced(found, stand_in)
     }
@@ -201,7 +240,9 @@ impl Redactor {
         if address.is_loopback() || address.is_unspecified() || a == 255 || is_ours {
             return address.to_string();
         }
-        let next = u16::try_from(self.networks.len()).unwrap_or(u16::MAX).min(NETWORKS_MAX - 1);
+        let next = u16::try_from(self.networks.len())
+            .unwrap_or(u16::MAX)
+            .min(NETWORKS_MAX - 1);
         let [high, low] = self.networks.entry([a, b, c]).or_insert(next).to_be_bytes();
         let stand_in = Ipv4Addr::new(STAND_IN[0], STAND_IN[1] + high, low, host);
         self.replaced(&address.to_string(), stand_in.to_string())
@@ -210,13 +251,20 @@ impl Redactor {
     fn v6(&mut self, address: Ipv6Addr) -> String {
         let text = address.to_string();
         // RFC 3849's range is for documents, and ours.
-        if address.is_loopback() || address.is_unspecified() || address.segments()[..2] == [0x2001, 0xdb8] {
+        if address.is_loopback()
+            || address.is_unspecified()
+            || address.segments()[..2] == [0x2001, 0xdb8]
+        {
             return text;
         }
         if let Some(known) = self.map.get(&text) {
             return known.clone();
         }
-        let number = self.map.values().filter(|value| value.starts_with("2001:db8::")).count();
+        let number = self
+            .map
+            .values()
+            .filter(|value| value.starts_with("2001:db8::"))
+            .count();
         self.replaced(&text, format!("2001:db8::{:x}", number + 1))
     }
 

@@ -5,7 +5,9 @@
 
 use super::Redactor;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use tcpx_recorder::format::{DEVICES, HEADER_BYTES, MAGIC, SLOT_BYTES, channel, device, header, log};
+use tcpx_recorder::format::{
+    DEVICES, HEADER_BYTES, MAGIC, SLOT_BYTES, channel, device, header, log,
+};
 
 /// Shorter stretches of letters hold no name.
 const TEXT_MIN: usize = 6;
@@ -23,7 +25,11 @@ impl Redactor {
             self.field(bytes, header::ROLE_LABEL, header::ROLE_LABEL_BYTES);
             self.field(bytes, header::PLUGIN_LABEL, header::PLUGIN_LABEL_BYTES);
             for number in 0..DEVICES {
-                self.field(bytes, header::DEVICES + number * device::BYTES + device::NAME, device::NAME_BYTES);
+                self.field(
+                    bytes,
+                    header::DEVICES + number * device::BYTES + device::NAME,
+                    device::NAME_BYTES,
+                );
             }
             self.slots(bytes);
             self.lines(bytes);
@@ -42,19 +48,28 @@ impl Redactor {
 
     /// Text that is padded with zeroes.
     fn field(&mut self, bytes: &mut [u8], at: usize, length: usize) {
-        let Some(field) = bytes.get_mut(at..at + length) else { return };
-        let text = String::from_utf8_lossy(field.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned();
+        let Some(field) = bytes.get_mut(at..at + length) else {
+            return;
+        };
+        let text =
+            String::from_utf8_lossy(field.split(|byte| *byte == 0).next().unwrap_or_default())
+                .into_owned();
         put(field, &self.redact(&text));
     }
 
     fn slots(&mut self, bytes: &mut [u8]) {
         let number = |at: usize, width: usize| read(bytes, at, width);
-        let (from, size) = (number(header::CHANNELS_OFFSET, 8), number(header::CHANNEL_SLOT_BYTES, 4));
-        let count = number(header::CHANNEL_CAPACITY, 4).min(bytes.len() / SLOT_BYTES.min(size.max(1)));
+        let (from, size) = (
+            number(header::CHANNELS_OFFSET, 8),
+            number(header::CHANNEL_SLOT_BYTES, 4),
+        );
+        let count =
+            number(header::CHANNEL_CAPACITY, 4).min(bytes.len() / SLOT_BYTES.min(size.max(1)));
         for slot in (0..count).filter_map(|slot| from.checked_add(slot.checked_mul(size)?)) {
             for field in [channel::LOCAL, channel::PEER, channel::CTRL] {
-                let Some(address) =
-                    slot.checked_add(field).and_then(|at| bytes.get_mut(at..at.checked_add(channel::ADDRESS_BYTES)?))
+                let Some(address) = slot
+                    .checked_add(field)
+                    .and_then(|at| bytes.get_mut(at..at.checked_add(channel::ADDRESS_BYTES)?))
                 else {
                     return;
                 };
@@ -81,13 +96,21 @@ impl Redactor {
 
     fn lines(&mut self, bytes: &mut [u8]) {
         let number = |at: usize, width: usize| read(bytes, at, width);
-        let (from, size) = (number(header::LOG_OFFSET, 8), number(header::LOG_ENTRY_BYTES, 4));
+        let (from, size) = (
+            number(header::LOG_OFFSET, 8),
+            number(header::LOG_ENTRY_BYTES, 4),
+        );
         let count = number(header::LOG_ENTRIES, 4);
         if size < log::WORDS {
             return;
         }
         for line in (0..count).filter_map(|line| from.checked_add(line.checked_mul(size)?)) {
-            let Some(entry) = line.checked_add(size).and_then(|end| bytes.get_mut(line..end)) else { return };
+            let Some(entry) = line
+                .checked_add(size)
+                .and_then(|end| bytes.get_mut(line..end))
+            else {
+                return;
+            };
             self.line(entry);
         }
     }
@@ -121,8 +144,13 @@ fn put(field: &mut [u8], text: &str) -> usize {
 }
 
 fn read(bytes: &[u8], at: usize, width: usize) -> usize {
-    let Some(bytes) = bytes.get(at..at + width) else { return 0 };
-    let number = bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    let Some(bytes) = bytes.get(at..at + width) else {
+        return 0;
+    };
+    let number = bytes
+        .iter()
+        .rev()
+        .fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 

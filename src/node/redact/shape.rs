@@ -61,17 +61,29 @@ pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
             at += 1;
             continue;
         }
-        let end = at + bytes[at..].iter().take_while(|byte| is_word(**byte)).count();
+        let end = at
+            + bytes[at..]
+                .iter()
+                .take_while(|byte| is_word(**byte))
+                .count();
         let word = &text[at..end];
         if secret_next {
             // All of it: what a password is made of knows no words.
-            let end = at + bytes[at..].iter().take_while(|byte| !ends_secret(**byte)).count();
+            let end = at
+                + bytes[at..]
+                    .iter()
+                    .take_while(|byte| !ends_secret(**byte))
+                    .count();
             found(at, end.max(at + word.len()), Shape::Secret);
             (at, secret_next) = (end.max(at + word.len()), false);
             continue;
         }
         if let Some(behind) = key_inside(word) {
-            let end = at + bytes[at..].iter().take_while(|byte| !ends_secret(**byte)).count();
+            let end = at
+                + bytes[at..]
+                    .iter()
+                    .take_while(|byte| !ends_secret(**byte))
+                    .count();
             found(at + behind, end.max(at + word.len()), Shape::Secret);
             at = end.max(at + word.len());
             continue;
@@ -101,21 +113,36 @@ fn key_inside(word: &str) -> Option<usize> {
 }
 
 fn is_key(word: &str) -> bool {
-    let lower = word.trim_start_matches('-').to_ascii_lowercase().replace('-', "_");
+    let lower = word
+        .trim_start_matches('-')
+        .to_ascii_lowercase()
+        .replace('-', "_");
     word.len() <= 64 && KEYS.iter().any(|key| lower.ends_with(key))
 }
 
 /// Whether what stands behind a word says that the next one is a secret.
 fn is_followed_by_secret(word: &str, behind: &[u8]) -> bool {
-    let (word, colon) = word.strip_suffix(':').map_or((word, false), |key| (key, true));
-    let gap = behind.iter().take(4).take_while(|byte| b"=\"': \t".contains(byte)).count();
+    let (word, colon) = word
+        .strip_suffix(':')
+        .map_or((word, false), |key| (key, true));
+    let gap = behind
+        .iter()
+        .take(4)
+        .take_while(|byte| b"=\"': \t".contains(byte))
+        .count();
     let gap = &behind[..gap];
     if word.len() > 64 || gap.is_empty() {
         return false;
     }
-    if SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme)) {
+    if SCHEMES
+        .iter()
+        .any(|scheme| word.eq_ignore_ascii_case(scheme))
+    {
         // `Basic` is a word, too: only what is as long as a credential is one.
-        let next = behind[gap.len()..].iter().take_while(|byte| !ends_secret(**byte)).count();
+        let next = behind[gap.len()..]
+            .iter()
+            .take_while(|byte| !ends_secret(**byte))
+            .count();
         return next > SECRET_CHARS_MIN;
     }
     is_key(word) && (colon || gap.iter().any(|byte| b"=:".contains(byte)))
@@ -125,7 +152,9 @@ fn is_secret(word: &str) -> bool {
     if word.len() <= SECRET_CHARS_MIN {
         return false;
     }
-    let known = SECRETS.iter().any(|prefix| word.starts_with(prefix) && word.len() > prefix.len() + SECRET_CHARS_MIN);
+    let known = SECRETS
+        .iter()
+        .any(|prefix| word.starts_with(prefix) && word.len() > prefix.len() + SECRET_CHARS_MIN);
     known || is_random(word)
 }
 
@@ -149,7 +178,9 @@ fn addresses(word: &str, mut found: impl FnMut(usize, usize, Shape)) {
     let mut at = 0;
     while at < bytes.len() {
         let before = at.checked_sub(1).map(|at| bytes[at]);
-        let here = mac(bytes, at, before).or_else(|| v6(word, at, before)).or_else(|| v4(word, at, before));
+        let here = mac(bytes, at, before)
+            .or_else(|| v6(word, at, before))
+            .or_else(|| v4(word, at, before));
         match here {
             Some((end, shape)) => {
                 found(at, end, shape);
@@ -164,7 +195,10 @@ fn mac(bytes: &[u8], at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     let (all, behind) = (bytes.get(at..at + 17)?, bytes.get(at + 17));
     let separator = all[2];
     let is_part = |byte: u8| byte.is_ascii_hexdigit() || byte == separator;
-    if !b":-".contains(&separator) || before.is_some_and(is_part) || behind.is_some_and(|byte| is_part(*byte)) {
+    if !b":-".contains(&separator)
+        || before.is_some_and(is_part)
+        || behind.is_some_and(|byte| is_part(*byte))
+    {
         return None;
     }
     let fits = all.iter().enumerate().all(|(place, byte)| match place % 3 {
@@ -173,7 +207,9 @@ fn mac(bytes: &[u8], at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     });
     // Nobody's, and everybody's.
     let is_common = all.iter().all(|byte| *byte == b'0' || *byte == separator)
-        || all.iter().all(|byte| byte.eq_ignore_ascii_case(&b'f') || *byte == separator);
+        || all
+            .iter()
+            .all(|byte| byte.eq_ignore_ascii_case(&b'f') || *byte == separator);
     (fits && !is_common).then_some((at + 17, Shape::Mac))
 }
 
@@ -184,7 +220,10 @@ fn v6(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     if in_name || before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte >= 0x80) {
         return None;
     }
-    let run = bytes[at..].iter().take_while(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte)).count();
+    let run = bytes[at..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
+        .count();
     let run = word.get(at..at + run)?;
     if run.bytes().filter(|byte| *byte == b':').count() < 2 {
         return None;
@@ -209,8 +248,15 @@ fn v4(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     if !bytes[at].is_ascii_digit() || before.is_some_and(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let run = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
-    let mut ends = word.get(at..at + run)?.match_indices('.').map(|(dot, _)| dot).skip(3);
+    let run = bytes[at..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit() || **byte == b'.')
+        .count();
+    let mut ends = word
+        .get(at..at + run)?
+        .match_indices('.')
+        .map(|(dot, _)| dot)
+        .skip(3);
     // Of five numbers with points, the first four.
     let text = &word[at..at + ends.next().unwrap_or(run)];
     let address = text.parse::<Ipv4Addr>().ok()?;
@@ -222,7 +268,9 @@ pub(super) fn homes(text: &str) -> impl Iterator<Item = &str> {
     HOMES.iter().flat_map(move |home| {
         memchr::memmem::find_iter(text.as_bytes(), home).map(move |at| {
             let rest = &text[at + home.len()..];
-            rest.split(|letter: char| !(letter.is_alphanumeric() || "._-".contains(letter))).next().unwrap_or_default()
+            rest.split(|letter: char| !(letter.is_alphanumeric() || "._-".contains(letter)))
+                .next()
+                .unwrap_or_default()
         })
     })
 }
@@ -233,19 +281,27 @@ pub(super) fn hosts(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     let internal = DOMAINS.iter().flat_map(move |domain| {
         memchr::memmem::find_iter(text.as_bytes(), domain).map(move |at| {
-            let begin = text[..at].rfind(|letter| !is_name(letter)).map_or(0, |before| before + 1);
+            let begin = text[..at]
+                .rfind(|letter| !is_name(letter))
+                .map_or(0, |before| before + 1);
             text.get(begin..at).unwrap_or_default()
         })
     });
     let nccl = memchr::memmem::find_iter(text.as_bytes(), "] NCCL ").filter_map(move |at| {
         let line = text[..at].rfind('\n').map_or(0, |before| before + 1);
         let header = text[line..at].rsplit_once(" [")?.0;
-        let word = header.rsplit(|letter: char| letter.is_whitespace()).next()?;
+        let word = header
+            .rsplit(|letter: char| letter.is_whitespace())
+            .next()?;
         let mut parts = word.rsplitn(3, ':');
         let is_number = |part: Option<&str>| {
-            part.is_some_and(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+            part.is_some_and(|part| {
+                !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
+            })
         };
-        (is_number(parts.next()) && is_number(parts.next())).then(|| parts.next()).flatten()
+        (is_number(parts.next()) && is_number(parts.next()))
+            .then(|| parts.next())
+            .flatten()
     });
     internal.chain(nccl)
 }

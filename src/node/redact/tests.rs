@@ -10,17 +10,38 @@ fn check(text: &str, expected: &str) {
 
 #[test]
 fn what_names_someone_is_replaced_and_what_names_a_thing_is_kept() {
-    check("10.0.1.25\n10.0.1.26 10.0.2.25", "198.18.0.25\n198.18.0.26 198.18.1.25");
-    check("10.0.1.25:8080, 127.0.0.1 255.255.255.0 0.0.0.0", "198.18.0.25:8080, 127.0.0.1 255.255.255.0 0.0.0.0");
-    check("a3-node0 A3-Node0.c.project.internal xa3-node0", "node0 node0 xa3-node0");
+    check(
+        "10.0.1.25\n10.0.1.26 10.0.2.25",
+        "198.18.0.25\n198.18.0.26 198.18.1.25",
+    );
+    check(
+        "10.0.1.25:8080, 127.0.0.1 255.255.255.0 0.0.0.0",
+        "198.18.0.25:8080, 127.0.0.1 255.255.255.0 0.0.0.0",
+    );
+    check(
+        "a3-node0 A3-Node0.c.project.internal xa3-node0",
+        "node0 node0 xa3-node0",
+    );
     check("/home/someone/x and someone", "/home/user1/x and user1");
     check("someone, then /Users/someone", "user1, then /Users/user1");
     check("by maintainer at 0000:06:00.0", "by user0 at 0000:06:00.0");
-    check("ether 42:01:0a:00:01:19 brd ff:ff:ff:ff:ff:ff", "ether 02:00:00:00:00:00 brd ff:ff:ff:ff:ff:ff");
-    check("fe80::4001:aff:fe00:119 ::1 std::vector", "2001:db8::1 ::1 std::vector");
-    check("driver 535.129.03, NCCL 2.19.4, kernel 6.6.93+", "driver 535.129.03, NCCL 2.19.4, kernel 6.6.93+");
+    check(
+        "ether 42:01:0a:00:01:19 brd ff:ff:ff:ff:ff:ff",
+        "ether 02:00:00:00:00:00 brd ff:ff:ff:ff:ff:ff",
+    );
+    check(
+        "fe80::4001:aff:fe00:119 ::1 std::vector",
+        "2001:db8::1 ::1 std::vector",
+    );
+    check(
+        "driver 535.129.03, NCCL 2.19.4, kernel 6.6.93+",
+        "driver 535.129.03, NCCL 2.19.4, kernel 6.6.93+",
+    );
     check("eth1:8-21,112-125;eth2:8-21", "eth1:8-21,112-125;eth2:8-21");
-    check("[\"10.0.1.25\",{\"name\":\"a3-node0\"}]", "[\"198.18.0.25\",{\"name\":\"node0\"}]");
+    check(
+        "[\"10.0.1.25\",{\"name\":\"a3-node0\"}]",
+        "[\"198.18.0.25\",{\"name\":\"node0\"}]",
+    );
     check(
         "2026-11-20T10:15:00.123Z /usr/local/tcpx/lib64/libnccl-net.so",
         "2026-11-20T10:15:00.123Z /usr/local/tcpx/lib64/libnccl-net.so",
@@ -29,19 +50,37 @@ fn what_names_someone_is_replaced_and_what_names_a_thing_is_kept() {
 
 #[test]
 fn an_address_is_found_within_a_word() {
-    check("Using [0]eth1:10.0.1.25<0> [1]eth2:10.0.1.26<0>", "Using [0]eth1:198.18.0.25<0> [1]eth2:198.18.0.26<0>");
-    check("10.0.1.25-10.0.1.30 x10.0.1.9", "198.18.0.25-198.18.0.30 x198.18.0.9");
-    check("dev:fe80::1%eth0 [fd00::2]:80", "dev:2001:db8::1%eth0 [2001:db8::2]:80");
+    check(
+        "Using [0]eth1:10.0.1.25<0> [1]eth2:10.0.1.26<0>",
+        "Using [0]eth1:198.18.0.25<0> [1]eth2:198.18.0.26<0>",
+    );
+    check(
+        "10.0.1.25-10.0.1.30 x10.0.1.9",
+        "198.18.0.25-198.18.0.30 x198.18.0.9",
+    );
+    check(
+        "dev:fe80::1%eth0 [fd00::2]:80",
+        "dev:2001:db8::1%eth0 [2001:db8::2]:80",
+    );
     check("mac=42-01-0A-00-01-19", "mac=02:00:00:00:00:00");
 }
 
 #[test]
 fn hosts_in_log_lines_and_secrets_are_found_by_their_shape() {
-    check("gpu-box-7:71:84 [0] NCCL INFO x\nfrom gpu-box-7", "node1:71:84 [0] NCCL INFO x\nfrom node1");
+    check(
+        "gpu-box-7:71:84 [0] NCCL INFO x\nfrom gpu-box-7",
+        "node1:71:84 [0] NCCL INFO x\nfrom node1",
+    );
     check("db7.corp says", "node1 says");
     check("token ghp_abcdefghijklmnopqrstuvwxyz", "token SECRET");
-    check("HF_TOKEN=abc, password: \"hunter2\"", "HF_TOKEN=SECRET, password: \"SECRET\"");
-    check("Authorization: Bearer abcdefghijklmnop123", "Authorization: Bearer SECRET");
+    check(
+        "HF_TOKEN=abc, password: \"hunter2\"",
+        "HF_TOKEN=SECRET, password: \"SECRET\"",
+    );
+    check(
+        "Authorization: Bearer abcdefghijklmnop123",
+        "Authorization: Bearer SECRET",
+    );
     check("--password=p@ss/w0rd next", "--password=SECRET next");
     check("Zm9vYmFyQmF6UXV4MTIzNDU2Nzg5MGFiY2RlZg", "SECRET");
     check(
@@ -54,9 +93,16 @@ fn hosts_in_log_lines_and_secrets_are_found_by_their_shape() {
 fn strings_of_json_are_redacted_behind_their_escapes() {
     let mut redactor = Redactor::new(["a3-node0"], []);
     let line = r#"{"text":"a\n10.0.1.25\t\"a3-node0\"","n":10.0,"HF_TOKEN":"x"}"#;
-    assert_eq!(redactor.redact_json_line(line), r#"{"text":"a\n198.18.0.25\t\"node0\"","n":10.0,"HF_TOKEN":"x"}"#);
-    let value = redactor.redact_value(serde_json::json!({ "HF_TOKEN": "x", "a3-node0": [ "10.0.1.25" ] }));
-    assert_eq!(value, serde_json::json!({ "HF_TOKEN": "SECRET", "node0": [ "198.18.0.25" ] }));
+    assert_eq!(
+        redactor.redact_json_line(line),
+        r#"{"text":"a\n198.18.0.25\t\"node0\"","n":10.0,"HF_TOKEN":"x"}"#
+    );
+    let value =
+        redactor.redact_value(serde_json::json!({ "HF_TOKEN": "x", "a3-node0": [ "10.0.1.25" ] }));
+    assert_eq!(
+        value,
+        serde_json::json!({ "HF_TOKEN": "SECRET", "node0": [ "198.18.0.25" ] })
+    );
 }
 
 #[test]
@@ -65,7 +111,10 @@ fn redacted_twice_is_redacted_once() {
     let once = redactor.redact("a3-node0 10.0.1.25 fd00::1 42:01:0a:00:01:19 maintainer");
     let mut again = Redactor::default();
     again.host("node0");
-    assert_eq!(again.redact(&once).split(' ').take(3).collect::<Vec<_>>(), once.split(' ').take(3).collect::<Vec<_>>());
+    assert_eq!(
+        again.redact(&once).split(' ').take(3).collect::<Vec<_>>(),
+        once.split(' ').take(3).collect::<Vec<_>>()
+    );
 }
 
 proptest! {

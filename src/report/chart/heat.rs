@@ -27,7 +27,12 @@ pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> Str
     };
     let legend = 22.0;
     let height = TOP + strips.len() as f64 * row + legend + BOTTOM;
-    let plane = Plane { height: height - legend, right: RIGHT, x: (axis.from_ms, axis.to_ms), y: (0.0, 1.0) };
+    let plane = Plane {
+        height: height - legend,
+        right: RIGHT,
+        x: (axis.from_ms, axis.to_ms),
+        y: (0.0, 1.0),
+    };
     let mut svg = Plane { height, ..plane }.begin(title);
     let part = (WIDTH - LEFT - RIGHT) / axis.parts.max(1) as f64;
     let mut paths = vec![String::new(); LEVELS + 1];
@@ -46,15 +51,26 @@ pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> Str
         let mut from = 0;
         while from < values.len() {
             let now = level(&values[from]);
-            let same = values[from..].iter().take_while(|value| level(value) == now).count();
+            let same = values[from..]
+                .iter()
+                .take_while(|value| level(value) == now)
+                .count();
             if let Some(now) = now {
                 let (x, width) = (LEFT + from as f64 * part, same as f64 * part);
-                let _ = write!(paths[now], "M{x:.1} {y:.1}h{width:.1}v{:.1}h-{width:.1}z", row - 1.0);
+                let _ = write!(
+                    paths[now],
+                    "M{x:.1} {y:.1}h{width:.1}v{:.1}h-{width:.1}z",
+                    row - 1.0
+                );
             }
             from += same;
         }
     }
-    for (level, path) in paths.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
+    for (level, path) in paths
+        .iter()
+        .enumerate()
+        .filter(|(_, path)| !path.is_empty())
+    {
         let _ = writeln!(svg, "<path class=\"heat h{level}\" d=\"{path}\"/>");
     }
     plane.time_axis(&mut svg);
@@ -63,7 +79,10 @@ pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> Str
     }
     for level in 0..=LEVELS {
         let (x, y) = (LEFT + level as f64 * 30.0, height - 14.0);
-        let _ = write!(svg, "<path class=\"heat h{level}\" d=\"M{x:.1} {y:.1}h28v10h-28z\"/>");
+        let _ = write!(
+            svg,
+            "<path class=\"heat h{level}\" d=\"M{x:.1} {y:.1}h28v10h-28z\"/>"
+        );
     }
     let _ = writeln!(
         svg,
@@ -92,6 +111,9 @@ mod tests {
 
     #[test]
     fn empty_and_full_are_told_from_nearly_so() {
-        assert_eq!([0.0, 0.01, 0.5, 0.99, 1.0, 3.0].map(level), [0, 1, 3, 5, 6, 6]);
+        assert_eq!(
+            [0.0, 0.01, 0.5, 0.99, 1.0, 3.0].map(level),
+            [0, 1, 3, 5, 6, 6]
+        );
     }
 }

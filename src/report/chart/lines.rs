@@ -21,10 +21,17 @@ pub(crate) struct Line {
 
 /// Rates over the parts of an axis.
 pub(crate) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String {
-    let values = all.iter().flat_map(|line| line.values.iter().flatten().copied());
+    let values = all
+        .iter()
+        .flat_map(|line| line.values.iter().flatten().copied());
     let most = values.fold(0.0, f64::max);
     let top = ticks(most * 1.02).last().copied().unwrap_or(1.0);
-    let plane = Plane { height: HEIGHT, right: RIGHT, x: (axis.from_ms, axis.to_ms), y: (0.0, top) };
+    let plane = Plane {
+        height: HEIGHT,
+        right: RIGHT,
+        x: (axis.from_ms, axis.to_ms),
+        y: (0.0, top),
+    };
     let mut svg = plane.begin(title);
     plane.vertical_axis(&mut svg, unit);
     plane.time_axis(&mut svg);
@@ -41,7 +48,10 @@ pub(crate) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String
                 down = false;
                 continue;
             };
-            let (x, y) = (plane.at_x(axis.from_ms + (part as f64 + 0.5) * part_ms), plane.at_y(*value));
+            let (x, y) = (
+                plane.at_x(axis.from_ms + (part as f64 + 0.5) * part_ms),
+                plane.at_y(*value),
+            );
             let _ = write!(path, "{}{x:.1} {y:.1}", if down { "L" } else { "M" });
             (down, last) = (true, Some((x, y)));
         }

@@ -15,9 +15,18 @@ const RIGHT: f64 = 24.0;
 pub(crate) fn requests(timeline: &RequestTimeline) -> String {
     let rows: usize = timeline.ends.iter().map(|end| end.requests.len()).sum();
     let height = TOP + timeline.ends.len() as f64 * HEAD + rows as f64 * ROW + BOTTOM + 20.0;
-    let range = (-(timeline.before_ns as f64) * 1.02, timeline.after_ns as f64);
-    let plane = Plane { height: height - 20.0, right: RIGHT, x: range, y: (0.0, 1.0) };
-    let mut svg = Plane { height, ..plane }.begin("Requests of both ends of one channel around the last change");
+    let range = (
+        -(timeline.before_ns as f64) * 1.02,
+        timeline.after_ns as f64,
+    );
+    let plane = Plane {
+        height: height - 20.0,
+        right: RIGHT,
+        x: range,
+        y: (0.0, 1.0),
+    };
+    let mut svg = Plane { height, ..plane }
+        .begin("Requests of both ends of one channel around the last change");
     let mut y = TOP;
     for end in &timeline.ends {
         let _ = writeln!(
@@ -35,10 +44,16 @@ pub(crate) fn requests(timeline: &RequestTimeline) -> String {
         }
     }
     plane.moment(&mut svg, 0.0, "last change");
-    let step = ticks((range.1 - range.0) * 0.6).get(1).copied().unwrap_or(1.0);
+    let step = ticks((range.1 - range.0) * 0.6)
+        .get(1)
+        .copied()
+        .unwrap_or(1.0);
     let first = (range.0 / step).ceil() as i64;
-    let marks =
-        (first..).map(|n| n as f64 * step).take_while(|ns| *ns <= range.1).take(16).map(|ns| (ns, duration(ns)));
+    let marks = (first..)
+        .map(|n| n as f64 * step)
+        .take_while(|ns| *ns <= range.1)
+        .take(16)
+        .map(|ns| (ns, duration(ns)));
     plane.horizontal_axis(&mut svg, "from the last change", marks);
     legend(&mut svg, height);
     frame_end(svg)
@@ -52,14 +67,20 @@ fn row(svg: &mut String, plane: &Plane, request: &TimelineRequest, receives: boo
         y + 8.0,
         request.number
     );
-    let begins = request.posted.or(request.done).map_or(plane.x.0, |at| at as f64);
+    let begins = request
+        .posted
+        .or(request.done)
+        .map_or(plane.x.0, |at| at as f64);
     let end = plane.x.1;
     let stage = |svg: &mut String, class: &str, from: f64, to: Option<i64>| {
         let open = to.is_none();
         let to = to.map_or(end, |at| at as f64);
         let (left, right) = (plane.at_x(from), plane.at_x(to).max(plane.at_x(from) + 1.5));
         let open = if open { " open" } else { "" };
-        let _ = write!(svg, "<path class=\"stage {class}{open}\" d=\"M{left:.1} {y:.1}H{right:.1}v8H{left:.1}z\"/>");
+        let _ = write!(
+            svg,
+            "<path class=\"stage {class}{open}\" d=\"M{left:.1} {y:.1}H{right:.1}v8H{left:.1}z\"/>"
+        );
         to
     };
     let done = stage(svg, "posted", begins, request.done);

@@ -55,7 +55,11 @@ pub(crate) fn duration(ns: f64) -> String {
     };
     format!(
         "{} {unit}",
-        if value.abs() >= 100.0 { format!("{value:.0}") } else { number((value * 100.0).round() / 100.0) }
+        if value.abs() >= 100.0 {
+            format!("{value:.0}")
+        } else {
+            number((value * 100.0).round() / 100.0)
+        }
     )
 }
 
@@ -77,14 +81,22 @@ impl Plane {
     /// Where `x` is drawn.
     pub fn at_x(&self, x: f64) -> f64 {
         let span = self.x.1 - self.x.0;
-        let share = if span > 0.0 { (x - self.x.0) / span } else { 0.0 };
+        let share = if span > 0.0 {
+            (x - self.x.0) / span
+        } else {
+            0.0
+        };
         LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - self.right)
     }
 
     /// Where `y` is drawn.
     pub fn at_y(&self, y: f64) -> f64 {
         let span = self.y.1 - self.y.0;
-        let share = if span > 0.0 { (y - self.y.0) / span } else { 0.0 };
+        let share = if span > 0.0 {
+            (y - self.y.0) / span
+        } else {
+            0.0
+        };
         self.height - BOTTOM - share.clamp(0.0, 1.0) * (self.height - TOP - BOTTOM)
     }
 
@@ -123,9 +135,18 @@ impl Plane {
     }
 
     /// Numbers below, at round values of `shown(x)`.
-    pub fn horizontal_axis(&self, svg: &mut String, label: &str, marks: impl IntoIterator<Item = (f64, String)>) {
+    pub fn horizontal_axis(
+        &self,
+        svg: &mut String,
+        label: &str,
+        marks: impl IntoIterator<Item = (f64, String)>,
+    ) {
         let y = self.height - BOTTOM;
-        let _ = writeln!(svg, "<path class=\"axis\" d=\"M{LEFT} {y:.1}H{:.1}\"/>", WIDTH - self.right);
+        let _ = writeln!(
+            svg,
+            "<path class=\"axis\" d=\"M{LEFT} {y:.1}H{:.1}\"/>",
+            WIDTH - self.right
+        );
         for (x, text) in marks {
             let x = self.at_x(x);
             let _ = writeln!(
@@ -149,15 +170,22 @@ impl Plane {
         let (from, to) = self.x;
         let step = ticks((to - from) / 1e3).get(1).copied().unwrap_or(1.0) * 1e3;
         let first = (from / step).ceil() as i64;
-        let marks =
-            (first..).map(|n| n as f64 * step).take_while(|ms| *ms <= to).take(16).map(|ms| (ms, number(ms / 1e3)));
+        let marks = (first..)
+            .map(|n| n as f64 * step)
+            .take_while(|ms| *ms <= to)
+            .take(16)
+            .map(|ms| (ms, number(ms / 1e3)));
         self.horizontal_axis(svg, "seconds since the command started", marks);
     }
 
     /// A moment that matters, across everything.
     pub fn moment(&self, svg: &mut String, x: f64, name: &str) {
         let at = self.at_x(x);
-        let (anchor, text) = if at > WIDTH / 2.0 { ("end", at - 4.0) } else { ("start", at + 4.0) };
+        let (anchor, text) = if at > WIDTH / 2.0 {
+            ("end", at - 4.0)
+        } else {
+            ("start", at + 4.0)
+        };
         let _ = writeln!(
             svg,
             "<path class=\"moment\" d=\"M{at:.1} {TOP}V{:.1}\"/><text class=\"moment\" x=\"{text:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
@@ -187,13 +215,26 @@ mod tests {
             (0.0, "0 1"),
             (f64::NAN, "0 1"),
         ] {
-            assert_eq!(ticks(most).into_iter().map(number).collect::<Vec<_>>().join(" "), expected, "{most}");
+            assert_eq!(
+                ticks(most)
+                    .into_iter()
+                    .map(number)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                expected,
+                "{most}"
+            );
         }
     }
 
     #[test]
     fn durations_have_the_unit_that_fits() {
-        for (ns, expected) in [(12.0, "12 ns"), (1500.0, "1.5 µs"), (-2_500_000.0, "-2.5 ms"), (3.2e9, "3.2 s")] {
+        for (ns, expected) in [
+            (12.0, "12 ns"),
+            (1500.0, "1.5 µs"),
+            (-2_500_000.0, "-2.5 ms"),
+            (3.2e9, "3.2 s"),
+        ] {
             assert_eq!(duration(ns), expected);
         }
     }

@@ -38,8 +38,11 @@ struct File {
 
 /// Those that are shipped; a test reads them.
 pub fn profiles() -> &'static [Profile] {
-    static ALL: LazyLock<Vec<Profile>> =
-        LazyLock::new(|| toml::from_str::<File>(PROFILES).map(|file| file.profile).unwrap_or_default());
+    static ALL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+        toml::from_str::<File>(PROFILES)
+            .map(|file| file.profile)
+            .unwrap_or_default()
+    });
     &ALL
 }
 
@@ -120,11 +123,17 @@ impl Baselines {
 
     /// `$XDG_CONFIG_HOME/tcpxctl/baselines`, or the same under `~/.config`.
     pub fn of_user(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Self {
-        Self::at(user_config(variable).unwrap_or_else(|| PathBuf::from("./tcpxctl")).join("baselines"))
+        Self::at(
+            user_config(variable)
+                .unwrap_or_else(|| PathBuf::from("./tcpxctl"))
+                .join("baselines"),
+        )
     }
 
     fn path(&self, name: &str) -> Result<PathBuf, BaselineError> {
-        let plain = tcpx_words::units::file_name(name) == name && !name.is_empty() && !name.starts_with('.');
+        let plain = tcpx_words::units::file_name(name) == name
+            && !name.is_empty()
+            && !name.starts_with('.');
         match plain {
             true => Ok(self.folder.join(format!("{name}.json"))),
             false => Err(BaselineError::Name(name.to_owned())),
@@ -140,15 +149,19 @@ impl Baselines {
             return Err(BaselineError::Shipped(name.to_owned()));
         }
         let path = self.path(name)?;
-        let unwritable =
-            |error: std::io::Error| BaselineError::Unreadable { path: self.folder.clone(), why: error.to_string() };
+        let unwritable = |error: std::io::Error| BaselineError::Unreadable {
+            path: self.folder.clone(),
+            why: error.to_string(),
+        };
         std::fs::create_dir_all(&self.folder).map_err(unwritable)?;
         let named = Measured {
             name: name.to_owned(),
             source: format!("{}, {}", measured.name, measured.source),
             ..measured.clone()
         };
-        write_whole(&path, |to| serde_json::to_writer_pretty(to, &named).map_err(Into::into))?;
+        write_whole(&path, |to| {
+            serde_json::to_writer_pretty(to, &named).map_err(Into::into)
+        })?;
         Ok(path)
     }
 
@@ -162,15 +175,23 @@ impl Baselines {
         }
         let path = self.path(name)?;
         if !path.is_file() {
-            return Err(BaselineError::Nothing { name: name.to_owned(), folder: self.folder.clone() });
+            return Err(BaselineError::Nothing {
+                name: name.to_owned(),
+                folder: self.folder.clone(),
+            });
         }
         read(&path).map_err(|why| BaselineError::Unreadable { path, why })
     }
 
     /// All that can be read, by name, and then the shipped ones.
     pub fn list(&self) -> Vec<Measured> {
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut own: Vec<Measured> = entries.filter_map(|entry| read(&entry.path()).ok()).collect();
+        let entries = std::fs::read_dir(&self.folder)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut own: Vec<Measured> = entries
+            .filter_map(|entry| read(&entry.path()).ok())
+            .collect();
         own.sort_by(|a, b| a.name.cmp(&b.name));
         own.extend(profiles().iter().map(Measured::from));
         own
@@ -181,6 +202,8 @@ fn read(path: &Path) -> Result<Measured, String> {
     use std::io::Read;
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(FILE_MAX).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    file.take(FILE_MAX)
+        .read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }

@@ -68,9 +68,23 @@ pub struct Metric {
 }
 
 impl Metric {
-    fn new(unit: &str, better: Better, gates: bool, samples: impl IntoIterator<Item = f64>) -> Self {
-        let samples = samples.into_iter().filter(|sample| sample.is_finite()).take(SAMPLES_MAX).collect();
-        Self { unit: unit.to_owned(), better, gates, samples }
+    fn new(
+        unit: &str,
+        better: Better,
+        gates: bool,
+        samples: impl IntoIterator<Item = f64>,
+    ) -> Self {
+        let samples = samples
+            .into_iter()
+            .filter(|sample| sample.is_finite())
+            .take(SAMPLES_MAX)
+            .collect();
+        Self {
+            unit: unit.to_owned(),
+            better,
+            gates,
+            samples,
+        }
     }
 
     /// Half of the samples are below it.
@@ -98,7 +112,11 @@ impl Measured {
         Self {
             name: redactor.redact(&self.name),
             source: redactor.redact(&self.source),
-            settings: self.settings.iter().map(|(name, value)| setting(redactor, name, value)).collect(),
+            settings: self
+                .settings
+                .iter()
+                .map(|(name, value)| setting(redactor, name, value))
+                .collect(),
             ..self
         }
     }
@@ -111,18 +129,28 @@ impl Measured {
     pub fn of_run(story: &Story) -> Result<Self, UnreadRun> {
         if story.state == State::OtherVersion {
             let why = story.reason.clone().unwrap_or_default();
-            return Err(UnreadRun { run: story.id.clone(), why, next_step: story.next_step.clone() });
+            return Err(UnreadRun {
+                run: story.id.clone(),
+                why,
+                next_step: story.next_step.clone(),
+            });
         }
         let mut measured = Self {
             name: story.id.clone(),
             tool: "tcpxctl".to_owned(),
-            source: story.started.clone().unwrap_or_else(|| "started at an unknown time".to_owned()),
+            source: story
+                .started
+                .clone()
+                .unwrap_or_else(|| "started at an unknown time".to_owned()),
             settings: settings(story),
             metrics: BTreeMap::new(),
         };
         if let Some(outcome) = &story.outcome {
             let passed = f64::from(u8::from(*outcome == Outcome::Passed));
-            measured.metric("passed", Metric::new("1 or 0", Better::Higher, true, [passed]));
+            measured.metric(
+                "passed",
+                Metric::new("1 or 0", Better::Higher, true, [passed]),
+            );
         }
         for transfer in &story.transfers {
             let of = match story.transfers.len() {
@@ -136,25 +164,55 @@ impl Measured {
 
     fn transfer(&mut self, transfer: &TransferRecord, of: &str) {
         let per_iteration = transfer.bytes as f64 / f64::from(transfer.iterations.max(1));
-        let times = transfer.iteration_seconds.iter().filter(|seconds| **seconds > 0.0);
+        let times = transfer
+            .iteration_seconds
+            .iter()
+            .filter(|seconds| **seconds > 0.0);
         let rates: Vec<f64> = times.map(|seconds| per_iteration / seconds / 1e9).collect();
-        let nics: BTreeSet<&str> = transfer.channels.iter().map(|channel| channel.dev.as_str()).collect();
+        let nics: BTreeSet<&str> = transfer
+            .channels
+            .iter()
+            .map(|channel| channel.dev.as_str())
+            .collect();
         let nics = nics.len().max(1) as f64;
-        self.metric(format!("rate per NIC{of}"), Metric::rate(rates.iter().map(|rate| rate / nics)));
+        self.metric(
+            format!("rate per NIC{of}"),
+            Metric::rate(rates.iter().map(|rate| rate / nics)),
+        );
         self.metric(format!("rate{of}"), Metric::rate(rates));
         let us = |gates, samples: Vec<f64>| Metric::new("µs", Better::Lower, gates, samples);
         for (side, name) in [(Side::Send, "send"), (Side::Recv, "recv")] {
-            let of_side = transfer.channels.iter().filter(|channel| channel.side == side);
+            let of_side = transfer
+                .channels
+                .iter()
+                .filter(|channel| channel.side == side);
             let latencies: Vec<_> = of_side.filter_map(|channel| channel.latency_us).collect();
-            self.metric(format!("{name} p50{of}"), us(true, latencies.iter().map(|one| one.p50).collect()));
-            self.metric(format!("{name} p99{of}"), us(true, latencies.iter().map(|one| one.p99).collect()));
+            self.metric(
+                format!("{name} p50{of}"),
+                us(true, latencies.iter().map(|one| one.p50).collect()),
+            );
+            self.metric(
+                format!("{name} p99{of}"),
+                us(true, latencies.iter().map(|one| one.p99).collect()),
+            );
         }
         let round = transfer.round_trip_us;
-        self.metric(format!("round trip p50{of}"), us(true, round.iter().map(|one| one.p50).collect()));
-        self.metric(format!("round trip p99{of}"), us(true, round.iter().map(|one| one.p99).collect()));
+        self.metric(
+            format!("round trip p50{of}"),
+            us(true, round.iter().map(|one| one.p50).collect()),
+        );
+        self.metric(
+            format!("round trip p99{of}"),
+            us(true, round.iter().map(|one| one.p99).collect()),
+        );
         // Loading and connecting are in it: told, and no gate.
-        let first = transfer.first_iteration_seconds.map(|seconds| seconds * 1e6);
-        self.metric(format!("first iteration{of}"), us(false, first.into_iter().collect()));
+        let first = transfer
+            .first_iteration_seconds
+            .map(|seconds| seconds * 1e6);
+        self.metric(
+            format!("first iteration{of}"),
+            us(false, first.into_iter().collect()),
+        );
         let wrong = Metric::new("bytes", Better::Lower, true, [transfer.wrong_bytes as f64]);
         self.metric(format!("wrong{of}"), wrong);
     }
@@ -177,20 +235,36 @@ fn settings(story: &Story) -> BTreeMap<String, String> {
             .map(|(_, worker)| (worker.name.as_str(), worker))
             .collect();
         let mut set = |name: &str, pick: &dyn Fn(&Worker) -> Option<String>| {
-            let values: Vec<Option<String>> = workers.iter().map(|(_, worker)| pick(worker)).collect();
+            let values: Vec<Option<String>> =
+                workers.iter().map(|(_, worker)| pick(worker)).collect();
             // Of the node where its workers agree, as with one worker.
             let is_same = values.windows(2).all(|two| two[0] == two[1]);
-            let whose = workers.iter().map(|(worker, _)| if is_same { node.name.as_str() } else { worker });
-            let known = whose.zip(values).filter_map(|(whose, value)| Some((format!("{name} of {whose}"), value?)));
+            let whose = workers
+                .iter()
+                .map(|(worker, _)| if is_same { node.name.as_str() } else { worker });
+            let known = whose
+                .zip(values)
+                .filter_map(|(whose, value)| Some((format!("{name} of {whose}"), value?)));
             settings.extend(known);
         };
         set("plugin", &|worker| {
             let plugin = worker.plugin.as_ref()?;
-            Some(format!("{}, {}", plugin.name, plugin.version.as_deref().unwrap_or("version not logged")))
+            Some(format!(
+                "{}, {}",
+                plugin.name,
+                plugin.version.as_deref().unwrap_or("version not logged")
+            ))
         });
-        set("plugin sha256", &|worker| Some(worker.plugin.as_ref()?.sha256.clone()));
-        let names: BTreeSet<&String> = workers.iter().flat_map(|(_, worker)| worker.env.keys()).collect();
-        names.into_iter().for_each(|name| set(name, &|worker| worker.env.get(name).cloned()));
+        set("plugin sha256", &|worker| {
+            Some(worker.plugin.as_ref()?.sha256.clone())
+        });
+        let names: BTreeSet<&String> = workers
+            .iter()
+            .flat_map(|(_, worker)| worker.env.keys())
+            .collect();
+        names
+            .into_iter()
+            .for_each(|name| set(name, &|worker| worker.env.get(name).cloned()));
     }
     settings
 }

@@ -33,7 +33,10 @@ pub enum ReadError {
 
 impl NextStep for ReadError {
     fn next_step(&self) -> Option<String> {
-        Some("name a run, a baseline, nccl-tests' table or -J file, iperf3 -J, or neper's output".into())
+        Some(
+            "name a run, a baseline, nccl-tests' table or -J file, iperf3 -J, or neper's output"
+                .into(),
+        )
     }
 }
 
@@ -44,22 +47,34 @@ impl NextStep for ReadError {
 /// It cannot be read, or no tool that is known wrote it.
 pub fn read(path: &Path, redactor: Option<&mut Redactor>) -> Result<Measured, ReadError> {
     use std::io::Read;
-    let failed = |source| ReadError::Io { path: path.to_owned(), source };
+    let failed = |source| ReadError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let mut bytes = Vec::new();
-    std::fs::File::open(path).and_then(|file| file.take(FILE_MAX).read_to_end(&mut bytes)).map_err(failed)?;
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_MAX).read_to_end(&mut bytes))
+        .map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
     if let Some(redactor) = redactor {
         learn(&text, redactor);
     }
-    let mut measured = recognised(&text).ok_or_else(|| ReadError::Unknown { path: path.to_owned() })?;
-    measured.name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut measured = recognised(&text).ok_or_else(|| ReadError::Unknown {
+        path: path.to_owned(),
+    })?;
+    measured.name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     measured.source = path.display().to_string();
     Ok(measured)
 }
 
 /// The JSON of a tool that prints some, behind whatever a launcher printed before.
 fn document(text: &str) -> Option<Value> {
-    text.find('{').and_then(|at| serde_json::from_str(text[at..].trim()).ok())
+    text.find('{')
+        .and_then(|at| serde_json::from_str(text[at..].trim()).ok())
 }
 
 /// Machines are named under `host` and `hostname`, in iperf3's `uname -a`, and behind
@@ -67,16 +82,26 @@ fn document(text: &str) -> Option<Value> {
 pub(super) fn learn(text: &str, redactor: &mut Redactor) {
     if let Some(document) = document(text) {
         redactor.learn_value(&document);
-        let system = document["start"]["system_info"].as_str().and_then(|uname| uname.split(' ').nth(1));
+        let system = document["start"]["system_info"]
+            .as_str()
+            .and_then(|uname| uname.split(' ').nth(1));
         system.into_iter().for_each(|name| redactor.host(name));
         return;
     }
     redactor.learn(text);
     for line in text.lines() {
-        let of_rank = line.contains(" Pid ").then(|| line.split_once(" on ")).flatten();
+        let of_rank = line
+            .contains(" Pid ")
+            .then(|| line.split_once(" on "))
+            .flatten();
         let of_rank = of_rank.and_then(|(_, behind)| behind.split_whitespace().next());
-        let of_key = line.split_once('=').filter(|(key, _)| matches!(key.trim(), "host" | "hostname"));
-        of_rank.into_iter().chain(of_key.map(|(_, name)| name.trim())).for_each(|name| redactor.host(name));
+        let of_key = line
+            .split_once('=')
+            .filter(|(key, _)| matches!(key.trim(), "host" | "hostname"));
+        of_rank
+            .into_iter()
+            .chain(of_key.map(|(_, name)| name.trim()))
+            .for_each(|name| redactor.host(name));
     }
 }
 
@@ -89,7 +114,10 @@ pub(super) fn recognised(text: &str) -> Option<Measured> {
 }
 
 fn of(tool: &str) -> Measured {
-    Measured { tool: tool.to_owned(), ..Measured::default() }
+    Measured {
+        tool: tool.to_owned(),
+        ..Measured::default()
+    }
 }
 
 /// The received rate of every interval. Omitted ones do not count.
@@ -97,16 +125,33 @@ fn iperf3(document: &Value) -> Option<Measured> {
     let end = document.get("end")?;
     let mut measured = of("iperf3");
     let start = &document["start"]["test_start"];
-    let setting =
-        |key: &str| start.get(key).filter(|value| !value.is_null()).map(|value| (key.to_owned(), value.to_string()));
-    measured.settings =
-        ["num_streams", "blksize", "duration", "reverse", "protocol"].iter().filter_map(|key| setting(key)).collect();
+    let setting = |key: &str| {
+        start
+            .get(key)
+            .filter(|value| !value.is_null())
+            .map(|value| (key.to_owned(), value.to_string()))
+    };
+    measured.settings = ["num_streams", "blksize", "duration", "reverse", "protocol"]
+        .iter()
+        .filter_map(|key| setting(key))
+        .collect();
     let gigabytes = |sum: &Value| Some(sum["bits_per_second"].as_f64()? / 8e9);
     let intervals = document["intervals"].as_array().into_iter().flatten();
     let counted = intervals.filter(|interval| interval["sum"]["omitted"] != Value::Bool(true));
-    let samples: Vec<f64> = counted.filter_map(|interval| gigabytes(&interval["sum"])).collect();
-    let whole = ["sum_received", "sum", "sum_sent"].iter().find_map(|key| gigabytes(&end[*key]));
-    measured.metric("rate", Metric::rate(if samples.is_empty() { whole.into_iter().collect() } else { samples }));
+    let samples: Vec<f64> = counted
+        .filter_map(|interval| gigabytes(&interval["sum"]))
+        .collect();
+    let whole = ["sum_received", "sum", "sum_sent"]
+        .iter()
+        .find_map(|key| gigabytes(&end[*key]));
+    measured.metric(
+        "rate",
+        Metric::rate(if samples.is_empty() {
+            whole.into_iter().collect()
+        } else {
+            samples
+        }),
+    );
     Some(measured)
 }
 
@@ -121,9 +166,16 @@ fn nccl_tests_json(document: &Value) -> Option<Measured> {
     }
     let rates = results.iter().filter_map(|result| {
         let rate = |place: &str| result[place]["bus_bw"].as_f64();
-        Some((result["size"].as_u64()?, rate("out_of_place").or_else(|| rate("in_place"))?))
+        Some((
+            result["size"].as_u64()?,
+            rate("out_of_place").or_else(|| rate("in_place"))?,
+        ))
     });
-    sizes(&mut measured, rates.collect(), document["average_bus_bandwidth"]["bandwidth"].as_f64());
+    sizes(
+        &mut measured,
+        rates.collect(),
+        document["average_bus_bandwidth"]["bandwidth"].as_f64(),
+    );
     Some(measured)
 }
 
@@ -136,14 +188,20 @@ fn nccl_tests_text(text: &str) -> Option<Measured> {
     let mut command = None;
     for line in text.lines().map(str::trim) {
         if let Some(rest) = line.strip_prefix("# Avg bus bandwidth") {
-            average = rest.trim_start_matches([' ', ':']).split_whitespace().next().and_then(|word| word.parse().ok());
+            average = rest
+                .trim_start_matches([' ', ':'])
+                .split_whitespace()
+                .next()
+                .and_then(|word| word.parse().ok());
         } else if let Some(name) = line.strip_prefix("# Collective test starting:") {
             command = Some(name.trim().to_owned());
         } else if !line.starts_with('#') {
             rates.extend(row(line));
         }
     }
-    measured.settings.extend(command.map(|name| ("test".to_owned(), name)));
+    measured
+        .settings
+        .extend(command.map(|name| ("test".to_owned(), name)));
     (!rates.is_empty() || average.is_some()).then(|| {
         sizes(&mut measured, rates, average);
         measured
@@ -154,7 +212,10 @@ fn nccl_tests_text(text: &str) -> Option<Measured> {
 /// an operation and a root, or neither, then time, algbw and busbw.
 fn row(line: &str) -> Option<(u64, f64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let (size, count) = (words.first()?.parse::<u64>().ok()?, words.get(1)?.parse::<u64>().ok()?);
+    let (size, count) = (
+        words.first()?.parse::<u64>().ok()?,
+        words.get(1)?.parse::<u64>().ok()?,
+    );
     if words.len() < 6 || (count > size && size > 0) {
         return None;
     }
@@ -172,9 +233,14 @@ fn sizes(measured: &mut Measured, rates: Vec<(u64, f64)>, average: Option<f64>) 
     measured.metric("busbw", Metric::rate(best));
     measured.metric("average busbw", Metric::rate(average));
     let mut by_size: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    rates.into_iter().for_each(|(size, rate)| by_size.entry(size).or_default().push(rate));
+    rates
+        .into_iter()
+        .for_each(|(size, rate)| by_size.entry(size).or_default().push(rate));
     for (size, rates) in by_size {
-        measured.metric(format!("busbw at {}", tcpx_words::units::ByteCount(size)), Metric::rate(rates));
+        measured.metric(
+            format!("busbw at {}", tcpx_words::units::ByteCount(size)),
+            Metric::rate(rates),
+        );
     }
 }
 
@@ -196,17 +262,33 @@ fn neper(text: &str) -> Option<Measured> {
         "bit/s" => 0.125e-9,
         _ => 0.125e-3,
     };
-    if let Some(rate) = number("throughput").or_else(|| number("local_throughput").map(|bits| bits / 1e6)) {
+    if let Some(rate) =
+        number("throughput").or_else(|| number("local_throughput").map(|bits| bits / 1e6))
+    {
         measured.metric("rate", Metric::rate([rate * factor]));
     }
-    for (key, name) in [("latency_p50", "round trip p50"), ("latency_p99", "round trip p99")] {
+    for (key, name) in [
+        ("latency_p50", "round trip p50"),
+        ("latency_p99", "round trip p99"),
+    ] {
         if let Some(seconds) = number(key) {
-            let us =
-                Metric { unit: "µs".into(), better: super::Better::Lower, gates: true, samples: vec![seconds * 1e6] };
+            let us = Metric {
+                unit: "µs".into(),
+                better: super::Better::Lower,
+                gates: true,
+                samples: vec![seconds * 1e6],
+            };
             measured.metric(name, us);
         }
     }
-    let settings = ["num_flows", "num_threads", "test_length", "buffer_size", "request_size", "response_size"];
+    let settings = [
+        "num_flows",
+        "num_threads",
+        "test_length",
+        "buffer_size",
+        "request_size",
+        "response_size",
+    ];
     let setting = |key: &&str| Some(((*key).to_owned(), (*pairs.get(*key)?).to_owned()));
     measured.settings = settings.iter().filter_map(setting).collect();
     Some(measured)

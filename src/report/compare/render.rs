@@ -18,25 +18,51 @@ fn cells(compared: &Compared, row: &Row) -> [String; 8] {
     };
     [
         format!("{} ({})", row.metric, row.unit),
-        compared.results.get(row.result).map(|one| one.name.clone()).unwrap_or_default(),
+        compared
+            .results
+            .get(row.result)
+            .map(|one| one.name.clone())
+            .unwrap_or_default(),
         spread(row.reference),
         spread(row.other),
-        row.change.map_or("-".to_owned(), |change| format!("{:+.1}%", change * 100.0)),
-        row.p.map_or("-".to_owned(), |p| if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }),
+        row.change
+            .map_or("-".to_owned(), |change| format!("{:+.1}%", change * 100.0)),
+        row.p.map_or("-".to_owned(), |p| {
+            if p < 0.001 {
+                "<0.001".to_owned()
+            } else {
+                format!("{p:.3}")
+            }
+        }),
         row.verdict.name().to_owned(),
         if row.gates { "yes" } else { "no" }.to_owned(),
     ]
 }
 
 fn figure(value: f64) -> String {
-    if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+    if value.abs() >= 1000.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.3}")
+    }
 }
 
-const COLUMNS: [&str; 8] =
-    ["metric", "result", "reference [quartiles]", "median [quartiles]", "change", "p", "verdict", "gates"];
+const COLUMNS: [&str; 8] = [
+    "metric",
+    "result",
+    "reference [quartiles]",
+    "median [quartiles]",
+    "change",
+    "p",
+    "verdict",
+    "gates",
+];
 
 /// Columns for a terminal, under lines that start with `#`.
-pub fn compared_text(compared: &Compared, mut columns: impl FnMut(&[&str], &[[String; 8]]) -> String) -> String {
+pub fn compared_text(
+    compared: &Compared,
+    mut columns: impl FnMut(&[&str], &[[String; 8]]) -> String,
+) -> String {
     let mut text = String::new();
     for (index, one) in compared.results.iter().enumerate() {
         // Writing to a string cannot fail.
@@ -55,17 +81,28 @@ pub fn compared_text(compared: &Compared, mut columns: impl FnMut(&[&str], &[[St
     match compared.rows.is_empty() {
         true => text.push_str("# nothing to compare : the results have no metric in common\n"),
         false => {
-            let rows: Vec<[String; 8]> = compared.rows.iter().map(|row| cells(compared, row)).collect();
+            let rows: Vec<[String; 8]> = compared
+                .rows
+                .iter()
+                .map(|row| cells(compared, row))
+                .collect();
             text.push_str(&columns(&COLUMNS, &rows));
         }
     }
     let worse = compared.regressions().count();
-    let _ = writeln!(text, "# Tolerance : {:.1} %; {worse} metrics that gate are worse", compared.tolerance * 100.0);
+    let _ = writeln!(
+        text,
+        "# Tolerance : {:.1} %; {worse} metrics that gate are worse",
+        compared.tolerance * 100.0
+    );
     text
 }
 
 fn shown(values: &[Option<String>]) -> Vec<String> {
-    values.iter().map(|value| value.clone().unwrap_or_else(|| "-".to_owned())).collect()
+    values
+        .iter()
+        .map(|value| value.clone().unwrap_or_else(|| "-".to_owned()))
+        .collect()
 }
 
 /// Tables to be pasted.
@@ -81,39 +118,83 @@ pub fn compared_markdown(compared: &Compared) -> String {
             inline(&one.source)
         );
     }
-    let _ = writeln!(text, "\n| {} |\n|{}", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()));
+    let _ = writeln!(
+        text,
+        "\n| {} |\n|{}",
+        COLUMNS.join(" | "),
+        "---|".repeat(COLUMNS.len())
+    );
     for row in &compared.rows {
-        let row: Vec<String> = cells(compared, row).iter().map(|cell| inline(cell)).collect();
+        let row: Vec<String> = cells(compared, row)
+            .iter()
+            .map(|cell| inline(cell))
+            .collect();
         let _ = writeln!(text, "| {} |", row.join(" | "));
     }
     if !compared.settings.is_empty() {
-        let names: Vec<String> = compared.results.iter().map(|one| inline(&one.name)).collect();
-        let _ = writeln!(text, "\n| differs | {} |\n|{}", names.join(" | "), "---|".repeat(names.len() + 1));
+        let names: Vec<String> = compared
+            .results
+            .iter()
+            .map(|one| inline(&one.name))
+            .collect();
+        let _ = writeln!(
+            text,
+            "\n| differs | {} |\n|{}",
+            names.join(" | "),
+            "---|".repeat(names.len() + 1)
+        );
         for (name, values) in &compared.settings {
             let values: Vec<String> = shown(values).iter().map(|value| inline(value)).collect();
             let _ = writeln!(text, "| {} | {} |", inline(name), values.join(" | "));
         }
     }
-    let _ = writeln!(text, "\nTolerance {:.1} %. {RULE}", compared.tolerance * 100.0);
+    let _ = writeln!(
+        text,
+        "\nTolerance {:.1} %. {RULE}",
+        compared.tolerance * 100.0
+    );
     text
 }
 
 /// A page with a plot of every metric that several results have.
 pub fn compared_html(compared: &Compared) -> String {
     let worse = compared.regressions().count();
-    let (tone, word) = if worse > 0 { ("bad", "✗ WORSE") } else { ("good", "✓ NOT WORSE") };
+    let (tone, word) = if worse > 0 {
+        ("bad", "✗ WORSE")
+    } else {
+        ("good", "✓ NOT WORSE")
+    };
     let mut body = format!(
         "<header class=\"verdict {tone}\"><strong>{word}</strong><p>{worse} metrics that gate are worse than {}, by more than {:.1} % and more than chance.</p></header>\n",
-        escape(compared.results.first().map_or("the reference", |one| one.name.as_str())),
+        escape(
+            compared
+                .results
+                .first()
+                .map_or("the reference", |one| one.name.as_str())
+        ),
         compared.tolerance * 100.0
     );
     let row = |cells: &[String], marked: bool| {
-        let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-        format!("<tr{}>{cells}</tr>\n", if marked { " class=\"differs\"" } else { "" })
+        let cells: String = cells
+            .iter()
+            .map(|cell| format!("<td>{}</td>", escape(cell)))
+            .collect();
+        format!(
+            "<tr{}>{cells}</tr>\n",
+            if marked { " class=\"differs\"" } else { "" }
+        )
     };
-    let head = |names: &[String]| names.iter().map(|name| format!("<th>{}</th>", escape(name))).collect::<String>();
-    let rows: String =
-        compared.rows.iter().map(|one| row(&cells(compared, one), one.verdict != Verdict::Noise)).collect();
+    let head = |names: &[String]| {
+        names
+            .iter()
+            .map(|name| format!("<th>{}</th>", escape(name)))
+            .collect::<String>()
+    };
+    let rows: String = compared
+        .rows
+        .iter()
+        .map(|one| row(&cells(compared, one), one.verdict != Verdict::Noise))
+        .collect();
     let _ = writeln!(
         body,
         "<h2>Metrics</h2><div class=\"wide\"><table><tr>{}</tr>{rows}</table></div>",
@@ -121,7 +202,11 @@ pub fn compared_html(compared: &Compared) -> String {
     );
     if let Some(reference) = compared.results.first() {
         let shared = |name: &&String| compared.rows.iter().any(|row| row.metric == **name);
-        reference.metrics.keys().filter(shared).for_each(|name| body.push_str(&plot(compared, name)));
+        reference
+            .metrics
+            .keys()
+            .filter(shared)
+            .for_each(|name| body.push_str(&plot(compared, name)));
     }
     if !compared.settings.is_empty() {
         let mut names = vec!["setting".to_owned()];
@@ -147,29 +232,48 @@ pub fn compared_html(compared: &Compared) -> String {
 
 /// Every sample of one metric, a column of dots per result, their medians named.
 fn plot(compared: &Compared, name: &str) -> String {
-    let with: Vec<(usize, &Measured)> =
-        compared.results.iter().enumerate().filter(|(_, one)| one.metrics.contains_key(name)).collect();
-    let Some(unit) = with.first().and_then(|(_, one)| Some(one.metrics.get(name)?.unit.clone())) else {
+    let with: Vec<(usize, &Measured)> = compared
+        .results
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.metrics.contains_key(name))
+        .collect();
+    let Some(unit) = with
+        .first()
+        .and_then(|(_, one)| Some(one.metrics.get(name)?.unit.clone()))
+    else {
         return String::new();
     };
     let mut all = Vec::new();
     let mut medians = Vec::new();
     for (index, one) in &with {
-        let Some(metric) = one.metrics.get(name) else { continue };
+        let Some(metric) = one.metrics.get(name) else {
+            continue;
+        };
         let count = metric.samples.len().clamp(1, DOTS_MAX) as f64;
         // Side by side in the order in which they were taken.
         let place = |sample: usize| *index as f64 + 0.7 * ((sample as f64 + 0.5) / count - 0.5);
-        all.extend(metric.samples.iter().take(DOTS_MAX).enumerate().map(|(at, value)| Dot {
-            x: place(at),
-            y: *value,
-            apart: *index == 0,
-        }));
+        all.extend(
+            metric
+                .samples
+                .iter()
+                .take(DOTS_MAX)
+                .enumerate()
+                .map(|(at, value)| Dot {
+                    x: place(at),
+                    y: *value,
+                    apart: *index == 0,
+                }),
+        );
         medians.extend(
             super::statistics::quartiles(&metric.samples)
                 .map(|[median, ..]| (format!("{}:", short(&one.name)), median)),
         );
     }
-    let marks: Vec<(f64, String)> = with.iter().map(|(index, one)| (*index as f64, short(&one.name))).collect();
+    let marks: Vec<(f64, String)> = with
+        .iter()
+        .map(|(index, one)| (*index as f64, short(&one.name)))
+        .collect();
     let svg = dots(
         name,
         &unit,
@@ -178,7 +282,10 @@ fn plot(compared: &Compared, name: &str) -> String {
         &medians,
         &marks,
     );
-    format!("<figure><figcaption>{}</figcaption>{svg}</figure>\n", escape(name))
+    format!(
+        "<figure><figcaption>{}</figcaption>{svg}</figure>\n",
+        escape(name)
+    )
 }
 
 fn short(name: &str) -> String {

@@ -83,17 +83,30 @@ impl Compared {
     #[must_use]
     pub fn redacted(self, redactor: &mut Redactor) -> Self {
         let settings = self.settings.into_iter().map(|(name, values)| {
-            let values = values.into_iter().map(|value| Some(setting(redactor, &name, &value?).1)).collect();
+            let values = values
+                .into_iter()
+                .map(|value| Some(setting(redactor, &name, &value?).1))
+                .collect();
             (redactor.redact(&name), values)
         });
         let settings = settings.collect();
-        let results = self.results.into_iter().map(|one| one.redacted(redactor)).collect();
-        Self { results, settings, ..self }
+        let results = self
+            .results
+            .into_iter()
+            .map(|one| one.redacted(redactor))
+            .collect();
+        Self {
+            results,
+            settings,
+            ..self
+        }
     }
 
     /// Metrics that got worse and matter.
     pub fn regressions(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().filter(|row| row.gates && row.verdict == Verdict::Worse)
+        self.rows
+            .iter()
+            .filter(|row| row.gates && row.verdict == Verdict::Worse)
     }
 }
 
@@ -103,23 +116,40 @@ pub fn compare(results: Vec<Measured>, tolerance: f64) -> Compared {
     if let Some((reference, others)) = results.split_first() {
         for (name, metric) in &reference.metrics {
             for (index, other) in others.iter().enumerate() {
-                let row = other.metrics.get(name).and_then(|other| row(name, metric, other, index + 1, tolerance));
+                let row = other
+                    .metrics
+                    .get(name)
+                    .and_then(|other| row(name, metric, other, index + 1, tolerance));
                 rows.extend(row);
             }
         }
     }
     let settings = settings(&results);
-    Compared { results, settings, rows, tolerance }
+    Compared {
+        results,
+        settings,
+        rows,
+        tolerance,
+    }
 }
 
-fn row(name: &str, reference: &Metric, other: &Metric, result: usize, tolerance: f64) -> Option<Row> {
+fn row(
+    name: &str,
+    reference: &Metric,
+    other: &Metric,
+    result: usize,
+    tolerance: f64,
+) -> Option<Row> {
     let (before, after) = (quartiles(&reference.samples)?, quartiles(&other.samples)?);
     let change = (before[0] != 0.0).then(|| after[0] / before[0] - 1.0);
     let beyond = change.map_or(after[0] != before[0], |change| change.abs() > tolerance);
     let tested = reference.samples.len().min(other.samples.len()) >= SAMPLES_MIN;
     let p = tested.then(|| mann_whitney_p(&reference.samples, &other.samples));
     let grew = after[0] > before[0];
-    let verdict = match (beyond && p.is_none_or(|p| p < P_MAX), grew == (reference.better == Better::Higher)) {
+    let verdict = match (
+        beyond && p.is_none_or(|p| p < P_MAX),
+        grew == (reference.better == Better::Higher),
+    ) {
         (false, _) => Verdict::Noise,
         (true, true) => Verdict::Better,
         (true, false) => Verdict::Worse,
@@ -141,12 +171,29 @@ fn row(name: &str, reference: &Metric, other: &Metric, result: usize, tolerance:
 /// What is not the same among results of the reference's tool; others call nothing
 /// by the same names.
 fn settings(results: &[Measured]) -> Vec<(String, Vec<Option<String>>)> {
-    let Some(reference) = results.first() else { return Vec::new() };
-    let same: Vec<&Measured> = results.iter().filter(|one| one.tool == reference.tool).collect();
+    let Some(reference) = results.first() else {
+        return Vec::new();
+    };
+    let same: Vec<&Measured> = results
+        .iter()
+        .filter(|one| one.tool == reference.tool)
+        .collect();
     let names: BTreeSet<&String> = same.iter().flat_map(|one| one.settings.keys()).collect();
-    let differs = |name: &&String| same.iter().any(|one| one.settings.get(*name) != reference.settings.get(*name));
-    let values = |name: &String| results.iter().map(|one| one.settings.get(name).cloned()).collect();
-    names.into_iter().filter(differs).map(|name| (name.clone(), values(name))).collect()
+    let differs = |name: &&String| {
+        same.iter()
+            .any(|one| one.settings.get(*name) != reference.settings.get(*name))
+    };
+    let values = |name: &String| {
+        results
+            .iter()
+            .map(|one| one.settings.get(name).cloned())
+            .collect()
+    };
+    names
+        .into_iter()
+        .filter(differs)
+        .map(|name| (name.clone(), values(name)))
+        .collect()
 }
 
 /// Median, first and third quartile, between neighbours by share.
@@ -164,12 +211,18 @@ pub(super) fn quartiles(samples: &[f64]) -> Option<[f64; 3]> {
 
 /// Two-sided p that both are of one distribution.
 pub(super) fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
-    let mut all: Vec<(f64, bool)> =
-        a.iter().map(|value| (*value, true)).chain(b.iter().map(|value| (*value, false))).collect();
+    let mut all: Vec<(f64, bool)> = a
+        .iter()
+        .map(|value| (*value, true))
+        .chain(b.iter().map(|value| (*value, false)))
+        .collect();
     all.sort_by(|one, other| one.0.total_cmp(&other.0));
     let (mut ranks_of_a, mut ties, mut from) = (0.0, 0.0, 0);
     while from < all.len() {
-        let same = all[from..].iter().take_while(|one| one.0 == all[from].0).count();
+        let same = all[from..]
+            .iter()
+            .take_while(|one| one.0 == all[from].0)
+            .count();
         // Those that are equal share the mean of their ranks.
         let rank = from as f64 + (same as f64 + 1.0) / 2.0;
         ranks_of_a += rank * all[from..from + same].iter().filter(|one| one.1).count() as f64;
@@ -190,6 +243,15 @@ pub(super) fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
 /// erfc, by Abramowitz and Stegun 7.1.26: off by 1.5e-7 at most.
 fn complementary_error(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
-    let sum = [0.254_829_592, -0.284_496_736, 1.421_413_741, -1.453_152_027, 1.061_405_429];
-    sum.iter().rev().fold(0.0, |value, factor| (value + factor) * t) * (-x * x).exp()
+    let sum = [
+        0.254_829_592,
+        -0.284_496_736,
+        1.421_413_741,
+        -1.453_152_027,
+        1.061_405_429,
+    ];
+    sum.iter()
+        .rev()
+        .fold(0.0, |value, factor| (value + factor) * t)
+        * (-x * x).exp()
 }

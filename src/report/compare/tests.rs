@@ -7,7 +7,10 @@ use super::{BaselineError, Baselines, profiles};
 use proptest::prelude::*;
 
 fn rates(name: &str, samples: &[f64]) -> Measured {
-    let mut measured = Measured { name: name.into(), ..Measured::default() };
+    let mut measured = Measured {
+        name: name.into(),
+        ..Measured::default()
+    };
     measured.metric("rate", Metric::rate(samples.iter().copied()));
     measured
 }
@@ -24,7 +27,10 @@ fn a_difference_must_be_beyond_the_tolerance_and_beyond_chance() {
     assert_eq!(verdict(&steady, &scaled(1.2), 0.05), Verdict::Better);
     assert_eq!(verdict(&steady, &scaled(0.97), 0.05), Verdict::Noise);
     let wild = [4.0, 16.0, 7.0, 13.0, 9.0, 11.0, 5.0, 15.0];
-    assert_eq!(verdict(&steady, &wild.map(|rate| rate * 0.9), 0.05), Verdict::Noise);
+    assert_eq!(
+        verdict(&steady, &wild.map(|rate| rate * 0.9), 0.05),
+        Verdict::Noise
+    );
     // One figure each: the tolerance alone.
     assert_eq!(verdict(&[18.75], &[17.0], 0.05), Verdict::Worse);
     assert_eq!(verdict(&[18.75], &[18.5], 0.05), Verdict::Noise);
@@ -34,14 +40,30 @@ fn a_difference_must_be_beyond_the_tolerance_and_beyond_chance() {
 fn what_does_not_gate_fails_nothing_and_lower_may_be_better() {
     let of = |us: f64, gates: bool| {
         let mut measured = Measured::default();
-        let metric = Metric { unit: "µs".into(), better: Better::Lower, gates, samples: vec![us] };
+        let metric = Metric {
+            unit: "µs".into(),
+            better: Better::Lower,
+            gates,
+            samples: vec![us],
+        };
         measured.metric("first iteration", metric);
         measured
     };
     let told = compare(vec![of(10.0, false), of(20.0, false)], 0.05);
-    assert_eq!((told.rows[0].verdict, told.regressions().count()), (Verdict::Worse, 0));
-    assert_eq!(compare(vec![of(10.0, true), of(20.0, true)], 0.05).regressions().count(), 1);
-    assert_eq!(compare(vec![of(20.0, true), of(10.0, true)], 0.05).rows[0].verdict, Verdict::Better);
+    assert_eq!(
+        (told.rows[0].verdict, told.regressions().count()),
+        (Verdict::Worse, 0)
+    );
+    assert_eq!(
+        compare(vec![of(10.0, true), of(20.0, true)], 0.05)
+            .regressions()
+            .count(),
+        1
+    );
+    assert_eq!(
+        compare(vec![of(20.0, true), of(10.0, true)], 0.05).rows[0].verdict,
+        Verdict::Better
+    );
 }
 
 #[test]
@@ -67,20 +89,37 @@ const NCCL_TESTS: &str = "\
 
 #[test]
 fn other_tools_are_read() {
-    let median = |measured: &Measured, name: &str| quartiles(&measured.metrics[name].samples).map(|all| all[0]);
+    let median = |measured: &Measured, name: &str| {
+        quartiles(&measured.metrics[name].samples).map(|all| all[0])
+    };
     let nccl = recognised(NCCL_TESTS).expect("nccl-tests");
     assert_eq!(
-        (median(&nccl, "busbw"), median(&nccl, "average busbw"), median(&nccl, "busbw at 1MiB")),
+        (
+            median(&nccl, "busbw"),
+            median(&nccl, "average busbw"),
+            median(&nccl, "busbw at 1MiB")
+        ),
         (Some(83.27), Some(42.8453), Some(2.42))
     );
-    let gather = recognised("  1024  16  float  35.1  0.03  0.027  0  35.0  0.03  0.027  0\n").expect("no redop");
+    let gather = recognised("  1024  16  float  35.1  0.03  0.027  0  35.0  0.03  0.027  0\n")
+        .expect("no redop");
     assert_eq!(median(&gather, "busbw"), Some(0.027));
     let json = r#"{"config":{"iterations":20},"results":[{"size":1024,"out_of_place":{"time":1,"alg_bw":2,"bus_bw":3.5,"nwrong":0},"in_place":{"bus_bw":4}}],"average_bus_bandwidth":{"bandwidth":3.5}}"#;
-    assert_eq!(median(&recognised(json).expect("JSON"), "busbw at 1KiB"), Some(3.5));
+    assert_eq!(
+        median(&recognised(json).expect("JSON"), "busbw at 1KiB"),
+        Some(3.5)
+    );
     let iperf = r#"{"start":{"test_start":{"num_streams":8}},"intervals":[{"sum":{"bits_per_second":8e9,"omitted":true}},{"sum":{"bits_per_second":16e9,"omitted":false}}],"end":{"sum_received":{"bits_per_second":15e9}}}"#;
     let iperf = recognised(iperf).expect("iperf3");
-    assert_eq!((median(&iperf, "rate"), iperf.settings["num_streams"].as_str()), (Some(2.0), "8"));
-    let neper = recognised("num_flows=4\nthroughput=193550.00\nthroughput_units=Mbit/s\n").expect("neper");
+    assert_eq!(
+        (
+            median(&iperf, "rate"),
+            iperf.settings["num_streams"].as_str()
+        ),
+        (Some(2.0), "8")
+    );
+    let neper =
+        recognised("num_flows=4\nthroughput=193550.00\nthroughput_units=Mbit/s\n").expect("neper");
     assert!((median(&neper, "rate").unwrap() - 24.19375).abs() < 1e-9);
     assert!(recognised("nothing of the kind").is_none() && recognised("{}").is_none());
 }
@@ -100,11 +139,16 @@ fn shown(text: &str) -> String {
 fn names_in_files_of_other_tools_are_in_no_comparison() {
     let iperf = r#"{"start":{"connecting_to":{"host":"10.0.1.25"},"system_info":"Linux a3-node7 6.6","test_start":{"num_streams":8}},"intervals":[],"end":{"sum_received":{"bits_per_second":15e9}}}"#;
     let nccl = r#"{"config":{"nranks":2,"peers":{"hostname":"a3-node7","address":"10.0.1.25"}},"results":[{"size":1024,"out_of_place":{"bus_bw":3.5}}]}"#;
-    let table = format!("#  Rank  0 Group  0 Pid   4242 on   a3-node7 device  0 [0x04] NVIDIA H100\n{NCCL_TESTS}");
+    let table = format!(
+        "#  Rank  0 Group  0 Pid   4242 on   a3-node7 device  0 [0x04] NVIDIA H100\n{NCCL_TESTS}"
+    );
     let neper = "host=a3-node7\nthroughput=193550.00\nbuffer_size=65536\n";
     for text in [iperf, nccl, &table, neper] {
         let shown = shown(text);
-        assert!(!shown.contains("a3-node7") && !shown.contains("10.0.1.25"), "{shown}");
+        assert!(
+            !shown.contains("a3-node7") && !shown.contains("10.0.1.25"),
+            "{shown}"
+        );
         assert!(shown.contains("node0-198.18."), "{shown}");
     }
 }
@@ -112,15 +156,31 @@ fn names_in_files_of_other_tools_are_in_no_comparison() {
 #[test]
 fn settings_that_differ_still_do_without_their_secrets() {
     let with = |value: &str| {
-        let settings = [("API_TOKEN of peer", value), ("NCCL_SOCKET_IFNAME of peer", "eth0")];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        Measured { settings, ..rates("a", &[1.0]) }
+        let settings = [
+            ("API_TOKEN of peer", value),
+            ("NCCL_SOCKET_IFNAME of peer", "eth0"),
+        ];
+        let settings = settings
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        Measured {
+            settings,
+            ..rates("a", &[1.0])
+        }
     };
     let compared = compare(vec![with("hunter2"), with("hunter3")], 0.05);
     let compared = compared.redacted(&mut tcpx_node::redact::Redactor::default());
     let same = Some("SECRET".to_owned());
-    assert_eq!(compared.settings, [("API_TOKEN of peer".to_owned(), vec![same.clone(), same])]);
-    assert!(compared.results.iter().all(|one| one.settings["NCCL_SOCKET_IFNAME of peer"] == "eth0"));
+    assert_eq!(
+        compared.settings,
+        [("API_TOKEN of peer".to_owned(), vec![same.clone(), same])]
+    );
+    assert!(
+        compared
+            .results
+            .iter()
+            .all(|one| one.settings["NCCL_SOCKET_IFNAME of peer"] == "eth0")
+    );
 }
 
 #[test]
@@ -128,17 +188,31 @@ fn shipped_profiles_have_a_source_and_a_date_and_cannot_be_replaced() {
     assert_eq!(profiles().len(), 4);
     for profile in profiles() {
         assert!(
-            profile.gb_per_s > 0.0 && !profile.source.is_empty() && profile.date.parse::<jiff::civil::Date>().is_ok(),
+            profile.gb_per_s > 0.0
+                && !profile.source.is_empty()
+                && profile.date.parse::<jiff::civil::Date>().is_ok(),
             "{profile:?}"
         );
     }
     let folder = tempfile::tempdir().expect("a folder");
     let baselines = Baselines::at(folder.path().join("b"));
-    assert!(matches!(baselines.save("chs-60", &rates("a", &[1.0])), Err(BaselineError::Shipped(_))));
-    assert!(matches!(baselines.save("../x", &rates("a", &[1.0])), Err(BaselineError::Name(_))));
-    assert!(matches!(baselines.load("mine"), Err(BaselineError::Nothing { .. })));
+    assert!(matches!(
+        baselines.save("chs-60", &rates("a", &[1.0])),
+        Err(BaselineError::Shipped(_))
+    ));
+    assert!(matches!(
+        baselines.save("../x", &rates("a", &[1.0])),
+        Err(BaselineError::Name(_))
+    ));
+    assert!(matches!(
+        baselines.load("mine"),
+        Err(BaselineError::Nothing { .. })
+    ));
     baselines.save("mine", &rates("a", &[1.0])).expect("saved");
-    assert_eq!(baselines.load("mine").expect("there").metrics["rate"].samples, [1.0]);
+    assert_eq!(
+        baselines.load("mine").expect("there").metrics["rate"].samples,
+        [1.0]
+    );
     assert_eq!(baselines.list().len(), 5);
 }
 

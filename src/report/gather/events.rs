@@ -36,21 +36,33 @@ pub(super) struct Counters {
 
 impl Events {
     pub(super) fn read(files: &RunFiles, story: &mut Story) -> Self {
-        let mut events = Self { state: files.begun(), samples: BTreeMap::new() };
+        let mut events = Self {
+            state: files.begun(),
+            samples: BTreeMap::new(),
+        };
         match files.skim(&mut events.state) {
             Ok((thinned, unreadable)) => {
                 events.samples = samples(&thinned);
                 if unreadable > 0 {
-                    story.damaged("some events", format!("{unreadable} lines of events.jsonl cannot be read"));
+                    story.damaged(
+                        "some events",
+                        format!("{unreadable} lines of events.jsonl cannot be read"),
+                    );
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 story.lacks("what happened over time", format!("events.jsonl: {error}"));
             }
-            Err(error) => story.damaged("the end of the event stream", format!("events.jsonl: {error}")),
+            Err(error) => story.damaged(
+                "the end of the event stream",
+                format!("events.jsonl: {error}"),
+            ),
         }
         if story.state == State::OtherVersion {
-            story.lacks("the whole event stream", "what its version added to it is passed over");
+            story.lacks(
+                "the whole event stream",
+                "what its version added to it is passed over",
+            );
         }
         events
     }
@@ -59,10 +71,14 @@ impl Events {
 fn samples(thinned: &Thinned) -> BTreeMap<WorkerId, Vec<SampleLine<Counters>>> {
     let mut all: BTreeMap<WorkerId, Vec<SampleLine<Counters>>> = BTreeMap::new();
     for samples in thinned.samples.values() {
-        for line in samples.lines().filter_map(|(_, line)| SampleLine::parse(line)) {
+        for line in samples
+            .lines()
+            .filter_map(|(_, line)| SampleLine::parse(line))
+        {
             all.entry(line.worker).or_default().push(line);
         }
     }
-    all.values_mut().for_each(|of| of.sort_by(|a, b| a.ms.total_cmp(&b.ms)));
+    all.values_mut()
+        .for_each(|of| of.sort_by(|a, b| a.ms.total_cmp(&b.ms)));
     all
 }

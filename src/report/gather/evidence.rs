@@ -26,12 +26,14 @@ pub(super) fn tell(files: &RunFiles, state: &RunState, story: &mut Story) {
             match files
                 .read(&name, READ_MAX)
                 .map_err(|error| error.to_string())
-                .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).map_err(|error| error.to_string()))
-            {
+                .and_then(|bytes| {
+                    serde_json::from_slice::<Value>(&bytes).map_err(|error| error.to_string())
+                }) {
                 Ok(document) => examined("", &document, &mut story.checks),
                 Err(why) => story.lacks("the doctor's table", format!("{name}: {why}")),
             }
-        } else if name.starts_with("nodes/") && !name.ends_with(tcpx_recorder::format::FILE_SUFFIX) {
+        } else if name.starts_with("nodes/") && !name.ends_with(tcpx_recorder::format::FILE_SUFFIX)
+        {
             show(files, &name, story);
         }
     }
@@ -52,7 +54,12 @@ fn show(files: &RunFiles, name: &str, story: &mut Story) {
         Ok(whole) if !whole.contains(&0) => {
             let cut = whole.len() > SHOWN_MAX;
             let text = String::from_utf8_lossy(&whole[..whole.len().min(SHOWN_MAX)]).into_owned();
-            story.evidence.push(Evidence { name: name.to_owned(), bytes, text, cut });
+            story.evidence.push(Evidence {
+                name: name.to_owned(),
+                bytes,
+                text,
+                cut,
+            });
         }
         Ok(_) => {}
         Err(error) => story.lacks(name, error.to_string()),
@@ -69,19 +76,37 @@ fn checked(node: &str, preflight: &Preflight, checks: &mut Vec<Check>) {
             next_step: None,
         });
     };
-    push("critical checks before the run", "PASS", format!("{} hold", preflight.passed));
-    preflight.failed.iter().for_each(|id| push(id, "FAIL", "before the run".to_owned()));
-    preflight.open.iter().for_each(|id| push(id, "UNKNOWN", "before the run".to_owned()));
+    push(
+        "critical checks before the run",
+        "PASS",
+        format!("{} hold", preflight.passed),
+    );
+    preflight
+        .failed
+        .iter()
+        .for_each(|id| push(id, "FAIL", "before the run".to_owned()));
+    preflight
+        .open
+        .iter()
+        .for_each(|id| push(id, "UNKNOWN", "before the run".to_owned()));
 }
 
 /// Every list of checks in a doctor's document, with the node that it is of.
 fn examined(node: &str, document: &Value, checks: &mut Vec<Check>) {
     let node = document["node"].as_str().unwrap_or(node);
-    let Some(all) = document.as_object() else { return };
+    let Some(all) = document.as_object() else {
+        return;
+    };
     for (key, value) in all {
         match value {
-            Value::Array(rows) if key == "checks" => checks.extend(rows.iter().filter_map(|row| check(node, row))),
-            Value::Object(_) => examined(if key == "both" { "both nodes" } else { node }, value, checks),
+            Value::Array(rows) if key == "checks" => {
+                checks.extend(rows.iter().filter_map(|row| check(node, row)))
+            }
+            Value::Object(_) => examined(
+                if key == "both" { "both nodes" } else { node },
+                value,
+                checks,
+            ),
             _ => {}
         }
     }

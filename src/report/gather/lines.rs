@@ -18,12 +18,17 @@ const KINDS_MAX: usize = 64;
 
 pub(super) fn tell(state: &RunState, story: &mut Story) {
     // Making the search takes longer than most runs have lines for.
-    static CATALOGUE: LazyLock<Result<Catalogue, CatalogueError>> = LazyLock::new(Catalogue::embedded);
+    static CATALOGUE: LazyLock<Result<Catalogue, CatalogueError>> =
+        LazyLock::new(Catalogue::embedded);
     let catalogue = match &*CATALOGUE {
         Ok(catalogue) => catalogue,
         Err(error) => return story.lacks("what log lines mean", error.to_string()),
     };
-    if state.workers.values().all(|worker| worker.lines().is_empty()) {
+    if state
+        .workers
+        .values()
+        .all(|worker| worker.lines().is_empty())
+    {
         story.lacks("plugin log", "no line of a plugin or a worker was recorded");
     }
     let filter = Filter::default();
@@ -35,11 +40,17 @@ pub(super) fn tell(state: &RunState, story: &mut Story) {
         let report = reader.report();
         take(&subject, &report, story);
         for setting in report.settings {
-            settings.entry(setting.key).or_default().effective.insert(*id, setting.value);
+            settings
+                .entry(setting.key)
+                .or_default()
+                .effective
+                .insert(*id, setting.value);
         }
     }
     story.settings = beside_the_environment(settings, story);
-    story.log.sort_by_key(|one| (one.severity, std::cmp::Reverse(one.count)));
+    story
+        .log
+        .sort_by_key(|one| (one.severity, std::cmp::Reverse(one.count)));
     story.log.truncate(KINDS_MAX);
     story.unknown_lines.truncate(KINDS_MAX);
 }
@@ -57,10 +68,17 @@ fn text(worker: &WorkerState, state: &RunState) -> String {
     let mut all = String::new();
     for (ms, count, line) in places {
         let at = i128::from(state.at_ns(ms));
-        let at = jiff::Timestamp::from_nanosecond(at).map(|at| format!("{at:.3}")).unwrap_or_default();
+        let at = jiff::Timestamp::from_nanosecond(at)
+            .map(|at| format!("{at:.3}"))
+            .unwrap_or_default();
         let text = printable(&line.text);
         let shown = match &line.source {
-            LineSource::Plugin { level, function, line, .. } => {
+            LineSource::Plugin {
+                level,
+                function,
+                line,
+                ..
+            } => {
                 format!("{at} [ncclNet:{level}] {function}:{line} {text}\n")
             }
             LineSource::Output(_) => format!("{at} {text}\n"),
@@ -85,13 +103,23 @@ fn take(worker: &Subject, report: &Report, story: &mut Story) {
             meaning: found.meaning.clone(),
             causes: found.causes.clone(),
             next_step: found.next_step.clone(),
-            excerpt: Excerpt { worker: worker.clone(), at, count: found.count, text },
+            excerpt: Excerpt {
+                worker: worker.clone(),
+                at,
+                count: found.count,
+                text,
+            },
             last_at: found.last.at.clone(),
         });
     }
     for line in &report.unknown {
         let (at, text) = (line.first.at.clone(), line.sample.clone());
-        story.unknown_lines.push(Excerpt { worker: worker.clone(), at, count: line.count, text });
+        story.unknown_lines.push(Excerpt {
+            worker: worker.clone(),
+            at,
+            count: line.count,
+            text,
+        });
     }
 }
 
@@ -110,7 +138,9 @@ struct Known {
 
 impl Known {
     fn given(&self, worker: WorkerId) -> Option<&String> {
-        self.of_worker.get(&worker).or_else(|| self.of_node.get(&worker.node))
+        self.of_worker
+            .get(&worker)
+            .or_else(|| self.of_node.get(&worker.node))
     }
 }
 
@@ -121,30 +151,54 @@ fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<Setting>
     let mut keys: BTreeMap<&str, String> = BTreeMap::new();
     let of_nodes = story.nodes.iter().flat_map(|node| node.env.keys());
     for name in of_nodes.chain(story.workers().flat_map(|(_, worker)| worker.env.keys())) {
-        let label = || settings.keys().find(|label| means(label, name)).unwrap_or(name).clone();
+        let label = || {
+            settings
+                .keys()
+                .find(|label| means(label, name))
+                .unwrap_or(name)
+                .clone()
+        };
         keys.entry(name).or_insert_with(label);
     }
     for (id, node) in (0..).zip(&story.nodes) {
         for (name, value) in &node.env {
-            settings.entry(keys[name.as_str()].clone()).or_default().of_node.insert(NodeId(id), value.clone());
+            settings
+                .entry(keys[name.as_str()].clone())
+                .or_default()
+                .of_node
+                .insert(NodeId(id), value.clone());
         }
     }
     for (id, worker) in story.workers() {
         for (name, value) in &worker.env {
-            settings.entry(keys[name.as_str()].clone()).or_default().of_worker.insert(id, value.clone());
+            settings
+                .entry(keys[name.as_str()].clone())
+                .or_default()
+                .of_worker
+                .insert(id, value.clone());
         }
     }
     let workers: BTreeMap<WorkerId, &Worker> = story.workers().collect();
-    settings.into_iter().map(|(key, known)| setting(key, &known, &workers, story)).collect()
+    settings
+        .into_iter()
+        .map(|(key, known)| setting(key, &known, &workers, story))
+        .collect()
 }
 
-fn setting(key: String, known: &Known, workers: &BTreeMap<WorkerId, &Worker>, story: &Story) -> Setting {
+fn setting(
+    key: String,
+    known: &Known,
+    workers: &BTreeMap<WorkerId, &Worker>,
+    story: &Story,
+) -> Setting {
     let mut environment = BTreeMap::new();
     for (id, node) in (0..).zip(&story.nodes) {
         // A worker's id begins with its node's.
-        let all = WorkerId::of_pair(NodeId(id), PairId(0))..=WorkerId::of_pair(NodeId(id), PairId(u32::MAX));
+        let all = WorkerId::of_pair(NodeId(id), PairId(0))
+            ..=WorkerId::of_pair(NodeId(id), PairId(u32::MAX));
         let here = || workers.range(all.clone());
-        let given: BTreeSet<Option<&String>> = here().map(|(worker, _)| known.given(*worker)).collect();
+        let given: BTreeSet<Option<&String>> =
+            here().map(|(worker, _)| known.given(*worker)).collect();
         match (given.len(), known.of_node.get(&NodeId(id))) {
             (0, value) => environment.extend(value.map(|value| (node.name.clone(), value.clone()))),
             (1, _) => {
@@ -152,30 +206,42 @@ fn setting(key: String, known: &Known, workers: &BTreeMap<WorkerId, &Worker>, st
                 environment.extend(value.map(|value| (node.name.clone(), value.clone())));
             }
             (_, _) => {
-                let each = |(id, worker): (&WorkerId, &&Worker)| Some((worker.name.clone(), known.given(*id)?.clone()));
+                let each = |(id, worker): (&WorkerId, &&Worker)| {
+                    Some((worker.name.clone(), known.given(*id)?.clone()))
+                };
                 environment.extend(here().filter_map(each));
             }
         }
     }
-    let named = |(id, value): (&WorkerId, &String)| Some((workers.get(id)?.name.clone(), value.clone()));
+    let named =
+        |(id, value): (&WorkerId, &String)| Some((workers.get(id)?.name.clone(), value.clone()));
     let effective = known.effective.iter().filter_map(named);
     let taken: BTreeSet<&String> = known.effective.values().collect();
-    let is_other = |(id, taken): (&WorkerId, &String)| known.given(*id).is_some_and(|given| given != taken);
+    let is_other =
+        |(id, taken): (&WorkerId, &String)| known.given(*id).is_some_and(|given| given != taken);
     let differs = known.effective.iter().any(is_other) || taken.len() > 1;
-    Setting { key, effective: effective.collect(), environment, differs }
+    Setting {
+        key,
+        effective: effective.collect(),
+        environment,
+        differs,
+    }
 }
 
 /// `NCCL_GPUDIRECTTCPX_TX_BINDINGS` and `tx bindings`.
 fn means(label: &str, variable: &str) -> bool {
     let plain = |text: &str| {
-        text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect::<String>()
+        text.chars()
+            .filter(char::is_ascii_alphanumeric)
+            .map(|c| c.to_ascii_lowercase())
+            .collect::<String>()
     };
     let (label, variable) = (plain(label), plain(variable));
     label.len() > 3
         && (variable == label
-            || variable
-                .strip_prefix("nccl")
-                .is_some_and(|rest| rest == label || rest.strip_prefix("gpudirecttcpx") == Some(&label)))
+            || variable.strip_prefix("nccl").is_some_and(|rest| {
+                rest == label || rest.strip_prefix("gpudirecttcpx") == Some(&label)
+            }))
 }
 
 #[cfg(test)]

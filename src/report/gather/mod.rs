@@ -39,8 +39,12 @@ pub fn gather(files: &RunFiles) -> Story {
     }
     // What this program cannot read it does not judge.
     if record.is_none() && story.state != State::OtherVersion {
-        story.findings = of_files(files).map(|evidence| diagnose(&evidence)).unwrap_or_default();
-        story.reason = files.unfinished().map(|unfinished| unfinished.words(events.state.now_ms));
+        story.findings = of_files(files)
+            .map(|evidence| diagnose(&evidence))
+            .unwrap_or_default();
+        story.reason = files
+            .unfinished()
+            .map(|unfinished| unfinished.words(events.state.now_ms));
     }
     nodes::tell(record.as_ref(), &events.state, &mut story);
     record::transfers(record.as_ref(), &events.state.names, &mut story);
@@ -57,9 +61,15 @@ pub fn gather(files: &RunFiles) -> Story {
 /// Every text fit for a terminal, Markdown and CSV: it came from a file.
 fn clean(story: Story) -> Story {
     let id = printable(&story.id);
-    let told = serde_json::to_value(&story).map(tidy).and_then(serde_json::from_value);
+    let told = serde_json::to_value(&story)
+        .map(tidy)
+        .and_then(serde_json::from_value);
     // A story without text at all is still one.
-    told.unwrap_or(Story { id, state: State::Damaged, ..Story::default() })
+    told.unwrap_or(Story {
+        id,
+        state: State::Damaged,
+        ..Story::default()
+    })
 }
 
 fn tidy(value: Value) -> Value {
@@ -67,7 +77,11 @@ fn tidy(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(lines(&text)),
         Value::Array(all) => Value::Array(all.into_iter().map(tidy).collect()),
-        Value::Object(all) => Value::Object(all.into_iter().map(|(key, value)| (lines(&key), tidy(value))).collect()),
+        Value::Object(all) => Value::Object(
+            all.into_iter()
+                .map(|(key, value)| (lines(&key), tidy(value)))
+                .collect(),
+        ),
         plain => plain,
     }
 }

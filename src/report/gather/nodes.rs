@@ -19,7 +19,10 @@ const FACTS: [(&str, &str); 9] = [
     ("memory, bytes", "/cpu/memory_total_bytes"),
     ("NVIDIA driver", "/gpus/driver_version"),
     ("open files, soft limit", "/limits/open_files/soft"),
-    ("locked memory, soft limit", "/limits/locked_memory_bytes/soft"),
+    (
+        "locked memory, soft limit",
+        "/limits/locked_memory_bytes/soft",
+    ),
 ];
 /// Of these, what every machine has of its own.
 const OWN: [&str; 2] = ["boot id", "network namespace"];
@@ -32,7 +35,12 @@ const USED: [(&str, &str); 3] = [
 ];
 
 pub(super) fn tell(record: Option<&Value>, state: &RunState, story: &mut Story) {
-    let list = |key: &str| record.and_then(|record| record[key].as_array()).map(Vec::as_slice).unwrap_or_default();
+    let list = |key: &str| {
+        record
+            .and_then(|record| record[key].as_array())
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    };
     let known = (0..).zip(&state.names.nodes).map(|(id, intro)| {
         let of_state = state.node(NodeId(id));
         let mut node = match (list("nodes").get(id as usize), of_state) {
@@ -48,10 +56,18 @@ pub(super) fn tell(record: Option<&Value>, state: &RunState, story: &mut Story) 
         node
     });
     // A stream of version 1 introduces nobody: of these two nothing may be known.
-    let is_known = !list("nodes").is_empty() || !state.nodes.is_empty() || !state.workers.is_empty();
-    story.nodes = if is_known { known.collect() } else { Vec::new() };
+    let is_known =
+        !list("nodes").is_empty() || !state.nodes.is_empty() || !state.workers.is_empty();
+    story.nodes = if is_known {
+        known.collect()
+    } else {
+        Vec::new()
+    };
     if story.nodes.is_empty() {
-        story.lacks("nodes", "neither run.json nor the event stream describes them");
+        story.lacks(
+            "nodes",
+            "neither run.json nor the event stream describes them",
+        );
     }
     let pairs = (0..).zip(&state.names.pairs).map(|(id, intro)| {
         let value = list("pairs").get(id as usize);
@@ -67,7 +83,11 @@ pub(super) fn tell(record: Option<&Value>, state: &RunState, story: &mut Story) 
             workers: [worker(0), worker(1)],
         }
     });
-    story.pairs = if is_known { pairs.collect() } else { Vec::new() };
+    story.pairs = if is_known {
+        pairs.collect()
+    } else {
+        Vec::new()
+    };
     story.differences = differences(story);
 }
 
@@ -83,9 +103,15 @@ fn recorded_node(value: &Value) -> Node {
 
 /// A node of a run without a record: what its agent said when it came.
 fn heard_node(state: Option<&NodeState>) -> Node {
-    let told = state.and_then(|state| serde_json::to_value(state.facts.as_ref()?).ok()).unwrap_or_default();
+    let told = state
+        .and_then(|state| serde_json::to_value(state.facts.as_ref()?).ok())
+        .unwrap_or_default();
     Node {
-        host: told.pointer("/host/name").and_then(Value::as_str).unwrap_or("unknown").to_owned(),
+        host: told
+            .pointer("/host/name")
+            .and_then(Value::as_str)
+            .unwrap_or("unknown")
+            .to_owned(),
         clock: state.and_then(|state| state.clock),
         facts: facts(&told),
         env: strings(&told["environment"]),
@@ -104,7 +130,9 @@ fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> Worker {
     Worker {
         name: state.names.worker(id),
         role: Deserialize::deserialize(&value["role"]).ok(),
-        plugin: Deserialize::deserialize(&value["plugin"]).ok().or_else(ready),
+        plugin: Deserialize::deserialize(&value["plugin"])
+            .ok()
+            .or_else(ready),
         env: strings(&value["env"]),
         facts: USED.into_iter().filter_map(used).collect(),
         last_words: heard.map(last_words).unwrap_or_default(),
@@ -112,14 +140,23 @@ fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> Worker {
 }
 
 fn last_words(worker: &WorkerState) -> Vec<String> {
-    let failed = worker
-        .failure
-        .as_ref()
-        .map(|failure| (failure.at_ms, format!("{}: {}", failure.what.phase, failure.what.message)));
+    let failed = worker.failure.as_ref().map(|failure| {
+        (
+            failure.at_ms,
+            format!("{}: {}", failure.what.phase, failure.what.message),
+        )
+    });
     let exited = worker.exit.as_ref().map(|exit| {
         let (at_ms, exit) = (exit.at_ms, &exit.what);
-        let call = exit.in_call.as_ref().map(|call| format!(", inside {call}")).unwrap_or_default();
-        (at_ms, format!("the worker {} while {}{call}", exit.how(), exit.phase))
+        let call = exit
+            .in_call
+            .as_ref()
+            .map(|call| format!(", inside {call}"))
+            .unwrap_or_default();
+        (
+            at_ms,
+            format!("the worker {} while {}{call}", exit.how(), exit.phase),
+        )
     });
     let mut words: Vec<(f64, String)> = failed.into_iter().chain(exited).collect();
     words.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -130,15 +167,26 @@ fn facts(facts: &Value) -> Vec<(String, String)> {
     if !facts.is_object() {
         return Vec::new();
     }
-    let mut told: Vec<(String, String)> =
-        FACTS.iter().map(|(name, pointer)| ((*name).to_owned(), shown(facts.pointer(pointer)))).collect();
-    let numa = facts["cpu"]["numa_nodes"].as_array().map_or("unknown".to_owned(), |all| all.len().to_string());
+    let mut told: Vec<(String, String)> = FACTS
+        .iter()
+        .map(|(name, pointer)| ((*name).to_owned(), shown(facts.pointer(pointer))))
+        .collect();
+    let numa = facts["cpu"]["numa_nodes"]
+        .as_array()
+        .map_or("unknown".to_owned(), |all| all.len().to_string());
     told.push(("NUMA nodes".to_owned(), numa));
-    for nic in facts["nics"].as_array().into_iter().flatten().filter(|nic| nic["virtual"] != Value::Bool(true)) {
+    for nic in facts["nics"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|nic| nic["virtual"] != Value::Bool(true))
+    {
         let of = |key: &str| shown(nic.get(key));
         let speed = nic["speed"]["mbit_per_s"]
             .as_u64()
-            .map_or("speed not readable".to_owned(), |speed| format!("{speed} Mbit/s"));
+            .map_or("speed not readable".to_owned(), |speed| {
+                format!("{speed} Mbit/s")
+            });
         let words = format!(
             "{}, {}, MTU {}, {speed}, {} at {}, NUMA {}",
             of("driver"),
@@ -154,7 +202,13 @@ fn facts(facts: &Value) -> Vec<(String, String)> {
         let of = |key: &str| shown(gpu.get(key));
         told.push((
             format!("GPU {}", of("index")),
-            format!("{} at {}, {}, NUMA {}", of("model"), of("pci_address"), of("pci_root"), of("numa_node")),
+            format!(
+                "{} at {}, {}, NUMA {}",
+                of("model"),
+                of("pci_address"),
+                of("pci_root"),
+                of("numa_node")
+            ),
         ));
     }
     told
@@ -175,7 +229,9 @@ fn shown(value: Option<&Value>) -> String {
 
 fn strings(value: &Value) -> BTreeMap<String, String> {
     let pairs = value.as_object().into_iter().flatten();
-    pairs.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+    pairs
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 fn differences(story: &Story) -> Vec<Difference> {
@@ -184,39 +240,75 @@ fn differences(story: &Story) -> Vec<Difference> {
     }
     let mut found = Vec::new();
     let mut compare = |what: &str, of: &dyn Fn(NodeId, &Node) -> Option<String>| {
-        let values: Vec<Option<String>> = (0..).zip(&story.nodes).map(|(id, node)| of(NodeId(id), node)).collect();
+        let values: Vec<Option<String>> = (0..)
+            .zip(&story.nodes)
+            .map(|(id, node)| of(NodeId(id), node))
+            .collect();
         if values.iter().any(|value| *value != values[0]) {
-            found.push(Difference { what: what.to_owned(), values });
+            found.push(Difference {
+                what: what.to_owned(),
+                values,
+            });
         }
     };
     let mut by_node: BTreeMap<NodeId, Vec<&Worker>> = BTreeMap::new();
-    story.workers().for_each(|(id, worker)| by_node.entry(id.node).or_default().push(worker));
+    story
+        .workers()
+        .for_each(|(id, worker)| by_node.entry(id.node).or_default().push(worker));
     // What the workers of a node have; several where they differ among themselves.
     let of_workers = |node: NodeId, pick: &dyn Fn(&Worker) -> Option<String>| {
-        let values: BTreeSet<String> = by_node.get(&node)?.iter().filter_map(|worker| pick(worker)).collect();
+        let values: BTreeSet<String> = by_node
+            .get(&node)?
+            .iter()
+            .filter_map(|worker| pick(worker))
+            .collect();
         (!values.is_empty()).then(|| values.into_iter().collect::<Vec<_>>().join(" and "))
     };
     type Pick = fn(&PluginRecord) -> String;
     let picks: [(&str, Pick); 5] = [
         ("plugin, name", |plugin| plugin.name.clone()),
-        ("plugin, version", |plugin| plugin.version.clone().unwrap_or_else(|| "not logged".into())),
+        ("plugin, version", |plugin| {
+            plugin
+                .version
+                .clone()
+                .unwrap_or_else(|| "not logged".into())
+        }),
         ("plugin, path", |plugin| plugin.path.clone()),
         ("plugin, sha256", |plugin| plugin.sha256.clone()),
-        ("plugin, ncclNet version", |plugin| format!("v{}", plugin.abi)),
+        ("plugin, ncclNet version", |plugin| {
+            format!("v{}", plugin.abi)
+        }),
     ];
     for (what, pick) in picks {
-        compare(what, &|id, _| of_workers(id, &|worker| worker.plugin.as_ref().map(pick)));
+        compare(what, &|id, _| {
+            of_workers(id, &|worker| worker.plugin.as_ref().map(pick))
+        });
     }
     let of_nodes = story.nodes.iter().flat_map(|node| &node.facts);
     let of_all = of_nodes.chain(story.workers().flat_map(|(_, worker)| &worker.facts));
     let names: BTreeSet<&str> = of_all.map(|fact| fact.0.as_str()).collect();
-    for name in names.into_iter().filter(|name| !OWN.contains(name) && !name.ends_with(", bytes")) {
-        let fact = |facts: &[(String, String)]| facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1.clone());
-        compare(name, &|id, node| fact(&node.facts).or_else(|| of_workers(id, &|worker| fact(&worker.facts))));
+    for name in names
+        .into_iter()
+        .filter(|name| !OWN.contains(name) && !name.ends_with(", bytes"))
+    {
+        let fact = |facts: &[(String, String)]| {
+            facts
+                .iter()
+                .find(|fact| fact.0 == name)
+                .map(|fact| fact.1.clone())
+        };
+        compare(name, &|id, node| {
+            fact(&node.facts).or_else(|| of_workers(id, &|worker| fact(&worker.facts)))
+        });
     }
-    let names: BTreeSet<&String> = story.workers().flat_map(|(_, worker)| worker.env.keys()).collect();
+    let names: BTreeSet<&String> = story
+        .workers()
+        .flat_map(|(_, worker)| worker.env.keys())
+        .collect();
     for name in names {
-        compare(name, &|id, _| of_workers(id, &|worker| worker.env.get(name).cloned()));
+        compare(name, &|id, _| {
+            of_workers(id, &|worker| worker.env.get(name).cloned())
+        });
     }
     found
 }

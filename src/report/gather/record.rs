@@ -10,7 +10,9 @@ use serde_json::Value;
 use std::io;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Names, NodeIntro, PairIntro};
-use tcpx_run_model::record::{RECORD_BYTES_MAX, RecordError, RunFiles, TransferRecord, Unfinished, record_value};
+use tcpx_run_model::record::{
+    RECORD_BYTES_MAX, RecordError, RunFiles, TransferRecord, Unfinished, record_value,
+};
 use tcpx_run_model::scenario;
 use tcpx_words::error::NextStep;
 
@@ -36,13 +38,19 @@ const KEYS: [&str; 15] = [
 /// The record as JSON of this version, if it can be read; what it says of the run as a
 /// whole goes into the story.
 pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
-    story.scenario_toml = files.read("scenario.toml", 1 << 20).ok().map(|text| String::from_utf8_lossy(&text).into());
+    story.scenario_toml = files
+        .read("scenario.toml", 1 << 20)
+        .ok()
+        .map(|text| String::from_utf8_lossy(&text).into());
     let record = match files.read("run.json", RECORD_BYTES_MAX) {
         Ok(bytes) => record_value(&bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let unfinished = files.unfinished().unwrap_or(Unfinished::Open);
             story.state = State::from(unfinished);
-            story.lacks("outcome and results", format!("there is no run.json ({})", unfinished.word()));
+            story.lacks(
+                "outcome and results",
+                format!("there is no run.json ({})", unfinished.word()),
+            );
             story.scenario = scenario_name(story.scenario_toml.as_deref());
             return None;
         }
@@ -72,17 +80,25 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
 fn tell(record: &Value, story: &mut Story) {
     let text = |key: &str| record[key].as_str().map(str::to_owned);
     (story.started, story.finished) = (text("started"), text("finished"));
-    (story.reason, story.next_step, story.command) = (text("reason"), text("next_step"), text("command"));
+    (story.reason, story.next_step, story.command) =
+        (text("reason"), text("next_step"), text("command"));
     story.outcome = Deserialize::deserialize(&record["outcome"]).ok();
-    story.exit_code = record["exit_code"].as_u64().and_then(|code| u8::try_from(code).ok());
+    story.exit_code = record["exit_code"]
+        .as_u64()
+        .and_then(|code| u8::try_from(code).ok());
     if let Some(id) = text("id").filter(|id| !id.is_empty()) {
         story.id = id;
     }
     let scenario = &record["scenario"];
     story.scenario = scenario["name"].as_str().unwrap_or("unknown").to_owned();
-    story.transfer =
-        KEYS.iter().filter_map(|key| Some(((*key).to_owned(), setting(&scenario["resolved"], key)?))).collect();
-    story.asked = scenario::Transfer::deserialize(&scenario["resolved"]["transfer"]).ok().as_ref().map(Asked::from);
+    story.transfer = KEYS
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), setting(&scenario["resolved"], key)?)))
+        .collect();
+    story.asked = scenario::Transfer::deserialize(&scenario["resolved"]["transfer"])
+        .ok()
+        .as_ref()
+        .map(Asked::from);
     story.unmet = each(&record["unmet"], "unmet", story);
     story.findings = each::<Finding>(&record["findings"], "findings", story);
     story.findings.sort_by_key(|finding| finding.severity);
@@ -95,7 +111,10 @@ fn tell(record: &Value, story: &mut Story) {
 pub(super) fn introduce(record: &Value, names: &mut Names) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |key: &str| record[key].as_array().into_iter().flatten();
-    let node = |node: &Value| NodeIntro { name: text(&node["name"]), address: text(&node["address"]) };
+    let node = |node: &Value| NodeIntro {
+        name: text(&node["name"]),
+        address: text(&node["address"]),
+    };
     let nodes: Vec<NodeIntro> = list("nodes").map(node).collect();
     if !nodes.is_empty() {
         names.nodes = nodes;
@@ -117,14 +136,25 @@ pub(super) fn introduce(record: &Value, names: &mut Names) {
 /// What was measured, by the names of the directions.
 pub(super) fn transfers(record: Option<&Value>, names: &Names, story: &mut Story) {
     let Some(record) = record else { return };
-    let told =
-        |record: TransferRecord| Transfer { direction: names.direction(record.from, record.to, record.lane), record };
-    story.transfers = each(&record["transfers"], "transfers", story).into_iter().map(told).collect();
+    let told = |record: TransferRecord| Transfer {
+        direction: names.direction(record.from, record.to, record.lane),
+        record,
+    };
+    story.transfers = each(&record["transfers"], "transfers", story)
+        .into_iter()
+        .map(told)
+        .collect();
 }
 
 fn setting(resolved: &Value, key: &str) -> Option<String> {
-    let value = key.split('.').try_fold(resolved, |value, part| value.get(part))?;
-    Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    let value = key
+        .split('.')
+        .try_fold(resolved, |value, part| value.get(part))?;
+    Some(
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned),
+    )
 }
 
 /// The elements that can be read; the others are said to be missing.
@@ -137,7 +167,10 @@ fn each<T: DeserializeOwned>(list: &Value, what: &str, story: &mut Story) -> Vec
     for (index, element) in list.iter().enumerate() {
         match T::deserialize(element) {
             Ok(element) => told.push(element),
-            Err(error) => story.damaged(what, format!("entry {index} of run.json cannot be read: {error}")),
+            Err(error) => story.damaged(
+                what,
+                format!("entry {index} of run.json cannot be read: {error}"),
+            ),
         }
     }
     told

@@ -28,18 +28,27 @@ pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<Re
     let mut all = Vec::new();
     for (id, file) in files.of_workers(WorkerFile::Recorder, names) {
         let worker = Subject::worker(id, names);
-        let opened = files.file(&file).map_err(Into::into).and_then(Reader::from_file);
+        let opened = files
+            .file(&file)
+            .map_err(Into::into)
+            .and_then(Reader::from_file);
         match opened.and_then(|mut reader| WorkerTrace::read(id, &worker.name, &mut reader)) {
             Ok(mut trace) => {
                 let clock = story.nodes.get(id.node.index()).and_then(|node| node.clock);
                 trace.move_clock(clock.map_or(0, |clock| clock.offset_us));
                 all.push(Recorded { worker, trace });
             }
-            Err(error) => story.damaged(&format!("requests of {}", worker.name), format!("{file}: {error}")),
+            Err(error) => story.damaged(
+                &format!("requests of {}", worker.name),
+                format!("{file}: {error}"),
+            ),
         }
     }
     if all.is_empty() {
-        story.lacks("latency distribution and requests one by one", "the run folder has no recorder that can be read");
+        story.lacks(
+            "latency distribution and requests one by one",
+            "the run folder has no recorder that can be read",
+        );
     }
     all
 }
@@ -49,10 +58,20 @@ pub(super) fn tell(recorders: &[Recorded], story: &mut Story) {
     if story.windows.is_empty() {
         story.windows = recorders.iter().flat_map(windows).collect();
     }
-    for window in story.windows.iter_mut().filter(|window| window.dev.is_empty()) {
+    for window in story
+        .windows
+        .iter_mut()
+        .filter(|window| window.dev.is_empty())
+    {
         let of = |recorded: &&Recorded| recorded.worker == window.worker;
-        let channels = recorders.iter().find(of).map(|recorded| recorded.trace.channels.as_slice()).unwrap_or_default();
-        let is = |channel: &&ChannelTrace| channel.side() == Some(window.side) && channel.index == window.index;
+        let channels = recorders
+            .iter()
+            .find(of)
+            .map(|recorded| recorded.trace.channels.as_slice())
+            .unwrap_or_default();
+        let is = |channel: &&ChannelTrace| {
+            channel.side() == Some(window.side) && channel.index == window.index
+        };
         if let Some(channel) = channels.iter().find(is) {
             window.dev.clone_from(&channel.device);
         }
@@ -65,7 +84,11 @@ fn latencies(recorders: &[Recorded]) -> Vec<Latency> {
     for recorded in recorders {
         for side in [Side::Send, Side::Recv] {
             let mut sum = Histogram::empty();
-            let of_side = recorded.trace.channels.iter().filter(|channel| channel.side() == Some(side));
+            let of_side = recorded
+                .trace
+                .channels
+                .iter()
+                .filter(|channel| channel.side() == Some(side));
             of_side.for_each(|one| sum.add(&one.sample.latency));
             if sum.count() == 0 {
                 continue;
@@ -73,10 +96,20 @@ fn latencies(recorders: &[Recorded]) -> Vec<Latency> {
             let quantiles = sum.quantiles_ns([0.5, 0.99, 0.999]).zip(sum.max_ns());
             let quantiles = quantiles.map(|([p50, p99, p999], max)| {
                 let [p50, p99, p999, max] = [p50, p99, p999, max].map(|ns| ns as f64 / 1e3);
-                LatencyUs { p50, p99, p999, max }
+                LatencyUs {
+                    p50,
+                    p99,
+                    p999,
+                    max,
+                }
             });
             let buckets = sum.buckets().filter(|bucket| bucket.2 > 0).collect();
-            all.push(Latency { worker: recorded.worker.clone(), side, buckets, quantiles });
+            all.push(Latency {
+                worker: recorded.worker.clone(),
+                side,
+                buckets,
+                quantiles,
+            });
         }
     }
     all
@@ -91,7 +124,11 @@ fn windows(recorded: &Recorded) -> Vec<Window> {
             side: channel.side()?,
             index: channel.index,
             dev: channel.device.clone(),
-            requests: sample.requests.iter().map(|request| request.stage.letter()).collect(),
+            requests: sample
+                .requests
+                .iter()
+                .map(|request| request.stage.letter())
+                .collect(),
             posted: sample.posted,
             done: sample.done,
             consumed: sample.retired(),
@@ -101,7 +138,9 @@ fn windows(recorded: &Recorded) -> Vec<Window> {
             tests_not_done: sample.tests_not_done,
             rc_errors: sample.rc_errors(),
             in_call: sample.in_call.map(|inside| inside.call.name().to_owned()),
-            last_error: sample.last_error.map(|last| (last.call.name().to_owned(), last.code)),
+            last_error: sample
+                .last_error
+                .map(|last| (last.call.name().to_owned(), last.code)),
             addresses: None,
         })
     };
@@ -113,14 +152,20 @@ fn windows(recorded: &Recorded) -> Vec<Window> {
 fn in_question(story: &Story) -> Option<(Option<Unit>, usize, String)> {
     let unit = |worker: &Subject| worker.pair.map(Unit::Pair);
     let named = story.findings.iter().find_map(|finding| {
-        let channel = finding.channel.filter(|_| finding.severity != Severity::Info)?;
+        let channel = finding
+            .channel
+            .filter(|_| finding.severity != Severity::Info)?;
         let why = format!("named by the finding {}", finding.condition);
         Some((finding.subject.as_ref().and_then(unit), channel, why))
     });
     let waiting = || {
         let stuck = story.windows.iter().filter(|window| window.in_flight() > 0);
         let longest = stuck.max_by_key(|window| (window.quiet_ms, window.head_age_ms))?;
-        let why = format!("{} of {} has waited longest", longest.channel(), longest.worker.name);
+        let why = format!(
+            "{} of {} has waited longest",
+            longest.channel(),
+            longest.worker.name
+        );
         Some((unit(&longest.worker), longest.index, why))
     };
     named.or_else(waiting)
@@ -132,27 +177,55 @@ fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
         return None;
     }
     let (unit, index, why) = in_question(story)?;
-    let of_pair = recorders.iter().filter(|recorded| unit.is_none_or(|unit| recorded.trace.id.unit == unit));
+    let of_pair = recorders
+        .iter()
+        .filter(|recorded| unit.is_none_or(|unit| recorded.trace.id.unit == unit));
     let is_end = |channel: &&ChannelTrace| channel.index == index && channel.side().is_some();
     let mut ends: Vec<(&Recorded, &ChannelTrace)> = Vec::new();
     for recorded in of_pair {
-        ends.extend(recorded.trace.channels.iter().filter(is_end).map(|channel| (recorded, channel)));
+        ends.extend(
+            recorded
+                .trace
+                .channels
+                .iter()
+                .filter(is_end)
+                .map(|channel| (recorded, channel)),
+        );
     }
     // What a comm does last is to be closed; the moment before that is meant.
     let stirred = |(recorded, channel): &(&Recorded, &ChannelTrace)| {
-        let times = requests(channel).into_iter().flat_map(|one| [one.posted, one.done, one.unpacked, one.consumed]);
-        recorded.trace.unix_ns(times.flatten().max().unwrap_or(channel.sample.last_change_ns))
+        let times = requests(channel)
+            .into_iter()
+            .flat_map(|one| [one.posted, one.done, one.unpacked, one.consumed]);
+        recorded.trace.unix_ns(
+            times
+                .flatten()
+                .max()
+                .unwrap_or(channel.sample.last_change_ns),
+        )
     };
     let moment = ends.iter().map(stirred).max()?;
-    let mut ends: Vec<TimelineEnd> =
-        ends.iter().filter_map(|(recorded, channel)| end(recorded, channel, moment)).collect();
+    let mut ends: Vec<TimelineEnd> = ends
+        .iter()
+        .filter_map(|(recorded, channel)| end(recorded, channel, moment))
+        .collect();
     // As the data goes: from the sender down.
     ends.sort_by_key(|end| (end.side, end.worker.name.clone()));
-    let times =
-        || ends.iter().flat_map(|end| &end.requests).flat_map(|one| [one.posted, one.done, one.consumed]).flatten();
+    let times = || {
+        ends.iter()
+            .flat_map(|end| &end.requests)
+            .flat_map(|one| [one.posted, one.done, one.consumed])
+            .flatten()
+    };
     let before_ns = times().min().unwrap_or(0).min(-1_000).unsigned_abs();
-    let mut timeline =
-        RequestTimeline { why, channel: index, before_ns, after_ns: before_ns / 5, ends, notes: Vec::new() };
+    let mut timeline = RequestTimeline {
+        why,
+        channel: index,
+        before_ns,
+        after_ns: before_ns / 5,
+        ends,
+        notes: Vec::new(),
+    };
     timeline.notes = notes(recorders, moment, &timeline);
     Some(timeline)
 }
@@ -160,13 +233,23 @@ fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
 fn requests(channel: &ChannelTrace) -> Vec<Request> {
     let mut all = Vec::new();
     let until_consumed = channel.side() == Some(Side::Recv);
-    each_request(&channel.events.events, until_consumed, |request| all.push(request.clone()));
+    each_request(&channel.events.events, until_consumed, |request| {
+        all.push(request.clone())
+    });
     all.sort_by_key(|request| (request.begins(), request.number));
     all.split_off(all.len().saturating_sub(REQUESTS_MAX))
 }
 
 fn end(recorded: &Recorded, channel: &ChannelTrace, moment: u64) -> Option<TimelineEnd> {
-    let from = |at: Option<u64>| at.map(|at| recorded.trace.unix_ns(at).wrapping_sub(moment).cast_signed());
+    let from = |at: Option<u64>| {
+        at.map(|at| {
+            recorded
+                .trace
+                .unix_ns(at)
+                .wrapping_sub(moment)
+                .cast_signed()
+        })
+    };
     let request = |one: Request| TimelineRequest {
         number: one.number,
         posted: from(one.posted),
@@ -175,10 +258,18 @@ fn end(recorded: &Recorded, channel: &ChannelTrace, moment: u64) -> Option<Timel
         consumed: from(one.consumed),
     };
     let requests = requests(channel).into_iter().map(request).collect();
-    Some(TimelineEnd { worker: recorded.worker.clone(), side: channel.side()?, requests })
+    Some(TimelineEnd {
+        worker: recorded.worker.clone(),
+        side: channel.side()?,
+        requests,
+    })
 }
 
-fn notes(recorders: &[Recorded], moment: u64, timeline: &RequestTimeline) -> Vec<(i64, String, String)> {
+fn notes(
+    recorders: &[Recorded],
+    moment: u64,
+    timeline: &RequestTimeline,
+) -> Vec<(i64, String, String)> {
     let range = -(timeline.before_ns.cast_signed())..=timeline.after_ns.cast_signed();
     let mut all = Vec::new();
     for Recorded { worker, trace } in recorders {
@@ -188,7 +279,11 @@ fn notes(recorders: &[Recorded], moment: u64, timeline: &RequestTimeline) -> Vec
             let count: &mut usize = seen.entry((&line.function, line.line)).or_default();
             *count += 1;
             if range.contains(&at) && *count == 1 && seen.len() <= NOTES_MAX {
-                all.push((at, worker.name.clone(), format!("{}:{} {}", line.function, line.line, line.text)));
+                all.push((
+                    at,
+                    worker.name.clone(),
+                    format!("{}:{} {}", line.function, line.line, line.text),
+                ));
             }
         }
     }

@@ -19,14 +19,24 @@ pub(super) fn tell(events: &Events, story: &mut Story) {
     let state = &events.state;
     let all = || events.samples.values().flatten();
     let most = events.samples.values().map(Vec::len).max().unwrap_or(0);
-    let (from_ms, to_ms) =
-        (all().map(|one| one.ms).fold(f64::MAX, f64::min), all().map(|one| one.ms).fold(0.0, f64::max));
+    let (from_ms, to_ms) = (
+        all().map(|one| one.ms).fold(f64::MAX, f64::min),
+        all().map(|one| one.ms).fold(0.0, f64::max),
+    );
     story.axis.stall_ms = state.stall().map(|stall| stall.at_ms);
     if most < 2 || to_ms <= from_ms {
-        story.lacks("charts over time", "fewer than two samples of any worker were recorded");
+        story.lacks(
+            "charts over time",
+            "fewer than two samples of any worker were recorded",
+        );
         return;
     }
-    story.axis = Axis { from_ms, to_ms, parts: most.min(PARTS_MAX), ..story.axis };
+    story.axis = Axis {
+        from_ms,
+        to_ms,
+        parts: most.min(PARTS_MAX),
+        ..story.axis
+    };
     for (id, samples) in &events.samples {
         let worker = Subject::worker(*id, &state.names);
         let of = state.workers.get(id);
@@ -38,7 +48,10 @@ pub(super) fn tell(events: &Events, story: &mut Story) {
 
 /// The interface of a plugin device, as its worker told.
 fn interface(worker: Option<&WorkerState>, device: i64) -> String {
-    worker.and_then(|worker| worker.nic(device)).unwrap_or_default().to_owned()
+    worker
+        .and_then(|worker| worker.nic(device))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn of_samples(
@@ -50,17 +63,19 @@ fn of_samples(
     let mut found: BTreeMap<(Side, usize), Gathered> = BTreeMap::new();
     for sample in samples {
         for counters in &sample.channels {
-            let gathered = found.entry((counters.side, counters.index)).or_insert_with(|| {
-                let series = ChannelSeries {
-                    worker: worker.clone(),
-                    side: counters.side,
-                    index: counters.index,
-                    dev: interface(counters.device),
-                    bytes: Vec::new(),
-                    in_flight: Vec::new(),
-                };
-                Gathered::new(series, axis)
-            });
+            let gathered = found
+                .entry((counters.side, counters.index))
+                .or_insert_with(|| {
+                    let series = ChannelSeries {
+                        worker: worker.clone(),
+                        side: counters.side,
+                        index: counters.index,
+                        dev: interface(counters.device),
+                        bytes: Vec::new(),
+                        in_flight: Vec::new(),
+                    };
+                    Gathered::new(series, axis)
+                });
             gathered.take(sample.ms, counters);
         }
     }
@@ -77,13 +92,21 @@ struct Gathered {
 
 impl Gathered {
     fn new(series: ChannelSeries, axis: Axis) -> Self {
-        Self { series, axis, bytes: vec![None; axis.parts], in_flight: vec![None; axis.parts], before: None }
+        Self {
+            series,
+            axis,
+            bytes: vec![None; axis.parts],
+            in_flight: vec![None; axis.parts],
+            before: None,
+        }
     }
 
     fn take(&mut self, ms: f64, now: &Counters) {
         let in_flight = in_flight(now.side, now.posted, now.done, now.consumed);
         let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
-        let Some(part) = self.axis.part(ms) else { return };
+        let Some(part) = self.axis.part(ms) else {
+            return;
+        };
         self.in_flight[part] = self.in_flight[part].max(Some(in_flight));
         if let Some((from_ms, bytes)) = self.before {
             self.spread(from_ms, ms, now.bytes.saturating_sub(bytes));
@@ -93,25 +116,39 @@ impl Gathered {
 
     /// Bytes between two samples belong to the parts between them, by time.
     fn spread(&mut self, from_ms: f64, to_ms: f64, bytes: u64) {
-        let (Some(first), Some(last)) = (self.axis.part(from_ms), self.axis.part(to_ms)) else { return };
+        let (Some(first), Some(last)) = (self.axis.part(from_ms), self.axis.part(to_ms)) else {
+            return;
+        };
         let part_ms = (self.axis.to_ms - self.axis.from_ms) / self.axis.parts as f64;
         for part in first..=last {
             let begins = self.axis.from_ms + part as f64 * part_ms;
             let inside = (to_ms.min(begins + part_ms) - from_ms.max(begins)).max(0.0);
-            let share = if to_ms > from_ms { inside / (to_ms - from_ms) } else { 1.0 };
+            let share = if to_ms > from_ms {
+                inside / (to_ms - from_ms)
+            } else {
+                1.0
+            };
             *self.bytes[part].get_or_insert(0.0) += bytes as f64 * share;
         }
     }
 
     fn told(mut self) -> ChannelSeries {
         // Between two samples nothing else was seen.
-        let last = self.in_flight.iter().rposition(Option::is_some).unwrap_or(0);
+        let last = self
+            .in_flight
+            .iter()
+            .rposition(Option::is_some)
+            .unwrap_or(0);
         let mut seen = None;
         for place in self.in_flight.iter_mut().take(last) {
             seen = place.or(seen);
             *place = seen;
         }
-        self.series.bytes = self.bytes.into_iter().map(|bytes| bytes.map(|bytes| bytes.round() as u64)).collect();
+        self.series.bytes = self
+            .bytes
+            .into_iter()
+            .map(|bytes| bytes.map(|bytes| bytes.round() as u64))
+            .collect();
         self.series.in_flight = self.in_flight;
         self.series
     }
@@ -120,19 +157,25 @@ impl Gathered {
 /// Every channel's window at the moment that decides: at a stall those of its pair,
 /// else the newest, and of a worker that failed as it was then.
 pub(super) fn windows(state: &RunState, story: &mut Story) {
-    let stalls: BTreeMap<usize, DeclaredStall> =
-        (0..).zip(&state.pairs).filter_map(|(pair, of)| Some((pair, of.stall?))).collect();
+    let stalls: BTreeMap<usize, DeclaredStall> = (0..)
+        .zip(&state.pairs)
+        .filter_map(|(pair, of)| Some((pair, of.stall?)))
+        .collect();
     let is_over = stalls.values().all(|stall| stall.recovered);
     for worker in state.workers.values() {
         let stall = worker.id.pair().and_then(|pair| stalls.get(&pair.index()));
         let channels = match (stall, &worker.at_stall) {
-            (Some(stall), Some(picture)) if is_over || !stall.recovered => picture.channels.as_slice(),
+            (Some(stall), Some(picture)) if is_over || !stall.recovered => {
+                picture.channels.as_slice()
+            }
             _ if stalls.is_empty() => worker.judged().1,
             _ => continue,
         };
         let subject = Subject::worker(worker.id, &state.names);
         let window = |now: &ChannelNow| window(&subject, interface(Some(worker), now.device), now);
-        story.windows.extend(channels.iter().take(CHANNELS_MAX).map(window));
+        story
+            .windows
+            .extend(channels.iter().take(CHANNELS_MAX).map(window));
     }
     if story.windows.len() > CHANNELS_MAX {
         // Those that wait are what is asked for.
@@ -171,12 +214,27 @@ mod tests {
     #[test]
     fn bytes_fall_into_the_parts_they_moved_in_and_none_is_lost() {
         let id = WorkerId::of_pair(NodeId(1), PairId(0));
-        let counters =
-            |bytes: u64, posted: u64| Counters { side: Side::Recv, posted, done: posted, bytes, ..Counters::default() };
-        let samples: Vec<SampleLine<Counters>> = [(0.0, 0, 1), (10.0, 100, 5), (35.0, 350, 2), (40.0, 400, 2)]
-            .map(|(ms, bytes, posted)| SampleLine { ms, worker: id, channels: vec![counters(bytes, posted)] })
-            .into();
-        let axis = Axis { from_ms: 0.0, to_ms: 40.0, parts: 4, stall_ms: None };
+        let counters = |bytes: u64, posted: u64| Counters {
+            side: Side::Recv,
+            posted,
+            done: posted,
+            bytes,
+            ..Counters::default()
+        };
+        let samples: Vec<SampleLine<Counters>> =
+            [(0.0, 0, 1), (10.0, 100, 5), (35.0, 350, 2), (40.0, 400, 2)]
+                .map(|(ms, bytes, posted)| SampleLine {
+                    ms,
+                    worker: id,
+                    channels: vec![counters(bytes, posted)],
+                })
+                .into();
+        let axis = Axis {
+            from_ms: 0.0,
+            to_ms: 40.0,
+            parts: 4,
+            stall_ms: None,
+        };
         let worker = Subject::worker(id, &Names::default());
         let series = of_samples(&worker, &samples, axis, |_| "eth1".into());
         assert_eq!(series[0].bytes, [100, 100, 100, 100].map(Some));

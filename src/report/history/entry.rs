@@ -6,7 +6,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use tcpx_run_model::finding::Severity;
-use tcpx_run_model::record::{BriefTransfer, RECORD_BYTES_MAX, RecordError, RunBrief, RunFiles, Unfinished};
+use tcpx_run_model::record::{
+    BriefTransfer, RECORD_BYTES_MAX, RecordError, RunBrief, RunFiles, Unfinished,
+};
 use tcpx_words::units::printable;
 
 /// The outcome of a run whose record this program cannot read.
@@ -74,16 +76,24 @@ impl Entry {
         let read = file.and_then(|file| file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes));
         match read.map(|_| RunBrief::parse(&bytes)) {
             Ok(Ok(brief)) => Self::of(brief, id, seen),
-            Ok(Err(error @ RecordError::Schema { .. })) => Self { why: Some(error.to_string()), ..bare(OTHER_VERSION) },
+            Ok(Err(error @ RecordError::Schema { .. })) => Self {
+                why: Some(error.to_string()),
+                ..bare(OTHER_VERSION)
+            },
             Ok(Err(RecordError::Damaged(_))) | Err(_) => bare("damaged"),
         }
     }
 
     fn of(brief: RunBrief, id: &str, seen: Option<(u64, i64)>) -> Self {
         let measured = brief.transfers.iter().filter(|one| one.iterations > 0);
-        let rate =
-            |one: &BriefTransfer| Rate { direction: printable(&one.direction), median_gb_per_s: one.median_gb_per_s };
-        let worst = brief.findings.iter().find(|(_, severity)| *severity != Severity::Info);
+        let rate = |one: &BriefTransfer| Rate {
+            direction: printable(&one.direction),
+            median_gb_per_s: one.median_gb_per_s,
+        };
+        let worst = brief
+            .findings
+            .iter()
+            .find(|(_, severity)| *severity != Severity::Info);
         Self {
             id: printable(id),
             started: printable(&brief.started),
@@ -91,7 +101,10 @@ impl Entry {
             outcome: brief.outcome.to_string(),
             exit_code: brief.exit_code,
             rates: measured.map(rate).collect(),
-            wrong_bytes: brief.transfers.iter().fold(0, |sum, one| sum.saturating_add(one.wrong_bytes)),
+            wrong_bytes: brief
+                .transfers
+                .iter()
+                .fold(0, |sum, one| sum.saturating_add(one.wrong_bytes)),
             finding: worst.map(|(condition, _)| printable(condition)),
             why: None,
             seen,
@@ -101,11 +114,21 @@ impl Entry {
 
 /// `20261120T101500Z-4conn` began at 2026-11-20T10:15:00Z.
 fn started(id: &str) -> String {
-    let digits =
-        |from: usize, to: usize| id.get(from..to).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
-    let parts = [(0, 4), (4, 6), (6, 8), (9, 11), (11, 13), (13, 15)].map(|(from, to)| digits(from, to));
+    let digits = |from: usize, to: usize| {
+        id.get(from..to)
+            .filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let parts =
+        [(0, 4), (4, 6), (6, 8), (9, 11), (11, 13), (13, 15)].map(|(from, to)| digits(from, to));
     match parts {
-        [Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)] => {
+        [
+            Some(year),
+            Some(month),
+            Some(day),
+            Some(hour),
+            Some(minute),
+            Some(second),
+        ] => {
             format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z")
         }
         _ => String::new(),
@@ -113,5 +136,7 @@ fn started(id: &str) -> String {
 }
 
 fn scenario(id: &str) -> String {
-    id.split_once('-').map(|(_, name)| printable(name)).unwrap_or_default()
+    id.split_once('-')
+        .map(|(_, name)| printable(name))
+        .unwrap_or_default()
 }

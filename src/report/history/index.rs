@@ -35,7 +35,11 @@ pub struct HistoryError {
 impl HistoryError {
     /// Whose problem it is.
     pub fn outcome(&self) -> Outcome {
-        if self.source.kind() == io::ErrorKind::NotFound { Outcome::Usage } else { Outcome::NotRun }
+        if self.source.kind() == io::ErrorKind::NotFound {
+            Outcome::Usage
+        } else {
+            Outcome::NotRun
+        }
     }
 }
 
@@ -67,7 +71,10 @@ struct File {
 /// # Errors
 /// The folder cannot be listed. A run that cannot be read is one all the same.
 pub fn read(folder: &Path) -> Result<History, HistoryError> {
-    let failed = |source| HistoryError { folder: folder.to_owned(), source };
+    let failed = |source| HistoryError {
+        folder: folder.to_owned(),
+        source,
+    };
     let mut ids: Vec<String> = std::fs::read_dir(folder)
         .map_err(failed)?
         .flatten()
@@ -80,12 +87,20 @@ pub fn read(folder: &Path) -> Result<History, HistoryError> {
     let known = known(folder);
     let (count, mut fresh) = (known.len(), Vec::new());
     let mut runs = Vec::with_capacity(ids.len());
-    let mut known: HashMap<String, Entry> = known.into_iter().map(|entry| (entry.id.clone(), entry)).collect();
+    let mut known: HashMap<String, Entry> = known
+        .into_iter()
+        .map(|entry| (entry.id.clone(), entry))
+        .collect();
     for id in &ids {
         let seen = seen(&folder.join(id));
-        match known.remove(id).filter(|entry| entry.seen == seen && seen.is_some()) {
+        match known
+            .remove(id)
+            .filter(|entry| entry.seen == seen && seen.is_some())
+        {
             Some(entry) => runs.push(entry),
-            None if seen.is_some() || folder.join(id).join("events.jsonl").exists() => fresh.push((id.clone(), seen)),
+            None if seen.is_some() || folder.join(id).join("events.jsonl").exists() => {
+                fresh.push((id.clone(), seen))
+            }
             None => {}
         }
     }
@@ -99,25 +114,42 @@ pub fn read(folder: &Path) -> Result<History, HistoryError> {
 
 /// Size and time of change of a run's record.
 fn seen(run: &Path) -> Option<(u64, i64)> {
-    let meta = std::fs::symlink_metadata(run.join("run.json")).ok().filter(|meta| meta.is_file())?;
-    Some((meta.len(), meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())))
+    let meta = std::fs::symlink_metadata(run.join("run.json"))
+        .ok()
+        .filter(|meta| meta.is_file())?;
+    Some((
+        meta.len(),
+        meta.mtime()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(meta.mtime_nsec()),
+    ))
 }
 
 fn known(folder: &Path) -> Vec<Entry> {
-    let file = std::fs::read(folder.join(INDEX)).ok().and_then(|bytes| serde_json::from_slice::<File>(&bytes).ok());
-    file.filter(|file| file.version == VERSION).map(|file| file.runs).unwrap_or_default()
+    let file = std::fs::read(folder.join(INDEX))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<File>(&bytes).ok());
+    file.filter(|file| file.version == VERSION)
+        .map(|file| file.runs)
+        .unwrap_or_default()
 }
 
 fn read_all(folder: &Path, fresh: &[(String, Option<(u64, i64)>)]) -> Vec<Entry> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(THREADS_MAX);
     let each = |part: &[(String, Option<(u64, i64)>)]| {
-        part.iter().map(|(id, seen)| Entry::read(folder, id, *seen)).collect::<Vec<_>>()
+        part.iter()
+            .map(|(id, seen)| Entry::read(folder, id, *seen))
+            .collect::<Vec<_>>()
     };
     std::thread::scope(|scope| {
         let parts = fresh.chunks(fresh.len().div_ceil(threads).max(1));
         let readers: Vec<_> = parts.map(|part| scope.spawn(move || each(part))).collect();
         let join = |reader: std::thread::ScopedJoinHandle<'_, Vec<Entry>>| {
-            reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            reader
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         readers.into_iter().flat_map(join).collect()
     })
@@ -129,7 +161,12 @@ fn keep(folder: &Path, runs: &[Entry]) -> Option<String> {
     // may be of one that the next program knows.
     let is_settled = |entry: &&Entry| entry.seen.is_some() && entry.outcome != OTHER_VERSION;
     let runs = runs.iter().filter(is_settled).cloned().collect();
-    let file = File { version: VERSION, runs };
-    let written = write_whole(&folder.join(INDEX), |to| serde_json::to_writer(to, &file).map_err(Into::into));
+    let file = File {
+        version: VERSION,
+        runs,
+    };
+    let written = write_whole(&folder.join(INDEX), |to| {
+        serde_json::to_writer(to, &file).map_err(Into::into)
+    });
     written.err().map(|error| error.to_string())
 }

@@ -30,7 +30,10 @@ pub fn choose<'a>(runs: &'a [Entry], keep: &Keep) -> Vec<&'a Entry> {
             let place = newer.entry(&run.scenario).or_default();
             *place += 1;
             let is_new = keep.newest.is_some_and(|newest| *place <= newest);
-            let is_young = keep.since.as_ref().is_some_and(|since| run.started.as_str() >= since.as_str());
+            let is_young = keep
+                .since
+                .as_ref()
+                .is_some_and(|since| run.started.as_str() >= since.as_str());
             let is_evidence = keep.failed && run.outcome != "passed";
             !(is_new || is_young || is_evidence || OPEN.contains(&run.outcome.as_str()))
         })
@@ -49,6 +52,9 @@ pub fn remove(folder: &Path, run: &Entry) -> io::Result<()> {
     let path = folder.join(&run.id);
     match is_plain && std::fs::symlink_metadata(&path)?.is_dir() {
         true => std::fs::remove_dir_all(path),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no run folder")),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no run folder",
+        )),
     }
 }

@@ -21,14 +21,26 @@ fn run(folder: &Path, id: &str, outcome: &str, rate: f64) {
 fn runs_are_listed_whatever_became_of_them_and_read_once() {
     let folder = tempfile::tempdir().expect("a folder");
     for minute in 10..14 {
-        run(folder.path(), &format!("20261120T10{minute}00Z-4conn"), "passed", f64::from(minute));
+        run(
+            folder.path(),
+            &format!("20261120T10{minute}00Z-4conn"),
+            "passed",
+            f64::from(minute),
+        );
     }
-    std::fs::write(folder.path().join("20261120T101200Z-4conn/run.json"), "{\"outcome\":").expect("written");
+    std::fs::write(
+        folder.path().join("20261120T101200Z-4conn/run.json"),
+        "{\"outcome\":",
+    )
+    .expect("written");
     std::fs::remove_file(folder.path().join("20261120T101300Z-4conn/run.json")).expect("removed");
     std::fs::create_dir(folder.path().join("sample")).expect("a folder");
     let first = read(folder.path()).expect("read");
     let outcomes: Vec<&str> = first.runs.iter().map(|run| run.outcome.as_str()).collect();
-    assert_eq!((outcomes, first.read), (vec!["passed", "passed", "damaged", "killed"], 4));
+    assert_eq!(
+        (outcomes, first.read),
+        (vec!["passed", "passed", "damaged", "killed"], 4)
+    );
     assert_eq!(first.runs[1].rates[0].median_gb_per_s, 11.0);
     assert_eq!(first.runs[3].started, "2026-11-20T10:13:00Z");
     // Only what is not over is looked at again.
@@ -38,7 +50,11 @@ fn runs_are_listed_whatever_became_of_them_and_read_once() {
     run(folder.path(), "20261120T101000Z-4conn", "failed", 123.25);
     let changed = read(folder.path()).expect("read");
     assert_eq!(
-        (changed.runs[0].outcome.as_str(), changed.runs[3].outcome.as_str(), changed.read),
+        (
+            changed.runs[0].outcome.as_str(),
+            changed.runs[3].outcome.as_str(),
+            changed.read
+        ),
         ("failed", "stalled", 2)
     );
     std::fs::write(folder.path().join(".history.json"), "nonsense").expect("written");
@@ -57,13 +73,24 @@ fn a_run_without_a_record_goes_on_or_was_killed_or_was_none() {
     let outcomes = || {
         let history = read(folder.path()).expect("read");
         let kept = choose(&history.runs, &Keep::default()).len();
-        (history.runs.into_iter().map(|run| run.outcome).collect::<Vec<_>>(), kept)
+        (
+            history
+                .runs
+                .into_iter()
+                .map(|run| run.outcome)
+                .collect::<Vec<_>>(),
+            kept,
+        )
     };
     // The thread that writes lines ends with the process of a killed run, and soon here.
     let soon = |expected: &[&str]| {
         let since = std::time::Instant::now();
         while outcomes().0 != expected {
-            assert!(since.elapsed().as_secs() < 20, "{:?}, not {expected:?}", outcomes());
+            assert!(
+                since.elapsed().as_secs() < 20,
+                "{:?}, not {expected:?}",
+                outcomes()
+            );
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     };
@@ -76,16 +103,53 @@ fn a_run_without_a_record_goes_on_or_was_killed_or_was_none() {
 #[test]
 fn what_is_kept_is_kept_and_only_run_folders_go() {
     let folder = tempfile::tempdir().expect("a folder");
-    for (minute, outcome) in [(10, "passed"), (11, "stalled"), (12, "passed"), (13, "passed")] {
-        run(folder.path(), &format!("20261120T10{minute}00Z-4conn"), outcome, 1.0);
+    for (minute, outcome) in [
+        (10, "passed"),
+        (11, "stalled"),
+        (12, "passed"),
+        (13, "passed"),
+    ] {
+        run(
+            folder.path(),
+            &format!("20261120T10{minute}00Z-4conn"),
+            outcome,
+            1.0,
+        );
     }
     let history = read(folder.path()).expect("read");
-    let ids = |keep: Keep| choose(&history.runs, &keep).iter().map(|run| run.id[11..13].to_owned()).collect::<Vec<_>>();
-    assert_eq!(ids(Keep { newest: Some(1), ..Keep::default() }), ["10", "11", "12"]);
-    assert_eq!(ids(Keep { newest: Some(1), failed: true, ..Keep::default() }), ["10", "12"]);
-    assert_eq!(ids(Keep { since: Some("2026-11-20T10:12:00Z".into()), ..Keep::default() }), ["10", "11"]);
+    let ids = |keep: Keep| {
+        choose(&history.runs, &keep)
+            .iter()
+            .map(|run| run.id[11..13].to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ids(Keep {
+            newest: Some(1),
+            ..Keep::default()
+        }),
+        ["10", "11", "12"]
+    );
+    assert_eq!(
+        ids(Keep {
+            newest: Some(1),
+            failed: true,
+            ..Keep::default()
+        }),
+        ["10", "12"]
+    );
+    assert_eq!(
+        ids(Keep {
+            since: Some("2026-11-20T10:12:00Z".into()),
+            ..Keep::default()
+        }),
+        ["10", "11"]
+    );
     remove(folder.path(), &history.runs[0]).expect("removed");
     assert_eq!(read(folder.path()).expect("read").runs.len(), 3);
-    let evil = super::Entry { id: "../x".into(), ..super::Entry::default() };
+    let evil = super::Entry {
+        id: "../x".into(),
+        ..super::Entry::default()
+    };
     assert!(remove(folder.path(), &evil).is_err());
 }

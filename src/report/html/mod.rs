@@ -51,7 +51,10 @@ fn head(page: &mut Page, story: &Story) {
         Tone::Bad => ("bad", "✗"),
         Tone::Open => ("open", "?"),
     };
-    page.raw(&format!("<header class=\"verdict {tone}\"><strong>{sign} {}</strong>\n", escape(&verdict.word)));
+    page.raw(&format!(
+        "<header class=\"verdict {tone}\"><strong>{sign} {}</strong>\n",
+        escape(&verdict.word)
+    ));
     page.tag("p", &verdict.sentence);
     if let Some(step) = &story.next_step {
         page.tag("p class=\"soft\"", &format!("Next: {step}"));
@@ -63,7 +66,10 @@ fn head(page: &mut Page, story: &Story) {
     let plugins = plugins(story);
     page.tag("h1", &format!("{} over {plugins}", story.scenario));
     let when = story.started.as_deref().unwrap_or("at an unknown time");
-    page.tag("p class=\"soft\"", &format!("Run {}, started {when}.{}", story.id, state(story)));
+    page.tag(
+        "p class=\"soft\"",
+        &format!("Run {}, started {when}.{}", story.id, state(story)),
+    );
     page.raw("<nav>");
     for (id, name) in [
         ("ran", "What was run"),
@@ -111,7 +117,11 @@ fn state(story: &Story) -> &'static str {
 /// Every plugin that was used, by name; each once.
 pub(super) fn plugins(story: &Story) -> String {
     let name = |plugin: &tcpx_run_model::record::PluginRecord| {
-        let version = plugin.version.as_ref().map(|version| format!(", {version}")).unwrap_or_default();
+        let version = plugin
+            .version
+            .as_ref()
+            .map(|version| format!(", {version}"))
+            .unwrap_or_default();
         format!("{} (ncclNet v{}{version})", plugin.name, plugin.abi)
     };
     let names: std::collections::BTreeSet<String> = story.plugins().map(name).collect();
@@ -125,17 +135,24 @@ fn ran(page: &mut Page, story: &Story) {
     page.section("ran", "What was run");
     match &story.command {
         Some(command) => page.tag("pre", command),
-        None => {
-            page.tag("p class=\"soft\"", "The command line was not recorded; the scenario below runs again as it is.")
-        }
+        None => page.tag(
+            "p class=\"soft\"",
+            "The command line was not recorded; the scenario below runs again as it is.",
+        ),
     }
     page.raw("<dl class=\"keys\">\n");
     for (key, value) in &story.transfer {
-        page.raw(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(key), escape(value)));
+        page.raw(&format!(
+            "<div><dt>{}</dt><dd>{}</dd></div>\n",
+            escape(key),
+            escape(value)
+        ));
     }
     page.raw("</dl>\n");
     if let Some(toml) = &story.scenario_toml {
-        page.folded("The whole scenario, to be run again", false, |page| page.tag("pre", toml));
+        page.folded("The whole scenario, to be run again", false, |page| {
+            page.tag("pre", toml)
+        });
     }
 }
 
@@ -167,9 +184,18 @@ fn findings(page: &mut Page, story: &Story) {
 
 /// Severity, confidence and place of a finding.
 pub(super) fn place(finding: &tcpx_run_model::finding::Finding) -> String {
-    let node = finding.place().map(|place| format!(", {place}")).unwrap_or_default();
-    let channel = finding.channel.map(|channel| format!(", channel {channel}")).unwrap_or_default();
-    format!("{}, confidence {:.2}{node}{channel}", finding.severity, finding.confidence)
+    let node = finding
+        .place()
+        .map(|place| format!(", {place}"))
+        .unwrap_or_default();
+    let channel = finding
+        .channel
+        .map(|channel| format!(", channel {channel}"))
+        .unwrap_or_default();
+    format!(
+        "{}, confidence {:.2}{node}{channel}",
+        finding.severity, finding.confidence
+    )
 }
 
 fn list(page: &mut Page, before: &str, all: &[String]) {
@@ -177,14 +203,18 @@ fn list(page: &mut Page, before: &str, all: &[String]) {
         return;
     }
     page.raw("<ul>\n");
-    all.iter().for_each(|one| page.tag("li", &format!("{before}{one}")));
+    all.iter()
+        .for_each(|one| page.tag("li", &format!("{before}{one}")));
     page.raw("</ul>\n");
 }
 
 fn log(page: &mut Page, story: &Story) {
     page.section("log", "What the plugin and the workers logged");
     if story.log.is_empty() && story.unknown_lines.is_empty() {
-        page.tag("p", "No line that is known for a problem, and no WARN line that is unknown.");
+        page.tag(
+            "p",
+            "No line that is known for a problem, and no WARN line that is unknown.",
+        );
     }
     for found in &story.log {
         page.raw("<div class=\"finding warned\">\n");
@@ -198,7 +228,12 @@ fn log(page: &mut Page, story: &Story) {
         let at = found.excerpt.at.as_deref().unwrap_or("at an unknown time");
         page.tag(
             "p class=\"soft\"",
-            &format!("{}, {} lines on {}, {at}{last}", found.severity.name(), found.count, found.excerpt.worker.name),
+            &format!(
+                "{}, {} lines on {}, {at}{last}",
+                found.severity.name(),
+                found.count,
+                found.excerpt.worker.name
+            ),
         );
         page.tag("p", &found.meaning);
         list(page, "", &found.causes);
@@ -213,7 +248,14 @@ fn log(page: &mut Page, story: &Story) {
         let rows: Vec<Row> = story
             .unknown_lines
             .iter()
-            .map(|line| [line.count.to_string(), line.worker.name.clone(), line.text.clone()].into())
+            .map(|line| {
+                [
+                    line.count.to_string(),
+                    line.worker.name.clone(),
+                    line.text.clone(),
+                ]
+                .into()
+            })
             .collect();
         page.table("", &["#lines", "node", "the first of them"], &rows);
     }
@@ -226,7 +268,11 @@ fn evidence(page: &mut Page, story: &Story) {
     page.section("evidence", "Evidence taken at the time");
     for file in &story.evidence {
         let cut = if file.cut { ", the begin of it" } else { "" };
-        page.folded(&format!("{} ({} bytes{cut})", file.name, file.bytes), false, |page| page.tag("pre", &file.text));
+        page.folded(
+            &format!("{} ({} bytes{cut})", file.name, file.bytes),
+            false,
+            |page| page.tag("pre", &file.text),
+        );
     }
 }
 
@@ -235,7 +281,11 @@ fn missing(page: &mut Page, story: &Story) {
     if story.missing.is_empty() {
         return page.tag("p", "Nothing that this version knows to look for.");
     }
-    let rows: Vec<Row> = story.missing.iter().map(|one| [one.what.clone(), one.why.clone()].into()).collect();
+    let rows: Vec<Row> = story
+        .missing
+        .iter()
+        .map(|one| [one.what.clone(), one.why.clone()].into())
+        .collect();
     page.table("", &["what", "why"], &rows);
 }
 
@@ -260,7 +310,13 @@ fn foot(page: &mut Page, story: &Story) {
         false => "NOT redacted: names and addresses are as they were.",
     };
     page.raw("<footer>\n");
-    page.tag("p", &format!("tcpxctl {}. {redacted} 1 GB is 10^9 bytes.", story.tcpxctl_version));
+    page.tag(
+        "p",
+        &format!(
+            "tcpxctl {}. {redacted} 1 GB is 10^9 bytes.",
+            story.tcpxctl_version
+        ),
+    );
     page.raw("</footer>\n");
     page.raw(END);
 }

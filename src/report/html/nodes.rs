@@ -26,73 +26,141 @@ fn differences(page: &mut Page, story: &Story) {
     if story.nodes.len() < 2 {
         return;
     }
-    let title = if story.nodes.len() == 2 { "What differs between the two" } else { "What differs between the nodes" };
+    let title = if story.nodes.len() == 2 {
+        "What differs between the two"
+    } else {
+        "What differs between the nodes"
+    };
     page.tag("h3", title);
     if story.differences.is_empty() {
         return page.tag("p", "Nothing of what was compared.");
     }
     let mut table = NodeTable::new(story, "");
-    story.differences.iter().for_each(|one| table.row(&one.what, one.words()));
+    story
+        .differences
+        .iter()
+        .for_each(|one| table.row(&one.what, one.words()));
     show(page, table);
 }
 
 fn show(page: &mut Page, table: NodeTable) {
     let heads: Vec<&str> = table.heads.iter().map(String::as_str).collect();
-    let rows: Vec<Row> = table.rows.into_iter().map(|cells| Row { cells, marked: false }).collect();
+    let rows: Vec<Row> = table
+        .rows
+        .into_iter()
+        .map(|cells| Row {
+            cells,
+            marked: false,
+        })
+        .collect();
     page.table("nodes", &heads, &rows);
 }
 
 fn fingerprint(page: &mut Page, story: &Story) {
     let mut table = NodeTable::new(story, "");
     let mut row = |name: &str, of: &dyn Fn(NodeId, &Node) -> String| {
-        let values: Vec<String> = (0..).zip(&story.nodes).map(|(id, node)| of(NodeId(id), node)).collect();
+        let values: Vec<String> = (0..)
+            .zip(&story.nodes)
+            .map(|(id, node)| of(NodeId(id), node))
+            .collect();
         table.row(name, values.iter().map(String::as_str));
     };
     let by_node = ByNode::new(story);
     let workers = |id: NodeId, pick: &dyn Fn(&Worker) -> Option<String>| by_node.together(id, pick);
     row("host", &|_, node| node.host.clone());
-    row("reached as", &|_, node| if node.address.is_empty() { "-".into() } else { node.address.clone() });
-    row("role", &|id, _| workers(id, &|worker| Some(worker.role?.to_string())));
+    row("reached as", &|_, node| {
+        if node.address.is_empty() {
+            "-".into()
+        } else {
+            node.address.clone()
+        }
+    });
+    row("role", &|id, _| {
+        workers(id, &|worker| Some(worker.role?.to_string()))
+    });
     let plugin = |of: fn(&PluginRecord) -> String| {
         move |id: NodeId, _: &Node| workers(id, &|worker| worker.plugin.as_ref().map(of))
     };
-    row("plugin", &plugin(|plugin| format!("{} (ncclNet v{})", plugin.name, plugin.abi)));
-    row("plugin version", &plugin(|plugin| plugin.version.clone().unwrap_or_else(|| "not logged".into())));
+    row(
+        "plugin",
+        &plugin(|plugin| format!("{} (ncclNet v{})", plugin.name, plugin.abi)),
+    );
+    row(
+        "plugin version",
+        &plugin(|plugin| {
+            plugin
+                .version
+                .clone()
+                .unwrap_or_else(|| "not logged".into())
+        }),
+    );
     row("plugin file", &plugin(|plugin| plugin.path.clone()));
     row("plugin sha256", &plugin(|plugin| plugin.sha256.clone()));
     row("why this one", &plugin(|plugin| plugin.why.clone()));
     row("clock, ahead of the coordinator's", &|_, node| {
-        node.clock
-            .map_or("-".to_owned(), |clock| format!("{} µs (round trip {} µs)", clock.offset_us, clock.round_trip_us))
+        node.clock.map_or("-".to_owned(), |clock| {
+            format!(
+                "{} µs (round trip {} µs)",
+                clock.offset_us, clock.round_trip_us
+            )
+        })
     });
     row("last words", &|id, _| by_node.last_words(id).join("; "));
     for name in fact_names(story) {
-        let fact = |facts: &[(String, String)]| facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1.clone());
-        row(name, &|id, node| fact(&node.facts).unwrap_or_else(|| workers(id, &|worker| fact(&worker.facts))));
+        let fact = |facts: &[(String, String)]| {
+            facts
+                .iter()
+                .find(|fact| fact.0 == name)
+                .map(|fact| fact.1.clone())
+        };
+        row(name, &|id, node| {
+            fact(&node.facts).unwrap_or_else(|| workers(id, &|worker| fact(&worker.facts)))
+        });
     }
     page.tag("h3", "Fingerprint");
     show(page, table);
 }
 
 fn settings(page: &mut Page, story: &Story) {
-    page.tag("h3", "Settings: what the plugin says it took, and what it was given");
+    page.tag(
+        "h3",
+        "Settings: what the plugin says it took, and what it was given",
+    );
     if story.settings.is_empty() {
-        return page.tag("p", "The plugin logged none, and the environment holds none.");
+        return page.tag(
+            "p",
+            "The plugin logged none, and the environment holds none.",
+        );
     }
     let row = |one: &crate::story::Setting| {
         let [effective, environment] = both(story, one);
-        Row { cells: vec![one.key.clone(), effective, environment], marked: one.differs }
+        Row {
+            cells: vec![one.key.clone(), effective, environment],
+            marked: one.differs,
+        }
     };
     let rows: Vec<Row> = story.settings.iter().map(row).collect();
-    page.table("", &["setting", "effective, as logged", "environment"], &rows);
+    page.table(
+        "",
+        &["setting", "effective, as logged", "environment"],
+        &rows,
+    );
 }
 
 /// What a setting is, as the plugin logged it and as it was given.
 pub(crate) fn both(story: &Story, setting: &crate::story::Setting) -> [String; 2] {
     let told = |values: &BTreeMap<String, String>, everyone: usize| {
-        together(values.iter().map(|(name, value)| (name.as_str(), value.as_str())), everyone)
+        together(
+            values
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+            everyone,
+        )
     };
-    [told(&setting.effective, story.workers().count()), told(&setting.environment, story.nodes.len())]
+    [
+        told(&setting.effective, story.workers().count()),
+        told(&setting.environment, story.nodes.len()),
+    ]
 }
 
 fn checks(page: &mut Page, story: &Story) {
@@ -102,14 +170,33 @@ fn checks(page: &mut Page, story: &Story) {
     }
     let row = |check: &crate::story::Check| {
         let step = check.next_step.clone().unwrap_or_default();
-        Row::from([check.node.clone(), check.verdict.clone(), check.id.clone(), check.value.clone(), step])
+        Row::from([
+            check.node.clone(),
+            check.verdict.clone(),
+            check.id.clone(),
+            check.value.clone(),
+            step,
+        ])
     };
     let columns = ["node", "verdict", "check", "seen", "next"];
-    let (passed, others): (Vec<_>, Vec<_>) = story.checks.iter().partition(|check| check.verdict == PASS);
+    let (passed, others): (Vec<_>, Vec<_>) =
+        story.checks.iter().partition(|check| check.verdict == PASS);
     if !others.is_empty() {
-        page.table("", &columns, &others.into_iter().map(row).collect::<Vec<_>>());
+        page.table(
+            "",
+            &columns,
+            &others.into_iter().map(row).collect::<Vec<_>>(),
+        );
     }
-    page.folded(&format!("{} rows that passed", passed.len()), false, |page| {
-        page.table("", &columns, &passed.into_iter().map(row).collect::<Vec<_>>());
-    });
+    page.folded(
+        &format!("{} rows that passed", passed.len()),
+        false,
+        |page| {
+            page.table(
+                "",
+                &columns,
+                &passed.into_iter().map(row).collect::<Vec<_>>(),
+            );
+        },
+    );
 }

@@ -48,21 +48,40 @@ impl Page {
     /// A picture with its caption.
     pub fn figure(&mut self, caption: &str, about: &str, svg: &str) {
         let (caption, about) = (escape(caption), escape(about));
-        self.raw(&format!("<figure><figcaption>{caption} <small>{about}</small></figcaption>{svg}</figure>\n"));
+        self.raw(&format!(
+            "<figure><figcaption>{caption} <small>{about}</small></figcaption>{svg}</figure>\n"
+        ));
     }
 
     /// Rows below names of columns; a name that starts with `#` is of numbers.
     pub fn table(&mut self, class: &str, columns: &[&str], rows: &[Row]) {
-        self.raw(&format!("<div class=\"wide\"><table class=\"{class}\"><thead><tr>"));
+        self.raw(&format!(
+            "<div class=\"wide\"><table class=\"{class}\"><thead><tr>"
+        ));
         for column in columns {
-            let number = if column.starts_with('#') { " class=\"n\"" } else { "" };
-            self.raw(&format!("<th{number}>{}</th>", escape(column.trim_start_matches('#'))));
+            let number = if column.starts_with('#') {
+                " class=\"n\""
+            } else {
+                ""
+            };
+            self.raw(&format!(
+                "<th{number}>{}</th>",
+                escape(column.trim_start_matches('#'))
+            ));
         }
         self.raw("</tr></thead><tbody>\n");
         for row in rows {
-            self.raw(if row.marked { "<tr class=\"differs\">" } else { "<tr>" });
+            self.raw(if row.marked {
+                "<tr class=\"differs\">"
+            } else {
+                "<tr>"
+            });
             for (cell, column) in row.cells.iter().zip(columns) {
-                let number = if column.starts_with('#') { " class=\"n\"" } else { "" };
+                let number = if column.starts_with('#') {
+                    " class=\"n\""
+                } else {
+                    ""
+                };
                 self.raw(&format!("<td{number}>{}</td>", escape(cell)));
             }
             self.raw("</tr>\n");
@@ -73,17 +92,34 @@ impl Page {
     /// A table of the shared columns.
     pub fn columns(&mut self, table: Table) {
         let heads = table.heads.iter().zip(&table.is_number);
-        let heads: Vec<String> =
-            heads.map(|(head, is_number)| if *is_number { format!("#{head}") } else { (*head).to_owned() }).collect();
+        let heads: Vec<String> = heads
+            .map(|(head, is_number)| {
+                if *is_number {
+                    format!("#{head}")
+                } else {
+                    (*head).to_owned()
+                }
+            })
+            .collect();
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-        let rows: Vec<Row> = table.rows.into_iter().map(|cells| Row { cells, marked: false }).collect();
+        let rows: Vec<Row> = table
+            .rows
+            .into_iter()
+            .map(|cells| Row {
+                cells,
+                marked: false,
+            })
+            .collect();
         self.table("", &heads, &rows);
     }
 
     /// Something long that is shown when asked for.
     pub fn folded(&mut self, summary: &str, open: bool, inside: impl FnOnce(&mut Self)) {
         let open = if open { " open" } else { "" };
-        self.raw(&format!("<details{open}><summary>{}</summary>\n", escape(summary)));
+        self.raw(&format!(
+            "<details{open}><summary>{}</summary>\n",
+            escape(summary)
+        ));
         inside(self);
         self.raw("</details>\n");
     }
@@ -99,7 +135,10 @@ pub(super) struct Row {
 
 impl<const N: usize> From<[String; N]> for Row {
     fn from(cells: [String; N]) -> Self {
-        Self { cells: cells.into(), marked: false }
+        Self {
+            cells: cells.into(),
+            marked: false,
+        }
     }
 }
 
@@ -109,6 +148,9 @@ mod tests {
 
     #[test]
     fn nothing_foreign_becomes_markup() {
-        assert_eq!(escape("<script>\"&'\u{1b}x"), "&lt;script&gt;&quot;&amp;&#39;x");
+        assert_eq!(
+            escape("<script>\"&'\u{1b}x"),
+            "&lt;script&gt;&quot;&amp;&#39;x"
+        );
     }
 }

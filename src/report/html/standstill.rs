@@ -14,11 +14,21 @@ pub(super) fn standstill(page: &mut Page, story: &Story) {
     }
     page.section("standstill", "The moment it stood still");
     if let Some(ms) = story.axis.stall_ms {
-        page.tag("p", &format!("A stall was declared {} after the command started.", seconds(ms)));
+        page.tag(
+            "p",
+            &format!(
+                "A stall was declared {} after the command started.",
+                seconds(ms)
+            ),
+        );
     }
     if let Some(timeline) = &story.timeline {
         let svg = requests(timeline);
-        page.figure(&format!("Requests of channel {} on both ends", timeline.channel), &timeline.why, &svg);
+        page.figure(
+            &format!("Requests of channel {} on both ends", timeline.channel),
+            &timeline.why,
+            &svg,
+        );
         if !timeline.notes.is_empty() {
             let row = |(at, node, words): &(i64, String, String)| {
                 Row::from([duration(*at as f64), node.clone(), words.clone()])
@@ -34,7 +44,10 @@ fn windows(page: &mut Page, story: &Story) {
     let rows: Vec<Row> = story.windows.iter().map(row).collect();
     let open = rows.len() <= OPEN_MAX;
     page.folded(
-        &format!("Windows of {} channel ends (p posted, d done, u unpacked; oldest first)", rows.len()),
+        &format!(
+            "Windows of {} channel ends (p posted, d done, u unpacked; oldest first)",
+            rows.len()
+        ),
         open,
         |page| {
             page.table(
@@ -78,10 +91,21 @@ fn row(window: &Window) -> Row {
         window.tests_not_done.to_string(),
         window.rc_errors.to_string(),
         window.in_call.clone().unwrap_or_default(),
-        window.last_error.as_ref().map(|(call, code)| format!("{call} {code}")).unwrap_or_default(),
-        window.addresses.as_ref().map(|(local, peer)| format!("{local} to {peer}")).unwrap_or_default(),
+        window
+            .last_error
+            .as_ref()
+            .map(|(call, code)| format!("{call} {code}"))
+            .unwrap_or_default(),
+        window
+            .addresses
+            .as_ref()
+            .map(|(local, peer)| format!("{local} to {peer}"))
+            .unwrap_or_default(),
     ];
-    Row { cells, marked: window.in_flight() > 0 }
+    Row {
+        cells,
+        marked: window.in_flight() > 0,
+    }
 }
 
 /// A window in a few letters.

@@ -43,10 +43,18 @@ impl Default for Names {
 /// Writes a run folder: receive channel 1 waits with 16 done.
 pub(super) fn stalled(run: &Path, names: &Names) {
     write(run, "run.json", &record(names).to_string());
-    write(run, "scenario.toml", &format!("name = \"never-consumed\"\n# by {} in /home/{}\n", names.user, names.user));
+    write(
+        run,
+        "scenario.toml",
+        &format!(
+            "name = \"never-consumed\"\n# by {} in /home/{}\n",
+            names.user, names.user
+        ),
+    );
     write(run, "events.jsonl", &events(names));
     std::fs::create_dir_all(run.join("nodes/peer")).expect("a folder");
-    let frame = json!({ "taken_at": "2026-11-20T10:15:03Z", "sockets": [names.address], "by": names.user });
+    let frame =
+        json!({ "taken_at": "2026-11-20T10:15:03Z", "sockets": [names.address], "by": names.user });
     write(run, "nodes/peer/freeze-frame.json", &frame.to_string());
 }
 
@@ -57,14 +65,37 @@ pub(super) fn recorder(run: &Path, names: &Names) {
 
 fn recorder_at(run: &Path, names: &Names, name: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let options = Options { role: &names.host, capacity: 4, ring_events: 8, log_entries: 8, ..Options::new("test") };
+    let options = Options {
+        role: &names.host,
+        capacity: 4,
+        ring_events: 8,
+        log_entries: 8,
+        ..Options::new("test")
+    };
     let recorder = Recorder::create_in(folder.path(), &options).expect("a recorder");
     let ip = names.address.parse().expect("an address");
-    let here = Address { ip, port: 4000, scope: 0 };
-    let addresses = Addresses { local: Some(here), ctrl: Some(here), ..Addresses::default() };
-    let opening = Opening { role: Role::Recv, device: 0, comm: 1, retires_consumed: true, addresses };
+    let here = Address {
+        ip,
+        port: 4000,
+        scope: 0,
+    };
+    let addresses = Addresses {
+        local: Some(here),
+        ctrl: Some(here),
+        ..Addresses::default()
+    };
+    let opening = Opening {
+        role: Role::Recv,
+        device: 0,
+        comm: 1,
+        retires_consumed: true,
+        addresses,
+    };
     recorder.open(&opening).expect("a slot");
-    let text = format!("eth1:{} of {} at {} with {}", names.address, names.user, names.mac, names.token);
+    let text = format!(
+        "eth1:{} of {} at {} with {}",
+        names.address, names.user, names.mac, names.token
+    );
     recorder.log(&tcpx_recorder::LogLine {
         level: 2,
         flags: 0,
@@ -83,7 +114,13 @@ pub(super) fn write(run: &Path, name: &str, text: &str) {
 
 fn record(names: &Names) -> Value {
     let scenario = Scenario::default();
-    let Names { host, user, address, mac, token } = names;
+    let Names {
+        host,
+        user,
+        address,
+        mac,
+        token,
+    } = names;
     let facts = |mtu: u32| {
         json!({
             "host": { "name": host, "kernel": "6.6.93+", "boot_id": "b", "network_namespace": 1 },
@@ -137,8 +174,12 @@ struct Events(String);
 impl Events {
     fn say(&mut self, ms: f64, who: Who, kind: EventKind) {
         let at = format!("2026-11-20T10:15:{:06.3}Z", ms / 1e3);
-        let event = Event { at, ..Event::new(ms, who, kind) };
-        self.0.push_str(&(serde_json::to_string(&event).expect("JSON") + "\n"));
+        let event = Event {
+            at,
+            ..Event::new(ms, who, kind)
+        };
+        self.0
+            .push_str(&(serde_json::to_string(&event).expect("JSON") + "\n"));
     }
 }
 
@@ -147,11 +188,17 @@ fn worker(node: u32, pair: u32) -> Who {
 }
 
 fn node(name: &str, address: &str) -> NodeIntro {
-    NodeIntro { name: name.into(), address: address.into() }
+    NodeIntro {
+        name: name.into(),
+        address: address.into(),
+    }
 }
 
 fn pair(nodes: [u32; 2]) -> PairIntro {
-    PairIntro { nodes: nodes.map(NodeId), lanes: vec![Lane::Host] }
+    PairIntro {
+        nodes: nodes.map(NodeId),
+        lanes: vec![Lane::Host],
+    }
 }
 
 /// One channel that got `step` rounds far; a stuck one hands nothing back after 48.
@@ -163,7 +210,11 @@ fn window(side: Side, index: usize, step: u64, stuck: bool) -> ChannelNow {
         done: 4 * step,
         consumed: if stuck { (4 * step).min(48) } else { 4 * step },
         bytes: step * 2_097_152,
-        requests: if stuck && step > 12 { "d".repeat((4 * step - 48) as usize) } else { String::new() },
+        requests: if stuck && step > 12 {
+            "d".repeat((4 * step - 48) as usize)
+        } else {
+            String::new()
+        },
         quiet_ms: 40,
         tests: 10 * step,
         tests_not_done: step,
@@ -184,31 +235,77 @@ fn exited() -> EventKind {
 }
 
 fn events(names: &Names) -> String {
-    let Names { host, user, address, mac, token } = names;
+    let Names {
+        host,
+        user,
+        address,
+        mac,
+        token,
+    } = names;
     let (mut events, [local, peer]) = (Events::default(), [worker(0, 0), worker(1, 0)]);
-    events.say(1.0, Who::Run, EventKind::Nodes(vec![node("local", host), node("peer", address)]));
+    events.say(
+        1.0,
+        Who::Run,
+        EventKind::Nodes(vec![node("local", host), node("peer", address)]),
+    );
     events.say(1.0, Who::Run, EventKind::Pairs(vec![pair([0, 1])]));
     let line = |line: i32, text: String| {
-        EventKind::PluginLine(LogLine { level: 2, function: "tcpxTest".into(), line, text, count: 1 })
+        EventKind::PluginLine(LogLine {
+            level: 2,
+            function: "tcpxTest".into(),
+            line,
+            text,
+            count: 1,
+        })
     };
-    events.say(90.0, peer, line(7, format!("NET/GPUDirectTCPX : Using [0]eth1:{address}<0>")));
-    events.say(95.0, peer, line(8, format!("a line that nobody knows, of {user} at {mac}\n{host}")));
+    events.say(
+        90.0,
+        peer,
+        line(7, format!("NET/GPUDirectTCPX : Using [0]eth1:{address}<0>")),
+    );
+    events.say(
+        95.0,
+        peer,
+        line(
+            8,
+            format!("a line that nobody knows, of {user} at {mac}\n{host}"),
+        ),
+    );
     let window = |side: Side, index: usize, step: u64, stuck: bool| ChannelNow {
         local: Some(format!("{address}:4000")),
         peer: Some("10.0.0.226:5000".into()),
         ..window(side, index, step, stuck)
     };
-    let sent = |step: u64| [0, 1].map(|index| window(Side::Send, index, step, false)).to_vec();
-    let received = |step: u64| [0, 1].map(|index| window(Side::Recv, index, step, index == 1)).to_vec();
+    let sent = |step: u64| {
+        [0, 1]
+            .map(|index| window(Side::Send, index, step, false))
+            .to_vec()
+    };
+    let received = |step: u64| {
+        [0, 1]
+            .map(|index| window(Side::Recv, index, step, index == 1))
+            .to_vec()
+    };
     for step in 0..=16 {
         let ms = 100.0 + step as f64 * 50.0;
         events.say(ms, local, EventKind::Sample(sent(step)));
         events.say(ms + 5.0, peer, EventKind::Sample(received(step)));
     }
     events.say(3000.0, peer, EventKind::Stall(received(16)));
-    events.say(3001.0, Who::Run, EventKind::Note(format!("stall declared, says {host}")));
+    events.say(
+        3001.0,
+        Who::Run,
+        EventKind::Note(format!("stall declared, says {host}")),
+    );
     let text = format!("password={token} for {user}");
-    events.say(3002.0, peer, EventKind::Output { stream: "stderr".into(), text });
+    events.say(
+        3002.0,
+        peer,
+        EventKind::Output {
+            stream: "stderr".into(),
+            text,
+        },
+    );
     events.say(14_000.0, peer, exited());
     events.0
 }
@@ -223,22 +320,42 @@ pub(super) fn three(run: &Path) {
     write(run, "scenario.toml", "name = \"ring\"\n");
     write(run, "events.jsonl", &three_events(pairs));
     write(run, "run.json", &three_record(pairs).to_string());
-    recorder_at(run, &Names::default(), &format!("nodes/{}/recorder-pair2.tcpxrec", THREE[0]));
+    recorder_at(
+        run,
+        &Names::default(),
+        &format!("nodes/{}/recorder-pair2.tcpxrec", THREE[0]),
+    );
 }
 
 fn three_events(pairs: [[u32; 2]; 3]) -> String {
     let mut events = Events::default();
-    events.say(1.0, Who::Run, EventKind::Nodes(THREE.map(|name| node(name, name)).to_vec()));
+    events.say(
+        1.0,
+        Who::Run,
+        EventKind::Nodes(THREE.map(|name| node(name, name)).to_vec()),
+    );
     events.say(1.0, Who::Run, EventKind::Pairs(pairs.map(pair).to_vec()));
     for (id, [from, to]) in (0..).zip(pairs) {
         let stuck = id == 2;
         for step in 0..=16 {
             let ms = 100.0 + step as f64 * 50.0;
-            events.say(ms, worker(from, id), EventKind::Sample(vec![window(Side::Send, 0, step, false)]));
-            events.say(ms + 5.0, worker(to, id), EventKind::Sample(vec![window(Side::Recv, 0, step, stuck)]));
+            events.say(
+                ms,
+                worker(from, id),
+                EventKind::Sample(vec![window(Side::Send, 0, step, false)]),
+            );
+            events.say(
+                ms + 5.0,
+                worker(to, id),
+                EventKind::Sample(vec![window(Side::Recv, 0, step, stuck)]),
+            );
         }
     }
-    events.say(3000.0, worker(0, 2), EventKind::Stall(vec![window(Side::Recv, 0, 16, true)]));
+    events.say(
+        3000.0,
+        worker(0, 2),
+        EventKind::Stall(vec![window(Side::Recv, 0, 16, true)]),
+    );
     events.say(4000.0, worker(0, 2), exited());
     events.0
 }

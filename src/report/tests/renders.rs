@@ -19,7 +19,10 @@ fn told() -> Story {
 #[test]
 fn the_short_form_is_one_screen_in_both_languages() {
     let story = told();
-    for (name, language) in [("short_en", Language::English), ("short_zh", Language::Chinese)] {
+    for (name, language) in [
+        ("short_en", Language::English),
+        ("short_zh", Language::Chinese),
+    ] {
         let text = short(&story, language);
         assert!(text.lines().count() <= 60, "{text}");
         insta::assert_snapshot!(name, text);
@@ -37,7 +40,10 @@ fn machines_read_it() {
     insta::assert_snapshot!("junit", junit(&story));
     insta::assert_snapshot!("prometheus", prometheus(&story));
     let rows = csv(&story);
-    assert!(rows.lines().all(|row| row.split(',').count() == 9), "{rows}");
+    assert!(
+        rows.lines().all(|row| row.split(',').count() == 9),
+        "{rows}"
+    );
     assert_eq!(rows.lines().count(), 1 + 4 * story.axis.parts);
     let again: Story = serde_json::from_str(&json(&story).expect("JSON")).expect("a story");
     assert_eq!(again, story);
@@ -58,7 +64,9 @@ fn a_page_fetches_nothing_runs_nothing_and_has_every_picture() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    for part in ["<script", "http://", "https://", "src=", "@import", "url(", "NaN"] {
+    for part in [
+        "<script", "http://", "https://", "src=", "@import", "url(", "NaN",
+    ] {
         assert!(!page.contains(part), "{part}");
     }
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
@@ -72,11 +80,28 @@ fn what_is_left_of_a_run_is_told_and_the_rest_named() {
     stalled(run.path(), &Names::default());
     std::fs::remove_file(run.path().join("run.json")).expect("removed");
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
-    assert_eq!((story.state, story.outcome, story.scenario.as_str()), (State::Killed, None, "never-consumed"));
+    assert_eq!(
+        (story.state, story.outcome, story.scenario.as_str()),
+        (State::Killed, None, "never-consumed")
+    );
     let why = "the coordinator was killed before it wrote run.json; what is known is the first ";
-    assert!(story.reason.as_deref().is_some_and(|reason| reason.starts_with(why)), "{:?}", story.reason);
+    assert!(
+        story
+            .reason
+            .as_deref()
+            .is_some_and(|reason| reason.starts_with(why)),
+        "{:?}",
+        story.reason
+    );
     assert!(short(&story, Language::English).contains(why) && junit(&story).contains(why));
-    assert!(story.missing.iter().any(|one| one.why.contains("no run.json")), "{:?}", story.missing);
+    assert!(
+        story
+            .missing
+            .iter()
+            .any(|one| one.why.contains("no run.json")),
+        "{:?}",
+        story.missing
+    );
     assert!(html(&story, false).contains("KILLED"));
 
     write(run.path(), "run.json", "{\"outcome\":");
@@ -90,11 +115,23 @@ fn what_is_left_of_a_run_is_told_and_the_rest_named() {
 fn foreign_text_is_no_markup_anywhere() {
     let run = tempfile::tempdir().expect("a folder");
     let evil = "<script>alert(1)</script>|`x`\u{1b}[2J";
-    stalled(run.path(), &Names { host: evil.into(), ..Names::default() });
+    stalled(
+        run.path(),
+        &Names {
+            host: evil.into(),
+            ..Names::default()
+        },
+    );
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
     let page = html(&story, false);
     assert!(!page.contains("<script>") && page.contains("&lt;script&gt;"));
-    for text in [page, markdown(&story, false, Language::English), junit(&story), csv(&story), prometheus(&story)] {
+    for text in [
+        page,
+        markdown(&story, false, Language::English),
+        junit(&story),
+        csv(&story),
+        prometheus(&story),
+    ] {
         assert!(!text.contains('\u{1b}'));
     }
 }

@@ -17,13 +17,19 @@ fn sample() -> Story {
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
     let mut story = redacted(story, &mut Redactor::default());
     // What recorders would add; those have times of the machine that made them.
-    story.missing.retain(|missing| !missing.what.starts_with("latency"));
+    story
+        .missing
+        .retain(|missing| !missing.what.starts_with("latency"));
     let workers = [(0, Side::Send), (1, Side::Recv)];
-    story.latencies = workers.map(|(node, side)| latency(subject(&story, node), side)).into();
+    story.latencies = workers
+        .map(|(node, side)| latency(subject(&story, node), side))
+        .into();
     let ends = workers.map(|(node, side)| TimelineEnd {
         worker: subject(&story, node),
         side,
-        requests: (40..64).map(|number| request(number, side == Side::Recv)).collect(),
+        requests: (40..64)
+            .map(|number| request(number, side == Side::Recv))
+            .collect(),
     });
     story.timeline = Some(RequestTimeline {
         why: "named by the finding window-never-consumed".into(),
@@ -42,17 +48,35 @@ fn subject(story: &Story, node: u32) -> Subject {
 
 fn latency(worker: Subject, side: Side) -> Latency {
     let count = |step: u64| (step * (40 - step)).saturating_sub(100);
-    let buckets =
-        (4..36).map(|step| (1000 * step, 1000 * (step + 1), count(step))).filter(|bucket| bucket.2 > 0).collect();
-    let quantiles = Some(LatencyUs { p50: 20.0, p99: 34.5, p999: 35.75, max: 36.0 });
-    Latency { worker, side, buckets, quantiles }
+    let buckets = (4..36)
+        .map(|step| (1000 * step, 1000 * (step + 1), count(step)))
+        .filter(|bucket| bucket.2 > 0)
+        .collect();
+    let quantiles = Some(LatencyUs {
+        p50: 20.0,
+        p99: 34.5,
+        p999: 35.75,
+        max: 36.0,
+    });
+    Latency {
+        worker,
+        side,
+        buckets,
+        quantiles,
+    }
 }
 
 fn request(number: u32, stuck: bool) -> TimelineRequest {
     let posted = (i64::from(number) - 64) * 55_000 - 60_000;
     let done = Some(posted + 21_000 + i64::from(number % 5) * 7_000);
     let consumed = done.filter(|_| stuck && number < 48).map(|at| at + 9_000);
-    TimelineRequest { number, posted: Some(posted), done, unpacked: consumed, consumed }
+    TimelineRequest {
+        number,
+        posted: Some(posted),
+        done,
+        unpacked: consumed,
+        consumed,
+    }
 }
 
 #[test]
@@ -74,6 +98,9 @@ fn the_sample_in_the_repository_is_in_step() {
             std::fs::write(&path, &text).expect("written");
         }
         let there = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(there == text, "reports/sample/{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpx-report sample");
+        assert!(
+            there == text,
+            "reports/sample/{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpx-report sample"
+        );
     }
 }

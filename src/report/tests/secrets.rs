@@ -1,7 +1,9 @@
 //! Whatever is planted in a run never comes out of what is made to be sent.
 
 use super::fixture::{Names, recorder, stalled};
-use crate::{Language, bundle, csv, gather, html, json, junit, markdown, prometheus, redacted, short, verify};
+use crate::{
+    Language, bundle, csv, gather, html, json, junit, markdown, prometheus, redacted, short, verify,
+};
 use proptest::prelude::*;
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::record::RunFiles;
@@ -79,28 +81,59 @@ fn a_bundle_that_was_changed_is_told_from_one_that_was_not() {
     let mut sent = RunFiles::open(&place).expect("a bundle");
     let whole = verify(&sent);
     assert!(whole.problems.is_empty() && !whole.redacted, "{whole:?}");
-    let summary = String::from_utf8(sent.read("SUMMARY.md", 1 << 20).expect("there")).expect("text");
+    let summary =
+        String::from_utf8(sent.read("SUMMARY.md", 1 << 20).expect("there")).expect("text");
     assert!(summary.contains("NOT REDACTED") && summary.contains("gpu-box-7"));
-    let RunFiles::Bundle { archive, .. } = &mut sent else { panic!("a bundle") };
+    let RunFiles::Bundle { archive, .. } = &mut sent else {
+        panic!("a bundle")
+    };
     archive.files.insert("run.json".into(), b"{}".to_vec());
     archive.files.remove("SUMMARY.md");
     archive.files.insert("more".into(), Vec::new());
     let told = verify(&sent).problems.join("; ");
-    assert_eq!(told, "more has no sum; run.json is not as it was written; SUMMARY.md is missing");
+    assert_eq!(
+        told,
+        "more has no sum; run.json is not as it was written; SUMMARY.md is missing"
+    );
 }
 
 #[test]
 fn a_variable_that_is_called_a_secret_is_one_wherever_its_value_stands() {
     let run = tempfile::tempdir().expect("a folder");
-    stalled(run.path(), &Names { token: "hunter2".into(), ..Names::default() });
+    stalled(
+        run.path(),
+        &Names {
+            token: "hunter2".into(),
+            ..Names::default()
+        },
+    );
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
-    assert!(story.settings.iter().any(|one| one.environment.values().any(|value| value == "hunter2")));
+    assert!(
+        story
+            .settings
+            .iter()
+            .any(|one| one.environment.values().any(|value| value == "hunter2"))
+    );
     let story = redacted(story, &mut Redactor::default());
-    assert_eq!(story.settings.iter().filter(|one| one.key == "HF_TOKEN").count(), 1);
+    assert_eq!(
+        story
+            .settings
+            .iter()
+            .filter(|one| one.key == "HF_TOKEN")
+            .count(),
+        1
+    );
     for values in story.settings.iter().map(|one| &one.environment) {
-        assert!(values.values().all(|value| value != "hunter2"), "{values:?}");
+        assert!(
+            values.values().all(|value| value != "hunter2"),
+            "{values:?}"
+        );
     }
-    let of_token = story.differences.iter().find(|one| one.what == "HF_TOKEN").expect("it differs");
+    let of_token = story
+        .differences
+        .iter()
+        .find(|one| one.what == "HF_TOKEN")
+        .expect("it differs");
     assert_eq!(of_token.values, [Some("SECRET".to_owned()), None]);
 }
 
@@ -108,9 +141,18 @@ fn a_variable_that_is_called_a_secret_is_one_wherever_its_value_stands() {
 fn a_machine_that_is_called_like_a_word_of_a_report_spoils_none() {
     for host in ["recv", "stalled", "finished", "error", "tcpx"] {
         let run = tempfile::tempdir().expect("a folder");
-        stalled(run.path(), &Names { host: host.into(), ..Names::default() });
+        stalled(
+            run.path(),
+            &Names {
+                host: host.into(),
+                ..Names::default()
+            },
+        );
         let story = gather(&RunFiles::open(run.path()).expect("a run"));
         let told = redacted(story.clone(), &mut Redactor::default());
-        assert_eq!((told.state, told.outcome, told.windows.len()), (story.state, story.outcome, story.windows.len()));
+        assert_eq!(
+            (told.state, told.outcome, told.windows.len()),
+            (story.state, story.outcome, story.windows.len())
+        );
     }
 }

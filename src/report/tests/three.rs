@@ -5,7 +5,9 @@ use super::fixture::{THREE, three};
 use crate::compare::Measured;
 use crate::history;
 use crate::story::Story;
-use crate::{Language, bundle, csv, gather, html, json, junit, markdown, prometheus, redacted, short, verify};
+use crate::{
+    Language, bundle, csv, gather, html, json, junit, markdown, prometheus, redacted, short, verify,
+};
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::RunFiles;
@@ -39,7 +41,10 @@ fn outputs(story: &Story) -> [String; 8] {
 fn a_story_has_every_node_and_every_worker() {
     let (_reports, files) = ring();
     let story = gather(&files);
-    let names: Vec<&str> = story.workers().map(|(_, worker)| worker.name.as_str()).collect();
+    let names: Vec<&str> = story
+        .workers()
+        .map(|(_, worker)| worker.name.as_str())
+        .collect();
     assert_eq!(
         names,
         [
@@ -51,17 +56,51 @@ fn a_story_has_every_node_and_every_worker() {
             "a3-east-1 with 10.0.1.33",
         ]
     );
-    let directions: Vec<&str> = story.transfers.iter().map(|one| one.direction.as_str()).collect();
-    assert_eq!(directions, ["a3-east-1->a3-east-2", "a3-east-2->10.0.1.33", "10.0.1.33->a3-east-1"]);
-    assert_eq!((story.pairs[2].outcome, story.pairs[2].nodes), (Some(Outcome::Stalled), [NodeId(2), NodeId(0)]));
+    let directions: Vec<&str> = story
+        .transfers
+        .iter()
+        .map(|one| one.direction.as_str())
+        .collect();
+    assert_eq!(
+        directions,
+        [
+            "a3-east-1->a3-east-2",
+            "a3-east-2->10.0.1.33",
+            "10.0.1.33->a3-east-1"
+        ]
+    );
+    assert_eq!(
+        (story.pairs[2].outcome, story.pairs[2].nodes),
+        (Some(Outcome::Stalled), [NodeId(2), NodeId(0)])
+    );
     assert_eq!(story.series.len(), 6);
     // Of the pair that stands still, and of no other.
-    let windows: Vec<&str> = story.windows.iter().map(|window| window.worker.name.as_str()).collect();
-    assert_eq!(windows, ["a3-east-1 with 10.0.1.33", "10.0.1.33 with a3-east-1"]);
-    let version = story.differences.iter().find(|one| one.what == "plugin, version").expect("they differ");
-    assert_eq!(version.values, ["3.1.9", "3.1.9", "3.1.7"].map(|version| Some(version.to_owned())));
+    let windows: Vec<&str> = story
+        .windows
+        .iter()
+        .map(|window| window.worker.name.as_str())
+        .collect();
+    assert_eq!(
+        windows,
+        ["a3-east-1 with 10.0.1.33", "10.0.1.33 with a3-east-1"]
+    );
+    let version = story
+        .differences
+        .iter()
+        .find(|one| one.what == "plugin, version")
+        .expect("they differ");
+    assert_eq!(
+        version.values,
+        ["3.1.9", "3.1.9", "3.1.7"].map(|version| Some(version.to_owned()))
+    );
     let timeline = story.timeline.as_ref().expect("a recorder");
-    assert!(timeline.ends.iter().all(|end| end.worker.name == "a3-east-1 with 10.0.1.33"), "{timeline:?}");
+    assert!(
+        timeline
+            .ends
+            .iter()
+            .all(|end| end.worker.name == "a3-east-1 with 10.0.1.33"),
+        "{timeline:?}"
+    );
 }
 
 #[test]
@@ -73,15 +112,32 @@ fn everything_names_all_nodes_and_nothing_says_local_or_peer() {
             assert!(output.contains(name), "{name} in {output}");
         }
         let words = output.split(|letter: char| !letter.is_alphanumeric());
-        let two: Vec<&str> = words.filter(|word| matches!(*word, "local" | "peer")).collect();
+        let two: Vec<&str> = words
+            .filter(|word| matches!(*word, "local" | "peer"))
+            .collect();
         assert!(two.is_empty(), "{two:?} in {output}");
     }
     insta::assert_snapshot!("three_nodes", short(&story, Language::English));
     let history = history::read(reports.path()).expect("read");
-    let directions: Vec<&str> = history.runs[0].rates.iter().map(|rate| rate.direction.as_str()).collect();
-    assert_eq!(directions, ["a3-east-1->a3-east-2", "a3-east-2->10.0.1.33", "10.0.1.33->a3-east-1"]);
+    let directions: Vec<&str> = history.runs[0]
+        .rates
+        .iter()
+        .map(|rate| rate.direction.as_str())
+        .collect();
+    assert_eq!(
+        directions,
+        [
+            "a3-east-1->a3-east-2",
+            "a3-east-2->10.0.1.33",
+            "10.0.1.33->a3-east-1"
+        ]
+    );
     let measured = Measured::of_run(&story).expect("read");
-    assert!(measured.metrics.contains_key("rate 10.0.1.33->a3-east-1"), "{:?}", measured.metrics.keys());
+    assert!(
+        measured.metrics.contains_key("rate 10.0.1.33->a3-east-1"),
+        "{:?}",
+        measured.metrics.keys()
+    );
     assert_eq!(measured.settings["NCCL_DEBUG of a3-east-2"], "WARN");
 }
 
@@ -106,9 +162,15 @@ fn what_is_sent_names_none_of_them_and_still_says_the_same() {
         }
     }
     let verified = verify(&sent);
-    assert!(verified.redacted && verified.problems.is_empty() && verified.revealing.is_empty(), "{verified:?}");
+    assert!(
+        verified.redacted && verified.problems.is_empty() && verified.revealing.is_empty(),
+        "{verified:?}"
+    );
     let again = gather(&sent);
-    assert_eq!((&again.windows, &again.pairs), (&story.windows, &story.pairs));
+    assert_eq!(
+        (&again.windows, &again.pairs),
+        (&story.windows, &story.pairs)
+    );
     assert_eq!(again.timeline.is_some(), story.timeline.is_some());
 }
 
@@ -128,11 +190,22 @@ fn of_many_pairs_the_slowest_are_told() {
         series.dev = format!("eth{}", number % 40);
     }
     let page = html(&story, false);
-    for caption in ["the 16 slowest of 40", "the 128 slowest of 200", "the 32 slowest of 200"] {
+    for caption in [
+        "the 16 slowest of 40",
+        "the 128 slowest of 200",
+        "the 32 slowest of 200",
+    ] {
         assert!(page.contains(caption), "{caption}");
     }
-    assert!(page.contains("Rate of every iteration, from 39<") && !page.contains("Rate of every iteration, from 23<"));
+    assert!(
+        page.contains("Rate of every iteration, from 39<")
+            && !page.contains("Rate of every iteration, from 23<")
+    );
     let words = "median 11.000 to 50.000 GB/s in 40 directions, the slowest from 39.";
-    assert!(short(&story, Language::English).contains(words), "{}", short(&story, Language::English));
+    assert!(
+        short(&story, Language::English).contains(words),
+        "{}",
+        short(&story, Language::English)
+    );
     assert!(short(&story, Language::Chinese).contains("最慢的是 from 39"));
 }

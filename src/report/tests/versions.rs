@@ -14,25 +14,37 @@ use tcpx_words::error::{NextStep, Outcome};
 const RUN: &str = "20261120T101500Z-two-gpus";
 
 fn told(name: &str) -> Story {
-    Story { tcpxctl_version: "VERSION".into(), ..gather(&v1(name)) }
+    Story {
+        tcpxctl_version: "VERSION".into(),
+        ..gather(&v1(name))
+    }
 }
 
 #[test]
 fn a_run_of_version_1_is_told_as_ever() {
     let story = told(RUN);
-    assert_eq!((story.state, story.outcome, story.pairs.len()), (State::Finished, Some(Outcome::Stalled), 2));
+    assert_eq!(
+        (story.state, story.outcome, story.pairs.len()),
+        (State::Finished, Some(Outcome::Stalled), 2)
+    );
     insta::assert_snapshot!("version_1", markdown(&story, false, Language::English));
     assert!(html(&story, false).contains("Window occupancy over time, recv side, peer gpu 1"));
     assert!(short(&story, Language::English).contains("peer gpu 1 recv 1: `pppppppp`"));
     assert!(csv(&story).contains("\r\npeer gpu 1,recv,1,eth1,"));
     let sent = told("two-gpus.tar.gz");
-    assert_eq!((&sent.transfers, &sent.windows.len()), (&story.transfers, &story.windows.len()));
+    assert_eq!(
+        (&sent.transfers, &sent.windows.len()),
+        (&story.transfers, &story.windows.len())
+    );
 }
 
 #[test]
 fn a_run_of_version_1_is_bundled_and_a_bundle_of_version_1_verified() {
     let verified = verify(&v1("two-gpus.tar.gz"));
-    assert!(verified.redacted && verified.problems.is_empty() && verified.revealing.is_empty(), "{verified:?}");
+    assert!(
+        verified.redacted && verified.problems.is_empty() && verified.revealing.is_empty(),
+        "{verified:?}"
+    );
     let files = v1(RUN);
     let mut redactor = Redactor::default();
     let story = redacted(gather(&files), &mut redactor);
@@ -42,7 +54,10 @@ fn a_run_of_version_1_is_bundled_and_a_bundle_of_version_1_verified() {
     std::fs::write(place.path(), packed).expect("written");
     let sent = RunFiles::open(place.path()).expect("a bundle");
     let verified = verify(&sent);
-    assert!(verified.redacted && verified.problems.is_empty() && verified.revealing.is_empty(), "{verified:?}");
+    assert!(
+        verified.redacted && verified.problems.is_empty() && verified.revealing.is_empty(),
+        "{verified:?}"
+    );
     assert_eq!(gather(&sent).windows, story.windows);
 }
 
@@ -51,29 +66,62 @@ fn what_version_1_left_of_a_killed_run_is_judged() {
     for name in [RUN, "two-gpus.tar.gz"] {
         let found = diagnose(&of_files(&v1(name)).expect("events"));
         let places: Vec<Option<&str>> = found.iter().map(|one| one.place()).collect();
-        assert!(found.iter().all(|one| one.condition == "one-channel-starved"), "{found:?}");
-        assert!(places.contains(&Some("peer gpu 0")) && places.contains(&Some("peer gpu 1")), "{places:?}");
+        assert!(
+            found
+                .iter()
+                .all(|one| one.condition == "one-channel-starved"),
+            "{found:?}"
+        );
+        assert!(
+            places.contains(&Some("peer gpu 0")) && places.contains(&Some("peer gpu 1")),
+            "{places:?}"
+        );
     }
     let run = tempfile::tempdir().expect("a folder");
     for name in ["events.jsonl", "scenario.toml"] {
         std::fs::copy(v1(RUN).path().join(name), run.path().join(name)).expect("copied");
     }
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
-    assert_eq!((story.state, story.nodes.len(), story.pairs.len()), (State::Killed, 2, 2));
-    assert!(story.workers().all(|(_, worker)| worker.plugin.is_some() && !worker.last_words.is_empty()));
-    assert!(story.findings.iter().any(|one| one.place() == Some("peer gpu 1")), "{:?}", story.findings);
+    assert_eq!(
+        (story.state, story.nodes.len(), story.pairs.len()),
+        (State::Killed, 2, 2)
+    );
+    assert!(
+        story
+            .workers()
+            .all(|(_, worker)| worker.plugin.is_some() && !worker.last_words.is_empty())
+    );
+    assert!(
+        story
+            .findings
+            .iter()
+            .any(|one| one.place() == Some("peer gpu 1")),
+        "{:?}",
+        story.findings
+    );
 }
 
 #[test]
 fn a_run_is_held_against_a_baseline_of_version_1() {
     let home = tempfile::tempdir().expect("a folder");
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../run-model/record/fixtures/v1/baseline.json");
+    let kept =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../run-model/record/fixtures/v1/baseline.json");
     std::fs::copy(kept, home.path().join("two-gpus.json")).expect("copied");
-    let baseline = Baselines::at(home.path().to_owned()).load("two-gpus").expect("read");
+    let baseline = Baselines::at(home.path().to_owned())
+        .load("two-gpus")
+        .expect("read");
     let run = Measured::of_run(&told(RUN)).expect("read");
     let compared = compare(vec![baseline, run], 0.05);
-    assert!(compared.rows.len() > 10 && compared.settings.is_empty(), "{compared:?}");
-    assert!(compared.rows.iter().any(|row| row.metric == "rate local->peer@gpu1"));
+    assert!(
+        compared.rows.len() > 10 && compared.settings.is_empty(),
+        "{compared:?}"
+    );
+    assert!(
+        compared
+            .rows
+            .iter()
+            .any(|row| row.metric == "rate local->peer@gpu1")
+    );
     assert_eq!(compared.regressions().count(), 0);
 }
 
@@ -95,22 +143,53 @@ fn a_run_of_a_future_version_says_so_wherever_it_is_told() {
     of_version(reports.path(), "20261120T101600Z-two-gpus", "tcpxctl.run/9");
     let files = RunFiles::open(&reports.path().join("20261120T101600Z-two-gpus")).expect("a run");
     let story = gather(&files);
-    assert_eq!((story.state, story.outcome, story.findings.len()), (State::OtherVersion, None, 0));
+    assert_eq!(
+        (story.state, story.outcome, story.findings.len()),
+        (State::OtherVersion, None, 0)
+    );
     let why = "run.json has schema tcpxctl.run/9";
-    let outputs = [html(&story, false), markdown(&story, false, Language::English), short(&story, Language::Chinese)];
+    let outputs = [
+        html(&story, false),
+        markdown(&story, false, Language::English),
+        short(&story, Language::Chinese),
+    ];
     for output in outputs {
-        assert!(output.contains(why) && output.contains("OTHER VERSION"), "{output}");
+        assert!(
+            output.contains(why) && output.contains("OTHER VERSION"),
+            "{output}"
+        );
     }
     let error = Measured::of_run(&story).expect_err("nothing is known of it");
-    assert!(error.to_string().contains(why) && error.next_step().is_some(), "{error}");
+    assert!(
+        error.to_string().contains(why) && error.next_step().is_some(),
+        "{error}"
+    );
 
     for _ in 0..2 {
         let history = history::read(reports.path()).expect("read");
-        let [first, second] = history.runs.as_slice() else { panic!("two runs") };
-        assert_eq!((first.outcome.as_str(), first.finding.as_deref()), ("stalled", Some("one-channel-starved")));
-        let directions: Vec<&str> = first.rates.iter().map(|rate| rate.direction.as_str()).collect();
+        let [first, second] = history.runs.as_slice() else {
+            panic!("two runs")
+        };
+        assert_eq!(
+            (first.outcome.as_str(), first.finding.as_deref()),
+            ("stalled", Some("one-channel-starved"))
+        );
+        let directions: Vec<&str> = first
+            .rates
+            .iter()
+            .map(|rate| rate.direction.as_str())
+            .collect();
         assert_eq!(directions, ["local->peer@gpu0", "local->peer@gpu1"]);
-        assert_eq!((second.outcome.as_str(), second.scenario.as_str()), (history::OTHER_VERSION, "two-gpus"));
-        assert!(second.why.as_deref().is_some_and(|said| said.starts_with(why)), "{second:?}");
+        assert_eq!(
+            (second.outcome.as_str(), second.scenario.as_str()),
+            (history::OTHER_VERSION, "two-gpus")
+        );
+        assert!(
+            second
+                .why
+                .as_deref()
+                .is_some_and(|said| said.starts_with(why)),
+            "{second:?}"
+        );
     }
 }

@@ -77,7 +77,10 @@ impl<C> Line<'_, C> {
         };
         let unit = match (pair, self.pid) {
             (Some(pair), _) => Unit::Pair(pair),
-            (None, Some(pid)) => Unit::Process { pid, recorder: self.recorder_number },
+            (None, Some(pid)) => Unit::Process {
+                pid,
+                recorder: self.recorder_number,
+            },
             (None, None) => return None,
         };
         Some(WorkerId { node, unit })
@@ -90,7 +93,11 @@ impl<C: DeserializeOwned> SampleLine<C> {
         let mut line: Line<'_, C> = serde_json::from_slice(line).ok()?;
         let worker = line.worker()?;
         let channels = line.sample.take().or_else(|| Some(line.said?.sample))?;
-        line.ms.is_finite().then_some(Self { ms: line.ms, worker, channels })
+        line.ms.is_finite().then_some(Self {
+            ms: line.ms,
+            worker,
+            channels,
+        })
     }
 }
 
@@ -98,7 +105,10 @@ impl<C: DeserializeOwned> SampleLine<C> {
 pub(super) fn parse(line: &[u8]) -> Option<Event> {
     let mut line: Line<'_, ChannelNow> = serde_json::from_slice(line).ok()?;
     let worker = line.worker()?;
-    let channels = line.sample.take().or_else(|| Some(line.said.take()?.sample))?;
+    let channels = line
+        .sample
+        .take()
+        .or_else(|| Some(line.said.take()?.sample))?;
     let (pair, pid, recorder_number) = match worker.unit {
         Unit::Pair(pair) => (Some(pair), None, 0),
         Unit::Process { pid, recorder } => (None, Some(pid), recorder),
@@ -123,15 +133,42 @@ mod tests {
 
     #[test]
     fn counters_are_read_the_same_way_by_either_reader() {
-        let channel = ChannelNow { posted: 7, ..ChannelNow::default() };
-        for unit in [Unit::Pair(PairId(3)), Unit::Process { pid: 9, recorder: 1 }] {
-            let worker = WorkerId { node: NodeId(2), unit };
-            let event = Event::new(1.5, Who::Worker(worker), EventKind::Sample(vec![channel.clone()]));
-            let line = serde_json::to_vec(&Event { node_us: Some(8), ..event.clone() }).expect("JSON");
+        let channel = ChannelNow {
+            posted: 7,
+            ..ChannelNow::default()
+        };
+        for unit in [
+            Unit::Pair(PairId(3)),
+            Unit::Process {
+                pid: 9,
+                recorder: 1,
+            },
+        ] {
+            let worker = WorkerId {
+                node: NodeId(2),
+                unit,
+            };
+            let event = Event::new(
+                1.5,
+                Who::Worker(worker),
+                EventKind::Sample(vec![channel.clone()]),
+            );
+            let line = serde_json::to_vec(&Event {
+                node_us: Some(8),
+                ..event.clone()
+            })
+            .expect("JSON");
             assert!(is_sample(&line));
             assert_eq!(parse(&line), serde_json::from_slice(&line).ok());
             let read = SampleLine::parse(&line).expect("counters");
-            assert_eq!(read, SampleLine { ms: 1.5, worker, channels: vec![channel.clone()] });
+            assert_eq!(
+                read,
+                SampleLine {
+                    ms: 1.5,
+                    worker,
+                    channels: vec![channel.clone()]
+                }
+            );
         }
     }
 
@@ -139,11 +176,19 @@ mod tests {
     fn counters_of_version_1_are_of_the_worker_that_their_line_names() {
         let line = br#"{"at":"x","ms":2,"node":"peer","gpu":3,"said":{"sample":[{},{}]}}"#;
         let read = SampleLine::<IgnoredAny>::parse(line).expect("counters");
-        assert_eq!((read.worker, read.channels.len()), (WorkerId::of_pair(NodeId(1), PairId(3)), 2));
-        for none in
-            [r#"{"at":"x","ms":2,"node":"peer","said":"recovered"}"#, r#"{"at":"x","ms":2,"node":0,"sample":[]}"#]
-        {
-            assert_eq!(SampleLine::<IgnoredAny>::parse(none.as_bytes()).map(|read| read.worker), None, "{none}");
+        assert_eq!(
+            (read.worker, read.channels.len()),
+            (WorkerId::of_pair(NodeId(1), PairId(3)), 2)
+        );
+        for none in [
+            r#"{"at":"x","ms":2,"node":"peer","said":"recovered"}"#,
+            r#"{"at":"x","ms":2,"node":0,"sample":[]}"#,
+        ] {
+            assert_eq!(
+                SampleLine::<IgnoredAny>::parse(none.as_bytes()).map(|read| read.worker),
+                None,
+                "{none}"
+            );
         }
     }
 }

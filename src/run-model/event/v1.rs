@@ -43,9 +43,21 @@ pub(super) fn parse(line: &[u8]) -> Option<Event> {
     };
     // What an agent said of its node was numbered as its first worker.
     let of_node = matches!(kind, EventKind::Agent { .. } | EventKind::AgentBroken(_));
-    let pair =
-        if of_node || (node.is_none() && line.gpu.is_none()) { None } else { Some(PairId(line.gpu.unwrap_or(0))) };
-    Some(Event { at: line.at, ms: line.ms, node, pair, pid: None, recorder_number: 0, node_us: line.node_us, kind })
+    let pair = if of_node || (node.is_none() && line.gpu.is_none()) {
+        None
+    } else {
+        Some(PairId(line.gpu.unwrap_or(0)))
+    };
+    Some(Event {
+        at: line.at,
+        ms: line.ms,
+        node,
+        pair,
+        pid: None,
+        recorder_number: 0,
+        node_us: line.node_us,
+        kind,
+    })
 }
 
 fn said(message: Value) -> Option<EventKind> {
@@ -65,13 +77,15 @@ fn said(message: Value) -> Option<EventKind> {
 }
 
 fn worker(message: Value) -> Option<EventKind> {
-    let Value::Object(fields) = message else { return None };
+    let Value::Object(fields) = message else {
+        return None;
+    };
     let (key, value) = fields.into_iter().next()?;
     match key.as_str() {
         "loaded" => Some(EventKind::Plugin(Box::new(plugin(&value)?))),
         "mr" => kind("registrations", value),
-        "phase" | "listening" | "recorder" | "iteration" | "handshake" | "held" | "preflight" | "transfer"
-        | "failed" | "finished" => kind(&key, value),
+        "phase" | "listening" | "recorder" | "iteration" | "handshake" | "held" | "preflight"
+        | "transfer" | "failed" | "finished" => kind(&key, value),
         _ => None,
     }
 }
@@ -81,12 +95,24 @@ fn kind(key: &str, value: Value) -> Option<EventKind> {
 }
 
 fn plugin(loaded: &Value) -> Option<PluginReady> {
-    let text = |pointer: &str| loaded.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let text = |pointer: &str| {
+        loaded
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
     let number = |key: &str| loaded[key].as_f64().unwrap_or_default();
-    let devices = loaded["devices"].as_array().into_iter().flatten().filter_map(|device| {
-        let index = usize::try_from(device["index"].as_u64()?).ok()?;
-        Some(PluginDevice { index, name: device["name"].as_str()?.to_owned() })
-    });
+    let devices = loaded["devices"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|device| {
+            let index = usize::try_from(device["index"].as_u64()?).ok()?;
+            Some(PluginDevice {
+                index,
+                name: device["name"].as_str()?.to_owned(),
+            })
+        });
     Some(PluginReady {
         plugin: PluginRecord {
             path: text("/file/realpath").unwrap_or_else(|| "builtin".to_owned()),
@@ -96,7 +122,8 @@ fn plugin(loaded: &Value) -> Option<PluginReady> {
             name: text("/about/name")?,
             version: text("/version"),
             why: text("/choice/why").unwrap_or_default(),
-            passed_over: serde_json::from_value(loaded["choice"]["passed_over"].clone()).unwrap_or_default(),
+            passed_over: serde_json::from_value(loaded["choice"]["passed_over"].clone())
+                .unwrap_or_default(),
         },
         devices: devices.collect(),
         load_ms: number("load_ms"),
@@ -117,23 +144,43 @@ mod tests {
     #[test]
     fn lines_of_version_1_say_the_same_as_ever() {
         let at = r#""at":"2026-11-20T10:00:00Z","ms":1"#;
-        let event = read(&format!(r#"{{{at},"node":"peer","node_us":9,"said":{{"worker":{{"phase":"measuring"}}}}}}"#));
+        let event = read(&format!(
+            r#"{{{at},"node":"peer","node_us":9,"said":{{"worker":{{"phase":"measuring"}}}}}}"#
+        ));
         let event = event.expect("a phase");
-        assert_eq!((event.node, event.pair, event.node_us), (Some(NodeId(1)), Some(PairId(0)), Some(9)));
+        assert_eq!(
+            (event.node, event.pair, event.node_us),
+            (Some(NodeId(1)), Some(PairId(0)), Some(9))
+        );
         assert_eq!(event.kind, EventKind::Phase(Phase::Measuring));
-        let event = read(&format!(r#"{{{at},"node":"local","gpu":3,"said":"recovered"}}"#)).expect("a recovery");
-        assert_eq!((event.pair, event.kind), (Some(PairId(3)), EventKind::Recovered));
+        let event = read(&format!(
+            r#"{{{at},"node":"local","gpu":3,"said":"recovered"}}"#
+        ))
+        .expect("a recovery");
+        assert_eq!(
+            (event.pair, event.kind),
+            (Some(PairId(3)), EventKind::Recovered)
+        );
         let event = read(&format!(r#"{{{at},"node":"coordinator","note":"x"}}"#)).expect("a note");
-        assert_eq!((event.who(), event.kind), (Who::Run, EventKind::Note("x".into())));
-        let found = read(&format!(r#"{{{at},"node":"coordinator","found":[]}}"#)).expect("findings");
+        assert_eq!(
+            (event.who(), event.kind),
+            (Who::Run, EventKind::Note("x".into()))
+        );
+        let found =
+            read(&format!(r#"{{{at},"node":"coordinator","found":[]}}"#)).expect("findings");
         assert_eq!(found.kind, EventKind::Findings(Vec::new()));
     }
 
     #[test]
     fn what_was_never_news_is_passed_over() {
         let at = r#""at":"2026-11-20T10:00:00Z","ms":1,"node":"peer""#;
-        for said in [r#""said":"heartbeat""#, r#""said":{"echo":{"us":1}}"#, r#""said":7"#, r#""word":1"#, r#""ms":1"#]
-        {
+        for said in [
+            r#""said":"heartbeat""#,
+            r#""said":{"echo":{"us":1}}"#,
+            r#""said":7"#,
+            r#""word":1"#,
+            r#""ms":1"#,
+        ] {
             assert_eq!(read(&format!("{{{at},{said}}}")), None, "{said}");
         }
         assert_eq!(read("nonsense"), None);

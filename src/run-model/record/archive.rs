@@ -117,7 +117,10 @@ impl Archive {
 }
 
 fn refused(name: &str, what: &'static str) -> ArchiveError {
-    ArchiveError::Refused { name: tcpx_words::units::printable(name), what }
+    ArchiveError::Refused {
+        name: tcpx_words::units::printable(name),
+        what,
+    }
 }
 
 #[cfg(test)]
@@ -143,13 +146,22 @@ mod tests {
             header.set_cksum();
             builder.append(&header, *bytes).expect("appended");
         }
-        builder.into_inner().and_then(GzEncoder::finish).expect("finished")
+        builder
+            .into_inner()
+            .and_then(GzEncoder::finish)
+            .expect("finished")
     }
 
     fn check(entries: &[(&str, EntryType, &[u8])], expected: &str) {
         let said = Archive::read(&archive(entries)[..]).map_or_else(
             |error| error.to_string(),
-            |read| format!("{}: {}", read.top, read.files.keys().cloned().collect::<Vec<_>>().join(" ")),
+            |read| {
+                format!(
+                    "{}: {}",
+                    read.top,
+                    read.files.keys().cloned().collect::<Vec<_>>().join(" ")
+                )
+            },
         );
         assert!(said.contains(expected), "{said}");
     }
@@ -159,7 +171,14 @@ mod tests {
     #[test]
     fn only_files_under_one_folder_are_read() {
         let run = ("r/run.json", FILE, &b"{}"[..]);
-        check(&[("r/", EntryType::Directory, b""), run, ("r/a/b", FILE, b"x")], "r: a/b run.json");
+        check(
+            &[
+                ("r/", EntryType::Directory, b""),
+                run,
+                ("r/a/b", FILE, b"x"),
+            ],
+            "r: a/b run.json",
+        );
         check(&[run, ("r/../x", FILE, b"")], "`..`");
         check(&[run, ("/etc/x", FILE, b"")], "absolute");
         check(&[run, ("other/x", FILE, b"")], "outside");
@@ -176,10 +195,14 @@ mod tests {
     fn what_expands_without_end_is_given_up() {
         let zeroes = vec![0; 1 << 20];
         let names: Vec<String> = (0..300).map(|n| format!("r/{n}")).collect();
-        let entries: Vec<(&str, EntryType, &[u8])> = names.iter().map(|name| (&**name, FILE, &zeroes[..])).collect();
+        let entries: Vec<(&str, EntryType, &[u8])> = names
+            .iter()
+            .map(|name| (&**name, FILE, &zeroes[..]))
+            .collect();
         check(&entries, "256 MiB");
         let many: Vec<String> = (0..1100).map(|n| format!("r/{n}")).collect();
-        let entries: Vec<(&str, EntryType, &[u8])> = many.iter().map(|name| (&**name, FILE, &b""[..])).collect();
+        let entries: Vec<(&str, EntryType, &[u8])> =
+            many.iter().map(|name| (&**name, FILE, &b""[..])).collect();
         check(&entries, "1024 entries");
     }
 

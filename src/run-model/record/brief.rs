@@ -121,7 +121,9 @@ impl RunBrief {
                 Ok(Self::of(record))
             }
             Err(error) => {
-                let schema = serde_json::from_slice::<Schema>(bytes).ok().and_then(|record| record.schema);
+                let schema = serde_json::from_slice::<Schema>(bytes)
+                    .ok()
+                    .and_then(|record| record.schema);
                 known_version(schema.as_deref())?;
                 Err(RecordError::Damaged(error.to_string()))
             }
@@ -133,10 +135,20 @@ impl RunBrief {
         if names.iter().all(String::is_empty) {
             names = shown_names(&["", ""]);
         }
-        let node = |name| NodeIntro { name, address: String::new() };
-        let names = Names { nodes: names.into_iter().map(node).collect(), pairs: Vec::new() };
+        let node = |name| NodeIntro {
+            name,
+            address: String::new(),
+        };
+        let names = Names {
+            nodes: names.into_iter().map(node).collect(),
+            pairs: Vec::new(),
+        };
         let transfer = |one: Transfer| BriefTransfer {
-            direction: names.direction(one.from.id(), one.to.id(), one.lane.unwrap_or(one.gpu.into())),
+            direction: names.direction(
+                one.from.id(),
+                one.to.id(),
+                one.lane.unwrap_or(one.gpu.into()),
+            ),
             iterations: one.iterations,
             median_gb_per_s: one.median_gb_per_s,
             wrong_bytes: one.wrong_bytes,
@@ -147,7 +159,11 @@ impl RunBrief {
             outcome: record.outcome,
             exit_code: record.exit_code,
             transfers: record.transfers.into_iter().map(transfer).collect(),
-            findings: record.findings.into_iter().map(|one| (one.condition, one.severity)).collect(),
+            findings: record
+                .findings
+                .into_iter()
+                .map(|one| (one.condition, one.severity))
+                .collect(),
         }
     }
 }
@@ -163,10 +179,14 @@ mod tests {
     fn a_record_of_either_version_says_the_same_in_brief() {
         let first = RunBrief::parse(V1).expect("version 1");
         let record = RunRecord::parse(V1).expect("version 1");
-        let second = RunBrief::parse(&serde_json::to_vec(&record).expect("JSON")).expect("version 2");
+        let second =
+            RunBrief::parse(&serde_json::to_vec(&record).expect("JSON")).expect("version 2");
         assert_eq!(first, second);
         assert_eq!(first.transfers[1].direction, "local->peer@gpu1");
-        assert_eq!((first.findings[0].1, first.outcome), (Severity::Error, Outcome::Stalled));
+        assert_eq!(
+            (first.findings[0].1, first.outcome),
+            (Severity::Error, Outcome::Stalled)
+        );
     }
 
     #[test]
@@ -178,6 +198,9 @@ mod tests {
             let error = RunBrief::parse(text.as_bytes()).expect_err("of the future");
             assert!(matches!(error, RecordError::Schema { .. }), "{error}");
         }
-        assert!(matches!(RunBrief::parse(b"{\"outcome\":"), Err(RecordError::Damaged(_))));
+        assert!(matches!(
+            RunBrief::parse(b"{\"outcome\":"),
+            Err(RecordError::Damaged(_))
+        ));
     }
 }

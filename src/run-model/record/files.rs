@@ -63,9 +63,9 @@ impl FilesError {
 impl NextStep for FilesError {
     fn next_step(&self) -> Option<String> {
         match self {
-            Self::Nothing(_) | Self::NoRun(_) => {
-                Some("name a folder under reports/ or a bundle; `tcpxctl history` lists the runs".into())
-            }
+            Self::Nothing(_) | Self::NoRun(_) => Some(
+                "name a folder under reports/ or a bundle; `tcpxctl history` lists the runs".into(),
+            ),
             Self::Bundle { .. } => Some("a bundle is what `tcpxctl bundle` wrote, .tar.gz".into()),
             Self::Unreadable { .. } => None,
         }
@@ -102,10 +102,15 @@ impl Unfinished {
             Self::GoesOn => "the run goes on and has no run.json yet",
             Self::Killed => "the coordinator was killed before it wrote run.json",
             Self::Examined => return "nothing was run: the nodes were examined".to_owned(),
-            Self::Open => "there is no run.json: the run went on when this was taken of it, or had been killed",
+            Self::Open => {
+                "there is no run.json: the run went on when this was taken of it, or had been killed"
+            }
         };
         match known_ms > 0.0 {
-            true => format!("{what}; what is known is the first {:.1} s in events.jsonl", known_ms / 1e3),
+            true => format!(
+                "{what}; what is known is the first {:.1} s in events.jsonl",
+                known_ms / 1e3
+            ),
             false => format!("{what}, and events.jsonl tells nothing"),
         }
     }
@@ -141,10 +146,15 @@ impl RunFiles {
     /// # Errors
     /// Neither is there, or a bundle that breaks the rules.
     pub fn open(path: &Path) -> Result<Self, FilesError> {
-        let unreadable = |source| FilesError::Unreadable { path: path.to_owned(), source };
+        let unreadable = |source| FilesError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
         let meta = match std::fs::metadata(path) {
             Ok(meta) => meta,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(FilesError::Nothing(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(FilesError::Nothing(path.to_owned()));
+            }
             Err(error) => return Err(unreadable(error)),
         };
         if meta.is_dir() {
@@ -155,8 +165,14 @@ impl RunFiles {
             };
         }
         let file = File::open(path).map_err(unreadable)?;
-        let archive = Archive::read(file).map_err(|source| FilesError::Bundle { path: path.to_owned(), source })?;
-        Ok(Self::Bundle { path: path.to_owned(), archive })
+        let archive = Archive::read(file).map_err(|source| FilesError::Bundle {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self::Bundle {
+            path: path.to_owned(),
+            archive,
+        })
     }
 
     /// The folder or the bundle.
@@ -175,7 +191,9 @@ impl RunFiles {
         if self.size("events.jsonl") == Some(0) && self.size(DOCTOR).is_some() {
             return Some(Unfinished::Examined);
         }
-        let Self::Folder(_) = self else { return Some(Unfinished::Open) };
+        let Self::Folder(_) = self else {
+            return Some(Unfinished::Open);
+        };
         let lock = |events: File| flock(&events, FlockOperation::NonBlockingLockShared);
         Some(match self.file("events.jsonl").map(lock) {
             Ok(Ok(())) => Unfinished::Killed,
@@ -189,7 +207,11 @@ impl RunFiles {
         match self {
             Self::Folder(path) => {
                 let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
-                whole.file_name().unwrap_or_default().to_string_lossy().into_owned()
+                whole
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned()
             }
             Self::Bundle { archive, .. } => archive.top.clone(),
         }
@@ -224,10 +246,16 @@ impl RunFiles {
         match self {
             Self::Folder(path) => {
                 let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-                let file = OpenOptions::new().read(true).custom_flags(flags).open(path.join(name))?;
+                let file = OpenOptions::new()
+                    .read(true)
+                    .custom_flags(flags)
+                    .open(path.join(name))?;
                 match file.metadata()?.is_file() {
                     true => Ok(file),
-                    false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+                    false => Err(io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        "it is no regular file",
+                    )),
                 }
             }
             Self::Bundle { archive, .. } => {
@@ -273,7 +301,9 @@ fn worker_of(name: &str, kind: WorkerFile, names: &Names) -> Option<WorkerId> {
     };
     let (stem, extension) = kind.affixes();
     let suffix = file.strip_prefix(stem)?.strip_suffix(extension)?;
-    let number = suffix.strip_prefix("-pair").or_else(|| suffix.strip_prefix("-gpu"));
+    let number = suffix
+        .strip_prefix("-pair")
+        .or_else(|| suffix.strip_prefix("-gpu"));
     let pair = match (suffix, number) {
         ("", _) => 0,
         (_, Some(number)) => number.parse().ok()?,
@@ -283,9 +313,13 @@ fn worker_of(name: &str, kind: WorkerFile, names: &Names) -> Option<WorkerId> {
 }
 
 fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries.flatten() {
-        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };
+        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else {
+            continue;
+        };
         let name = format!("{below}{name}");
         if kind.is_dir() && depth < DEPTH_MAX {
             walk(&entry.path(), &format!("{name}/"), depth + 1, names);
@@ -302,8 +336,14 @@ mod tests {
     #[test]
     fn what_is_no_run_is_said_and_links_are_not_followed() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert!(matches!(RunFiles::open(&folder.path().join("x")), Err(FilesError::Nothing(_))));
-        assert!(matches!(RunFiles::open(folder.path()), Err(FilesError::NoRun(_))));
+        assert!(matches!(
+            RunFiles::open(&folder.path().join("x")),
+            Err(FilesError::Nothing(_))
+        ));
+        assert!(matches!(
+            RunFiles::open(folder.path()),
+            Err(FilesError::NoRun(_))
+        ));
         std::fs::write(folder.path().join("events.jsonl"), "{}\n").expect("written");
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("run.json")).expect("linked");
         let files = RunFiles::open(folder.path()).expect("a run");
@@ -313,6 +353,9 @@ mod tests {
         assert!(files.read("events.jsonl", 2).is_err());
         let noise = folder.path().join("noise");
         std::fs::write(&noise, "no bundle").expect("written");
-        assert!(matches!(RunFiles::open(&noise), Err(FilesError::Bundle { .. })));
+        assert!(matches!(
+            RunFiles::open(&noise),
+            Err(FilesError::Bundle { .. })
+        ));
     }
 }

@@ -61,7 +61,12 @@ impl RunFolder {
     /// second gets a number. On a full disk there is a run and no folder.
     pub fn create(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
         match Self::make(parent, stamp, name) {
-            Err(error) if matches!(error.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            Err(error)
+                if matches!(
+                    error.source.kind(),
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+                ) =>
+            {
                 let id = format!("{stamp}-{name}");
                 Ok(Self {
                     path: parent.join(&id),
@@ -77,10 +82,20 @@ impl RunFolder {
     }
 
     fn make(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
-        let failed = |source| FolderError { parent: parent.to_owned(), source };
-        DirBuilder::new().recursive(true).create(parent).map_err(failed)?;
+        let failed = |source| FolderError {
+            parent: parent.to_owned(),
+            source,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .create(parent)
+            .map_err(failed)?;
         for attempt in 1..=SAME_SECOND_MAX {
-            let id = if attempt == 1 { format!("{stamp}-{name}") } else { format!("{stamp}-{name}-{attempt}") };
+            let id = if attempt == 1 {
+                format!("{stamp}-{name}")
+            } else {
+                format!("{stamp}-{name}-{attempt}")
+            };
             let path = parent.join(&id);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
@@ -113,7 +128,9 @@ impl RunFolder {
     /// Appends one event, soon and without waiting: readers follow the file, and
     /// a run that is killed leaves what it saw.
     pub fn event(&mut self, event: &impl Serialize) {
-        let Some(events) = &mut self.events else { return };
+        let Some(events) = &mut self.events else {
+            return;
+        };
         match serde_json::to_vec(event) {
             Ok(mut line) => {
                 line.push(b'\n');
@@ -129,7 +146,9 @@ impl RunFolder {
         let written = self.recorder_of(worker, names).and_then(|file| {
             if offset > RECORDER_BYTES_MAX {
                 let name = names.worker(worker);
-                return Err(io::Error::other(format!("the recorder of {name} is too long to be kept")));
+                return Err(io::Error::other(format!(
+                    "the recorder of {name} is too long to be kept"
+                )));
             }
             file.write_all_at(bytes, offset)
         });
@@ -139,7 +158,9 @@ impl RunFolder {
     /// Keeps everything around a worker at the moment of a stall, the newest where
     /// there were several.
     pub fn frame(&mut self, worker: WorkerId, names: &Names, frame: &Frame) {
-        let path = self.path.join(worker_file(WorkerFile::Frame, worker, names));
+        let path = self
+            .path
+            .join(worker_file(WorkerFile::Frame, worker, names));
         let folder = path.parent().unwrap_or(&self.path).to_owned();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let text = serde_json::to_vec_pretty(frame).map_err(io::Error::from);
@@ -148,12 +169,17 @@ impl RunFolder {
     }
 
     fn recorder_of(&mut self, worker: WorkerId, names: &Names) -> io::Result<&File> {
-        let path = self.path.join(worker_file(WorkerFile::Recorder, worker, names));
+        let path = self
+            .path
+            .join(worker_file(WorkerFile::Recorder, worker, names));
         match self.recorders.entry(path) {
             Entry::Occupied(there) => Ok(there.into_mut()),
             Entry::Vacant(place) => {
                 let folder = place.key().parent().unwrap_or(&self.path);
-                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(folder)?;
                 let file = create(place.key())?;
                 Ok(place.insert(file))
             }
@@ -172,7 +198,9 @@ impl RunFolder {
         self.note(events);
         // What matters most is tried last whatever happened to the rest.
         let text = serde_json::to_string_pretty(run).map_err(io::Error::from);
-        let written = text.and_then(|text| write_whole(&self.path.join("run.json"), format!("{text}\n").as_bytes()));
+        let written = text.and_then(|text| {
+            write_whole(&self.path.join("run.json"), format!("{text}\n").as_bytes())
+        });
         self.note(written);
         match self.failed {
             Some(error) => Err(error),
@@ -204,13 +232,19 @@ impl WorkerFile {
 pub fn worker_file(kind: WorkerFile, worker: WorkerId, names: &Names) -> String {
     let (stem, extension) = kind.affixes();
     let pair = worker.pair().filter(|_| names.pairs.len() > 1);
-    let of_pair = pair.map(|pair| format!("-pair{}", pair.0)).unwrap_or_default();
+    let of_pair = pair
+        .map(|pair| format!("-pair{}", pair.0))
+        .unwrap_or_default();
     let node = tcpx_words::units::file_name(&names.node(worker.node));
     format!("nodes/{node}/{stem}{of_pair}{extension}")
 }
 
 fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// A reader sees the whole file or none.
@@ -232,15 +266,32 @@ mod tests {
     #[test]
     fn two_runs_of_one_second_get_two_folders() {
         let parent = tempfile::tempdir().expect("a folder");
-        let ids: Vec<String> =
-            (0..3).map(|_| RunFolder::create(parent.path(), "20261120T101500Z", "4conn").expect("made").id).collect();
-        assert_eq!(ids, ["20261120T101500Z-4conn", "20261120T101500Z-4conn-2", "20261120T101500Z-4conn-3"]);
+        let ids: Vec<String> = (0..3)
+            .map(|_| {
+                RunFolder::create(parent.path(), "20261120T101500Z", "4conn")
+                    .expect("made")
+                    .id
+            })
+            .collect();
+        assert_eq!(
+            ids,
+            [
+                "20261120T101500Z-4conn",
+                "20261120T101500Z-4conn-2",
+                "20261120T101500Z-4conn-3"
+            ]
+        );
     }
 
     #[test]
     fn a_place_that_is_a_file_is_refused_by_name() {
         let parent = tempfile::NamedTempFile::new().expect("a file");
-        let error = RunFolder::create(parent.path(), "now", "4conn").map(|folder| folder.id).expect_err("refused");
-        assert!(error.to_string().contains("cannot make a run folder"), "{error}");
+        let error = RunFolder::create(parent.path(), "now", "4conn")
+            .map(|folder| folder.id)
+            .expect_err("refused");
+        assert!(
+            error.to_string().contains("cannot make a run folder"),
+            "{error}"
+        );
     }
 }

@@ -7,7 +7,9 @@
 use super::ChannelNow;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
-use tcpx_node::{Fact, NicNow, Root, TcpSocket, Thread, kernel_log_tail, manager_log_tail, sockets_of};
+use tcpx_node::{
+    Fact, NicNow, Root, TcpSocket, Thread, kernel_log_tail, manager_log_tail, sockets_of,
+};
 
 /// A node at the moment of a stall.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,7 +40,12 @@ pub struct Frame {
 
 impl Frame {
     /// Takes it. The counters are the caller's, who has the recorder open.
-    pub fn take(pid: u32, nics: &[String], channels: Vec<ChannelNow>, in_call: Option<String>) -> Self {
+    pub fn take(
+        pid: u32,
+        nics: &[String],
+        channels: Vec<ChannelNow>,
+        in_call: Option<String>,
+    ) -> Self {
         let (root, began) = (Root::live(), Instant::now());
         let mut frame = Self {
             schema: "tcpxctl.frame/1".into(),
@@ -71,11 +78,24 @@ mod tests {
     #[test]
     fn this_process_is_seen_with_its_sockets_and_survives_json() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-        let here = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+        let here = std::net::TcpStream::connect(listener.local_addr().expect("an address"))
+            .expect("connected");
         let frame = Frame::take(std::process::id(), &["lo".into()], Vec::new(), None);
         let local = here.local_addr().expect("bound");
-        assert!(frame.sockets.known().expect("ours").iter().any(|socket| socket.local == local));
-        assert!(frame.nics[0].counters.iter().any(|(name, _)| name == "rx_bytes"));
+        assert!(
+            frame
+                .sockets
+                .known()
+                .expect("ours")
+                .iter()
+                .any(|socket| socket.local == local)
+        );
+        assert!(
+            frame.nics[0]
+                .counters
+                .iter()
+                .any(|(name, _)| name == "rx_bytes")
+        );
         assert_eq!(frame.is_stopped(), Some(false));
         let json = serde_json::to_string(&frame).expect("written");
         assert_eq!(serde_json::from_str::<Frame>(&json).expect("read"), frame);
@@ -85,6 +105,9 @@ mod tests {
     fn a_process_that_is_gone_is_said_to_be() {
         let frame = Frame::take(u32::MAX - 1, &["no-such".into()], Vec::new(), None);
         assert!(frame.sockets.why().is_some() && frame.threads.why().is_some());
-        assert_eq!((frame.is_stopped(), frame.nics[0].counters.len()), (None, 0));
+        assert_eq!(
+            (frame.is_stopped(), frame.nics[0].counters.len()),
+            (None, 0)
+        );
     }
 }

@@ -36,8 +36,16 @@ impl Lines {
         let (gathering, until) = mpsc::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let for_writer = Arc::clone(&waiting);
-        std::thread::spawn(move || drop(to_owner.send(write_all(file, &lines, &until, &for_writer))));
-        Self { to_writer, waiting, ended, gathering, lost: 0 }
+        std::thread::spawn(move || {
+            drop(to_owner.send(write_all(file, &lines, &until, &for_writer)))
+        });
+        Self {
+            to_writer,
+            waiting,
+            ended,
+            gathering,
+            lost: 0,
+        }
     }
 
     /// Appends a line; never waits.
@@ -54,12 +62,20 @@ impl Lines {
     /// Waits for the last line; the error is the first that the writer met.
     pub(super) fn end(self) -> io::Result<()> {
         drop((self.to_writer, self.gathering));
-        let slow = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow for the events"));
+        let slow = |_| {
+            Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the disk is too slow for the events",
+            ))
+        };
         self.ended.recv_timeout(PATIENCE).unwrap_or_else(slow)?;
         if self.lost == 0 {
             return Ok(());
         }
-        Err(io::Error::other(format!("{} events were not kept: the disk is too slow", self.lost)))
+        Err(io::Error::other(format!(
+            "{} events were not kept: the disk is too slow",
+            self.lost
+        )))
     }
 }
 
@@ -91,15 +107,25 @@ mod tests {
         (0..1000).for_each(|number| lines.push(format!("{number}\n").into_bytes()));
         lines.end().expect("written");
         let text = std::fs::read_to_string(file.path()).expect("read");
-        assert!(text.lines().map(|line| line.parse::<u32>()).eq((0..1000).map(Ok)));
+        assert!(
+            text.lines()
+                .map(|line| line.parse::<u32>())
+                .eq((0..1000).map(Ok))
+        );
     }
 
     #[test]
     fn a_disk_that_takes_nothing_is_an_error_at_the_end_only() {
-        let full = OpenOptions::new().write(true).open("/dev/full").expect("opened");
+        let full = OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .expect("opened");
         let mut lines = Lines::new(full);
         (0..10).for_each(|_| lines.push(b"x\n".to_vec()));
-        assert_eq!(lines.end().map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+        assert_eq!(
+            lines.end().map_err(|error| error.kind()),
+            Err(io::ErrorKind::StorageFull)
+        );
     }
 
     #[test]

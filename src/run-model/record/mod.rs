@@ -32,8 +32,8 @@ pub use files::{DOCTOR, FilesError, RunFiles, Unfinished};
 pub use folder::{FolderError, RunFolder, WorkerFile, worker_file};
 pub use frame::Frame;
 pub use model::{
-    ChannelRecord, Clock, NodeRecord, PairRecord, PluginRecord, RecordError, Role, RunRecord, SCHEMA, ScenarioRecord,
-    TransferRecord, WorkerRecord, record_value,
+    ChannelRecord, Clock, NodeRecord, PairRecord, PluginRecord, RecordError, Role, RunRecord,
+    SCHEMA, ScenarioRecord, TransferRecord, WorkerRecord, record_value,
 };
 pub use replay::{EVENT_BYTES_MAX, RECORD_BYTES_MAX, for_each_event};
 pub use series::{SAMPLES_MAX, Sample, Series};

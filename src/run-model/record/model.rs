@@ -280,7 +280,9 @@ impl NextStep for RecordError {
     fn next_step(&self) -> Option<String> {
         match self {
             Self::Damaged(_) => None,
-            Self::Schema { .. } => Some("read it with the tcpxctl that wrote it, or a newer one".into()),
+            Self::Schema { .. } => {
+                Some("read it with the tcpxctl that wrote it, or a newer one".into())
+            }
         }
     }
 }
@@ -290,7 +292,8 @@ impl NextStep for RecordError {
 /// # Errors
 /// It is no JSON, or of a version that is not known.
 pub fn record_value(bytes: &[u8]) -> Result<Value, RecordError> {
-    let record: Value = serde_json::from_slice(bytes).map_err(|error| RecordError::Damaged(error.to_string()))?;
+    let record: Value =
+        serde_json::from_slice(bytes).map_err(|error| RecordError::Damaged(error.to_string()))?;
     if !record.is_object() {
         return Err(RecordError::Damaged("it is no JSON object".to_owned()));
     }
@@ -311,7 +314,9 @@ pub(super) fn known_version(schema: Option<&str>) -> Result<Version, RecordError
         Some(SCHEMA) => Ok(Version::Two),
         // Records cut short by hand, as the tests of damage do, lack it.
         Some("tcpxctl.run/1") | None => Ok(Version::One),
-        Some(found) => Err(RecordError::Schema { found: tcpx_words::units::printable(found) }),
+        Some(found) => Err(RecordError::Schema {
+            found: tcpx_words::units::printable(found),
+        }),
     }
 }
 
@@ -321,19 +326,30 @@ impl RunRecord {
     /// # Errors
     /// It is damaged, or of a version that is not known.
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
-        serde_json::from_value(record_value(bytes)?).map_err(|error| RecordError::Damaged(error.to_string()))
+        serde_json::from_value(record_value(bytes)?)
+            .map_err(|error| RecordError::Damaged(error.to_string()))
     }
 
     /// How everyone is called.
     pub fn names(&self) -> Names {
-        let node = |node: &NodeRecord| NodeIntro { name: node.name.clone(), address: node.address.clone() };
-        let pair = |pair: &PairRecord| PairIntro { nodes: pair.nodes, lanes: pair.lanes.clone() };
-        Names { nodes: self.nodes.iter().map(node).collect(), pairs: self.pairs.iter().map(pair).collect() }
+        let node = |node: &NodeRecord| NodeIntro {
+            name: node.name.clone(),
+            address: node.address.clone(),
+        };
+        let pair = |pair: &PairRecord| PairIntro {
+            nodes: pair.nodes,
+            lanes: pair.lanes.clone(),
+        };
+        Names {
+            nodes: self.nodes.iter().map(node).collect(),
+            pairs: self.pairs.iter().map(pair).collect(),
+        }
     }
 
     /// `local->peer`, and `local->peer@gpu3` for one GPU.
     pub fn direction(&self, transfer: &TransferRecord) -> String {
-        self.names().direction(transfer.from, transfer.to, transfer.lane)
+        self.names()
+            .direction(transfer.from, transfer.to, transfer.lane)
     }
 
     /// Every worker with its pair and its node.
@@ -341,19 +357,29 @@ impl RunRecord {
         let of_pair = |(pair, record): (u32, &'_ PairRecord)| (PairId(pair), record.nodes);
         (0..).zip(&self.pairs).flat_map(move |(number, pair)| {
             let (id, nodes) = of_pair((number, pair));
-            nodes.into_iter().zip(&pair.workers).map(move |(node, worker)| (id, node, worker))
+            nodes
+                .into_iter()
+                .zip(&pair.workers)
+                .map(move |(node, worker)| (id, node, worker))
         })
     }
 
     /// Wrong bytes of all directions.
     pub fn wrong_bytes(&self) -> u64 {
-        self.transfers.iter().map(|transfer| transfer.wrong_bytes).sum()
+        self.transfers
+            .iter()
+            .map(|transfer| transfer.wrong_bytes)
+            .sum()
     }
 
     /// Which share of the time in which any GPU measured, all did; `None` where
     /// there are no several.
     pub fn overlap(&self) -> Option<f64> {
-        let times: Vec<(f64, f64)> = self.transfers.iter().filter_map(|transfer| transfer.measured_ms).collect();
+        let times: Vec<(f64, f64)> = self
+            .transfers
+            .iter()
+            .filter_map(|transfer| transfer.measured_ms)
+            .collect();
         let first = |pick: fn(f64, f64) -> f64| {
             let started = times.iter().map(|time| time.0).reduce(pick)?;
             Some((started, times.iter().map(|time| time.1).reduce(pick)?))
@@ -367,7 +393,9 @@ impl RunRecord {
     /// gates met is 0, else the outcome's own code, or 1 where that would be 0.
     pub fn settle(&mut self) {
         let expect = self.scenario.resolved.expect.clone();
-        if self.outcome == Outcome::Passed && self.wrong_bytes() > expect.max_wrong_bytes.unwrap_or(0) {
+        if self.outcome == Outcome::Passed
+            && self.wrong_bytes() > expect.max_wrong_bytes.unwrap_or(0)
+        {
             self.outcome = Outcome::Failed;
             self.reason = Some(format!("{} wrong bytes", self.wrong_bytes()));
         }
@@ -380,10 +408,16 @@ impl RunRecord {
         if let Some(wanted) = expect.outcome
             && wanted != self.outcome
         {
-            unmet.push(format!("expect.outcome is {wanted}, it was {}", self.outcome));
+            unmet.push(format!(
+                "expect.outcome is {wanted}, it was {}",
+                self.outcome
+            ));
         }
         if let Some(wanted) = &expect.finding
-            && !self.findings.iter().any(|finding| finding.condition == *wanted)
+            && !self
+                .findings
+                .iter()
+                .any(|finding| finding.condition == *wanted)
         {
             unmet.push(format!("expect.finding is {wanted}, which was not found"));
         }
@@ -393,7 +427,10 @@ impl RunRecord {
                 && plugin.name != *wanted
             {
                 let who = names.worker(WorkerId::of_pair(node, pair));
-                unmet.push(format!("expect.plugin is {wanted}, {who} used {}", plugin.name));
+                unmet.push(format!(
+                    "expect.plugin is {wanted}, {who} used {}",
+                    plugin.name
+                ));
             }
         }
         for transfer in &self.transfers {
@@ -411,7 +448,10 @@ impl RunRecord {
         if let Some(most) = expect.max_wrong_bytes
             && self.wrong_bytes() > most
         {
-            unmet.push(format!("expect.max_wrong_bytes is {most}, there were {}", self.wrong_bytes()));
+            unmet.push(format!(
+                "expect.max_wrong_bytes is {most}, there were {}",
+                self.wrong_bytes()
+            ));
         }
         let has_gates = expect != crate::scenario::Expect::default();
         self.exit_code = match (has_gates, unmet.is_empty(), self.outcome) {
@@ -430,16 +470,33 @@ mod tests {
     #[test]
     fn what_is_no_record_and_what_is_of_a_future_version_says_so() {
         for damaged in ["", "3", "[]", "null", "{\"schema\":"] {
-            assert!(matches!(record_value(damaged.as_bytes()), Err(RecordError::Damaged(_))), "{damaged}");
+            assert!(
+                matches!(
+                    record_value(damaged.as_bytes()),
+                    Err(RecordError::Damaged(_))
+                ),
+                "{damaged}"
+            );
         }
         assert!(record_value(b"{}").is_ok());
-        let error = record_value(br#"{"schema":"tcpxctl.run/9","transfers":7}"#).expect_err("of the future");
-        assert_eq!(error, RecordError::Schema { found: "tcpxctl.run/9".to_owned() });
-        assert!(error.to_string().contains("tcpxctl.run/9") && error.next_step().is_some(), "{error}");
+        let error = record_value(br#"{"schema":"tcpxctl.run/9","transfers":7}"#)
+            .expect_err("of the future");
+        assert_eq!(
+            error,
+            RecordError::Schema {
+                found: "tcpxctl.run/9".to_owned()
+            }
+        );
+        assert!(
+            error.to_string().contains("tcpxctl.run/9") && error.next_step().is_some(),
+            "{error}"
+        );
     }
 
     fn names_of(run: &RunRecord) -> Vec<String> {
-        run.workers().map(|(pair, node, _)| run.names().worker(WorkerId::of_pair(node, pair))).collect()
+        run.workers()
+            .map(|(pair, node, _)| run.names().worker(WorkerId::of_pair(node, pair)))
+            .collect()
     }
 
     #[test]
@@ -449,15 +506,35 @@ mod tests {
             "findings": [{"condition": "stalled", "severity": "error", "confidence": 1.0, "node": "peer",
                 "channel": 1, "because": [], "cannot_see": []}]}"#;
         let run = RunRecord::parse(v1).expect("a record");
-        assert_eq!((run.outcome, run.reason.as_deref()), (Outcome::Stalled, Some("x")));
-        assert_eq!((run.findings[0].place(), run.nodes[1].host.as_str()), (Some("peer"), "node1"));
+        assert_eq!(
+            (run.outcome, run.reason.as_deref()),
+            (Outcome::Stalled, Some("x"))
+        );
+        assert_eq!(
+            (run.findings[0].place(), run.nodes[1].host.as_str()),
+            (Some("peer"), "node1")
+        );
         assert_eq!(names_of(&run), ["local", "peer"]);
         let v2 = br#"{"schema": "tcpxctl.run/2", "outcome": "passed"}"#;
-        assert_eq!(RunRecord::parse(v2).map(|run| (run.outcome, run.pairs.len())), Ok((Outcome::Passed, 0)));
-        assert!(matches!(RunRecord::parse(br#"{"schema": "tcpxctl.run/2"}"#), Err(RecordError::Damaged(_))));
-        for none in [&b"[1]"[..], b"7", b"null", b"{}", br#"{"schema": "tcpxctl.run/1", "transfers": [7], "nodes": 7}"#]
-        {
-            assert!(matches!(RunRecord::parse(none), Err(RecordError::Damaged(_))), "{none:?}");
+        assert_eq!(
+            RunRecord::parse(v2).map(|run| (run.outcome, run.pairs.len())),
+            Ok((Outcome::Passed, 0))
+        );
+        assert!(matches!(
+            RunRecord::parse(br#"{"schema": "tcpxctl.run/2"}"#),
+            Err(RecordError::Damaged(_))
+        ));
+        for none in [
+            &b"[1]"[..],
+            b"7",
+            b"null",
+            b"{}",
+            br#"{"schema": "tcpxctl.run/1", "transfers": [7], "nodes": 7}"#,
+        ] {
+            assert!(
+                matches!(RunRecord::parse(none), Err(RecordError::Damaged(_))),
+                "{none:?}"
+            );
         }
         let future = RunRecord::parse(br#"{"schema": "tcpxctl.run/3", "outcome": "passed"}"#);
         assert!(matches!(future, Err(RecordError::Schema { found }) if found == "tcpxctl.run/3"));

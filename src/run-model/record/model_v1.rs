@@ -28,28 +28,49 @@ fn lane(gpu: Option<u64>) -> Value {
 fn subject(name: &str) -> Value {
     let (end, rest) = name.split_once(' ').unwrap_or((name, ""));
     let Some(node) = node_of_v1(end) else {
-        let pid = name.strip_prefix("pid ").and_then(|pid| pid.parse::<u32>().ok());
+        let pid = name
+            .strip_prefix("pid ")
+            .and_then(|pid| pid.parse::<u32>().ok());
         return json!({ "node": 0, "pid": pid, "name": name });
     };
-    let pair = rest.strip_prefix("gpu ").and_then(|pair| pair.parse::<u32>().ok());
+    let pair = rest
+        .strip_prefix("gpu ")
+        .and_then(|pair| pair.parse::<u32>().ok());
     json!({ "node": node, "pair": pair.unwrap_or(0), "name": name })
 }
 
 /// The record of version 2 that says the same.
 pub(super) fn upgraded(mut record: Value) -> Value {
     let gpus = gpus(&record);
-    let single = record.pointer("/scenario/resolved/topology/processes").and_then(Value::as_str) == Some("single");
+    let single = record
+        .pointer("/scenario/resolved/topology/processes")
+        .and_then(Value::as_str)
+        == Some("single");
     let pairs = if single || gpus.len() == 1 {
-        vec![pair(&record, 0, gpus.iter().map(|gpu| lane(*gpu)).collect())]
+        vec![pair(
+            &record,
+            0,
+            gpus.iter().map(|gpu| lane(*gpu)).collect(),
+        )]
     } else {
         let each = gpus.iter().enumerate();
-        each.map(|(number, gpu)| pair(&record, number, vec![lane(*gpu)])).collect()
+        each.map(|(number, gpu)| pair(&record, number, vec![lane(*gpu)]))
+            .collect()
     };
-    let pair_of = |gpu: Option<u64>| if single { 0 } else { gpus.iter().position(|one| *one == gpu).unwrap_or(0) };
+    let pair_of = |gpu: Option<u64>| {
+        if single {
+            0
+        } else {
+            gpus.iter().position(|one| *one == gpu).unwrap_or(0)
+        }
+    };
     for transfer in list(&mut record, "transfers") {
         let gpu = transfer.remove("gpu").and_then(|gpu| gpu.as_u64());
         for end in ["from", "to"] {
-            let node = transfer.get(end).and_then(Value::as_str).and_then(node_of_v1);
+            let node = transfer
+                .get(end)
+                .and_then(Value::as_str)
+                .and_then(node_of_v1);
             transfer.insert(end.to_owned(), json!(node));
         }
         transfer.insert("lane".to_owned(), lane(gpu));
@@ -83,10 +104,19 @@ fn plugin(said: &Value) -> Value {
 fn pair(record: &Value, number: usize, lanes: Vec<Value>) -> Value {
     let worker = |node: usize| {
         let said = &record["nodes"][node];
-        let frame = said["frames"].as_array().into_iter().flatten().filter_map(Value::as_str).find(|path| {
-            let suffix = if path.contains("-gpu") { format!("-gpu{number}.json") } else { ".json".to_owned() };
-            path.ends_with(&suffix) && (path.contains("-gpu") || number == 0)
-        });
+        let frame = said["frames"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .find(|path| {
+                let suffix = if path.contains("-gpu") {
+                    format!("-gpu{number}.json")
+                } else {
+                    ".json".to_owned()
+                };
+                path.ends_with(&suffix) && (path.contains("-gpu") || number == 0)
+            });
         let mut worker = json!({
             "role": said["role"].as_str().unwrap_or("both"),
             "plugin": plugin(&said["plugin"]),

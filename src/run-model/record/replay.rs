@@ -41,25 +41,48 @@ impl RunFiles {
     /// How the nodes are called, by the record or by what the event stream begins with;
     /// folders of nodes are called by it.
     pub fn node_names(&self) -> Vec<String> {
-        let record = self.read("run.json", RECORD_BYTES_MAX).ok().and_then(|bytes| record_value(&bytes).ok());
-        let recorded = record.as_ref().and_then(|record| record["nodes"].as_array()).into_iter().flatten();
-        let names: Vec<String> = recorded.filter_map(|node| Some(node["name"].as_str()?.to_owned())).collect();
+        let record = self
+            .read("run.json", RECORD_BYTES_MAX)
+            .ok()
+            .and_then(|bytes| record_value(&bytes).ok());
+        let recorded = record
+            .as_ref()
+            .and_then(|record| record["nodes"].as_array())
+            .into_iter()
+            .flatten();
+        let names: Vec<String> = recorded
+            .filter_map(|node| Some(node["name"].as_str()?.to_owned()))
+            .collect();
         if !names.is_empty() {
             return names;
         }
         let mut state = self.begun();
         if let Ok(events) = self.file("events.jsonl") {
-            let lines = BufReader::new(events.take(EVENT_BYTES_MAX)).split(b'\n').map_while(Result::ok);
+            let lines = BufReader::new(events.take(EVENT_BYTES_MAX))
+                .split(b'\n')
+                .map_while(Result::ok);
             let introduced = |event: &Event| matches!(event.kind, EventKind::Nodes(_));
-            let nodes = lines.take(INTRODUCED_WITHIN).filter_map(|line| Event::parse(&line)).find(introduced);
+            let nodes = lines
+                .take(INTRODUCED_WITHIN)
+                .filter_map(|line| Event::parse(&line))
+                .find(introduced);
             nodes.iter().for_each(|event| state.apply(event));
         }
-        state.names.nodes.into_iter().map(|node| node.name).collect()
+        state
+            .names
+            .nodes
+            .into_iter()
+            .map(|node| node.name)
+            .collect()
     }
 
     /// A state that knows the scenario, and nothing yet of what happened.
     pub fn begun(&self) -> RunState {
-        let mut state = self.scenario().as_ref().map(RunState::of_scenario).unwrap_or_default();
+        let mut state = self
+            .scenario()
+            .as_ref()
+            .map(RunState::of_scenario)
+            .unwrap_or_default();
         state.introduce_two_nodes();
         state
     }
@@ -71,7 +94,9 @@ impl RunFiles {
     /// There is no event stream, or it cannot be read on.
     pub fn replay(&self) -> io::Result<RunState> {
         let mut state = self.begun();
-        for_each_event(BufReader::new(self.file("events.jsonl")?), |event| state.apply(&event))?;
+        for_each_event(BufReader::new(self.file("events.jsonl")?), |event| {
+            state.apply(&event)
+        })?;
         self.complete(&mut state);
         Ok(state)
     }
@@ -85,7 +110,10 @@ impl RunFiles {
     /// # Errors
     /// There is no event stream, or it cannot be read on; `state` has what came before.
     pub fn skim(&self, state: &mut RunState) -> io::Result<(Thinned, u64)> {
-        skim(BufReader::with_capacity(1 << 20, self.file("events.jsonl")?), state)
+        skim(
+            BufReader::with_capacity(1 << 20, self.file("events.jsonl")?),
+            state,
+        )
     }
 
     /// Adds what stands in files of its own: freeze-frames, and the record.
@@ -105,7 +133,11 @@ impl RunFiles {
 }
 
 fn skim(reader: impl BufRead, state: &mut RunState) -> io::Result<(Thinned, u64)> {
-    let mut skim = Skim { state, applied: BTreeMap::new(), unreadable: 0 };
+    let mut skim = Skim {
+        state,
+        applied: BTreeMap::new(),
+        unreadable: 0,
+    };
     let thinned = thin(reader, |_, line, thinned| skim.line(line, thinned))?;
     skim.catch_up(&thinned, |_| true);
     Ok((thinned, skim.unreadable))
@@ -126,11 +158,19 @@ impl Skim<'_> {
         };
         let depends = matches!(
             event.kind,
-            EventKind::Stall(_) | EventKind::Failed(_) | EventKind::Transfer(_) | EventKind::Exited(_)
+            EventKind::Stall(_)
+                | EventKind::Failed(_)
+                | EventKind::Transfer(_)
+                | EventKind::Exited(_)
         );
         if depends {
-            let unit = event.worker().map(|worker| worker.unit).or(event.pair.map(Unit::Pair));
-            self.catch_up(thinned, |worker| unit.is_none_or(|unit| unit == worker.unit));
+            let unit = event
+                .worker()
+                .map(|worker| worker.unit)
+                .or(event.pair.map(Unit::Pair));
+            self.catch_up(thinned, |worker| {
+                unit.is_none_or(|unit| unit == worker.unit)
+            });
         }
         self.state.apply(&event);
     }
@@ -138,7 +178,9 @@ impl Skim<'_> {
     /// Applies the newest counters of the workers that are meant.
     fn catch_up(&mut self, thinned: &Thinned, is_meant: impl Fn(WorkerId) -> bool) {
         for samples in thinned.samples.values() {
-            let Some(worker) = samples.worker.filter(|worker| is_meant(*worker)) else { continue };
+            let Some(worker) = samples.worker.filter(|worker| is_meant(*worker)) else {
+                continue;
+            };
             let number = samples.newest_number();
             if self.applied.insert(worker, number) == Some(number) {
                 continue;
@@ -164,7 +206,11 @@ pub fn for_each_event(mut reader: impl BufRead, mut each: impl FnMut(Event)) -> 
     let (mut line, mut unreadable) = (Vec::new(), 0);
     loop {
         line.clear();
-        if (&mut reader).take(EVENT_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
+        if (&mut reader)
+            .take(EVENT_BYTES_MAX)
+            .read_until(b'\n', &mut line)?
+            == 0
+        {
             return Ok(unreadable);
         }
         match Event::parse(&line) {
@@ -181,10 +227,16 @@ mod tests {
     use crate::phase::{Exit, Phase};
     use crate::record::ChannelNow;
 
-    const WORKERS: [WorkerId; 2] = [WorkerId::of_pair(NodeId(0), PairId(0)), WorkerId::of_pair(NodeId(1), PairId(0))];
+    const WORKERS: [WorkerId; 2] = [
+        WorkerId::of_pair(NodeId(0), PairId(0)),
+        WorkerId::of_pair(NodeId(1), PairId(0)),
+    ];
 
     fn counters(posted: u64) -> Vec<ChannelNow> {
-        vec![ChannelNow { posted, ..ChannelNow::default() }]
+        vec![ChannelNow {
+            posted,
+            ..ChannelNow::default()
+        }]
     }
 
     fn stream() -> String {
@@ -218,17 +270,27 @@ mod tests {
         let (mut whole, mut skimmed) = (RunState::default(), RunState::default());
         whole.introduce_two_nodes();
         skimmed.introduce_two_nodes();
-        let unreadable = for_each_event(text.as_bytes(), |event| whole.apply(&event)).expect("read");
+        let unreadable =
+            for_each_event(text.as_bytes(), |event| whole.apply(&event)).expect("read");
         let (thinned, passed) = skim(text.as_bytes(), &mut skimmed).expect("read");
         assert_eq!((unreadable, passed, thinned.samples.len()), (1, 1, 2));
         assert_eq!((whole.now_ms, whole.pairs), (skimmed.now_ms, skimmed.pairs));
         for worker in WORKERS {
             let (whole, skimmed) = (&whole.workers[&worker], &skimmed.workers[&worker]);
-            assert_eq!((&whole.at_stall, &whole.channels), (&skimmed.at_stall, &skimmed.channels));
+            assert_eq!(
+                (&whole.at_stall, &whole.channels),
+                (&skimmed.at_stall, &skimmed.channels)
+            );
             assert_eq!(whole.sampled_ms, skimmed.sampled_ms);
         }
-        let posted =
-            |worker: usize| skimmed.workers[&WORKERS[worker]].at_stall.as_ref().expect("seen").channels[0].posted;
+        let posted = |worker: usize| {
+            skimmed.workers[&WORKERS[worker]]
+                .at_stall
+                .as_ref()
+                .expect("seen")
+                .channels[0]
+                .posted
+        };
         assert_eq!((posted(0), posted(1)), (1998, 2000));
     }
 }

@@ -25,7 +25,10 @@ impl Sampler {
     /// The file is opened at once, as its writer removes it at its end; or at the
     /// first look at which it is there.
     pub fn new(path: PathBuf) -> Self {
-        Self { reader: Reader::open(&path).ok(), path }
+        Self {
+            reader: Reader::open(&path).ok(),
+            path,
+        }
     }
 
     fn snapshot(&mut self) -> Option<Snapshot> {
@@ -38,7 +41,9 @@ impl Sampler {
     /// Every send and receive channel, sends first; empty when the file cannot
     /// be read.
     pub fn now(&mut self) -> Vec<ChannelNow> {
-        self.snapshot().map(|snapshot| channels(&snapshot, monotonic_ns())).unwrap_or_default()
+        self.snapshot()
+            .map(|snapshot| channels(&snapshot, monotonic_ns()))
+            .unwrap_or_default()
     }
 
     /// The plugin call that the process is inside of, on any channel or none.
@@ -47,13 +52,22 @@ impl Sampler {
         let on_channel = snapshot.channels.iter().find_map(|channel| {
             let call = channel.in_call?.call.name();
             Some(match (channel.role, channel.channel) {
-                (Role::Send | Role::Recv, Some(number)) => format!("{call} on {} channel {number}", side(channel)),
+                (Role::Send | Role::Recv, Some(number)) => {
+                    format!("{call} on {} channel {number}", side(channel))
+                }
                 _ => call.to_owned(),
             })
         });
         on_channel.or_else(|| {
             let inside = snapshot.header.setup_calls_inside > 0;
-            inside.then(|| snapshot.header.setup_call.map(|call| call.name().to_owned())).flatten()
+            inside
+                .then(|| {
+                    snapshot
+                        .header
+                        .setup_call
+                        .map(|call| call.name().to_owned())
+                })
+                .flatten()
         })
     }
 
@@ -61,13 +75,18 @@ impl Sampler {
     /// of it; as much as a record keeps.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
         let file = self.reader.as_ref().map(Reader::file);
-        let length = file.and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len().min(SPAN_MAX));
+        let length = file
+            .and_then(|file| file.metadata().ok())
+            .map_or(0, |meta| meta.len().min(SPAN_MAX));
         let offsets = (0..length).step_by(PIECE_BYTES);
         let piece = move |offset: u64| {
             let mut bytes = vec![0; PIECE_BYTES];
             let there = file?.read_at(&mut bytes, offset).ok()?;
             bytes.truncate(there);
-            bytes.iter().any(|byte| *byte != 0).then_some((offset, bytes))
+            bytes
+                .iter()
+                .any(|byte| *byte != 0)
+                .then_some((offset, bytes))
         };
         offsets.filter_map(piece).take(PIECES_MAX)
     }
@@ -82,7 +101,10 @@ impl Sampler {
 /// Every send and receive channel of a picture with its side and its index within it.
 pub fn role_index(snapshot: &Snapshot) -> impl Iterator<Item = (&ChannelSample, Side, usize)> {
     let mut before = [0; 2];
-    let moving = snapshot.channels.iter().filter(|sample| matches!(sample.role, Role::Send | Role::Recv));
+    let moving = snapshot
+        .channels
+        .iter()
+        .filter(|sample| matches!(sample.role, Role::Send | Role::Recv));
     moving.map(move |sample| {
         let count = &mut before[usize::from(sample.role == Role::Recv)];
         let index = sample.channel.map_or(*count, |number| number as usize);
@@ -92,13 +114,18 @@ pub fn role_index(snapshot: &Snapshot) -> impl Iterator<Item = (&ChannelSample, 
 }
 
 fn side(sample: &ChannelSample) -> Side {
-    if sample.role == Role::Send { Side::Send } else { Side::Recv }
+    if sample.role == Role::Send {
+        Side::Send
+    } else {
+        Side::Recv
+    }
 }
 
 /// The samples of comms that move data.
 pub fn channels(snapshot: &Snapshot, now_ns: u64) -> Vec<ChannelNow> {
-    let mut all: Vec<ChannelNow> =
-        role_index(snapshot).map(|(sample, _, index)| channel(sample, index, now_ns)).collect();
+    let mut all: Vec<ChannelNow> = role_index(snapshot)
+        .map(|(sample, _, index)| channel(sample, index, now_ns))
+        .collect();
     all.sort_by(|a, b| a.side.cmp(&b.side).then(a.index.cmp(&b.index)));
     all
 }
@@ -122,10 +149,16 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
         head_age_ms: sample.head_age_ns(now_ns).map(milliseconds),
         in_call: sample.in_call.map(|inside| inside.call.name().to_owned()),
         latency_us: latency(sample),
-        requests: sample.requests.iter().map(|request| request.stage.letter()).collect(),
+        requests: sample
+            .requests
+            .iter()
+            .map(|request| request.stage.letter())
+            .collect(),
         unpacked: sample.unpacked,
         null_requests: sample.null_requests,
-        last_error: sample.last_error.map(|last| (last.call.name().to_owned(), last.code)),
+        last_error: sample
+            .last_error
+            .map(|last| (last.call.name().to_owned(), last.code)),
         local: sample.addresses.local.map(|address| address.to_string()),
         peer: sample.addresses.peer.map(|address| address.to_string()),
         closed: sample.state == State::Closed,
@@ -133,6 +166,14 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
 }
 
 fn latency(sample: &ChannelSample) -> Option<LatencyUs> {
-    let [p50, p99, p999] = sample.latency.quantiles_ns([0.5, 0.99, 0.999])?.map(|ns| ns as f64 / 1e3);
-    Some(LatencyUs { p50, p99, p999, max: sample.latency.max_ns()? as f64 / 1e3 })
+    let [p50, p99, p999] = sample
+        .latency
+        .quantiles_ns([0.5, 0.99, 0.999])?
+        .map(|ns| ns as f64 / 1e3);
+    Some(LatencyUs {
+        p50,
+        p99,
+        p999,
+        max: sample.latency.max_ns()? as f64 / 1e3,
+    })
 }

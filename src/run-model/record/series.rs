@@ -39,7 +39,13 @@ impl Default for Series {
 impl Series {
     /// With room for `most` samples, at least two.
     pub fn new(most: usize) -> Self {
-        Self { samples: Vec::new(), most: most.max(2), every: 1, passed: 0, newest: None }
+        Self {
+            samples: Vec::new(),
+            most: most.max(2),
+            every: 1,
+            passed: 0,
+            newest: None,
+        }
     }
 
     /// Takes a sample; one that is older than the newest is left out.
@@ -100,8 +106,16 @@ mod tests {
     use tcpx_words::side::Side;
 
     fn sample(at_ns: u64, bytes: u64) -> Sample {
-        let channel = ChannelNow { side: Side::Recv, index: 0, bytes, ..ChannelNow::default() };
-        Sample { at_ns, channels: vec![channel] }
+        let channel = ChannelNow {
+            side: Side::Recv,
+            index: 0,
+            bytes,
+            ..ChannelNow::default()
+        };
+        Sample {
+            at_ns,
+            channels: vec![channel],
+        }
     }
 
     #[test]
@@ -112,7 +126,10 @@ mod tests {
         assert_eq!(series.iter().next().map(|one| one.at_ns), Some(0));
         assert_eq!(series.last().map(|one| one.at_ns), Some(999));
         let times: Vec<u64> = series.iter().map(|one| one.at_ns).collect();
-        assert!(times.is_sorted() && times.windows(2).all(|pair| pair[1] - pair[0] <= 256), "{times:?}");
+        assert!(
+            times.is_sorted() && times.windows(2).all(|pair| pair[1] - pair[0] <= 256),
+            "{times:?}"
+        );
     }
 
     #[test]
@@ -124,7 +141,13 @@ mod tests {
         }
         series.push(sample(5, 0));
         assert_eq!(series.at(9_999_999_999), None);
-        assert_eq!(series.at(29_999_999_999).map(|one| one.at_ns), Some(20_000_000_000));
-        assert_eq!(series.at(u64::MAX).map(|one| one.at_ns), Some(30_000_000_000));
+        assert_eq!(
+            series.at(29_999_999_999).map(|one| one.at_ns),
+            Some(20_000_000_000)
+        );
+        assert_eq!(
+            series.at(u64::MAX).map(|one| one.at_ns),
+            Some(30_000_000_000)
+        );
     }
 }

@@ -37,7 +37,13 @@ pub struct Samples {
 impl Samples {
     fn new(first: &[u8]) -> Self {
         let worker = SampleLine::<IgnoredAny>::parse(first).map(|sample| sample.worker);
-        Self { worker, every: 1, passed: 0, kept: Vec::new(), newest: (0, Vec::new()) }
+        Self {
+            worker,
+            every: 1,
+            passed: 0,
+            kept: Vec::new(),
+            newest: (0, Vec::new()),
+        }
     }
 
     fn push(&mut self, number: u64, line: &[u8]) -> usize {
@@ -83,8 +89,15 @@ impl Samples {
     /// The lines that are kept with their numbers in the stream; the newest is
     /// always one.
     pub fn lines(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let last = self.kept.last().is_none_or(|last| last.0 != self.newest.0).then_some(&self.newest);
-        self.kept.iter().chain(last).map(|(number, line)| (*number, line.as_slice()))
+        let last = self
+            .kept
+            .last()
+            .is_none_or(|last| last.0 != self.newest.0)
+            .then_some(&self.newest);
+        self.kept
+            .iter()
+            .chain(last)
+            .map(|(number, line)| (*number, line.as_slice()))
     }
 }
 
@@ -105,7 +118,11 @@ pub struct Thinned {
 impl Thinned {
     /// Samples that were passed over.
     pub fn passed_over(&self) -> u64 {
-        let kept = self.samples.values().map(|samples| samples.lines().count() as u64).sum::<u64>();
+        let kept = self
+            .samples
+            .values()
+            .map(|samples| samples.lines().count() as u64)
+            .sum::<u64>();
         self.sampled.saturating_sub(kept)
     }
 
@@ -116,7 +133,10 @@ impl Thinned {
         match self.samples.get_mut(of) {
             Some(samples) => self.bytes += samples.push(self.lines, line),
             None if workers < WORKERS_MAX => {
-                let samples = self.samples.entry(of.to_vec()).or_insert_with(|| Samples::new(line));
+                let samples = self
+                    .samples
+                    .entry(of.to_vec())
+                    .or_insert_with(|| Samples::new(line));
                 self.bytes += samples.push(self.lines, line);
             }
             None => {}
@@ -145,10 +165,21 @@ fn thin_within(
     mut reader: impl BufRead,
     mut other: impl FnMut(u64, &[u8], &Thinned),
 ) -> io::Result<Thinned> {
-    let (mut line, mut thinned) = (Vec::new(), Thinned { bytes_max, ..Thinned::default() });
+    let (mut line, mut thinned) = (
+        Vec::new(),
+        Thinned {
+            bytes_max,
+            ..Thinned::default()
+        },
+    );
     loop {
         line.clear();
-        if reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
+        if reader
+            .by_ref()
+            .take(LINE_MAX)
+            .read_until(b'\n', &mut line)?
+            == 0
+        {
             return Ok(thinned);
         }
         thinned.lines += 1;
@@ -165,7 +196,10 @@ fn worker_of(head: &[u8]) -> &[u8] {
     let from = find(head, br#""node":"#).unwrap_or(0);
     let behind = &head[from..];
     let ends: [&[u8]; 3] = [br#""node_us":"#, br#""said":"#, br#""sample":"#];
-    let to = ends.iter().find_map(|end| find(behind, end)).unwrap_or(behind.len());
+    let to = ends
+        .iter()
+        .find_map(|end| find(behind, end))
+        .unwrap_or(behind.len());
     &behind[..to]
 }
 
@@ -177,12 +211,23 @@ mod tests {
     fn samples_are_thinned_and_their_ends_and_all_else_stay() {
         let line = |n: usize| match n % 100 {
             50 => format!("{{\"n\":{n},\"note\":\"x\"}}\n"),
-            _ => format!("{{\"n\":{n},\"node\":\"{}\",\"node_us\":{n},\"said\":{{\"sample\":[]}}}}\n", n % 2),
+            _ => format!(
+                "{{\"n\":{n},\"node\":\"{}\",\"node_us\":{n},\"said\":{{\"sample\":[]}}}}\n",
+                n % 2
+            ),
         };
         let text: String = (0..4000).map(line).collect();
         let mut others = 0;
         let thinned = thin(text.as_bytes(), |_, _, _| others += 1).expect("read");
-        assert_eq!((others, thinned.lines, thinned.sampled, thinned.samples.len()), (40, 4000, 3960, 2));
+        assert_eq!(
+            (
+                others,
+                thinned.lines,
+                thinned.sampled,
+                thinned.samples.len()
+            ),
+            (40, 4000, 3960, 2)
+        );
         for samples in thinned.samples.values() {
             let numbers: Vec<u64> = samples.lines().map(|line| line.0).collect();
             assert!((256..=KEPT_MAX + 1).contains(&numbers.len()) && numbers.is_sorted());
@@ -193,12 +238,20 @@ mod tests {
     #[test]
     fn many_workers_with_many_channels_keep_fewer_samples_each() {
         let line = |n: usize| {
-            format!("{{\"at\":\"x\",\"ms\":{n},\"node\":{},\"pair\":0,\"sample\":[{{\"posted\":1}}]}}\n", n % 32)
+            format!(
+                "{{\"at\":\"x\",\"ms\":{n},\"node\":{},\"pair\":0,\"sample\":[{{\"posted\":1}}]}}\n",
+                n % 32
+            )
         };
         let text: String = (0..32 * 256).map(line).collect();
         let thinned = thin_within(100_000, text.as_bytes(), |_, _, _| {}).expect("read");
         let kept: usize = thinned.samples.values().map(Samples::bytes).sum();
         assert!((25_000..=100_000).contains(&kept), "{kept}");
-        assert!(thinned.samples.values().all(|samples| samples.kept.len() >= 16));
+        assert!(
+            thinned
+                .samples
+                .values()
+                .all(|samples| samples.kept.len() >= 16)
+        );
     }
 }

@@ -90,10 +90,20 @@ impl Scenario {
 
     /// The name as a part of a file name: letters, digits, `.`, `_` and `-`.
     pub fn slug(&self) -> String {
-        let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+        let kept = |c: char| {
+            if c.is_ascii_alphanumeric() || "._-".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        };
         let slug: String = self.name.chars().map(kept).take(64).collect();
         let slug = slug.trim_matches(['.', '-']);
-        if slug.is_empty() { "scenario".to_owned() } else { slug.to_owned() }
+        if slug.is_empty() {
+            "scenario".to_owned()
+        } else {
+            slug.to_owned()
+        }
     }
 }
 
@@ -218,7 +228,10 @@ pub struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { policy: Policy::Opportunistic, idle: Idle::Adaptive }
+        Self {
+            policy: Policy::Opportunistic,
+            idle: Idle::Adaptive,
+        }
     }
 }
 
@@ -244,7 +257,10 @@ pub enum PluginLibrary {
 impl PluginChoice {
     /// The newest version of the plugin of this name.
     pub fn named(name: &str) -> Self {
-        Self { library: PluginLibrary::Name(name.to_owned()), abi: None }
+        Self {
+            library: PluginLibrary::Name(name.to_owned()),
+            abi: None,
+        }
     }
 }
 
@@ -279,7 +295,10 @@ impl TryFrom<PluginTable> for PluginChoice {
             (Some(name), None) => PluginLibrary::Name(name),
             (None, None) => Self::default().library,
         };
-        Ok(Self { library, abi: table.abi })
+        Ok(Self {
+            library,
+            abi: table.abi,
+        })
     }
 }
 
@@ -289,7 +308,11 @@ impl From<PluginChoice> for PluginTable {
             PluginLibrary::Name(name) => (Some(name), None),
             PluginLibrary::Path(path) => (None, Some(path)),
         };
-        Self { name, path, abi: choice.abi }
+        Self {
+            name,
+            path,
+            abi: choice.abi,
+        }
     }
 }
 

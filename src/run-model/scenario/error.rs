@@ -32,7 +32,10 @@ pub enum ScenarioError {
     #[error("{} is a directory, not a scenario file", shown_path(.0))]
     Directory(PathBuf),
     /// Refused without parsing.
-    #[error("{} is larger than {limit} bytes, so it is no scenario", shown_path(path))]
+    #[error(
+        "{} is larger than {limit} bytes, so it is no scenario",
+        shown_path(path)
+    )]
     TooLarge {
         /// As it was given.
         path: PathBuf,
@@ -79,14 +82,28 @@ impl ScenarioError {
 
     /// At a place where there is one, which is always but for a value that no
     /// source gave.
-    pub(super) fn written(place: Option<Place>, title: String, label: String, help: Option<String>) -> Self {
+    pub(super) fn written(
+        place: Option<Place>,
+        title: String,
+        label: String,
+        help: Option<String>,
+    ) -> Self {
         let place = place.unwrap_or_else(|| Place::new("scenario", "", 0..0));
-        Self::Written(Box::new(Diagnostic { title, label, help, place }))
+        Self::Written(Box::new(Diagnostic {
+            title,
+            label,
+            help,
+            place,
+        }))
     }
 
     /// The whole message, over several lines, for a person.
     pub fn render(&self, color: bool) -> String {
-        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let renderer = if color {
+            Renderer::styled()
+        } else {
+            Renderer::plain()
+        };
         match self {
             Self::Written(diagnostic) => renderer.render(&[diagnostic.group()]),
             other => {
@@ -102,14 +119,20 @@ impl ScenarioError {
 impl NextStep for ScenarioError {
     fn next_step(&self) -> Option<String> {
         match self {
-            Self::Unreadable { nearest: Some(path), .. } => Some(format!("did you mean {}?", shown_path(path))),
+            Self::Unreadable {
+                nearest: Some(path),
+                ..
+            } => Some(format!("did you mean {}?", shown_path(path))),
             Self::Directory(_) => Some("name one of the files in it".to_owned()),
             Self::TooLarge { .. } | Self::NotText { .. } => {
                 Some("give a TOML file such as scenarios/4conn.toml".into())
             }
             Self::Written(diagnostic) => diagnostic.help.clone(),
             Self::Variable { name, .. } => Some(format!("unset {name}, or give --abi vN")),
-            Self::Unreadable { .. } | Self::VariableNotText(_) | Self::Refused(_) | Self::Json(_) => None,
+            Self::Unreadable { .. }
+            | Self::VariableNotText(_)
+            | Self::Refused(_)
+            | Self::Json(_) => None,
         }
     }
 }
@@ -127,8 +150,15 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.value.as_deref().map_or("this".to_owned(), |value| printable(value, VALUE_CHARS_MAX));
-        write!(f, "`{}` cannot be {value}: expected {}", self.key, self.expected)
+        let value = self
+            .value
+            .as_deref()
+            .map_or("this".to_owned(), |value| printable(value, VALUE_CHARS_MAX));
+        write!(
+            f,
+            "`{}` cannot be {value}: expected {}",
+            self.key, self.expected
+        )
     }
 }
 
@@ -170,12 +200,18 @@ impl Place {
     pub(super) fn new(source: &str, text: &str, span: Range<usize>) -> Self {
         let start = text.floor_char_boundary(span.start.min(text.len()));
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
-        let line_end = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
+        let line_end = text[start..]
+            .find('\n')
+            .map_or(text.len(), |newline| start + newline);
         let end = text.ceil_char_boundary(span.end.clamp(start, line_end));
         let before = &text[line_start..start];
         let column = before.chars().count() + 1;
         // Of what stands before the caret, the end is what matters.
-        let kept = before.char_indices().rev().nth(EXCERPT_CHARS_MAX - 1).map_or(before, |(at, _)| &before[at..]);
+        let kept = before
+            .char_indices()
+            .rev()
+            .nth(EXCERPT_CHARS_MAX - 1)
+            .map_or(before, |(at, _)| &before[at..]);
         let is_cut = kept.len() < before.len();
         let before = clean(kept, EXCERPT_CHARS_MAX);
         let marked = clean(&text[start..end], VALUE_CHARS_MAX);
@@ -192,7 +228,10 @@ impl Place {
 
     /// What stands there, as it is shown; `empty` where nothing does.
     pub(super) fn marked(&self) -> &str {
-        self.excerpt.get(self.span.clone()).filter(|marked| !marked.is_empty()).unwrap_or("empty")
+        self.excerpt
+            .get(self.span.clone())
+            .filter(|marked| !marked.is_empty())
+            .unwrap_or("empty")
     }
 }
 
@@ -205,12 +244,18 @@ impl fmt::Display for Place {
 impl Diagnostic {
     fn group(&self) -> Group<'_> {
         let place = &self.place;
-        let caret = AnnotationKind::Primary.span(place.span.clone()).label(self.label.as_str());
-        let snippet = Snippet::source(place.excerpt.as_str()).line_start(place.line).annotation(caret);
+        let caret = AnnotationKind::Primary
+            .span(place.span.clone())
+            .label(self.label.as_str());
+        let snippet = Snippet::source(place.excerpt.as_str())
+            .line_start(place.line)
+            .annotation(caret);
         let title = Level::ERROR.primary_title(self.title.as_str());
         let group = if place.is_cut {
             // The renderer would count the column from where the excerpt begins.
-            let origin = Origin::path(place.source.as_str()).line(place.line).char_column(place.column);
+            let origin = Origin::path(place.source.as_str())
+                .line(place.line)
+                .char_column(place.column);
             title.element(origin).element(snippet)
         } else {
             title.element(snippet.path(place.source.as_str()))
@@ -222,7 +267,11 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.title)?;
-        if self.label.is_empty() { Ok(()) } else { write!(f, ": {}", self.label) }
+        if self.label.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.label)
+        }
     }
 }
 
@@ -237,7 +286,16 @@ pub(super) fn printable(text: &str, chars_max: usize) -> String {
 /// As above, but character for character, so that a caret stays where it was:
 /// what cannot be shown is `\u{fffd}`.
 fn clean(text: &str, chars_max: usize) -> String {
-    text.chars().take(chars_max).map(|c| if is_shown(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+    text.chars()
+        .take(chars_max)
+        .map(|c| {
+            if is_shown(c) {
+                c
+            } else {
+                char::REPLACEMENT_CHARACTER
+            }
+        })
+        .collect()
 }
 
 fn is_shown(c: char) -> bool {

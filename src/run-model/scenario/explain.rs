@@ -36,21 +36,35 @@ impl Index {
 
     /// The place of a key's value, or of the innermost table that would hold it.
     fn closest(&self, key: &str) -> Option<&Range<usize>> {
-        self.value(key).or_else(|| key.rsplit_once('.').and_then(|(table, _)| self.closest(table)))
+        self.value(key).or_else(|| {
+            key.rsplit_once('.')
+                .and_then(|(table, _)| self.closest(table))
+        })
     }
 
     /// The innermost key whose name or value covers `span`.
     fn key_at(&self, span: &Range<usize>) -> Option<&str> {
         let covers = |range: &Range<usize>| range.start <= span.start && span.end <= range.end;
-        let around = self.0.iter().filter(|(_, spot)| covers(&spot.key) || covers(&spot.value));
-        around.max_by_key(|(key, _)| key.len()).map(|(key, _)| key.as_str())
+        let around = self
+            .0
+            .iter()
+            .filter(|(_, spot)| covers(&spot.key) || covers(&spot.value));
+        around
+            .max_by_key(|(key, _)| key.len())
+            .map(|(key, _)| key.as_str())
     }
 }
 
 fn index(tree: &Tree<'_>, path: &mut Vec<String>, spots: &mut BTreeMap<String, Spot>) {
     for (key, value) in tree {
         path.push(key.get_ref().to_string());
-        spots.insert(dotted(path), Spot { key: key.span(), value: value.span() });
+        spots.insert(
+            dotted(path),
+            Spot {
+                key: key.span(),
+                value: value.span(),
+            },
+        );
         if let DeValue::Table(table) = value.get_ref() {
             index(table, path, spots);
         }
@@ -63,7 +77,10 @@ pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources
     let message = printable(error.message(), 1000);
     let subject = subject(&message);
     let given = error.span().unwrap_or(0..0);
-    let span = subject.and_then(|key| index.closest(key)).cloned().unwrap_or(given);
+    let span = subject
+        .and_then(|key| index.closest(key))
+        .cloned()
+        .unwrap_or(given);
     let key = subject.or_else(|| index.key_at(&span)).unwrap_or_default();
     let place = sources.place(&span);
     let marked = place.as_ref().map_or("this", Place::marked).to_owned();
@@ -71,30 +88,48 @@ pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources
     let candidates = candidates(&message);
     if message.starts_with("unknown field") {
         let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
-        let at = if table.is_empty() { String::new() } else { format!(" in [{table}]") };
+        let at = if table.is_empty() {
+            String::new()
+        } else {
+            format!(" in [{table}]")
+        };
         let title = format!("unknown key `{}`{at}", printable(name, 60));
         return ScenarioError::written(place, title, String::new(), known_key(name, &candidates));
     }
-    let help = nearest(wrong, candidates.iter().copied()).map(|word| format!("did you mean `{word}`?"));
+    let help =
+        nearest(wrong, candidates.iter().copied()).map(|word| format!("did you mean `{word}`?"));
     let (title, label) = match subject {
         Some(_) => message
             .split_once(": ")
-            .map_or((message.clone(), String::new()), |(title, label)| (title.to_owned(), label.to_owned())),
-        None => (format!("`{key}` cannot be {marked}"), expected(key, &message, &candidates)),
+            .map_or((message.clone(), String::new()), |(title, label)| {
+                (title.to_owned(), label.to_owned())
+            }),
+        None => (
+            format!("`{key}` cannot be {marked}"),
+            expected(key, &message, &candidates),
+        ),
     };
     ScenarioError::written(place, title, label, help)
 }
 
 /// A value outside its range.
 pub(super) fn refused(refused: Refused, index: &Index, sources: &Sources) -> ScenarioError {
-    match index.closest(&refused.key).and_then(|span| sources.place(span)) {
+    match index
+        .closest(&refused.key)
+        .and_then(|span| sources.place(span))
+    {
         Some(place) => {
             // As it is written there, which need not be as it is printed.
             let title = match index.value(&refused.key) {
                 Some(_) => format!("`{}` cannot be {}", refused.key, place.marked()),
                 None => format!("`{}` is missing or wrong", refused.key),
             };
-            ScenarioError::written(Some(place), title, format!("expected {}", refused.expected), None)
+            ScenarioError::written(
+                Some(place),
+                title,
+                format!("expected {}", refused.expected),
+                None,
+            )
         }
         None => ScenarioError::Refused(refused),
     }
@@ -102,13 +137,20 @@ pub(super) fn refused(refused: Refused, index: &Index, sources: &Sources) -> Sce
 
 /// Our own messages open with the key they are about, in backquotes.
 fn subject(message: &str) -> Option<&str> {
-    let key = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map(|(key, _)| key);
+    let key = message
+        .strip_prefix('`')
+        .and_then(|rest| rest.split_once('`'))
+        .map(|(key, _)| key);
     key.filter(|key| ["plugin", "fault"].contains(key) || key.starts_with("fault."))
 }
 
 fn expected(key: &str, message: &str, candidates: &[&str]) -> String {
     let words = || (!candidates.is_empty()).then(|| candidates.join(", "));
-    let said = || message.rsplit_once(", expected ").map(|(_, said)| plainly(said));
+    let said = || {
+        message
+            .rsplit_once(", expected ")
+            .map(|(_, said)| plainly(said))
+    };
     match rule(key).map(str::to_owned).or_else(words).or_else(said) {
         Some(expected) => format!("expected {expected}"),
         None => message.to_owned(),
@@ -117,7 +159,10 @@ fn expected(key: &str, message: &str, candidates: &[&str]) -> String {
 
 /// What the rule of this key, or of a table around it, wants.
 fn rule(key: &str) -> Option<&'static str> {
-    let own = RULES.iter().find(|rule| rule.key == key && rule.is_about_type).map(|rule| rule.expected);
+    let own = RULES
+        .iter()
+        .find(|rule| rule.key == key && rule.is_about_type)
+        .map(|rule| rule.expected);
     own.or_else(|| key.rsplit_once('.').and_then(|(table, _)| rule(table)))
 }
 
@@ -139,10 +184,14 @@ fn plainly(said: &str) -> String {
 /// ours after `one of`.
 fn candidates(message: &str) -> Vec<&str> {
     if message.starts_with("unknown field") || message.starts_with("unknown variant") {
-        let offered = message.rsplit_once(", expected ").map_or("", |(_, offered)| offered);
+        let offered = message
+            .rsplit_once(", expected ")
+            .map_or("", |(_, offered)| offered);
         return offered.split('`').skip(1).step_by(2).collect();
     }
-    message.rsplit_once("one of ").map_or(Vec::new(), |(_, offered)| offered.split(", ").collect())
+    message
+        .rsplit_once("one of ")
+        .map_or(Vec::new(), |(_, offered)| offered.split(", ").collect())
 }
 
 fn known_key(name: &str, here: &[&str]) -> Option<String> {
@@ -150,16 +199,21 @@ fn known_key(name: &str, here: &[&str]) -> Option<String> {
         return Some(format!("did you mean `{near}`?"));
     }
     let known = schema::keys();
-    let elsewhere = known.iter().find(|key| key.rsplit_once('.').is_some_and(|(_, last)| last == name));
+    let elsewhere = known
+        .iter()
+        .find(|key| key.rsplit_once('.').is_some_and(|(_, last)| last == name));
     let offer = || (!here.is_empty()).then(|| format!("the keys here are {}", here.join(", ")));
-    elsewhere.map(|key| format!("did you mean `{key}`?")).or_else(offer)
+    elsewhere
+        .map(|key| format!("did you mean `{key}`?"))
+        .or_else(offer)
 }
 
 /// The candidate closest to what was written, when it is close enough to be
 /// what was meant.
 pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (written.chars().count() / 3).max(1);
-    let distances = candidates.map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate));
+    let distances =
+        candidates.map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate));
     let (distance, candidate) = distances.min()?;
     (distance <= bound && written.len() <= 100).then_some(candidate)
 }
@@ -171,7 +225,9 @@ mod tests {
     #[test]
     fn only_a_close_word_is_offered() {
         let words = ["connections", "chunk", "total", "recv_window"];
-        let check = |written: &str, expected| assert_eq!(nearest(written, words.into_iter()), expected, "{written}");
+        let check = |written: &str, expected| {
+            assert_eq!(nearest(written, words.into_iter()), expected, "{written}")
+        };
         check("conections", Some("connections"));
         check("chunks", Some("chunk"));
         check("recvwindow", Some("recv_window"));

@@ -85,9 +85,20 @@ impl Fault {
     pub fn of_plugin(&self, at: Side) -> Option<String> {
         match self {
             Self::Plugin { side, spec } if side.include(at) => Some(spec.clone()),
-            Self::Network { kind: NetworkFault::Loss, side, channel, percent, after_chunk } if side.include(at) => {
-                let comm = channel.map(|channel| format!(",comm={channel}")).unwrap_or_default();
-                Some(format!("lose:after={after_chunk},percent={},side={at}{comm}", percent.unwrap_or(100)))
+            Self::Network {
+                kind: NetworkFault::Loss,
+                side,
+                channel,
+                percent,
+                after_chunk,
+            } if side.include(at) => {
+                let comm = channel
+                    .map(|channel| format!(",comm={channel}"))
+                    .unwrap_or_default();
+                Some(format!(
+                    "lose:after={after_chunk},percent={},side={at}{comm}",
+                    percent.unwrap_or(100)
+                ))
             }
             _ => None,
         }
@@ -110,7 +121,10 @@ word_set! {
 impl Sides {
     /// Is `side` among them?
     pub fn include(self, side: Side) -> bool {
-        matches!((self, side), (Self::Both, _) | (Self::Send, Side::Send) | (Self::Recv, Side::Recv))
+        matches!(
+            (self, side),
+            (Self::Both, _) | (Self::Send, Side::Send) | (Self::Recv, Side::Recv)
+        )
     }
 }
 
@@ -217,46 +231,97 @@ impl Written {
 impl TryFrom<Written> for Fault {
     type Error = String;
     fn try_from(written: Written) -> Result<Self, String> {
-        let by = written.by.ok_or_else(|| format!("`fault` needs `by`: one of {}", listed(By::ALL)))?;
-        let stray = written.present().into_iter().find(|(key, present)| *present && !by.keys().contains(key));
+        let by = written
+            .by
+            .ok_or_else(|| format!("`fault` needs `by`: one of {}", listed(By::ALL)))?;
+        let stray = written
+            .present()
+            .into_iter()
+            .find(|(key, present)| *present && !by.keys().contains(key));
         if let Some((key, _)) = stray {
-            return Err(format!("`fault.{key}` does not go with by = \"{by}\": that takes {}", by.keys().join(", ")));
+            return Err(format!(
+                "`fault.{key}` does not go with by = \"{by}\": that takes {}",
+                by.keys().join(", ")
+            ));
         }
         let needs = |key: &str| format!("`fault` by = \"{by}\" needs `{key}`");
         let side = written.side.ok_or_else(|| needs("side"))?;
         let kind = || written.kind.clone().ok_or_else(|| needs("kind"));
         let after_chunk = written.after_chunk.unwrap_or(0);
         Ok(match by {
-            By::Plugin => Self::Plugin { side, spec: written.spec.ok_or_else(|| needs("spec"))? },
+            By::Plugin => Self::Plugin {
+                side,
+                spec: written.spec.ok_or_else(|| needs("spec"))?,
+            },
             By::Driver => {
                 let kind = one_of(by, DriverFault::ALL, &kind()?)?;
-                Self::Driver { side, kind, channel: written.channel.unwrap_or(0), after_chunk }
+                Self::Driver {
+                    side,
+                    kind,
+                    channel: written.channel.unwrap_or(0),
+                    after_chunk,
+                }
             }
             By::Network => {
                 let kind = one_of(by, NetworkFault::ALL, &kind()?)?;
-                Self::Network { kind, side, channel: written.channel, percent: written.percent, after_chunk }
+                Self::Network {
+                    kind,
+                    side,
+                    channel: written.channel,
+                    percent: written.percent,
+                    after_chunk,
+                }
             }
-            By::Process => Self::Process { kind: one_of(by, ProcessFault::ALL, &kind()?)?, side, after_chunk },
-            By::Evidence => Self::Evidence { kind: kind()?, side },
+            By::Process => Self::Process {
+                kind: one_of(by, ProcessFault::ALL, &kind()?)?,
+                side,
+                after_chunk,
+            },
+            By::Evidence => Self::Evidence {
+                kind: kind()?,
+                side,
+            },
         })
     }
 }
 
 fn one_of<T: Copy + ToString>(by: By, words: &[T], word: &str) -> Result<T, String> {
-    let found = words.iter().copied().find(|known| known.to_string() == word);
-    found.ok_or_else(|| format!("`fault.kind` is nothing a {by} does: expected one of {}", listed(words)))
+    let found = words
+        .iter()
+        .copied()
+        .find(|known| known.to_string() == word);
+    found.ok_or_else(|| {
+        format!(
+            "`fault.kind` is nothing a {by} does: expected one of {}",
+            listed(words)
+        )
+    })
 }
 
 fn listed(words: &[impl ToString]) -> String {
-    words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    words
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl From<Fault> for Written {
     fn from(fault: Fault) -> Self {
         let none = Self::default();
         match fault {
-            Fault::Plugin { side, spec } => Self { by: Some(By::Plugin), side: Some(side), spec: Some(spec), ..none },
-            Fault::Driver { side, kind, channel, after_chunk } => Self {
+            Fault::Plugin { side, spec } => Self {
+                by: Some(By::Plugin),
+                side: Some(side),
+                spec: Some(spec),
+                ..none
+            },
+            Fault::Driver {
+                side,
+                kind,
+                channel,
+                after_chunk,
+            } => Self {
                 by: Some(By::Driver),
                 side: Some(side),
                 kind: Some(kind.to_string()),
@@ -264,7 +329,13 @@ impl From<Fault> for Written {
                 after_chunk: Some(after_chunk),
                 ..none
             },
-            Fault::Network { kind, side, channel, percent, after_chunk } => Self {
+            Fault::Network {
+                kind,
+                side,
+                channel,
+                percent,
+                after_chunk,
+            } => Self {
                 by: Some(By::Network),
                 side: Some(side),
                 kind: Some(kind.to_string()),
@@ -273,16 +344,23 @@ impl From<Fault> for Written {
                 after_chunk: Some(after_chunk),
                 ..none
             },
-            Fault::Process { kind, side, after_chunk } => Self {
+            Fault::Process {
+                kind,
+                side,
+                after_chunk,
+            } => Self {
                 by: Some(By::Process),
                 side: Some(side),
                 kind: Some(kind.to_string()),
                 after_chunk: Some(after_chunk),
                 ..none
             },
-            Fault::Evidence { kind, side } => {
-                Self { by: Some(By::Evidence), side: Some(side), kind: Some(kind), ..none }
-            }
+            Fault::Evidence { kind, side } => Self {
+                by: Some(By::Evidence),
+                side: Some(side),
+                kind: Some(kind),
+                ..none
+            },
         }
     }
 }

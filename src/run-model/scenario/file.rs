@@ -67,7 +67,10 @@ pub(super) struct Sources(Vec<(usize, Source)>);
 
 impl Sources {
     pub fn add(&mut self, source: Source) {
-        let base = self.0.last().map_or(0, |(base, last)| base + last.text.len() + 1);
+        let base = self
+            .0
+            .last()
+            .map_or(0, |(base, last)| base + last.text.len() + 1);
         self.0.push((base, source));
     }
 
@@ -83,7 +86,8 @@ impl Sources {
     }
 
     pub fn place(&self, span: &Range<usize>) -> Option<Place> {
-        self.find(span).map(|(source, span)| Place::new(&source.name, &source.text, span))
+        self.find(span)
+            .map(|(source, span)| Place::new(&source.name, &source.text, span))
     }
 }
 
@@ -91,11 +95,20 @@ impl Sources {
 pub(super) type Tree<'a> = DeTable<'a>;
 
 /// Parses a whole text that stands at `base`.
-pub(super) fn parse<'a>(sources: &Sources, base: usize, text: &'a str) -> Result<Tree<'a>, ScenarioError> {
+pub(super) fn parse<'a>(
+    sources: &Sources,
+    base: usize,
+    text: &'a str,
+) -> Result<Tree<'a>, ScenarioError> {
     let tree = DeTable::parse(text).map_err(|error| {
         let message = printable(error.message(), 200);
         let span = moved(&error.span().unwrap_or(0..0), base);
-        ScenarioError::written(sources.place(&span), format!("not TOML: {message}"), String::new(), None)
+        ScenarioError::written(
+            sources.place(&span),
+            format!("not TOML: {message}"),
+            String::new(),
+            None,
+        )
     })?;
     Ok(move_table(tree.into_inner(), base, DEPTH_MAX))
 }
@@ -108,9 +121,10 @@ pub(super) fn overlay<'a>(lower: &mut Tree<'a>, upper: Tree<'a>) {
         if name == "plugin" && value.get_ref().as_table().is_some_and(DeTable::is_empty) {
             continue; // A header with its keys commented out chooses nothing.
         }
-        if let (DeValue::Table(above), Some(DeValue::Table(below))) =
-            (value.get_mut(), lower.get_mut(name.as_ref()).map(Spanned::get_mut))
-        {
+        if let (DeValue::Table(above), Some(DeValue::Table(below))) = (
+            value.get_mut(),
+            lower.get_mut(name.as_ref()).map(Spanned::get_mut),
+        ) {
             // Its name and its path say the same thing, so the later one counts.
             if name == "plugin" && (above.contains_key("name") || above.contains_key("path")) {
                 below.remove("name");
@@ -128,14 +142,21 @@ pub(super) fn overlay<'a>(lower: &mut Tree<'a>, upper: Tree<'a>) {
 fn move_table<'a>(table: Tree<'a>, base: usize, depth: usize) -> Tree<'a> {
     let entry = |(key, value): (Spanned<Cow<'a, str>>, Spanned<DeValue<'a>>)| {
         let span = moved(&key.span(), base);
-        (Spanned::new(span, key.into_inner()), move_value(value, base, depth))
+        (
+            Spanned::new(span, key.into_inner()),
+            move_value(value, base, depth),
+        )
     };
     table.into_iter().map(entry).collect()
 }
 
 /// What lies deeper than any key is cut off: it is refused whatever it holds,
 /// and nobody after this need mind how deep it goes.
-pub(super) fn move_value<'a>(value: Spanned<DeValue<'a>>, base: usize, depth: usize) -> Spanned<DeValue<'a>> {
+pub(super) fn move_value<'a>(
+    value: Spanned<DeValue<'a>>,
+    base: usize,
+    depth: usize,
+) -> Spanned<DeValue<'a>> {
     let span = moved(&value.span(), base);
     let value = match value.into_inner() {
         DeValue::Table(_) if depth == 0 => DeValue::Table(Tree::new()),
@@ -143,7 +164,9 @@ pub(super) fn move_value<'a>(value: Spanned<DeValue<'a>>, base: usize, depth: us
         DeValue::Table(table) => DeValue::Table(move_table(table, base, depth - 1)),
         DeValue::Array(items) => {
             let mut array = DeArray::new();
-            items.into_iter().for_each(|item| array.push(move_value(item, base, depth - 1)));
+            items
+                .into_iter()
+                .for_each(|item| array.push(move_value(item, base, depth - 1)));
             DeValue::Array(array)
         }
         other => other,
@@ -157,19 +180,31 @@ fn moved(span: &Range<usize>, base: usize) -> Range<usize> {
 
 /// Reads a file that may be anything.
 pub(super) fn read(path: &Path) -> Result<String, ScenarioError> {
-    let unreadable = |source| ScenarioError::Unreadable { path: path.to_owned(), source, nearest: nearest_file(path) };
+    let unreadable = |source| ScenarioError::Unreadable {
+        path: path.to_owned(),
+        source,
+        nearest: nearest_file(path),
+    };
     let file = File::open(path).map_err(unreadable)?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err(ScenarioError::Directory(path.to_owned()));
     }
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(ScenarioError::TooLarge { path: path.to_owned(), limit: FILE_BYTES_MAX });
+        return Err(ScenarioError::TooLarge {
+            path: path.to_owned(),
+            limit: FILE_BYTES_MAX,
+        });
     }
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
-        ScenarioError::NotText { path: path.to_owned(), offset }
+        ScenarioError::NotText {
+            path: path.to_owned(),
+            offset,
+        }
     })
 }
 
@@ -177,19 +212,34 @@ pub(super) fn read(path: &Path) -> Result<String, ScenarioError> {
 pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, ScenarioError> {
     match read(path) {
         Ok(text) => Ok(Some(text)),
-        Err(ScenarioError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(ScenarioError::Unreadable { source, .. })
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
 
 fn nearest_file(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_string_lossy().into_owned();
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let names = std::fs::read_dir(folder).ok()?.take(1000).flatten().map(|entry| entry.file_name());
-    let names = names.filter_map(|name| name.into_string().ok()).filter(|name| name.ends_with(".toml"));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let names = std::fs::read_dir(folder)
+        .ok()?
+        .take(1000)
+        .flatten()
+        .map(|entry| entry.file_name());
+    let names = names
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| name.ends_with(".toml"));
     let names: Vec<String> = names.collect();
     let bare = format!("{wanted}.toml");
     let nearest = names.iter().find(|name| **name == bare).cloned();
-    let nearest = nearest.or_else(|| explain::nearest(&wanted, names.iter().map(String::as_str)).map(str::to_owned))?;
+    let nearest = nearest.or_else(|| {
+        explain::nearest(&wanted, names.iter().map(String::as_str)).map(str::to_owned)
+    })?;
     Some(path.with_file_name(nearest))
 }

@@ -30,7 +30,11 @@ pub fn texts(data: &[u8]) {
     }
     match merge(&sources(&text)) {
         Ok(points) => {
-            points.iter().take(POINTS_SEEN).chain(points.last()).for_each(is_sound);
+            points
+                .iter()
+                .take(POINTS_SEEN)
+                .chain(points.last())
+                .for_each(is_sound);
             assert!(!points.is_empty());
         }
         Err(error) => is_explained(&error),
@@ -40,14 +44,30 @@ pub fn texts(data: &[u8]) {
 fn sources(text: &str) -> Sources {
     let mut parts = text.split('\0');
     let mut sources = Sources::default();
-    let mut part = || parts.next().filter(|part| !part.is_empty()).map(str::to_owned);
+    let mut part = || {
+        parts
+            .next()
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+    };
     let (scenario, config) = (part(), part());
-    let mut inputs = Inputs { variable_set: part(), variable_plugin: part(), ..Inputs::default() };
+    let mut inputs = Inputs {
+        variable_set: part(),
+        variable_plugin: part(),
+        ..Inputs::default()
+    };
     parts.for_each(|flag| inputs.set(flag));
-    for (layer, name, text) in
-        [(Layer::UserConfig, "config.toml", config), (Layer::Scenario, "scenario.toml", scenario)]
-    {
-        text.into_iter().for_each(|text| sources.add(Source { layer, name: name.to_owned(), text }));
+    for (layer, name, text) in [
+        (Layer::UserConfig, "config.toml", config),
+        (Layer::Scenario, "scenario.toml", scenario),
+    ] {
+        text.into_iter().for_each(|text| {
+            sources.add(Source {
+                layer,
+                name: name.to_owned(),
+                text,
+            })
+        });
     }
     add_settings(&inputs, &mut sources);
     sources
@@ -55,7 +75,11 @@ fn sources(text: &str) -> Sources {
 
 fn is_sound(point: &Resolved) {
     assert!(is_shown(&point.point));
-    assert!(point.listing().all(|(_, _, origin)| is_shown(&origin.to_string())));
+    assert!(
+        point
+            .listing()
+            .all(|(_, _, origin)| is_shown(&origin.to_string()))
+    );
     is_the_same_everywhere(&point.scenario);
 }
 
@@ -65,17 +89,25 @@ fn is_the_same_everywhere(scenario: &Scenario) {
     let json = serde_json::to_string(scenario).expect("serialises");
     assert_eq!(&Scenario::from_json(&json).expect("reads back"), scenario);
     let mut inputs = Inputs::default();
-    scenario.leaves().into_iter().for_each(|(key, value)| inputs.set(format!("{key}={value}")));
+    scenario
+        .leaves()
+        .into_iter()
+        .for_each(|(key, value)| inputs.set(format!("{key}={value}")));
     let mut sources = Sources::default();
     add_settings(&inputs, &mut sources);
-    let written = merge(&sources).map_err(|error| error.render(false)).expect("reads back");
+    let written = merge(&sources)
+        .map_err(|error| error.render(false))
+        .expect("reads back");
     assert_eq!(&written[0].scenario, scenario);
     assert_eq!(written[0].scenario.hash(), scenario.hash());
 }
 
 fn is_explained(error: &ScenarioError) {
     let said = error.render(false);
-    assert!(said.starts_with("error: ") && said.len() < SAID_BYTES_MAX, "{said}");
+    assert!(
+        said.starts_with("error: ") && said.len() < SAID_BYTES_MAX,
+        "{said}"
+    );
     assert!(said.lines().all(is_shown), "{said:?}");
     assert_eq!(error.outcome(), Outcome::Usage);
 }
@@ -90,13 +122,23 @@ pub fn hosts(data: &[u8]) {
     match hosts::parse(&text) {
         Ok(hosts) => {
             assert!(hosts.len() <= HOSTS_MAX);
-            assert_eq!(hosts.iter().map(|host| &host.name).collect::<BTreeSet<_>>().len(), hosts.len());
+            assert_eq!(
+                hosts
+                    .iter()
+                    .map(|host| &host.name)
+                    .collect::<BTreeSet<_>>()
+                    .len(),
+                hosts.len()
+            );
             let written: Vec<String> = hosts.iter().map(line).collect();
             assert_eq!(hosts::parse(&written.join("\n")).as_ref(), Ok(&hosts));
         }
         Err((line, problem)) => {
             assert!((1..=text.lines().count()).contains(&line));
-            assert!(is_shown(&problem) && problem.len() < SAID_BYTES_MAX, "{problem:?}");
+            assert!(
+                is_shown(&problem) && problem.len() < SAID_BYTES_MAX,
+                "{problem:?}"
+            );
         }
     }
 }
@@ -108,13 +150,27 @@ fn line(host: &Host) -> String {
     if host.name != host.host {
         line += &format!(" name={}", host.name);
     }
-    host.user.iter().for_each(|user| line += &format!(" user={user}"));
-    host.port.iter().for_each(|port| line += &format!(" port={port}"));
-    host.key.iter().for_each(|key| line += &format!(" key={}", key.display()));
+    host.user
+        .iter()
+        .for_each(|user| line += &format!(" user={user}"));
+    host.port
+        .iter()
+        .for_each(|port| line += &format!(" port={port}"));
+    host.key
+        .iter()
+        .for_each(|key| line += &format!(" key={}", key.display()));
     assert!(is_shown(&line), "{line:?}");
     let key = host.key.iter().map(|key| key.to_string_lossy());
-    let words = [&host.host, &host.name].into_iter().chain(&host.user).map(|word| word.as_str().into());
-    assert!(words.chain(key).all(|word: Cow<'_, str>| !word.starts_with('-')), "{line:?}");
+    let words = [&host.host, &host.name]
+        .into_iter()
+        .chain(&host.user)
+        .map(|word| word.as_str().into());
+    assert!(
+        words
+            .chain(key)
+            .all(|word: Cow<'_, str>| !word.starts_with('-')),
+        "{line:?}"
+    );
     line
 }
 
@@ -126,7 +182,9 @@ mod tests {
 
     #[test]
     fn the_seeds_of_the_fuzz_targets_hold() {
-        seeds::of("scenario", "").iter().for_each(|seed| texts(seed));
+        seeds::of("scenario", "")
+            .iter()
+            .for_each(|seed| texts(seed));
         seeds::of("hosts", "").iter().for_each(|seed| hosts(seed));
     }
 

@@ -55,7 +55,10 @@ pub enum HostsError {
         source: io::Error,
     },
     /// Refused without reading it all.
-    #[error("{} is larger than {FILE_BYTES_MAX} bytes, so it is no list of hosts", shown(path))]
+    #[error(
+        "{} is larger than {FILE_BYTES_MAX} bytes, so it is no list of hosts",
+        shown(path)
+    )]
     TooLarge {
         /// As it was given.
         path: PathBuf,
@@ -101,16 +104,34 @@ impl NextStep for HostsError {
 /// # Errors
 /// A file that cannot be read, and the first line that is wrong or a duplicate.
 pub fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
-    let unreadable = |source| HostsError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |source| HostsError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(HostsError::TooLarge { path: path.to_owned() });
+        return Err(HostsError::TooLarge {
+            path: path.to_owned(),
+        });
     }
-    let text = String::from_utf8(bytes).map_err(|_| unreadable(io::Error::other("it is not text")))?;
-    let at = |(line, problem)| HostsError::Line { path: path.to_owned(), line, problem };
+    let text =
+        String::from_utf8(bytes).map_err(|_| unreadable(io::Error::other("it is not text")))?;
+    let at = |(line, problem)| HostsError::Line {
+        path: path.to_owned(),
+        line,
+        problem,
+    };
     let hosts = parse(&text).map_err(at)?;
-    if hosts.is_empty() { Err(HostsError::Empty { path: path.to_owned() }) } else { Ok(hosts) }
+    if hosts.is_empty() {
+        Err(HostsError::Empty {
+            path: path.to_owned(),
+        })
+    } else {
+        Ok(hosts)
+    }
 }
 
 /// The hosts of a text, or the number of the first wrong line and its problem.
@@ -119,8 +140,11 @@ pub(super) fn parse(text: &str) -> Result<Vec<Host>, (usize, String)> {
     let mut seen = Seen::default();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let number = index + 1;
-        let Some(host) = host(line).map_err(|problem| (number, problem))? else { continue };
-        seen.refuse_again(&host, number).map_err(|problem| (number, problem))?;
+        let Some(host) = host(line).map_err(|problem| (number, problem))? else {
+            continue;
+        };
+        seen.refuse_again(&host, number)
+            .map_err(|problem| (number, problem))?;
         hosts.push(host);
         if hosts.len() > HOSTS_MAX {
             return Err((number, format!("more than {HOSTS_MAX} hosts")));
@@ -149,28 +173,47 @@ impl Seen {
 }
 
 fn host(line: &str) -> Result<Option<Host>, String> {
-    let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
-    let Some(first) = words.next() else { return Ok(None) };
+    let mut words = line
+        .split_whitespace()
+        .take_while(|word| !word.starts_with('#'));
+    let Some(first) = words.next() else {
+        return Ok(None);
+    };
     let (user, address) = match first.split_once('@') {
         Some((user, address)) => (Some(user), address),
         None => (None, first),
     };
     if !is_host(address) {
-        return Err(format!("`{}` is neither an address nor a host name", printable(address, 60)));
+        return Err(format!(
+            "`{}` is neither an address nor a host name",
+            printable(address, 60)
+        ));
     }
     let name = address.to_owned();
-    let mut host = Host { host: name.clone(), name, user: None, port: None, key: None };
+    let mut host = Host {
+        host: name.clone(),
+        name,
+        user: None,
+        port: None,
+        key: None,
+    };
     user.map_or(Ok(()), |user| field(&mut host, "user", user))?;
     for word in words {
-        let (key, value) =
-            word.split_once('=').ok_or_else(|| format!("`{}` is not of the form key=value", printable(word, 60)))?;
+        let (key, value) = word
+            .split_once('=')
+            .ok_or_else(|| format!("`{}` is not of the form key=value", printable(word, 60)))?;
         field(&mut host, key, value)?;
     }
     Ok(Some(host))
 }
 
 fn field(host: &mut Host, key: &str, value: &str) -> Result<(), String> {
-    let wrong = |expected: &str| format!("{key} cannot be `{}`: expected {expected}", printable(value, 60));
+    let wrong = |expected: &str| {
+        format!(
+            "{key} cannot be `{}`: expected {expected}",
+            printable(value, 60)
+        )
+    };
     match key {
         "name" if is_name(value) => host.name = value.to_owned(),
         "name" => return Err(wrong("letters, digits, `.`, `_` and `-`")),
@@ -181,19 +224,27 @@ fn field(host: &mut Host, key: &str, value: &str) -> Result<(), String> {
             host.port = Some(port.ok_or_else(|| wrong("a port from 1 to 65535"))?);
         }
         // What begins with a dash would be an option to ssh.
-        "key" if !value.is_empty() && !value.starts_with('-') && value == printable(value, 4096) => {
+        "key"
+            if !value.is_empty() && !value.starts_with('-') && value == printable(value, 4096) =>
+        {
             host.key = Some(PathBuf::from(value));
         }
         "key" => return Err(wrong("a file")),
         // mpirun's; how many processes to run is the scenario's affair.
         "slots" | "max_slots" | "max-slots" => {}
-        _ => return Err(format!("`{}` is not one of name, user, port, key", printable(key, 60))),
+        _ => {
+            return Err(format!(
+                "`{}` is not one of name, user, port, key",
+                printable(key, 60)
+            ));
+        }
     }
     Ok(())
 }
 
 fn is_host(text: &str) -> bool {
-    text.parse::<IpAddr>().is_ok() || (is_name(text) && !text.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    text.parse::<IpAddr>().is_ok()
+        || (is_name(text) && !text.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
 /// Also what ssh and the file system take for a name, and not for an option.
@@ -225,9 +276,15 @@ mod tests {
         if host.name != host.host {
             shown += &format!(" name={}", host.name);
         }
-        host.user.iter().for_each(|user| shown += &format!(" user={user}"));
-        host.port.iter().for_each(|port| shown += &format!(" port={port}"));
-        host.key.iter().for_each(|key| shown += &format!(" key={}", key.display()));
+        host.user
+            .iter()
+            .for_each(|user| shown += &format!(" user={user}"));
+        host.port
+            .iter()
+            .for_each(|port| shown += &format!(" port={port}"));
+        host.key
+            .iter()
+            .for_each(|key| shown += &format!(" key={}", key.display()));
         shown
     }
 
@@ -235,56 +292,106 @@ mod tests {
     fn lists_read_as_people_keep_them() {
         check("", "");
         check("10.0.1.25\n10.0.0.226", "10.0.1.25; 10.0.0.226");
-        check("# two nodes\n\n  10.0.1.25\r\n10.0.0.226 # the second\r\n", "10.0.1.25; 10.0.0.226");
+        check(
+            "# two nodes\n\n  10.0.1.25\r\n10.0.0.226 # the second\r\n",
+            "10.0.1.25; 10.0.0.226",
+        );
         check("\u{feff}node-a.lab\nfd00::1\n", "node-a.lab; fd00::1");
-        check("10.0.1.25 slots=8 max_slots=8\nnode1 max-slots=2", "10.0.1.25; node1");
+        check(
+            "10.0.1.25 slots=8 max_slots=8\nnode1 max-slots=2",
+            "10.0.1.25; node1",
+        );
         check(
             "10.0.1.25 port=22 name=n0 key=/k user=me\nyou@10.0.0.226",
             "10.0.1.25 name=n0 user=me port=22 key=/k; 10.0.0.226 user=you",
         );
-        check("127.0.0.1 port=1 name=a\n127.0.0.1 port=2 name=b", "127.0.0.1 name=a port=1; 127.0.0.1 name=b port=2");
+        check(
+            "127.0.0.1 port=1 name=a\n127.0.0.1 port=2 name=b",
+            "127.0.0.1 name=a port=1; 127.0.0.1 name=b port=2",
+        );
     }
 
     #[test]
     fn a_wrong_line_is_named() {
-        check("10.0.1.25\n\n10.0.1.256", "line 3: `10.0.1.256` is neither an address nor a host name");
-        check("-oProxyCommand=x", "line 1: `-oProxyCommand=x` is neither an address nor a host name");
-        check("a\u{1b}[31m", "line 1: `a[31m` is neither an address nor a host name");
-        check("10.0.1.25:8", "line 1: `10.0.1.25:8` is neither an address nor a host name");
+        check(
+            "10.0.1.25\n\n10.0.1.256",
+            "line 3: `10.0.1.256` is neither an address nor a host name",
+        );
+        check(
+            "-oProxyCommand=x",
+            "line 1: `-oProxyCommand=x` is neither an address nor a host name",
+        );
+        check(
+            "a\u{1b}[31m",
+            "line 1: `a[31m` is neither an address nor a host name",
+        );
+        check(
+            "10.0.1.25:8",
+            "line 1: `10.0.1.25:8` is neither an address nor a host name",
+        );
         check("a b", "line 1: `b` is not of the form key=value");
-        check("a port=0", "line 1: port cannot be `0`: expected a port from 1 to 65535");
-        check("a port=99999", "line 1: port cannot be `99999`: expected a port from 1 to 65535");
+        check(
+            "a port=0",
+            "line 1: port cannot be `0`: expected a port from 1 to 65535",
+        );
+        check(
+            "a port=99999",
+            "line 1: port cannot be `99999`: expected a port from 1 to 65535",
+        );
         check("-x@a", "line 1: user cannot be `-x`: expected a user name");
         check("a key=-i", "line 1: key cannot be `-i`: expected a file");
-        check("a colour=red", "line 1: `colour` is not one of name, user, port, key");
+        check(
+            "a colour=red",
+            "line 1: `colour` is not one of name, user, port, key",
+        );
         check("a\nb\na", "line 3: a is on line 1 already");
         check("a\nb name=a", "line 2: the name a is on line 1 already");
     }
 
     #[test]
     fn the_shipped_list_holds_the_two_nodes() {
-        let hosts = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../node_ips/tcpx.txt")).expect("reads");
-        assert_eq!(hosts.iter().map(shown_host).collect::<Vec<_>>(), ["10.0.1.25", "10.0.0.226"]);
+        let hosts = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../node_ips/tcpx.txt"))
+            .expect("reads");
+        assert_eq!(
+            hosts.iter().map(shown_host).collect::<Vec<_>>(),
+            ["10.0.1.25", "10.0.0.226"]
+        );
     }
 
     #[test]
     fn a_folder_junk_and_an_empty_file_are_no_lists() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("list");
-        let said =
-            |path: &Path| read(path).expect_err("no list").to_string().replace(&*folder.path().to_string_lossy(), "");
-        assert_eq!(said(&file), "cannot read the list of hosts /list: No such file or directory (os error 2)");
-        assert_eq!(said(folder.path()), "cannot read the list of hosts : Is a directory (os error 21)");
+        let said = |path: &Path| {
+            read(path)
+                .expect_err("no list")
+                .to_string()
+                .replace(&*folder.path().to_string_lossy(), "")
+        };
+        assert_eq!(
+            said(&file),
+            "cannot read the list of hosts /list: No such file or directory (os error 2)"
+        );
+        assert_eq!(
+            said(folder.path()),
+            "cannot read the list of hosts : Is a directory (os error 21)"
+        );
         for (bytes, expected) in [
             (&b"# none\n"[..], "/list names no host"),
-            (b"\xff\xfe", "cannot read the list of hosts /list: it is not text"),
+            (
+                b"\xff\xfe",
+                "cannot read the list of hosts /list: it is not text",
+            ),
             (b"a b\n", "/list:1: `b` is not of the form key=value"),
         ] {
             std::fs::write(&file, bytes).expect("a file");
             assert_eq!(said(&file), expected);
         }
         std::fs::write(&file, vec![b'#'; 1 + (1 << 20)]).expect("a file");
-        assert_eq!(said(&file), "/list is larger than 1048576 bytes, so it is no list of hosts");
+        assert_eq!(
+            said(&file),
+            "/list is larger than 1048576 bytes, so it is no list of hosts"
+        );
     }
 
     proptest::proptest! {

@@ -28,14 +28,21 @@ pub struct Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
-        write!(f, "{}: {} here, {} there", self.key, shown(&self.ours), shown(&self.theirs))
+        write!(
+            f,
+            "{}: {} here, {} there",
+            self.key,
+            shown(&self.ours),
+            shown(&self.theirs)
+        )
     }
 }
 
 impl Scenario {
     /// Every value under its dotted key, as JSON text; lists are one value.
     pub fn leaves(&self) -> BTreeMap<String, String> {
-        let tree = serde_json::to_value(self).expect("a scenario holds text, numbers, lists and text-keyed maps only");
+        let tree = serde_json::to_value(self)
+            .expect("a scenario holds text, numbers, lists and text-keyed maps only");
         let mut leaves = BTreeMap::new();
         flatten(&tree, &mut Vec::new(), &mut leaves);
         leaves
@@ -50,15 +57,26 @@ impl Scenario {
             hasher.update(value.as_bytes());
             hasher.update(b"\n");
         }
-        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hasher
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// The first key, in alphabetical order, on which the two disagree.
     pub fn first_difference(&self, other: &Self) -> Option<Difference> {
         let (ours, theirs) = (self.leaves(), other.leaves());
-        let keys = ours.keys().chain(theirs.keys()).filter(|key| ours.get(*key) != theirs.get(*key));
+        let keys = ours
+            .keys()
+            .chain(theirs.keys())
+            .filter(|key| ours.get(*key) != theirs.get(*key));
         let key = keys.min()?;
-        Some(Difference { key: key.clone(), ours: ours.get(key).cloned(), theirs: theirs.get(key).cloned() })
+        Some(Difference {
+            key: key.clone(),
+            ours: ours.get(key).cloned(),
+            theirs: theirs.get(key).cloned(),
+        })
     }
 
     /// Reads a scenario that was shipped whole.
@@ -118,8 +136,13 @@ mod tests {
         assert_eq!(ours.first_difference(&theirs), None);
         theirs.transfer.chunk = ByteCount(1 << 20);
         theirs.transfer.iterations = 21;
-        let named = ours.first_difference(&theirs).map(|difference| difference.to_string());
-        assert_eq!(named.as_deref(), Some("transfer.chunk: \"512KiB\" here, \"1MiB\" there"));
+        let named = ours
+            .first_difference(&theirs)
+            .map(|difference| difference.to_string());
+        assert_eq!(
+            named.as_deref(),
+            Some("transfer.chunk: \"512KiB\" here, \"1MiB\" there")
+        );
         assert_ne!(ours.hash(), theirs.hash());
     }
 
@@ -127,8 +150,18 @@ mod tests {
     fn a_key_that_one_side_lacks_is_named_too() {
         let ours = Scenario::default();
         let mut theirs = ours.clone();
-        theirs.env.node.entry("10.0.1.25".to_owned()).or_default().insert("NCCL_X".to_owned(), "1".to_owned());
-        let named = ours.first_difference(&theirs).map(|difference| difference.to_string());
-        assert_eq!(named.as_deref(), Some("env.node.\"10.0.1.25\".NCCL_X: nothing here, \"1\" there"));
+        theirs
+            .env
+            .node
+            .entry("10.0.1.25".to_owned())
+            .or_default()
+            .insert("NCCL_X".to_owned(), "1".to_owned());
+        let named = ours
+            .first_difference(&theirs)
+            .map(|difference| difference.to_string());
+        assert_eq!(
+            named.as_deref(),
+            Some("env.node.\"10.0.1.25\".NCCL_X: nothing here, \"1\" there")
+        );
     }
 }

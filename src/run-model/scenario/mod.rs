@@ -28,8 +28,8 @@ mod variables;
 mod tests;
 
 pub use checked::{
-    Direction, Expect, GbPerS, Limits, Memory, PluginChoice, PluginLibrary, Progress, Requirement, Scenario, Transfer,
-    Unpack,
+    Direction, Expect, GbPerS, Limits, Memory, PluginChoice, PluginLibrary, Progress, Requirement,
+    Scenario, Transfer, Unpack,
 };
 pub use error::{Diagnostic, Place, Refused, ScenarioError};
 pub use explain::nearest;

@@ -48,7 +48,9 @@ impl Inputs {
     ///
     /// # Errors
     /// A variable that is not UTF-8, or names no version.
-    pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, ScenarioError> {
+    pub fn from_environment(
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, ScenarioError> {
         let text = |name: &'static str| match variable(name).map(OsString::into_string) {
             Some(Ok(text)) if !text.is_empty() => Ok(Some(text)),
             Some(Err(_)) => Err(ScenarioError::VariableNotText(name)),
@@ -99,7 +101,11 @@ pub struct Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(if self.at.is_empty() { "default" } else { &self.at })
+        f.pad(if self.at.is_empty() {
+            "default"
+        } else {
+            &self.at
+        })
     }
 }
 
@@ -114,7 +120,10 @@ impl Resolved {
 
     /// Where the value of `key` came from.
     pub fn origin(&self, key: &str) -> Origin {
-        self.origins.get(key).cloned().unwrap_or(Origin { layer: Layer::Default, at: String::new() })
+        self.origins.get(key).cloned().unwrap_or(Origin {
+            layer: Layer::Default,
+            at: String::new(),
+        })
     }
 }
 
@@ -133,7 +142,9 @@ pub(super) fn merge(sources: &Sources) -> Result<Vec<Resolved>, ScenarioError> {
     let mut merged = Tree::new();
     for (base, source) in sources.iter() {
         let tree = match source.layer {
-            Layer::Default | Layer::UserConfig | Layer::Scenario => file::parse(sources, base, &source.text)?,
+            Layer::Default | Layer::UserConfig | Layer::Scenario => {
+                file::parse(sources, base, &source.text)?
+            }
             Layer::Environment | Layer::Flag => setting::parse(sources, base, source)?,
         };
         if source.layer == Layer::UserConfig {
@@ -145,7 +156,9 @@ pub(super) fn merge(sources: &Sources) -> Result<Vec<Resolved>, ScenarioError> {
         }
     }
     refuse_lists_of_tables(&merged, sources)?;
-    sweep::expand(merged, sources)?.map(|(point, tree)| check(point, tree, sources)).collect()
+    sweep::expand(merged, sources)?
+        .map(|(point, tree)| check(point, tree, sources))
+        .collect()
 }
 
 fn files(inputs: &Inputs) -> Result<Sources, ScenarioError> {
@@ -154,10 +167,18 @@ fn files(inputs: &Inputs) -> Result<Sources, ScenarioError> {
     if let Some(path) = &inputs.user_config
         && let Some(text) = file::read_if_there(path)?
     {
-        sources.add(Source { layer: Layer::UserConfig, name: shown(path), text });
+        sources.add(Source {
+            layer: Layer::UserConfig,
+            name: shown(path),
+            text,
+        });
     }
     if let Some(path) = &inputs.scenario {
-        sources.add(Source { layer: Layer::Scenario, name: shown(path), text: file::read(path)? });
+        sources.add(Source {
+            layer: Layer::Scenario,
+            name: shown(path),
+            text: file::read(path)?,
+        });
     }
     Ok(sources)
 }
@@ -167,32 +188,54 @@ pub(super) fn add_settings(inputs: &Inputs, sources: &mut Sources) {
     if let Some(plugin) = &inputs.variable_plugin {
         let key = if plugin.contains('/') { "path" } else { "name" };
         let text = format!("plugin.{key}={plugin}");
-        sources.add(Source { layer: Layer::Environment, name: "TCPXCTL_PLUGIN".to_owned(), text });
+        sources.add(Source {
+            layer: Layer::Environment,
+            name: "TCPXCTL_PLUGIN".to_owned(),
+            text,
+        });
     }
     if let Some(version) = inputs.variable_abi {
         let text = format!("plugin.abi={version}");
-        sources.add(Source { layer: Layer::Environment, name: ABI_VARIABLE.to_owned(), text });
+        sources.add(Source {
+            layer: Layer::Environment,
+            name: ABI_VARIABLE.to_owned(),
+            text,
+        });
     }
     for setting in setting::split(inputs.variable_set.as_deref().unwrap_or_default()) {
         let name = "TCPXCTL_SET".to_owned();
-        sources.add(Source { layer: Layer::Environment, name, text: setting.to_owned() });
+        sources.add(Source {
+            layer: Layer::Environment,
+            name,
+            text: setting.to_owned(),
+        });
     }
     for (flag, setting) in &inputs.flags {
-        sources.add(Source { layer: Layer::Flag, name: flag.clone(), text: setting.clone() });
+        sources.add(Source {
+            layer: Layer::Flag,
+            name: flag.clone(),
+            text: setting.clone(),
+        });
     }
 }
 
 fn check(point: String, tree: Tree<'_>, sources: &Sources) -> Result<Resolved, ScenarioError> {
     let index = Index::of(&tree);
     let reader = toml::de::Deserializer::from(Spanned::new(0..0, tree));
-    let scenario = Scenario::deserialize(reader).map_err(|error| explain::mistyped(&error, &index, sources))?;
+    let scenario = Scenario::deserialize(reader)
+        .map_err(|error| explain::mistyped(&error, &index, sources))?;
     if let Some(refused) = scenario.refused() {
         return Err(explain::refused(refused, &index, sources));
     }
     let leaves = scenario.leaves().into_keys();
-    let origins = leaves.filter_map(|key| Some((key.clone(), origin(index.value(&key)?, sources)?)));
+    let origins =
+        leaves.filter_map(|key| Some((key.clone(), origin(index.value(&key)?, sources)?)));
     let origins = origins.collect();
-    Ok(Resolved { scenario, point, origins })
+    Ok(Resolved {
+        scenario,
+        point,
+        origins,
+    })
 }
 
 fn origin(span: &std::ops::Range<usize>, sources: &Sources) -> Option<Origin> {
@@ -204,31 +247,67 @@ fn origin(span: &std::ops::Range<usize>, sources: &Sources) -> Option<Origin> {
         }
         _ => source.name.clone(),
     };
-    Some(Origin { layer: source.layer, at })
+    Some(Origin {
+        layer: source.layer,
+        at,
+    })
 }
 
 fn refuse_name(config: &Tree<'_>, sources: &Sources) -> Result<(), ScenarioError> {
-    let Some((key, _)) = config.get_key_value("name") else { return Ok(()) };
+    let Some((key, _)) = config.get_key_value("name") else {
+        return Ok(());
+    };
     let title = "`name` belongs into a scenario, not into the user's config".to_owned();
-    Err(ScenarioError::written(sources.place(&key.span()), title, String::new(), None))
+    Err(ScenarioError::written(
+        sources.place(&key.span()),
+        title,
+        String::new(),
+        None,
+    ))
 }
 
-fn require_name(merged: &Tree<'_>, base: usize, source: &Source, sources: &Sources) -> Result<(), ScenarioError> {
+fn require_name(
+    merged: &Tree<'_>,
+    base: usize,
+    source: &Source,
+    sources: &Sources,
+) -> Result<(), ScenarioError> {
     if merged.contains_key("name") {
         return Ok(());
     }
-    let is_empty = source.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
-    let title = if is_empty { "the scenario is empty" } else { "the scenario has no `name`" };
-    let help = "begin with a line such as name = \"my-run\"; scenarios/4conn.toml shows the usual keys";
-    Err(ScenarioError::written(sources.place(&(base..base)), title.to_owned(), String::new(), Some(help.to_owned())))
+    let is_empty = source
+        .text
+        .lines()
+        .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    let title = if is_empty {
+        "the scenario is empty"
+    } else {
+        "the scenario has no `name`"
+    };
+    let help =
+        "begin with a line such as name = \"my-run\"; scenarios/4conn.toml shows the usual keys";
+    Err(ScenarioError::written(
+        sources.place(&(base..base)),
+        title.to_owned(),
+        String::new(),
+        Some(help.to_owned()),
+    ))
 }
 
 /// A derived reader would take a list for a table whose fields come in order.
 fn refuse_lists_of_tables(merged: &Tree<'_>, sources: &Sources) -> Result<(), ScenarioError> {
-    let list = merged.iter().find(|(key, value)| key.get_ref() != "requires" && value.get_ref().is_array());
-    let Some((key, value)) = list.filter(|(_, value)| matches!(value.get_ref(), DeValue::Array(_))) else {
+    let list = merged
+        .iter()
+        .find(|(key, value)| key.get_ref() != "requires" && value.get_ref().is_array());
+    let Some((key, value)) = list.filter(|(_, value)| matches!(value.get_ref(), DeValue::Array(_)))
+    else {
         return Ok(());
     };
     let title = format!("`{}` cannot be a list", printable(key.get_ref(), 60));
-    Err(ScenarioError::written(sources.place(&value.span()), title, String::new(), None))
+    Err(ScenarioError::written(
+        sources.place(&value.span()),
+        title,
+        String::new(),
+        None,
+    ))
 }

@@ -44,93 +44,202 @@ pub(super) struct Rule {
 
 /// A rule about one key.
 const fn rule(key: &'static str, expected: &'static str, holds: fn(&Scenario) -> bool) -> Rule {
-    Rule { key, expected, holds, is_about_type: true }
+    Rule {
+        key,
+        expected,
+        holds,
+        is_about_type: true,
+    }
 }
 
 /// A rule about a key in the light of others.
 const fn together(key: &'static str, expected: &'static str, holds: fn(&Scenario) -> bool) -> Rule {
-    Rule { key, expected, holds, is_about_type: false }
+    Rule {
+        key,
+        expected,
+        holds,
+        is_about_type: false,
+    }
 }
 
 pub(super) const RULES: &[Rule] = &[
-    rule("name", "1 to 100 printable characters", |s| is_line(&s.name, 100)),
-    rule("requires", "a list of at most 8 of gpu, tcpx, peer", |s| s.requires.len() <= 8),
-    rule("transfer.connections", "a whole number from 1 to 1024", |s| (1..=1024).contains(&s.transfer.connections)),
-    rule("transfer.chunk", "a size from 1 byte to 2 GiB - 1, such as \"512KiB\"", |s| {
-        (1..=CHUNK_MAX).contains(&s.transfer.chunk.0)
+    rule("name", "1 to 100 printable characters", |s| {
+        is_line(&s.name, 100)
     }),
+    rule("requires", "a list of at most 8 of gpu, tcpx, peer", |s| {
+        s.requires.len() <= 8
+    }),
+    rule(
+        "transfer.connections",
+        "a whole number from 1 to 1024",
+        |s| (1..=1024).contains(&s.transfer.connections),
+    ),
+    rule(
+        "transfer.chunk",
+        "a size from 1 byte to 2 GiB - 1, such as \"512KiB\"",
+        |s| (1..=CHUNK_MAX).contains(&s.transfer.chunk.0),
+    ),
     rule(
         "transfer.total",
         "a size from 1 byte to 1 TiB, such as \"64MiB\"; it need not be a multiple of the chunk",
         |s| (1..=TOTAL_MAX).contains(&s.transfer.total.0),
     ),
-    rule("transfer.iterations", "a whole number from 1 to 1000000", |s| {
-        (1..=1_000_000).contains(&s.transfer.iterations)
+    rule(
+        "transfer.iterations",
+        "a whole number from 1 to 1000000",
+        |s| (1..=1_000_000).contains(&s.transfer.iterations),
+    ),
+    rule("transfer.warmup", "a whole number from 0 to 1000000", |s| {
+        s.transfer.warmup <= 1_000_000
     }),
-    rule("transfer.warmup", "a whole number from 0 to 1000000", |s| s.transfer.warmup <= 1_000_000),
-    rule("transfer.recv_window", WINDOW, |s| (1..=16).contains(&s.transfer.recv_window)),
-    rule("transfer.send_window", WINDOW, |s| (1..=16).contains(&s.transfer.send_window)),
-    together("transfer.verify", "false: with unpack = \"none\" the bytes never reach device memory", |s| {
-        !(s.transfer.verify && s.transfer.unpack == Unpack::None && s.transfer.memory == Memory::Device)
+    rule("transfer.recv_window", WINDOW, |s| {
+        (1..=16).contains(&s.transfer.recv_window)
     }),
-    rule("topology.gpus", "\"auto\", 1 to 64 different device numbers, or { stand_ins = 1 to 64 }", gpus),
-    rule("topology.nics", "\"auto\", 1 to 64 different interface names, or { first = 1 to 64 }", nics),
-    rule("topology.map", "\"nearest\", \"round-robin\", or device = interface, such as { \"0\" = \"eth1\" }", nic_map),
-    rule("progress.idle", "adaptive, spin, yield, or a sleep up to 100ms such as \"sleep:10us\"", idle),
+    rule("transfer.send_window", WINDOW, |s| {
+        (1..=16).contains(&s.transfer.send_window)
+    }),
+    together(
+        "transfer.verify",
+        "false: with unpack = \"none\" the bytes never reach device memory",
+        |s| {
+            !(s.transfer.verify
+                && s.transfer.unpack == Unpack::None
+                && s.transfer.memory == Memory::Device)
+        },
+    ),
+    rule(
+        "topology.gpus",
+        "\"auto\", 1 to 64 different device numbers, or { stand_ins = 1 to 64 }",
+        gpus,
+    ),
+    rule(
+        "topology.nics",
+        "\"auto\", 1 to 64 different interface names, or { first = 1 to 64 }",
+        nics,
+    ),
+    rule(
+        "topology.map",
+        "\"nearest\", \"round-robin\", or device = interface, such as { \"0\" = \"eth1\" }",
+        nic_map,
+    ),
+    rule(
+        "progress.idle",
+        "adaptive, spin, yield, or a sleep up to 100ms such as \"sleep:10us\"",
+        idle,
+    ),
     // The type sees to it.
     rule("plugin", "a table with either `name` or `path`", |_| true),
-    rule("plugin.name", "auto, soft, builtin, or a library's name (a file goes into plugin.path)", |s| {
-        match &s.plugin.library {
+    rule(
+        "plugin.name",
+        "auto, soft, builtin, or a library's name (a file goes into plugin.path)",
+        |s| match &s.plugin.library {
             PluginLibrary::Name(name) => is_word(name, 100),
             PluginLibrary::Path(_) => true,
+        },
+    ),
+    rule("plugin.path", "the path of a library file", |s| {
+        match &s.plugin.library {
+            PluginLibrary::Path(path) => is_line(path, 4096),
+            PluginLibrary::Name(_) => true,
         }
-    }),
-    rule("plugin.path", "the path of a library file", |s| match &s.plugin.library {
-        PluginLibrary::Path(path) => is_line(path, 4096),
-        PluginLibrary::Name(_) => true,
     }),
     // As above.
     rule("plugin.abi", AbiVersion::RANGE, |_| true),
-    rule("bindings", "a CPU list such as \"0-3,8\"", |s| s.bindings.node.len() <= 1024 && s.bindings.nic.len() <= 1024),
-    rule("limits.stall_after", DEADLINE, |s| deadline(s.limits.stall_after)),
-    rule("limits.give_up_after", DEADLINE, |s| deadline(s.limits.give_up_after)),
+    rule("bindings", "a CPU list such as \"0-3,8\"", |s| {
+        s.bindings.node.len() <= 1024 && s.bindings.nic.len() <= 1024
+    }),
+    rule("limits.stall_after", DEADLINE, |s| {
+        deadline(s.limits.stall_after)
+    }),
+    rule("limits.give_up_after", DEADLINE, |s| {
+        deadline(s.limits.give_up_after)
+    }),
     rule("limits.connect", DEADLINE, |s| deadline(s.limits.connect)),
     rule("limits.total", DEADLINE, |s| deadline(s.limits.total)),
-    rule("limits.close_grace", DEADLINE, |s| deadline(s.limits.close_grace)),
-    rule("fault.spec", "1 to 1000 printable characters", |s| match &s.fault {
-        Some(Fault::Plugin { spec, .. }) => is_line(spec, 1000),
-        _ => true,
+    rule("limits.close_grace", DEADLINE, |s| {
+        deadline(s.limits.close_grace)
     }),
-    together("fault.kind", "a word of at most 64 letters, digits, `-`, `_` and `.`", |s| match &s.fault {
-        Some(Fault::Evidence { kind, .. }) => is_word(kind, 64),
-        _ => true,
-    }),
-    together("fault.side", "\"recv\": only a receive is ever consumed", |s| match &s.fault {
-        Some(Fault::Driver { side, kind, .. }) => !kind.needs_receiver() || *side == Sides::Recv,
-        _ => true,
-    }),
-    together("fault.channel", "a channel of the transfer: 0 to connections - 1", |s| match &s.fault {
-        Some(Fault::Driver { channel, .. } | Fault::Network { channel: Some(channel), .. }) => {
-            *channel < s.transfer.connections
-        }
-        _ => true,
-    }),
-    rule("fault.percent", "a whole number from 1 to 100", |s| match &s.fault {
-        Some(Fault::Network { percent: Some(percent), .. }) => (1..=100).contains(percent),
-        _ => true,
-    }),
-    rule("expect.outcome", "passed, failed, stalled, plugin-died, peer-lost, not-run or interrupted", |s| {
-        s.expect.outcome != Some(Outcome::Usage)
-    }),
-    rule("expect.finding", "a condition's name, such as \"window-never-consumed\"", |s| {
-        s.expect.finding.as_ref().is_none_or(|finding| is_word(finding, 64))
-    }),
+    rule(
+        "fault.spec",
+        "1 to 1000 printable characters",
+        |s| match &s.fault {
+            Some(Fault::Plugin { spec, .. }) => is_line(spec, 1000),
+            _ => true,
+        },
+    ),
+    together(
+        "fault.kind",
+        "a word of at most 64 letters, digits, `-`, `_` and `.`",
+        |s| match &s.fault {
+            Some(Fault::Evidence { kind, .. }) => is_word(kind, 64),
+            _ => true,
+        },
+    ),
+    together(
+        "fault.side",
+        "\"recv\": only a receive is ever consumed",
+        |s| match &s.fault {
+            Some(Fault::Driver { side, kind, .. }) => {
+                !kind.needs_receiver() || *side == Sides::Recv
+            }
+            _ => true,
+        },
+    ),
+    together(
+        "fault.channel",
+        "a channel of the transfer: 0 to connections - 1",
+        |s| match &s.fault {
+            Some(
+                Fault::Driver { channel, .. }
+                | Fault::Network {
+                    channel: Some(channel),
+                    ..
+                },
+            ) => *channel < s.transfer.connections,
+            _ => true,
+        },
+    ),
+    rule(
+        "fault.percent",
+        "a whole number from 1 to 100",
+        |s| match &s.fault {
+            Some(Fault::Network {
+                percent: Some(percent),
+                ..
+            }) => (1..=100).contains(percent),
+            _ => true,
+        },
+    ),
+    rule(
+        "expect.outcome",
+        "passed, failed, stalled, plugin-died, peer-lost, not-run or interrupted",
+        |s| s.expect.outcome != Some(Outcome::Usage),
+    ),
+    rule(
+        "expect.finding",
+        "a condition's name, such as \"window-never-consumed\"",
+        |s| {
+            s.expect
+                .finding
+                .as_ref()
+                .is_none_or(|finding| is_word(finding, 64))
+        },
+    ),
     rule("expect.plugin", "the name a plugin gives itself", |s| {
-        s.expect.plugin.as_ref().is_none_or(|plugin| is_line(plugin, 100))
+        s.expect
+            .plugin
+            .as_ref()
+            .is_none_or(|plugin| is_line(plugin, 100))
     }),
-    rule("expect.min_gb_per_s", "a number above zero and up to 100000, in 10^9 bytes per second", |s| {
-        s.expect.min_gb_per_s.is_none_or(|rate| rate.get() > 0.0 && rate.get() <= 100_000.0)
-    }),
+    rule(
+        "expect.min_gb_per_s",
+        "a number above zero and up to 100000, in 10^9 bytes per second",
+        |s| {
+            s.expect
+                .min_gb_per_s
+                .is_none_or(|rate| rate.get() > 0.0 && rate.get() <= 100_000.0)
+        },
+    ),
 ];
 
 impl Scenario {
@@ -139,7 +248,8 @@ impl Scenario {
     /// # Errors
     /// The first key that is not, with what was expected.
     pub fn check(&self) -> Result<(), ScenarioError> {
-        self.refused().map_or(Ok(()), |refused| Err(ScenarioError::Refused(refused)))
+        self.refused()
+            .map_or(Ok(()), |refused| Err(ScenarioError::Refused(refused)))
     }
 
     /// What can only be said once the plugin is known.
@@ -155,39 +265,62 @@ impl Scenario {
         let chunk = self.transfer.chunk;
         let expected = match longest.filter(|(_, bytes)| *bytes < chunk.0) {
             _ if family.has_tcpx_semantics() && chunk > TCPX_CHUNK_MAX => {
-                "at most 4MiB with a plugin of the TCPX family: one receive unpacks no more".to_owned()
+                "at most 4MiB with a plugin of the TCPX family: one receive unpacks no more"
+                    .to_owned()
             }
-            Some((device, bytes)) => format!("at most {bytes}, the longest message of device {device} (maxP2pBytes)"),
+            Some((device, bytes)) => {
+                format!("at most {bytes}, the longest message of device {device} (maxP2pBytes)")
+            }
             None => return Ok(()),
         };
-        Err(ScenarioError::Refused(self.refuse("transfer.chunk", expected)))
+        Err(ScenarioError::Refused(
+            self.refuse("transfer.chunk", expected),
+        ))
     }
 
     pub(super) fn refused(&self) -> Option<Refused> {
         let broken = RULES.iter().find(|rule| !(rule.holds)(self));
-        broken.map(|rule| self.refuse(rule.key, rule.expected.to_owned())).or_else(|| self.refused_variable())
+        broken
+            .map(|rule| self.refuse(rule.key, rule.expected.to_owned()))
+            .or_else(|| self.refused_variable())
     }
 
     fn refuse(&self, key: &str, expected: String) -> Refused {
-        Refused { key: key.to_owned(), value: self.leaves().remove(key), expected }
+        Refused {
+            key: key.to_owned(),
+            value: self.leaves().remove(key),
+            expected,
+        }
     }
 
     fn refused_variable(&self) -> Option<Refused> {
         let (count, bytes) = self.env.size();
         if count > VARIABLES_MAX || bytes > VARIABLES_BYTES_MAX {
-            let expected = format!("at most {VARIABLES_MAX} variables of {VARIABLES_BYTES_MAX} bytes together");
+            let expected = format!(
+                "at most {VARIABLES_MAX} variables of {VARIABLES_BYTES_MAX} bytes together"
+            );
             return Some(self.refuse("env", expected));
         }
-        let mut variables =
-            self.env.tables().flat_map(|(under, table)| table.iter().map(move |entry| (under.clone(), entry)));
-        let is_sound = |name: &String, value: &String| is_variable(name) && is_value(value) && name != ABI_VARIABLE;
+        let mut variables = self
+            .env
+            .tables()
+            .flat_map(|(under, table)| table.iter().map(move |entry| (under.clone(), entry)));
+        let is_sound = |name: &String, value: &String| {
+            is_variable(name) && is_value(value) && name != ABI_VARIABLE
+        };
         let (under, (name, _)) = variables.find(|(_, (name, value))| !is_sound(name, value))?;
         let expected = match name.as_str() {
             ABI_VARIABLE => "plugin.abi instead: no worker reads this variable".to_owned(),
-            name if is_variable(name) => format!("at most {VALUE_BYTES_MAX} bytes without control characters"),
+            name if is_variable(name) => {
+                format!("at most {VALUE_BYTES_MAX} bytes without control characters")
+            }
             _ => "a name of letters, digits and `_` that does not start with a digit".to_owned(),
         };
-        let path: Vec<&str> = under.iter().map(String::as_str).chain([name.as_str()]).collect();
+        let path: Vec<&str> = under
+            .iter()
+            .map(String::as_str)
+            .chain([name.as_str()])
+            .collect();
         Some(self.refuse(&super::identity::dotted(&path), expected))
     }
 }
@@ -223,7 +356,8 @@ fn nic_map(scenario: &Scenario) -> bool {
     match &scenario.topology.map {
         NicMap::Nearest | NicMap::RoundRobin => true,
         NicMap::Fixed(map) => {
-            let entry = |(gpu, nic): (&String, &String)| gpu.parse::<u32>().is_ok() && is_interface(nic);
+            let entry =
+                |(gpu, nic): (&String, &String)| gpu.parse::<u32>().is_ok() && is_interface(nic);
             (1..=64).contains(&map.len()) && map.iter().all(entry)
         }
     }
@@ -235,7 +369,9 @@ fn are_different<T: Ord>(items: &[T]) -> bool {
 
 /// One line that a terminal can show.
 fn is_line(text: &str, chars_max: usize) -> bool {
-    !text.trim().is_empty() && text.chars().count() <= chars_max && text == super::error::printable(text, chars_max)
+    !text.trim().is_empty()
+        && text.chars().count() <= chars_max
+        && text == super::error::printable(text, chars_max)
 }
 
 fn is_word(text: &str, chars_max: usize) -> bool {
@@ -251,7 +387,9 @@ fn is_interface(name: &str) -> bool {
 
 fn is_variable(name: &str) -> bool {
     let mut chars = name.chars();
-    let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    let first = chars
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     first && name.len() <= 128 && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
@@ -266,21 +404,50 @@ mod tests {
     #[test]
     fn the_defaults_are_sound() {
         assert!(Scenario::default().check().is_ok());
-        assert!(Scenario::default().check_against_plugin(PluginFamily::Tcpx, None).is_ok());
-        let refused =
-            Scenario::default().check_against_plugin(PluginFamily::Other, Some(("eth1", 1000))).expect_err("512 KiB");
-        assert!(refused.to_string().contains("at most 1000, the longest message of device eth1"), "{refused}");
-        assert!(Scenario::default().check_against_plugin(PluginFamily::Other, Some(("eth1", 512 << 10))).is_ok());
+        assert!(
+            Scenario::default()
+                .check_against_plugin(PluginFamily::Tcpx, None)
+                .is_ok()
+        );
+        let refused = Scenario::default()
+            .check_against_plugin(PluginFamily::Other, Some(("eth1", 1000)))
+            .expect_err("512 KiB");
+        assert!(
+            refused
+                .to_string()
+                .contains("at most 1000, the longest message of device eth1"),
+            "{refused}"
+        );
+        assert!(
+            Scenario::default()
+                .check_against_plugin(PluginFamily::Other, Some(("eth1", 512 << 10)))
+                .is_ok()
+        );
     }
 
     #[test]
     fn only_the_tcpx_family_bounds_the_chunk_at_four_mib() {
         let mut scenario = Scenario::default();
-        for (chunk, tcpx) in [(4u64 << 20, true), ((4 << 20) + 1, false), (CHUNK_MAX, false)] {
+        for (chunk, tcpx) in [
+            (4u64 << 20, true),
+            ((4 << 20) + 1, false),
+            (CHUNK_MAX, false),
+        ] {
             scenario.transfer.chunk = ByteCount(chunk);
             assert!(scenario.check().is_ok(), "{chunk}");
-            assert!(scenario.check_against_plugin(PluginFamily::Other, None).is_ok(), "{chunk}");
-            assert_eq!(scenario.check_against_plugin(PluginFamily::Tcpx, None).is_ok(), tcpx, "{chunk}");
+            assert!(
+                scenario
+                    .check_against_plugin(PluginFamily::Other, None)
+                    .is_ok(),
+                "{chunk}"
+            );
+            assert_eq!(
+                scenario
+                    .check_against_plugin(PluginFamily::Tcpx, None)
+                    .is_ok(),
+                tcpx,
+                "{chunk}"
+            );
         }
     }
 
@@ -298,7 +465,9 @@ mod tests {
         let mut scenario = Scenario::default();
         scenario.transfer.recv_window = 17;
         let json = serde_json::to_string(&scenario).expect("serialises");
-        let refused = Scenario::from_json(&json).expect_err("window 17").to_string();
+        let refused = Scenario::from_json(&json)
+            .expect_err("window 17")
+            .to_string();
         assert_eq!(
             refused,
             "`transfer.recv_window` cannot be 17: expected a whole number from 1 to 16: a plugin's comm has 16 request slots"

@@ -12,12 +12,19 @@ use std::borrow::Cow;
 
 /// The schema, as JSON.
 pub fn json_schema() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<Scenario>().to_value();
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<Scenario>()
+        .to_value();
     schema["title"] = json!("tcpxctl scenario");
     // Whoever writes a file says how it is called.
     schema["required"] = json!(["name"]);
-    if let Some(name) = schema.pointer_mut("/properties/name").and_then(Value::as_object_mut) {
+    if let Some(name) = schema
+        .pointer_mut("/properties/name")
+        .and_then(Value::as_object_mut)
+    {
         name.remove("default");
     }
     refine(&mut Vec::new(), &mut schema);
@@ -75,8 +82,13 @@ fn drop_null(schema: &mut Value) {
 
 /// One such thing, or a list of them.
 fn let_sweep(schema: &mut Value) {
-    let Some(object) = schema.as_object_mut() else { return };
-    let about: Vec<_> = ["description", "default"].iter().filter_map(|key| object.remove_entry(*key)).collect();
+    let Some(object) = schema.as_object_mut() else {
+        return;
+    };
+    let about: Vec<_> = ["description", "default"]
+        .iter()
+        .filter_map(|key| object.remove_entry(*key))
+        .collect();
     let one = Value::Object(std::mem::take(object));
     let list = json!({ "type": "array", "items": one, "minItems": 1 });
     object.insert("anyOf".to_owned(), json!([one, list]));
@@ -142,25 +154,39 @@ mod tests {
             std::fs::write(path, &current).expect("scenarios/schema.json is writable");
         }
         let stored = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(stored == current, "run `UPDATE_SCHEMA=1 cargo test schema` and look at the difference");
+        assert!(
+            stored == current,
+            "run `UPDATE_SCHEMA=1 cargo test schema` and look at the difference"
+        );
     }
 
     /// Whole numbers that the schema bounds, one below and one above included.
     #[test]
     fn the_schema_and_the_rules_draw_the_same_bounds() {
         let schema = json_schema();
-        let transfer = schema["properties"]["transfer"]["properties"].as_object().expect("properties");
+        let transfer = schema["properties"]["transfer"]["properties"]
+            .as_object()
+            .expect("properties");
         let mut tried = 0;
         for (key, property) in transfer {
             let one = &property["anyOf"][0];
-            let (Some(min), Some(max)) = (one["minimum"].as_u64(), one["maximum"].as_u64()) else { continue };
-            for (value, expected) in
-                [(min.checked_sub(1), false), (Some(min), true), (Some(max), true), (Some(max + 1), false)]
-            {
+            let (Some(min), Some(max)) = (one["minimum"].as_u64(), one["maximum"].as_u64()) else {
+                continue;
+            };
+            for (value, expected) in [
+                (min.checked_sub(1), false),
+                (Some(min), true),
+                (Some(max), true),
+                (Some(max + 1), false),
+            ] {
                 let Some(value) = value else { continue };
                 let mut scenario = serde_json::to_value(Scenario::default()).expect("serialises");
                 scenario["transfer"][key] = json!(value);
-                assert_eq!(Scenario::from_json(&scenario.to_string()).is_ok(), expected, "{key} = {value}");
+                assert_eq!(
+                    Scenario::from_json(&scenario.to_string()).is_ok(),
+                    expected,
+                    "{key} = {value}"
+                );
                 tried += 1;
             }
         }
@@ -170,7 +196,10 @@ mod tests {
     #[test]
     fn every_rule_is_about_a_key_there_is() {
         let keys = keys();
-        let is_known = |key: &str| keys.iter().any(|known| known == key || known.starts_with(&format!("{key}.")));
+        let is_known = |key: &str| {
+            keys.iter()
+                .any(|known| known == key || known.starts_with(&format!("{key}.")))
+        };
         for rule in super::super::rules::RULES {
             assert!(is_known(rule.key), "{}", rule.key);
         }

@@ -30,20 +30,38 @@ pub(super) fn split(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A table that holds the one key.
-pub(super) fn parse<'a>(sources: &Sources, base: usize, source: &'a Source) -> Result<Tree<'a>, ScenarioError> {
+pub(super) fn parse<'a>(
+    sources: &Sources,
+    base: usize,
+    source: &'a Source,
+) -> Result<Tree<'a>, ScenarioError> {
     let text = source.text.as_str();
     let whole = base..base + text.len();
     let wrong = |title: &str, help: &str| {
         let title = format!("{}: {title}", source.name);
-        ScenarioError::written(sources.place(&whole), title, String::new(), Some(help.to_owned()))
+        ScenarioError::written(
+            sources.place(&whole),
+            title,
+            String::new(),
+            Some(help.to_owned()),
+        )
     };
     const FORM: &str = "write it as KEY=VALUE, such as transfer.connections=8";
-    let (key, value) = text.split_once('=').ok_or_else(|| wrong("there is no `=` in it", FORM))?;
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| wrong("there is no `=` in it", FORM))?;
     let path = key_path(key).ok_or_else(|| wrong("this is not a key", FORM))?;
     let value_base = base + key.len() + 1;
     let value = match DeValue::parse(value.trim_ascii_start()) {
-        Ok(parsed) => move_value(parsed, value_base + value.len() - value.trim_ascii_start().len(), DEPTH_MAX),
-        Err(_) => Spanned::new(value_base..base + text.len(), DeValue::String(Cow::Borrowed(value.trim()))),
+        Ok(parsed) => move_value(
+            parsed,
+            value_base + value.len() - value.trim_ascii_start().len(),
+            DEPTH_MAX,
+        ),
+        Err(_) => Spanned::new(
+            value_base..base + text.len(),
+            DeValue::String(Cow::Borrowed(value.trim())),
+        ),
     };
     Ok(nest(path, base, value))
 }
@@ -68,13 +86,18 @@ fn key_path(key: &str) -> Option<Vec<(String, Range<usize>)>> {
     }
 }
 
-fn nest<'a>(path: Vec<(String, Range<usize>)>, base: usize, value: Spanned<DeValue<'a>>) -> Tree<'a> {
+fn nest<'a>(
+    path: Vec<(String, Range<usize>)>,
+    base: usize,
+    value: Spanned<DeValue<'a>>,
+) -> Tree<'a> {
     let mut tree = Tree::new();
     let mut below = Some(value);
     for (name, span) in path.into_iter().rev() {
         let span = base + span.start..base + span.end;
-        let value =
-            below.take().unwrap_or_else(|| Spanned::new(span.clone(), DeValue::Table(std::mem::take(&mut tree))));
+        let value = below.take().unwrap_or_else(|| {
+            Spanned::new(span.clone(), DeValue::Table(std::mem::take(&mut tree)))
+        });
         tree.insert(Spanned::new(span, Cow::Owned(name)), value);
     }
     tree
@@ -86,11 +109,19 @@ mod tests {
 
     #[test]
     fn a_comma_within_a_value_does_not_split() {
-        let check = |list: &str, expected: &[&str]| assert_eq!(split(list).collect::<Vec<_>>(), expected, "{list}");
+        let check = |list: &str, expected: &[&str]| {
+            assert_eq!(split(list).collect::<Vec<_>>(), expected, "{list}")
+        };
         check("", &[]);
         check("a=1", &["a=1"]);
-        check("transfer.connections=8, limits.total=2m,", &["transfer.connections=8", "limits.total=2m"]);
-        check("a=[1,2],b={ c=1, d=2 },e=\"x,y\",f='],['", &["a=[1,2]", "b={ c=1, d=2 }", "e=\"x,y\"", "f='],['"]);
+        check(
+            "transfer.connections=8, limits.total=2m,",
+            &["transfer.connections=8", "limits.total=2m"],
+        );
+        check(
+            "a=[1,2],b={ c=1, d=2 },e=\"x,y\",f='],['",
+            &["a=[1,2]", "b={ c=1, d=2 }", "e=\"x,y\"", "f='],['"],
+        );
         check("a=]],b=1", &["a=]]", "b=1"]);
     }
 }

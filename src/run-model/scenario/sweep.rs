@@ -23,7 +23,9 @@ pub(super) fn may_sweep(path: &[impl AsRef<str>]) -> bool {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     matches!(
         path.as_slice(),
-        ["transfer" | "progress" | "plugin" | "limits" | "fault", _] | ["topology", "processes"] | ["env", ..]
+        ["transfer" | "progress" | "plugin" | "limits" | "fault", _]
+            | ["topology", "processes"]
+            | ["env", ..]
     )
 }
 
@@ -41,11 +43,18 @@ pub(super) fn expand<'a>(
         count = count.saturating_mul(axis.values.len());
         let label = match axis.values.len() {
             0 => "expected at least one value".to_owned(),
-            _ if count > POINTS_MAX => format!("makes it {count} scenarios; at most {POINTS_MAX} are run"),
+            _ if count > POINTS_MAX => {
+                format!("makes it {count} scenarios; at most {POINTS_MAX} are run")
+            }
             _ => continue,
         };
         let title = format!("`{}` cannot be swept over this list", axis.path.join("."));
-        return Err(ScenarioError::written(sources.place(&axis.span), title, label, None));
+        return Err(ScenarioError::written(
+            sources.place(&axis.span),
+            title,
+            label,
+            None,
+        ));
     }
     Ok((0..count).map(move |number| point(&tree, &axes, number)))
 }
@@ -55,7 +64,11 @@ fn find<'a>(tree: &Tree<'a>, path: &mut Vec<String>, axes: &mut Vec<Axis<'a>>) {
         path.push(key.get_ref().to_string());
         match value.get_ref() {
             DeValue::Array(items) if may_sweep(path) => {
-                axes.push(Axis { path: path.clone(), span: value.span(), values: items.to_vec() });
+                axes.push(Axis {
+                    path: path.clone(),
+                    span: value.span(),
+                    values: items.to_vec(),
+                });
             }
             DeValue::Table(table) => find(table, path, axes),
             _ => {}
@@ -71,7 +84,11 @@ fn point<'a>(tree: &Tree<'a>, axes: &[Axis<'a>], number: usize) -> (String, Tree
     for axis in axes.iter().rev() {
         let value = axis.values[below % axis.values.len()].clone();
         below /= axis.values.len();
-        names.push(format!("{}={}", short_name(axis, axes), shown(value.get_ref())));
+        names.push(format!(
+            "{}={}",
+            short_name(axis, axes),
+            shown(value.get_ref())
+        ));
         put(&mut tree, &axis.path, value);
     }
     names.reverse();
@@ -81,8 +98,15 @@ fn point<'a>(tree: &Tree<'a>, axes: &[Axis<'a>], number: usize) -> (String, Tree
 /// The last part of the key, unless another axis ends in the same one.
 fn short_name(axis: &Axis<'_>, axes: &[Axis<'_>]) -> String {
     let last = axis.path.last();
-    let is_alone = axes.iter().filter(|other| other.path.last() == last).count() == 1;
-    let name = last.filter(|_| is_alone).cloned().unwrap_or_else(|| axis.path.join("."));
+    let is_alone = axes
+        .iter()
+        .filter(|other| other.path.last() == last)
+        .count()
+        == 1;
+    let name = last
+        .filter(|_| is_alone)
+        .cloned()
+        .unwrap_or_else(|| axis.path.join("."));
     printable(&name, 60)
 }
 
@@ -97,8 +121,12 @@ fn shown(value: &DeValue<'_>) -> String {
 }
 
 fn put<'a>(tree: &mut Tree<'a>, path: &[String], value: Spanned<DeValue<'a>>) {
-    let Some((first, rest)) = path.split_first() else { return };
-    let Some(slot) = tree.get_mut(first.as_str()) else { return };
+    let Some((first, rest)) = path.split_first() else {
+        return;
+    };
+    let Some(slot) = tree.get_mut(first.as_str()) else {
+        return;
+    };
     match slot.get_mut() {
         DeValue::Table(table) if !rest.is_empty() => put(table, rest, value),
         _ => *slot = value,

@@ -26,7 +26,12 @@ pub struct Topology {
 
 impl Default for Topology {
     fn default() -> Self {
-        Self { processes: Processes::PerGpu, gpus: Gpus::Auto, nics: Nics::Auto, map: NicMap::Nearest }
+        Self {
+            processes: Processes::PerGpu,
+            gpus: Gpus::Auto,
+            nics: Nics::Auto,
+            map: NicMap::Nearest,
+        }
     }
 }
 
@@ -119,7 +124,13 @@ impl FromStr for CpuSet {
         let mut cpus = BTreeSet::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number = |digits: &str| digits.trim().parse::<u32>().ok().filter(|cpu| *cpu < CPUS_MAX);
+            let number = |digits: &str| {
+                digits
+                    .trim()
+                    .parse::<u32>()
+                    .ok()
+                    .filter(|cpu| *cpu < CPUS_MAX)
+            };
             match (number(first), number(last)) {
                 (Some(first), Some(last)) if first <= last => cpus.extend(first..=last),
                 _ => return Err("not a CPU list".to_owned()),
@@ -151,7 +162,13 @@ impl fmt::Display for CpuSet {
                 _ => runs.push((cpu, cpu)),
             }
         }
-        let runs = runs.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
+        let runs = runs.iter().map(|(a, b)| {
+            if a == b {
+                a.to_string()
+            } else {
+                format!("{a}-{b}")
+            }
+        });
         f.pad(&runs.collect::<Vec<_>>().join(","))
     }
 }
@@ -162,8 +179,17 @@ mod tests {
 
     #[test]
     fn cpu_sets_read_and_print_like_the_kernel_s() {
-        for (text, printed) in [("0", "0"), ("0-3,8", "0-3,8"), ("3,1,2", "1-3"), ("1-2,2-4, 9", "1-4,9")] {
-            assert_eq!(text.parse::<CpuSet>().map(|set| set.to_string()), Ok(printed.to_owned()), "{text}");
+        for (text, printed) in [
+            ("0", "0"),
+            ("0-3,8", "0-3,8"),
+            ("3,1,2", "1-3"),
+            ("1-2,2-4, 9", "1-4,9"),
+        ] {
+            assert_eq!(
+                text.parse::<CpuSet>().map(|set| set.to_string()),
+                Ok(printed.to_owned()),
+                "{text}"
+            );
         }
         for text in ["", ",", "3-1", "-1", "x", "0-99999999", "8192", "1,,2"] {
             assert!(text.parse::<CpuSet>().is_err(), "{text}");

@@ -37,21 +37,40 @@ impl Variables {
             Side::Recv => &self.recv,
         };
         let tables = [Some(&self.all), Some(role), self.node.get(node)];
-        tables.into_iter().flatten().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+        tables
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 
     /// How many variables there are in all tables, and the bytes they hold.
     pub(super) fn size(&self) -> (usize, usize) {
         let variables = self.tables().flat_map(|(_, table)| table);
-        variables.fold((0, 0), |(count, bytes), (name, value)| (count + 1, bytes + name.len() + value.len()))
+        variables.fold((0, 0), |(count, bytes), (name, value)| {
+            (count + 1, bytes + name.len() + value.len())
+        })
     }
 
     /// Every table with the key it stands under.
     pub(super) fn tables(&self) -> impl Iterator<Item = (Vec<String>, &Table)> {
-        let key = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
-        let roles =
-            [(key(&["env"]), &self.all), (key(&["env", "send"]), &self.send), (key(&["env", "recv"]), &self.recv)];
-        roles.into_iter().chain(self.node.iter().map(move |(name, table)| (key(&["env", "node", name]), table)))
+        let key = |parts: &[&str]| {
+            parts
+                .iter()
+                .map(|part| (*part).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let roles = [
+            (key(&["env"]), &self.all),
+            (key(&["env", "send"]), &self.send),
+            (key(&["env", "recv"]), &self.recv),
+        ];
+        roles.into_iter().chain(
+            self.node
+                .iter()
+                .map(move |(name, table)| (key(&["env", "node", name]), table)),
+        )
     }
 }
 
@@ -85,7 +104,10 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 fn plain(table: BTreeMap<String, Text>) -> Table {
-    table.into_iter().map(|(name, text)| (name, text.0)).collect()
+    table
+        .into_iter()
+        .map(|(name, text)| (name, text.0))
+        .collect()
 }
 
 // By hand, because a flattened map would lose where in the file a value stands.
@@ -104,8 +126,12 @@ impl<'de> Deserialize<'de> for Variables {
                         "send" => variables.send = plain(map.next_value()?),
                         "recv" => variables.recv = plain(map.next_value()?),
                         "node" => {
-                            let nodes: BTreeMap<String, BTreeMap<String, Text>> = map.next_value()?;
-                            variables.node = nodes.into_iter().map(|(name, table)| (name, plain(table))).collect();
+                            let nodes: BTreeMap<String, BTreeMap<String, Text>> =
+                                map.next_value()?;
+                            variables.node = nodes
+                                .into_iter()
+                                .map(|(name, table)| (name, plain(table)))
+                                .collect();
                         }
                         _ => {
                             let value: Text = map.next_value()?;
@@ -136,8 +162,14 @@ mod tests {
         "#;
         let variables: Variables = toml::from_str(text).expect("parses");
         let worker = |side, node| format!("{:?}", variables.worker(side, node));
-        assert_eq!(worker(Side::Send, "n0"), r#"{"A": "1", "B": "send", "C": "n0"}"#);
-        assert_eq!(worker(Side::Recv, "n1"), r#"{"A": "1", "B": "1", "C": "1", "D": "1"}"#);
+        assert_eq!(
+            worker(Side::Send, "n0"),
+            r#"{"A": "1", "B": "send", "C": "n0"}"#
+        );
+        assert_eq!(
+            worker(Side::Recv, "n1"),
+            r#"{"A": "1", "B": "1", "C": "1", "D": "1"}"#
+        );
     }
 
     #[test]
@@ -145,6 +177,9 @@ mod tests {
         let text = "A = 1\nsend.B = 2\nnode.\"10.0.1.25\".C = 3";
         let variables: Variables = toml::from_str(text).expect("parses");
         let json = serde_json::to_string(&variables).expect("serialises");
-        assert_eq!(serde_json::from_str::<Variables>(&json).expect("reads back"), variables);
+        assert_eq!(
+            serde_json::from_str::<Variables>(&json).expect("reads back"),
+            variables
+        );
     }
 }

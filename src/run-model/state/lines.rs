@@ -47,7 +47,13 @@ pub struct KeptLine {
 impl KeptLine {
     /// Whether the plugin logged it as a warning.
     pub fn is_warning(&self) -> bool {
-        matches!(self.source, LineSource::Plugin { level: tcpx_abi::level::WARN, .. })
+        matches!(
+            self.source,
+            LineSource::Plugin {
+                level: tcpx_abi::level::WARN,
+                ..
+            }
+        )
     }
 }
 
@@ -63,7 +69,12 @@ impl Lines {
 
     pub(super) fn logged(&mut self, at_ms: f64, line: &LogLine, phase: Option<Phase>) {
         let (level, function, count) = (line.level, line.function.clone(), line.count);
-        let source = LineSource::Plugin { level, function, line: line.line, count };
+        let source = LineSource::Plugin {
+            level,
+            function,
+            line: line.line,
+            count,
+        };
         self.take(at_ms, source, &line.text, phase);
     }
 
@@ -73,12 +84,23 @@ impl Lines {
 
     fn take(&mut self, at_ms: f64, source: LineSource, text: &str, phase: Option<Phase>) {
         let text: String = text.chars().take(TEXT_CHARS_MAX).collect();
-        if let Some(kept) = self.kept.iter_mut().find(|kept| kept.text == text && is_same(&kept.source, &source)) {
+        if let Some(kept) = self
+            .kept
+            .iter_mut()
+            .find(|kept| kept.text == text && is_same(&kept.source, &source))
+        {
             kept.count += 1;
             kept.last_ms = at_ms;
             kept.source = source;
         } else if self.kept.len() < KINDS_MAX {
-            self.kept.push(KeptLine { source, text, count: 1, first_ms: at_ms, last_ms: at_ms, phase });
+            self.kept.push(KeptLine {
+                source,
+                text,
+                count: 1,
+                first_ms: at_ms,
+                last_ms: at_ms,
+                phase,
+            });
         }
     }
 }
@@ -87,8 +109,18 @@ impl Lines {
 fn is_same(one: &LineSource, other: &LineSource) -> bool {
     match (one, other) {
         (
-            LineSource::Plugin { level, function, line, .. },
-            LineSource::Plugin { level: other_level, function: other_function, line: other_line, .. },
+            LineSource::Plugin {
+                level,
+                function,
+                line,
+                ..
+            },
+            LineSource::Plugin {
+                level: other_level,
+                function: other_function,
+                line: other_line,
+                ..
+            },
         ) => (level, function, line) == (other_level, other_function, other_line),
         (LineSource::Output(one), LineSource::Output(other)) => one == other,
         _ => false,

@@ -12,40 +12,114 @@ fn told(state: &mut RunState, ms: f64, worker: WorkerId, kind: EventKind) {
 }
 
 fn channels(posted: u64, consumed: u64, quiet_ms: u64) -> Vec<ChannelNow> {
-    vec![ChannelNow { side: Side::Recv, posted, consumed, quiet_ms, ..ChannelNow::default() }]
+    vec![ChannelNow {
+        side: Side::Recv,
+        posted,
+        consumed,
+        quiet_ms,
+        ..ChannelNow::default()
+    }]
 }
 
 fn failure() -> Failure {
     let (outcome, phase) = (Outcome::Failed, Phase::Measuring);
-    Failure { outcome, phase, message: "x".into(), next_step: None, follows: false }
+    Failure {
+        outcome,
+        phase,
+        message: "x".into(),
+        next_step: None,
+        follows: false,
+    }
 }
 
 #[test]
 fn a_stall_is_one_however_many_ends_declare_it_and_keeps_what_was_seen_then() {
     let mut state = RunState::default();
     state.introduce_two_nodes();
-    told(&mut state, 10.0, LOCAL, EventKind::Sample(channels(16, 0, 0)));
-    told(&mut state, 20.0, PEER, EventKind::Stall(channels(16, 0, 3000)));
-    told(&mut state, 30.0, LOCAL, EventKind::Stall(channels(17, 0, 3000)));
-    assert_eq!(state.stall(), Some(DeclaredStall { at_ms: 20.0, by: Some(NodeId(1)), recovered: false }));
-    assert_eq!(state.workers[&LOCAL].at_stall.as_ref().map(|picture| picture.channels[0].posted), Some(16));
+    told(
+        &mut state,
+        10.0,
+        LOCAL,
+        EventKind::Sample(channels(16, 0, 0)),
+    );
+    told(
+        &mut state,
+        20.0,
+        PEER,
+        EventKind::Stall(channels(16, 0, 3000)),
+    );
+    told(
+        &mut state,
+        30.0,
+        LOCAL,
+        EventKind::Stall(channels(17, 0, 3000)),
+    );
+    assert_eq!(
+        state.stall(),
+        Some(DeclaredStall {
+            at_ms: 20.0,
+            by: Some(NodeId(1)),
+            recovered: false
+        })
+    );
+    assert_eq!(
+        state.workers[&LOCAL]
+            .at_stall
+            .as_ref()
+            .map(|picture| picture.channels[0].posted),
+        Some(16)
+    );
     told(&mut state, 40.0, PEER, EventKind::Recovered);
     assert_eq!(state.stall().map(|stall| stall.recovered), Some(true));
-    told(&mut state, 50.0, LOCAL, EventKind::Stall(channels(20, 0, 3000)));
-    assert_eq!(state.stall(), Some(DeclaredStall { at_ms: 50.0, by: Some(NodeId(0)), recovered: false }));
+    told(
+        &mut state,
+        50.0,
+        LOCAL,
+        EventKind::Stall(channels(20, 0, 3000)),
+    );
+    assert_eq!(
+        state.stall(),
+        Some(DeclaredStall {
+            at_ms: 50.0,
+            by: Some(NodeId(0)),
+            recovered: false
+        })
+    );
 }
 
 #[test]
 fn what_moves_after_a_frame_was_taken_has_recovered() {
     let mut state = RunState::default();
     state.introduce_two_nodes();
-    let frame = || Box::new(Frame::take(std::process::id(), &[], channels(16, 0, 3000), None));
-    told(&mut state, 20.0, PEER, EventKind::Stall(channels(16, 0, 3000)));
+    let frame = || {
+        Box::new(Frame::take(
+            std::process::id(),
+            &[],
+            channels(16, 0, 3000),
+            None,
+        ))
+    };
+    told(
+        &mut state,
+        20.0,
+        PEER,
+        EventKind::Stall(channels(16, 0, 3000)),
+    );
     told(&mut state, 21.0, PEER, EventKind::Frame(frame()));
     assert!(state.workers[&PEER].frame.is_some());
-    told(&mut state, 22.0, PEER, EventKind::Sample(channels(16, 0, 3100)));
+    told(
+        &mut state,
+        22.0,
+        PEER,
+        EventKind::Sample(channels(16, 0, 3100)),
+    );
     assert!(state.workers[&PEER].frame.is_some());
-    told(&mut state, 23.0, PEER, EventKind::Sample(channels(17, 1, 0)));
+    told(
+        &mut state,
+        23.0,
+        PEER,
+        EventKind::Sample(channels(17, 1, 0)),
+    );
     assert!(state.workers[&PEER].frame.is_none() && state.workers[&PEER].was_framed);
     assert_eq!(state.stall().map(|stall| stall.recovered), Some(true));
 }
@@ -53,9 +127,19 @@ fn what_moves_after_a_frame_was_taken_has_recovered() {
 #[test]
 fn what_a_worker_did_after_it_failed_is_not_judged() {
     let mut state = RunState::default();
-    told(&mut state, 1.0, PEER, EventKind::Sample(channels(16, 0, 3000)));
+    told(
+        &mut state,
+        1.0,
+        PEER,
+        EventKind::Sample(channels(16, 0, 3000)),
+    );
     told(&mut state, 2.0, PEER, EventKind::Failed(failure()));
-    told(&mut state, 3.0, PEER, EventKind::Sample(channels(16, 16, 0)));
+    told(
+        &mut state,
+        3.0,
+        PEER,
+        EventKind::Sample(channels(16, 16, 0)),
+    );
     let worker = &state.workers[&PEER];
     assert_eq!(worker.judged().1[0].consumed, 0);
     assert_eq!((worker.channels[0].consumed, state.progress_ms), (16, 3.0));
@@ -64,16 +148,47 @@ fn what_a_worker_did_after_it_failed_is_not_judged() {
 #[test]
 fn three_nodes_and_three_pairs_each_have_their_own() {
     let mut state = RunState::default();
-    let node = |name: &str| NodeIntro { name: name.into(), address: name.into() };
-    let pair = |a, b| PairIntro { nodes: [NodeId(a), NodeId(b)], lanes: vec![Lane::Host] };
-    state.apply(&Event::new(0.0, Who::Run, EventKind::Nodes(vec![node("a"), node("b"), node("c")])));
-    state.apply(&Event::new(0.0, Who::Run, EventKind::Pairs(vec![pair(0, 1), pair(1, 2), pair(2, 0)])));
+    let node = |name: &str| NodeIntro {
+        name: name.into(),
+        address: name.into(),
+    };
+    let pair = |a, b| PairIntro {
+        nodes: [NodeId(a), NodeId(b)],
+        lanes: vec![Lane::Host],
+    };
+    state.apply(&Event::new(
+        0.0,
+        Who::Run,
+        EventKind::Nodes(vec![node("a"), node("b"), node("c")]),
+    ));
+    state.apply(&Event::new(
+        0.0,
+        Who::Run,
+        EventKind::Pairs(vec![pair(0, 1), pair(1, 2), pair(2, 0)]),
+    ));
     let worker = |node, pair| WorkerId::of_pair(NodeId(node), PairId(pair));
-    told(&mut state, 5.0, worker(2, 1), EventKind::Stall(channels(16, 0, 3000)));
-    told(&mut state, 6.0, worker(1, 1), EventKind::Phase(Phase::Measuring));
+    told(
+        &mut state,
+        5.0,
+        worker(2, 1),
+        EventKind::Stall(channels(16, 0, 3000)),
+    );
+    told(
+        &mut state,
+        6.0,
+        worker(1, 1),
+        EventKind::Phase(Phase::Measuring),
+    );
     assert_eq!(state.name(worker(2, 1)), "c with b");
-    assert_eq!(state.opposite(worker(2, 1)).map(|other| other.phase), Some(Some(Phase::Measuring)));
-    assert!(state.pair(PairId(0)).is_none_or(|pair| pair.stall.is_none()));
+    assert_eq!(
+        state.opposite(worker(2, 1)).map(|other| other.phase),
+        Some(Some(Phase::Measuring))
+    );
+    assert!(
+        state
+            .pair(PairId(0))
+            .is_none_or(|pair| pair.stall.is_none())
+    );
     assert_eq!(state.ends(PairId(1)).map(|end| end.is_some()), [true, true]);
 }
 
@@ -83,17 +198,38 @@ fn a_stream_of_version_1_names_its_pairs_by_gpu() {
     state.introduce_two_nodes();
     told(&mut state, 1.0, PEER, EventKind::Phase(Phase::Loading));
     assert_eq!(state.name(PEER), "peer");
-    told(&mut state, 1.0, WorkerId::of_pair(NodeId(0), PairId(2)), EventKind::Phase(Phase::Loading));
+    told(
+        &mut state,
+        1.0,
+        WorkerId::of_pair(NodeId(0), PairId(2)),
+        EventKind::Phase(Phase::Loading),
+    );
     assert_eq!(state.name(PEER), "peer gpu 0");
-    assert_eq!(state.name(WorkerId::of_pair(NodeId(0), PairId(2))), "local gpu 2");
+    assert_eq!(
+        state.name(WorkerId::of_pair(NodeId(0), PairId(2))),
+        "local gpu 2"
+    );
 }
 
 #[test]
 fn ids_out_of_bounds_are_nobody() {
     let mut state = RunState::default();
-    state.apply(&Event::new(0.0, Who::Node(NodeId(u32::MAX)), EventKind::AgentBroken("x".into())));
-    state.apply(&Event::new(0.0, Who::Pair(PairId(u32::MAX)), EventKind::Stall(Vec::new())));
-    told(&mut state, 0.0, WorkerId::of_pair(NodeId(0), PairId(u32::MAX)), EventKind::Stall(channels(1, 0, 9)));
+    state.apply(&Event::new(
+        0.0,
+        Who::Node(NodeId(u32::MAX)),
+        EventKind::AgentBroken("x".into()),
+    ));
+    state.apply(&Event::new(
+        0.0,
+        Who::Pair(PairId(u32::MAX)),
+        EventKind::Stall(Vec::new()),
+    ));
+    told(
+        &mut state,
+        0.0,
+        WorkerId::of_pair(NodeId(0), PairId(u32::MAX)),
+        EventKind::Stall(channels(1, 0, 9)),
+    );
     assert!(state.nodes.is_empty() && state.pairs.is_empty());
 }
 
@@ -104,10 +240,21 @@ fn a_record_introduces_everyone_before_anything_is_said_of_them() {
     let run = RunRecord::parse(record).expect("a record");
     let mut state = RunState::default();
     state.introduce(&run);
-    let host = |node| state.node(NodeId(node)).and_then(|node| node.host.as_deref());
+    let host = |node| {
+        state
+            .node(NodeId(node))
+            .and_then(|node| node.host.as_deref())
+    };
     assert_eq!((host(0), host(1)), (Some("node0"), Some("node1")));
-    assert_eq!((state.name(PEER), state.ended.is_none(), state.workers.len()), ("peer".into(), true, 0));
-    let nobody = RunRecord::parse(br#"{"schema": "tcpxctl.run/2", "outcome": "passed"}"#).expect("a record");
+    assert_eq!(
+        (state.name(PEER), state.ended.is_none(), state.workers.len()),
+        ("peer".into(), true, 0)
+    );
+    let nobody =
+        RunRecord::parse(br#"{"schema": "tcpxctl.run/2", "outcome": "passed"}"#).expect("a record");
     state.conclude(&nobody);
-    assert_eq!((state.name(PEER), state.ended.is_some()), ("peer".into(), true));
+    assert_eq!(
+        (state.name(PEER), state.ended.is_some()),
+        ("peer".into(), true)
+    );
 }

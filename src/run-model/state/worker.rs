@@ -55,9 +55,18 @@ pub struct Counts {
 impl Counts {
     /// Of one channel.
     pub fn of(one: &ChannelNow) -> Self {
-        let calls = [one.posted, one.done, one.consumed, one.tests, one.rc_errors, one.null_requests];
+        let calls = [
+            one.posted,
+            one.done,
+            one.consumed,
+            one.tests,
+            one.rc_errors,
+            one.null_requests,
+        ];
         Self {
-            calls: calls.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)),
+            calls: calls
+                .iter()
+                .fold(0, |sum: u64, count| sum.saturating_add(*count)),
             tests: one.tests,
             null_requests: one.null_requests,
             in_call: one.in_call.is_some(),
@@ -195,11 +204,17 @@ impl WorkerState {
     }
 
     pub(super) fn apply(&mut self, at_ms: f64, kind: &EventKind, stall_after_ms: u64) -> Effect {
-        let progressed = Effect { progress_ms: Some(at_ms), moved_on: false };
+        let progressed = Effect {
+            progress_ms: Some(at_ms),
+            moved_on: false,
+        };
         match kind {
             EventKind::Sample(channels) => return self.sample(at_ms, channels, stall_after_ms),
             EventKind::Stall(channels) => {
-                return Effect { progress_ms: None, ..self.sample(at_ms, channels, stall_after_ms) };
+                return Effect {
+                    progress_ms: None,
+                    ..self.sample(at_ms, channels, stall_after_ms)
+                };
             }
             EventKind::Phase(phase) => {
                 self.enter(at_ms, *phase);
@@ -214,12 +229,21 @@ impl WorkerState {
             EventKind::Frame(frame) => {
                 let effect = self.sample(at_ms, &frame.channels, stall_after_ms);
                 self.take_frame(at_ms, frame);
-                return Effect { progress_ms: None, ..effect };
+                return Effect {
+                    progress_ms: None,
+                    ..effect
+                };
             }
             EventKind::Exited(exit) => {
                 let effect = self.sample(at_ms, &exit.channels, stall_after_ms);
-                self.exit = Some(At { at_ms, what: exit.clone() });
-                return Effect { progress_ms: None, ..effect };
+                self.exit = Some(At {
+                    at_ms,
+                    what: exit.clone(),
+                });
+                return Effect {
+                    progress_ms: None,
+                    ..effect
+                };
             }
             EventKind::Failed(failure) => self.fail(at_ms, failure),
             EventKind::Preflight(found) => self.preflight = Some(found.clone()),
@@ -233,7 +257,9 @@ impl WorkerState {
             EventKind::Registrations(rows) => self.registrations = Some(rows.clone()),
             EventKind::Finished(log) => self.log = Some(*log),
             EventKind::PluginLine(line) => self.lines.logged(at_ms, line, self.phase),
-            EventKind::Output { stream, text } => self.lines.printed(at_ms, stream, text, self.phase),
+            EventKind::Output { stream, text } => {
+                self.lines.printed(at_ms, stream, text, self.phase)
+            }
             _ => {}
         }
         Effect::default()
@@ -250,8 +276,14 @@ impl WorkerState {
 
     fn fail(&mut self, at_ms: f64, failure: &Failure) {
         if self.failure.is_none() {
-            self.at_failure = Some(StallPicture { at_ms, channels: self.channels.clone() });
-            self.failure = Some(At { at_ms, what: failure.clone() });
+            self.at_failure = Some(StallPicture {
+                at_ms,
+                channels: self.channels.clone(),
+            });
+            self.failure = Some(At {
+                at_ms,
+                what: failure.clone(),
+            });
         }
     }
 
@@ -260,16 +292,27 @@ impl WorkerState {
             return Effect::default();
         }
         let apart = stall_after_ms as f64 / LOOKS as f64;
-        if self.looks.back().is_none_or(|look| at_ms - look.at_ms >= apart) {
+        if self
+            .looks
+            .back()
+            .is_none_or(|look| at_ms - look.at_ms >= apart)
+        {
             if self.looks.len() >= LOOKS {
                 self.looks.pop_front();
             }
-            self.looks.push_back(Look { at_ms, channels: channels.iter().map(Counts::of).collect() });
+            self.looks.push_back(Look {
+                at_ms,
+                channels: channels.iter().map(Counts::of).collect(),
+            });
         }
         let progressed = !same_counts(&self.channels, channels);
         self.channels = channels.to_vec();
         self.sampled_ms = Some(at_ms);
-        let quiet_ms = channels.iter().map(|channel| channel.quiet_ms).min().unwrap_or_default();
+        let quiet_ms = channels
+            .iter()
+            .map(|channel| channel.quiet_ms)
+            .min()
+            .unwrap_or_default();
         Effect {
             progress_ms: progressed.then_some(at_ms - quiet_ms as f64),
             moved_on: progressed && self.frame.is_some() && self.failure.is_none(),
@@ -277,13 +320,26 @@ impl WorkerState {
     }
 
     fn transferred(&mut self, at_ms: f64, result: &TransferResult, stall_after_ms: u64) -> Effect {
-        let counters: Option<Vec<ChannelNow>> = result.channels.iter().map(|one| one.counters.clone()).collect();
+        let counters: Option<Vec<ChannelNow>> = result
+            .channels
+            .iter()
+            .map(|one| one.counters.clone())
+            .collect();
         let effect = self.sample(at_ms, &counters.unwrap_or_default(), stall_after_ms);
         let sum = |count: fn(&Tally) -> u64| {
-            result.channels.iter().fold(0u64, |sum, one| sum.saturating_add(count(&one.tally)))
+            result
+                .channels
+                .iter()
+                .fold(0u64, |sum, one| sum.saturating_add(count(&one.tally)))
         };
-        self.verified = Some((sum(|tally| tally.verified_bytes), sum(|tally| tally.wrong_bytes)));
-        self.mismatch = result.channels.iter().find_map(|one| one.tally.first_mismatch.clone());
+        self.verified = Some((
+            sum(|tally| tally.verified_bytes),
+            sum(|tally| tally.wrong_bytes),
+        ));
+        self.mismatch = result
+            .channels
+            .iter()
+            .find_map(|one| one.tally.first_mismatch.clone());
         self.transfer = Some(Box::new(result.clone()));
         effect
     }
@@ -292,19 +348,27 @@ impl WorkerState {
     pub fn take_frame(&mut self, at_ms: f64, frame: &Frame) {
         self.was_framed = true;
         let is_of_now = self.channels.is_empty() || same_counts(&self.channels, &frame.channels);
-        self.frame = is_of_now.then(|| Framed { at_ms, frame: Box::new(frame.clone()) });
+        self.frame = is_of_now.then(|| Framed {
+            at_ms,
+            frame: Box::new(frame.clone()),
+        });
     }
 
     pub(super) fn keep_picture(&mut self) {
         if let Some(at_ms) = self.sampled_ms {
-            self.at_stall = Some(StallPicture { at_ms, channels: self.channels.clone() });
+            self.at_stall = Some(StallPicture {
+                at_ms,
+                channels: self.channels.clone(),
+            });
         }
     }
 
     /// Its counters and when they were taken, as of its failure if it failed.
     pub fn judged(&self) -> (Option<f64>, &[ChannelNow]) {
         match &self.at_failure {
-            Some(picture) if !picture.channels.is_empty() => (Some(picture.at_ms), &picture.channels),
+            Some(picture) if !picture.channels.is_empty() => {
+                (Some(picture.at_ms), &picture.channels)
+            }
             _ => (self.sampled_ms, &self.channels),
         }
     }
@@ -315,6 +379,9 @@ impl WorkerState {
             return process.nics.get(&device).map(String::as_str);
         }
         let devices = &self.plugin.as_ref()?.devices;
-        devices.iter().find(|one| one.index as i64 == device).map(|one| one.name.as_str())
+        devices
+            .iter()
+            .find(|one| one.index as i64 == device)
+            .map(|one| one.name.as_str())
     }
 }

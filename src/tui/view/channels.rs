@@ -98,11 +98,22 @@ impl Column {
 /// As many as fit, those left out first that matter least.
 fn columns(width: usize) -> Vec<(Column, usize)> {
     let needs = |most: u8| -> usize {
-        Column::ALL.iter().map(|one| one.facts()).filter(|facts| facts.2 <= most).map(|facts| facts.1 + 1).sum()
+        Column::ALL
+            .iter()
+            .map(|one| one.facts())
+            .filter(|facts| facts.2 <= most)
+            .map(|facts| facts.1 + 1)
+            .sum()
     };
-    let most = (0..=12).rev().find(|most| needs(*most) < width).unwrap_or(0);
-    let mut all: Vec<_> =
-        Column::ALL.into_iter().filter(|one| one.facts().2 <= most).map(|one| (one, one.facts().1)).collect();
+    let most = (0..=12)
+        .rev()
+        .find(|most| needs(*most) < width)
+        .unwrap_or(0);
+    let mut all: Vec<_> = Column::ALL
+        .into_iter()
+        .filter(|one| one.facts().2 <= most)
+        .map(|one| (one, one.facts().1))
+        .collect();
     // What is left over makes the history longer.
     let over = width.saturating_sub(needs(most) + 1).min(32);
     if let Some(spark) = all.iter_mut().find(|(column, _)| *column == Column::Spark) {
@@ -111,7 +122,13 @@ fn columns(width: usize) -> Vec<(Column, usize)> {
     all
 }
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &mut ViewState, picture: &Picture<'_>, items: &[Item]) {
+pub(super) fn draw(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &mut ViewState,
+    picture: &Picture<'_>,
+    items: &[Item],
+) {
     if area.height == 0 {
         return;
     }
@@ -120,23 +137,41 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &mut ViewState, pictu
     let room = usize::from(area.height - 1).max(1);
     let cursor = state.cursor(picture, items);
     state.scroll = state.scroll.min(items.len().saturating_sub(room));
-    state.scroll = state.scroll.clamp((cursor + 1).saturating_sub(room), cursor);
+    state.scroll = state
+        .scroll
+        .clamp((cursor + 1).saturating_sub(room), cursor);
     // The group's own line stays in sight with its first channel.
-    if state.scroll == cursor && cursor > 0 && room > 1 && matches!(items.get(cursor - 1), Some(Item::Group { .. })) {
+    if state.scroll == cursor
+        && cursor > 0
+        && room > 1
+        && matches!(items.get(cursor - 1), Some(Item::Group { .. }))
+    {
         state.scroll -= 1;
     }
     for (line, item) in (1..area.height).zip(items.iter().skip(state.scroll)) {
         let is_selected = usize::from(line) - 1 + state.scroll == cursor;
         let pen = Pen::at(buffer, state.theme, area, line).selected(is_selected);
         match *item {
-            Item::Group { node, device, open } => group(pen, state.theme, picture, node, device, open),
-            Item::Channel(place) => {
-                channel(pen, state.theme, picture, &picture.rows[place], &columns, is_selected, state.grouped)
+            Item::Group { node, device, open } => {
+                group(pen, state.theme, picture, node, device, open)
             }
+            Item::Channel(place) => channel(
+                pen,
+                state.theme,
+                picture,
+                &picture.rows[place],
+                &columns,
+                is_selected,
+                state.grouped,
+            ),
         }
     }
     if items.is_empty() && area.height > 1 {
-        let why = if state.filter.is_empty() { "no channel yet" } else { "no channel matches the filter" };
+        let why = if state.filter.is_empty() {
+            "no channel yet"
+        } else {
+            "no channel matches the filter"
+        };
         Pen::at(buffer, state.theme, area, 1).write(Ink::Faint, format!("  {why}"));
     }
 }
@@ -146,19 +181,41 @@ fn head(buffer: &mut Buffer, area: Rect, state: &ViewState, columns: &[(Column, 
     pen.write(Ink::Title, " ");
     for (column, width) in columns {
         let mut name = column.facts().0.to_owned();
-        let is_sorted = column.sort() == Some(state.sort) && (state.sort != Sort::Channel || state.reversed);
+        let is_sorted =
+            column.sort() == Some(state.sort) && (state.sort != Sort::Channel || state.reversed);
         if is_sorted {
-            name.push_str(if state.reversed { state.theme.up() } else { state.theme.down() });
+            name.push_str(if state.reversed {
+                state.theme.up()
+            } else {
+                state.theme.down()
+            });
         }
         let ink = if is_sorted { Ink::Strong } else { Ink::Title };
         let name: String = name.chars().take(*width + 1).collect();
-        pen.write(ink, if column.is_left() { format!("{name:<width$} ") } else { format!("{name:>width$} ") });
+        pen.write(
+            ink,
+            if column.is_left() {
+                format!("{name:<width$} ")
+            } else {
+                format!("{name:>width$} ")
+            },
+        );
     }
 }
 
-fn group(mut pen: Pen<'_>, theme: Theme, picture: &Picture<'_>, node: usize, device: i64, open: bool) {
+fn group(
+    mut pen: Pen<'_>,
+    theme: Theme,
+    picture: &Picture<'_>,
+    node: usize,
+    device: i64,
+    open: bool,
+) {
     let NodePicture { name, worker, .. } = &picture.nodes[node];
-    let rows = picture.rows.iter().filter(|row| row.node == node && row.now.device == device);
+    let rows = picture
+        .rows
+        .iter()
+        .filter(|row| row.node == node && row.now.device == device);
     let (mut channels, mut rate, mut stuck, mut waiting) = (0, 0.0, 0, 0);
     for row in rows {
         channels += 1;
@@ -171,11 +228,18 @@ fn group(mut pen: Pen<'_>, theme: Theme, picture: &Picture<'_>, node: usize, dev
         None if device < 0 => "device unknown".to_owned(),
         None => format!("device {device}"),
     };
-    pen.write(Ink::Faint, format!(" {} ", if open { theme.open() } else { theme.shut() }));
+    pen.write(
+        Ink::Faint,
+        format!(" {} ", if open { theme.open() } else { theme.shut() }),
+    );
     pen.write(Ink::Strong, format!("{name} {} {nic}", theme.dot()));
     pen.write(
         Ink::Faint,
-        format!("  {channels} {}  {} GB/s", if channels == 1 { "channel" } else { "channels" }, gb(rate)),
+        format!(
+            "  {channels} {}  {} GB/s",
+            if channels == 1 { "channel" } else { "channels" },
+            gb(rate)
+        ),
     );
     if stuck > 0 {
         pen.write(Ink::Bad, format!("  {stuck} stuck"));
@@ -195,7 +259,14 @@ fn channel(
     grouped: bool,
 ) {
     let ink = state_ink(row.state);
-    pen.write(ink, if is_selected { theme.cursor() } else { mark(theme, row.state) });
+    pen.write(
+        ink,
+        if is_selected {
+            theme.cursor()
+        } else {
+            mark(theme, row.state)
+        },
+    );
     for (column, width) in columns {
         match column {
             Column::Slots => slots(&mut pen, theme, row),
@@ -206,11 +277,21 @@ fn channel(
                 } else {
                     ungrouped_name(picture, row, *width)
                 };
-                pen.write(ink, format!("{:<width$}", name.chars().take(*width).collect::<String>()));
+                pen.write(
+                    ink,
+                    format!("{:<width$}", name.chars().take(*width).collect::<String>()),
+                );
             }
             _ => {
                 let (text, ink) = cell(*column, *width, row);
-                pen.write(ink, if column.is_left() { format!("{text:<width$}") } else { format!("{text:>width$}") });
+                pen.write(
+                    ink,
+                    if column.is_left() {
+                        format!("{text:<width$}")
+                    } else {
+                        format!("{text:>width$}")
+                    },
+                );
             }
         };
         pen.write(Ink::Plain, " ");
@@ -222,14 +303,22 @@ fn channel(
 fn ungrouped_name(picture: &Picture<'_>, row: &Row<'_>, width: usize) -> String {
     let first = |node: &NodePicture<'_>| node.name.chars().next();
     let mine = first(&picture.nodes[row.node]);
-    let alike = picture.nodes.iter().filter(|node| first(node) == mine).count();
+    let alike = picture
+        .nodes
+        .iter()
+        .filter(|node| first(node) == mine)
+        .count();
     let node = match mine {
         Some(letter) if alike == 1 => letter.to_string(),
         _ => (row.node + 1).to_string(),
     };
     let (side, index) = (row.now.side.word(), row.now.index);
     let name = format!("{node}:{side}{index:>3}");
-    if name.chars().count() <= width { name } else { format!("{node}:{}{index:>3}", &side[..1]) }
+    if name.chars().count() <= width {
+        name
+    } else {
+        format!("{node}:{}{index:>3}", &side[..1])
+    }
 }
 
 fn state_ink(state: State) -> Ink {
@@ -264,7 +353,11 @@ pub(super) fn letters(row: &Row<'_>) -> String {
 }
 
 pub(super) fn slots(pen: &mut Pen<'_>, theme: Theme, row: &Row<'_>) {
-    let stages: Vec<char> = letters(row).chars().chain(std::iter::repeat(' ')).take(SLOTS).collect();
+    let stages: Vec<char> = letters(row)
+        .chars()
+        .chain(std::iter::repeat(' '))
+        .take(SLOTS)
+        .collect();
     // One word for each run of slots that look alike: writing has its price.
     for alike in stages.chunk_by(|a, b| a == b) {
         let (glyph, ink) = theme.slot(alike[0]);
@@ -275,32 +368,58 @@ pub(super) fn slots(pen: &mut Pen<'_>, theme: Theme, row: &Row<'_>) {
 fn spark(pen: &mut Pen<'_>, theme: Theme, picture: &Picture<'_>, row: &Row<'_>, width: usize) {
     let history = picture.history(row, width, SPARK_STEP_NS);
     let most = history.iter().copied().fold(1.0, f64::max);
-    let bars: String = history.iter().map(|rate| theme.spark(rate / most)).collect();
+    let bars: String = history
+        .iter()
+        .map(|rate| theme.spark(rate / most))
+        .collect();
     pen.write(Ink::Posted, format!("{bars:<width$}"));
 }
 
 fn cell(column: Column, width: usize, row: &Row<'_>) -> (String, Ink) {
     let now = row.now;
-    let late = if row.in_flight() > 0 { state_ink(row.state) } else { Ink::Faint };
+    let late = if row.in_flight() > 0 {
+        state_ink(row.state)
+    } else {
+        Ink::Faint
+    };
     match column {
-        Column::InFlight => {
-            (row.in_flight().to_string(), if row.in_flight() >= SLOTS as u64 { Ink::Strong } else { Ink::Plain })
-        }
+        Column::InFlight => (
+            row.in_flight().to_string(),
+            if row.in_flight() >= SLOTS as u64 {
+                Ink::Strong
+            } else {
+                Ink::Plain
+            },
+        ),
         Column::High => (now.in_flight_high_water.to_string(), Ink::Plain),
         Column::HeadAge => (row.head_age_ms.map_or_else(|| "-".into(), age), late),
         Column::Posted => (count(now.posted, width), Ink::Plain),
         Column::Done => (count(now.done, width), Ink::Plain),
         Column::Consumed => {
-            let is_behind = !row.sends() && row.done_unconsumed() > 0 && row.done_unconsumed() == row.in_flight();
-            (count(now.consumed, width), if is_behind { Ink::Done } else { Ink::Plain })
+            let is_behind = !row.sends()
+                && row.done_unconsumed() > 0
+                && row.done_unconsumed() == row.in_flight();
+            (
+                count(now.consumed, width),
+                if is_behind { Ink::Done } else { Ink::Plain },
+            )
         }
         Column::Errors if now.rc_errors == 0 => ("0".into(), Ink::Faint),
         Column::Errors => (count(now.rc_errors, width), Ink::Bad),
         Column::Tests => (count(row.tests_per_s as u64, width), Ink::Plain),
-        Column::NotDone => {
-            (row.not_done.map_or_else(|| "-".into(), |share| format!("{:.0}%", share * 100.0)), Ink::Plain)
-        }
-        Column::Rate => (gb(row.bytes_per_s), if row.bytes_per_s > 0.0 { Ink::Strong } else { Ink::Faint }),
+        Column::NotDone => (
+            row.not_done
+                .map_or_else(|| "-".into(), |share| format!("{:.0}%", share * 100.0)),
+            Ink::Plain,
+        ),
+        Column::Rate => (
+            gb(row.bytes_per_s),
+            if row.bytes_per_s > 0.0 {
+                Ink::Strong
+            } else {
+                Ink::Faint
+            },
+        ),
         Column::Change if now.posted == 0 => ("-".into(), Ink::Faint),
         Column::Change => (age(row.quiet_ms), late),
         Column::Call => (now.in_call.clone().unwrap_or_default(), Ink::Warn),

@@ -13,8 +13,14 @@ use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::record::live::{Detail, EventDetail};
 use tcpx_words::units::ByteCount;
 
-pub(super) static PANE: Pane =
-    Pane { key: 'd', shows: "the channel closely", is_of_channel: true, lines: None, height, draw };
+pub(super) static PANE: Pane = Pane {
+    key: 'd',
+    shows: "the channel closely",
+    is_of_channel: true,
+    lines: None,
+    height,
+    draw,
+};
 
 fn height(lines: u16) -> u16 {
     (lines * 3 / 5).max(8).min(lines.saturating_sub(3))
@@ -30,12 +36,34 @@ fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     let key = scene.picture.key(row);
     let title = format!("{} {} {}", model.name(key.worker), key.side, key.index);
     let inside = frame(buffer, area, state, &title, doing(row.state));
-    let close = model.detail.as_ref().filter(|detail| detail.channel == key && state.at.is_none());
+    let close = model
+        .detail
+        .as_ref()
+        .filter(|detail| detail.channel == key && state.at.is_none());
     let wide = inside.width >= WIDE;
-    let left = Rect { width: if wide { inside.width - EVENTS_WIDTH } else { inside.width }, ..inside };
+    let left = Rect {
+        width: if wide {
+            inside.width - EVENTS_WIDTH
+        } else {
+            inside.width
+        },
+        ..inside
+    };
     let used = counters(buffer, left, state.theme, row, close);
-    let below = Rect { y: left.y + used.min(left.height), height: left.height.saturating_sub(used), ..left };
-    let right = if wide { Rect { x: left.right(), width: inside.width - left.width, ..inside } } else { below };
+    let below = Rect {
+        y: left.y + used.min(left.height),
+        height: left.height.saturating_sub(used),
+        ..left
+    };
+    let right = if wide {
+        Rect {
+            x: left.right(),
+            width: inside.width - left.width,
+            ..inside
+        }
+    } else {
+        below
+    };
     match close {
         None => {
             let why = if state.at.is_some() {
@@ -47,7 +75,11 @@ fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
         }
         Some(close) if wide => {
             let used = histogram(buffer, below, state.theme, close);
-            let rest = Rect { y: below.y + used.min(below.height), height: below.height.saturating_sub(used), ..below };
+            let rest = Rect {
+                y: below.y + used.min(below.height),
+                height: below.height.saturating_sub(used),
+                ..below
+            };
             sockets(buffer, rest, state.theme, close);
             events(buffer, right, state.theme, &close.events);
         }
@@ -65,17 +97,26 @@ const WIDE: u16 = 132;
 const EVENTS_WIDTH: u16 = 62;
 
 /// Says how many lines it took.
-fn counters(buffer: &mut Buffer, area: Rect, theme: Theme, row: &Row<'_>, close: Option<&Detail>) -> u16 {
+fn counters(
+    buffer: &mut Buffer,
+    area: Rect,
+    theme: Theme,
+    row: &Row<'_>,
+    close: Option<&Detail>,
+) -> u16 {
     let now = row.now;
     let mut pen = Pen::at(buffer, theme, area, 0);
     pen.write(Ink::Plain, " ");
     channels::slots(&mut pen, theme, row);
     let head = row.head_age_ms.map_or_else(|| "-".into(), age);
-    pen.write(Ink::Faint, "  in flight ").write(Ink::Strong, row.in_flight().to_string());
+    pen.write(Ink::Faint, "  in flight ")
+        .write(Ink::Strong, row.in_flight().to_string());
     pen.write(Ink::Faint, " (most ")
         .write(Ink::Plain, now.in_flight_high_water.to_string())
         .write(Ink::Faint, ")  head ");
-    pen.write(Ink::Plain, head).write(Ink::Faint, "  change ").write(Ink::Plain, age(row.quiet_ms));
+    pen.write(Ink::Plain, head)
+        .write(Ink::Faint, "  change ")
+        .write(Ink::Plain, age(row.quiet_ms));
     let mut pen = Pen::at(buffer, theme, area, 1);
     for (word, number) in [
         ("posted", Some(now.posted)),
@@ -85,10 +126,12 @@ fn counters(buffer: &mut Buffer, area: Rect, theme: Theme, row: &Row<'_>, close:
         ("rc!=0", Some(now.rc_errors)),
     ] {
         if let Some(number) = number {
-            pen.write(Ink::Faint, format!(" {word} ")).write(Ink::Plain, number.to_string());
+            pen.write(Ink::Faint, format!(" {word} "))
+                .write(Ink::Plain, number.to_string());
         }
     }
-    pen.write(Ink::Faint, " bytes ").write(Ink::Plain, ByteCount(now.bytes).about());
+    pen.write(Ink::Faint, " bytes ")
+        .write(Ink::Plain, ByteCount(now.bytes).about());
     let mut pen = Pen::at(buffer, theme, area, 2);
     calls(&mut pen, now);
     let mut used = 3;
@@ -105,9 +148,14 @@ fn counters(buffer: &mut Buffer, area: Rect, theme: Theme, row: &Row<'_>, close:
         let us = |us: f64| short((us * 1e3) as u64);
         let mut pen = Pen::at(buffer, theme, area, used);
         pen.write(Ink::Faint, " posted to done  ");
-        for (word, value) in [("p50", latency.p50), ("p99", latency.p99), ("p99.9", latency.p999), ("max", latency.max)]
-        {
-            pen.write(Ink::Faint, format!("{word} ")).write(Ink::Plain, format!("{}  ", us(value)));
+        for (word, value) in [
+            ("p50", latency.p50),
+            ("p99", latency.p99),
+            ("p99.9", latency.p999),
+            ("max", latency.max),
+        ] {
+            pen.write(Ink::Faint, format!("{word} "))
+                .write(Ink::Plain, format!("{}  ", us(value)));
         }
         used += 1;
     }
@@ -115,10 +163,17 @@ fn counters(buffer: &mut Buffer, area: Rect, theme: Theme, row: &Row<'_>, close:
 }
 
 fn calls(pen: &mut Pen<'_>, now: &ChannelNow) {
-    let share = if now.tests > 0 { now.tests_not_done as f64 / now.tests as f64 * 100.0 } else { 0.0 };
-    pen.write(Ink::Faint, " tests ").write(Ink::Plain, now.tests.to_string());
-    pen.write(Ink::Faint, " of them done=0 ").write(Ink::Plain, format!("{share:.1}%"));
-    pen.write(Ink::Faint, " call again ").write(Ink::Plain, now.null_requests.to_string());
+    let share = if now.tests > 0 {
+        now.tests_not_done as f64 / now.tests as f64 * 100.0
+    } else {
+        0.0
+    };
+    pen.write(Ink::Faint, " tests ")
+        .write(Ink::Plain, now.tests.to_string());
+    pen.write(Ink::Faint, " of them done=0 ")
+        .write(Ink::Plain, format!("{share:.1}%"));
+    pen.write(Ink::Faint, " call again ")
+        .write(Ink::Plain, now.null_requests.to_string());
     if let Some(call) = &now.in_call {
         pen.write(Ink::Faint, "  inside ").write(Ink::Warn, call);
     }
@@ -128,8 +183,16 @@ fn calls(pen: &mut Pen<'_>, now: &ChannelNow) {
 }
 
 /// The requests in flight, two to a line, as many as half of the place takes.
-fn requests(buffer: &mut Buffer, area: Rect, theme: Theme, close: Option<&Detail>, from: u16) -> u16 {
-    let Some(close) = close.filter(|close| !close.requests.is_empty()) else { return 0 };
+fn requests(
+    buffer: &mut Buffer,
+    area: Rect,
+    theme: Theme,
+    close: Option<&Detail>,
+    from: u16,
+) -> u16 {
+    let Some(close) = close.filter(|close| !close.requests.is_empty()) else {
+        return 0;
+    };
     let across = usize::from(area.width / 38).max(1);
     let most = area.height.saturating_sub(from) / 2;
     let mut used = 0;
@@ -142,9 +205,12 @@ fn requests(buffer: &mut Buffer, area: Rect, theme: Theme, close: Option<&Detail
                 'u' => "unpacked",
                 _ => "posted",
             };
-            pen.write(ink, format!(" {glyph} ")).write(Ink::Plain, format!("#{:<9}", count(request.number, 8)));
-            pen.write(ink, format!("{word:<9}"))
-                .write(Ink::Plain, format!("{:>8}", ByteCount(request.bytes).to_string()));
+            pen.write(ink, format!(" {glyph} "))
+                .write(Ink::Plain, format!("#{:<9}", count(request.number, 8)));
+            pen.write(ink, format!("{word:<9}")).write(
+                Ink::Plain,
+                format!("{:>8}", ByteCount(request.bytes).to_string()),
+            );
             pen.write(Ink::Faint, format!("{:>7} ", age(request.age_us / 1000)));
         }
         used += 1;
@@ -158,7 +224,10 @@ fn events(buffer: &mut Buffer, area: Rect, theme: Theme, events: &[EventDetail])
     }
     Pen::at(buffer, theme, area, 0)
         .write(Ink::Title, " last calls")
-        .write(Ink::Faint, "        ago  call            rc      req     value");
+        .write(
+            Ink::Faint,
+            "        ago  call            rc      req     value",
+        );
     let room = usize::from(area.height - 1);
     for (event, row) in events.iter().rev().take(room).zip(1..) {
         let mut pen = Pen::at(buffer, theme, area, row);
@@ -169,12 +238,22 @@ fn events(buffer: &mut Buffer, area: Rect, theme: Theme, events: &[EventDetail])
             _ if event.rc != 0 => Ink::Bad,
             _ => Ink::Plain,
         };
-        let value = if event.what == "called" { short(event.value) } else { ByteCount(event.value).to_string() };
-        pen.write(ink, format!(" {:<9}", event.what))
-            .write(Ink::Faint, format!("{:>13}", short(event.ago_us.saturating_mul(1000))));
+        let value = if event.what == "called" {
+            short(event.value)
+        } else {
+            ByteCount(event.value).to_string()
+        };
+        pen.write(ink, format!(" {:<9}", event.what)).write(
+            Ink::Faint,
+            format!("{:>13}", short(event.ago_us.saturating_mul(1000))),
+        );
         pen.write(Ink::Plain, format!("  {:<14}", event.call));
-        pen.write(if event.rc == 0 { Ink::Plain } else { Ink::Bad }, format!("{:>4}", event.rc));
-        pen.write(Ink::Faint, format!(" {:08x}", event.request)).write(Ink::Plain, format!("{value:>10}"));
+        pen.write(
+            if event.rc == 0 { Ink::Plain } else { Ink::Bad },
+            format!("{:>4}", event.rc),
+        );
+        pen.write(Ink::Faint, format!(" {:08x}", event.request))
+            .write(Ink::Plain, format!("{value:>10}"));
     }
     if events.is_empty() {
         Pen::at(buffer, theme, area, 1).write(Ink::Faint, " none kept");
@@ -202,14 +281,18 @@ fn histogram(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) -> u
     for ((from, count_), row) in shown.iter().zip(1..) {
         let bar = (*count_ as f64 / most as f64 * width as f64).ceil() as usize;
         let mut pen = Pen::at(buffer, theme, area, row);
-        pen.write(Ink::Faint, format!(" {:>7} ", short(*from))).write(Ink::Posted, theme.slot('p').0.repeat(bar));
+        pen.write(Ink::Faint, format!(" {:>7} ", short(*from)))
+            .write(Ink::Posted, theme.slot('p').0.repeat(bar));
         pen.write(Ink::Plain, format!(" {}", count(*count_, 8)));
     }
     shown.len() as u16 + 1
 }
 
 fn sockets_height(close: &Detail) -> u16 {
-    2 + close.sockets.as_ref().map_or(1, |sockets| sockets.len().max(1) as u16)
+    2 + close
+        .sockets
+        .as_ref()
+        .map_or(1, |sockets| sockets.len().max(1) as u16)
 }
 
 fn sockets(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) {
@@ -218,7 +301,10 @@ fn sockets(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) {
     }
     Pen::at(buffer, theme, area, 0)
         .write(Ink::Title, " sockets")
-        .write(Ink::Faint, "  state        recv-q    send-q retrans     rtt  from > to");
+        .write(
+            Ink::Faint,
+            "  state        recv-q    send-q retrans     rtt  from > to",
+        );
     let none = match &close.sockets {
         Err(why) => Some(why.as_str()),
         Ok(sockets) if sockets.is_empty() => Some("none with its addresses"),
@@ -230,18 +316,34 @@ fn sockets(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) {
     let mut row = 1;
     for socket in close.sockets.iter().flatten() {
         let mut pen = Pen::at(buffer, theme, area, row);
-        let (recv, send) = (count(socket.recv_queue.into(), 8), count(socket.send_queue.into(), 9));
-        pen.write(Ink::Plain, format!("          {:<11}{recv:>8}{send:>10}", socket.state));
+        let (recv, send) = (
+            count(socket.recv_queue.into(), 8),
+            count(socket.send_queue.into(), 9),
+        );
+        pen.write(
+            Ink::Plain,
+            format!("          {:<11}{recv:>8}{send:>10}", socket.state),
+        );
         let again = socket.retransmits.unwrap_or(0);
-        pen.write(if again > 0 { Ink::Warn } else { Ink::Faint }, format!("{again:>8}"));
-        let rtt = socket.rtt_us.map_or_else(|| "-".into(), |us| short(u64::from(us) * 1000));
+        pen.write(
+            if again > 0 { Ink::Warn } else { Ink::Faint },
+            format!("{again:>8}"),
+        );
+        let rtt = socket
+            .rtt_us
+            .map_or_else(|| "-".into(), |us| short(u64::from(us) * 1000));
         pen.write(Ink::Plain, format!("{rtt:>8}"));
         pen.write(Ink::Faint, format!("  {} > {}", socket.local, socket.peer));
         row += 1;
     }
     row = row.max(2);
     let mut pen = Pen::at(buffer, theme, area, row);
-    for (name, value) in close.nic.iter().filter(|(name, value)| *value > 0 || name.starts_with("rx_")) {
-        pen.write(Ink::Faint, format!(" {name} ")).write(Ink::Plain, count(*value, 9));
+    for (name, value) in close
+        .nic
+        .iter()
+        .filter(|(name, value)| *value > 0 || name.starts_with("rx_"))
+    {
+        pen.write(Ink::Faint, format!(" {name} "))
+            .write(Ink::Plain, count(*value, 9));
     }
 }

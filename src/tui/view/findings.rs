@@ -8,8 +8,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tcpx_run_model::finding::{Finding, Severity};
 
-pub(super) static PANE: Pane =
-    Pane { key: 'f', shows: "findings", is_of_channel: false, lines: None, height: a_third, draw };
+pub(super) static PANE: Pane = Pane {
+    key: 'f',
+    shows: "findings",
+    is_of_channel: false,
+    lines: None,
+    height: a_third,
+    draw,
+};
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     let (state, findings) = (scene.state, &scene.model.state().findings);
@@ -37,13 +43,40 @@ fn lines(finding: &Finding) -> Vec<(Ink, String)> {
         Severity::Warning => Ink::Warn,
         Severity::Info => Ink::Title,
     };
-    let node = finding.place().map(|place| format!("  {place}")).unwrap_or_default();
-    let channel = finding.channel.map(|channel| format!(" channel {channel}")).unwrap_or_default();
+    let node = finding
+        .place()
+        .map(|place| format!("  {place}"))
+        .unwrap_or_default();
+    let channel = finding
+        .channel
+        .map(|channel| format!(" channel {channel}"))
+        .unwrap_or_default();
     let sure = format!("  {:.0} %", finding.confidence * 100.0);
-    let mut lines = vec![(ink, format!(" {} {}{node}{channel}{sure}", finding.severity, finding.condition))];
-    lines.extend(finding.because.iter().map(|fact| (Ink::Plain, format!("   {fact}"))));
-    lines.extend(finding.cannot_see.iter().map(|what| (Ink::Faint, format!("   cannot see: {what}"))));
-    lines.extend(finding.next_step.iter().map(|step| (Ink::Strong, format!("   next: {step}"))));
+    let mut lines = vec![(
+        ink,
+        format!(
+            " {} {}{node}{channel}{sure}",
+            finding.severity, finding.condition
+        ),
+    )];
+    lines.extend(
+        finding
+            .because
+            .iter()
+            .map(|fact| (Ink::Plain, format!("   {fact}"))),
+    );
+    lines.extend(
+        finding
+            .cannot_see
+            .iter()
+            .map(|what| (Ink::Faint, format!("   cannot see: {what}"))),
+    );
+    lines.extend(
+        finding
+            .next_step
+            .iter()
+            .map(|step| (Ink::Strong, format!("   next: {step}"))),
+    );
     lines
 }
 

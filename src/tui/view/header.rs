@@ -35,16 +35,30 @@ pub(super) fn draw(
     for (node, row) in picture.nodes.iter().take(room).zip(2..) {
         let mut pen = Pen::at(buffer, state.theme, area, row);
         if usize::from(row) == room + 1 && picture.nodes.len() > room {
-            pen.write(Ink::Faint, format!(" and {} more", picture.nodes.len() + 1 - room));
+            pen.write(
+                Ink::Faint,
+                format!(" and {} more", picture.nodes.len() + 1 - room),
+            );
         } else {
             node_line(&mut pen, state.theme, model, picture, node);
         }
     }
 }
 
-fn title(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState, picture: &Picture<'_>, now_ns: u64) {
+fn title(
+    buffer: &mut Buffer,
+    area: Rect,
+    model: &Model,
+    state: &ViewState,
+    picture: &Picture<'_>,
+    now_ns: u64,
+) {
     let mut pen = Pen::at(buffer, state.theme, area, 0);
-    let name = if model.title.is_empty() { "watch" } else { &model.title };
+    let name = if model.title.is_empty() {
+        "watch"
+    } else {
+        &model.title
+    };
     pen.write(Ink::Title, " tcpxctl ").write(Ink::Strong, name);
     let run = model.state();
     if let Some(began_ns) = run.began_ns {
@@ -53,16 +67,22 @@ fn title(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState, pict
     }
     let workers = run.workers.values();
     if let Some(scenario) = &run.scenario {
-        let (transfer, done) = (&scenario.transfer, workers.clone().map(|worker| worker.iterations).min());
+        let (transfer, done) = (
+            &scenario.transfer,
+            workers.clone().map(|worker| worker.iterations).min(),
+        );
         let all = transfer.warmup.saturating_add(transfer.iterations);
-        pen.write(Ink::Faint, "  iteration ").write(Ink::Plain, format!("{}/{all}", done.unwrap_or(0)));
+        pen.write(Ink::Faint, "  iteration ")
+            .write(Ink::Plain, format!("{}/{all}", done.unwrap_or(0)));
     }
     let verified = workers.filter_map(|worker| worker.verified);
     let sum = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1));
     if let Some((verified, wrong)) = verified.reduce(sum) {
-        pen.write(Ink::Faint, "  verified ").write(Ink::Plain, ByteCount(verified).about());
+        pen.write(Ink::Faint, "  verified ")
+            .write(Ink::Plain, ByteCount(verified).about());
         let ink = if wrong == 0 { Ink::Plain } else { Ink::Bad };
-        pen.write(Ink::Faint, "  wrong ").write(ink, wrong.to_string());
+        pen.write(Ink::Faint, "  wrong ")
+            .write(ink, wrong.to_string());
     }
     match (state.at, model.clock) {
         (Some(at_ns), _) => {
@@ -83,30 +103,48 @@ fn title(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState, pict
 
 fn banner(buffer: &mut Buffer, area: Rect, state: &ViewState, health: &Health) {
     let (ink, glyph) = match health.level {
-        Level::Moving | Level::Passed => (Ink::GoodBanner, if state.theme.ascii { ">" } else { "▶" }),
+        Level::Moving | Level::Passed => {
+            (Ink::GoodBanner, if state.theme.ascii { ">" } else { "▶" })
+        }
         Level::Quiet => (Ink::QuietBanner, state.theme.dot()),
         Level::Waiting => (Ink::WarnBanner, if state.theme.ascii { "!" } else { "▲" }),
-        Level::Stalled | Level::Failed => (Ink::BadBanner, if state.theme.ascii { "#" } else { "■" }),
+        Level::Stalled | Level::Failed => {
+            (Ink::BadBanner, if state.theme.ascii { "#" } else { "■" })
+        }
     };
     let mut pen = Pen::at(buffer, state.theme, area, 1);
     pen.write(ink, format!(" {glyph} {}  {}", health.word, health.why));
     pen.fill(ink, " ");
 }
 
-fn node_line(pen: &mut Pen<'_>, theme: Theme, model: &Model, picture: &Picture<'_>, node: &NodePicture<'_>) {
+fn node_line(
+    pen: &mut Pen<'_>,
+    theme: Theme,
+    model: &Model,
+    picture: &Picture<'_>,
+    node: &NodePicture<'_>,
+) {
     // A width beyond 65535 ends the program, and nothing beyond the screen is seen.
     let width = model.names_width().min(pen.left());
     pen.write(Ink::Strong, format!(" {:<width$}", node.name));
     let spark = if pen.left() > 90 { 20 } else { 8 };
-    for (word, side, rate) in [("out", Side::Send, node.out_per_s), ("in ", Side::Recv, node.in_per_s)] {
-        let has = node.sample.is_some_and(|sample| sample.channels.iter().any(|one| one.side == side));
+    for (word, side, rate) in [
+        ("out", Side::Send, node.out_per_s),
+        ("in ", Side::Recv, node.in_per_s),
+    ] {
+        let has = node
+            .sample
+            .is_some_and(|sample| sample.channels.iter().any(|one| one.side == side));
         if has {
             pen.write(Ink::Faint, format!("  {word} "))
                 .write(Ink::Strong, format!("{:>5}", gb(rate)))
                 .write(Ink::Faint, " GB/s ");
             let history = picture.node_history(node, side, spark, SPARK_STEP_NS);
             let most = history.iter().copied().fold(1.0, f64::max);
-            let bars: String = history.iter().map(|rate| theme.spark(rate / most)).collect();
+            let bars: String = history
+                .iter()
+                .map(|rate| theme.spark(rate / most))
+                .collect();
             pen.write(Ink::Posted, bars);
         }
     }
@@ -115,7 +153,10 @@ fn node_line(pen: &mut Pen<'_>, theme: Theme, model: &Model, picture: &Picture<'
         (None, Some(phase)) => pen.write(Ink::Plain, format!("  {phase}")),
         (None, None) => pen,
     };
-    for what in [place(model, node), &plugin(node)].into_iter().filter(|what| !what.is_empty()) {
+    for what in [place(model, node), &plugin(node)]
+        .into_iter()
+        .filter(|what| !what.is_empty())
+    {
         pen.write(Ink::Faint, format!("  {what}"));
     }
 }
@@ -130,7 +171,11 @@ fn place<'a>(model: &'a Model, node: &NodePicture<'a>) -> &'a str {
     if let Some(host) = run.node(id).and_then(|node| node.host.as_deref()) {
         return host;
     }
-    let intro = run.names.nodes.get(id.index()).filter(|intro| intro.address != intro.name);
+    let intro = run
+        .names
+        .nodes
+        .get(id.index())
+        .filter(|intro| intro.address != intro.name);
     intro.map_or("", |intro| intro.address.as_str())
 }
 

@@ -14,23 +14,42 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, theme: Theme) {
     let help = keys::help();
     let height = (help.len() as u16 + 6).min(area.height);
     let width = WIDTH.min(area.width);
-    let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
+    let place = Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    };
     Clear.render(place, buffer);
     let rule = theme.rule().repeat(usize::from(width));
     Pen::at(buffer, theme, place, 0).write(Ink::Faint, &rule);
     Pen::at(buffer, theme, place, height.saturating_sub(1)).write(Ink::Faint, &rule);
-    let inside = Rect { y: place.y + 1, height: height.saturating_sub(2), ..place };
+    let inside = Rect {
+        y: place.y + 1,
+        height: height.saturating_sub(2),
+        ..place
+    };
     for ((keys, words), row) in help.iter().zip(0..) {
-        Pen::at(buffer, theme, inside, row).write(Ink::Strong, format!("  {keys:<24}")).write(Ink::Plain, words);
+        Pen::at(buffer, theme, inside, row)
+            .write(Ink::Strong, format!("  {keys:<24}"))
+            .write(Ink::Plain, words);
     }
     let row = help.len() as u16 + 1;
     let mut pen = Pen::at(buffer, theme, inside, row);
     pen.write(Ink::Plain, "  a slot  ");
-    for (stage, word) in [('d', "done, not handed back"), ('u', "unpacked"), ('p', "posted"), (' ', "free")] {
+    for (stage, word) in [
+        ('d', "done, not handed back"),
+        ('u', "unpacked"),
+        ('p', "posted"),
+        (' ', "free"),
+    ] {
         let (glyph, ink) = theme.slot(stage);
-        pen.write(ink, glyph.repeat(2)).write(Ink::Plain, format!(" {word}  "));
+        pen.write(ink, glyph.repeat(2))
+            .write(Ink::Plain, format!(" {word}  "));
     }
-    Pen::at(buffer, theme, inside, row + 1)
-        .write(Ink::Plain, "  fly: in flight   head: age of the oldest   change: since the last change");
+    Pen::at(buffer, theme, inside, row + 1).write(
+        Ink::Plain,
+        "  fly: in flight   head: age of the oldest   change: since the last change",
+    );
     Pen::at(buffer, theme, inside, row + 2).write(Ink::Faint, "  any key closes this");
 }

@@ -27,30 +27,69 @@ fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
         return log(buffer, area, scene);
     }
     let left = area.width * 3 / 5;
-    log(buffer, Rect { width: left, ..area }, scene);
-    findings::draw(buffer, Rect { x: area.x + left, width: area.width - left, ..area }, scene);
+    log(
+        buffer,
+        Rect {
+            width: left,
+            ..area
+        },
+        scene,
+    );
+    findings::draw(
+        buffer,
+        Rect {
+            x: area.x + left,
+            width: area.width - left,
+            ..area
+        },
+        scene,
+    );
 }
 
 fn log(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     let (model, state) = (scene.model, scene.state);
     let lines = &model.timeline.lines;
-    let until = lines.iter().rposition(|line| line.at_ns <= scene.picture.at_ns).map_or(0, |place| place + 1);
-    let warnings = lines.iter().take(until).filter(|line| line.kind == LineKind::Warning).count();
+    let until = lines
+        .iter()
+        .rposition(|line| line.at_ns <= scene.picture.at_ns)
+        .map_or(0, |place| place + 1);
+    let warnings = lines
+        .iter()
+        .take(until)
+        .filter(|line| line.kind == LineKind::Warning)
+        .count();
     let lost = match model.timeline.lines_lost {
         0 => String::new(),
         lost => format!(", {lost} older gone"),
     };
-    let inside = frame(buffer, area, state, "log", &format!("{until} lines, {warnings} WARN{lost}"));
-    let last = until.saturating_sub(state.lines_back).max(usize::from(inside.height).min(until));
+    let inside = frame(
+        buffer,
+        area,
+        state,
+        "log",
+        &format!("{until} lines, {warnings} WARN{lost}"),
+    );
+    let last = until
+        .saturating_sub(state.lines_back)
+        .max(usize::from(inside.height).min(until));
     let first = last.saturating_sub(inside.height.into());
     let width = model.names_width().min(16);
     for (line, row) in lines.range(first..last).zip(0..) {
-        draw_line(Pen::at(buffer, state.theme, inside, row), line, model, width);
+        draw_line(
+            Pen::at(buffer, state.theme, inside, row),
+            line,
+            model,
+            width,
+        );
     }
 }
 
 fn draw_line(mut pen: Pen<'_>, line: &Line, model: &Model, width: usize) {
-    let since_s = line.at_ns.wrapping_sub(model.state().at_ns(0.0)).cast_signed() as f64 / 1e9;
+    let since_s = line
+        .at_ns
+        .wrapping_sub(model.state().at_ns(0.0))
+        .cast_signed() as f64
+        / 1e9;
     let (word, ink) = match line.kind {
         LineKind::Warning => ("WARN", Ink::Bad),
         LineKind::Plugin => ("    ", Ink::Plain),
@@ -58,6 +97,14 @@ fn draw_line(mut pen: Pen<'_>, line: &Line, model: &Model, width: usize) {
         LineKind::Note => ("note", Ink::Title),
     };
     let node: String = model.who_said(line).chars().take(width).collect();
-    pen.write(Ink::Faint, format!(" {since_s:>8.3} {node:<width$} ")).write(ink, format!("{word} "));
-    pen.write(if line.kind == LineKind::Plugin { Ink::Plain } else { Ink::Strong }, &line.text);
+    pen.write(Ink::Faint, format!(" {since_s:>8.3} {node:<width$} "))
+        .write(ink, format!("{word} "));
+    pen.write(
+        if line.kind == LineKind::Plugin {
+            Ink::Plain
+        } else {
+            Ink::Strong
+        },
+        &line.text,
+    );
 }

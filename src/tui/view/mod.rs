@@ -71,7 +71,12 @@ pub(crate) struct Drawn {
 }
 
 /// Draws everything; `now_ns` is as late as anything is known.
-pub(crate) fn view(model: &Model, state: &mut ViewState, now_ns: u64, buffer: &mut Buffer) -> Drawn {
+pub(crate) fn view(
+    model: &Model,
+    state: &mut ViewState,
+    now_ns: u64,
+    buffer: &mut Buffer,
+) -> Drawn {
     let area = buffer.area;
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
     let header = header::height(&picture, area);
@@ -89,15 +94,31 @@ pub(crate) fn view(model: &Model, state: &mut ViewState, now_ns: u64, buffer: &m
     if let Some(pane) = state.pane
         && below.height > 0
     {
-        (pane.draw)(buffer, below, &Scene { model, state, picture: &picture, items: &items });
+        (pane.draw)(
+            buffer,
+            below,
+            &Scene {
+                model,
+                state,
+                picture: &picture,
+                items: &items,
+            },
+        );
     }
     footer(buffer, bottom, state);
     if state.help {
         help::draw(buffer, area, state.theme);
     }
     let is_close = state.at.is_none() && state.pane.is_some_and(|pane| pane.is_of_channel);
-    let focused = if is_close { state.channel(&picture, &items) } else { None };
-    Drawn { page: usize::from(table.height.saturating_sub(1)), focus: focused.map(|row| picture.key(row)) }
+    let focused = if is_close {
+        state.channel(&picture, &items)
+    } else {
+        None
+    };
+    Drawn {
+        page: usize::from(table.height.saturating_sub(1)),
+        focus: focused.map(|row| picture.key(row)),
+    }
 }
 
 /// Of panes that are lists of lines.
@@ -107,14 +128,23 @@ fn a_third(lines: u16) -> u16 {
 
 fn split(area: Rect, at: u16) -> [Rect; 2] {
     let at = at.min(area.height);
-    [Rect { height: at, ..area }, Rect { y: area.y + at, height: area.height - at, ..area }]
+    [
+        Rect { height: at, ..area },
+        Rect {
+            y: area.y + at,
+            height: area.height - at,
+            ..area
+        },
+    ]
 }
 
 /// A rule with a title in it, at the top of a pane; what is left below.
 fn frame(buffer: &mut Buffer, area: Rect, state: &ViewState, title: &str, right: &str) -> Rect {
     let mut pen = Pen::at(buffer, state.theme, area, 0);
     let rule = state.theme.rule();
-    pen.write(Ink::Faint, rule).write(Ink::Faint, rule).write(Ink::Title, format!(" {title} "));
+    pen.write(Ink::Faint, rule)
+        .write(Ink::Faint, rule)
+        .write(Ink::Title, format!(" {title} "));
     let left = pen.left().saturating_sub(right.chars().count() + 3);
     pen.write(Ink::Faint, rule.repeat(left));
     if !right.is_empty() {
@@ -127,7 +157,9 @@ fn frame(buffer: &mut Buffer, area: Rect, state: &ViewState, title: &str, right:
 fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState) {
     let mut pen = Pen::at(buffer, state.theme, area, 0);
     if state.typing {
-        pen.write(Ink::Title, " filter: ").write(Ink::Strong, &state.filter).write(Ink::Strong, "_");
+        pen.write(Ink::Title, " filter: ")
+            .write(Ink::Strong, &state.filter)
+            .write(Ink::Strong, "_");
         pen.right(Ink::Faint, "Enter keeps, Esc drops ");
         return;
     }
@@ -152,7 +184,8 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState) {
         if pen.left() < key.len() + word.len() + 3 {
             break;
         }
-        pen.write(Ink::Strong, format!(" {key}")).write(Ink::Faint, format!(" {word} "));
+        pen.write(Ink::Strong, format!(" {key}"))
+            .write(Ink::Faint, format!(" {word} "));
     }
     if !state.filter.is_empty() {
         pen.right(Ink::Warn, &format!("filter: {} ", state.filter));

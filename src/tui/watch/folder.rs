@@ -46,18 +46,30 @@ impl Folder {
     /// # Errors
     /// It has no event stream, or a record of a version that is not known.
     pub fn open(run: &Path, speed: Option<f64>) -> Result<Self, SourceError> {
-        let unreadable = |why: String| SourceError::Unreadable { path: run.to_owned(), why };
+        let unreadable = |why: String| SourceError::Unreadable {
+            path: run.to_owned(),
+            why,
+        };
         let files = RunFiles::open(run).map_err(|error| unreadable(error.to_string()))?;
         if let Err(error @ RecordError::Schema { .. }) = files.record() {
-            return Err(SourceError::Record { path: run.to_owned(), error });
+            return Err(SourceError::Record {
+                path: run.to_owned(),
+                error,
+            });
         }
-        let stream = files.file("events.jsonl").map_err(|error| unreadable(format!("events.jsonl: {error}")))?;
+        let stream = files
+            .file("events.jsonl")
+            .map_err(|error| unreadable(format!("events.jsonl: {error}")))?;
         Ok(Self {
             files,
             stream: BufReader::with_capacity(1 << 18, stream),
             partial: Vec::new(),
             next: None,
-            pace: speed.map(|speed| Pace { speed, began: Instant::now(), from_ms: None }),
+            pace: speed.map(|speed| Pace {
+                speed,
+                began: Instant::now(),
+                from_ms: None,
+            }),
             closely: None,
             record: None,
             is_over: false,
@@ -87,7 +99,9 @@ impl Folder {
     }
 
     fn is_due(&mut self, event: &Event) -> bool {
-        let Some(pace) = &mut self.pace else { return true };
+        let Some(pace) = &mut self.pace else {
+            return true;
+        };
         let from_ms = *pace.from_ms.get_or_insert_with(|| {
             pace.began = Instant::now();
             event.ms
@@ -112,16 +126,27 @@ impl Folder {
     /// worker's own.
     fn recorders(&self, worker: WorkerId, state: &RunState) -> Recorders {
         let of_worker = |(of, name): (WorkerId, String)| (of == worker).then_some(name);
-        let kept = self.files.of_workers(WorkerFile::Recorder, &state.names).into_iter().find_map(of_worker);
+        let kept = self
+            .files
+            .of_workers(WorkerFile::Recorder, &state.names)
+            .into_iter()
+            .find_map(of_worker);
         let reader = kept.and_then(|name| Reader::from_file(self.files.file(&name).ok()?).ok());
         match reader {
             Some(reader) if self.is_over => return Recorders::opened(vec![(worker, reader)]),
             // Those of a bundle are of a machine that is not this one.
-            _ if matches!(self.files, RunFiles::Bundle { .. }) => return Recorders::opened(Vec::new()),
+            _ if matches!(self.files, RunFiles::Bundle { .. }) => {
+                return Recorders::opened(Vec::new());
+            }
             _ => {}
         }
-        let path = state.workers.get(&worker).and_then(|worker| worker.recorder.clone());
-        Recorders::new(RecorderFilter::Workers(path.map(|path| (worker, path)).into_iter().collect()))
+        let path = state
+            .workers
+            .get(&worker)
+            .and_then(|worker| worker.recorder.clone());
+        Recorders::new(RecorderFilter::Workers(
+            path.map(|path| (worker, path)).into_iter().collect(),
+        ))
     }
 
     /// Details of the channel that is looked at: its samples are in the stream.
@@ -130,7 +155,9 @@ impl Folder {
         let mut events = Vec::new();
         // Files of workers are not there yet, or not any more.
         recorders.look(now_us() * 1000, &mut events).ok()?;
-        events.into_iter().find(|event| matches!(event.kind, EventKind::Detail(_)))
+        events
+            .into_iter()
+            .find(|event| matches!(event.kind, EventKind::Detail(_)))
     }
 }
 
@@ -141,7 +168,10 @@ impl Source for Folder {
             state.introduce(&record);
         }
         let title = state.scenario.as_ref().map(|scenario| scenario.slug());
-        Beginning { title: title.unwrap_or_default(), state }
+        Beginning {
+            title: title.unwrap_or_default(),
+            state,
+        }
     }
 
     fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
@@ -177,7 +207,10 @@ impl Source for Folder {
 
     fn focus(&mut self, channel: Option<&ChannelKey>, state: &RunState) {
         if let Some(channel) = channel
-            && self.closely.as_ref().is_none_or(|(worker, _)| *worker != channel.worker)
+            && self
+                .closely
+                .as_ref()
+                .is_none_or(|(worker, _)| *worker != channel.worker)
         {
             self.closely = Some((channel.worker, self.recorders(channel.worker, state)));
         }

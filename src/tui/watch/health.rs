@@ -44,17 +44,39 @@ impl Health {
     /// Evaluated for each frame: evidence is taken only where something waits.
     pub(crate) fn of(model: &Model, picture: &Picture<'_>) -> Self {
         let state = model.state();
-        if let Some(ended) = state.ended.as_ref().filter(|_| picture.at_ns >= model.last_ns()) {
+        if let Some(ended) = state
+            .ended
+            .as_ref()
+            .filter(|_| picture.at_ns >= model.last_ns())
+        {
             let passed = ended.outcome == Outcome::Passed;
             let level = if passed { Level::Passed } else { Level::Failed };
-            let stalled = if passed { None } else { turn(model, picture).filter(|turn| turn.is_stalled) };
-            let why = stalled.map(|turn| turn.words).or_else(|| ended.reason.clone());
+            let stalled = if passed {
+                None
+            } else {
+                turn(model, picture).filter(|turn| turn.is_stalled)
+            };
+            let why = stalled
+                .map(|turn| turn.words)
+                .or_else(|| ended.reason.clone());
             let why = why.unwrap_or_else(|| "all that was asked for was done".to_owned());
-            return Self { level, word: ended.outcome.to_string().to_uppercase(), why };
+            return Self {
+                level,
+                word: ended.outcome.to_string().to_uppercase(),
+                why,
+            };
         }
         if let Some(silent) = silent(picture) {
-            let why = format!("no counters from {} for {}", silent.name, seconds(silent.stale_ms));
-            return Self { level: Level::Waiting, word: "NO NEWS".into(), why };
+            let why = format!(
+                "no counters from {} for {}",
+                silent.name,
+                seconds(silent.stale_ms)
+            );
+            return Self {
+                level: Level::Waiting,
+                word: "NO NEWS".into(),
+                why,
+            };
         }
         if let Some(turn) = turn(model, picture) {
             return Self::standing(model, picture, turn);
@@ -69,51 +91,93 @@ impl Health {
         let quiet = seconds(turn.quiet_ms);
         if turn.is_stalled {
             let why = turn.words + &others(picture, State::Stuck);
-            return Self { level: Level::Stalled, word: format!("STALLED {quiet}"), why: named(model, why) };
+            return Self {
+                level: Level::Stalled,
+                word: format!("STALLED {quiet}"),
+                why: named(model, why),
+            };
         }
         let why = turn.words + &others(picture, State::Waiting);
-        Self { level: Level::Waiting, word: format!("WAITING {quiet}"), why }
+        Self {
+            level: Level::Waiting,
+            word: format!("WAITING {quiet}"),
+            why,
+        }
     }
 
     fn moving(picture: &Picture<'_>) -> Self {
-        let moving = picture.rows.iter().filter(|row| row.state == State::Moving).count();
+        let moving = picture
+            .rows
+            .iter()
+            .filter(|row| row.state == State::Moving)
+            .count();
         let refused = picture.rows.iter().find(|row| row.now.rc_errors > 0);
         let (level, why) = match refused {
             Some(row) => (Level::Waiting, refusals(picture, row)),
-            None => (Level::Moving, format!("{moving} of {} channels", picture.rows.len())),
+            None => (
+                Level::Moving,
+                format!("{moving} of {} channels", picture.rows.len()),
+            ),
         };
-        Self { level, word: "MOVING".into(), why }
+        Self {
+            level,
+            word: "MOVING".into(),
+            why,
+        }
     }
 
     fn quiet(picture: &Picture<'_>) -> Self {
         let nodes = &picture.nodes;
         let inside = nodes.iter().filter(|one| one.ended.is_none());
-        let inside = inside.filter_map(|one| Some((one.name, one.worker.process.as_ref()?.inside.as_ref()?))).next();
+        let inside = inside
+            .filter_map(|one| Some((one.name, one.worker.process.as_ref()?.inside.as_ref()?)))
+            .next();
         if let Some((node, call)) = inside {
-            return Self { level: Level::Quiet, word: "SETTING UP".into(), why: format!("{node} is inside {call}") };
+            return Self {
+                level: Level::Quiet,
+                word: "SETTING UP".into(),
+                why: format!("{node} is inside {call}"),
+            };
         }
-        let ended = nodes.iter().find_map(|one| Some((one.name, one.ended.as_ref()?)));
+        let ended = nodes
+            .iter()
+            .find_map(|one| Some((one.name, one.ended.as_ref()?)));
         let (word, why) = match (nodes.is_empty(), picture.rows.is_empty(), ended) {
             (true, ..) => ("NOTHING YET", "no process with a recorder".to_owned()),
             (_, _, Some((node, how))) => ("ENDED", format!("{node}: {how}")),
             (_, true, _) => ("STARTING", "no channel yet".to_owned()),
             _ => ("IDLE", "nothing in flight on any channel".to_owned()),
         };
-        Self { level: Level::Quiet, word: word.into(), why }
+        Self {
+            level: Level::Quiet,
+            word: word.into(),
+            why,
+        }
     }
 }
 
 /// Whose turn it is, where anything waits.
 fn turn(model: &Model, picture: &Picture<'_>) -> Option<Turn> {
-    let waits = picture.rows.iter().any(|row| matches!(row.state, State::Stuck | State::Waiting));
-    if waits { whose_turn(&Evidence::at(&model.timeline, picture.at_ns)) } else { None }
+    let waits = picture
+        .rows
+        .iter()
+        .any(|row| matches!(row.state, State::Stuck | State::Waiting));
+    if waits {
+        whose_turn(&Evidence::at(&model.timeline, picture.at_ns))
+    } else {
+        None
+    }
 }
 
 /// The node of which there has been no news for the longest. In a run, counters
 /// come only while it moves bytes; a phase says that it does.
 fn silent<'a, 'b>(picture: &'b Picture<'a>) -> Option<&'b NodePicture<'a>> {
-    let is_sampled = |one: &&NodePicture<'_>| matches!(one.phase, None | Some(Phase::WarmUp | Phase::Measuring));
-    let silent = picture.nodes.iter().filter(|one| one.sample.is_some() && one.stale_ms > STALE_MS);
+    let is_sampled =
+        |one: &&NodePicture<'_>| matches!(one.phase, None | Some(Phase::WarmUp | Phase::Measuring));
+    let silent = picture
+        .nodes
+        .iter()
+        .filter(|one| one.sample.is_some() && one.stale_ms > STALE_MS);
     silent.filter(is_sampled).max_by_key(|one| one.stale_ms)
 }
 
@@ -123,11 +187,21 @@ fn silent<'a, 'b>(picture: &'b Picture<'a>) -> Option<&'b NodePicture<'a>> {
 /// decides instead.
 fn named(model: &Model, counters: String) -> String {
     let state = model.state();
-    let first = state.findings.first().filter(|first| first.severity == Severity::Error && state.ended.is_none());
+    let first = state
+        .findings
+        .first()
+        .filter(|first| first.severity == Severity::Error && state.ended.is_none());
     match first {
         Some(first) if first.channel.is_none() => {
-            let place = first.place().map(|place| format!(" at {place}")).unwrap_or_default();
-            format!("{}{place}: {}", first.condition, first.because.first().map_or("", String::as_str))
+            let place = first
+                .place()
+                .map(|place| format!(" at {place}"))
+                .unwrap_or_default();
+            format!(
+                "{}{place}: {}",
+                first.condition,
+                first.because.first().map_or("", String::as_str)
+            )
         }
         Some(first) => format!("{counters} ({})", first.condition),
         None => counters,
@@ -143,8 +217,16 @@ fn others(picture: &Picture<'_>, state: State) -> String {
 
 fn refusals(picture: &Picture<'_>, row: &Row<'_>) -> String {
     let (name, side, index) = (picture.nodes[row.node].name, row.now.side, row.now.index);
-    let last = row.now.last_error.as_ref().map(|(call, code)| format!("; {call} returned {code}"));
-    format!("{name} {side} {index} had {} calls refused{}", row.now.rc_errors, last.unwrap_or_default())
+    let last = row
+        .now
+        .last_error
+        .as_ref()
+        .map(|(call, code)| format!("; {call} returned {code}"));
+    format!(
+        "{name} {side} {index} had {} calls refused{}",
+        row.now.rc_errors,
+        last.unwrap_or_default()
+    )
 }
 
 /// `4.2 s`, `3 min`.
@@ -173,7 +255,14 @@ mod tests {
 
     /// A channel with so many posted, done and consumed, quiet for so many seconds.
     fn channel(side: Side, [posted, done, consumed]: [u64; 3], quiet_s: u64) -> ChannelNow {
-        ChannelNow { side, posted, done, consumed, quiet_ms: quiet_s * 1000, ..ChannelNow::default() }
+        ChannelNow {
+            side,
+            posted,
+            done,
+            consumed,
+            quiet_ms: quiet_s * 1000,
+            ..ChannelNow::default()
+        }
     }
 
     fn sample(worker: WorkerId, one: ChannelNow) -> Event {
@@ -188,7 +277,13 @@ mod tests {
     }
 
     fn of(state: RunState, events: impl IntoIterator<Item = Event>) -> Health {
-        let model = Model::after(Beginning { title: String::new(), state }, events);
+        let model = Model::after(
+            Beginning {
+                title: String::new(),
+                state,
+            },
+            events,
+        );
         Health::of(&model, &Picture::at(&model, model.last_ns()))
     }
 
@@ -199,7 +294,8 @@ mod tests {
 
     #[test]
     fn the_counters_of_both_ends_say_whose_turn_it_is() {
-        let [send, recv] = [Side::Send, Side::Recv].map(|side| move |counts, quiet_s| channel(side, counts, quiet_s));
+        let [send, recv] = [Side::Send, Side::Recv]
+            .map(|side| move |counts, quiet_s| channel(side, counts, quiet_s));
         check(
             send([12, 0, 0], 4),
             recv([16, 16, 0], 4),
@@ -220,14 +316,25 @@ mod tests {
             recv([16, 0, 0], 4),
             "STALLED 4.0 s: peer recv 0: 16 posted, local send 0: 12, nothing arrives: the way between them; 2 channels in all",
         );
-        let inside = ChannelNow { in_call: Some("test".into()), ..recv([16, 0, 0], 4) };
+        let inside = ChannelNow {
+            in_call: Some("test".into()),
+            ..recv([16, 0, 0], 4)
+        };
         check(
             send([12, 12, 12], 4),
             inside,
             "STALLED 4.0 s: peer recv 0 is inside test, which does not return: the plugin's turn",
         );
-        let refused = ChannelNow { rc_errors: 1, last_error: Some(("test".into(), 2)), ..recv([16, 0, 0], 4) };
-        check(send([12, 12, 12], 4), refused, "STALLED 4.0 s: peer recv 0: 16 in flight; test returned 2");
+        let refused = ChannelNow {
+            rc_errors: 1,
+            last_error: Some(("test".into(), 2)),
+            ..recv([16, 0, 0], 4)
+        };
+        check(
+            send([12, 12, 12], 4),
+            refused,
+            "STALLED 4.0 s: peer recv 0: 16 in flight; test returned 2",
+        );
     }
 
     #[test]
@@ -237,57 +344,121 @@ mod tests {
             condition: "process-stopped".into(),
             severity: Severity::Error,
             confidence: 1.0,
-            subject: Some(Subject { node: NodeId(1), pair: Some(PairId(0)), pid: None, name: "peer".into() }),
+            subject: Some(Subject {
+                node: NodeId(1),
+                pair: Some(PairId(0)),
+                pid: None,
+                name: "peer".into(),
+            }),
             channel: None,
             because: vec!["all 2 threads are stopped".into()],
             cannot_see: Vec::new(),
             next_step: None,
             reference: None,
         };
-        let why = |found: Vec<Finding>| after([stuck(), Event::new(0.0, Who::Run, EventKind::Findings(found))]).why;
-        assert_eq!(why(vec![found.clone()]), "process-stopped at peer: all 2 threads are stopped");
-        let of_a_channel = Finding { condition: "stuck".into(), channel: Some(0), ..found };
-        assert_eq!(why(vec![of_a_channel]), "peer recv 0: 16 posted, 0 done (stuck)");
+        let why = |found: Vec<Finding>| {
+            after([
+                stuck(),
+                Event::new(0.0, Who::Run, EventKind::Findings(found)),
+            ])
+            .why
+        };
+        assert_eq!(
+            why(vec![found.clone()]),
+            "process-stopped at peer: all 2 threads are stopped"
+        );
+        let of_a_channel = Finding {
+            condition: "stuck".into(),
+            channel: Some(0),
+            ..found
+        };
+        assert_eq!(
+            why(vec![of_a_channel]),
+            "peer recv 0: 16 posted, 0 done (stuck)"
+        );
         assert_eq!(why(Vec::new()), "peer recv 0: 16 posted, 0 done");
     }
 
     fn process(pid: u32) -> WorkerId {
-        WorkerId { node: NodeId(0), unit: Unit::Process { pid, recorder: 0 } }
+        WorkerId {
+            node: NodeId(0),
+            unit: Unit::Process { pid, recorder: 0 },
+        }
     }
 
     /// What runs on this machine.
     fn here() -> RunState {
         let mut state = RunState::default();
-        state.names.nodes = vec![NodeIntro { name: String::new(), address: String::new() }];
+        state.names.nodes = vec![NodeIntro {
+            name: String::new(),
+            address: String::new(),
+        }];
         state
     }
 
     #[test]
     fn strangers_are_no_pair_and_addresses_make_one() {
         let said = |local: Option<&str>| {
-            let send = ChannelNow { peer: Some("10.0.0.226:5".into()), ..channel(Side::Send, [12, 0, 0], 4) };
-            let recv = ChannelNow { index: 7, local: local.map(Into::into), ..channel(Side::Recv, [4, 4, 4], 4) };
+            let send = ChannelNow {
+                peer: Some("10.0.0.226:5".into()),
+                ..channel(Side::Send, [12, 0, 0], 4)
+            };
+            let recv = ChannelNow {
+                index: 7,
+                local: local.map(Into::into),
+                ..channel(Side::Recv, [4, 4, 4], 4)
+            };
             of(here(), [sample(process(1), send), sample(process(2), recv)]).why
         };
         assert_eq!(said(None), "pid 1 send 0: 12 posted, none done");
-        assert!(said(Some("10.0.0.226:5")).contains("pid 2 recv 7 has none posted: the receiver's turn"));
+        assert!(
+            said(Some("10.0.0.226:5"))
+                .contains("pid 2 recv 7 has none posted: the receiver's turn")
+        );
     }
 
     #[test]
     fn a_process_inside_a_call_of_no_channel_is_said_to_be() {
-        let facts = ProcessFacts { inside: Some("connect".to_owned()), ..ProcessFacts::default() };
+        let facts = ProcessFacts {
+            inside: Some("connect".to_owned()),
+            ..ProcessFacts::default()
+        };
         let tell = |kind| Event::new(0.0, Who::Worker(process(7)), kind);
-        let health = of(here(), [tell(EventKind::Process(facts)), tell(EventKind::Sample(Vec::new()))]);
-        assert_eq!((health.word.as_str(), health.why.as_str()), ("SETTING UP", "pid 7 is inside connect"));
+        let health = of(
+            here(),
+            [
+                tell(EventKind::Process(facts)),
+                tell(EventKind::Sample(Vec::new())),
+            ],
+        );
+        assert_eq!(
+            (health.word.as_str(), health.why.as_str()),
+            ("SETTING UP", "pid 7 is inside connect")
+        );
     }
 
     #[test]
     fn what_moves_and_what_has_nothing_to_do_is_no_stall() {
         let [send, recv] = [Side::Send, Side::Recv];
-        check(channel(send, [12, 4, 4], 0), channel(recv, [16, 4, 4], 0), "MOVING: 2 of 2 channels");
-        check(channel(send, [9, 9, 9], 60), channel(recv, [9, 9, 9], 60), "IDLE: nothing in flight on any channel");
-        let closed = |side| ChannelNow { closed: true, ..channel(side, [9, 0, 0], 60) };
-        check(closed(send), closed(recv), "IDLE: nothing in flight on any channel");
+        check(
+            channel(send, [12, 4, 4], 0),
+            channel(recv, [16, 4, 4], 0),
+            "MOVING: 2 of 2 channels",
+        );
+        check(
+            channel(send, [9, 9, 9], 60),
+            channel(recv, [9, 9, 9], 60),
+            "IDLE: nothing in flight on any channel",
+        );
+        let closed = |side| ChannelNow {
+            closed: true,
+            ..channel(side, [9, 0, 0], 60)
+        };
+        check(
+            closed(send),
+            closed(recv),
+            "IDLE: nothing in flight on any channel",
+        );
     }
 
     #[test]
@@ -296,9 +467,17 @@ mod tests {
         let later = Event::new(5000.0, Who::Run, EventKind::Note(String::new()));
         let health = |local| {
             let moving = sample(PEER, channel(Side::Recv, [16, 4, 4], 0));
-            after([phase(LOCAL, local), phase(PEER, Phase::Measuring), moving, later.clone()])
+            after([
+                phase(LOCAL, local),
+                phase(PEER, Phase::Measuring),
+                moving,
+                later.clone(),
+            ])
         };
         assert_eq!(health(Phase::Measuring).word, "NO NEWS");
-        assert_eq!(health(Phase::Closing).why, "no counters from peer for 5.0 s");
+        assert_eq!(
+            health(Phase::Closing).why,
+            "no counters from peer for 5.0 s"
+        );
     }
 }

@@ -20,7 +20,11 @@ impl<S: Source> Judged<S> {
     /// Nothing has been judged yet.
     pub fn new(source: S) -> Self {
         let state = source.begin().state;
-        Self { source, state, watcher: Watcher::default() }
+        Self {
+            source,
+            state,
+            watcher: Watcher::default(),
+        }
     }
 }
 
@@ -33,7 +37,11 @@ impl<S: Source> Source for Judged<S> {
         let mut events = self.source.poll()?;
         events.iter().for_each(|event| self.state.apply(event));
         if let Some(findings) = self.watcher.look(&self.state) {
-            events.push(Event::new(self.state.now_ms, Who::Run, EventKind::Findings(findings)));
+            events.push(Event::new(
+                self.state.now_ms,
+                Who::Run,
+                EventKind::Findings(findings),
+            ));
         }
         Ok(events)
     }
@@ -63,14 +71,33 @@ mod tests {
 
     impl Source for Standing {
         fn begin(&self) -> Beginning {
-            Beginning { title: "standing".into(), state: RunState::default() }
+            Beginning {
+                title: "standing".into(),
+                state: RunState::default(),
+            }
         }
 
         fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
             self.0 += 100;
-            let worker = WorkerId { node: NodeId(0), unit: Unit::Process { pid: 7, recorder: 0 } };
-            let one = ChannelNow { side: Side::Recv, posted: 16, tests: 9, quiet_ms: self.0, ..ChannelNow::default() };
-            Ok(vec![Event::new(self.0 as f64, Who::Worker(worker), EventKind::Sample(vec![one]))])
+            let worker = WorkerId {
+                node: NodeId(0),
+                unit: Unit::Process {
+                    pid: 7,
+                    recorder: 0,
+                },
+            };
+            let one = ChannelNow {
+                side: Side::Recv,
+                posted: 16,
+                tests: 9,
+                quiet_ms: self.0,
+                ..ChannelNow::default()
+            };
+            Ok(vec![Event::new(
+                self.0 as f64,
+                Who::Worker(worker),
+                EventKind::Sample(vec![one]),
+            )])
         }
 
         fn clock(&self) -> Clock {
@@ -89,6 +116,9 @@ mod tests {
                 }
             }
         }
-        assert!(matches!(&found[..], [one] if one[0].condition == "local-loop-starved"), "{found:?}");
+        assert!(
+            matches!(&found[..], [one] if one[0].condition == "local-loop-starved"),
+            "{found:?}"
+        );
     }
 }

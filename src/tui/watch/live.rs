@@ -41,13 +41,23 @@ impl<'a> Live<'a> {
         updates: Receiver<ViewUpdate>,
         focused: impl FnMut(Option<FocusedChannel>) + 'a,
     ) -> Self {
-        Self { scenario, updates, focus: None, focused: Box::new(focused), record: None, is_over: false }
+        Self {
+            scenario,
+            updates,
+            focus: None,
+            focused: Box::new(focused),
+            record: None,
+            is_over: false,
+        }
     }
 }
 
 impl Source for Live<'_> {
     fn begin(&self) -> Beginning {
-        Beginning { title: self.scenario.slug(), state: RunState::of_scenario(self.scenario) }
+        Beginning {
+            title: self.scenario.slug(),
+            state: RunState::of_scenario(self.scenario),
+        }
     }
 
     fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
@@ -71,7 +81,11 @@ impl Source for Live<'_> {
     }
 
     fn clock(&self) -> Clock {
-        if self.is_over { Clock::Over } else { Clock::Wall }
+        if self.is_over {
+            Clock::Over
+        } else {
+            Clock::Wall
+        }
     }
 
     fn focus(&mut self, channel: Option<&ChannelKey>, state: &RunState) {
@@ -102,16 +116,27 @@ mod tests {
         let (sender, updates) = channel();
         let mut source = Live::new(&scenario, updates, |_| {});
         let note = Event::new(1.0, Who::Run, EventKind::Note("x".into()));
-        sender.send(ViewUpdate::Event(Box::new(note.clone()))).expect("sent");
-        assert_eq!((source.poll().expect("events"), source.clock()), (vec![note], Clock::Wall));
-        let record = RunRecord::parse(br#"{"schema": "tcpxctl.run/2", "outcome": "passed"}"#).expect("a record");
-        sender.send(ViewUpdate::Over(Box::new(record))).expect("sent");
+        sender
+            .send(ViewUpdate::Event(Box::new(note.clone())))
+            .expect("sent");
+        assert_eq!(
+            (source.poll().expect("events"), source.clock()),
+            (vec![note], Clock::Wall)
+        );
+        let record = RunRecord::parse(br#"{"schema": "tcpxctl.run/2", "outcome": "passed"}"#)
+            .expect("a record");
+        sender
+            .send(ViewUpdate::Over(Box::new(record)))
+            .expect("sent");
         drop(sender);
         assert!(source.poll().expect("events").is_empty() && source.clock() == Clock::Over);
         assert!(source.record().is_some() && source.record().is_none() && source.poll().is_ok());
         let (sender, updates) = channel();
         drop(sender);
-        assert!(matches!(Live::new(&scenario, updates, |_| {}).poll(), Err(SourceError::Lost { .. })));
+        assert!(matches!(
+            Live::new(&scenario, updates, |_| {}).poll(),
+            Err(SourceError::Lost { .. })
+        ));
     }
 
     #[test]
@@ -119,16 +144,29 @@ mod tests {
         let scenario = Scenario::default();
         let focused = RefCell::new(Vec::new());
         let (_sender, updates) = channel();
-        let mut source = Live::new(&scenario, updates, |channel| focused.borrow_mut().push(channel));
+        let mut source = Live::new(&scenario, updates, |channel| {
+            focused.borrow_mut().push(channel)
+        });
         let worker = WorkerId::of_pair(NodeId(1), PairId(0));
-        let channel = ChannelKey { worker, side: Side::Recv, index: 3 };
+        let channel = ChannelKey {
+            worker,
+            side: Side::Recv,
+            index: 3,
+        };
         let mut state = source.begin().state;
         source.focus(Some(&channel), &state);
-        state.apply(&Event::new(0.0, Who::Worker(worker), EventKind::Recorder("/dev/shm/x".into())));
+        state.apply(&Event::new(
+            0.0,
+            Who::Worker(worker),
+            EventKind::Recorder("/dev/shm/x".into()),
+        ));
         source.focus(Some(&channel), &state);
         source.focus(Some(&channel), &state);
         source.focus(None, &state);
         drop(source);
-        assert_eq!(focused.into_inner(), [Some((channel, "/dev/shm/x".into())), None]);
+        assert_eq!(
+            focused.into_inner(),
+            [Some((channel, "/dev/shm/x".into())), None]
+        );
     }
 }

@@ -91,7 +91,9 @@ impl Model {
         }
         if self.names.len() != state.workers.len() {
             for worker in state.workers.keys() {
-                self.names.entry(*worker).or_insert_with(|| state.name(*worker));
+                self.names
+                    .entry(*worker)
+                    .or_insert_with(|| state.name(*worker));
             }
         }
     }
@@ -103,7 +105,11 @@ impl Model {
 
     /// Letters of the longest of these names.
     pub(crate) fn names_width(&self) -> usize {
-        self.names.values().map(|name| name.chars().count()).max().unwrap_or(0)
+        self.names
+            .values()
+            .map(|name| name.chars().count())
+            .max()
+            .unwrap_or(0)
     }
 
     /// Who said a line.

@@ -94,7 +94,11 @@ pub(crate) struct Picture<'a> {
 impl<'a> Picture<'a> {
     /// As everything was at a moment, nanoseconds since 1970.
     pub(crate) fn at(model: &'a Model, at_ns: u64) -> Self {
-        let mut picture = Self { at_ns, nodes: Vec::new(), rows: Vec::new() };
+        let mut picture = Self {
+            at_ns,
+            nodes: Vec::new(),
+            rows: Vec::new(),
+        };
         for worker in model.state().workers.values() {
             picture.add(model, worker);
         }
@@ -111,17 +115,27 @@ impl<'a> Picture<'a> {
             id,
             worker,
             name: model.name(id),
-            phase: if at_ns >= model.last_ns() { worker.phase } else { model.timeline.phase(id, at_ns) },
+            phase: if at_ns >= model.last_ns() {
+                worker.phase
+            } else {
+                model.timeline.phase(id, at_ns)
+            },
             sample,
             series,
             out_per_s: 0.0,
             in_per_s: 0.0,
-            stale_ms: sample.filter(|_| !is_over).map_or(0, |one| at_ns.saturating_sub(one.at_ns) / 1_000_000),
+            stale_ms: sample
+                .filter(|_| !is_over)
+                .map_or(0, |one| at_ns.saturating_sub(one.at_ns) / 1_000_000),
             ended,
         };
         if let (Some(sample), Some(series)) = (sample, series) {
-            let before = series.at(sample.at_ns.saturating_sub(RATE_NS)).or_else(|| series.iter().next());
-            let seconds = before.map_or(0.0, |before| sample.at_ns.saturating_sub(before.at_ns) as f64 / 1e9);
+            let before = series
+                .at(sample.at_ns.saturating_sub(RATE_NS))
+                .or_else(|| series.iter().next());
+            let seconds = before.map_or(0.0, |before| {
+                sample.at_ns.saturating_sub(before.at_ns) as f64 / 1e9
+            });
             let since = Since {
                 // What has not been told for long is not going on.
                 seconds: if node.stale_ms > 2000 { 0.0 } else { seconds },
@@ -131,7 +145,11 @@ impl<'a> Picture<'a> {
             for (place, now) in sample.channels.iter().enumerate() {
                 let before = before.and_then(|before| same(before, place, now));
                 let row = since.row(self.nodes.len(), place, now, before);
-                let rate = if row.sends() { &mut node.out_per_s } else { &mut node.in_per_s };
+                let rate = if row.sends() {
+                    &mut node.out_per_s
+                } else {
+                    &mut node.in_per_s
+                };
                 *rate += row.bytes_per_s;
                 self.rows.push(row);
             }
@@ -141,38 +159,77 @@ impl<'a> Picture<'a> {
 
     /// Which channel a row is of.
     pub(crate) fn key(&self, row: &Row<'_>) -> ChannelKey {
-        ChannelKey { worker: self.nodes[row.node].id, side: row.now.side, index: row.now.index }
+        ChannelKey {
+            worker: self.nodes[row.node].id,
+            side: row.now.side,
+            index: row.now.index,
+        }
     }
 
     /// Bytes per second of one channel, `count` points of `step_ns` up to now.
     pub(crate) fn history(&self, row: &Row<'_>, count: usize, step_ns: u64) -> Vec<f64> {
-        let Some(picture) = self.nodes.get(row.node) else { return Vec::new() };
+        let Some(picture) = self.nodes.get(row.node) else {
+            return Vec::new();
+        };
         let points = self.points(picture, count, step_ns);
         let bytes = |sample: &Sample| same(sample, row.place, row.now).map(|one| one.bytes);
         rates(&points, bytes)
     }
 
     /// The same for all of a node's channels of one side.
-    pub(crate) fn node_history(&self, picture: &NodePicture<'_>, side: Side, count: usize, step_ns: u64) -> Vec<f64> {
+    pub(crate) fn node_history(
+        &self,
+        picture: &NodePicture<'_>,
+        side: Side,
+        count: usize,
+        step_ns: u64,
+    ) -> Vec<f64> {
         let points = self.points(picture, count, step_ns);
-        rates(&points, |sample| Some(sample.channels.iter().filter(|one| one.side == side).map(|one| one.bytes).sum()))
+        rates(&points, |sample| {
+            Some(
+                sample
+                    .channels
+                    .iter()
+                    .filter(|one| one.side == side)
+                    .map(|one| one.bytes)
+                    .sum(),
+            )
+        })
     }
 
-    fn points<'b>(&self, picture: &NodePicture<'b>, count: usize, step_ns: u64) -> Vec<Option<&'b Sample>> {
+    fn points<'b>(
+        &self,
+        picture: &NodePicture<'b>,
+        count: usize,
+        step_ns: u64,
+    ) -> Vec<Option<&'b Sample>> {
         let time = |back: usize| self.at_ns.checked_sub(back as u64 * step_ns);
-        (0..=count).rev().map(|back| picture.series?.at(time(back)?)).collect()
+        (0..=count)
+            .rev()
+            .map(|back| picture.series?.at(time(back)?))
+            .collect()
     }
 }
 
 /// How a worker had ended by a moment.
-fn ended(model: &Model, worker: &WorkerState, series: Option<&Series>, at_ns: u64) -> Option<String> {
+fn ended(
+    model: &Model,
+    worker: &WorkerState,
+    series: Option<&Series>,
+    at_ns: u64,
+) -> Option<String> {
     if let Some(exit) = &worker.exit {
         let has_ended = at_ns >= model.state().at_ns(exit.at_ms);
         return has_ended.then(|| format!("the worker {}", exit.what.how()));
     }
     // Of a process only its last counters tell when that was.
-    let is_last = series.and_then(Series::last).is_none_or(|last| last.at_ns <= at_ns);
-    let is_gone = worker.process.as_ref().is_some_and(|process| process.is_gone);
+    let is_last = series
+        .and_then(Series::last)
+        .is_none_or(|last| last.at_ns <= at_ns);
+    let is_gone = worker
+        .process
+        .as_ref()
+        .is_some_and(|process| process.is_gone);
     (is_gone && is_last).then(|| "its process is gone".to_owned())
 }
 
@@ -183,13 +240,20 @@ fn rates(points: &[Option<&Sample>], bytes: impl Fn(&Sample) -> Option<u64>) -> 
         let moved = bytes(after)?.checked_sub(bytes(before)?)?;
         (seconds > 0.0).then(|| moved as f64 / seconds)
     };
-    points.windows(2).map(|pair| rate(pair).unwrap_or(0.0)).collect()
+    points
+        .windows(2)
+        .map(|pair| rate(pair).unwrap_or(0.0))
+        .collect()
 }
 
 /// The channel in another sample, which mostly has it in the same place.
 fn same<'a>(sample: &'a Sample, place: usize, channel: &ChannelNow) -> Option<&'a ChannelNow> {
     let is = |one: &&ChannelNow| one.index == channel.index && one.side == channel.side;
-    sample.channels.get(place).filter(is).or_else(|| sample.channels.iter().find(is))
+    sample
+        .channels
+        .get(place)
+        .filter(is)
+        .or_else(|| sample.channels.iter().find(is))
 }
 
 /// What turns counters of one worker into rows.
@@ -202,9 +266,23 @@ struct Since {
 }
 
 impl Since {
-    fn row<'a>(&self, node: usize, place: usize, now: &'a ChannelNow, before: Option<&ChannelNow>) -> Row<'a> {
-        let grown = |count: fn(&ChannelNow) -> u64| before.map_or(0, |before| count(now).saturating_sub(count(before)));
-        let per_s = |count: u64| if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 };
+    fn row<'a>(
+        &self,
+        node: usize,
+        place: usize,
+        now: &'a ChannelNow,
+        before: Option<&ChannelNow>,
+    ) -> Row<'a> {
+        let grown = |count: fn(&ChannelNow) -> u64| {
+            before.map_or(0, |before| count(now).saturating_sub(count(before)))
+        };
+        let per_s = |count: u64| {
+            if self.seconds > 0.0 {
+                count as f64 / self.seconds
+            } else {
+                0.0
+            }
+        };
         let (tests, not_done) = (grown(|one| one.tests), grown(|one| one.tests_not_done));
         Row {
             node,

@@ -107,8 +107,13 @@ impl SourceError {
 impl NextStep for SourceError {
     fn next_step(&self) -> Option<String> {
         Some(match self {
-            Self::Nothing { .. } => "name a folder under reports/, a recorder file or a process id".into(),
-            Self::Nobody => "start one with `tcpxctl tap -- COMMAND`, or name a run folder under reports/".into(),
+            Self::Nothing { .. } => {
+                "name a folder under reports/, a recorder file or a process id".into()
+            }
+            Self::Nobody => {
+                "start one with `tcpxctl tap -- COMMAND`, or name a run folder under reports/"
+                    .into()
+            }
             Self::Record { error, .. } => return error.next_step(),
             Self::Unreadable { .. } | Self::Lost { .. } => return None,
         })
@@ -133,11 +138,19 @@ impl Local {
             RecorderFilter::All | RecorderFilter::Workers(_) => ("this machine".to_owned(), None),
             RecorderFilter::Pid(pid) => (format!("process {pid}"), Some(pid.to_string())),
             RecorderFilter::File(path) => {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name = path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
                 (name, Some(path.display().to_string()))
             }
         };
-        let mut local = Self { title, recorders: Recorders::new(filter), first: Vec::new() };
+        let mut local = Self {
+            title,
+            recorders: Recorders::new(filter),
+            first: Vec::new(),
+        };
         local.first = local.look()?;
         match (local.recorders.is_empty(), what) {
             (true, Some(what)) => Err(SourceError::Nothing { what }),
@@ -158,16 +171,31 @@ impl Local {
             RecorderFilter::File(path) => path.clone(),
             _ => PathBuf::new(),
         };
-        SourceError::Unreadable { path, why: error.to_string() }
+        SourceError::Unreadable {
+            path,
+            why: error.to_string(),
+        }
     }
 }
 
 impl Source for Local {
     fn begin(&self) -> Beginning {
         // This machine, which needs no name.
-        let here = NodeIntro { name: String::new(), address: String::new() };
-        let names = Names { nodes: vec![here], pairs: Vec::new() };
-        Beginning { title: self.title.clone(), state: RunState { names, ..RunState::default() } }
+        let here = NodeIntro {
+            name: String::new(),
+            address: String::new(),
+        };
+        let names = Names {
+            nodes: vec![here],
+            pairs: Vec::new(),
+        };
+        Beginning {
+            title: self.title.clone(),
+            state: RunState {
+                names,
+                ..RunState::default()
+            },
+        }
     }
 
     fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
@@ -190,7 +218,9 @@ impl Source for Local {
 /// It means nothing, or cannot be read.
 pub fn open(what: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
     let local = |filter| Ok(Box::new(Judged::new(Local::open(filter)?)) as Box<dyn Source>);
-    let Some(what) = what else { return local(RecorderFilter::All) };
+    let Some(what) = what else {
+        return local(RecorderFilter::All);
+    };
     let path = Path::new(what);
     if path.is_dir() || RunFiles::is_bundle(path) {
         return Ok(Box::new(Folder::open(path, None)?));
@@ -200,6 +230,8 @@ pub fn open(what: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
     }
     match what.parse() {
         Ok(pid) => local(RecorderFilter::Pid(pid)),
-        Err(_) => Err(SourceError::Nothing { what: what.to_owned() }),
+        Err(_) => Err(SourceError::Nothing {
+            what: what.to_owned(),
+        }),
     }
 }

@@ -180,7 +180,10 @@ mod tests {
 
     #[test]
     fn the_list_is_newest_first_without_gaps() {
-        assert!(VERSIONS.windows(2).all(|pair| pair[0] == pair[1] + 1), "{VERSIONS:?}");
+        assert!(
+            VERSIONS.windows(2).all(|pair| pair[0] == pair[1] + 1),
+            "{VERSIONS:?}"
+        );
         let (newest, oldest) = (VERSIONS[0], VERSIONS[VERSIONS.len() - 1]);
         assert_eq!(VERSIONS_RANGE, format!("v{oldest} to v{newest}"));
     }

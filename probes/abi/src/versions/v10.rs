@@ -1,6 +1,9 @@
 //! `ncclNet_v10_t`, field for field (NCCL 2.26). Against v9, `init` takes a profiler
 //! callback, `connect` a configuration, and every post a handle for the profiler.
-#![expect(unsafe_code, reason = "a table of C function pointers is shared between threads")]
+#![expect(
+    unsafe_code,
+    reason = "a table of C function pointers is shared between threads"
+)]
 
 pub use crate::device_handle::DeviceHandle;
 use crate::{LoggerArg, ProfilerArg, ResultCode};
@@ -88,7 +91,10 @@ impl Properties {
         max_recvs: 0,
         net_device_type: 0,
         net_device_version: 0,
-        v_props: VDeviceProps { ndevs: 0, devs: [0; 4] },
+        v_props: VDeviceProps {
+            ndevs: 0,
+            devs: [0; 4],
+        },
         max_p2p_bytes: 0,
         max_coll_bytes: 0,
     };
@@ -139,12 +145,30 @@ pub struct Net {
         ) -> ResultCode,
     >,
     /// `listenComm, &recvComm, &deviceHandle`; success with a null comm means call again.
-    pub accept: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut *mut DeviceHandle) -> ResultCode>,
+    pub accept: Option<
+        unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut *mut DeviceHandle) -> ResultCode,
+    >,
     /// `comm, data, size, type, &mhandle`
-    pub reg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize, c_int, *mut *mut c_void) -> ResultCode>,
+    pub reg_mr: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            usize,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `comm, data, size, type, offset, fd, &mhandle`
     pub reg_mr_dma_buf: Option<
-        unsafe extern "C" fn(*mut c_void, *mut c_void, usize, c_int, u64, c_int, *mut *mut c_void) -> ResultCode,
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            usize,
+            c_int,
+            u64,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
     >,
     /// `comm, mhandle`
     pub dereg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> ResultCode>,
@@ -193,7 +217,8 @@ pub struct Net {
     /// `listenComm`
     pub close_listen: Option<unsafe extern "C" fn(*mut c_void) -> ResultCode>,
     /// `comm, mhandle, &deviceMhandle`
-    pub get_device_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    pub get_device_mr:
+        Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void) -> ResultCode>,
     /// `recvComm, n, request`: hands a finished receive's pages and slot back.
     pub irecv_consumed: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> ResultCode>,
     /// `&dev, devices`: makes one device of several.

@@ -1,6 +1,9 @@
 //! `ncclNet_v12_t`, field for field (NCCL 2.30). Against v11, a virtual device may
 //! have eight devices, and the properties gain the rail and the plane.
-#![expect(unsafe_code, reason = "a table of C function pointers is shared between threads")]
+#![expect(
+    unsafe_code,
+    reason = "a table of C function pointers is shared between threads"
+)]
 
 pub use crate::device_handle::DeviceHandle;
 use crate::{LoggerArg, ProfilerArg, ResultCode};
@@ -131,7 +134,10 @@ impl Properties {
         max_recvs: 0,
         net_device_type: 0,
         net_device_version: 0,
-        v_props: VDeviceProps { ndevs: 0, devs: [0; 8] },
+        v_props: VDeviceProps {
+            ndevs: 0,
+            devs: [0; 8],
+        },
         max_p2p_bytes: 0,
         max_coll_bytes: 0,
         max_multi_request_size: 0,
@@ -169,26 +175,59 @@ pub struct Net {
     /// Name by which `NCCL_NET` selects the plugin.
     pub name: *const c_char,
     /// `&context, commId, config, logger, profiler`: once per communicator.
-    pub init:
-        Option<unsafe extern "C" fn(*mut *mut c_void, u64, *mut CommConfig, LoggerArg, ProfilerArg) -> ResultCode>,
+    pub init: Option<
+        unsafe extern "C" fn(
+            *mut *mut c_void,
+            u64,
+            *mut CommConfig,
+            LoggerArg,
+            ProfilerArg,
+        ) -> ResultCode,
+    >,
     /// Number of devices.
     pub devices: Option<unsafe extern "C" fn(*mut c_int) -> ResultCode>,
     /// Properties of one device; strings stay the plugin's.
     pub get_properties: Option<unsafe extern "C" fn(c_int, *mut Properties) -> ResultCode>,
     /// `context, dev, handle[128], &listenComm`
-    pub listen: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    pub listen: Option<
+        unsafe extern "C" fn(*mut c_void, c_int, *mut c_void, *mut *mut c_void) -> ResultCode,
+    >,
     /// `context, dev, handle[128], &sendComm, &deviceHandle`; success with a null comm means call again
     /// with the same handle buffer.
     pub connect: Option<
-        unsafe extern "C" fn(*mut c_void, c_int, *mut c_void, *mut *mut c_void, *mut *mut DeviceHandle) -> ResultCode,
+        unsafe extern "C" fn(
+            *mut c_void,
+            c_int,
+            *mut c_void,
+            *mut *mut c_void,
+            *mut *mut DeviceHandle,
+        ) -> ResultCode,
     >,
     /// `listenComm, &recvComm, &deviceHandle`; success with a null comm means call again.
-    pub accept: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut *mut DeviceHandle) -> ResultCode>,
+    pub accept: Option<
+        unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut *mut DeviceHandle) -> ResultCode,
+    >,
     /// `comm, data, size, type, &mhandle`
-    pub reg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize, c_int, *mut *mut c_void) -> ResultCode>,
+    pub reg_mr: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            usize,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `comm, data, size, type, offset, fd, &mhandle`
     pub reg_mr_dma_buf: Option<
-        unsafe extern "C" fn(*mut c_void, *mut c_void, usize, c_int, u64, c_int, *mut *mut c_void) -> ResultCode,
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            usize,
+            c_int,
+            u64,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
     >,
     /// `comm, mhandle`
     pub dereg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> ResultCode>,
@@ -237,7 +276,8 @@ pub struct Net {
     /// `listenComm`
     pub close_listen: Option<unsafe extern "C" fn(*mut c_void) -> ResultCode>,
     /// `comm, mhandle, &deviceMhandle`
-    pub get_device_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    pub get_device_mr:
+        Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void) -> ResultCode>,
     /// `recvComm, n, request`: hands a finished receive's pages and slot back.
     pub irecv_consumed: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> ResultCode>,
     /// `&dev, devices`: makes one device of several.

@@ -1,7 +1,10 @@
 //! `ncclNet_v4_t`, field for field (NCCL 2.8): the oldest table that anyone still
 //! exports. Connect handles have 64 bytes, `connect` and `accept` may block, there
 //! are no tags, and one receive is one buffer.
-#![expect(unsafe_code, reason = "a table of C function pointers is shared between threads")]
+#![expect(
+    unsafe_code,
+    reason = "a table of C function pointers is shared between threads"
+)]
 
 use crate::{LoggerArg, ResultCode};
 use std::ffi::{c_char, c_int, c_void};
@@ -76,18 +79,47 @@ pub struct Net {
     /// `listenComm, &recvComm`
     pub accept: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> ResultCode>,
     /// `comm, data, size, type, &mhandle`
-    pub reg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut *mut c_void) -> ResultCode>,
+    pub reg_mr: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `comm, mhandle`
     pub dereg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> ResultCode>,
     /// `sendComm, data, size, mhandle, &request`
-    pub isend:
-        Option<unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    pub isend: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            *mut c_void,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `recvComm, data, size, mhandle, &request`
-    pub irecv:
-        Option<unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    pub irecv: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            *mut c_void,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `recvComm, data, size, mhandle, &request`
-    pub iflush:
-        Option<unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    pub iflush: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            *mut c_void,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `request, &done, &size`
     pub test: Option<unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int) -> ResultCode>,
     /// `sendComm`

@@ -1,7 +1,10 @@
 //! `ncclNet_v5_t`, field for field (NCCL 2.12). Against v4: tags, grouped
 //! receives, `connect` and `accept` that do not block, 128-byte handles, and
 //! `latency` and `maxRecvs` in the properties, whose layout is that of v6.
-#![expect(unsafe_code, reason = "a table of C function pointers is shared between threads")]
+#![expect(
+    unsafe_code,
+    reason = "a table of C function pointers is shared between threads"
+)]
 
 use crate::{LoggerArg, ResultCode};
 use std::ffi::{c_char, c_int, c_void};
@@ -82,12 +85,27 @@ pub struct Net {
     /// `listenComm, &recvComm`; success with a null comm means call again.
     pub accept: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> ResultCode>,
     /// `comm, data, size, type, &mhandle`
-    pub reg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut *mut c_void) -> ResultCode>,
+    pub reg_mr: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `comm, mhandle`
     pub dereg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> ResultCode>,
     /// `sendComm, data, size, tag, mhandle, &request`
     pub isend: Option<
-        unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut c_void, *mut *mut c_void) -> ResultCode,
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            c_int,
+            *mut c_void,
+            *mut *mut c_void,
+        ) -> ResultCode,
     >,
     /// `recvComm, n, data[], sizes[], tags[], mhandles[], &request`
     pub irecv: Option<

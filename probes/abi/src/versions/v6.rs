@@ -1,5 +1,8 @@
 //! `ncclNet_v6_t`, field for field (NCCL 2.13). Against v5 it gains `regMrDmaBuf`.
-#![expect(unsafe_code, reason = "a table of C function pointers is shared between threads")]
+#![expect(
+    unsafe_code,
+    reason = "a table of C function pointers is shared between threads"
+)]
 
 use crate::{LoggerArg, ResultCode};
 use std::ffi::{c_char, c_int, c_void};
@@ -80,16 +83,39 @@ pub struct Net {
     /// `listenComm, &recvComm`; success with a null comm means call again.
     pub accept: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> ResultCode>,
     /// `comm, data, size, type, &mhandle`
-    pub reg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut *mut c_void) -> ResultCode>,
+    pub reg_mr: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `comm, data, size, type, offset, fd, &mhandle`
     pub reg_mr_dma_buf: Option<
-        unsafe extern "C" fn(*mut c_void, *mut c_void, usize, c_int, u64, c_int, *mut *mut c_void) -> ResultCode,
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            usize,
+            c_int,
+            u64,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
     >,
     /// `comm, mhandle`
     pub dereg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> ResultCode>,
     /// `sendComm, data, size, tag, mhandle, &request`
     pub isend: Option<
-        unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut c_void, *mut *mut c_void) -> ResultCode,
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            c_int,
+            *mut c_void,
+            *mut *mut c_void,
+        ) -> ResultCode,
     >,
     /// `recvComm, n, data[], sizes[], tags[], mhandles[], &request`
     pub irecv: Option<

@@ -2,7 +2,10 @@
 //! things change in v8: `regMr` takes a `size_t`, and the properties gain
 //! `regIsGlobal`, eight bytes that a v8 `getProperties` would write past the
 //! end of this struct.
-#![expect(unsafe_code, reason = "a table of C function pointers is shared between threads")]
+#![expect(
+    unsafe_code,
+    reason = "a table of C function pointers is shared between threads"
+)]
 
 pub use crate::device_handle::DeviceHandle;
 use crate::{LoggerArg, ResultCode};
@@ -88,21 +91,52 @@ pub struct Net {
     pub listen: Option<unsafe extern "C" fn(c_int, *mut c_void, *mut *mut c_void) -> ResultCode>,
     /// `dev, handle[128], &sendComm, &deviceHandle`; success with a null comm means call again
     /// with the same handle buffer.
-    pub connect:
-        Option<unsafe extern "C" fn(c_int, *mut c_void, *mut *mut c_void, *mut *mut DeviceHandle) -> ResultCode>,
+    pub connect: Option<
+        unsafe extern "C" fn(
+            c_int,
+            *mut c_void,
+            *mut *mut c_void,
+            *mut *mut DeviceHandle,
+        ) -> ResultCode,
+    >,
     /// `listenComm, &recvComm, &deviceHandle`; success with a null comm means call again.
-    pub accept: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut *mut DeviceHandle) -> ResultCode>,
+    pub accept: Option<
+        unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut *mut DeviceHandle) -> ResultCode,
+    >,
     /// `comm, data, size, type, &mhandle`
-    pub reg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut *mut c_void) -> ResultCode>,
+    pub reg_mr: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
+    >,
     /// `comm, data, size, type, offset, fd, &mhandle`
     pub reg_mr_dma_buf: Option<
-        unsafe extern "C" fn(*mut c_void, *mut c_void, usize, c_int, u64, c_int, *mut *mut c_void) -> ResultCode,
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            usize,
+            c_int,
+            u64,
+            c_int,
+            *mut *mut c_void,
+        ) -> ResultCode,
     >,
     /// `comm, mhandle`
     pub dereg_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> ResultCode>,
     /// `sendComm, data, size, tag, mhandle, &request`
     pub isend: Option<
-        unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, *mut c_void, *mut *mut c_void) -> ResultCode,
+        unsafe extern "C" fn(
+            *mut c_void,
+            *mut c_void,
+            c_int,
+            c_int,
+            *mut c_void,
+            *mut *mut c_void,
+        ) -> ResultCode,
     >,
     /// `recvComm, n, data[], sizes[], tags[], mhandles[], &request`
     pub irecv: Option<
@@ -136,7 +170,8 @@ pub struct Net {
     /// `listenComm`
     pub close_listen: Option<unsafe extern "C" fn(*mut c_void) -> ResultCode>,
     /// `comm, mhandle, &deviceMhandle`
-    pub get_device_mr: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void) -> ResultCode>,
+    pub get_device_mr:
+        Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void) -> ResultCode>,
     /// `recvComm, n, request`: hands a finished receive's pages and slot back.
     pub irecv_consumed: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> ResultCode>,
 }

@@ -47,8 +47,15 @@ impl Plan {
     /// Reads the grammar above. Empty text is a plan without faults.
     pub fn parse(text: &str) -> Result<Self, BadFault> {
         let mut plan = Self::default();
-        for item in text.split(';').map(str::trim).filter(|item| !item.is_empty()) {
-            let failed = |why: String| BadFault { item: item.to_owned(), why };
+        for item in text
+            .split(';')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+        {
+            let failed = |why: String| BadFault {
+                item: item.to_owned(),
+                why,
+            };
             match item.strip_prefix("seed=") {
                 Some(seed) => plan.seed = number("seed", seed).map_err(failed)?,
                 None => plan.faults.push(Fault::parse(item).map_err(failed)?),
@@ -64,29 +71,50 @@ impl Fault {
         let mut keys = Keys::parse(rest)?;
         let (side, comm) = (keys.side()?, keys.optional("comm")?);
         let kind = match kind.trim() {
-            "stop" => Kind::Stop { after: keys.required("after")? },
-            "drop-ctrl" => Kind::DropCtrl { nth: keys.counted("nth")? },
-            "delay-ctrl" => Kind::DelayCtrl { nth: keys.counted("nth")?, ms: keys.required("ms")? },
-            "close" => Kind::Close { after: keys.required("after")?, socket: keys.optional("socket")?.unwrap_or(0) },
+            "stop" => Kind::Stop {
+                after: keys.required("after")?,
+            },
+            "drop-ctrl" => Kind::DropCtrl {
+                nth: keys.counted("nth")?,
+            },
+            "delay-ctrl" => Kind::DelayCtrl {
+                nth: keys.counted("nth")?,
+                ms: keys.required("ms")?,
+            },
+            "close" => Kind::Close {
+                after: keys.required("after")?,
+                socket: keys.optional("socket")?.unwrap_or(0),
+            },
             "rc" => Kind::Rc {
                 call: keys.call()?,
                 value: keys.code()?,
                 nth: keys.optional("nth")?.unwrap_or(1),
                 times: keys.optional("times")?.unwrap_or(1),
             },
-            "exit" => Kind::Exit { chunk: keys.counted("chunk")? },
+            "exit" => Kind::Exit {
+                chunk: keys.counted("chunk")?,
+            },
             "spin" => Kind::Spin {
                 call: keys.call()?,
                 nth: keys.optional("nth")?.unwrap_or(1),
                 ms: keys.optional("ms")?.unwrap_or(SPIN_MS),
             },
             "hang" => Kind::Hang,
-            "refuse" => Kind::Refuse { times: keys.optional("times")?.unwrap_or(0) },
-            "corrupt" => Kind::Corrupt { chunk: keys.counted("chunk")?, byte: keys.optional("byte")? },
-            "starve" => Kind::Starve { socket: keys.required("socket")?, after: keys.optional("after")?.unwrap_or(0) },
-            "lose" => {
-                Kind::Lose { after: keys.optional("after")?.unwrap_or(0), percent: keys.percent()?.unwrap_or(100) }
-            }
+            "refuse" => Kind::Refuse {
+                times: keys.optional("times")?.unwrap_or(0),
+            },
+            "corrupt" => Kind::Corrupt {
+                chunk: keys.counted("chunk")?,
+                byte: keys.optional("byte")?,
+            },
+            "starve" => Kind::Starve {
+                socket: keys.required("socket")?,
+                after: keys.optional("after")?.unwrap_or(0),
+            },
+            "lose" => Kind::Lose {
+                after: keys.optional("after")?.unwrap_or(0),
+                percent: keys.percent()?.unwrap_or(100),
+            },
             other => return Err(format!("unknown kind `{other}`")),
         };
         keys.finish()?;
@@ -99,10 +127,20 @@ struct Keys<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Keys<'a> {
     fn parse(text: &'a str) -> Result<Self, String> {
-        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-        let pairs = parts.map(|part| part.split_once('=').ok_or_else(|| format!("`{part}` is not key=value")));
+        let parts = text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty());
+        let pairs = parts.map(|part| {
+            part.split_once('=')
+                .ok_or_else(|| format!("`{part}` is not key=value"))
+        });
         let pairs: Vec<(&str, &str)> = pairs.collect::<Result<_, _>>()?;
-        match pairs.iter().enumerate().find(|(at, (key, _))| pairs[..*at].iter().any(|(other, _)| other == key)) {
+        match pairs
+            .iter()
+            .enumerate()
+            .find(|(at, (key, _))| pairs[..*at].iter().any(|(other, _)| other == key))
+        {
             Some((_, (key, _))) => Err(format!("`{key}` is given twice")),
             None => Ok(Self(pairs)),
         }
@@ -118,7 +156,8 @@ impl<'a> Keys<'a> {
     }
 
     fn required(&mut self, key: &str) -> Result<u64, String> {
-        self.optional(key)?.ok_or_else(|| format!("`{key}` is missing"))
+        self.optional(key)?
+            .ok_or_else(|| format!("`{key}` is missing"))
     }
 
     fn counted(&mut self, key: &str) -> Result<u64, String> {
@@ -140,7 +179,9 @@ impl<'a> Keys<'a> {
     fn call(&mut self) -> Result<Call, String> {
         let name = self.text("call").ok_or("`call` is missing")?;
         let found = CALLS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, call)| *call).ok_or_else(|| format!("there is no call `{name}`"))
+        found
+            .map(|(_, call)| *call)
+            .ok_or_else(|| format!("there is no call `{name}`"))
     }
 
     fn code(&mut self) -> Result<i32, String> {
@@ -149,18 +190,29 @@ impl<'a> Keys<'a> {
     }
 
     fn percent(&mut self) -> Result<Option<u32>, String> {
-        let Some(value) = self.optional("percent")? else { return Ok(None) };
-        let percent = u32::try_from(value).ok().filter(|percent| (1..=100).contains(percent));
-        percent.map(Some).ok_or_else(|| format!("`percent` {value} is not 1 to 100"))
+        let Some(value) = self.optional("percent")? else {
+            return Ok(None);
+        };
+        let percent = u32::try_from(value)
+            .ok()
+            .filter(|percent| (1..=100).contains(percent));
+        percent
+            .map(Some)
+            .ok_or_else(|| format!("`percent` {value} is not 1 to 100"))
     }
 
     fn finish(self) -> Result<(), String> {
-        self.0.first().map_or(Ok(()), |(key, _)| Err(format!("unknown key `{key}`")))
+        self.0
+            .first()
+            .map_or(Ok(()), |(key, _)| Err(format!("unknown key `{key}`")))
     }
 }
 
 fn number(key: &str, value: &str) -> Result<u64, String> {
-    value.trim().parse().map_err(|_| format!("`{key}` is a whole number, not `{value}`"))
+    value
+        .trim()
+        .parse()
+        .map_err(|_| format!("`{key}` is a whole number, not `{value}`"))
 }
 
 #[cfg(test)]
@@ -170,15 +222,22 @@ mod tests {
 
     #[test]
     fn a_bad_fault_is_told_by_its_item_and_reason() {
-        let check = |text: &str, why: &str| assert_eq!(Plan::parse(text).unwrap_err().why, why, "{text}");
+        let check =
+            |text: &str, why: &str| assert_eq!(Plan::parse(text).unwrap_err().why, why, "{text}");
         check("stap:after=1", "unknown kind `stap`");
         check("stop", "`after` is missing");
         check("stop:after=1,nth=2", "unknown key `nth`");
         check("stop:after=1,after=2", "`after` is given twice");
         check("stop:after=-1", "`after` is a whole number, not `-1`");
         check("exit:chunk=0", "`chunk` counts from 1");
-        check("rc:call=irecvconsumed,value=1", "there is no call `irecvconsumed`");
-        check("rc:call=test,value=4294967296", "`value` 4294967296 is no result code");
+        check(
+            "rc:call=irecvconsumed,value=1",
+            "there is no call `irecvconsumed`",
+        );
+        check(
+            "rc:call=test,value=4294967296",
+            "`value` 4294967296 is no result code",
+        );
         check("hang:side=both", "`side` is send or recv, not `both`");
         check("stop:after", "`after` is not key=value");
         check("lose:percent=101", "`percent` 101 is not 1 to 100");

@@ -37,7 +37,13 @@ fn slots_go_round_and_the_device_handle_leads_to_them() {
         // SAFETY: an address in the table, nothing is read.
         let first = unsafe { &raw mut (*handle.meta).mem[(number % 16) as usize][0] };
         assert_eq!(slot.mem, first);
-        assert_eq!(entries(recv).iter().map(|entry| entry.len).collect::<Vec<_>>(), [4096, 4096, 1808]);
+        assert_eq!(
+            entries(recv)
+                .iter()
+                .map(|entry| entry.len)
+                .collect::<Vec<_>>(),
+            [4096, 4096, 1808]
+        );
         consume(recv).unwrap();
         assert_eq!(request(recv).slot.active, 0);
     }
@@ -51,26 +57,41 @@ fn pages_lie_shuffled_in_the_pool() {
     let recv = receive(&pair, &source, &target, 1 << 20);
     let list = entries(recv);
     assert_eq!(list.len(), 256);
-    let neighbours = list.windows(2).filter(|pair| pair[1].src_off == pair[0].src_off + 4096).count();
-    assert!(neighbours < 32, "{neighbours} of 255 pages follow each other");
+    let neighbours = list
+        .windows(2)
+        .filter(|pair| pair[1].src_off == pair[0].src_off + 4096)
+        .count();
+    assert!(
+        neighbours < 32,
+        "{neighbours} of 255 pages follow each other"
+    );
     pair.close();
 }
 
 #[test]
 fn with_several_sockets_entries_come_in_the_order_of_completion() {
     let pair = Pair::of(
-        plugin(&[STAND_IN, ("NCCL_NSOCKS_PERTHREAD", "2"), ("TCPXSOFT_FAULT", "delay-ctrl:nth=99,ms=1")]),
+        plugin(&[
+            STAND_IN,
+            ("NCCL_NSOCKS_PERTHREAD", "2"),
+            ("TCPXSOFT_FAULT", "delay-ctrl:nth=99,ms=1"),
+        ]),
         plugin(&[STAND_IN, ("NCCL_NSOCKS_PERTHREAD", "2")]),
     );
     let mut source = Buffer::new(262_144, 0);
-    source.bytes_mut(262_144).copy_from_slice(&pattern(262_144, 1));
+    source
+        .bytes_mut(262_144)
+        .copy_from_slice(&pattern(262_144, 1));
     let target = Buffer::new(262_144, 0);
     let recv = receive(&pair, &source, &target, 262_144);
     let mut offsets: Vec<u64> = entries(recv).iter().map(|entry| entry.dst_off).collect();
     assert_eq!(pair.unpack(recv, target.pointer()), 262_144);
     assert!(target.bytes(262_144) == source.bytes(262_144));
     offsets.sort_unstable();
-    assert_eq!(offsets, (0..64).map(|page| page * 4096).collect::<Vec<u64>>());
+    assert_eq!(
+        offsets,
+        (0..64).map(|page| page * 4096).collect::<Vec<u64>>()
+    );
     pair.close();
 }
 
@@ -120,7 +141,10 @@ fn a_pool_whose_pages_never_come_back_starves_until_one_is_consumed() {
 
 #[test]
 fn a_closed_comm_gives_its_pages_back() {
-    let (sends, receives) = (plugin(&[STAND_IN]), plugin(&[STAND_IN, ("TCPXSOFT_POOL_BYTES", "1048576")]));
+    let (sends, receives) = (
+        plugin(&[STAND_IN]),
+        plugin(&[STAND_IN, ("TCPXSOFT_POOL_BYTES", "1048576")]),
+    );
     let (source, target) = (Buffer::new(200_000, 1), Buffer::new(200_000, 0));
     let pair = Pair::of(sends, receives);
     assert_eq!(receives.pool().unwrap().free(), 256);
@@ -135,7 +159,11 @@ fn a_closed_comm_gives_its_pages_back() {
 
 #[test]
 fn more_pages_than_a_slot_has_entries_are_refused() {
-    let pair = Pair::new(&[STAND_IN, ("NCCL_DYNAMIC_CHUNK_SIZE", "512"), ("NCCL_NSOCKS_PERTHREAD", "8")]);
+    let pair = Pair::new(&[
+        STAND_IN,
+        ("NCCL_DYNAMIC_CHUNK_SIZE", "512"),
+        ("NCCL_NSOCKS_PERTHREAD", "8"),
+    ]);
     let size = 2050 * 512;
     let (source, target) = (Buffer::new(size, 1), Buffer::new(size, 0));
     let recv = pair.irecv_device(target.pointer(), size).unwrap();
@@ -153,13 +181,19 @@ fn more_pages_than_a_slot_has_entries_are_refused() {
 fn a_receive_outside_its_registration_is_refused() {
     let pair = Pair::new(&[STAND_IN]);
     let buffer = Buffer::new(8192, 0);
-    let mhandle = crate::calls::register(pair.receiver, buffer.pointer(), 4096, tcpx_abi::PTR_CUDA).unwrap();
+    let mhandle =
+        crate::calls::register(pair.receiver, buffer.pointer(), 4096, tcpx_abi::PTR_CUDA).unwrap();
     // SAFETY: our comm and mhandle.
     let posted = unsafe {
         crate::calls::post(
             crate::fault::Side::Recv,
             pair.receiver,
-            crate::calls::Given { data: buffer.pointer(), size: 4097, tag: 0, mhandle },
+            crate::calls::Given {
+                data: buffer.pointer(),
+                size: 4097,
+                tag: 0,
+                mhandle,
+            },
         )
     };
     assert_eq!(posted, Err(REFUSED));

@@ -7,15 +7,23 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 fn pair(fault: &str) -> Pair {
-    let small = [("TCPXSOFT_FAULT", fault), ("NCCL_DYNAMIC_CHUNK_SIZE", "4096"), ("NCCL_NSOCKS_PERTHREAD", "2")];
+    let small = [
+        ("TCPXSOFT_FAULT", fault),
+        ("NCCL_DYNAMIC_CHUNK_SIZE", "4096"),
+        ("NCCL_NSOCKS_PERTHREAD", "2"),
+    ];
     Pair::new(&small)
 }
 
 /// Sends `count` messages of one chunk and says how many arrive.
 fn arrived(pair: &Pair, count: usize) -> usize {
     let (source, target) = (Buffer::new(4096, 1), Buffer::new(4096, 0));
-    let sends: Vec<_> = (0..count).map(|_| pair.isend(source.pointer(), 4096).unwrap()).collect();
-    let recvs: Vec<_> = (0..count).map(|_| pair.irecv(target.pointer(), 4096).unwrap()).collect();
+    let sends: Vec<_> = (0..count)
+        .map(|_| pair.isend(source.pointer(), 4096).unwrap())
+        .collect();
+    let recvs: Vec<_> = (0..count)
+        .map(|_| pair.irecv(target.pointer(), 4096).unwrap())
+        .collect();
     let (mut sent, mut received) = (0, 0);
     for _ in 0..2000 {
         sent += usize::from(sent < count && test(sends[sent]).unwrap());
@@ -36,7 +44,11 @@ fn stop_lets_exactly_that_many_chunks_pass() {
 #[test]
 fn starve_stops_one_socket_and_so_the_comm() {
     let pair = pair("starve:socket=1,after=2,side=send");
-    assert_eq!(arrived(&pair, 10), 5, "sockets take turns: the sixth chunk is the third of socket 1");
+    assert_eq!(
+        arrived(&pair, 10),
+        5,
+        "sockets take turns: the sixth chunk is the third of socket 1"
+    );
     pair.close();
 }
 
@@ -54,7 +66,10 @@ fn a_delayed_header_holds_everything_behind_it() {
     let (source, target) = (Buffer::new(64, 1), Buffer::new(64, 0));
     let start = Instant::now();
     for _ in 0..2 {
-        pair.finish(pair.isend(source.pointer(), 64).unwrap(), pair.irecv(target.pointer(), 64).unwrap());
+        pair.finish(
+            pair.isend(source.pointer(), 64).unwrap(),
+            pair.irecv(target.pointer(), 64).unwrap(),
+        );
     }
     assert!(start.elapsed() >= Duration::from_millis(60));
     pair.close();
@@ -64,8 +79,13 @@ fn a_delayed_header_holds_everything_behind_it() {
 fn corrupt_flips_one_byte_of_one_chunk() {
     let pair = pair("corrupt:chunk=2,byte=100");
     let (source, target) = (Buffer::new(12_288, 0x10), Buffer::new(12_288, 0));
-    pair.finish(pair.isend(source.pointer(), 12_288).unwrap(), pair.irecv(target.pointer(), 12_288).unwrap());
-    let wrong: Vec<usize> = (0..12_288).filter(|at| target.bytes(12_288)[*at] != 0x10).collect();
+    pair.finish(
+        pair.isend(source.pointer(), 12_288).unwrap(),
+        pair.irecv(target.pointer(), 12_288).unwrap(),
+    );
+    let wrong: Vec<usize> = (0..12_288)
+        .filter(|at| target.bytes(12_288)[*at] != 0x10)
+        .collect();
     assert_eq!(wrong, [4196]);
     assert_eq!(source.bytes(12_288), [0x10; 12_288]);
     pair.close();
@@ -89,8 +109,12 @@ fn a_refusing_acceptor_fails_both_sides() {
     let mut outcome = [None, None];
     until("both failures", || {
         let step = [
-            outcome[0].is_none().then(|| accept(listener, &mut no_device()).err()),
-            outcome[1].is_none().then(|| connect(plugin, &mut handle).err()),
+            outcome[0]
+                .is_none()
+                .then(|| accept(listener, &mut no_device()).err()),
+            outcome[1]
+                .is_none()
+                .then(|| connect(plugin, &mut handle).err()),
         ];
         for (outcome, step) in outcome.iter_mut().zip(step) {
             *outcome = outcome.or(step.flatten());
@@ -105,7 +129,10 @@ fn a_refusing_acceptor_fails_both_sides() {
 
 #[test]
 fn an_acceptor_that_puts_off_is_tried_again() {
-    let plugin = plugin(&[("TCPXSOFT_FAULT", "refuse:times=2"), ("NCCL_NSOCKS_PERTHREAD", "2")]);
+    let plugin = plugin(&[
+        ("TCPXSOFT_FAULT", "refuse:times=2"),
+        ("NCCL_NSOCKS_PERTHREAD", "2"),
+    ]);
     Pair::of(plugin, plugin).close();
     let often = super::pair::plugin(&[("TCPXSOFT_FAULT", "refuse:times=3")]);
     let (listener, mut handle) = listen(often);

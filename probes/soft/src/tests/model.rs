@@ -60,14 +60,23 @@ impl Model {
             Step::Recv => {
                 let target = Buffer::new(9000, 0);
                 let posted = self.pair.irecv(target.pointer(), 9000);
-                assert_eq!(posted.is_err(), self.unfinished.len() + self.finished.len() == 16);
+                assert_eq!(
+                    posted.is_err(),
+                    self.unfinished.len() + self.finished.len() == 16
+                );
                 if let Ok(request) = posted {
-                    self.unfinished.push_back(Receive { request, target, number: self.posted });
+                    self.unfinished.push_back(Receive {
+                        request,
+                        target,
+                        number: self.posted,
+                    });
                     self.posted += 1;
                 }
             }
             Step::TestSend(nth) => {
-                let Some(request) = self.sends.get(nth).copied() else { return };
+                let Some(request) = self.sends.get(nth).copied() else {
+                    return;
+                };
                 let outcome = test(request);
                 match nth {
                     0 if outcome.unwrap() => drop(self.sends.pop_front()),
@@ -77,7 +86,9 @@ impl Model {
                 }
             }
             Step::TestRecv(nth) => {
-                let Some(receive) = self.unfinished.get(nth) else { return };
+                let Some(receive) = self.unfinished.get(nth) else {
+                    return;
+                };
                 let outcome = test(receive.request);
                 match nth {
                     0 if outcome.unwrap() => self.finish(),
@@ -87,7 +98,9 @@ impl Model {
             }
             Step::Consume(nth) => {
                 let all = self.finished.iter().chain(&self.unfinished);
-                let Some(request) = all.map(|receive| receive.request).nth(nth) else { return };
+                let Some(request) = all.map(|receive| receive.request).nth(nth) else {
+                    return;
+                };
                 let legal = nth == 0 && !self.finished.is_empty();
                 assert_eq!(consume(request).is_ok(), legal);
                 if legal {
@@ -102,14 +115,23 @@ impl Model {
         let receive = self.unfinished.pop_front().unwrap();
         let source = &self.sources[receive.number];
         assert_eq!(request(receive.request).size as usize, source.len());
-        assert!(receive.target.bytes(source.len()) == *source, "message {} differs", receive.number);
+        assert!(
+            receive.target.bytes(source.len()) == *source,
+            "message {} differs",
+            receive.number
+        );
         self.finished.push_back(receive);
     }
 
     /// Everything sent arrives, whatever went before.
     fn drain(&mut self) {
         until("the drain", || {
-            for step in [Step::Recv, Step::TestSend(0), Step::TestRecv(0), Step::Consume(0)] {
+            for step in [
+                Step::Recv,
+                Step::TestSend(0),
+                Step::TestRecv(0),
+                Step::Consume(0),
+            ] {
                 self.take(&step);
             }
             (self.consumed == self.sources.len() && self.sends.is_empty()).then_some(())

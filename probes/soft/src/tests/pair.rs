@@ -20,7 +20,10 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub fn plugin(pairs: &[(&str, &str)]) -> &'static Plugin {
     let mut all = pairs.to_vec();
     // The first of a name counts, so `pairs` may say otherwise.
-    all.extend([("TCPXSOFT_SOCKET_IFNAME", "=lo"), ("NCCL_DYNAMIC_CHUNK_SIZE", "131072")]);
+    all.extend([
+        ("TCPXSOFT_SOCKET_IFNAME", "=lo"),
+        ("NCCL_DYNAMIC_CHUNK_SIZE", "131072"),
+    ]);
     Box::leak(Box::new(Plugin::start(Settings::of(&all)).unwrap()))
 }
 
@@ -118,13 +121,28 @@ impl Pair {
         let mut device = no_device();
         let (sender, receiver) = meet(sends, &mut handle, || accept(listener, &mut device));
         calls::unlisten(listener).unwrap();
-        Self { sender, receiver, device }
+        Self {
+            sender,
+            receiver,
+            device,
+        }
     }
 
     pub fn isend(&self, data: *mut c_void, size: usize) -> Posted {
         let mhandle = calls::register(self.sender, data, size, PTR_HOST).unwrap();
         // SAFETY: our comm, our mhandle.
-        unsafe { calls::post(Side::Send, self.sender, calls::Given { data, size: size as c_int, tag: 0, mhandle }) }
+        unsafe {
+            calls::post(
+                Side::Send,
+                self.sender,
+                calls::Given {
+                    data,
+                    size: size as c_int,
+                    tag: 0,
+                    mhandle,
+                },
+            )
+        }
     }
 
     pub fn irecv(&self, data: *mut c_void, size: usize) -> Posted {
@@ -139,7 +157,18 @@ impl Pair {
     fn irecv_as(&self, data: *mut c_void, size: usize, kind: c_int) -> Posted {
         let mhandle = calls::register(self.receiver, data, size.max(1), kind)?;
         // SAFETY: our comm, our mhandle.
-        unsafe { calls::post(Side::Recv, self.receiver, calls::Given { data, size: size as c_int, tag: 0, mhandle }) }
+        unsafe {
+            calls::post(
+                Side::Recv,
+                self.receiver,
+                calls::Given {
+                    data,
+                    size: size as c_int,
+                    tag: 0,
+                    mhandle,
+                },
+            )
+        }
     }
 
     /// Tests both until both are done.
@@ -149,7 +178,10 @@ impl Pair {
         while !(sent && received) {
             sent = sent || test(send).unwrap();
             received = received || test(recv).unwrap();
-            assert!(Instant::now() < deadline, "sent {sent}, received {received}");
+            assert!(
+                Instant::now() < deadline,
+                "sent {sent}, received {received}"
+            );
         }
     }
 
@@ -213,14 +245,19 @@ pub fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
 /// Expects that this thread has logged `text` since this was last asked.
 pub fn logged(text: &str) {
     let lines = log::take();
-    assert!(lines.iter().any(|line| line.contains(text)), "no line with `{text}` in {lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains(text)),
+        "no line with `{text}` in {lines:#?}"
+    );
 }
 
 /// Bytes that differ at every place and for every seed.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     let mut state = u64::from(seed) | 1;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u8
     };
     (0..length).map(|_| next()).collect()

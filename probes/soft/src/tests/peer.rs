@@ -46,7 +46,10 @@ fn everything_sent_before_the_close_arrives_after_code_two() {
 #[test]
 fn a_data_socket_that_dies_stalls_silently_and_warns_once() {
     for io in ["inline", "helper"] {
-        let pair = Pair::of(plugin(&[("TCPXSOFT_FAULT", "close:after=1000")]), plugin(&[("TCPXSOFT_IO", io)]));
+        let pair = Pair::of(
+            plugin(&[("TCPXSOFT_FAULT", "close:after=1000")]),
+            plugin(&[("TCPXSOFT_IO", io)]),
+        );
         let (source, target) = (Buffer::new(5000, 1), Buffer::new(5000, 0));
         let send = pair.isend(source.pointer(), 5000).unwrap();
         let recv = pair.irecv(target.pointer(), 5000).unwrap();
@@ -63,7 +66,10 @@ fn a_data_socket_that_dies_stalls_silently_and_warns_once() {
         let warned = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
         assert_eq!(warned("WARN Call to socket op send(0) 127.0.0.1<"), 1);
         if io == "inline" {
-            assert_eq!(warned("WARN Net : Connection closed by remote peer 127.0.0.1<"), 1);
+            assert_eq!(
+                warned("WARN Net : Connection closed by remote peer 127.0.0.1<"),
+                1
+            );
         }
         pair.close();
     }
@@ -123,8 +129,10 @@ fn slowness_is_reported_after_the_threshold() {
         lines
             .iter()
             .any(|line| {
-                line.contains(&format!("{recv:p}:{:p}, nic 0, lo, 127.0.0.1<", pair.receiver))
-                    && line.contains(" rx rx ctrl timeout cnt ")
+                line.contains(&format!(
+                    "{recv:p}:{:p}, nic 0, lo, 127.0.0.1<",
+                    pair.receiver
+                )) && line.contains(" rx rx ctrl timeout cnt ")
             })
             .then_some(())
     });
@@ -133,8 +141,10 @@ fn slowness_is_reported_after_the_threshold() {
 
 #[test]
 fn a_receiver_that_does_not_poll_is_reported_by_the_sender() {
-    let pair =
-        Pair::new(&[("NCCL_GPUDIRECTTCPX_TIMEOUT_THRESHOLD_NS", "1000000"), ("NCCL_DYNAMIC_CHUNK_SIZE", "0x2000000")]);
+    let pair = Pair::new(&[
+        ("NCCL_GPUDIRECTTCPX_TIMEOUT_THRESHOLD_NS", "1000000"),
+        ("NCCL_DYNAMIC_CHUNK_SIZE", "0x2000000"),
+    ]);
     let buffer = Buffer::new(32 << 20, 0);
     let send = pair.isend(buffer.pointer(), 32 << 20).unwrap();
     until("a slowness line", || {
@@ -150,7 +160,10 @@ fn a_receiver_that_does_not_poll_is_reported_by_the_sender() {
 fn a_chunk_of_zero_moves_nothing_and_floods_nobody() {
     let pair = Pair::of(plugin(&[("NCCL_DYNAMIC_CHUNK_SIZE", "0")]), plugin(&[]));
     let buffer = Buffer::new(64, 0);
-    let (send, recv) = (pair.isend(buffer.pointer(), 64).unwrap(), pair.irecv(buffer.pointer(), 64).unwrap());
+    let (send, recv) = (
+        pair.isend(buffer.pointer(), 64).unwrap(),
+        pair.irecv(buffer.pointer(), 64).unwrap(),
+    );
     for _ in 0..100 {
         assert_eq!((test(send), test(recv)), (Ok(false), Ok(false)));
     }
@@ -174,9 +187,15 @@ fn with_recv_sync_nothing_leaves_before_the_receiver_has_posted() {
 
 #[test]
 fn recv_sync_on_the_sender_only_stalls_for_ever() {
-    let pair = Pair::of(plugin(&[("NCCL_GPUDIRECTTCPX_RECV_SYNC", "1")]), plugin(&[]));
+    let pair = Pair::of(
+        plugin(&[("NCCL_GPUDIRECTTCPX_RECV_SYNC", "1")]),
+        plugin(&[]),
+    );
     let buffer = Buffer::new(64, 0);
-    let (send, recv) = (pair.isend(buffer.pointer(), 64).unwrap(), pair.irecv(buffer.pointer(), 64).unwrap());
+    let (send, recv) = (
+        pair.isend(buffer.pointer(), 64).unwrap(),
+        pair.irecv(buffer.pointer(), 64).unwrap(),
+    );
     for _ in 0..100 {
         assert_eq!((test(send), test(recv)), (Ok(false), Ok(false)));
     }
@@ -205,14 +224,19 @@ fn more_headers_than_tasks_on_one_socket_wait_with_a_warning() {
         plugin(&[("TCPXSOFT_FAULT", "starve:socket=0")]),
     );
     let buffer = Buffer::new(64, 0);
-    let recvs: Vec<_> = (0..8).map(|_| pair.irecv(buffer.pointer(), 8).unwrap()).collect();
+    let recvs: Vec<_> = (0..8)
+        .map(|_| pair.irecv(buffer.pointer(), 8).unwrap())
+        .collect();
     for _ in 0..8 {
         let send = pair.isend(buffer.pointer(), 8).unwrap();
         until("the send", || test(send).unwrap().then_some(()));
     }
     until("the warning", || {
         assert_eq!(test(recvs[0]), Ok(false));
-        crate::log::take().iter().any(|line| line == "WARN No free space for recv task").then_some(())
+        crate::log::take()
+            .iter()
+            .any(|line| line == "WARN No free space for recv task")
+            .then_some(())
     });
     pair.close();
 }

@@ -18,8 +18,16 @@ fn pair() -> Pair {
 
 fn pair_with(cuda: &str) -> Pair {
     let chunk = ("NCCL_DYNAMIC_CHUNK_SIZE", "4096");
-    let settings = Settings::of(&[("TCPXSOFT_SOCKET_IFNAME", "=lo"), chunk, ("TCPXSOFT_CUDA", cuda)]);
-    let plugin = Plugin::start(Settings { flavour: Flavour::Plain, ..settings }).unwrap();
+    let settings = Settings::of(&[
+        ("TCPXSOFT_SOCKET_IFNAME", "=lo"),
+        chunk,
+        ("TCPXSOFT_CUDA", cuda),
+    ]);
+    let plugin = Plugin::start(Settings {
+        flavour: Flavour::Plain,
+        ..settings
+    })
+    .unwrap();
     let plugin: &'static Plugin = Box::leak(Box::new(plugin));
     Pair::of(plugin, plugin)
 }
@@ -30,17 +38,32 @@ fn given(comm: *mut c_void, buffer: &Buffer, size: usize, tag: c_int) -> Given {
 
 fn given_as(kind: c_int, comm: *mut c_void, buffer: &Buffer, size: usize, tag: c_int) -> Given {
     let mhandle = calls::register(comm, buffer.pointer(), size, kind).unwrap();
-    Given { data: buffer.pointer(), size: size as c_int, tag, mhandle }
+    Given {
+        data: buffer.pointer(),
+        size: size as c_int,
+        tag,
+        mhandle,
+    }
 }
 
 fn send(pair: &Pair, buffer: &Buffer, size: usize, tag: c_int) -> *mut c_void {
     // SAFETY: our comm and registration.
-    unsafe { calls::post(Side::Send, pair.sender, given(pair.sender, buffer, size, tag)) }.unwrap()
+    unsafe {
+        calls::post(
+            Side::Send,
+            pair.sender,
+            given(pair.sender, buffer, size, tag),
+        )
+    }
+    .unwrap()
 }
 
 /// A receive of these buffers, as long as they may be.
 fn receive(pair: &Pair, buffers: &[(&Buffer, c_int)]) -> *mut c_void {
-    let given: Vec<_> = buffers.iter().map(|(buffer, tag)| given(pair.receiver, buffer, ROOM, *tag)).collect();
+    let given: Vec<_> = buffers
+        .iter()
+        .map(|(buffer, tag)| given(pair.receiver, buffer, ROOM, *tag))
+        .collect();
     // SAFETY: our comm and registrations.
     unsafe { calls::post_group(pair.receiver, &given) }.unwrap()
 }
@@ -49,7 +72,9 @@ fn receive(pair: &Pair, buffers: &[(&Buffer, c_int)]) -> *mut c_void {
 fn sizes(request: *mut c_void) -> Option<Vec<c_int>> {
     let mut told = Vec::new();
     // SAFETY: a request of ours.
-    unsafe { calls::test_any(request, |_, size| told.push(size)) }.unwrap().then_some(told)
+    unsafe { calls::test_any(request, |_, size| told.push(size)) }
+        .unwrap()
+        .then_some(told)
 }
 
 const ROOM: usize = 10_000;
@@ -73,8 +98,17 @@ fn a_group_takes_a_message_of_each_tag_and_tells_how_long_each_is() {
     });
     assert_eq!(told, [5000, 5001, 5002]);
     for (number, place) in places.iter().enumerate() {
-        assert!(place.bytes(5000 + number).iter().all(|byte| usize::from(*byte) == number + 1), "{number}");
-        assert_eq!(place.bytes(ROOM)[5000 + number..], vec![0; ROOM - 5000 - number]);
+        assert!(
+            place
+                .bytes(5000 + number)
+                .iter()
+                .all(|byte| usize::from(*byte) == number + 1),
+            "{number}"
+        );
+        assert_eq!(
+            place.bytes(ROOM)[5000 + number..],
+            vec![0; ROOM - 5000 - number]
+        );
     }
     assert_eq!(sizes(group), None, "it is done once");
     pair.close();
@@ -107,8 +141,10 @@ fn a_message_waits_for_a_receive_of_its_tag_and_those_behind_it_wait_too() {
 fn a_receive_into_device_memory_is_in_its_place_once_flushed() {
     let pair = pair_with("standin");
     let places = [0, 1, 2].map(|_| Buffer::new(ROOM, 0));
-    let given: Vec<_> =
-        places.iter().map(|place| given_as(tcpx_abi::PTR_CUDA, pair.receiver, place, ROOM, 0)).collect();
+    let given: Vec<_> = places
+        .iter()
+        .map(|place| given_as(tcpx_abi::PTR_CUDA, pair.receiver, place, ROOM, 0))
+        .collect();
     // SAFETY: our comm and registrations.
     let group = unsafe { calls::post_group(pair.receiver, &given[..2]) }.unwrap();
     // SAFETY: as above.
@@ -123,17 +159,33 @@ fn a_receive_into_device_memory_is_in_its_place_once_flushed() {
         waiting.retain(|request| sizes(*request).is_none());
         waiting.is_empty().then_some(())
     });
-    assert!(places.iter().all(|place| place.bytes(1)[0] == 0), "nobody flushed");
+    assert!(
+        places.iter().all(|place| place.bytes(1)[0] == 0),
+        "nobody flushed"
+    );
     let flush = |places: &[&Buffer]| {
         let places: Vec<_> = places.iter().map(|place| place.pointer()).collect();
         // SAFETY: our comm.
         unsafe { calls::flush(pair.receiver, &places) }.unwrap()
     };
     let request = flush(&[&places[2], &places[0]]);
-    assert!(!request.is_null() && places[0].bytes(1)[0] == 0, "the flush has only begun");
-    assert_eq!((sizes(request), sizes(request)), (Some(vec![]), None), "it is done, once");
-    assert_eq!([0, 1, 2].map(|place: usize| places[place].bytes(9000)[8999]), [1, 0, 3]);
-    assert!(flush(&[&places[0]]).is_null(), "there is nothing left to wait for");
+    assert!(
+        !request.is_null() && places[0].bytes(1)[0] == 0,
+        "the flush has only begun"
+    );
+    assert_eq!(
+        (sizes(request), sizes(request)),
+        (Some(vec![]), None),
+        "it is done, once"
+    );
+    assert_eq!(
+        [0, 1, 2].map(|place: usize| places[place].bytes(9000)[8999]),
+        [1, 0, 3]
+    );
+    assert!(
+        flush(&[&places[0]]).is_null(),
+        "there is nothing left to wait for"
+    );
     let begun: Vec<_> = (0..40).map(|_| flush(&[&places[1]])).collect();
     assert!(!begun[0].is_null() && begun[1..].iter().all(|request| request.is_null()));
     assert_eq!((sizes(begun[0]), places[1].bytes(1)[0]), (Some(vec![]), 2));
@@ -146,7 +198,10 @@ fn a_group_is_posted_whole_or_not_at_all() {
     let place = Buffer::new(ROOM, 0);
     let mut groups: Vec<_> = (0..4).map(|_| receive(&pair, &[(&place, 0); 7])).collect();
     assert!(groups.iter().all(|group| !group.is_null()));
-    assert!(receive(&pair, &[(&place, 0); 5]).is_null(), "four slots are left");
+    assert!(
+        receive(&pair, &[(&place, 0); 5]).is_null(),
+        "four slots are left"
+    );
     groups.push(receive(&pair, &[(&place, 0); 4]));
     assert!(!groups[4].is_null() && receive(&pair, &[(&place, 0)]).is_null());
     pair.close();
@@ -206,11 +261,24 @@ proptest! {
 
 /// A word of the control stream that no sender of ours would write.
 fn word() -> impl Strategy<Value = [u8; HEADER_BYTES]> {
-    let near = || prop_oneof![Just(0u32), 1..300u32, Just(ROOM as u32), Just(ROOM as u32 + 1), any::<u32>()];
+    let near = || {
+        prop_oneof![
+            Just(0u32),
+            1..300u32,
+            Just(ROOM as u32),
+            Just(ROOM as u32 + 1),
+            any::<u32>()
+        ]
+    };
     let mostly = move |usual: u32| prop_oneof![4 => Just(usual), 1 => near()];
     let fields = near().prop_flat_map(move |total| {
-        (mostly(0), Just(total))
-            .prop_flat_map(move |(offset, total)| (mostly(total.wrapping_sub(offset)), Just(offset), Just(total)))
+        (mostly(0), Just(total)).prop_flat_map(move |(offset, total)| {
+            (
+                mostly(total.wrapping_sub(offset)),
+                Just(offset),
+                Just(total),
+            )
+        })
     });
     let few = || prop_oneof![5 => Just(0u16), 1 => 0..3u16];
     let header = (few(), few(), fields).prop_map(|(kind, index, (size, offset, total))| {

@@ -8,9 +8,26 @@ use std::ffi::c_void;
 use std::ptr;
 use tcpx_abi::{PTR_CUDA, PTR_DMABUF, PTR_HOST};
 
-fn post(side: Side, comm: *mut c_void, data: *mut c_void, size: i32, mhandle: *mut c_void) -> Posted {
+fn post(
+    side: Side,
+    comm: *mut c_void,
+    data: *mut c_void,
+    size: i32,
+    mhandle: *mut c_void,
+) -> Posted {
     // SAFETY: comms and mhandles of this test, or null, or memory of ours.
-    unsafe { calls::post(side, comm, calls::Given { data, size, tag: 0, mhandle }) }
+    unsafe {
+        calls::post(
+            side,
+            comm,
+            calls::Given {
+                data,
+                size,
+                tag: 0,
+                mhandle,
+            },
+        )
+    }
 }
 
 #[test]
@@ -40,7 +57,11 @@ fn sixteen_finished_receives_that_are_not_consumed_fill_the_queue() {
         .collect();
     assert_eq!(pair.irecv(buffer.pointer(), 64), Err(REFUSED));
     consume(requests[0]).unwrap();
-    assert_eq!(pair.irecv(buffer.pointer(), 64), Ok(requests[0]), "pointers repeat every sixteen");
+    assert_eq!(
+        pair.irecv(buffer.pointer(), 64),
+        Ok(requests[0]),
+        "pointers repeat every sixteen"
+    );
     pair.close();
 }
 
@@ -55,8 +76,15 @@ fn null_pointers_are_refused_and_never_followed() {
     logged("NET/TCPXSoft: regMr called with NULL communicator.");
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(64, 0);
-    assert_eq!(post(Side::Send, null, buffer.pointer(), 8, null), Err(REFUSED));
-    assert_eq!(post(Side::Send, pair.sender, buffer.pointer(), 0, null), Err(REFUSED), "also for no bytes");
+    assert_eq!(
+        post(Side::Send, null, buffer.pointer(), 8, null),
+        Err(REFUSED)
+    );
+    assert_eq!(
+        post(Side::Send, pair.sender, buffer.pointer(), 0, null),
+        Err(REFUSED),
+        "also for no bytes"
+    );
     logged("NET/TCPXSoft : mhandle is null");
     assert_eq!(pair.isend(null, 8), Err(REFUSED));
     assert_eq!(calls::close(null), Ok(()));
@@ -69,13 +97,28 @@ fn pointers_to_something_else_are_refused() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(8192, 0);
     let mhandle = calls::register(pair.sender, buffer.pointer(), 64, PTR_HOST).unwrap();
-    assert_eq!(post(Side::Send, buffer.pointer(), buffer.pointer(), 8, mhandle), Err(REFUSED));
-    assert_eq!(post(Side::Send, pair.sender, buffer.pointer(), 8, buffer.pointer()), Err(REFUSED));
+    assert_eq!(
+        post(Side::Send, buffer.pointer(), buffer.pointer(), 8, mhandle),
+        Err(REFUSED)
+    );
+    assert_eq!(
+        post(
+            Side::Send,
+            pair.sender,
+            buffer.pointer(),
+            8,
+            buffer.pointer()
+        ),
+        Err(REFUSED)
+    );
     assert_eq!(test(buffer.pointer()), Err(REFUSED));
     assert_eq!(consume(buffer.pointer()), Err(REFUSED));
     assert_eq!(calls::close(buffer.pointer()), Err(REFUSED));
     assert_eq!(calls::unlisten(pair.sender), Err(REFUSED));
-    assert_eq!(calls::register(buffer.pointer(), buffer.pointer(), 8, PTR_HOST), Err(REFUSED));
+    assert_eq!(
+        calls::register(buffer.pointer(), buffer.pointer(), 8, PTR_HOST),
+        Err(REFUSED)
+    );
     pair.close();
 }
 
@@ -84,9 +127,18 @@ fn a_request_for_the_other_side_of_a_comm_is_refused() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(64, 0);
     let mhandle = calls::register(pair.sender, buffer.pointer(), 64, PTR_HOST).unwrap();
-    assert_eq!(post(Side::Recv, pair.sender, buffer.pointer(), 8, mhandle), Err(REFUSED));
-    assert_eq!(post(Side::Send, pair.receiver, buffer.pointer(), 8, mhandle), Err(REFUSED));
-    assert_eq!(post(Side::Send, pair.sender, buffer.pointer(), -1, mhandle), Err(REFUSED));
+    assert_eq!(
+        post(Side::Recv, pair.sender, buffer.pointer(), 8, mhandle),
+        Err(REFUSED)
+    );
+    assert_eq!(
+        post(Side::Send, pair.receiver, buffer.pointer(), 8, mhandle),
+        Err(REFUSED)
+    );
+    assert_eq!(
+        post(Side::Send, pair.sender, buffer.pointer(), -1, mhandle),
+        Err(REFUSED)
+    );
     pair.close();
 }
 
@@ -104,7 +156,9 @@ fn the_wrong_request_is_refused_only_once_an_older_one_transmits() {
         test(second).err()
     });
     assert_eq!(refused, REFUSED);
-    logged(&format!("WARN NET/TCPXSoft : test called with invalid request, send 1, r {second:p}, ni {first:p}"));
+    logged(&format!(
+        "WARN NET/TCPXSoft : test called with invalid request, send 1, r {second:p}, ni {first:p}"
+    ));
     pair.finish(first, recv);
     pair.close();
 }
@@ -130,20 +184,26 @@ fn every_wrong_consume_is_refused_in_its_own_words() {
     logged(&format!("irecvConsumed called for send request {send:p}"));
 
     assert_eq!(consume(first), Err(REFUSED));
-    logged(&format!("irecvConsumed called with r {first:p} ->size 64 inactive unpack slot"));
+    logged(&format!(
+        "irecvConsumed called with r {first:p} ->size 64 inactive unpack slot"
+    ));
 
     until("the first header", || {
         let _ = (test(send), test(third));
         (request(first).slot.active == 1).then_some(())
     });
     assert_eq!(consume(first), Err(REFUSED));
-    logged(&format!("irecvConsumed called with {first:p} when no inactive request"));
+    logged(&format!(
+        "irecvConsumed called with {first:p} when no inactive request"
+    ));
 
     until("the first arrives", || test(first).unwrap().then_some(()));
     pair.finish(pair.isend(buffer.pointer(), 64).unwrap(), second);
     assert_eq!(consume(second), Err(REFUSED));
     // The expected request is printed first, the given one second: swapped.
-    logged(&format!("irecvConsumed called with invalid request {first:p} vs expected {second:p}"));
+    logged(&format!(
+        "irecvConsumed called with invalid request {first:p} vs expected {second:p}"
+    ));
 
     consume(first).unwrap();
     consume(second).unwrap();
@@ -204,9 +264,15 @@ fn registration_knows_two_kinds_and_one_alignment() {
     let odd = buffer.pointer().wrapping_byte_add(8);
     assert!(calls::register(pair.sender, odd, 0, PTR_HOST).is_ok());
     assert!(calls::register(pair.sender, buffer.pointer(), 4096, PTR_CUDA).is_ok());
-    assert_eq!(calls::register(pair.sender, odd, 4096, PTR_CUDA), Err(REFUSED));
+    assert_eq!(
+        calls::register(pair.sender, odd, 4096, PTR_CUDA),
+        Err(REFUSED)
+    );
     logged(&format!("data not aligned: {odd:p} vs 0x000000004096"));
-    assert_eq!(calls::register(pair.sender, odd, 64, PTR_DMABUF), Err(REFUSED));
+    assert_eq!(
+        calls::register(pair.sender, odd, 64, PTR_DMABUF),
+        Err(REFUSED)
+    );
     logged("unknown mem type 4");
     pair.close();
 }
@@ -215,10 +281,16 @@ fn registration_knows_two_kinds_and_one_alignment() {
 fn device_memory_without_the_stand_in_is_refused_as_without_a_driver() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(8192, 0);
-    assert_eq!(calls::register(pair.sender, buffer.pointer(), 4096, PTR_CUDA), Err(REFUSED));
+    assert_eq!(
+        calls::register(pair.sender, buffer.pointer(), 4096, PTR_CUDA),
+        Err(REFUSED)
+    );
     logged("gpu_tx_reg_mr failed -5");
     assert_eq!(pair_properties(&[]).ptr_support, PTR_HOST);
-    assert_eq!(pair_properties(&[("TCPXSOFT_CUDA", "standin")]).ptr_support, PTR_HOST | PTR_CUDA);
+    assert_eq!(
+        pair_properties(&[("TCPXSOFT_CUDA", "standin")]).ptr_support,
+        PTR_HOST | PTR_CUDA
+    );
     pair.close();
 }
 
@@ -233,10 +305,20 @@ fn a_device_index_is_checked() {
         assert!(plugin.properties(device).is_err());
         let mut handle = [0u8; 128];
         // SAFETY: 128 bytes of ours.
-        assert_eq!(unsafe { calls::listen_on(plugin, device, handle.as_mut_ptr().cast()) }, Err(REFUSED));
+        assert_eq!(
+            unsafe { calls::listen_on(plugin, device, handle.as_mut_ptr().cast()) },
+            Err(REFUSED)
+        );
     }
     let properties = plugin.properties(0).unwrap();
-    assert_eq!((properties.max_recvs, properties.speed, properties.net_device_version), (1, 10_000, 7));
+    assert_eq!(
+        (
+            properties.max_recvs,
+            properties.speed,
+            properties.net_device_version
+        ),
+        (1, 10_000, 7)
+    );
     assert!(properties.pci_path.is_null(), "loopback has no hardware");
     logged("Could not get speed from /sys/class/net/lo/speed. Defaulting to 10 Gbps.");
 }

@@ -33,7 +33,10 @@ fn connect_and_accept_say_call_again_until_the_other_comes() {
     let mut device = no_device();
     assert_eq!(accept(listener, &mut device), Ok(ptr::null_mut()));
     assert_eq!(connect(plugin, &mut handle), Ok(ptr::null_mut()));
-    assert_ne!(handle[TOKEN], [0; 8], "connect keeps its state in the handle");
+    assert_ne!(
+        handle[TOKEN], [0; 8],
+        "connect keeps its state in the handle"
+    );
     assert_eq!(device.handle, ptr::null_mut());
     let receiver = until("accept", || {
         connect(plugin, &mut handle).unwrap();
@@ -70,9 +73,16 @@ fn accept_without_a_device_handle_serves_host_receives() {
         // SAFETY: null is allowed.
         unsafe { calls::accept_on(listener, ptr::null_mut()) }
     });
-    let pair = Pair { sender, receiver, device: no_device() };
+    let pair = Pair {
+        sender,
+        receiver,
+        device: no_device(),
+    };
     let (source, target) = (Buffer::new(10, 1), Buffer::new(10, 0));
-    pair.finish(pair.isend(source.pointer(), 10).unwrap(), pair.irecv(target.pointer(), 10).unwrap());
+    pair.finish(
+        pair.isend(source.pointer(), 10).unwrap(),
+        pair.irecv(target.pointer(), 10).unwrap(),
+    );
     assert_eq!(target.bytes(10), [1; 10]);
     pair.close();
     calls::unlisten(listener).unwrap();
@@ -92,27 +102,44 @@ fn strangers_do_not_disturb_an_accept() {
     let plugin = plugin(&[]);
     let (listener, mut handle) = listen(plugin);
     let (ctrl, data) = (decoded(&handle).ctrl, decoded(&handle).data);
-    let wrong = Hello { purpose: Purpose::Ctrl, index: 1, nonce: [1; 16], session: [2; 8] };
+    let wrong = Hello {
+        purpose: Purpose::Ctrl,
+        index: 1,
+        nonce: [1; 16],
+        session: [2; 8],
+    };
     let mut strangers = Vec::new();
     for (number, address) in [ctrl, data].into_iter().cycle().take(60).enumerate() {
         let mut stranger = TcpStream::connect(address).unwrap();
         match number % 4 {
             0 => {}
             1 => stranger.write_all(&wrong.encode()).unwrap(),
-            2 => stranger.write_all(b"GET / HTTP/1.1\r\nHost: example.invalid\r\n\r\n\r\n\r\n").unwrap(),
+            2 => stranger
+                .write_all(b"GET / HTTP/1.1\r\nHost: example.invalid\r\n\r\n\r\n\r\n")
+                .unwrap(),
             _ => stranger.write_all(&wrong.encode()[..10]).unwrap(),
         }
         strangers.push(stranger);
     }
     let mut device = no_device();
     let (sender, receiver) = meet(plugin, &mut handle, || accept(listener, &mut device));
-    let pair = Pair { sender, receiver, device };
+    let pair = Pair {
+        sender,
+        receiver,
+        device,
+    };
     let buffer = Buffer::new(64, 0);
-    pair.finish(pair.isend(buffer.pointer(), 64).unwrap(), pair.irecv(buffer.pointer(), 64).unwrap());
+    pair.finish(
+        pair.isend(buffer.pointer(), 64).unwrap(),
+        pair.irecv(buffer.pointer(), 64).unwrap(),
+    );
     pair.close();
     for mut stranger in strangers {
         stranger.set_read_timeout(Some(PATIENCE)).unwrap();
-        assert!(matches!(stranger.read(&mut [0; 8]), Ok(0) | Err(_)), "a stranger was answered");
+        assert!(
+            matches!(stranger.read(&mut [0; 8]), Ok(0) | Err(_)),
+            "a stranger was answered"
+        );
     }
     calls::unlisten(listener).unwrap();
 }
@@ -127,13 +154,16 @@ fn a_second_connector_with_the_same_handle_is_turned_away() {
     let receiver = until("one of them", || {
         for (handle, outcome) in handles.iter_mut().zip(&mut outcomes) {
             if outcome.is_none() {
-                *outcome = Some(connect(plugin, handle)).filter(|made| *made != Ok(ptr::null_mut()));
+                *outcome =
+                    Some(connect(plugin, handle)).filter(|made| *made != Ok(ptr::null_mut()));
             }
         }
         Some(accept(listener, &mut device).unwrap()).filter(|comm| !comm.is_null())
     });
     let second = until("the other", || {
-        let second = outcomes.iter().position(|outcome| !matches!(outcome, Some(Ok(_))))?;
+        let second = outcomes
+            .iter()
+            .position(|outcome| !matches!(outcome, Some(Ok(_))))?;
         outcomes[second] = outcomes[second].or(Some(connect(plugin, &mut handles[second])));
         if outcomes[second] == Some(Ok(ptr::null_mut())) {
             outcomes[second] = None;
@@ -156,21 +186,37 @@ fn a_peer_that_leaves_while_connecting_is_an_error_on_both_sides() {
     let (listener, mut handle) = listen(plugin);
     assert_eq!(connect(plugin, &mut handle), Ok(ptr::null_mut()));
     calls::unlisten(listener).unwrap();
-    assert_eq!(until("the loss", || connect(plugin, &mut handle).err()), BROKEN);
+    assert_eq!(
+        until("the loss", || connect(plugin, &mut handle).err()),
+        BROKEN
+    );
 
     let (listener, handle) = listen(plugin);
     let mut peer = TcpStream::connect(decoded(&handle).ctrl).unwrap();
-    let hello = Hello { purpose: Purpose::Ctrl, index: 1, nonce: decoded(&handle).nonce, session: [2; 8] };
+    let hello = Hello {
+        purpose: Purpose::Ctrl,
+        index: 1,
+        nonce: decoded(&handle).nonce,
+        session: [2; 8],
+    };
     peer.write_all(&hello.encode()).unwrap();
     let mut device = no_device();
-    peer.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    peer.set_read_timeout(Some(Duration::from_millis(1)))
+        .unwrap();
     until("the acceptor's state", || {
         assert_eq!(accept(listener, &mut device), Ok(ptr::null_mut()));
         peer.read_exact(&mut [0; 4]).ok()
     });
     drop(peer);
-    assert_eq!(until("the loss", || accept(listener, &mut device).err()), BROKEN);
-    assert_eq!(accept(listener, &mut device), Err(REFUSED), "a failed listener is used up, too");
+    assert_eq!(
+        until("the loss", || accept(listener, &mut device).err()),
+        BROKEN
+    );
+    assert_eq!(
+        accept(listener, &mut device),
+        Err(REFUSED),
+        "a failed listener is used up, too"
+    );
     calls::unlisten(listener).unwrap();
 }
 
@@ -184,7 +230,9 @@ fn a_refused_connection_is_tried_again() {
         assert_eq!(connect(plugin, &mut handle), Ok(ptr::null_mut()));
     }
     // Somebody listens there at last: not us, but the connection stands.
-    let Ok(late) = TcpListener::bind(address) else { return };
+    let Ok(late) = TcpListener::bind(address) else {
+        return;
+    };
     late.set_nonblocking(true).unwrap();
     let (mut stream, _) = until("the connection", || {
         assert_eq!(connect(plugin, &mut handle), Ok(ptr::null_mut()));
@@ -202,7 +250,13 @@ fn a_refused_connection_is_tried_again() {
 
 #[test]
 fn the_real_plugin_s_waits_happen_when_asked_for() {
-    let settings = [("TCPXSOFT_WAITS", "real"), ("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", "150000")];
+    let settings = [
+        ("TCPXSOFT_WAITS", "real"),
+        (
+            "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS",
+            "150000",
+        ),
+    ];
     let start = std::time::Instant::now();
     Pair::new(&settings).close();
     // Two sockets of 100 ms each, then the acceptor's wait.
@@ -224,7 +278,10 @@ fn no_attempts_mean_no_connection() {
 fn nine_threads_leave_no_socket_and_only_empty_messages_pass() {
     let pair = Pair::new(&[("NCCL_SOCKET_NTHREADS", "9")]);
     let buffer = Buffer::new(64, 0);
-    pair.finish(pair.isend(buffer.pointer(), 0).unwrap(), pair.irecv(buffer.pointer(), 64).unwrap());
+    pair.finish(
+        pair.isend(buffer.pointer(), 0).unwrap(),
+        pair.irecv(buffer.pointer(), 64).unwrap(),
+    );
     let send = pair.isend(buffer.pointer(), 1).unwrap();
     for _ in 0..100 {
         assert_eq!(test(send), Ok(false));
@@ -238,7 +295,10 @@ fn the_congestion_control_asked_for_is_used_on_both_sides() {
     for comm in [pair.sender, pair.receiver] {
         // SAFETY: our comm.
         let comm = unsafe { crate::block::comm(comm) }.unwrap();
-        assert_eq!(crate::socket::congestion_of(&comm.lanes.all[0].stream).unwrap(), "reno");
+        assert_eq!(
+            crate::socket::congestion_of(&comm.lanes.all[0].stream).unwrap(),
+            "reno"
+        );
     }
     pair.close();
 }
@@ -256,9 +316,16 @@ fn ipv6_and_a_control_interface_work_where_the_machine_has_them() {
     let family = [("NCCL_GPUDIRECTTCPX_SOCKET_FAMILY", "AF_INET6")];
     let pair = Pair::new(&family);
     let buffer = Buffer::new(64, 0);
-    pair.finish(pair.isend(buffer.pointer(), 64).unwrap(), pair.irecv(buffer.pointer(), 64).unwrap());
+    pair.finish(
+        pair.isend(buffer.pointer(), 64).unwrap(),
+        pair.irecv(buffer.pointer(), 64).unwrap(),
+    );
     pair.close();
     let (listener, mut handle) = listen(plugin(&family));
-    assert_eq!(connect(plugin(&[]), &mut handle), Err(REFUSED), "one address family cannot reach the other");
+    assert_eq!(
+        connect(plugin(&[]), &mut handle),
+        Err(REFUSED),
+        "one address family cannot reach the other"
+    );
     calls::unlisten(listener).unwrap();
 }

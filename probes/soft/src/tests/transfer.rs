@@ -9,7 +9,9 @@ const SIZES: [usize; 8] = [0, 1, 4095, 4096, 4097, 131_073, 512 << 10, (1 << 20)
 fn transfer(pair: &Pair, device: bool) {
     for (seed, size) in SIZES.into_iter().enumerate() {
         let mut source = Buffer::new(size, 0);
-        source.bytes_mut(size).copy_from_slice(&pattern(size, seed as u8));
+        source
+            .bytes_mut(size)
+            .copy_from_slice(&pattern(size, seed as u8));
         let target = Buffer::new(size, 0x55);
         let send = pair.isend(source.pointer(), size).unwrap();
         let recv = if device && size > 0 {
@@ -19,13 +21,24 @@ fn transfer(pair: &Pair, device: bool) {
         };
         pair.finish(send, recv);
         if device && size > 0 {
-            assert_eq!(target.bytes(size), vec![0x55; size], "nothing arrives before it is unpacked");
+            assert_eq!(
+                target.bytes(size),
+                vec![0x55; size],
+                "nothing arrives before it is unpacked"
+            );
             assert_eq!(pair.unpack(recv, target.pointer()), size);
         }
         assert_eq!(request(recv).size as usize, size);
         consume(recv).unwrap();
-        assert!(target.bytes(size) == source.bytes(size), "{size} bytes differ");
-        assert_eq!(target.bytes(size + 16)[size..], [0x55; 16], "written behind {size} bytes");
+        assert!(
+            target.bytes(size) == source.bytes(size),
+            "{size} bytes differ"
+        );
+        assert_eq!(
+            target.bytes(size + 16)[size..],
+            [0x55; 16],
+            "written behind {size} bytes"
+        );
     }
 }
 
@@ -41,7 +54,10 @@ fn every_size_over_every_number_of_sockets_arrives_in_place() {
 #[test]
 fn a_helper_thread_moves_the_same_bytes() {
     for sockets in ["1", "3", "8"] {
-        let pair = Pair::new(&[("NCCL_NSOCKS_PERTHREAD", sockets), ("TCPXSOFT_IO", "helper")]);
+        let pair = Pair::new(&[
+            ("NCCL_NSOCKS_PERTHREAD", sockets),
+            ("TCPXSOFT_IO", "helper"),
+        ]);
         transfer(&pair, false);
         pair.close();
     }
@@ -51,8 +67,11 @@ fn a_helper_thread_moves_the_same_bytes() {
 fn device_receives_land_in_pages_and_unpack_to_the_same_bytes() {
     for io in ["inline", "helper"] {
         for sockets in ["1", "4"] {
-            let pair =
-                Pair::new(&[("NCCL_NSOCKS_PERTHREAD", sockets), ("TCPXSOFT_CUDA", "standin"), ("TCPXSOFT_IO", io)]);
+            let pair = Pair::new(&[
+                ("NCCL_NSOCKS_PERTHREAD", sockets),
+                ("TCPXSOFT_CUDA", "standin"),
+                ("TCPXSOFT_IO", io),
+            ]);
             transfer(&pair, true);
             pair.close();
         }
@@ -63,13 +82,18 @@ fn device_receives_land_in_pages_and_unpack_to_the_same_bytes() {
 fn window(sends: &'static Plugin, receives: &'static Plugin, count: usize) {
     let pair = Pair::of(sends, receives);
     let size = |message: usize| (message * 7919) % 9000;
-    let sources: Vec<Vec<u8>> = (0..count).map(|message| pattern(size(message), message as u8)).collect();
+    let sources: Vec<Vec<u8>> = (0..count)
+        .map(|message| pattern(size(message), message as u8))
+        .collect();
     let targets: Vec<Buffer> = (0..count).map(|_| Buffer::new(9000, 0)).collect();
     let (mut posted, mut sends, mut recvs) = ((0, 0), Vec::new(), Vec::new());
     let (mut sent, mut received) = (0, 0);
     until("the window", || {
         while posted.0 < count && posted.0 - sent < 16 {
-            sends.push(pair.isend(sources[posted.0].as_ptr().cast_mut().cast(), size(posted.0)).unwrap());
+            sends.push(
+                pair.isend(sources[posted.0].as_ptr().cast_mut().cast(), size(posted.0))
+                    .unwrap(),
+            );
             posted.0 += 1;
         }
         while posted.1 < count && posted.1 - received < 16 {
@@ -87,7 +111,10 @@ fn window(sends: &'static Plugin, receives: &'static Plugin, count: usize) {
         (received == count).then_some(())
     });
     for message in 0..count {
-        assert!(targets[message].bytes(size(message)) == sources[message], "message {message} differs");
+        assert!(
+            targets[message].bytes(size(message)) == sources[message],
+            "message {message} differs"
+        );
     }
     pair.close();
 }

@@ -45,7 +45,10 @@ fn signed(number: c_int) -> usize {
 }
 
 unsafe extern "C" fn init(logger: LoggerArg) -> c_int {
-    answer("init", &[logger.map_or(0, |logger| logger as *const () as usize)])
+    answer(
+        "init",
+        &[logger.map_or(0, |logger| logger as *const () as usize)],
+    )
 }
 
 unsafe extern "C" fn devices(count: *mut c_int) -> c_int {
@@ -57,7 +60,10 @@ unsafe extern "C" fn get_properties<P>(dev: c_int, props: *mut P) -> c_int {
 }
 
 unsafe extern "C" fn listen(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int {
-    deliver(answer("listen", &[signed(dev), handle.addr(), comm.addr()]), comm)
+    deliver(
+        answer("listen", &[signed(dev), handle.addr(), comm.addr()]),
+        comm,
+    )
 }
 
 unsafe extern "C" fn connect<D>(
@@ -66,11 +72,32 @@ unsafe extern "C" fn connect<D>(
     comm: *mut *mut c_void,
     device_handle: *mut *mut D,
 ) -> c_int {
-    deliver(answer("connect", &[signed(dev), handle.addr(), comm.addr(), device_handle.addr()]), comm)
+    deliver(
+        answer(
+            "connect",
+            &[
+                signed(dev),
+                handle.addr(),
+                comm.addr(),
+                device_handle.addr(),
+            ],
+        ),
+        comm,
+    )
 }
 
-unsafe extern "C" fn accept<D>(listener: *mut c_void, comm: *mut *mut c_void, device_handle: *mut *mut D) -> c_int {
-    deliver(answer("accept", &[listener.addr(), comm.addr(), device_handle.addr()]), comm)
+unsafe extern "C" fn accept<D>(
+    listener: *mut c_void,
+    comm: *mut *mut c_void,
+    device_handle: *mut *mut D,
+) -> c_int {
+    deliver(
+        answer(
+            "accept",
+            &[listener.addr(), comm.addr(), device_handle.addr()],
+        ),
+        comm,
+    )
 }
 
 unsafe extern "C" fn reg_mr(
@@ -80,7 +107,19 @@ unsafe extern "C" fn reg_mr(
     kind: c_int,
     mhandle: *mut *mut c_void,
 ) -> c_int {
-    deliver(answer("regMr", &[comm.addr(), data.addr(), signed(size), signed(kind), mhandle.addr()]), mhandle)
+    deliver(
+        answer(
+            "regMr",
+            &[
+                comm.addr(),
+                data.addr(),
+                signed(size),
+                signed(kind),
+                mhandle.addr(),
+            ],
+        ),
+        mhandle,
+    )
 }
 
 unsafe extern "C" fn reg_mr_wide(
@@ -90,7 +129,13 @@ unsafe extern "C" fn reg_mr_wide(
     kind: c_int,
     mhandle: *mut *mut c_void,
 ) -> c_int {
-    deliver(answer("regMr", &[comm.addr(), data.addr(), size, signed(kind), mhandle.addr()]), mhandle)
+    deliver(
+        answer(
+            "regMr",
+            &[comm.addr(), data.addr(), size, signed(kind), mhandle.addr()],
+        ),
+        mhandle,
+    )
 }
 
 unsafe extern "C" fn dereg_mr(comm: *mut c_void, mhandle: *mut c_void) -> c_int {
@@ -105,7 +150,14 @@ unsafe extern "C" fn isend(
     mhandle: *mut c_void,
     request: *mut *mut c_void,
 ) -> c_int {
-    let arguments = [comm.addr(), data.addr(), signed(size), signed(tag), mhandle.addr(), request.addr()];
+    let arguments = [
+        comm.addr(),
+        data.addr(),
+        signed(size),
+        signed(tag),
+        mhandle.addr(),
+        request.addr(),
+    ];
     deliver(answer("isend", &arguments), request)
 }
 
@@ -118,7 +170,15 @@ unsafe extern "C" fn irecv(
     mhandles: *mut *mut c_void,
     request: *mut *mut c_void,
 ) -> c_int {
-    let arguments = [comm.addr(), signed(n), data.addr(), sizes.addr(), tags.addr(), mhandles.addr(), request.addr()];
+    let arguments = [
+        comm.addr(),
+        signed(n),
+        data.addr(),
+        sizes.addr(),
+        tags.addr(),
+        mhandles.addr(),
+        request.addr(),
+    ];
     deliver(answer("irecv", &arguments), request)
 }
 
@@ -130,7 +190,14 @@ unsafe extern "C" fn iflush(
     mhandles: *mut *mut c_void,
     request: *mut *mut c_void,
 ) -> c_int {
-    let arguments = [comm.addr(), signed(n), data.addr(), sizes.addr(), mhandles.addr(), request.addr()];
+    let arguments = [
+        comm.addr(),
+        signed(n),
+        data.addr(),
+        sizes.addr(),
+        mhandles.addr(),
+        request.addr(),
+    ];
     deliver(answer("iflush", &arguments), request)
 }
 
@@ -153,7 +220,11 @@ unsafe extern "C" fn close_listen(comm: *mut c_void) -> c_int {
     answer("closeListen", &[comm.addr()])
 }
 
-unsafe extern "C" fn get_device_mr(comm: *mut c_void, mhandle: *mut c_void, device: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn get_device_mr(
+    comm: *mut c_void,
+    mhandle: *mut c_void,
+    device: *mut *mut c_void,
+) -> c_int {
     answer("getDeviceMr", &[comm.addr(), mhandle.addr(), device.addr()])
 }
 

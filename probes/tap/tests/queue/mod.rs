@@ -27,7 +27,13 @@ unsafe extern "C" fn connect(
     comm: *mut *mut c_void,
     _device_handle: *mut *mut DeviceHandle,
 ) -> c_int {
-    let requests = [const { Request { in_use: false, tested: false, padding: [0; 126] } }; SLOTS];
+    let requests = [const {
+        Request {
+            in_use: false,
+            tested: false,
+            padding: [0; 126],
+        }
+    }; SLOTS];
     unsafe { *comm = Box::into_raw(Box::new(Comm { requests, next: 0 })).cast() };
     0
 }
@@ -101,25 +107,44 @@ pub struct Driven {
 /// also tries one more, which is refused.
 pub fn drive(net: &Net, dev: c_int, count: u64, depth: usize) -> Driven {
     let mut comm = null_mut();
-    assert_eq!(unsafe { net.connect.unwrap()(dev, null_mut(), &mut comm, null_mut()) }, 0);
-    let mut driven = Driven { dev, posted: 0, tests: 0, bytes: 0, refused: 0, depth };
+    assert_eq!(
+        unsafe { net.connect.unwrap()(dev, null_mut(), &mut comm, null_mut()) },
+        0
+    );
+    let mut driven = Driven {
+        dev,
+        posted: 0,
+        tests: 0,
+        bytes: 0,
+        refused: 0,
+        depth,
+    };
     let mut window = VecDeque::new();
     let isend = net.isend.unwrap();
     while driven.posted < count || !window.is_empty() {
         while driven.posted < count && window.len() < depth {
             let (mut request, size) = (null_mut(), driven.posted as c_int % 1000);
-            assert_eq!(unsafe { isend(comm, null_mut(), size, 0, null_mut(), &mut request) }, 0);
+            assert_eq!(
+                unsafe { isend(comm, null_mut(), size, 0, null_mut(), &mut request) },
+                0
+            );
             window.push_back(request);
             driven.posted += 1;
             driven.bytes += size as u64;
         }
         if window.len() == SLOTS {
             let mut request = null_mut();
-            assert_eq!(unsafe { isend(comm, null_mut(), 1, 0, null_mut(), &mut request) }, 3);
+            assert_eq!(
+                unsafe { isend(comm, null_mut(), 1, 0, null_mut(), &mut request) },
+                3
+            );
             driven.refused += 1;
         }
         let mut done = 0;
-        assert_eq!(unsafe { net.test.unwrap()(window[0], &mut done, null_mut()) }, 0);
+        assert_eq!(
+            unsafe { net.test.unwrap()(window[0], &mut done, null_mut()) },
+            0
+        );
         driven.tests += 1;
         if done != 0 {
             window.pop_front();

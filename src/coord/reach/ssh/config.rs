@@ -50,8 +50,19 @@ impl Settings {
                 _ => (last, None),
             };
             words.extend(port.into_iter().flat_map(|port| ["-p".to_owned(), port]));
-            words.extend(["-W".into(), format!("[{}]:{}", self.host, self.port), "--".into(), last.to_owned()]);
-            return Some(words.iter().map(|word| tcpx_words::units::shell_word(word)).collect::<Vec<_>>().join(" "));
+            words.extend([
+                "-W".into(),
+                format!("[{}]:{}", self.host, self.port),
+                "--".into(),
+                last.to_owned(),
+            ]);
+            return Some(
+                words
+                    .iter()
+                    .map(|word| tcpx_words::units::shell_word(word))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            );
         }
         let command = self.proxy.as_ref()?;
         let filled = command
@@ -82,12 +93,21 @@ pub fn ask(target: &Target) -> Result<Settings, ReachError> {
         Ok(output) if output.status.success() => parse(&String::from_utf8_lossy(&output.stdout)),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let said = tcpx_words::units::printable(said.lines().last().unwrap_or("no reason given"));
-            return Err(ReachError::new(&target.name, Outcome::Usage, format!("the ssh configuration: {said}")));
+            let said =
+                tcpx_words::units::printable(said.lines().last().unwrap_or("no reason given"));
+            return Err(ReachError::new(
+                &target.name,
+                Outcome::Usage,
+                format!("the ssh configuration: {said}"),
+            ));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => without_ssh(target),
         Err(error) => {
-            return Err(ReachError::new(&target.name, Outcome::NotRun, format!("cannot ask `ssh -G`: {error}")));
+            return Err(ReachError::new(
+                &target.name,
+                Outcome::NotRun,
+                format!("cannot ask `ssh -G`: {error}"),
+            ));
         }
     };
     if let Some(key) = &target.key {
@@ -101,20 +121,32 @@ fn without_ssh(target: &Target) -> Settings {
     Settings {
         host: target.host.clone(),
         port: target.port.unwrap_or(22),
-        user: target.user.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "root".into()),
+        user: target
+            .user
+            .clone()
+            .or_else(|| std::env::var("USER").ok())
+            .unwrap_or_else(|| "root".into()),
         keys: keys.into(),
-        known_hosts: vec![home().join(".ssh/known_hosts"), "/etc/ssh/ssh_known_hosts".into()],
+        known_hosts: vec![
+            home().join(".ssh/known_hosts"),
+            "/etc/ssh/ssh_known_hosts".into(),
+        ],
         ..Settings::default()
     }
 }
 
 fn home() -> PathBuf {
-    std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default()
+    std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .unwrap_or_default()
 }
 
 /// `keyword value` per line.
 fn parse(text: &str) -> Settings {
-    let mut settings = Settings { port: 22, ..Settings::default() };
+    let mut settings = Settings {
+        port: 22,
+        ..Settings::default()
+    };
     for (keyword, value) in text.lines().filter_map(|line| line.split_once(' ')) {
         let is_set = value != "none";
         match keyword {
@@ -133,7 +165,9 @@ fn parse(text: &str) -> Settings {
         }
     }
     // The user's come before the system's, whatever the order of the lines.
-    settings.known_hosts.sort_by_key(|path| path.starts_with("/etc"));
+    settings
+        .known_hosts
+        .sort_by_key(|path| path.starts_with("/etc"));
     settings
 }
 
@@ -164,8 +198,18 @@ hostkeyalias node1
     #[test]
     fn what_ssh_resolves_is_taken_over() {
         let settings = parse(RESOLVED);
-        assert_eq!((settings.host.as_str(), settings.port, settings.user.as_str()), ("10.0.0.226", 2222, "maint"));
-        assert_eq!(settings.keys, [home().join(".ssh/lab"), "/keys/other".into()]);
+        assert_eq!(
+            (
+                settings.host.as_str(),
+                settings.port,
+                settings.user.as_str()
+            ),
+            ("10.0.0.226", 2222, "maint")
+        );
+        assert_eq!(
+            settings.keys,
+            [home().join(".ssh/lab"), "/keys/other".into()]
+        );
         assert_eq!(settings.known_hosts[0], PathBuf::from("/tmp/known"));
         assert!(settings.only_keys && settings.key_alias.as_deref() == Some("node1"));
         assert_eq!(settings.proxy(&Target::default()), None);
@@ -173,7 +217,13 @@ hostkeyalias node1
 
     #[test]
     fn a_jump_is_one_command_however_many_hops() {
-        let jump = |jump: &str| Settings { jump: Some(jump.to_owned()), ..parse(RESOLVED) }.proxy(&Target::default());
+        let jump = |jump: &str| {
+            Settings {
+                jump: Some(jump.to_owned()),
+                ..parse(RESOLVED)
+            }
+            .proxy(&Target::default())
+        };
         let plain = "ssh -W '[10.0.0.226]:2222' -- 'me@bastion'";
         assert_eq!(jump("me@bastion").as_deref(), Some(plain));
         let two = "ssh -J first -p 2200 -W '[10.0.0.226]:2222' -- second";
@@ -182,8 +232,17 @@ hostkeyalias node1
 
     #[test]
     fn a_proxy_command_gets_its_words() {
-        let settings = Settings { proxy: Some("nc -x %n %h %p".into()), ..parse(RESOLVED) };
-        let target = Target { host: "node1".into(), ..Target::default() };
-        assert_eq!(settings.proxy(&target).as_deref(), Some("nc -x node1 10.0.0.226 2222"));
+        let settings = Settings {
+            proxy: Some("nc -x %n %h %p".into()),
+            ..parse(RESOLVED)
+        };
+        let target = Target {
+            host: "node1".into(),
+            ..Target::default()
+        };
+        assert_eq!(
+            settings.proxy(&target).as_deref(),
+            Some("nc -x node1 10.0.0.226 2222")
+        );
     }
 }

@@ -11,7 +11,9 @@ use super::Target;
 use super::config::Settings;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ssh2::{CheckResult, ErrorCode, HostKeyType, KnownHostFileKind, KnownHosts, MethodType, Session};
+use ssh2::{
+    CheckResult, ErrorCode, HostKeyType, KnownHostFileKind, KnownHosts, MethodType, Session,
+};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -26,11 +28,26 @@ struct Kind {
 }
 
 const KINDS: [Kind; 5] = [
-    Kind { word: "ssh-ed25519", methods: "ssh-ed25519" },
-    Kind { word: "ecdsa-sha2-nistp256", methods: "ecdsa-sha2-nistp256" },
-    Kind { word: "ecdsa-sha2-nistp384", methods: "ecdsa-sha2-nistp384" },
-    Kind { word: "ecdsa-sha2-nistp521", methods: "ecdsa-sha2-nistp521" },
-    Kind { word: "ssh-rsa", methods: "rsa-sha2-512,rsa-sha2-256" },
+    Kind {
+        word: "ssh-ed25519",
+        methods: "ssh-ed25519",
+    },
+    Kind {
+        word: "ecdsa-sha2-nistp256",
+        methods: "ecdsa-sha2-nistp256",
+    },
+    Kind {
+        word: "ecdsa-sha2-nistp384",
+        methods: "ecdsa-sha2-nistp384",
+    },
+    Kind {
+        word: "ecdsa-sha2-nistp521",
+        methods: "ecdsa-sha2-nistp521",
+    },
+    Kind {
+        word: "ssh-rsa",
+        methods: "rsa-sha2-512,rsa-sha2-256",
+    },
 ];
 const NO_COMMON_METHOD: ErrorCode = ErrorCode::Session(-5);
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -49,7 +66,9 @@ impl Known {
         let mut lines = Vec::new();
         for path in &settings.known_hosts {
             let mut text = Vec::new();
-            match std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut text)) {
+            match std::fs::File::open(path)
+                .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut text))
+            {
                 Ok(_) => lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned)),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
@@ -62,13 +81,22 @@ impl Known {
             Some(alias) => (alias.clone(), 22),
             None => (settings.host.clone(), settings.port),
         };
-        Ok(Self { lines, host, port, new_ones_go_to: settings.known_hosts.first().cloned() })
+        Ok(Self {
+            lines,
+            host,
+            port,
+            new_ones_go_to: settings.known_hosts.first().cloned(),
+        })
     }
 
     /// Entries of one kind; a line that libssh2 cannot read is none.
     fn of_kind(&self, session: &Session, kind: &Kind) -> Option<KnownHosts> {
         let mut hosts = session.known_hosts().ok()?;
-        let is_kind = |line: &&String| line.split_whitespace().take(3).any(|word| word == kind.word);
+        let is_kind = |line: &&String| {
+            line.split_whitespace()
+                .take(3)
+                .any(|word| word == kind.word)
+        };
         for line in self.lines.iter().filter(is_kind) {
             let _ = hosts.read_str(line, KnownHostFileKind::OpenSSH);
         }
@@ -77,13 +105,19 @@ impl Known {
 
     /// Whether there is an entry for the host: any key at all differs from it.
     fn has(&self, session: &Session, kind: &Kind) -> bool {
-        let Some(hosts) = self.of_kind(session, kind) else { return false };
-        matches!(hosts.check_port(&self.host, self.port, b"no key"), CheckResult::Mismatch)
+        let Some(hosts) = self.of_kind(session, kind) else {
+            return false;
+        };
+        matches!(
+            hosts.check_port(&self.host, self.port, b"no key"),
+            CheckResult::Mismatch
+        )
     }
 
     /// Asks the server for a kind of key that is known here, when one is.
     pub fn prefer(&self, session: &Session) {
-        let (known, other): (Vec<&Kind>, Vec<&Kind>) = KINDS.iter().partition(|kind| self.has(session, kind));
+        let (known, other): (Vec<&Kind>, Vec<&Kind>) =
+            KINDS.iter().partition(|kind| self.has(session, kind));
         let kinds = if known.is_empty() { other } else { known };
         let methods: Vec<&str> = kinds.iter().map(|kind| kind.methods).collect();
         // What this build of libssh2 does not know is left out by libssh2 itself.
@@ -95,7 +129,9 @@ impl Known {
         let what = format!("ssh: {}", error.message());
         let explained = ReachError::new(&target.name, Outcome::PeerLost, what);
         if error.code() == NO_COMMON_METHOD && !self.lines.is_empty() {
-            explained.next("it may have no host key of the kind that is known: compare with `ssh-keygen -F`")
+            explained.next(
+                "it may have no host key of the kind that is known: compare with `ssh-keygen -F`",
+            )
         } else {
             explained.next("is that port an sshd's?")
         }
@@ -107,17 +143,27 @@ impl Known {
         let Some((key, kind)) = session.host_key() else {
             return Err(refuse("the server showed no host key".into()));
         };
-        let word = word_of(kind).ok_or_else(|| refuse("its host key is of an unknown kind".into()))?;
+        let word =
+            word_of(kind).ok_or_else(|| refuse("its host key is of an unknown kind".into()))?;
         let shown = format!("{} {}", word, fingerprint(key));
-        let is_known = KINDS.iter().find(|known| known.word == word).is_some_and(|known| self.has(session, known));
-        let hosts = KINDS.iter().find(|known| known.word == word).and_then(|known| self.of_kind(session, known));
+        let is_known = KINDS
+            .iter()
+            .find(|known| known.word == word)
+            .is_some_and(|known| self.has(session, known));
+        let hosts = KINDS
+            .iter()
+            .find(|known| known.word == word)
+            .and_then(|known| self.of_kind(session, known));
         match hosts.map(|hosts| hosts.check_port(&self.host, self.port, key)) {
             Some(CheckResult::Match) => Ok(()),
             Some(CheckResult::Mismatch) if is_known => Err(refuse(format!(
                 "THE HOST KEY HAS CHANGED. It shows {shown}, and the known hosts have another. \
                  Either the machine was made anew, or somebody is in between. Nothing was sent"
             ))
-            .next(format!("when you know why it changed: ssh-keygen -R {}, then log in once with ssh", self.named()))),
+            .next(format!(
+                "when you know why it changed: ssh-keygen -R {}, then log in once with ssh",
+                self.named()
+            ))),
             _ if target.accept_new_host_key => self.learn(session, word, key, target),
             _ => Err(refuse(format!("its host key is not known: {shown}"))
                 .next("log in once with ssh, or give --accept-new-host-key")),
@@ -125,19 +171,35 @@ impl Known {
     }
 
     fn named(&self) -> String {
-        if self.port == 22 { self.host.clone() } else { format!("'[{}]:{}'", self.host, self.port) }
+        if self.port == 22 {
+            self.host.clone()
+        } else {
+            format!("'[{}]:{}'", self.host, self.port)
+        }
     }
 
-    fn learn(&self, session: &Session, word: &str, key: &[u8], target: &Target) -> Result<(), ReachError> {
+    fn learn(
+        &self,
+        session: &Session,
+        word: &str,
+        key: &[u8],
+        target: &Target,
+    ) -> Result<(), ReachError> {
         let refuse = |what: String| ReachError::new(&target.name, Outcome::NotRun, what);
         // Another kind of key of a host that is known is no new host.
         if KINDS.iter().any(|kind| self.has(session, kind)) {
-            return Err(refuse(format!("it shows a {word} host key, and the known hosts have only another kind")));
+            return Err(refuse(format!(
+                "it shows a {word} host key, and the known hosts have only another kind"
+            )));
         }
         let Some(path) = &self.new_ones_go_to else {
             return Err(refuse("there is no known_hosts file to add to".into()));
         };
-        let line = format!("{} {word} {}\n", self.named().replace('\'', ""), STANDARD.encode(key));
+        let line = format!(
+            "{} {word} {}\n",
+            self.named().replace('\'', ""),
+            STANDARD.encode(key)
+        );
         if let Some(folder) = path.parent() {
             // The write below says what is wrong with it.
             let _ = std::fs::create_dir_all(folder);
@@ -148,7 +210,12 @@ impl Known {
             .mode(0o600)
             .open(path)
             .and_then(|mut file| file.write_all(line.as_bytes()))
-            .map_err(|error| refuse(format!("cannot add its host key to {}: {error}", path.display())))
+            .map_err(|error| {
+                refuse(format!(
+                    "cannot add its host key to {}: {error}",
+                    path.display()
+                ))
+            })
     }
 }
 
@@ -166,5 +233,10 @@ fn word_of(kind: HostKeyType) -> Option<&'static str> {
 /// As `ssh-keygen -l` prints it.
 fn fingerprint(key: &[u8]) -> String {
     use sha2::Digest;
-    format!("SHA256:{}", STANDARD.encode(sha2::Sha256::digest(key)).trim_end_matches('='))
+    format!(
+        "SHA256:{}",
+        STANDARD
+            .encode(sha2::Sha256::digest(key))
+            .trim_end_matches('=')
+    )
 }

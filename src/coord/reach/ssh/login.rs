@@ -29,7 +29,11 @@ pub fn log_in(session: &Session, settings: &Settings, target: &Target) -> Result
     if session.authenticated() {
         return Ok(());
     }
-    let ways = if tried.is_empty() { "there is no key to show".to_owned() } else { tried.join("; ") };
+    let ways = if tried.is_empty() {
+        "there is no key to show".to_owned()
+    } else {
+        tried.join("; ")
+    };
     let what = format!("cannot log in as {}: {ways}", settings.user);
     let locked = tried.iter().any(|one| one.contains("passphrase"));
     Err(ReachError::new(&target.name, Outcome::NotRun, what).next(if locked {
@@ -40,8 +44,14 @@ pub fn log_in(session: &Session, settings: &Settings, target: &Target) -> Result
 }
 
 fn agent(session: &Session, user: &str, tried: &mut Vec<String>) {
-    let Ok(mut agent) = session.agent() else { return };
-    if agent.connect().and_then(|()| agent.list_identities()).is_err() {
+    let Ok(mut agent) = session.agent() else {
+        return;
+    };
+    if agent
+        .connect()
+        .and_then(|()| agent.list_identities())
+        .is_err()
+    {
         // No agent is no error: most machines have none.
         return;
     }
@@ -59,20 +69,31 @@ fn file(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
         Ok(()) => {}
         Err(error) if error.code() == FILE_ERROR && is_encrypted(key) => {
             if !std::io::stdin().is_terminal() {
-                tried.push(format!("{shown} needs its passphrase, and there is no terminal to ask at"));
+                tried.push(format!(
+                    "{shown} needs its passphrase, and there is no terminal to ask at"
+                ));
                 return;
             }
             unlock(session, user, key, tried);
         }
-        Err(error) if error.code() == FILE_ERROR => tried.push(format!("{shown} is not a usable key")),
+        Err(error) if error.code() == FILE_ERROR => {
+            tried.push(format!("{shown} is not a usable key"))
+        }
         Err(error) => tried.push(format!("{shown} was refused: {}", error.message())),
     }
 }
 
 fn unlock(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
     for _ in 0..ATTEMPTS {
-        let Ok(passphrase) = rpassword::prompt_password(format!("Passphrase of {}: ", key.display())) else { break };
-        if session.userauth_pubkey_file(user, None, key, Some(&passphrase)).is_ok() {
+        let Ok(passphrase) =
+            rpassword::prompt_password(format!("Passphrase of {}: ", key.display()))
+        else {
+            break;
+        };
+        if session
+            .userauth_pubkey_file(user, None, key, Some(&passphrase))
+            .is_ok()
+        {
             return;
         }
     }
@@ -81,8 +102,14 @@ fn unlock(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
 
 /// As far as its own words tell: PEM says so, and OpenSSH's format names a cipher.
 fn is_encrypted(key: &Path) -> bool {
-    let Ok(text) = std::fs::read_to_string(key) else { return false };
-    let body: String = text.lines().filter(|line| !line.starts_with("-----")).collect();
+    let Ok(text) = std::fs::read_to_string(key) else {
+        return false;
+    };
+    let body: String = text
+        .lines()
+        .filter(|line| !line.starts_with("-----"))
+        .collect();
     // `openssh-key-v1`, then `none` as the cipher, in base64.
-    text.contains("ENCRYPTED") || text.contains("OPENSSH") && !body.starts_with("b3BlbnNzaC1rZXktdjEAAAAABG5vbmU")
+    text.contains("ENCRYPTED")
+        || text.contains("OPENSSH") && !body.starts_with("b3BlbnNzaC1rZXktdjEAAAAABG5vbmU")
 }

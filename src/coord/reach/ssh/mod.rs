@@ -55,7 +55,11 @@ impl Ssh {
     /// A host that would be taken for an option.
     pub fn new(target: Target, boot: Boot) -> Result<Self, ReachError> {
         if target.host.starts_with('-') || target.host.is_empty() {
-            return Err(ReachError::new(&target.name, Outcome::Usage, "not a host name"));
+            return Err(ReachError::new(
+                &target.name,
+                Outcome::Usage,
+                "not a host name",
+            ));
         }
         Ok(Self { target, boot })
     }
@@ -69,55 +73,87 @@ impl Ssh {
         let until = Until::after(REACH_MAX);
         let settings = config::ask(&self.target)?;
         let (stream, addresses, proxy) = self.stream(&settings, until)?;
-        let broken = |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
+        let broken =
+            |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
         let mut session = Session::new().map_err(broken)?;
-        let socket = stream
-            .give_to(&mut session)
-            .map_err(|error| self.error(Outcome::NotRun, format!("cannot duplicate a socket: {error}")))?;
+        let socket = stream.give_to(&mut session).map_err(|error| {
+            self.error(
+                Outcome::NotRun,
+                format!("cannot duplicate a socket: {error}"),
+            )
+        })?;
         session.set_timeout(u32::try_from(until.left().as_millis().max(1)).unwrap_or(u32::MAX));
         let known = hostkey::Known::read(&self.target.name, &settings)?;
         known.prefer(&session);
-        session.handshake().map_err(|error| known.explain(&error, &self.target))?;
+        session
+            .handshake()
+            .map_err(|error| known.explain(&error, &self.target))?;
         known.check(&session, &self.target)?;
         login::log_in(&session, &settings, &self.target)?;
         Ok((session, socket, addresses, proxy))
     }
 
-    fn stream(&self, settings: &Settings, until: Until) -> Result<(Stream, Addresses, Option<Child>), ReachError> {
+    fn stream(
+        &self,
+        settings: &Settings,
+        until: Until,
+    ) -> Result<(Stream, Addresses, Option<Child>), ReachError> {
         if let Some(command) = settings.proxy(&self.target) {
             return self.through(&command, settings);
         }
         let (host, port) = (settings.host.as_str(), settings.port);
         let unknown = |why: String| {
             self.error(Outcome::Usage, format!("no such host: {host} ({why})"))
-                .next("give an address, a name from node_ips/*.txt, or one that ~/.ssh/config knows")
+                .next(
+                    "give an address, a name from node_ips/*.txt, or one that ~/.ssh/config knows",
+                )
         };
-        let addresses = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+        let addresses = (host, port)
+            .to_socket_addrs()
+            .map_err(|error| unknown(error.to_string()))?;
         let mut last = unknown("it has no address".into());
         for address in addresses {
-            match TcpStream::connect_timeout(&address, until.left().max(std::time::Duration::from_millis(1))) {
+            match TcpStream::connect_timeout(
+                &address,
+                until.left().max(std::time::Duration::from_millis(1)),
+            ) {
                 Ok(stream) => {
                     // Requests are lines of a few bytes.
                     let _ = stream.set_nodelay(true);
                     let here = stream.local_addr().ok().map(|local| local.ip());
-                    let addresses = Addresses { here, there: Some(address.ip()) };
+                    let addresses = Addresses {
+                        here,
+                        there: Some(address.ip()),
+                    };
                     return Ok((Stream::Tcp(stream), addresses, None));
                 }
                 Err(error) => {
                     let what = format!("cannot reach {address}: {error}");
-                    last = self.error(Outcome::PeerLost, what).next(match error.kind() {
-                        io::ErrorKind::ConnectionRefused => "is an sshd running there, and on that port?",
-                        _ => "is the address right, and does a firewall let this port through?",
-                    });
+                    last = self
+                        .error(Outcome::PeerLost, what)
+                        .next(match error.kind() {
+                            io::ErrorKind::ConnectionRefused => {
+                                "is an sshd running there, and on that port?"
+                            }
+                            _ => "is the address right, and does a firewall let this port through?",
+                        });
                 }
             }
         }
         Err(last)
     }
 
-    fn through(&self, command: &str, settings: &Settings) -> Result<(Stream, Addresses, Option<Child>), ReachError> {
-        let failed =
-            |error: io::Error| self.error(Outcome::PeerLost, format!("cannot start the proxy `{command}`: {error}"));
+    fn through(
+        &self,
+        command: &str,
+        settings: &Settings,
+    ) -> Result<(Stream, Addresses, Option<Child>), ReachError> {
+        let failed = |error: io::Error| {
+            self.error(
+                Outcome::PeerLost,
+                format!("cannot start the proxy `{command}`: {error}"),
+            )
+        };
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let stdin = OwnedFd::from(theirs.try_clone().map_err(failed)?);
         let child = Command::new("sh")
@@ -163,11 +199,21 @@ impl Transport for Ssh {
 
     fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
         let (session, socket, addresses, proxy) = self.session()?;
-        let broken = |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
+        let broken =
+            |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
         let mut channel = session.channel_session().map_err(broken)?;
-        channel.exec(&format!("sh -c {}", tcpx_words::units::shell_word(&self.boot.line()))).map_err(broken)?;
-        let link = pump::start(session, channel, socket, proxy, addresses)
-            .map_err(|error| self.error(Outcome::NotRun, format!("cannot carry its streams: {error}")))?;
+        channel
+            .exec(&format!(
+                "sh -c {}",
+                tcpx_words::units::shell_word(&self.boot.line())
+            ))
+            .map_err(broken)?;
+        let link = pump::start(session, channel, socket, proxy, addresses).map_err(|error| {
+            self.error(
+                Outcome::NotRun,
+                format!("cannot carry its streams: {error}"),
+            )
+        })?;
         bring(&self.target.name, link, &self.boot, progress)
     }
 }

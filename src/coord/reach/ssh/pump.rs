@@ -40,14 +40,23 @@ pub fn start(
     session.set_blocking(false);
     session.set_keepalive(true, KEEPALIVE.as_secs() as u32);
     let (to_holder, ended) = mpsc::channel();
-    std::thread::Builder::new().name("ssh".into()).spawn(move || {
-        let mut pump = Pump { session, channel, socket, ours, beside, said_goodbye: None };
-        pump.run();
-        drop(pump);
-        end_proxy(proxy);
-        // The holder may have stopped waiting.
-        let _ = to_holder.send(());
-    })?;
+    std::thread::Builder::new()
+        .name("ssh".into())
+        .spawn(move || {
+            let mut pump = Pump {
+                session,
+                channel,
+                socket,
+                ours,
+                beside,
+                said_goodbye: None,
+            };
+            pump.run();
+            drop(pump);
+            end_proxy(proxy);
+            // The holder may have stopped waiting.
+            let _ = to_holder.send(());
+        })?;
     let from_agent = caller.try_clone()?;
     Ok(Link {
         to_agent: Box::new(Half(caller)),
@@ -102,7 +111,12 @@ struct Pending {
 
 impl Pending {
     fn new() -> Self {
-        Self { bytes: vec![0; ROOM], from: 0, to: 0, ended: false }
+        Self {
+            bytes: vec![0; ROOM],
+            from: 0,
+            to: 0,
+            ended: false,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -151,7 +165,9 @@ impl Pump {
                 self.say_goodbye();
             }
             let drained = up.is_empty() && beside.is_empty();
-            if drained && (self.channel.eof() || up.ended) || self.said_goodbye.is_some_and(Until::is_past) {
+            if drained && (self.channel.eof() || up.ended)
+                || self.said_goodbye.is_some_and(Until::is_past)
+            {
                 return;
             }
             if !moved && !sent && !self.wait(&down, &up, &beside) {
@@ -168,7 +184,8 @@ impl Pump {
     fn say_goodbye(&mut self) {
         // Again until it has gone out; it can be said more than once.
         let _ = self.channel.send_eof();
-        self.said_goodbye.get_or_insert_with(|| Until::after(GOODBYE));
+        self.said_goodbye
+            .get_or_insert_with(|| Until::after(GOODBYE));
     }
 
     /// Sleeps until some stream can go on; false when the session is lost.
@@ -178,8 +195,15 @@ impl Pump {
             Err(error) if error.code() == WOULD_BLOCK => LOOK,
             Err(_) => return false,
         };
-        let blocked_out = matches!(self.session.block_directions(), BlockDirections::Outbound | BlockDirections::Both);
-        let socket = if blocked_out { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let blocked_out = matches!(
+            self.session.block_directions(),
+            BlockDirections::Outbound | BlockDirections::Both
+        );
+        let socket = if blocked_out {
+            PollFlags::IN | PollFlags::OUT
+        } else {
+            PollFlags::IN
+        };
         let mut fds = vec![PollFd::new(&self.socket, socket)];
         if down.is_empty() && !down.ended {
             fds.push(PollFd::new(&self.ours, PollFlags::IN));
@@ -190,7 +214,10 @@ impl Pump {
         if !beside.is_empty() {
             fds.push(PollFd::new(&self.beside, PollFlags::OUT));
         }
-        let next = Timespec { tv_sec: 0, tv_nsec: next.subsec_nanos().into() };
+        let next = Timespec {
+            tv_sec: 0,
+            tv_nsec: next.subsec_nanos().into(),
+        };
         // Woken for nothing is woken early.
         let _ = rustix::event::poll(&mut fds, Some(&next));
         true

@@ -11,7 +11,9 @@
 
 use super::memory::CudaMemory;
 use super::shape::Shape;
-use crate::gpu::{DeviceMemory, LaneSetup, MemoryError, PatternKey, Scatter, Span, TABLE_WORDS, Unpack, Work};
+use crate::gpu::{
+    DeviceMemory, LaneSetup, MemoryError, PatternKey, Scatter, Span, TABLE_WORDS, Unpack, Work,
+};
 use serde::{Deserialize, Serialize};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -119,7 +121,9 @@ pub(super) const COPIES_MAX: usize = 8192;
 pub fn pattern() -> PatternKey {
     let mut word = 0x243f_6a88_85a3_08d3u64;
     let mut next = || {
-        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        word = word
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
         word ^ word >> 29
     };
     let mut table = Box::new([0; TABLE_WORDS]);
@@ -130,7 +134,11 @@ pub fn pattern() -> PatternKey {
 /// Every shape under every policy.
 pub fn rows(memory: &CudaMemory, setup: &Setup) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (chunk, fragment) in setup.chunks.iter().flat_map(|chunk| setup.fragments.iter().map(|one| (*chunk, *one))) {
+    for (chunk, fragment) in setup
+        .chunks
+        .iter()
+        .flat_map(|chunk| setup.fragments.iter().map(|one| (*chunk, *one)))
+    {
         let fits = fragment <= chunk && chunk.div_ceil(fragment) <= ENTRIES;
         if !fits {
             continue;
@@ -167,20 +175,37 @@ pub fn payload(memory: &CudaMemory, chunk: usize, total: usize, rounds: usize) -
 }
 
 /// One chunk at a time.
-pub fn latency(memory: &CudaMemory, policy: Unpack, chunk: usize, fragment: usize) -> Result<Latency> {
+pub fn latency(
+    memory: &CudaMemory,
+    policy: Unpack,
+    chunk: usize,
+    fragment: usize,
+) -> Result<Latency> {
     let shape = Shape::new(memory, chunk, fragment, chunk)?;
-    let setup = LaneSetup { jobs: 16, chunk, unpack: policy, pattern: None };
+    let setup = LaneSetup {
+        jobs: 16,
+        chunk,
+        unpack: policy,
+        pattern: None,
+    };
     let mut lane = memory.lane(&setup)?.ok_or(MemoryError::Outside)?;
     let region = memory.allocate(chunk)?;
     let span: Span = region.span(0, chunk).ok_or(MemoryError::Outside)?;
     let list = &shape.entries[..shape.per_chunk];
-    let pool =
-        NonNull::new(std::ptr::with_exposed_provenance_mut(shape.pool.at as usize)).ok_or(MemoryError::Outside)?;
+    let pool = NonNull::new(std::ptr::with_exposed_provenance_mut(
+        shape.pool.at as usize,
+    ))
+    .ok_or(MemoryError::Outside)?;
     let (mut queued, mut launched, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TRIES + 20 {
         let started = Instant::now();
         let list = Scatter::of_pool(list, pool);
-        lane.queue(&Work::Take { list: Some(&list), span, verify: None, guard: 0 })?;
+        lane.queue(&Work::Take {
+            list: Some(&list),
+            span,
+            verify: None,
+            guard: 0,
+        })?;
         queued.push(started.elapsed());
         let started = Instant::now();
         lane.launch()?;
@@ -211,5 +236,7 @@ pub fn latency(memory: &CudaMemory, policy: Unpack, chunk: usize, fragment: usiz
 pub(super) fn median(mut times: Vec<Duration>) -> u64 {
     let counted = &mut times[1..];
     counted.sort_unstable();
-    counted.get(counted.len() / 2).map_or(0, |time| time.as_nanos() as u64)
+    counted
+        .get(counted.len() / 2)
+        .map_or(0, |time| time.as_nanos() as u64)
 }

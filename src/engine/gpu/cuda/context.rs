@@ -33,15 +33,27 @@ impl Context {
         let driver = Driver::get()?;
         let device = devices::choose(wanted)?;
         if device.mig {
-            return Err(CudaError::Mig { ordinal: device.ordinal, name: device.name });
+            return Err(CudaError::Mig {
+                ordinal: device.ordinal,
+                name: device.name,
+            });
         }
         let (mut handle, mut raw) = (0, null_mut());
         let ordinal = device.ordinal as c_int;
         // SAFETY: ours to write.
-        driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut handle, ordinal) })?;
+        driver.check("cuDeviceGet", unsafe {
+            (driver.device_get)(&mut handle, ordinal)
+        })?;
         // SAFETY: as above; released in `drop`.
-        driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.primary_ctx_retain)(&mut raw, handle) })?;
-        let context = Arc::new(Self { driver, device, handle, raw });
+        driver.check("cuDevicePrimaryCtxRetain", unsafe {
+            (driver.primary_ctx_retain)(&mut raw, handle)
+        })?;
+        let context = Arc::new(Self {
+            driver,
+            device,
+            handle,
+            raw,
+        });
         context.make_current()?;
         Ok(context)
     }
@@ -49,7 +61,9 @@ impl Context {
     /// Makes it the calling thread's, for calls of the driver.
     pub(super) fn make_current(&self) -> Cuda<()> {
         // SAFETY: retained until `drop`.
-        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.ctx_set_current)(self.raw) })
+        self.driver.check("cuCtxSetCurrent", unsafe {
+            (self.driver.ctx_set_current)(self.raw)
+        })
     }
 
     /// As `make_current`, and for the CUDA runtime that a plugin has loaded, which
@@ -64,7 +78,9 @@ impl Context {
         let (mut free, mut total) = (0, 0);
         self.make_current()?;
         // SAFETY: ours to write.
-        self.driver.check("cuMemGetInfo", unsafe { (self.driver.mem_get_info)(&mut free, &mut total) })?;
+        self.driver.check("cuMemGetInfo", unsafe {
+            (self.driver.mem_get_info)(&mut free, &mut total)
+        })?;
         Ok((free, total))
     }
 
@@ -76,7 +92,12 @@ impl Context {
         let code = unsafe { (self.driver.mem_alloc)(&mut at, bytes) };
         if code == OUT_OF_MEMORY {
             let (free, total) = self.memory()?;
-            return Err(CudaError::OutOfMemory { ordinal: self.device.ordinal, wanted: bytes, free, total });
+            return Err(CudaError::OutOfMemory {
+                ordinal: self.device.ordinal,
+                wanted: bytes,
+                free,
+                total,
+            });
         }
         self.driver.check("cuMemAlloc", code)?;
         Ok(at)
@@ -102,11 +123,15 @@ impl Context {
             Ok(_) => return wrong("is not in GPU memory".into()),
             Err(error) => return wrong(format!("is unknown to the driver: {error}")),
         }
-        let ordinal = self.attribute(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL as c_int, at)?;
+        let ordinal =
+            self.attribute(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL as c_int, at)?;
         if ordinal == self.device.ordinal as c_int {
             Ok(())
         } else {
-            wrong(format!("is on GPU {ordinal}, and GPU {} was current", self.device.ordinal))
+            wrong(format!(
+                "is on GPU {ordinal}, and GPU {} was current",
+                self.device.ordinal
+            ))
         }
     }
 
@@ -114,8 +139,11 @@ impl Context {
         self.make_current()?;
         let mut value: c_int = 0;
         // SAFETY: both attributes asked for are ints; any address may be asked about.
-        let code = unsafe { (self.driver.pointer_get_attribute)((&raw mut value).cast(), attribute, at) };
-        self.driver.check("cuPointerGetAttribute", code).map(|()| value)
+        let code =
+            unsafe { (self.driver.pointer_get_attribute)((&raw mut value).cast(), attribute, at) };
+        self.driver
+            .check("cuPointerGetAttribute", code)
+            .map(|()| value)
     }
 
     /// Where the host reads what the GPU sees at `at`; memory of the host only.
@@ -124,10 +152,22 @@ impl Context {
         let mut address = 0u64;
         let attribute = Attribute::CU_POINTER_ATTRIBUTE_HOST_POINTER as c_int;
         // SAFETY: this attribute is a pointer; any address may be asked about.
-        let code = unsafe { (self.driver.pointer_get_attribute)((&raw mut address).cast(), attribute, at) };
-        let unreadable = |why: String| CudaError::Address { what, at, problem: format!("is not host memory: {why}") };
-        self.driver.check("cuPointerGetAttribute", code).map_err(|error| unreadable(error.to_string()))?;
-        if address == 0 { Err(unreadable("the driver gives no address".into())) } else { Ok(address) }
+        let code = unsafe {
+            (self.driver.pointer_get_attribute)((&raw mut address).cast(), attribute, at)
+        };
+        let unreadable = |why: String| CudaError::Address {
+            what,
+            at,
+            problem: format!("is not host memory: {why}"),
+        };
+        self.driver
+            .check("cuPointerGetAttribute", code)
+            .map_err(|error| unreadable(error.to_string()))?;
+        if address == 0 {
+            Err(unreadable("the driver gives no address".into()))
+        } else {
+            Ok(address)
+        }
     }
 }
 

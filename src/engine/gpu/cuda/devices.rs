@@ -64,10 +64,21 @@ pub struct BadGpu(String);
 impl FromStr for Wanted {
     type Err = BadGpu;
     fn from_str(text: &str) -> Result<Self, BadGpu> {
-        let ordinal = text.parse().ok().filter(|ordinal| *ordinal < 1024).map(Self::Ordinal);
+        let ordinal = text
+            .parse()
+            .ok()
+            .filter(|ordinal| *ordinal < 1024)
+            .map(Self::Ordinal);
         // `nvidia-smi` writes eight digits of domain, people often none.
-        let pci = || text.parse().or_else(|_| format!("0000:{text}").parse()).ok().map(Self::Pci);
-        ordinal.or_else(pci).ok_or_else(|| BadGpu(text.chars().take(40).collect()))
+        let pci = || {
+            text.parse()
+                .or_else(|_| format!("0000:{text}").parse())
+                .ok()
+                .map(Self::Pci)
+        };
+        ordinal
+            .or_else(pci)
+            .ok_or_else(|| BadGpu(text.chars().take(40).collect()))
     }
 }
 
@@ -88,12 +99,19 @@ const LISTING: Duration = Duration::from_secs(30);
 pub fn cuda_node() -> Result<CudaNode, CudaError> {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || tell.send(node()));
-    let hangs = CudaError::Hangs { what: "listing the GPUs", seconds: LISTING.as_secs() };
+    let hangs = CudaError::Hangs {
+        what: "listing the GPUs",
+        seconds: LISTING.as_secs(),
+    };
     told.recv_timeout(LISTING).unwrap_or(Err(hangs))
 }
 
 fn node() -> Cuda<CudaNode> {
-    Ok(CudaNode { cuda: Driver::get()?.version()?.to_string(), visible_devices: visible_devices(), devices: list()? })
+    Ok(CudaNode {
+        cuda: Driver::get()?.version()?.to_string(),
+        visible_devices: visible_devices(),
+        devices: list()?,
+    })
 }
 
 /// Every GPU that CUDA lists; never none.
@@ -101,17 +119,26 @@ fn list() -> Cuda<Vec<CudaDevice>> {
     let driver = Driver::get()?;
     let mut count = 0;
     // SAFETY: ours to write.
-    driver.check("cuDeviceGetCount", unsafe { (driver.device_get_count)(&mut count) })?;
+    driver.check("cuDeviceGetCount", unsafe {
+        (driver.device_get_count)(&mut count)
+    })?;
     if count <= 0 {
-        return Err(CudaError::NoDevice { visible: visible_devices() });
+        return Err(CudaError::NoDevice {
+            visible: visible_devices(),
+        });
     }
-    (0..count).map(|ordinal| describe(driver, ordinal)).collect()
+    (0..count)
+        .map(|ordinal| describe(driver, ordinal))
+        .collect()
 }
 
 /// The GPU that is meant.
 pub(super) fn choose(wanted: &Wanted) -> Cuda<CudaDevice> {
     let devices = list()?;
-    let listed = devices.iter().map(|gpu| format!("{} ({})", gpu.ordinal, gpu.pci_address)).collect::<Vec<_>>();
+    let listed = devices
+        .iter()
+        .map(|gpu| format!("{} ({})", gpu.ordinal, gpu.pci_address))
+        .collect::<Vec<_>>();
     let found = devices.into_iter().find(|gpu| match wanted {
         Wanted::Ordinal(ordinal) => gpu.ordinal == *ordinal,
         Wanted::Pci(address) => gpu.pci_address == *address,
@@ -127,14 +154,24 @@ fn describe(driver: &Driver, ordinal: c_int) -> Cuda<CudaDevice> {
     let (mut device, mut memory) = (0, 0);
     let mut name = [0 as c_char; 256];
     // SAFETY: ours to write.
-    driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, ordinal) })?;
+    driver.check("cuDeviceGet", unsafe {
+        (driver.device_get)(&mut device, ordinal)
+    })?;
     // SAFETY: ours to write, one byte less than there is.
-    driver.check("cuDeviceGetName", unsafe { (driver.device_get_name)(name.as_mut_ptr(), 255, device) })?;
+    driver.check("cuDeviceGetName", unsafe {
+        (driver.device_get_name)(name.as_mut_ptr(), 255, device)
+    })?;
     // SAFETY: ours to write.
-    driver.check("cuDeviceTotalMem", unsafe { (driver.device_total_mem)(&mut memory, device) })?;
+    driver.check("cuDeviceTotalMem", unsafe {
+        (driver.device_total_mem)(&mut memory, device)
+    })?;
     // SAFETY: the last byte is still 0.
-    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-    let number = |attribute: Attribute| attribute_of(driver, device, attribute).map(|value| value.max(0) as u32);
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }
+        .to_string_lossy()
+        .into_owned();
+    let number = |attribute: Attribute| {
+        attribute_of(driver, device, attribute).map(|value| value.max(0) as u32)
+    };
     Ok(CudaDevice {
         ordinal: ordinal as usize,
         pci_address: PciAddress {
@@ -152,7 +189,8 @@ fn describe(driver: &Driver, ordinal: c_int) -> Cuda<CudaDevice> {
         // The driver API has no question for it; its name says so.
         mig: name.split(' ').any(|word| word == "MIG"),
         // Drivers before 11.7 do not know the attribute.
-        dma_buf: number(Attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED).is_ok_and(|value| value != 0),
+        dma_buf: number(Attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)
+            .is_ok_and(|value| value != 0),
         name,
     })
 }

@@ -3,10 +3,15 @@
 //! cudarc finds and keeps the library and has its types. Its calls are not used:
 //! they panic where an entry is missing, and return an enum where a newer driver
 //! may return a code that is not in it. Here every entry returns a plain int.
-#![expect(unsafe_code, reason = "looks up and calls entries of the driver library")]
+#![expect(
+    unsafe_code,
+    reason = "looks up and calls entries of the driver library"
+)]
 
 use super::error::{CudaError, CudaVersion, NO_DEVICE};
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream,
+};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
@@ -113,7 +118,10 @@ impl Driver {
     /// as it is in CUDA.
     pub(super) fn get() -> Cuda<&'static Self> {
         static DRIVER: OnceLock<Cuda<Driver>> = OnceLock::new();
-        DRIVER.get_or_init(Self::load).as_ref().map_err(Clone::clone)
+        DRIVER
+            .get_or_init(Self::load)
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     fn load() -> Cuda<Self> {
@@ -129,7 +137,11 @@ impl Driver {
         // SAFETY: the flags must be 0.
         let code = unsafe { (driver.init)(0) };
         match driver.check("cuInit", code) {
-            Err(CudaError::Call { code: NO_DEVICE, .. }) => Err(CudaError::NoDevice { visible: visible_devices() }),
+            Err(CudaError::Call {
+                code: NO_DEVICE, ..
+            }) => Err(CudaError::NoDevice {
+                visible: visible_devices(),
+            }),
             other => other.map(|()| driver),
         }
     }
@@ -138,13 +150,19 @@ impl Driver {
     pub(super) fn version(&self) -> Cuda<CudaVersion> {
         let mut version = 0;
         // SAFETY: ours to write.
-        self.check("cuDriverGetVersion", unsafe { (self.driver_get_version)(&mut version) })?;
+        self.check("cuDriverGetVersion", unsafe {
+            (self.driver_get_version)(&mut version)
+        })?;
         Ok(CudaVersion(version))
     }
 
     /// A code as a result, with the driver's own name for it.
     pub(super) fn check(&self, call: &'static str, code: c_int) -> Cuda<()> {
-        if code == 0 { Ok(()) } else { Err(self.refusal(call, code)) }
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(self.refusal(call, code))
+        }
     }
 
     #[cold]
@@ -154,7 +172,9 @@ impl Driver {
         let known = unsafe { (self.get_error_name)(code, &mut name) } == 0 && !name.is_null();
         let name = if known {
             // SAFETY: the driver gives a static, terminated string.
-            unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+            unsafe { CStr::from_ptr(name) }
+                .to_string_lossy()
+                .into_owned()
         } else {
             "a code without a name".to_owned()
         };

@@ -50,7 +50,9 @@ pub enum CudaError {
         visible: Option<String>,
     },
     /// A slice of a GPU has no PCI function, by which TCPX finds its page pool.
-    #[error("GPU {ordinal} is a MIG instance ({name}), which a network plugin cannot register memory of")]
+    #[error(
+        "GPU {ordinal} is a MIG instance ({name}), which a network plugin cannot register memory of"
+    )]
     Mig {
         /// CUDA's number.
         ordinal: usize,
@@ -110,7 +112,9 @@ pub enum CudaError {
 }
 
 fn hidden(variable: &Option<String>) -> String {
-    variable.as_ref().map_or_else(String::new, |value| format!(" (CUDA_VISIBLE_DEVICES is `{value}`)"))
+    variable.as_ref().map_or_else(String::new, |value| {
+        format!(" (CUDA_VISIBLE_DEVICES is `{value}`)")
+    })
 }
 
 /// The stub of a toolkit in place of the driver, `CUDA_ERROR_STUB_LIBRARY`.
@@ -129,22 +133,32 @@ const UNKNOWN: i32 = 999;
 impl NextStep for CudaError {
     fn next_step(&self) -> Option<String> {
         let step = match self {
-            Self::NoDriver => "install the NVIDIA driver, or put its library folder on LD_LIBRARY_PATH",
-            Self::Lacks { .. } | Self::TooOld { .. } => "update the NVIDIA driver of this node",
-            Self::NoDevice { visible: Some(_) } | Self::NoSuchGpu { visible: Some(_), .. } => {
-                "look at CUDA_VISIBLE_DEVICES, and at `tcpxctl discover`"
+            Self::NoDriver => {
+                "install the NVIDIA driver, or put its library folder on LD_LIBRARY_PATH"
             }
-            Self::NoDevice { visible: None } => "run `nvidia-smi`, and `tcpxctl discover` for what the kernel sees",
+            Self::Lacks { .. } | Self::TooOld { .. } => "update the NVIDIA driver of this node",
+            Self::NoDevice { visible: Some(_) }
+            | Self::NoSuchGpu {
+                visible: Some(_), ..
+            } => "look at CUDA_VISIBLE_DEVICES, and at `tcpxctl discover`",
+            Self::NoDevice { visible: None } => {
+                "run `nvidia-smi`, and `tcpxctl discover` for what the kernel sees"
+            }
             Self::NoSuchGpu { visible: None, .. } => "choose one that `tcpxctl discover` lists",
             Self::Mig { .. } => "choose a whole GPU, or switch MIG off",
-            Self::OutOfMemory { .. } => "see with `nvidia-smi` who holds it, or use smaller chunks or windows",
+            Self::OutOfMemory { .. } => {
+                "see with `nvidia-smi` who holds it, or use smaller chunks or windows"
+            }
             Self::Call { code: STUB, .. } => {
                 "LD_LIBRARY_PATH leads to the toolkit's stub of libcuda; put the driver's folder first"
             }
-            Self::Call { code: DRIVER_MISMATCH, .. } => {
-                "kernel module and library differ: reboot after a driver update"
+            Self::Call {
+                code: DRIVER_MISMATCH,
+                ..
+            } => "kernel module and library differ: reboot after a driver update",
+            Self::Call { code: UNKNOWN, .. } => {
+                "see `dmesg` for lines of NVRM, and run `nvidia-smi`"
             }
-            Self::Call { code: UNKNOWN, .. } => "see `dmesg` for lines of NVRM, and run `nvidia-smi`",
             Self::Hangs { .. } => "see `dmesg` for lines of NVRM",
             Self::Address { .. } | Self::Call { .. } | Self::Runtime { .. } => return None,
         };
@@ -158,13 +172,21 @@ mod tests {
 
     #[test]
     fn versions_read_as_people_write_them() {
-        assert_eq!([11000, 12020, 13000].map(|number| CudaVersion(number).to_string()), ["11.0", "12.2", "13.0"]);
+        assert_eq!(
+            [11000, 12020, 13000].map(|number| CudaVersion(number).to_string()),
+            ["11.0", "12.2", "13.0"]
+        );
     }
 
     #[test]
     fn what_hides_gpus_is_named() {
-        let error = CudaError::NoDevice { visible: Some("".into()) };
-        assert_eq!(error.to_string(), "the NVIDIA driver lists no GPU (CUDA_VISIBLE_DEVICES is ``)");
+        let error = CudaError::NoDevice {
+            visible: Some("".into()),
+        };
+        assert_eq!(
+            error.to_string(),
+            "the NVIDIA driver lists no GPU (CUDA_VISIBLE_DEVICES is ``)"
+        );
         assert!(error.next_step().unwrap().contains("CUDA_VISIBLE_DEVICES"));
     }
 }

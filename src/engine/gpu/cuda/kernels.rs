@@ -96,7 +96,14 @@ impl Kernels {
         driver.check("cuModuleLoadData", code)?;
         let none = null_mut();
         let context = Arc::clone(context);
-        let mut kernels = Self { module, unpack: none, unpack_few: none, fill: none, verify: none, context };
+        let mut kernels = Self {
+            module,
+            unpack: none,
+            unpack_few: none,
+            fill: none,
+            verify: none,
+            context,
+        };
         kernels.unpack = kernels.function(c"unpack")?;
         kernels.unpack_few = kernels.function(c"unpack_few")?;
         kernels.fill = kernels.function(c"fill")?;
@@ -107,8 +114,13 @@ impl Kernels {
     fn function(&self, name: &CStr) -> Cuda<CUfunction> {
         let mut function = null_mut();
         // SAFETY: ours to write; the module is loaded.
-        let code = unsafe { (self.context.driver.module_get_function)(&mut function, self.module, name.as_ptr()) };
-        self.context.driver.check("cuModuleGetFunction", code).map(|()| function)
+        let code = unsafe {
+            (self.context.driver.module_get_function)(&mut function, self.module, name.as_ptr())
+        };
+        self.context
+            .driver
+            .check("cuModuleGetFunction", code)
+            .map(|()| function)
     }
 
     /// Gathers `pieces` pieces of the list from `first` on.
@@ -133,7 +145,10 @@ impl Kernels {
         let last = (&raw const count).cast_mut().cast::<c_void>();
         if few {
             let mut held = Pieces([Piece::default(); FEW]);
-            held.0.iter_mut().zip(first..first + pieces).for_each(|(one, at)| *one = list.get(at).unwrap_or_default());
+            held.0
+                .iter_mut()
+                .zip(first..first + pieces)
+                .for_each(|(one, at)| *one = list.get(at).unwrap_or_default());
             let mut arguments = [bounce, (&raw const held).cast_mut().cast(), last];
             // SAFETY: the arguments are those of the kernel, the rest by the contract above.
             return unsafe { self.launch(stream, self.unpack_few, grid, &mut arguments) };
@@ -148,7 +163,12 @@ impl Kernels {
     ///
     /// # Safety
     /// As for `unpack`, of the messages and the table.
-    pub(super) unsafe fn fill(&self, stream: &Stream, pattern: PatternAt, chunks: &[Chunk]) -> Cuda<()> {
+    pub(super) unsafe fn fill(
+        &self,
+        stream: &Stream,
+        pattern: PatternAt,
+        chunks: &[Chunk],
+    ) -> Cuda<()> {
         for chunks in chunks.chunks(CHUNKS_MAX) {
             let (held, grid) = arguments_of(chunks);
             let mut arguments = [
@@ -166,7 +186,13 @@ impl Kernels {
     ///
     /// # Safety
     /// As for `unpack`, of the messages, the table and the flags.
-    pub(super) unsafe fn verify(&self, stream: &Stream, pattern: PatternAt, chunks: &[Chunk], flags: u64) -> Cuda<()> {
+    pub(super) unsafe fn verify(
+        &self,
+        stream: &Stream,
+        pattern: PatternAt,
+        chunks: &[Chunk],
+        flags: u64,
+    ) -> Cuda<()> {
         for (number, chunks) in chunks.chunks(CHUNKS_MAX).enumerate() {
             let (held, grid) = arguments_of(chunks);
             let flags = flags + (number * CHUNKS_MAX * size_of::<u32>()) as u64;
@@ -195,7 +221,19 @@ impl Kernels {
         let driver = self.context.driver;
         // SAFETY: by the contract above; the driver copies the arguments.
         let code = unsafe {
-            (driver.launch_kernel)(function, x, y, 1, threads, 1, 1, 0, stream.raw, arguments.as_mut_ptr(), null_mut())
+            (driver.launch_kernel)(
+                function,
+                x,
+                y,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                stream.raw,
+                arguments.as_mut_ptr(),
+                null_mut(),
+            )
         };
         driver.check("cuLaunchKernel", code)
     }
@@ -228,14 +266,21 @@ mod tests {
         let source = Sha256::digest(include_bytes!("../kernels/kernels.cu"));
         let hex: String = source.iter().map(|byte| format!("{byte:02x}")).collect();
         let first = PTX.lines().next().unwrap();
-        assert_eq!(first, format!("// source sha256: {hex}"), "run scripts/kernels");
+        assert_eq!(
+            first,
+            format!("// source sha256: {hex}"),
+            "run scripts/kernels"
+        );
     }
 
     #[test]
     fn the_ptx_is_for_old_drivers_and_old_gpus() {
         assert!(PTX.contains(".version 6.3\n.target sm_70\n"));
         for kernel in ["unpack", "unpack_few", "fill", "verify"] {
-            assert!(PTX.contains(&format!(".visible .entry {kernel}(")), "{kernel}");
+            assert!(
+                PTX.contains(&format!(".visible .entry {kernel}(")),
+                "{kernel}"
+            );
         }
     }
 }

@@ -9,7 +9,10 @@
 //! The policies differ in `gather` only. `kernel` is one launch for the whole
 //! batch, `d2d` one copy per fragment, `host` one copy per fragment to the host
 //! and one back; all of them are work on the stream.
-#![expect(unsafe_code, reason = "puts work on memory of registered regions on a stream")]
+#![expect(
+    unsafe_code,
+    reason = "puts work on memory of registered regions on a stream"
+)]
 
 use super::driver::Cuda;
 use super::error::CudaError;
@@ -67,19 +70,33 @@ struct Batch {
 }
 
 impl CudaLane {
-    pub(super) fn new(kernels: &Arc<Kernels>, table: Option<Arc<Table>>, setup: &LaneSetup<'_>) -> Cuda<Self> {
+    pub(super) fn new(
+        kernels: &Arc<Kernels>,
+        table: Option<Arc<Table>>,
+        setup: &LaneSetup<'_>,
+    ) -> Cuda<Self> {
         let context = &kernels.context;
         let jobs = setup.jobs.max(1);
         // One more of each, back from the host.
-        let copies = if setup.unpack == Unpack::Kernel { 0 } else { jobs * (ENTRIES + 1) };
-        let pieces = if setup.unpack == Unpack::Kernel { jobs * (ENTRIES + setup.chunk.div_ceil(PIECE)) } else { 0 };
+        let copies = if setup.unpack == Unpack::Kernel {
+            0
+        } else {
+            jobs * (ENTRIES + 1)
+        };
+        let pieces = if setup.unpack == Unpack::Kernel {
+            jobs * (ENTRIES + setup.chunk.div_ceil(PIECE))
+        } else {
+            0
+        };
         let batch = || -> Cuda<Batch> {
             let staging = setup.unpack == Unpack::Host;
             Ok(Batch {
                 event: Event::new(context, false)?,
                 pieces: Pinned::new(context, pieces)?,
                 flags: Pinned::new(context, jobs)?,
-                staging: staging.then(|| Pinned::new(context, jobs * setup.chunk)).transpose()?,
+                staging: staging
+                    .then(|| Pinned::new(context, jobs * setup.chunk))
+                    .transpose()?,
                 piece_count: 0,
                 copies: Vec::with_capacity(copies),
                 bounce: 0,
@@ -105,16 +122,30 @@ impl CudaLane {
     }
 
     fn too_much(&self) -> MemoryError {
-        MemoryError::Lane { jobs: self.jobs, chunk: self.chunk }
+        MemoryError::Lane {
+            jobs: self.jobs,
+            chunk: self.chunk,
+        }
     }
 
     fn described(&self, span: Span, stamp: Stamp, guard: usize) -> Result<Chunk, MemoryError> {
         let at = span.address();
         if !at.is_multiple_of(16) {
             let problem = "is not on a 16-byte boundary".to_owned();
-            return Err(CudaError::Address { what: "a message to fill or verify", at, problem }.into());
+            return Err(CudaError::Address {
+                what: "a message to fill or verify",
+                at,
+                problem,
+            }
+            .into());
         }
-        Ok(Chunk { at, body: stamp.body, first: stamp.first, len: span.len() as u32, guard: guard as u32 })
+        Ok(Chunk {
+            at,
+            body: stamp.body,
+            first: stamp.first,
+            len: span.len() as u32,
+            guard: guard as u32,
+        })
     }
 
     /// Notes a checked list down as the policy wants it.
@@ -123,24 +154,38 @@ impl CudaLane {
         if batch.bounce != 0 && batch.bounce != list.bounce() {
             // A comm has one pool for its whole life.
             let problem = format!("is another pool than {:#x}", batch.bounce);
-            return Err(CudaError::Address { what: "the bounce buffer", at: list.bounce(), problem }.into());
+            return Err(CudaError::Address {
+                what: "the bounce buffer",
+                at: list.bounce(),
+                problem,
+            }
+            .into());
         }
         batch.bounce = list.bounce();
         let whole = match self.unpack {
             Unpack::Kernel => batch.add_pieces(list, span),
             Unpack::D2d => {
                 let copies = list.entries().iter().map(|one| {
-                    (list.bounce() + u64::from(one.src_off), span.address() + one.dst_off, one.len as usize)
+                    (
+                        list.bounce() + u64::from(one.src_off),
+                        span.address() + one.dst_off,
+                        one.len as usize,
+                    )
                 });
                 batch.add_copies(copies)
             }
             Unpack::Host => {
-                let base = batch.staging.as_ref().map_or(0, Pinned::address) + (batch.jobs * self.chunk) as u64;
-                let out = list
-                    .entries()
-                    .iter()
-                    .map(|one| (list.bounce() + u64::from(one.src_off), base + one.dst_off, one.len as usize));
-                batch.add_copies(out) && batch.add_copies(std::iter::once((base, span.address(), span.len())))
+                let base = batch.staging.as_ref().map_or(0, Pinned::address)
+                    + (batch.jobs * self.chunk) as u64;
+                let out = list.entries().iter().map(|one| {
+                    (
+                        list.bounce() + u64::from(one.src_off),
+                        base + one.dst_off,
+                        one.len as usize,
+                    )
+                });
+                batch.add_copies(out)
+                    && batch.add_copies(std::iter::once((base, span.address(), span.len())))
             }
             Unpack::None => true,
         };
@@ -153,9 +198,20 @@ impl CudaLane {
         if batch.piece_count > 0 {
             // SAFETY: the list was checked against its message and, where its size
             // is known, its pool; both live as long as the channel that drives this.
-            unsafe { self.kernels.unpack(&self.stream, batch.bounce, &batch.pieces, 0, batch.piece_count) }?;
+            unsafe {
+                self.kernels.unpack(
+                    &self.stream,
+                    batch.bounce,
+                    &batch.pieces,
+                    0,
+                    batch.piece_count,
+                )
+            }?;
         }
-        let staged = batch.staging.as_ref().map(|staging| staging.address()..staging.address() + staging.len() as u64);
+        let staged = batch
+            .staging
+            .as_ref()
+            .map(|staging| staging.address()..staging.address() + staging.len() as u64);
         for (from, to, bytes) in batch.copies.iter().copied() {
             let within = |at: u64| staged.as_ref().is_some_and(|range| range.contains(&at));
             let host = |at: u64| std::ptr::with_exposed_provenance_mut::<u8>(at as usize);
@@ -171,14 +227,20 @@ impl CudaLane {
             }
         }
         if let Some(table) = &self.table {
-            let pattern = PatternAt { table: table.allocation.at, key: table.key };
+            let pattern = PatternAt {
+                table: table.allocation.at,
+                key: table.key,
+            };
             if !batch.fills.is_empty() {
                 // SAFETY: spans of regions that the channel keeps.
                 unsafe { self.kernels.fill(&self.stream, pattern, &batch.fills) }?;
             }
             if batch.checks.iter().any(|chunk| chunk.at != 0) {
                 // SAFETY: as above; a flag for every job.
-                unsafe { self.kernels.verify(&self.stream, pattern, &batch.checks, batch.flags.address()) }?;
+                unsafe {
+                    self.kernels
+                        .verify(&self.stream, pattern, &batch.checks, batch.flags.address())
+                }?;
             }
         }
         batch.event.record(&self.stream)
@@ -192,7 +254,11 @@ impl Batch {
             while done < len {
                 let now = PIECE.min(len - done);
                 let dst = span.address() + one.dst_off + done as u64;
-                let piece = Piece { src_off: one.src_off + done as u32, len: now as u32, dst };
+                let piece = Piece {
+                    src_off: one.src_off + done as u32,
+                    len: now as u32,
+                    dst,
+                };
                 if !self.pieces.put(self.piece_count, piece) {
                     return false;
                 }
@@ -204,7 +270,8 @@ impl Batch {
     }
 
     fn add_copies(&mut self, copies: impl Iterator<Item = (u64, u64, usize)>) -> bool {
-        self.copies.extend(copies.filter(|(_, _, bytes)| *bytes > 0));
+        self.copies
+            .extend(copies.filter(|(_, _, bytes)| *bytes > 0));
         true
     }
 
@@ -231,11 +298,19 @@ impl Lane for CudaLane {
                 self.batches[self.open].fills.push(fill);
                 Chunk::default()
             }
-            Work::Take { list, span, verify, guard } => {
+            Work::Take {
+                list,
+                span,
+                verify,
+                guard,
+            } => {
                 if let Some(list) = list {
                     self.gather(list, *span)?;
                 }
-                verify.map(|stamp| self.described(*span, stamp, *guard)).transpose()?.unwrap_or_default()
+                verify
+                    .map(|stamp| self.described(*span, stamp, *guard))
+                    .transpose()?
+                    .unwrap_or_default()
             }
         };
         let batch = &mut self.batches[self.open];
@@ -262,7 +337,9 @@ impl Lane for CudaLane {
     }
 
     fn passed(&mut self) -> Result<Option<Passed>, MemoryError> {
-        let Some(oldest) = self.under_way.front().copied() else { return Ok(None) };
+        let Some(oldest) = self.under_way.front().copied() else {
+            return Ok(None);
+        };
         let batch = &mut self.batches[oldest];
         if !batch.passed {
             batch.passed = batch.event.has_passed()?;

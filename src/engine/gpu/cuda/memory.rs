@@ -1,5 +1,8 @@
 //! `DeviceMemory` of one GPU.
-#![expect(unsafe_code, reason = "copies between the host and checked spans of the GPU")]
+#![expect(
+    unsafe_code,
+    reason = "copies between the host and checked spans of the GPU"
+)]
 
 use super::context::Context;
 use super::devices::{CudaDevice, Wanted};
@@ -10,8 +13,8 @@ use super::lane::{CudaLane, Table};
 use super::objects::{Allocation, Pinned, Stream};
 use crate::gpu::scatter::queue_of;
 use crate::gpu::{
-    DeviceMemory, Lane, LaneSetup, MemoryError, MemoryKind, PatternKey, Region, Scatter, ScatterError, ScatterSource,
-    Span, TABLE_WORDS, Unpack,
+    DeviceMemory, Lane, LaneSetup, MemoryError, MemoryKind, PatternKey, Region, Scatter,
+    ScatterError, ScatterSource, Span, TABLE_WORDS, Unpack,
 };
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,8 +46,16 @@ impl CudaMemory {
     pub fn open(wanted: &Wanted) -> Result<Self, CudaError> {
         let context = Context::open(wanted)?;
         let kernels = Kernels::load(&context)?;
-        let stage = Mutex::new(Stage { stream: Stream::new(&context)?, bytes: Pinned::new(&context, STAGE)? });
-        Ok(Self { context, kernels, table: Mutex::new(None), stage })
+        let stage = Mutex::new(Stage {
+            stream: Stream::new(&context)?,
+            bytes: Pinned::new(&context, STAGE)?,
+        });
+        Ok(Self {
+            context,
+            kernels,
+            table: Mutex::new(None),
+            stage,
+        })
     }
 
     /// Which GPU it is.
@@ -62,12 +73,22 @@ impl CudaMemory {
     pub fn dma_buf_export(&self) -> Result<(), CudaError> {
         let driver = self.context.driver;
         let Some(entry) = driver.mem_get_handle else {
-            return Err(CudaError::Lacks { missing: vec!["cuMemGetHandleForAddressRange"] });
+            return Err(CudaError::Lacks {
+                missing: vec!["cuMemGetHandleForAddressRange"],
+            });
         };
         let page = Allocation::new(&self.context, 1)?;
         let mut descriptor = -1;
         // SAFETY: an int is ours to write; whole pages of an allocation of ours.
-        let code = unsafe { entry((&raw mut descriptor).cast(), page.at, page.bytes, DMA_BUF, 0) };
+        let code = unsafe {
+            entry(
+                (&raw mut descriptor).cast(),
+                page.at,
+                page.bytes,
+                DMA_BUF,
+                0,
+            )
+        };
         driver.check("cuMemGetHandleForAddressRange", code)?;
         if descriptor >= 0 {
             // SAFETY: made for us just now.
@@ -91,9 +112,16 @@ impl CudaMemory {
             return Ok(Arc::clone(table));
         }
         let allocation = Allocation::new(&self.context, TABLE_WORDS * 8)?;
-        let bytes: Vec<u8> = pattern.table.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let bytes: Vec<u8> = pattern
+            .table
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
         self.copy_in(allocation.at, &bytes)?;
-        let table = Arc::new(Table { allocation, key: pattern.key });
+        let table = Arc::new(Table {
+            allocation,
+            key: pattern.key,
+        });
         *held = Some(Arc::clone(&table));
         Ok(table)
     }
@@ -103,7 +131,9 @@ impl CudaMemory {
         self.context.make_current()?;
         for part in bytes.chunks(STAGE) {
             // SAFETY: the stage holds `STAGE` bytes and the last copy is done.
-            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), stage.bytes.as_ptr(), part.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(part.as_ptr(), stage.bytes.as_ptr(), part.len())
+            };
             // SAFETY: callers name memory of this GPU; waited for below.
             unsafe { stage.stream.copy_in(at, stage.bytes.as_ptr(), part.len()) }?;
             stage.stream.finish()?;
@@ -120,7 +150,9 @@ impl CudaMemory {
             unsafe { stage.stream.copy_out(stage.bytes.as_ptr(), at, part.len()) }?;
             stage.stream.finish()?;
             // SAFETY: the stage holds `STAGE` bytes and the copy is done.
-            unsafe { std::ptr::copy_nonoverlapping(stage.bytes.as_ptr(), part.as_mut_ptr(), part.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(stage.bytes.as_ptr(), part.as_mut_ptr(), part.len())
+            };
             at += part.len() as u64;
         }
         Ok(())
@@ -129,8 +161,12 @@ impl CudaMemory {
     /// The 24 bytes that a device handle leads to, copied out of the GPU once.
     fn queue(&self, handle: &DeviceHandle) -> Result<UnpackHandle, ScatterError> {
         let at = queue_of(handle)?.addr() as u64;
-        let unusable = |error: CudaError| ScatterError::Unusable { why: error.to_string() };
-        self.context.check_owner("the device handle", at).map_err(unusable)?;
+        let unusable = |error: CudaError| ScatterError::Unusable {
+            why: error.to_string(),
+        };
+        self.context
+            .check_owner("the device handle", at)
+            .map_err(unusable)?;
         let mut bytes = [0; size_of::<UnpackHandle>()];
         self.copy_out(at, &mut bytes).map_err(unusable)?;
         // SAFETY: two pointers, which are only numbers until checked, and a number.
@@ -145,7 +181,11 @@ impl DeviceMemory for CudaMemory {
 
     fn allocate(&self, len: usize) -> Result<Arc<Region>, MemoryError> {
         let allocation = Allocation::new(&self.context, len)?;
-        Ok(Region::of_gpu(allocation.at as usize, len, Box::new(allocation)))
+        Ok(Region::of_gpu(
+            allocation.at as usize,
+            len,
+            Box::new(allocation),
+        ))
     }
 
     fn gather(&self, _how: Unpack, _list: &Scatter<'_>, _region: &Region, _span: Span) -> bool {
@@ -158,14 +198,21 @@ impl DeviceMemory for CudaMemory {
 
     fn scatter_source(&self, handle: &DeviceHandle) -> Result<ScatterSource, ScatterError> {
         let queue = self.queue(handle)?;
-        let unusable = |error: CudaError| ScatterError::Unusable { why: error.to_string() };
+        let unusable = |error: CudaError| ScatterError::Unusable {
+            why: error.to_string(),
+        };
         let meta = queue.meta.addr() as u64;
-        let meta = self.context.host_address("the scatter lists", meta).map_err(unusable)?;
+        let meta = self
+            .context
+            .host_address("the scatter lists", meta)
+            .map_err(unusable)?;
         let bounce = queue.bounce_buf.addr() as u64;
         if bounce == 0 {
             return Err(ScatterError::NoBounceBuffer);
         }
-        self.context.check_owner("the bounce buffer", bounce).map_err(unusable)?;
+        self.context
+            .check_owner("the bounce buffer", bounce)
+            .map_err(unusable)?;
         // A pool that was imported from another process may not be known as one range.
         let pool = self.context.allocation_of(bounce).ok();
         let pool = pool.map(|(start, len)| (start + len as u64).saturating_sub(bounce));
@@ -177,7 +224,10 @@ impl DeviceMemory for CudaMemory {
     }
 
     fn lane(&self, setup: &LaneSetup<'_>) -> Result<Option<Box<dyn Lane>>, MemoryError> {
-        let table = setup.pattern.map(|pattern| self.table(pattern)).transpose()?;
+        let table = setup
+            .pattern
+            .map(|pattern| self.table(pattern))
+            .transpose()?;
         Ok(Some(Box::new(CudaLane::new(&self.kernels, table, setup)?)))
     }
 
@@ -196,6 +246,9 @@ impl DeviceMemory for CudaMemory {
     }
 
     fn describe(&self) -> String {
-        format!("GPU {} ({})", self.context.device.ordinal, self.context.device.pci_address)
+        format!(
+            "GPU {} ({})",
+            self.context.device.ordinal, self.context.device.pci_address
+        )
     }
 }

@@ -36,7 +36,10 @@ impl Stream {
         // SAFETY: ours to write; destroyed in `drop`.
         let code = unsafe { (context.driver.stream_create)(&mut raw, NON_BLOCKING) };
         context.driver.check("cuStreamCreate", code)?;
-        Ok(Self { raw, context: Arc::clone(context) })
+        Ok(Self {
+            raw,
+            context: Arc::clone(context),
+        })
     }
 
     /// Waits until everything on it is done, within a deadline.
@@ -46,7 +49,10 @@ impl Stream {
         let started = Instant::now();
         while !event.has_passed()? {
             if started.elapsed() > PATIENCE {
-                return Err(CudaError::Hangs { what: "work on the GPU", seconds: PATIENCE.as_secs() });
+                return Err(CudaError::Hangs {
+                    what: "work on the GPU",
+                    seconds: PATIENCE.as_secs(),
+                });
             }
             std::hint::spin_loop();
         }
@@ -118,9 +124,13 @@ impl Event {
         let mut raw = null_mut();
         context.make_current()?;
         // SAFETY: ours to write; destroyed in `drop`.
-        let code = unsafe { (context.driver.event_create)(&mut raw, if timing { 0 } else { NO_TIMING }) };
+        let code =
+            unsafe { (context.driver.event_create)(&mut raw, if timing { 0 } else { NO_TIMING }) };
         context.driver.check("cuEventCreate", code)?;
-        Ok(Self { raw, context: Arc::clone(context) })
+        Ok(Self {
+            raw,
+            context: Arc::clone(context),
+        })
     }
 
     pub(super) fn record(&self, stream: &Stream) -> Cuda<()> {
@@ -134,7 +144,11 @@ impl Event {
         // SAFETY: alive.
         match unsafe { (self.context.driver.event_query)(self.raw) } {
             NOT_READY => Ok(false),
-            code => self.context.driver.check("cuEventQuery", code).map(|()| true),
+            code => self
+                .context
+                .driver
+                .check("cuEventQuery", code)
+                .map(|()| true),
         }
     }
 
@@ -142,7 +156,9 @@ impl Event {
     pub(super) fn since(&self, earlier: &Self) -> Cuda<Duration> {
         let mut milliseconds = 0.0;
         // SAFETY: ours to write; both are alive.
-        let code = unsafe { (self.context.driver.event_elapsed_time)(&mut milliseconds, earlier.raw, self.raw) };
+        let code = unsafe {
+            (self.context.driver.event_elapsed_time)(&mut milliseconds, earlier.raw, self.raw)
+        };
         self.context.driver.check("cuEventElapsedTime", code)?;
         Ok(Duration::try_from_secs_f32(milliseconds / 1e3).unwrap_or_default())
     }
@@ -173,9 +189,17 @@ impl<T: Copy + Default> Pinned<T> {
         // SAFETY: ours to write; freed in `drop`.
         let code = unsafe { (context.driver.mem_host_alloc)(&mut raw, bytes, PORTABLE_AND_MAPPED) };
         context.driver.check("cuMemHostAlloc", code)?;
-        let nowhere = CudaError::Address { what: "pinned memory", at: 0, problem: "was not given".into() };
+        let nowhere = CudaError::Address {
+            what: "pinned memory",
+            at: 0,
+            problem: "was not given".into(),
+        };
         let start = NonNull::new(raw.cast::<T>()).ok_or(nowhere)?;
-        let mut made = Self { start, len, context: Arc::clone(context) };
+        let mut made = Self {
+            start,
+            len,
+            context: Arc::clone(context),
+        };
         for at in 0..len {
             made.put(at, T::default());
         }
@@ -244,17 +268,30 @@ const BLOCK: usize = 2 << 20;
 impl Allocation {
     /// `bytes` or more, zeroed, on a page boundary, on this context's GPU: checked.
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Cuda<Self> {
-        let rounded = bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
+        let rounded = bytes
+            .max(1)
+            .checked_next_multiple_of(BLOCK)
+            .unwrap_or(usize::MAX);
         let at = context.allocate(rounded)?;
-        let made = Self { at, bytes: rounded, context: Arc::clone(context) };
-        let wrong = |problem: String| CudaError::Address { what: "the driver's allocation", at, problem };
+        let made = Self {
+            at,
+            bytes: rounded,
+            context: Arc::clone(context),
+        };
+        let wrong = |problem: String| CudaError::Address {
+            what: "the driver's allocation",
+            at,
+            problem,
+        };
         if at == 0 || at % PAGE != 0 {
             return Err(wrong(format!("is not on a {PAGE}-byte boundary")));
         }
         context.check_owner("the driver's allocation", at)?;
         let (start, len) = context.allocation_of(at)?;
         if start > at || start + (len as u64) < at + rounded as u64 {
-            return Err(wrong(format!("is {len} bytes from {start:#x}, {rounded} were asked for")));
+            return Err(wrong(format!(
+                "is {len} bytes from {start:#x}, {rounded} were asked for"
+            )));
         }
         let stream = Stream::new(context)?;
         // SAFETY: ours, and waited for.

@@ -5,7 +5,10 @@
 //! the files that are mapped and opened with `RTLD_NOLOAD`, never loaded anew.
 //! Where it is linked into the plugin, nobody can reach it, and only
 //! `CUDA_VISIBLE_DEVICES` decides what its device 0 is.
-#![expect(unsafe_code, reason = "opens libraries that are loaded already and calls one entry")]
+#![expect(
+    unsafe_code,
+    reason = "opens libraries that are loaded already and calls one entry"
+)]
 
 use super::driver::Cuda;
 use super::error::CudaError;
@@ -19,9 +22,15 @@ pub fn loaded_runtimes() -> BTreeSet<String> {
 }
 
 fn in_maps(maps: &str) -> BTreeSet<String> {
-    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let paths = maps
+        .lines()
+        .filter_map(|line| line.find('/').map(|at| &line[at..]));
     paths
-        .filter(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("libcudart.so")))
+        .filter(|path| {
+            path.rsplit('/')
+                .next()
+                .is_some_and(|name| name.starts_with("libcudart.so"))
+        })
         .map(str::to_owned)
         .collect()
 }
@@ -32,14 +41,21 @@ pub(super) fn set_device(ordinal: usize) -> Cuda<()> {
         // RTLD_NOLOAD: not in the standard library's flags.
         let flags = libc::RTLD_NOLOAD | libc::RTLD_NOW;
         // SAFETY: it is loaded already, so nothing of it runs now.
-        let Ok(library) = (unsafe { Library::open(Some(&path), flags) }) else { continue };
+        let Ok(library) = (unsafe { Library::open(Some(&path), flags) }) else {
+            continue;
+        };
         // SAFETY: `cudaError_t cudaSetDevice(int)` in every version.
-        let entry = unsafe { library.get::<unsafe extern "C" fn(c_int) -> c_int>(b"cudaSetDevice") };
+        let entry =
+            unsafe { library.get::<unsafe extern "C" fn(c_int) -> c_int>(b"cudaSetDevice") };
         let Ok(entry) = entry else { continue };
         // SAFETY: any number may be passed.
         let code = unsafe { entry(ordinal as c_int) };
         if code != 0 {
-            return Err(CudaError::Runtime { ordinal, library: path, code });
+            return Err(CudaError::Runtime {
+                ordinal,
+                library: path,
+                code,
+            });
         }
     }
     Ok(())
@@ -57,6 +73,12 @@ mod tests {
                     7f03-7f04 r-xp 00000000 08:01 14 /usr/lib/libcuda.so.1\n\
                     7f04-7f05 rw-p 00000000 00:00 0 [heap]\n";
         let found: Vec<String> = in_maps(maps).into_iter().collect();
-        assert_eq!(found, ["/opt/x y/libcudart.so.11.0", "/usr/lib/libcudart.so.12.2.140"]);
+        assert_eq!(
+            found,
+            [
+                "/opt/x y/libcudart.so.11.0",
+                "/usr/lib/libcudart.so.12.2.140"
+            ]
+        );
     }
 }

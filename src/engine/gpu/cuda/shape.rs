@@ -35,7 +35,12 @@ pub(super) struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    pub(super) fn new(memory: &'a CudaMemory, chunk: usize, fragment: usize, total: usize) -> Result<Self> {
+    pub(super) fn new(
+        memory: &'a CudaMemory,
+        chunk: usize,
+        fragment: usize,
+        total: usize,
+    ) -> Result<Self> {
         let context = memory.context();
         let per_chunk = chunk.div_ceil(fragment);
         let room = fragment.next_multiple_of(4096);
@@ -50,16 +55,30 @@ impl<'a> Shape<'a> {
         for (number, place) in order.into_iter().enumerate() {
             let at = number % per_chunk * fragment;
             let len = fragment.min(chunk - at) as u32;
-            entries.push(LoadMeta { src_off: (place * room) as u32, len, dst_off: at as u64 });
+            entries.push(LoadMeta {
+                src_off: (place * room) as u32,
+                len,
+                dst_off: at as u64,
+            });
         }
-        let pieces_per_chunk = entries[..per_chunk].iter().map(|one| one.len.div_ceil(4096) as usize).sum();
+        let pieces_per_chunk = entries[..per_chunk]
+            .iter()
+            .map(|one| one.len.div_ceil(4096) as usize)
+            .sum();
         let mut pieces = Pinned::new(context, count * pieces_per_chunk)?;
         let mut place = 0;
         for (number, one) in entries.iter().enumerate() {
             let start = target.at + (number / per_chunk * stride) as u64 + one.dst_off;
             for done in (0..one.len).step_by(4096) {
                 let len = (one.len - done).min(4096);
-                pieces.put(place, Piece { src_off: one.src_off + done, len, dst: start + u64::from(done) });
+                pieces.put(
+                    place,
+                    Piece {
+                        src_off: one.src_off + done,
+                        len,
+                        dst: start + u64::from(done),
+                    },
+                );
                 place += 1;
             }
         }
@@ -96,7 +115,10 @@ impl<'a> Shape<'a> {
     }
 
     fn pattern_at(&self) -> PatternAt {
-        PatternAt { table: self.table.allocation.at, key: self.table.key }
+        PatternAt {
+            table: self.table.allocation.at,
+            key: self.table.key,
+        }
     }
 
     /// The pattern, cut up and put where the lists will look for it.
@@ -105,20 +127,34 @@ impl<'a> Shape<'a> {
         for (number, one) in self.entries.iter().enumerate() {
             let from = self.chunks[number / self.per_chunk].at + one.dst_off;
             // SAFETY: both allocations are ours.
-            unsafe { self.stream.copy(self.pool.at + u64::from(one.src_off), from, one.len as usize) }?;
+            unsafe {
+                self.stream.copy(
+                    self.pool.at + u64::from(one.src_off),
+                    from,
+                    one.len as usize,
+                )
+            }?;
         }
         Ok(self.stream.finish()?)
     }
 
     pub(super) fn fill(&self) -> Result<()> {
         // SAFETY: the chunks are our own allocation's.
-        Ok(unsafe { self.memory.kernels().fill(&self.stream, self.pattern_at(), &self.chunks) }?)
+        Ok(unsafe {
+            self.memory
+                .kernels()
+                .fill(&self.stream, self.pattern_at(), &self.chunks)
+        }?)
     }
 
     pub(super) fn verify(&self) -> Result<()> {
         let flags = self.flags.address();
         // SAFETY: as above; there is a flag for every chunk.
-        Ok(unsafe { self.memory.kernels().verify(&self.stream, self.pattern_at(), &self.chunks, flags) }?)
+        Ok(unsafe {
+            self.memory
+                .kernels()
+                .verify(&self.stream, self.pattern_at(), &self.chunks, flags)
+        }?)
     }
 
     /// What the GPU's clock says about some work.
@@ -137,7 +173,11 @@ impl<'a> Shape<'a> {
     }
 
     pub(super) fn row(&self, policy: Unpack, batch: usize, rounds: usize) -> Result<Row> {
-        let most = if policy == Unpack::Kernel { usize::MAX } else { (COPIES_MAX / self.per_chunk).max(1) };
+        let most = if policy == Unpack::Kernel {
+            usize::MAX
+        } else {
+            (COPIES_MAX / self.per_chunk).max(1)
+        };
         let count = self.chunks.len().min(most);
         let (mut times, mut copies) = (Vec::new(), Vec::new());
         // One more than is counted, to warm up.
@@ -161,18 +201,24 @@ impl<'a> Shape<'a> {
     fn unpack(&self, policy: Unpack, batch: usize, count: usize) -> Result<()> {
         match policy {
             Unpack::Kernel => self.unpack_by_kernel(batch, count),
-            Unpack::D2d | Unpack::Host => {
-                (0..count).try_for_each(|number| self.unpack_by_copies(number, policy == Unpack::Host))
-            }
+            Unpack::D2d | Unpack::Host => (0..count)
+                .try_for_each(|number| self.unpack_by_copies(number, policy == Unpack::Host)),
             Unpack::None => Ok(()),
         }
     }
 
     fn unpack_by_kernel(&self, batch: usize, count: usize) -> Result<()> {
         for first in (0..count).step_by(batch.max(1)) {
-            let (at, pieces) = (first * self.pieces_per_chunk, batch.min(count - first) * self.pieces_per_chunk);
+            let (at, pieces) = (
+                first * self.pieces_per_chunk,
+                batch.min(count - first) * self.pieces_per_chunk,
+            );
             // SAFETY: the lists were made over our own allocations.
-            unsafe { self.memory.kernels().unpack(&self.stream, self.pool.at, &self.pieces, at, pieces) }?;
+            unsafe {
+                self.memory
+                    .kernels()
+                    .unpack(&self.stream, self.pool.at, &self.pieces, at, pieces)
+            }?;
         }
         Ok(())
     }
@@ -192,7 +238,10 @@ impl<'a> Shape<'a> {
         }
         if by_host {
             // SAFETY: as above.
-            unsafe { self.stream.copy_in(target, self.staging.as_ptr(), self.chunk) }?;
+            unsafe {
+                self.stream
+                    .copy_in(target, self.staging.as_ptr(), self.chunk)
+            }?;
         }
         Ok(())
     }

@@ -8,7 +8,10 @@
 //!
 //! Not here: judging an answer. [`super::net_of`] does that for everyone who means
 //! well; `contract` calls these on purpose with what no plugin should be given.
-#![expect(unsafe_code, reason = "declares calls through the plugin's function table")]
+#![expect(
+    unsafe_code,
+    reason = "declares calls through the plugin's function table"
+)]
 #![expect(clippy::missing_safety_doc, reason = "said once, of the trait")]
 
 use crate::plugin::net::DeviceHandle;
@@ -62,7 +65,13 @@ pub trait Calls: Send + Sync {
     /// `getProperties`, in the newest layout; what the version does not say is zero.
     unsafe fn properties(&self, device: c_int, properties: &mut newest::Properties) -> Answer;
     /// `listen`
-    unsafe fn listen(&self, context: *mut c_void, device: c_int, handle: *mut c_void, comm: Out) -> Answer;
+    unsafe fn listen(
+        &self,
+        context: *mut c_void,
+        device: c_int,
+        handle: *mut c_void,
+        comm: Out,
+    ) -> Answer;
     /// `connect`
     unsafe fn connect(
         &self,
@@ -73,9 +82,21 @@ pub trait Calls: Send + Sync {
         device_handle: *mut *mut DeviceHandle,
     ) -> Answer;
     /// `accept`
-    unsafe fn accept(&self, listener: *mut c_void, comm: Out, device_handle: *mut *mut DeviceHandle) -> Answer;
+    unsafe fn accept(
+        &self,
+        listener: *mut c_void,
+        comm: Out,
+        device_handle: *mut *mut DeviceHandle,
+    ) -> Answer;
     /// `regMr`
-    unsafe fn reg_mr(&self, comm: *mut c_void, data: *mut c_void, size: usize, kind: c_int, mhandle: Out) -> Answer;
+    unsafe fn reg_mr(
+        &self,
+        comm: *mut c_void,
+        data: *mut c_void,
+        size: usize,
+        kind: c_int,
+        mhandle: Out,
+    ) -> Answer;
     /// `deregMr`
     unsafe fn dereg_mr(&self, comm: *mut c_void, mhandle: *mut c_void) -> Answer;
     /// `isend`

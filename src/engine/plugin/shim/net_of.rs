@@ -11,15 +11,18 @@ use crate::gpu::{MemoryKind, Region, Span};
 use crate::plugin::error::PluginError;
 use crate::plugin::log;
 use crate::plugin::net::{
-    About, Comm, ConnectHandle, Connecting, Device, DeviceHandle, ListenComm, MHandle, Net, PluginResult, RawTable,
-    RecvComm, Request, SendComm, Tested,
+    About, Comm, ConnectHandle, Connecting, Device, DeviceHandle, ListenComm, MHandle, Net,
+    PluginResult, RawTable, RecvComm, Request, SendComm, Tested,
 };
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tcpx_abi::foreign::copy_string;
-use tcpx_abi::{HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, ResultCode, newest, result};
+use tcpx_abi::{
+    HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, ResultCode, newest,
+    result,
+};
 
 pub(super) struct Shim<V> {
     calls: V,
@@ -32,7 +35,12 @@ pub(super) struct Shim<V> {
 
 impl<V: Version> Shim<V> {
     pub(super) fn new(calls: V, raw: RawTable) -> Self {
-        Self { calls, raw, context: AtomicPtr::new(null_mut()), hosts: AtomicU64::new(0) }
+        Self {
+            calls,
+            raw,
+            context: AtomicPtr::new(null_mut()),
+            hosts: AtomicU64::new(0),
+        }
     }
 
     fn context(&self) -> *mut c_void {
@@ -43,9 +51,18 @@ impl<V: Version> Shim<V> {
     /// receive without a real struct there.
     fn device_handle_of(&self, device: usize) -> DeviceHandle {
         let host = device < 64 && self.hosts.load(Relaxed) >> device & 1 == 1;
-        let (net_device_type, net_device_version) =
-            if host { (NET_DEVICE_HOST, 0) } else { (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION) };
-        DeviceHandle { net_device_type, net_device_version, handle: null_mut(), size: 0, needs_proxy_progress: 0 }
+        let (net_device_type, net_device_version) = if host {
+            (NET_DEVICE_HOST, 0)
+        } else {
+            (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION)
+        };
+        DeviceHandle {
+            net_device_type,
+            net_device_version,
+            handle: null_mut(),
+            size: 0,
+            needs_proxy_progress: 0,
+        }
     }
 }
 
@@ -53,13 +70,19 @@ impl<V: Version> Shim<V> {
 fn text(string: *const c_char) -> Option<String> {
     let mut room = [0; 1024];
     let length = copy_string(string, &mut room)?;
-    Some(tcpx_words::units::printable(&String::from_utf8_lossy(&room[..length])))
+    Some(tcpx_words::units::printable(&String::from_utf8_lossy(
+        &room[..length],
+    )))
 }
 
 fn check(call: &'static str, answer: Option<ResultCode>) -> PluginResult<()> {
     match answer {
         Some(result::SUCCESS) => Ok(()),
-        Some(code) => Err(PluginError::Refused { call, code, said: log::take_said() }),
+        Some(code) => Err(PluginError::Refused {
+            call,
+            code,
+            said: log::take_said(),
+        }),
         None => Err(PluginError::Missing { call }),
     }
 }
@@ -67,13 +90,21 @@ fn check(call: &'static str, answer: Option<ResultCode>) -> PluginResult<()> {
 /// As `check`, where nobody forgot older lines before the call.
 #[inline]
 fn check_hot(call: &'static str, answer: Option<ResultCode>) -> PluginResult<()> {
-    if answer == Some(result::SUCCESS) { Ok(()) } else { Err(refused(call, answer)) }
+    if answer == Some(result::SUCCESS) {
+        Ok(())
+    } else {
+        Err(refused(call, answer))
+    }
 }
 
 #[cold]
 fn refused(call: &'static str, answer: Option<ResultCode>) -> PluginError {
     match answer {
-        Some(code) => PluginError::Refused { call, code, said: log::take_last_said() },
+        Some(code) => PluginError::Refused {
+            call,
+            code,
+            said: log::take_last_said(),
+        },
         None => PluginError::Missing { call },
     }
 }
@@ -83,14 +114,24 @@ fn int(call: &'static str, len: usize) -> PluginResult<c_int> {
 }
 
 /// The profiler that NCCL passes where nobody profiles.
-unsafe extern "C" fn no_profiler(_: *mut *mut c_void, _: c_int, _: *mut c_void, _: i64, _: *mut c_void) -> ResultCode {
+unsafe extern "C" fn no_profiler(
+    _: *mut *mut c_void,
+    _: c_int,
+    _: *mut c_void,
+    _: i64,
+    _: *mut c_void,
+) -> ResultCode {
     result::SUCCESS
 }
 
 impl<V: Version> Net for Shim<V> {
     fn about(&self) -> About {
         let name = text(self.calls.name()).unwrap_or_default();
-        About { name, abi: V::FACTS.version, consumes: self.calls.consumes() }
+        About {
+            name,
+            abi: V::FACTS.version,
+            consumes: self.calls.consumes(),
+        }
     }
 
     fn table(&self) -> RawTable {
@@ -105,10 +146,15 @@ impl<V: Version> Net for Shim<V> {
         let mut context = null_mut();
         log::forget_said();
         // SAFETY: the logger and the profiler are functions that live as long as the process.
-        check("init", unsafe { self.calls.init(&mut context, log::installed(), Some(no_profiler)) })?;
+        check("init", unsafe {
+            self.calls
+                .init(&mut context, log::installed(), Some(no_profiler))
+        })?;
         self.context.store(context, Release);
         // A table may be filled as late as here.
-        self.calls.missing().map_or(Ok(()), |call| Err(PluginError::Missing { call }))
+        self.calls
+            .missing()
+            .map_or(Ok(()), |call| Err(PluginError::Missing { call }))
     }
 
     fn finalize(&self) -> PluginResult<()> {
@@ -117,7 +163,9 @@ impl<V: Version> Net for Shim<V> {
         }
         log::forget_said();
         // SAFETY: what `init` made, given up here.
-        check("finalize", unsafe { self.calls.finalize(self.context.swap(null_mut(), AcqRel)) })
+        check("finalize", unsafe {
+            self.calls.finalize(self.context.swap(null_mut(), AcqRel))
+        })
     }
 
     fn devices(&self) -> PluginResult<usize> {
@@ -125,15 +173,20 @@ impl<V: Version> Net for Shim<V> {
         log::forget_said();
         // SAFETY: `count` is ours to write.
         check("devices", unsafe { self.calls.devices(&mut count) })?;
-        usize::try_from(count)
-            .map_err(|_| PluginError::BrokenPromise { call: "devices", what: format!("counted {count} devices") })
+        usize::try_from(count).map_err(|_| PluginError::BrokenPromise {
+            call: "devices",
+            what: format!("counted {count} devices"),
+        })
     }
 
     fn properties(&self, device: usize) -> PluginResult<Device> {
         let mut given = newest::Properties::ZERO;
         log::forget_said();
         // SAFETY: the struct is ours to write.
-        check("getProperties", unsafe { self.calls.properties(int("getProperties", device)?, &mut given) })?;
+        check("getProperties", unsafe {
+            self.calls
+                .properties(int("getProperties", device)?, &mut given)
+        })?;
         if given.net_device_type == NET_DEVICE_HOST && device < 64 {
             self.hosts.fetch_or(1 << device, Relaxed);
         }
@@ -161,20 +214,41 @@ impl<V: Version> Net for Shim<V> {
         struct Aligned([u8; HANDLE_MAX]);
         let mut handle = Aligned([0; HANDLE_MAX]);
         let mut raw = null_mut();
-        let (index, place) = (int("listen", device)?, handle.0.as_mut_ptr().cast::<c_void>());
+        let (index, place) = (
+            int("listen", device)?,
+            handle.0.as_mut_ptr().cast::<c_void>(),
+        );
         log::forget_said();
         // SAFETY: the handle has the bytes that the ABI promises, both
         // out-parameters are ours.
-        check("listen", unsafe { self.calls.listen(self.context(), index, place, &mut raw) })?;
-        let raw = NonNull::new(raw)
-            .ok_or_else(|| PluginError::BrokenPromise { call: "listen", what: "gave no comm".into() })?;
+        check("listen", unsafe {
+            self.calls.listen(self.context(), index, place, &mut raw)
+        })?;
+        let raw = NonNull::new(raw).ok_or_else(|| PluginError::BrokenPromise {
+            call: "listen",
+            what: "gave no comm".into(),
+        })?;
         let device_handle = Some(Box::new(self.device_handle_of(device)));
-        Ok((ListenComm { raw, accepted: false, device_handle }, ConnectHandle(handle.0)))
+        Ok((
+            ListenComm {
+                raw,
+                accepted: false,
+                device_handle,
+            },
+            ConnectHandle(handle.0),
+        ))
     }
 
-    fn connect(&self, device: usize, connecting: &mut Connecting) -> PluginResult<Option<SendComm>> {
+    fn connect(
+        &self,
+        device: usize,
+        connecting: &mut Connecting,
+    ) -> PluginResult<Option<SendComm>> {
         if connecting.finished {
-            return Err(PluginError::UsedUp { call: "connect", what: "handle" });
+            return Err(PluginError::UsedUp {
+                call: "connect",
+                what: "handle",
+            });
         }
         let mut raw = null_mut();
         let mut device_handle: *mut DeviceHandle = null_mut();
@@ -183,7 +257,10 @@ impl<V: Version> Net for Shim<V> {
         // SAFETY: the buffer is private to this connection, stays at its
         // address until the last call, and is not passed again once the
         // plugin has answered; a sender's device handle stays null, as in NCCL.
-        let answer = unsafe { self.calls.connect(self.context(), device, buffer, &mut raw, &mut device_handle) };
+        let answer = unsafe {
+            self.calls
+                .connect(self.context(), device, buffer, &mut raw, &mut device_handle)
+        };
         connecting.finished = answer != Some(result::SUCCESS) || !raw.is_null();
         check("connect", answer)?;
         Ok(NonNull::new(raw).map(|raw| SendComm { raw }))
@@ -191,25 +268,50 @@ impl<V: Version> Net for Shim<V> {
 
     fn accept(&self, listen: &mut ListenComm) -> PluginResult<Option<RecvComm>> {
         if listen.accepted {
-            return Err(PluginError::UsedUp { call: "accept", what: "listener" });
+            return Err(PluginError::UsedUp {
+                call: "accept",
+                what: "listener",
+            });
         }
-        let mut pointer: *mut DeviceHandle = listen.device_handle.as_deref_mut().map_or(null_mut(), |handle| handle);
+        let mut pointer: *mut DeviceHandle = listen
+            .device_handle
+            .as_deref_mut()
+            .map_or(null_mut(), |handle| handle);
         let mut raw = null_mut();
         log::forget_said();
         // SAFETY: the listener is open and has not accepted yet; the device
         // handle outlives the comm, which owns it from then on.
-        let answer = unsafe { self.calls.accept(listen.raw.as_ptr(), &mut raw, &mut pointer) };
+        let answer = unsafe {
+            self.calls
+                .accept(listen.raw.as_ptr(), &mut raw, &mut pointer)
+        };
         listen.accepted = answer != Some(result::SUCCESS) || !raw.is_null();
         check("accept", answer)?;
-        let Some(raw) = NonNull::new(raw) else { return Ok(None) };
+        let Some(raw) = NonNull::new(raw) else {
+            return Ok(None);
+        };
         let device_handle = listen.device_handle.take();
         // As NCCL decides it: a request of a plugin that unpacks nothing ends with `done`.
-        let unpacks = device_handle.as_ref().is_some_and(|handle| handle.net_device_type == NET_DEVICE_UNPACK);
-        Ok(Some(RecvComm { raw, device_handle, hands_back: unpacks && self.calls.consumes() }))
+        let unpacks = device_handle
+            .as_ref()
+            .is_some_and(|handle| handle.net_device_type == NET_DEVICE_UNPACK);
+        Ok(Some(RecvComm {
+            raw,
+            device_handle,
+            hands_back: unpacks && self.calls.consumes(),
+        }))
     }
 
-    fn reg_mr(&self, comm: Comm<'_>, region: &Arc<Region>, offset: usize, len: usize) -> PluginResult<MHandle> {
-        let span = region.span(offset, len).ok_or(PluginError::OutsideRegistration { call: "regMr" })?;
+    fn reg_mr(
+        &self,
+        comm: Comm<'_>,
+        region: &Arc<Region>,
+        offset: usize,
+        len: usize,
+    ) -> PluginResult<MHandle> {
+        let span = region
+            .span(offset, len)
+            .ok_or(PluginError::OutsideRegistration { call: "regMr" })?;
         if len > V::FACTS.registration_max {
             return Err(PluginError::TooLarge { call: "regMr", len });
         }
@@ -221,58 +323,113 @@ impl<V: Version> Net for Shim<V> {
         log::forget_said();
         // SAFETY: the comm is open; the `MHandle` keeps the region alive as
         // long as the registration; `len` is the span's own length.
-        check("regMr", unsafe { self.calls.reg_mr(comm.raw().as_ptr(), data, len, kind, &mut raw) })?;
+        check("regMr", unsafe {
+            self.calls
+                .reg_mr(comm.raw().as_ptr(), data, len, kind, &mut raw)
+        })?;
         let start = span.as_ptr().addr();
-        Ok(MHandle { raw, region: Some(Arc::clone(region)), start, end: start + len })
+        Ok(MHandle {
+            raw,
+            region: Some(Arc::clone(region)),
+            start,
+            end: start + len,
+        })
     }
 
     fn dereg_mr(&self, comm: Comm<'_>, mut mhandle: MHandle) -> PluginResult<()> {
         log::forget_said();
         // SAFETY: the registration was made on this plugin and is given up here.
-        check("deregMr", unsafe { self.calls.dereg_mr(comm.raw().as_ptr(), mhandle.raw) })?;
+        check("deregMr", unsafe {
+            self.calls.dereg_mr(comm.raw().as_ptr(), mhandle.raw)
+        })?;
         drop(mhandle.region.take());
         Ok(())
     }
 
-    fn isend(&self, comm: &SendComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>> {
+    fn isend(
+        &self,
+        comm: &SendComm,
+        data: Span,
+        mhandle: &MHandle,
+    ) -> PluginResult<Option<Request>> {
         if !mhandle.covers(data) {
             return Err(PluginError::OutsideRegistration { call: "isend" });
         }
         if data.len() > V::FACTS.message_max {
-            return Err(PluginError::TooLarge { call: "isend", len: data.len() });
+            return Err(PluginError::TooLarge {
+                call: "isend",
+                len: data.len(),
+            });
         }
         let (buffer, mut raw) = (data.as_ptr().cast::<c_void>(), null_mut());
         // SAFETY: the comm is open, the span lies inside the registration,
         // whose region the `MHandle` keeps alive. One tag for all.
-        let answer = unsafe { self.calls.isend(comm.raw.as_ptr(), buffer, data.len(), 0, mhandle.raw, &mut raw) };
+        let answer = unsafe {
+            self.calls.isend(
+                comm.raw.as_ptr(),
+                buffer,
+                data.len(),
+                0,
+                mhandle.raw,
+                &mut raw,
+            )
+        };
         check_hot("isend", answer)?;
         Ok(NonNull::new(raw).map(Request))
     }
 
-    fn irecv(&self, comm: &RecvComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>> {
+    fn irecv(
+        &self,
+        comm: &RecvComm,
+        data: Span,
+        mhandle: &MHandle,
+    ) -> PluginResult<Option<Request>> {
         if !mhandle.covers(data) {
             return Err(PluginError::OutsideRegistration { call: "irecv" });
         }
         if data.len() > V::FACTS.message_max {
-            return Err(PluginError::TooLarge { call: "irecv", len: data.len() });
+            return Err(PluginError::TooLarge {
+                call: "irecv",
+                len: data.len(),
+            });
         }
         let (buffer, mut tag, mut raw) = (data.as_ptr().cast::<c_void>(), 0, null_mut());
         // SAFETY: as for `isend`.
-        let answer =
-            unsafe { self.calls.irecv(comm.raw.as_ptr(), buffer, data.len(), &mut tag, mhandle.raw, &mut raw) };
+        let answer = unsafe {
+            self.calls.irecv(
+                comm.raw.as_ptr(),
+                buffer,
+                data.len(),
+                &mut tag,
+                mhandle.raw,
+                &mut raw,
+            )
+        };
         check_hot("irecv", answer)?;
         Ok(NonNull::new(raw).map(Request))
     }
 
-    fn iflush(&self, comm: &RecvComm, data: Span, mhandle: &MHandle) -> PluginResult<Option<Request>> {
+    fn iflush(
+        &self,
+        comm: &RecvComm,
+        data: Span,
+        mhandle: &MHandle,
+    ) -> PluginResult<Option<Request>> {
         let (mut buffers, mut sizes) = ([null_mut(); GROUP_MAX], [0; GROUP_MAX]);
         let (mut mhandles, mut raw) = ([null_mut(); GROUP_MAX], null_mut());
         buffers[0] = data.as_ptr().cast::<c_void>();
         sizes[0] = int("iflush", data.len())?;
         mhandles[0] = mhandle.raw;
-        let (data, sizes, mhandles) = (buffers.as_mut_ptr(), sizes.as_mut_ptr(), mhandles.as_mut_ptr());
+        let (data, sizes, mhandles) = (
+            buffers.as_mut_ptr(),
+            sizes.as_mut_ptr(),
+            mhandles.as_mut_ptr(),
+        );
         // SAFETY: one buffer, received before; the arrays are ours.
-        let answer = unsafe { self.calls.iflush(comm.raw.as_ptr(), 1, data, sizes, mhandles, &mut raw) };
+        let answer = unsafe {
+            self.calls
+                .iflush(comm.raw.as_ptr(), 1, data, sizes, mhandles, &mut raw)
+        };
         check_hot("iflush", answer)?;
         Ok(NonNull::new(raw).map(Request))
     }
@@ -281,8 +438,13 @@ impl<V: Version> Net for Shim<V> {
         let (mut done, mut reported) = (0, Tested::UNREPORTED);
         // SAFETY: the request came from this plugin; we group no receives, so
         // one size is enough.
-        check_hot("test", unsafe { self.calls.test(request.as_ptr(), &mut done, &mut reported) })?;
-        Ok(Tested { done: done != 0, reported })
+        check_hot("test", unsafe {
+            self.calls.test(request.as_ptr(), &mut done, &mut reported)
+        })?;
+        Ok(Tested {
+            done: done != 0,
+            reported,
+        })
     }
 
     fn irecv_consumed(&self, comm: &RecvComm, request: Request) -> PluginResult<()> {
@@ -290,24 +452,33 @@ impl<V: Version> Net for Shim<V> {
             return Ok(());
         }
         // SAFETY: the comm is open and the request is one of its receives.
-        check_hot("irecvConsumed", unsafe { self.calls.irecv_consumed(comm.raw.as_ptr(), 1, request.as_ptr()) })
+        check_hot("irecvConsumed", unsafe {
+            self.calls
+                .irecv_consumed(comm.raw.as_ptr(), 1, request.as_ptr())
+        })
     }
 
     fn close_send(&self, comm: SendComm) -> PluginResult<()> {
         log::forget_said();
         // SAFETY: taken by value, so nobody uses this comm again.
-        check("closeSend", unsafe { self.calls.close_send(comm.raw.as_ptr()) })
+        check("closeSend", unsafe {
+            self.calls.close_send(comm.raw.as_ptr())
+        })
     }
 
     fn close_recv(&self, comm: RecvComm) -> PluginResult<()> {
         log::forget_said();
         // SAFETY: taken by value, so nobody uses this comm again.
-        check("closeRecv", unsafe { self.calls.close_recv(comm.raw.as_ptr()) })
+        check("closeRecv", unsafe {
+            self.calls.close_recv(comm.raw.as_ptr())
+        })
     }
 
     fn close_listen(&self, comm: ListenComm) -> PluginResult<()> {
         log::forget_said();
         // SAFETY: taken by value; an accepted comm does not depend on it.
-        check("closeListen", unsafe { self.calls.close_listen(comm.raw.as_ptr()) })
+        check("closeListen", unsafe {
+            self.calls.close_listen(comm.raw.as_ptr())
+        })
     }
 }

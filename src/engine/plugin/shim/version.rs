@@ -32,7 +32,9 @@ macro_rules! call_init {
         unsafe { $init($logger, $profiler) }
     }};
     (context $init:ident $context:ident $logger:ident $profiler:ident) => {{
-        let mut config = abi::CommConfig { traffic_class: tcpx_abi::TRAFFIC_CLASS_UNDEFINED };
+        let mut config = abi::CommConfig {
+            traffic_class: tcpx_abi::TRAFFIC_CLASS_UNDEFINED,
+        };
         // SAFETY: as promised to this function; the configuration is read before it returns.
         unsafe { $init($context, COMM_ID, &mut config, $logger, $profiler) }
     }};

@@ -10,7 +10,10 @@ use super::{Environment, Findings, Fix, Kind, Machine, NicPlace};
 use crate::cpu::CpuList;
 use std::collections::{BTreeMap, BTreeSet};
 
-const NAMES: [&str; 2] = ["NCCL_GPUDIRECTTCPX_TX_BINDINGS", "NCCL_GPUDIRECTTCPX_RX_BINDINGS"];
+const NAMES: [&str; 2] = [
+    "NCCL_GPUDIRECTTCPX_TX_BINDINGS",
+    "NCCL_GPUDIRECTTCPX_RX_BINDINGS",
+];
 const PIN: &str = "NCCL_GPUDIRECTTCPX_WORKER_PIN_THREADS";
 /// More overflow an array of 3.1.9's.
 const RANGES_MAX: usize = 8;
@@ -29,14 +32,21 @@ pub struct Binding {
 
 impl Binding {
     fn cpus(&self) -> BTreeSet<u32> {
-        self.ranges.iter().flat_map(|(first, last)| *first..=*last).collect()
+        self.ranges
+            .iter()
+            .flat_map(|(first, last)| *first..=*last)
+            .collect()
     }
 }
 
 /// Reads a value; the problems are what the plugin does not take as written.
 pub fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
     let (mut bindings, mut problems) = (Vec::new(), Vec::new());
-    for part in text.split(';').filter(|part| !part.trim().is_empty()).take(INTERFACES_MAX) {
+    for part in text
+        .split(';')
+        .filter(|part| !part.trim().is_empty())
+        .take(INTERFACES_MAX)
+    {
         let Some((interface, list)) = part.split_once(':') else {
             problems.push(format!("`{part}` has no `interface:`"));
             continue;
@@ -49,9 +59,15 @@ pub fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
             }
         }
         if ranges.len() > RANGES_MAX {
-            problems.push(format!("{interface} has {} ranges, {RANGES_MAX} fit", ranges.len()));
+            problems.push(format!(
+                "{interface} has {} ranges, {RANGES_MAX} fit",
+                ranges.len()
+            ));
         }
-        bindings.push(Binding { interface: interface.trim().to_owned(), ranges });
+        bindings.push(Binding {
+            interface: interface.trim().to_owned(),
+            ranges,
+        });
     }
     if bindings.is_empty() && problems.is_empty() {
         problems.push("there is nothing in it".to_owned());
@@ -62,24 +78,44 @@ pub fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
 /// A single number is refused by the plugin.
 fn range(text: &str) -> Option<(u32, u32)> {
     let (first, last) = text.split_once('-')?;
-    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu <= CPU_MAX);
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u32>()
+            .ok()
+            .filter(|cpu| *cpu <= CPU_MAX)
+    };
     Some((number(first)?, number(last)?)).filter(|(first, last)| first <= last)
 }
 
 pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     let mut sets: BTreeMap<String, Vec<BTreeSet<u32>>> = BTreeMap::new();
     for name in NAMES {
-        let Some(text) = environment.get(name) else { continue };
+        let Some(text) = environment.get(name) else {
+            continue;
+        };
         let (bindings, problems) = parse(text);
         // The default, every CPU of the interface's node, is always right.
         let unset = || [Fix::Unset(name.to_owned())];
         if !problems.is_empty() {
-            findings.add(Kind::BindingsSyntax, format!("{name}: {}", problems.join(", ")), unset());
+            findings.add(
+                Kind::BindingsSyntax,
+                format!("{name}: {}", problems.join(", ")),
+                unset(),
+            );
         }
         for binding in bindings {
             let cpus = binding.cpus();
-            sets.entry(binding.interface.clone()).or_default().push(cpus.clone());
-            place(name, &binding.interface, &cpus, environment, machine, findings);
+            sets.entry(binding.interface.clone())
+                .or_default()
+                .push(cpus.clone());
+            place(
+                name,
+                &binding.interface,
+                &cpus,
+                environment,
+                machine,
+                findings,
+            );
         }
     }
     shared(&sets, findings);
@@ -94,25 +130,45 @@ fn place(
     findings: &mut Findings,
 ) {
     let unset = || [Fix::Unset(name.to_owned())];
-    let kinds = [Kind::BindingsOffline, Kind::BindingsFar, Kind::BindingsOnIrqs];
+    let kinds = [
+        Kind::BindingsOffline,
+        Kind::BindingsFar,
+        Kind::BindingsOnIrqs,
+    ];
     let (Some(nics), Some(online)) = (&machine.nics, &machine.online) else {
         return findings.open(kinds, "the interfaces or the CPUs are not known");
     };
     let Some(nic) = nics.get(interface) else {
-        findings.add(Kind::BindingsOffline, format!("{name}: there is no {interface}"), unset());
+        findings.add(
+            Kind::BindingsOffline,
+            format!("{name}: there is no {interface}"),
+            unset(),
+        );
         return;
     };
     let absent = outside(cpus, online);
     if !absent.is_empty() {
-        let text = format!("{name}: {interface} on {}; this node has {online}", listed(&absent));
+        let text = format!(
+            "{name}: {interface} on {}; this node has {online}",
+            listed(&absent)
+        );
         findings.add(Kind::BindingsOffline, text, unset());
     }
-    match nic.node.and_then(|node| Some((node, machine.nodes.get(&node)?))) {
-        None => findings.open([Kind::BindingsFar], &format!("the NUMA node of {interface} is not known")),
+    match nic
+        .node
+        .and_then(|node| Some((node, machine.nodes.get(&node)?)))
+    {
+        None => findings.open(
+            [Kind::BindingsFar],
+            &format!("the NUMA node of {interface} is not known"),
+        ),
         Some((node, near)) => {
             let far: BTreeSet<u32> = outside(cpus, near).difference(&absent).copied().collect();
             if !far.is_empty() {
-                let text = format!("{name}: {interface} on {}, but its NUMA node {node} has {near}", listed(&far));
+                let text = format!(
+                    "{name}: {interface} on {}, but its NUMA node {node} has {near}",
+                    listed(&far)
+                );
                 findings.add(Kind::BindingsFar, text, unset());
             }
         }
@@ -131,12 +187,18 @@ fn on_irqs(
     findings: &mut Findings,
 ) {
     let Some(irqs) = &nic.irq_cpus else {
-        return findings.open([Kind::BindingsOnIrqs], &format!("the interrupts of {interface} are not known"));
+        return findings.open(
+            [Kind::BindingsOnIrqs],
+            &format!("the interrupts of {interface} are not known"),
+        );
     };
     let hit = cpus.iter().filter(|cpu| irqs.contains(**cpu)).count();
     let pinned = super::integer(environment, PIN) == Some(1);
     if hit * 2 > cpus.len() || (pinned && hit > 0) {
-        let text = format!("{name}: {hit} of {} CPUs of {interface} serve its interrupts ({irqs})", cpus.len());
+        let text = format!(
+            "{name}: {hit} of {} CPUs of {interface} serve its interrupts ({irqs})",
+            cpus.len()
+        );
         findings.add(Kind::BindingsOnIrqs, text, [Fix::Unset(name.to_owned())]);
     }
 }
@@ -144,22 +206,34 @@ fn on_irqs(
 /// Sender and receiver threads of one interface on the same CPUs.
 fn shared(sets: &BTreeMap<String, Vec<BTreeSet<u32>>>, findings: &mut Findings) {
     for (interface, sets) in sets {
-        let [tx, rx, ..] = sets.as_slice() else { continue };
+        let [tx, rx, ..] = sets.as_slice() else {
+            continue;
+        };
         let both: BTreeSet<u32> = tx.intersection(rx).copied().collect();
         if !both.is_empty() {
             let text = format!("{interface}: TX and RX threads share {}", listed(&both));
-            findings.add(Kind::BindingsShared, text, NAMES.map(|name| Fix::Unset(name.to_owned())));
+            findings.add(
+                Kind::BindingsShared,
+                text,
+                NAMES.map(|name| Fix::Unset(name.to_owned())),
+            );
         }
     }
 }
 
 fn outside(cpus: &BTreeSet<u32>, list: &CpuList) -> BTreeSet<u32> {
-    cpus.iter().filter(|cpu| !list.contains(**cpu)).copied().collect()
+    cpus.iter()
+        .filter(|cpu| !list.contains(**cpu))
+        .copied()
+        .collect()
 }
 
 /// `CPUs 8-21,112`
 fn listed(cpus: &BTreeSet<u32>) -> String {
-    format!("CPUs {}", crate::cpu::CpuList::from_iter(cpus.iter().copied()))
+    format!(
+        "CPUs {}",
+        crate::cpu::CpuList::from_iter(cpus.iter().copied())
+    )
 }
 
 #[cfg(test)]
@@ -182,7 +256,10 @@ mod tests {
             ("eth1:9-8", "`9-8` for eth1 is no range such as 8-21"),
             ("8-21", "`8-21` has no `interface:`"),
             ("", "there is nothing in it"),
-            ("eth1:0-1,2-3,4-5,6-7,8-9,10-11,12-13,14-15,16-17", "eth1 has 9 ranges, 8 fit"),
+            (
+                "eth1:0-1,2-3,4-5,6-7,8-9,10-11,12-13,14-15,16-17",
+                "eth1 has 9 ranges, 8 fit",
+            ),
         ] {
             assert_eq!(parse(text).1, [problem], "{text}");
         }

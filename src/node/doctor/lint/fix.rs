@@ -15,9 +15,14 @@ const ROUNDS_MAX: usize = 8;
 /// the shell that `environment` came from they leave nothing that is mendable.
 pub fn exports(table: &Table, environment: &Environment, machine: &Machine) -> Vec<String> {
     let mended = mended(table, environment, machine);
-    let names = environment.keys().chain(mended.keys()).collect::<std::collections::BTreeSet<_>>();
+    let names = environment
+        .keys()
+        .chain(mended.keys())
+        .collect::<std::collections::BTreeSet<_>>();
     let line = |name: &&String| match (environment.get(*name), mended.get(*name)) {
-        (before, Some(after)) if before != Some(after) => Some(format!("export {name}={}", shell_word(after))),
+        (before, Some(after)) if before != Some(after) => {
+            Some(format!("export {name}={}", shell_word(after)))
+        }
         (Some(_), None) => Some(format!("unset {name}")),
         _ => None,
     };
@@ -29,7 +34,11 @@ fn mended(table: &Table, environment: &Environment, machine: &Machine) -> Enviro
     complete(&mut mended, machine);
     for _ in 0..ROUNDS_MAX {
         let before = mended.clone();
-        for fix in lint(table, &before, machine).lints.into_iter().flat_map(|lint| lint.fixes) {
+        for fix in lint(table, &before, machine)
+            .lints
+            .into_iter()
+            .flat_map(|lint| lint.fixes)
+        {
             match fix {
                 Fix::Set(name, value) => mended.insert(name, value),
                 Fix::Unset(name) => mended.remove(&name),
@@ -44,9 +53,15 @@ fn mended(table: &Table, environment: &Environment, machine: &Machine) -> Enviro
 
 /// What is no mistake when missing, and is better said: which interfaces.
 fn complete(environment: &mut BTreeMap<String, String>, machine: &Machine) {
-    let control = machine.default_interface.clone().filter(|control| !machine.rails.contains(control));
+    let control = machine
+        .default_interface
+        .clone()
+        .filter(|control| !machine.rails.contains(control));
     let rails = interfaces::rails(machine).map(|names| format!("={names}"));
-    for (name, value) in [("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", rails), ("NCCL_GPUDIRECTTCPX_CTRL_DEV", control)] {
+    for (name, value) in [
+        ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", rails),
+        ("NCCL_GPUDIRECTTCPX_CTRL_DEV", control),
+    ] {
         if let Some(value) = value {
             environment.entry(name.to_owned()).or_insert(value);
         }

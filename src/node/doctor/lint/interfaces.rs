@@ -10,8 +10,10 @@ const CONTROL: &str = "NCCL_GPUDIRECTTCPX_CTRL_DEV";
 
 pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     let Some(nics) = &machine.nics else {
-        return findings
-            .open([Kind::Interfaces, Kind::Control, Kind::ControlAmongData], "the interfaces are not known");
+        return findings.open(
+            [Kind::Interfaces, Kind::Control, Kind::ControlAmongData],
+            "the interfaces are not known",
+        );
     };
     if let Some(list) = environment.get(DATA) {
         data(environment, list, machine, nics, findings);
@@ -32,13 +34,22 @@ fn data(
     let (excludes, _, _) = syntax(list);
     // One character is ignored, as if nothing were set.
     if list.len() < 2 || !nics.keys().any(|nic| matches(list, nic)) {
-        findings.add(Kind::Interfaces, format!("{} matches no interface", pair(environment, DATA)), mend());
+        findings.add(
+            Kind::Interfaces,
+            format!("{} matches no interface", pair(environment, DATA)),
+            mend(),
+        );
         return;
     }
-    let without: Vec<&str> =
-        entries(list).filter(|entry| !nics.keys().any(|nic| one_matches(list, entry, nic))).collect();
+    let without: Vec<&str> = entries(list)
+        .filter(|entry| !nics.keys().any(|nic| one_matches(list, entry, nic)))
+        .collect();
     if !without.is_empty() && !excludes {
-        let text = format!("{}: there is no {}", pair(environment, DATA), without.join(", "));
+        let text = format!(
+            "{}: there is no {}",
+            pair(environment, DATA),
+            without.join(", ")
+        );
         findings.add(Kind::Interfaces, text, mend());
     }
 }
@@ -50,27 +61,49 @@ fn control(
     nics: &BTreeMap<String, NicPlace>,
     findings: &mut Findings,
 ) {
-    let other = machine.default_interface.clone().filter(|other| other != name && nics.contains_key(other));
+    let other = machine
+        .default_interface
+        .clone()
+        .filter(|other| other != name && nics.contains_key(other));
     let mend = || other.map(|other| Fix::Set(CONTROL.to_owned(), other));
-    match nics.iter().find(|(nic, _)| nic.starts_with(name) && !name.is_empty()) {
-        None => {
-            findings.add(Kind::Control, format!("{}: there is no such interface", pair(environment, CONTROL)), mend())
-        }
+    match nics
+        .iter()
+        .find(|(nic, _)| nic.starts_with(name) && !name.is_empty())
+    {
+        None => findings.add(
+            Kind::Control,
+            format!("{}: there is no such interface", pair(environment, CONTROL)),
+            mend(),
+        ),
         Some((_, place)) if place.has_ipv4 == Some(false) => {
             let text = format!("{} holds no IPv4 address", pair(environment, CONTROL));
             findings.add(Kind::Control, text, mend());
         }
         Some((nic, _)) => {
-            if environment.get(DATA).is_some_and(|list| list.len() >= 2 && matches(list, nic)) {
+            if environment
+                .get(DATA)
+                .is_some_and(|list| list.len() >= 2 && matches(list, nic))
+            {
                 let names: Vec<&String> = nics
                     .keys()
                     .filter(|other| other != &nic)
-                    .filter(|other| environment.get(DATA).is_some_and(|list| matches(list, other)))
+                    .filter(|other| {
+                        environment
+                            .get(DATA)
+                            .is_some_and(|list| matches(list, other))
+                    })
                     .collect();
-                let kept = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(",");
+                let kept = names
+                    .iter()
+                    .map(|name| name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(",");
                 let fix = (!kept.is_empty()).then(|| Fix::Set(DATA.to_owned(), format!("={kept}")));
-                let text =
-                    format!("{} is among the data interfaces, {}", pair(environment, CONTROL), pair(environment, DATA));
+                let text = format!(
+                    "{} is among the data interfaces, {}",
+                    pair(environment, CONTROL),
+                    pair(environment, DATA)
+                );
                 findings.add(Kind::ControlAmongData, text, fix);
             }
         }
@@ -92,7 +125,12 @@ fn one_matches(list: &str, entry: &str, name: &str) -> bool {
     let (_, exact, _) = syntax(list);
     // A port may follow, as in `mlx5_0:1`.
     let entry = entry.split(':').next().unwrap_or_default();
-    !entry.is_empty() && if exact { name == entry } else { name.starts_with(entry) }
+    !entry.is_empty()
+        && if exact {
+            name == entry
+        } else {
+            name.starts_with(entry)
+        }
 }
 
 /// Whether it leaves out, whether names are exact, and the names.

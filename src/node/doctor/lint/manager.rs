@@ -14,19 +14,31 @@ pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut 
     let mend = || [Fix::Set(PREFIX.to_owned(), PUBLISHED.to_owned())];
     match (environment.get(PREFIX), machine.manager_answers) {
         (Some(prefix), _) if prefix.len() + LONGEST.len() > PATH_BYTES_MAX => {
-            let text =
-                format!("{}: with a socket's name it is longer than {PATH_BYTES_MAX} bytes", pair(environment, PREFIX));
+            let text = format!(
+                "{}: with a socket's name it is longer than {PATH_BYTES_MAX} bytes",
+                pair(environment, PREFIX)
+            );
             findings.add(Kind::PrefixTooLong, text, mend());
         }
         (Some(_), Some(false)) => {
-            let elsewhere = environment.get(PREFIX).is_some_and(|prefix| prefix != PUBLISHED);
+            let elsewhere = environment
+                .get(PREFIX)
+                .is_some_and(|prefix| prefix != PUBLISHED);
             let fixes = elsewhere.then(|| Fix::Set(PREFIX.to_owned(), PUBLISHED.to_owned()));
-            findings.add(Kind::PrefixDead, format!("{}: nobody answers there", pair(environment, PREFIX)), fixes);
+            findings.add(
+                Kind::PrefixDead,
+                format!("{}: nobody answers there", pair(environment, PREFIX)),
+                fixes,
+            );
         }
         // Somebody answers in /tmp: a manager that is set up to be found there.
         (None, Some(true)) | (Some(_), Some(true)) => {}
         (None, Some(false)) => {
-            findings.add(Kind::PrefixUnset, format!("{PREFIX} is not set: the plugin looks in /tmp"), mend());
+            findings.add(
+                Kind::PrefixUnset,
+                format!("{PREFIX} is not set: the plugin looks in /tmp"),
+                mend(),
+            );
         }
         (Some(_), None) => findings.open([Kind::PrefixDead], "the manager was not asked"),
         (None, None) => findings.open([Kind::PrefixUnset], "the manager was not asked"),
@@ -34,7 +46,15 @@ pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut 
     if let (Some(one), Some(other)) = (environment.get(PLUGINS[0]), environment.get(PLUGINS[1]))
         && one != other
     {
-        let text = format!("{} and {}", pair(environment, PLUGINS[0]), pair(environment, PLUGINS[1]));
-        findings.add(Kind::PluginPaths, text, [Fix::Set(PLUGINS[1].to_owned(), one.clone())]);
+        let text = format!(
+            "{} and {}",
+            pair(environment, PLUGINS[0]),
+            pair(environment, PLUGINS[1])
+        );
+        findings.add(
+            Kind::PluginPaths,
+            text,
+            [Fix::Set(PLUGINS[1].to_owned(), one.clone())],
+        );
     }
 }

@@ -201,24 +201,36 @@ pub struct Findings {
 impl Findings {
     fn add(&mut self, kind: Kind, text: impl Into<String>, fixes: impl IntoIterator<Item = Fix>) {
         let text = crate::printable(&text.into());
-        self.lints.push(Lint { kind, text, fixes: fixes.into_iter().collect() });
+        self.lints.push(Lint {
+            kind,
+            text,
+            fixes: fixes.into_iter().collect(),
+        });
     }
 
     fn open(&mut self, kinds: impl IntoIterator<Item = Kind>, why: &str) {
-        self.open.extend(kinds.into_iter().map(|kind| (kind, why.to_owned())));
+        self.open
+            .extend(kinds.into_iter().map(|kind| (kind, why.to_owned())));
     }
 
     /// The mistakes of each kind, by its name; all kinds are there.
     pub fn by_kind(&self) -> BTreeMap<String, Fact<Vec<String>>> {
         let of = |kind: Kind| {
-            let found: Vec<String> =
-                self.lints.iter().filter(|lint| lint.kind == kind).map(|lint| lint.text.clone()).collect();
+            let found: Vec<String> = self
+                .lints
+                .iter()
+                .filter(|lint| lint.kind == kind)
+                .map(|lint| lint.text.clone())
+                .collect();
             match self.open.get(&kind) {
                 Some(why) if found.is_empty() => Fact::unknown(why.clone()),
                 _ => Fact::Known(found),
             }
         };
-        Kind::ALL.into_iter().map(|kind| (kind.name(), of(kind))).collect()
+        Kind::ALL
+            .into_iter()
+            .map(|kind| (kind.name(), of(kind)))
+            .collect()
     }
 }
 
@@ -236,5 +248,8 @@ pub fn lint(table: &Table, environment: &Environment, machine: &Machine) -> Find
 
 /// `NAME=value`, as it stands in a shell.
 fn pair(environment: &Environment, name: &str) -> String {
-    format!("{name}={}", environment.get(name).map_or("", String::as_str))
+    format!(
+        "{name}={}",
+        environment.get(name).map_or("", String::as_str)
+    )
 }

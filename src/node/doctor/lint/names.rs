@@ -8,11 +8,16 @@ use super::{Environment, Findings, Fix, Kind, pair};
 pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Findings) {
     for name in environment.keys() {
         match (table.variable(name), table.family(name)) {
-            (Some(variable), _) if variable.read_by == Reader::Nobody => nobody(table, environment, name, findings),
+            (Some(variable), _) if variable.read_by == Reader::Nobody => {
+                nobody(table, environment, name, findings)
+            }
             (Some(_), _) => {}
             (None, Some(family)) if family.read_by == Reader::Other => {
                 let product = family.product.as_deref().unwrap_or("another product");
-                let text = format!("{} is for {product}; TCPX does not read it", pair(environment, name));
+                let text = format!(
+                    "{} is for {product}; TCPX does not read it",
+                    pair(environment, name)
+                );
                 findings.add(Kind::OtherProduct, text, [Fix::Unset(name.clone())]);
             }
             (None, Some(_)) => {}
@@ -24,9 +29,13 @@ pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Find
 
 fn nobody(table: &Table, environment: &Environment, name: &str, findings: &mut Findings) {
     let variable = table.variable(name);
-    let what = variable.and_then(|variable| variable.note.as_deref()).unwrap_or("nothing reads it");
+    let what = variable
+        .and_then(|variable| variable.note.as_deref())
+        .unwrap_or("nothing reads it");
     let instead = variable.and_then(|variable| variable.instead.as_deref());
-    let hint = instead.map(|instead| format!("; {instead} is read")).unwrap_or_default();
+    let hint = instead
+        .map(|instead| format!("; {instead} is read"))
+        .unwrap_or_default();
     findings.add(
         Kind::ReadByNobody,
         format!("{}: {what}{hint}", pair(environment, name)),
@@ -48,6 +57,9 @@ fn unknown(table: &Table, environment: &Environment, name: &str, findings: &mut 
             fixes.push(Fix::Set(nearest.to_owned(), value.clone()));
         }
     }
-    let text = format!("{} is read by neither the plugin nor NCCL{hint}", pair(environment, name));
+    let text = format!(
+        "{} is read by neither the plugin nor NCCL{hint}",
+        pair(environment, name)
+    );
     findings.add(Kind::UnknownName, text, fixes);
 }

@@ -9,8 +9,12 @@ use tcpx_soft::strtoll;
 
 pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Findings) {
     for (name, value) in environment {
-        let Some(variable) = table.variable(name) else { continue };
-        let Some((least, most)) = variable.integer else { continue };
+        let Some(variable) = table.variable(name) else {
+            continue;
+        };
+        let Some((least, most)) = variable.integer else {
+            continue;
+        };
         // A published value where there is one; else the default is the mend.
         let mend = match &variable.recommended {
             Some(value) => Fix::Set(name.clone(), value.clone()),
@@ -18,19 +22,29 @@ pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Find
         };
         match strtoll(value) {
             _ if !is_whole(value) => {
-                let taken = strtoll(value).map_or("the default".to_owned(), |number| number.to_string());
+                let taken =
+                    strtoll(value).map_or("the default".to_owned(), |number| number.to_string());
                 let meant = with_unit(value).filter(|meant| (least..=most).contains(meant));
                 let mend = meant.map_or(mend, |meant| Fix::Set(name.clone(), meant.to_string()));
-                findings.add(Kind::NotANumber, format!("{} is read as {taken}", pair(environment, name)), [mend]);
+                findings.add(
+                    Kind::NotANumber,
+                    format!("{} is read as {taken}", pair(environment, name)),
+                    [mend],
+                );
             }
             Some(number) if !(least..=most).contains(&number) => {
-                let text =
-                    format!("{} is outside {least} to {most}: the default is used instead", pair(environment, name));
+                let text = format!(
+                    "{} is outside {least} to {most}: the default is used instead",
+                    pair(environment, name)
+                );
                 findings.add(Kind::OutOfRange, text, [mend]);
             }
             Some(_) => {}
             None => {
-                let text = format!("{} is no 64-bit number: the default is used instead", pair(environment, name));
+                let text = format!(
+                    "{} is no 64-bit number: the default is used instead",
+                    pair(environment, name)
+                );
                 findings.add(Kind::OutOfRange, text, [mend]);
             }
         }

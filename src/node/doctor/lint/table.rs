@@ -93,8 +93,16 @@ impl Table {
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
         Ok(Self {
-            variables: file.variable.into_iter().map(|variable| (variable.name.clone(), variable)).collect(),
-            nccl: file.nccl.into_iter().map(|name| format!("NCCL_{name}")).collect(),
+            variables: file
+                .variable
+                .into_iter()
+                .map(|variable| (variable.name.clone(), variable))
+                .collect(),
+            nccl: file
+                .nccl
+                .into_iter()
+                .map(|name| format!("NCCL_{name}"))
+                .collect(),
             families: file.family,
         })
     }
@@ -112,7 +120,9 @@ impl Table {
     /// The family a name belongs to, unless it is from a part that is listed.
     pub fn family(&self, name: &str) -> Option<&Family> {
         let begins = |prefix: &String| name.starts_with(prefix.as_str());
-        self.families.iter().find(|family| begins(&family.prefix) && !family.closed.iter().any(begins))
+        self.families
+            .iter()
+            .find(|family| begins(&family.prefix) && !family.closed.iter().any(begins))
     }
 
     /// Whether NCCL itself reads it.
@@ -124,9 +134,18 @@ impl Table {
     /// to be what was meant: a third of its letters may differ, five at most.
     pub fn nearest(&self, name: &str) -> Option<&str> {
         let read = |variable: &&Variable| variable.read_by != Reader::Nobody;
-        let known = self.variables.values().filter(read).map(|variable| variable.name.as_str());
+        let known = self
+            .variables
+            .values()
+            .filter(read)
+            .map(|variable| variable.name.as_str());
         let all = known.chain(self.nccl.iter().map(String::as_str));
-        let distance = |other: &str| (strsim::osa_distance(name, other), strsim::osa_distance(core(name), core(other)));
+        let distance = |other: &str| {
+            (
+                strsim::osa_distance(name, other),
+                strsim::osa_distance(core(name), core(other)),
+            )
+        };
         let near = |other: &&str| {
             let (whole, tail) = distance(other);
             whole.min(tail) <= (core(name).len() / 3).min(5)
@@ -141,8 +160,18 @@ impl Table {
 /// A name without the prefixes that people swap: `NET_GPUDIRECTTCPX_X`,
 /// `NCCL_GPUDIRECTTCPX_X` and `NCCL_X` are told apart by X.
 fn core(name: &str) -> &str {
-    let prefixes = ["NCCL_GPUDIRECTTCPX_", "NET_GPUDIRECTTCPX_", "GPUDIRECTTCPX_", "NCCL_TCPX_", "UCCL_TCPX_", "NCCL_"];
-    prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
+    let prefixes = [
+        "NCCL_GPUDIRECTTCPX_",
+        "NET_GPUDIRECTTCPX_",
+        "GPUDIRECTTCPX_",
+        "NCCL_TCPX_",
+        "UCCL_TCPX_",
+        "NCCL_",
+    ];
+    prefixes
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -155,10 +184,22 @@ mod tests {
         for (name, expected) in [
             ("NCCL_DYNAMIC_CHUNKSIZE", Some("NCCL_DYNAMIC_CHUNK_SIZE")),
             ("NCCL_NSOCKS_PER_THREAD", Some("NCCL_NSOCKS_PERTHREAD")),
-            ("NCCL_GPUDIRECTTCPX_CTRL_DEVICE", Some("NCCL_GPUDIRECTTCPX_CTRL_DEV")),
-            ("NET_GPUDIRECTTCPX_SOCKET_IFNAME", Some("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME")),
-            ("NCCL_GPUDIRECTTCPX_NSOCKS_PERTHREAD", Some("NCCL_NSOCKS_PERTHREAD")),
-            ("NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFX", Some("NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX")),
+            (
+                "NCCL_GPUDIRECTTCPX_CTRL_DEVICE",
+                Some("NCCL_GPUDIRECTTCPX_CTRL_DEV"),
+            ),
+            (
+                "NET_GPUDIRECTTCPX_SOCKET_IFNAME",
+                Some("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"),
+            ),
+            (
+                "NCCL_GPUDIRECTTCPX_NSOCKS_PERTHREAD",
+                Some("NCCL_NSOCKS_PERTHREAD"),
+            ),
+            (
+                "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFX",
+                Some("NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX"),
+            ),
             ("UCCL_TCPX_CHUNK_BYTE", Some("UCCL_TCPX_CHUNK_BYTES")),
             ("NCCL_WHOLLY_INVENTED_SETTING", None),
         ] {
@@ -171,7 +212,10 @@ mod tests {
         let table = Table::embedded().unwrap();
         for variable in table.variables() {
             if let Some(instead) = &variable.instead {
-                assert!(table.is_nccl(instead) || table.variable(instead).is_some(), "{instead}");
+                assert!(
+                    table.is_nccl(instead) || table.variable(instead).is_some(),
+                    "{instead}"
+                );
                 assert_eq!(variable.read_by, Reader::Nobody, "{}", variable.name);
             }
         }

@@ -10,12 +10,25 @@ fn machine() -> Machine {
         irq_cpus: Some(irqs.parse().unwrap()),
         has_ipv4: Some(true),
     };
-    let nics =
-        [("eth0", 0, "1-16"), ("eth1", 0, "17-32"), ("eth2", 0, "33-48"), ("eth3", 1, "52-67"), ("eth4", 1, "68-83")];
+    let nics = [
+        ("eth0", 0, "1-16"),
+        ("eth1", 0, "17-32"),
+        ("eth2", 0, "33-48"),
+        ("eth3", 1, "52-67"),
+        ("eth4", 1, "68-83"),
+    ];
     Machine {
         online: Some("0-207".parse().unwrap()),
-        nodes: [(0, "0-51,104-155".parse().unwrap()), (1, "52-103,156-207".parse().unwrap())].into(),
-        nics: Some(nics.iter().map(|(name, node, irqs)| ((*name).to_owned(), nic(*node, irqs))).collect()),
+        nodes: [
+            (0, "0-51,104-155".parse().unwrap()),
+            (1, "52-103,156-207".parse().unwrap()),
+        ]
+        .into(),
+        nics: Some(
+            nics.iter()
+                .map(|(name, node, irqs)| ((*name).to_owned(), nic(*node, irqs)))
+                .collect(),
+        ),
         default_interface: Some("eth0".to_owned()),
         rails: ["eth1", "eth2", "eth3", "eth4"].map(str::to_owned).into(),
         gpus: 8,
@@ -25,7 +38,10 @@ fn machine() -> Machine {
 }
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 fn applied(before: &Environment, lines: &[String]) -> Environment {
@@ -34,8 +50,15 @@ fn applied(before: &Environment, lines: &[String]) -> Environment {
         match line.strip_prefix("unset ") {
             Some(name) => drop(after.remove(name)),
             None => {
-                let (name, word) = line.strip_prefix("export ").unwrap().split_once('=').unwrap();
-                let text = word.strip_prefix('\'').and_then(|word| word.strip_suffix('\'')).unwrap_or(word);
+                let (name, word) = line
+                    .strip_prefix("export ")
+                    .unwrap()
+                    .split_once('=')
+                    .unwrap();
+                let text = word
+                    .strip_prefix('\'')
+                    .and_then(|word| word.strip_suffix('\''))
+                    .unwrap_or(word);
                 after.insert(name.to_owned(), text.replace(r"'\''", "'"));
             }
         }
@@ -48,7 +71,13 @@ fn every_kind_has_a_check_and_every_check_a_kind() {
     let checks = super::super::Catalogue::embedded().unwrap();
     let read: Vec<String> = checks
         .checks()
-        .filter_map(|(_, check)| check.reads.to_string().strip_prefix("lint.").map(str::to_owned))
+        .filter_map(|(_, check)| {
+            check
+                .reads
+                .to_string()
+                .strip_prefix("lint.")
+                .map(str::to_owned)
+        })
         .collect();
     let mut kinds: Vec<String> = Kind::ALL.iter().map(|kind| kind.name()).collect();
     let mut read = read;
@@ -62,8 +91,12 @@ fn what_is_wrong_is_said_with_name_and_value() {
     let table = Table::embedded().unwrap();
     let check = |pairs: &[(&str, &str)], kind: Kind, text: &str| {
         let found = lint(&table, &environment(pairs), &machine());
-        let texts: Vec<&str> =
-            found.lints.iter().filter(|lint| lint.kind == kind).map(|lint| lint.text.as_str()).collect();
+        let texts: Vec<&str> = found
+            .lints
+            .iter()
+            .filter(|lint| lint.kind == kind)
+            .map(|lint| lint.text.as_str())
+            .collect();
         assert_eq!(texts, [text], "{:?}", found.lints);
     };
     check(
@@ -81,10 +114,21 @@ fn what_is_wrong_is_said_with_name_and_value() {
         Kind::OtherProduct,
         "NCCL_FASTRAK_IFNAME=eth1 is for GPUDirect-TCPXO (A3-mega); TCPX does not read it",
     );
-    check(&[("NCCL_DYNAMIC_CHUNK_SIZE", "512K")], Kind::NotANumber, "NCCL_DYNAMIC_CHUNK_SIZE=512K is read as 512");
-    check(&[], Kind::TaskChunk, "NCCL_DYNAMIC_CHUNK_SIZE is not set, which is 0");
     check(
-        &[("NCCL_NSOCKS_PERTHREAD", "8"), ("NCCL_SOCKET_NTHREADS", "2")],
+        &[("NCCL_DYNAMIC_CHUNK_SIZE", "512K")],
+        Kind::NotANumber,
+        "NCCL_DYNAMIC_CHUNK_SIZE=512K is read as 512",
+    );
+    check(
+        &[],
+        Kind::TaskChunk,
+        "NCCL_DYNAMIC_CHUNK_SIZE is not set, which is 0",
+    );
+    check(
+        &[
+            ("NCCL_NSOCKS_PERTHREAD", "8"),
+            ("NCCL_SOCKET_NTHREADS", "2"),
+        ],
         Kind::Sockets,
         "NCCL_NSOCKS_PERTHREAD 8 x NCCL_SOCKET_NTHREADS 2 is 16; cut to 4 per thread",
     );
@@ -103,10 +147,19 @@ fn what_is_wrong_is_said_with_name_and_value() {
 #[test]
 fn what_the_machine_does_not_tell_is_open_and_not_clean() {
     let table = Table::embedded().unwrap();
-    let bindings =
-        environment(&[("NCCL_GPUDIRECTTCPX_TX_BINDINGS", "eth1:8-21"), ("NCCL_GPUDIRECTTCPX_CTRL_DEV", "eth0")]);
+    let bindings = environment(&[
+        ("NCCL_GPUDIRECTTCPX_TX_BINDINGS", "eth1:8-21"),
+        ("NCCL_GPUDIRECTTCPX_CTRL_DEV", "eth0"),
+    ]);
     let found = lint(&table, &bindings, &Machine::default()).by_kind();
-    for kind in ["bindings-offline", "bindings-far", "bindings-on-irqs", "interfaces", "control", "prefix-unset"] {
+    for kind in [
+        "bindings-offline",
+        "bindings-far",
+        "bindings-on-irqs",
+        "interfaces",
+        "control",
+        "prefix-unset",
+    ] {
         assert!(found[kind].why().is_some(), "{kind}: {:?}", found[kind]);
     }
     assert_eq!(found.len(), Kind::ALL.len());
@@ -115,11 +168,19 @@ fn what_the_machine_does_not_tell_is_open_and_not_clean() {
 #[test]
 fn the_published_environment_is_clean() {
     let table = Table::embedded().unwrap();
-    let published: Environment =
-        table.variables().filter_map(|variable| Some((variable.name.clone(), variable.recommended.clone()?))).collect();
+    let published: Environment = table
+        .variables()
+        .filter_map(|variable| Some((variable.name.clone(), variable.recommended.clone()?)))
+        .collect();
     let found = lint(&table, &published, &machine());
-    assert!(found.lints.is_empty() && found.open.is_empty(), "{found:#?}");
-    assert_eq!(exports(&table, &published, &machine()), Vec::<String>::new());
+    assert!(
+        found.lints.is_empty() && found.open.is_empty(),
+        "{found:#?}"
+    );
+    assert_eq!(
+        exports(&table, &published, &machine()),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -127,7 +188,10 @@ fn a_bare_shell_gets_what_the_plugin_needs() {
     let lines = exports(
         &Table::embedded().unwrap(),
         &Environment::new(),
-        &Machine { manager_answers: Some(false), ..machine() },
+        &Machine {
+            manager_answers: Some(false),
+            ..machine()
+        },
     );
     assert_eq!(
         lines,
@@ -143,9 +207,23 @@ fn a_bare_shell_gets_what_the_plugin_needs() {
 
 #[test]
 fn foreign_text_in_a_line_is_text_to_a_shell() {
-    for value in ["$(touch /tmp/x)", "`id`", "a'b", "a b;c", "\\", "\"", "*", "!!", "é"] {
+    for value in [
+        "$(touch /tmp/x)",
+        "`id`",
+        "a'b",
+        "a b;c",
+        "\\",
+        "\"",
+        "*",
+        "!!",
+        "é",
+    ] {
         // The name that was meant gets the value as it was.
-        let lines = exports(&Table::embedded().unwrap(), &environment(&[("UCCL_TCPX_PLUGIN_PAHT", value)]), &machine());
+        let lines = exports(
+            &Table::embedded().unwrap(),
+            &environment(&[("UCCL_TCPX_PLUGIN_PAHT", value)]),
+            &machine(),
+        );
         let script = format!("{}\nprintf %s \"$UCCL_TCPX_PLUGIN_PATH\"", lines.join("\n"));
         let said = Command::new("sh").args(["-c", &script]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&said.stdout), value, "{script}");
@@ -154,9 +232,18 @@ fn foreign_text_in_a_line_is_text_to_a_shell() {
 
 fn names() -> Vec<String> {
     let table = Table::embedded().unwrap();
-    let mut names: Vec<String> = table.variables().map(|variable| variable.name.clone()).collect();
+    let mut names: Vec<String> = table
+        .variables()
+        .map(|variable| variable.name.clone())
+        .collect();
     names.extend(
-        ["NCCL_FASTRAK_IFNAME", "CUDA_VISIBLE_DEVICES", "NCCL_IB_HCA", "NCCL_NSOCKS_PER_THREAD"].map(str::to_owned),
+        [
+            "NCCL_FASTRAK_IFNAME",
+            "CUDA_VISIBLE_DEVICES",
+            "NCCL_IB_HCA",
+            "NCCL_NSOCKS_PER_THREAD",
+        ]
+        .map(str::to_owned),
     );
     names
 }

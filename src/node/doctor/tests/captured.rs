@@ -9,17 +9,32 @@ use std::path::Path;
 
 const NAME: &str = "some-host-of-ours";
 
-fn captured_tree(redactor: Option<&mut Redactor>, environment: &BTreeMap<String, String>) -> (Facts, Facts, Vec<u8>) {
+fn captured_tree(
+    redactor: Option<&mut Redactor>,
+    environment: &BTreeMap<String, String>,
+) -> (Facts, Facts, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
-    let (archive, tree) = (folder.path().join("node.tar.gz"), folder.path().join("tree"));
-    let scope = Scope { environment, ..scope(Depth::All) };
+    let (archive, tree) = (
+        folder.path().join("node.tar.gz"),
+        folder.path().join("tree"),
+    );
+    let scope = Scope {
+        environment,
+        ..scope(Depth::All)
+    };
     let (facts, entries) = capture(&archive, scope, redactor).unwrap();
     assert!(entries > 50, "{entries}");
     let refused = capture(&archive, scope, None).unwrap_err();
     assert!(refused.to_string().contains("File exists"), "{refused}");
-    tar::Archive::new(GzDecoder::new(File::open(&archive).unwrap())).unpack(&tree).unwrap();
+    tar::Archive::new(GzDecoder::new(File::open(&archive).unwrap()))
+        .unpack(&tree)
+        .unwrap();
     let mut bytes = Vec::new();
-    std::io::copy(&mut GzDecoder::new(File::open(&archive).unwrap()), &mut bytes).unwrap();
+    std::io::copy(
+        &mut GzDecoder::new(File::open(&archive).unwrap()),
+        &mut bytes,
+    )
+    .unwrap();
     only_plain_things(&archive);
     let again = Facts::read(&Root::captured(&tree).unwrap(), scope);
     (facts, again, bytes)
@@ -31,11 +46,20 @@ fn only_plain_things(archive: &Path) {
     for entry in archive.entries().unwrap() {
         let entry = entry.unwrap();
         let kind = entry.header().entry_type();
-        assert!(kind.is_file() || kind.is_dir() || kind.is_symlink(), "{kind:?}");
+        assert!(
+            kind.is_file() || kind.is_dir() || kind.is_symlink(),
+            "{kind:?}"
+        );
         let path = entry.path().unwrap().into_owned();
-        assert!(path.is_relative() && !path.to_string_lossy().contains(".."), "{path:?}");
+        assert!(
+            path.is_relative() && !path.to_string_lossy().contains(".."),
+            "{path:?}"
+        );
         if let Some(target) = entry.link_name().unwrap() {
-            assert!(target.is_relative() || target.to_string_lossy().contains(':'), "{path:?} -> {target:?}");
+            assert!(
+                target.is_relative() || target.to_string_lossy().contains(':'),
+                "{path:?} -> {target:?}"
+            );
         }
     }
 }
@@ -44,28 +68,52 @@ fn only_plain_things(archive: &Path) {
 fn a_capture_as_it_is_gives_the_same_table() {
     let (facts, again, _) = captured_tree(None, &BTreeMap::new());
     let catalogue = Catalogue::embedded().unwrap();
-    for subject in [TCPX, Subject { tcpx: false, chunk: Some(524_288) }] {
-        assert_eq!(examine(&catalogue, &again, subject), examine(&catalogue, &facts, subject));
+    for subject in [
+        TCPX,
+        Subject {
+            tcpx: false,
+            chunk: Some(524_288),
+        },
+    ] {
+        assert_eq!(
+            examine(&catalogue, &again, subject),
+            examine(&catalogue, &facts, subject)
+        );
     }
 }
 
 #[test]
 fn a_redacted_capture_gives_the_same_verdicts_and_no_names() {
-    let environment: BTreeMap<String, String> =
-        [("UCCL_HOME", "/home/somebody/uccl"), ("NCCL_COMM_ID", "10.0.1.25:4000"), ("NCCL_HOSTID", NAME)]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into();
-    let host = Root::live().line("/proc/sys/kernel/hostname").known().cloned().unwrap_or_default();
+    let environment: BTreeMap<String, String> = [
+        ("UCCL_HOME", "/home/somebody/uccl"),
+        ("NCCL_COMM_ID", "10.0.1.25:4000"),
+        ("NCCL_HOSTID", NAME),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let host = Root::live()
+        .line("/proc/sys/kernel/hostname")
+        .known()
+        .cloned()
+        .unwrap_or_default();
     let mut redactor = Redactor::new([host.as_str(), NAME], ["somebody"]);
     let (facts, again, bytes) = captured_tree(Some(&mut redactor), &environment);
     let verdicts = |facts: &Facts| {
         let found = examine(&Catalogue::embedded().unwrap(), facts, TCPX);
-        found.rows.iter().map(|row| (row.id.clone(), row.verdict)).collect::<Vec<_>>()
+        found
+            .rows
+            .iter()
+            .map(|row| (row.id.clone(), row.verdict))
+            .collect::<Vec<_>>()
     };
     assert_eq!(verdicts(&again), verdicts(&facts));
     let text = String::from_utf8_lossy(&bytes);
     let addresses = crate::addresses().unwrap();
-    let own = addresses.iter().map(|held| held.address).filter(|one| !one.is_loopback()).map(|one| one.to_string());
+    let own = addresses
+        .iter()
+        .map(|held| held.address)
+        .filter(|one| !one.is_loopback())
+        .map(|one| one.to_string());
     for name in own.chain([NAME.to_owned(), "somebody".to_owned()]) {
         assert!(!text.contains(&name), "{name} is in the archive");
     }

@@ -24,8 +24,12 @@ fn examined(root: &Path) -> (Facts, Examination) {
 
 /// Every file that is read of a good node, by the fixture's own account.
 fn read_paths() -> Vec<String> {
-    let lines = fixture::A3_HIGH.lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| Some(line.split_once(" = ")?.0.to_owned())).collect()
+    let lines = fixture::A3_HIGH
+        .lines()
+        .filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| Some(line.split_once(" = ")?.0.to_owned()))
+        .collect()
 }
 
 #[test]
@@ -39,7 +43,11 @@ fn links_that_lead_out_lead_nowhere() {
         folder(path.parent().unwrap());
         let target = outside.path().join("secret");
         // Absolute ones, and relative ones that climb.
-        let target = if index % 2 == 0 { target } else { Path::new(&up).join(target.strip_prefix("/").unwrap()) };
+        let target = if index % 2 == 0 {
+            target
+        } else {
+            Path::new(&up).join(target.strip_prefix("/").unwrap())
+        };
         let _ = symlink(target, path);
     }
     // A folder that is a link out is no way in, either.
@@ -50,7 +58,14 @@ fn links_that_lead_out_lead_nowhere() {
     let (facts, found) = examined(inside.path());
     let all = serde_json::to_string(&facts).unwrap() + &explained(&found);
     assert!(!all.contains(SECRET), "{all}");
-    assert!(found.rows.iter().any(|row| row.value.contains("leads out of the captured tree")), "{}", explained(&found));
+    assert!(
+        found
+            .rows
+            .iter()
+            .any(|row| row.value.contains("leads out of the captured tree")),
+        "{}",
+        explained(&found)
+    );
 }
 
 #[test]
@@ -63,21 +78,42 @@ fn pipes_devices_sockets_loops_and_endless_files_are_passed_over() {
     };
     // Opening it would wait for ever; reading it, too.
     mknodat(CWD, here("proc/meminfo"), FileType::Fifo, 0o600.into(), 0).unwrap();
-    let _ = mknodat(CWD, here("proc/interrupts"), FileType::CharacterDevice, 0o600.into(), rustix::fs::makedev(1, 5));
+    let _ = mknodat(
+        CWD,
+        here("proc/interrupts"),
+        FileType::CharacterDevice,
+        0o600.into(),
+        rustix::fs::makedev(1, 5),
+    );
     let _listener = std::os::unix::net::UnixListener::bind(here("proc/cpuinfo")).unwrap();
     symlink("limits", here("proc/self/limits")).unwrap();
     symlink("../net", here("sys/class/net")).unwrap();
     // Sparse, and larger than memory.
-    for path in ["proc/net/tcp", "asked/plugins.json", "proc/self/mountinfo", "etc/os-release"] {
+    for path in [
+        "proc/net/tcp",
+        "asked/plugins.json",
+        "proc/self/mountinfo",
+        "etc/os-release",
+    ] {
         File::create(here(path)).unwrap().set_len(64 << 30).unwrap();
     }
     fs::write(here("asked/environment.json"), "[".repeat(200_000)).unwrap();
-    fs::write(here("asked/addresses.json"), format!("[{}]", "{},".repeat(100_000))).unwrap();
+    fs::write(
+        here("asked/addresses.json"),
+        format!("[{}]", "{},".repeat(100_000)),
+    )
+    .unwrap();
     let (_, found) = examined(tree.path());
     assert!(found.count(Verdict::Unknown) > 20, "{}", explained(&found));
-    for (id, why) in [("memory-available", "neither a file nor a folder"), ("plugin-found", "larger than")] {
+    for (id, why) in [
+        ("memory-available", "neither a file nor a folder"),
+        ("plugin-found", "larger than"),
+    ] {
         let row = found.rows.iter().find(|row| row.id == id).unwrap();
-        assert!(row.verdict == Verdict::Unknown && row.value.contains(why), "{row:#?}");
+        assert!(
+            row.verdict == Verdict::Unknown && row.value.contains(why),
+            "{row:#?}"
+        );
     }
 }
 
@@ -86,14 +122,28 @@ fn more_of_everything_than_any_machine_has() {
     let tree = tempfile::tempdir().unwrap();
     for index in 0..6000 {
         folder(&tree.path().join(format!("sys/class/net/eth{index}")));
-        folder(&tree.path().join(format!("sys/devices/system/node/node{index}")));
+        folder(
+            &tree
+                .path()
+                .join(format!("sys/devices/system/node/node{index}")),
+        );
     }
-    let line = |index: u32| format!("{index}: 1 PCI-MSI x-edge gve-ntfy-blk{index}@pci:0000:06:00.0\n");
+    let line =
+        |index: u32| format!("{index}: 1 PCI-MSI x-edge gve-ntfy-blk{index}@pci:0000:06:00.0\n");
     folder(&tree.path().join("proc"));
-    fs::write(tree.path().join("proc/interrupts"), (0..100_000).map(line).collect::<String>()).unwrap();
+    fs::write(
+        tree.path().join("proc/interrupts"),
+        (0..100_000).map(line).collect::<String>(),
+    )
+    .unwrap();
     let (facts, found) = examined(tree.path());
     assert!(facts.node.nics.known().unwrap().len() <= 4096 && facts.drivers.len() <= 64);
-    assert!(found.rows.iter().all(|row| row.value.chars().count() < 8000));
+    assert!(
+        found
+            .rows
+            .iter()
+            .all(|row| row.value.chars().count() < 8000)
+    );
 }
 
 #[test]
@@ -109,11 +159,19 @@ asked/plugins.json = [{{\"path\":\"\\u001b[2J\",\"named_by\":\"x\",\"real_path\"
     let facts = facts(&tree);
     let found = examine(&Catalogue::embedded().unwrap(), &facts, TCPX);
     for row in &found.rows {
-        let all = format!("{}{}{}", row.value, row.expected, row.next_step.as_deref().unwrap_or_default());
+        let all = format!(
+            "{}{}{}",
+            row.value,
+            row.expected,
+            row.next_step.as_deref().unwrap_or_default()
+        );
         assert!(!all.chars().any(char::is_control), "{row:#?}");
     }
     let json = serde_json::to_string(&facts).unwrap();
-    assert!(!json.contains("\\u001b") && !json.contains('\u{9b}'), "{json}");
+    assert!(
+        !json.contains("\\u001b") && !json.contains('\u{9b}'),
+        "{json}"
+    );
 }
 
 proptest! {

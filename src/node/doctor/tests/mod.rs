@@ -10,7 +10,10 @@ use crate::Fact;
 use crate::fixture::{self, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
-const TCPX: Subject = Subject { tcpx: true, chunk: None };
+const TCPX: Subject = Subject {
+    tcpx: true,
+    chunk: None,
+};
 
 pub(super) fn facts(tree: &Tree) -> Facts {
     Facts::read(&tree.root, scope(Depth::All))
@@ -20,23 +23,38 @@ pub(super) fn facts(tree: &Tree) -> Facts {
 fn with_loading(tree: &Tree) -> Facts {
     let known = |text: &str| Fact::Known(text.to_owned());
     let (plugin_name, plugin_version) = (known("GPUDirectTCPX_v7"), known("3.1.12"));
-    let tested = Tested { cuda_devices: Fact::Known(8), plugin_name, plugin_version };
-    Facts { tested: Some(tested), ..facts(tree) }
+    let tested = Tested {
+        cuda_devices: Fact::Known(8),
+        plugin_name,
+        plugin_version,
+    };
+    Facts {
+        tested: Some(tested),
+        ..facts(tree)
+    }
 }
 
 pub(super) fn scope(depth: Depth) -> Scope<'static> {
     static NOTHING: BTreeMap<String, String> = BTreeMap::new();
-    Scope { environment: &NOTHING, depth, plugin: None }
+    Scope {
+        environment: &NOTHING,
+        depth,
+        plugin: None,
+    }
 }
 
 pub(super) fn ids(found: &Examination, verdicts: &[Verdict]) -> BTreeSet<String> {
-    let such = found.rows.iter().filter(|row| verdicts.contains(&row.verdict));
+    let such = found
+        .rows
+        .iter()
+        .filter(|row| verdicts.contains(&row.verdict));
     such.map(|row| row.id.clone()).collect()
 }
 
 pub(super) fn explained(found: &Examination) -> String {
     let odd = found.rows.iter().filter(|row| row.verdict != Verdict::Pass);
-    odd.map(|row| format!("{} {}: {}\n", row.verdict, row.id, row.value)).collect()
+    odd.map(|row| format!("{} {}: {}\n", row.verdict, row.id, row.value))
+        .collect()
 }
 
 #[test]
@@ -46,11 +64,23 @@ fn a_good_a3_high_passes_every_check() {
     let found = examine(&catalogue, &with_loading(&tree), TCPX);
     assert_eq!(explained(&found), "");
     assert_eq!(found.exit_code(), 0);
-    let of_one_node =
-        catalogue.layers.iter().filter(|layer| !layer.both).map(|layer| layer.checks.len()).sum::<usize>();
-    assert_eq!(found.rows.len(), of_one_node, "every check found something to look at");
+    let of_one_node = catalogue
+        .layers
+        .iter()
+        .filter(|layer| !layer.both)
+        .map(|layer| layer.checks.len())
+        .sum::<usize>();
+    assert_eq!(
+        found.rows.len(),
+        of_one_node,
+        "every check found something to look at"
+    );
     insta::assert_snapshot!(
-        found.rows.iter().map(|row| format!("{:<12} {:<24} {}\n", row.layer, row.id, row.value)).collect::<String>()
+        found
+            .rows
+            .iter()
+            .map(|row| format!("{:<12} {:<24} {}\n", row.layer, row.id, row.value))
+            .collect::<String>()
     );
 }
 
@@ -67,7 +97,13 @@ asked/manager-sockets.json = {\"rx_rule_manager\":\"missing\",\"rx_rule_uninstal
     );
     let found = examine(&Catalogue::embedded().unwrap(), &facts(&tree), TCPX);
     let failed = ids(&found, &[Verdict::Fail]);
-    for id in ["gpu-present", "rail-present", "control-present", "manager-rules", "plugin-found"] {
+    for id in [
+        "gpu-present",
+        "rail-present",
+        "control-present",
+        "manager-rules",
+        "plugin-found",
+    ] {
         assert!(failed.contains(id), "{id}\n{}", explained(&found));
     }
     assert_eq!(found.exit_code(), 1);
@@ -83,7 +119,11 @@ fn an_empty_tree_knows_nothing_and_passes_nothing() {
 #[test]
 fn unknown_alone_is_exit_3_only_where_it_could_have_failed() {
     let row = |verdict, severity| {
-        let found = examine(&Catalogue::embedded().unwrap(), &facts(&fixture::a3_high()), TCPX);
+        let found = examine(
+            &Catalogue::embedded().unwrap(),
+            &facts(&fixture::a3_high()),
+            TCPX,
+        );
         let mut row = found.rows[0].clone();
         (row.verdict, row.severity) = (verdict, severity);
         Examination { rows: vec![row] }.exit_code()
@@ -106,11 +146,24 @@ fn what_is_read_before_a_run_is_enough_for_the_critical_checks() {
 #[test]
 fn the_software_plugin_needs_a_network_and_no_more() {
     let environment = [("NCCL_DYNAMIC_CHUNK_SIZE".to_owned(), "524288".to_owned())].into();
-    let scope = Scope { environment: &environment, ..scope(Depth::Critical) };
+    let scope = Scope {
+        environment: &environment,
+        ..scope(Depth::Critical)
+    };
     let facts = Facts::read(&crate::Root::live(), scope);
-    let subject = Subject { tcpx: false, chunk: Some(524_288) };
+    let subject = Subject {
+        tcpx: false,
+        chunk: Some(524_288),
+    };
     let found = examine(&Catalogue::critical().unwrap(), &facts, subject);
-    assert!(found.rows.iter().all(|row| row.layer == "nic" || row.layer == "environment"), "{}", explained(&found));
+    assert!(
+        found
+            .rows
+            .iter()
+            .all(|row| row.layer == "nic" || row.layer == "environment"),
+        "{}",
+        explained(&found)
+    );
 }
 
 #[test]
@@ -129,15 +182,53 @@ fn what_loading_shows_is_judged_where_it_was_asked_for() {
     let good = with_loading(&fixture::a3_high());
     let tested = good.tested.clone().unwrap();
     let check = |tested: Option<Tested>, expected: &[&str]| {
-        let found = examine(&Catalogue::embedded().unwrap(), &Facts { tested, ..good.clone() }, TCPX);
+        let found = examine(
+            &Catalogue::embedded().unwrap(),
+            &Facts {
+                tested,
+                ..good.clone()
+            },
+            TCPX,
+        );
         let odd = ids(&found, &[Verdict::Fail, Verdict::Warn, Verdict::Unknown]);
-        assert_eq!(odd, expected.iter().map(|id| (*id).to_owned()).collect(), "{}", explained(&found));
+        assert_eq!(
+            odd,
+            expected.iter().map(|id| (*id).to_owned()).collect(),
+            "{}",
+            explained(&found)
+        );
     };
-    let (unknown, other) =
-        (Fact::unknown("the plugin called exit(1) while initialising"), Fact::Known("AWS Libfabric".into()));
+    let (unknown, other) = (
+        Fact::unknown("the plugin called exit(1) while initialising"),
+        Fact::Known("AWS Libfabric".into()),
+    );
     check(None, &[]);
-    check(Some(Tested { cuda_devices: Fact::unknown("no driver"), ..tested.clone() }), &["cuda-initialises"]);
-    check(Some(Tested { plugin_name: unknown, ..tested.clone() }), &["plugin-loads", "plugin-is-tcpx"]);
-    check(Some(Tested { plugin_name: other, ..tested.clone() }), &["plugin-is-tcpx"]);
-    check(Some(Tested { plugin_version: Fact::Known("3.1.9".into()), ..tested }), &["plugin-versions"]);
+    check(
+        Some(Tested {
+            cuda_devices: Fact::unknown("no driver"),
+            ..tested.clone()
+        }),
+        &["cuda-initialises"],
+    );
+    check(
+        Some(Tested {
+            plugin_name: unknown,
+            ..tested.clone()
+        }),
+        &["plugin-loads", "plugin-is-tcpx"],
+    );
+    check(
+        Some(Tested {
+            plugin_name: other,
+            ..tested.clone()
+        }),
+        &["plugin-is-tcpx"],
+    );
+    check(
+        Some(Tested {
+            plugin_version: Fact::Known("3.1.9".into()),
+            ..tested
+        }),
+        &["plugin-versions"],
+    );
 }

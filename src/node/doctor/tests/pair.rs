@@ -10,8 +10,19 @@ fn pair(change: impl FnOnce(&mut Facts), tried: Option<&Tried>) -> BTreeSet<Stri
     there.node.host.boot_id = Fact::Known("other".to_owned());
     for nic in there.node.nics.known().cloned().unwrap_or_default() {
         let addresses = nic.addresses.known().cloned().unwrap_or_default();
-        let moved = addresses.into_iter().map(|one| if one.is_loopback() { one } else { other_host(one) }).collect();
-        with_nic(&mut there, &nic.name, |nic| nic.addresses = Fact::Known(moved));
+        let moved = addresses
+            .into_iter()
+            .map(|one| {
+                if one.is_loopback() {
+                    one
+                } else {
+                    other_host(one)
+                }
+            })
+            .collect();
+        with_nic(&mut there, &nic.name, |nic| {
+            nic.addresses = Fact::Known(moved)
+        });
     }
     change(&mut there);
     let found = examine_pair(&Catalogue::embedded().unwrap(), &here, &there, tried, TCPX);
@@ -26,7 +37,9 @@ fn other_host(address: IpAddr) -> IpAddr {
 }
 
 fn with_nic(facts: &mut Facts, name: &str, change: impl FnOnce(&mut Nic)) {
-    let Fact::Known(nics) = &mut facts.node.nics else { panic!("no interfaces") };
+    let Fact::Known(nics) = &mut facts.node.nics else {
+        panic!("no interfaces")
+    };
     change(nics.iter_mut().find(|nic| nic.name == name).unwrap());
 }
 
@@ -34,18 +47,54 @@ fn with_nic(facts: &mut Facts, name: &str, change: impl FnOnce(&mut Nic)) {
 fn two_nodes_are_held_against_each_other() {
     let check = |change: &dyn Fn(&mut Facts), expected: &[&str]| {
         let found = pair(change, None);
-        assert_eq!(found, expected.iter().map(|id| (*id).to_owned()).collect(), "{expected:?}");
+        assert_eq!(
+            found,
+            expected.iter().map(|id| (*id).to_owned()).collect(),
+            "{expected:?}"
+        );
     };
     check(&|_| {}, &[]);
-    check(&|there| there.node.host = facts(&fixture::a3_high()).node.host, &["peer-distinct"]);
-    check(&|there| there.node.host.boot_id = Fact::unknown("x"), &["peer-distinct"]);
-    check(&|there| there.node.host.kernel = Fact::Known("6.6.72+".into()), &["peer-kernel"]);
-    check(&|there| with_nic(there, "eth2", |nic| nic.mtu = Fact::Known(1460)), &["peer-interfaces"]);
-    check(&|there| drop(there.node.environment.insert("NCCL_NSOCKS_PERTHREAD".into(), "2".into())), &["peer-settings"]);
-    check(&|there| drop(there.node.environment.remove("NCCL_ALGO")), &["peer-environment"]);
-    check(&|there| there.plugins = Fact::Known(Vec::new()), &["peer-plugin"]);
     check(
-        &|there| with_nic(there, "eth1", |nic| nic.addresses = Fact::Known(vec![[10, 0, 11, 25].into()])),
+        &|there| there.node.host = facts(&fixture::a3_high()).node.host,
+        &["peer-distinct"],
+    );
+    check(
+        &|there| there.node.host.boot_id = Fact::unknown("x"),
+        &["peer-distinct"],
+    );
+    check(
+        &|there| there.node.host.kernel = Fact::Known("6.6.72+".into()),
+        &["peer-kernel"],
+    );
+    check(
+        &|there| with_nic(there, "eth2", |nic| nic.mtu = Fact::Known(1460)),
+        &["peer-interfaces"],
+    );
+    check(
+        &|there| {
+            drop(
+                there
+                    .node
+                    .environment
+                    .insert("NCCL_NSOCKS_PERTHREAD".into(), "2".into()),
+            )
+        },
+        &["peer-settings"],
+    );
+    check(
+        &|there| drop(there.node.environment.remove("NCCL_ALGO")),
+        &["peer-environment"],
+    );
+    check(
+        &|there| there.plugins = Fact::Known(Vec::new()),
+        &["peer-plugin"],
+    );
+    check(
+        &|there| {
+            with_nic(there, "eth1", |nic| {
+                nic.addresses = Fact::Known(vec![[10, 0, 11, 25].into()])
+            })
+        },
         &["peer-addresses"],
     );
 }
@@ -64,10 +113,25 @@ fn what_was_tried_between_two_nodes_is_judged() {
         assert_eq!(found, expected.iter().map(|id| (*id).to_owned()).collect());
     };
     check(rail.clone(), &[]);
-    check(TriedRail { full_mtu: Fact::Known(false), ..rail.clone() }, &["peer-rail-mtu"]);
-    check(TriedRail { ports_closed: Fact::Known(vec![40_000]), ..rail.clone() }, &["peer-rail-ports"]);
     check(
-        TriedRail { reachable: Fact::Known(false), ..rail },
+        TriedRail {
+            full_mtu: Fact::Known(false),
+            ..rail.clone()
+        },
+        &["peer-rail-mtu"],
+    );
+    check(
+        TriedRail {
+            ports_closed: Fact::Known(vec![40_000]),
+            ..rail.clone()
+        },
+        &["peer-rail-ports"],
+    );
+    check(
+        TriedRail {
+            reachable: Fact::Known(false),
+            ..rail
+        },
         &["peer-rail-reachable", "peer-rail-mtu", "peer-rail-ports"],
     );
 }

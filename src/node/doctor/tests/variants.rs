@@ -38,18 +38,30 @@ struct Variant {
 impl Variant {
     /// The facts of `tree` with this in it; the tree is as before afterwards.
     fn facts(&self, tree: &Tree, good: &Facts) -> Facts {
-        let touched = self.remove.iter().chain(self.files.keys()).chain(self.link.keys());
-        let touched: BTreeSet<&String> = touched.chain(self.edit.iter().map(|(path, _, _)| path)).collect();
+        let touched = self
+            .remove
+            .iter()
+            .chain(self.files.keys())
+            .chain(self.link.keys());
+        let touched: BTreeSet<&String> = touched
+            .chain(self.edit.iter().map(|(path, _, _)| path))
+            .collect();
         // Most variants are about the environment alone, which is no file's.
         let mut facts = good.clone();
         if !touched.is_empty() {
-            let before: Vec<Kept> = touched.iter().map(|path| Kept::of(&tree.path.join(path))).collect();
+            let before: Vec<Kept> = touched
+                .iter()
+                .map(|path| Kept::of(&tree.path.join(path)))
+                .collect();
             self.lay(&tree.path);
             facts = self::facts(tree);
             before.into_iter().for_each(Kept::put_back);
         }
         facts.node.environment.extend(self.env.clone());
-        facts.node.environment.retain(|name, _| !self.unset.contains(name));
+        facts
+            .node
+            .environment
+            .retain(|name, _| !self.unset.contains(name));
         facts
     }
 
@@ -66,7 +78,9 @@ impl Variant {
             symlink(target, root.join(path)).unwrap();
         }
         for (path, pointer, value) in &self.edit {
-            change(&root.join(path), |document| *document.pointer_mut(pointer).expect(pointer) = value.clone());
+            change(&root.join(path), |document| {
+                *document.pointer_mut(pointer).expect(pointer) = value.clone()
+            });
         }
     }
 }
@@ -84,15 +98,25 @@ impl Kept {
         let here = path.to_owned();
         match (fs::read_link(path), path.is_dir()) {
             (Ok(target), _) => Self::Link(here, target),
-            (_, true) => {
-                Self::Folder(here, fs::read_dir(path).unwrap().map(|entry| Self::of(&entry.unwrap().path())).collect())
-            }
-            _ => fs::read(path).map_or_else(|_| Self::Nothing(here.clone()), |bytes| Self::File(here.clone(), bytes)),
+            (_, true) => Self::Folder(
+                here,
+                fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| Self::of(&entry.unwrap().path()))
+                    .collect(),
+            ),
+            _ => fs::read(path).map_or_else(
+                |_| Self::Nothing(here.clone()),
+                |bytes| Self::File(here.clone(), bytes),
+            ),
         }
     }
 
     fn put_back(self) {
-        let (Self::File(path, _) | Self::Link(path, _) | Self::Folder(path, _) | Self::Nothing(path)) = &self;
+        let (Self::File(path, _)
+        | Self::Link(path, _)
+        | Self::Folder(path, _)
+        | Self::Nothing(path)) = &self;
         remove(path);
         match self {
             Self::File(path, bytes) => fs::write(path, bytes).unwrap(),
@@ -130,13 +154,28 @@ fn each_broken_variant_breaks_the_checks_it_should_and_no_other() {
     for variant in variants.variant {
         let found = examine(&catalogue, &variant.facts(&tree, &good), TCPX);
         let broken = ids(&found, &[Verdict::Fail, Verdict::Warn]);
-        assert_eq!(broken, variant.breaks, "{}:\n{}", variant.name, explained(&found));
-        assert_eq!(ids(&found, &[Verdict::Unknown]), variant.open, "{}:\n{}", variant.name, explained(&found));
+        assert_eq!(
+            broken,
+            variant.breaks,
+            "{}:\n{}",
+            variant.name,
+            explained(&found)
+        );
+        assert_eq!(
+            ids(&found, &[Verdict::Unknown]),
+            variant.open,
+            "{}:\n{}",
+            variant.name,
+            explained(&found)
+        );
         let fails = found.rows.iter().any(|row| row.verdict == Verdict::Fail);
         assert_eq!(found.exit_code() == 1, fails, "{}", variant.name);
         covered.extend(broken);
     }
-    let of_one_node = catalogue.checks().filter(|(layer, _)| !layer.both).map(|(_, check)| check.id.clone());
+    let of_one_node = catalogue
+        .checks()
+        .filter(|(layer, _)| !layer.both)
+        .map(|(_, check)| check.id.clone());
     assert_eq!(facts(&tree), good, "every variant put back what it changed");
     let never: Vec<String> = of_one_node.filter(|id| !covered.contains(id)).collect();
     // What only a machine that is no A3-high at all can break, or loading, in tests of their own.

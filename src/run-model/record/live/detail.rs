@@ -21,9 +21,16 @@ pub(super) fn detail(
     nic: Option<&str>,
     is_here: bool,
 ) -> Detail {
-    let now_ns = if is_here { monotonic_ns() } else { sample.last_change_ns };
+    let now_ns = if is_here {
+        monotonic_ns()
+    } else {
+        sample.last_change_ns
+    };
     let ago_us = |ns: u64| now_ns.saturating_sub(ns) / 1000;
-    let events = reader.events(sample, EVENTS_MAX).map(|events| events.events).unwrap_or_default();
+    let events = reader
+        .events(sample, EVENTS_MAX)
+        .map(|events| events.events)
+        .unwrap_or_default();
     Detail {
         channel,
         at_ns,
@@ -49,8 +56,15 @@ pub(super) fn detail(
             })
             .collect(),
         latency: sample.latency.buckets().collect(),
-        sockets: if is_here { sockets(sample) } else { Err("its process is not on this machine".to_owned()) },
-        nic: nic.filter(|_| is_here).map(|nic| nic_counters(&Root::live(), nic)).unwrap_or_default(),
+        sockets: if is_here {
+            sockets(sample)
+        } else {
+            Err("its process is not on this machine".to_owned())
+        },
+        nic: nic
+            .filter(|_| is_here)
+            .map(|nic| nic_counters(&Root::live(), nic))
+            .unwrap_or_default(),
     }
 }
 
@@ -76,9 +90,12 @@ fn sockets(sample: &ChannelSample) -> Result<Vec<tcpx_node::TcpSocket>, String> 
         return Err("the plugin does not tell the comm's addresses".to_owned());
     };
     let all = tcp_sockets().map_err(|error| format!("the kernel does not tell: {error}"))?;
-    let is = |socket: SocketAddr, address: Address| socket.ip().to_canonical() == address.ip.to_canonical();
+    let is = |socket: SocketAddr, address: Address| {
+        socket.ip().to_canonical() == address.ip.to_canonical()
+    };
     let exact = |socket: &tcpx_node::TcpSocket| {
-        socket.peer.port() == peer.port || local.is_some_and(|local| socket.local.port() == local.port)
+        socket.peer.port() == peer.port
+            || local.is_some_and(|local| socket.local.port() == local.port)
     };
     let mut ours: Vec<_> = all
         .into_iter()

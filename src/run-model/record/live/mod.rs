@@ -38,11 +38,16 @@ mod device_names {
     use super::BTreeMap;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(nics: &BTreeMap<i64, String>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        nics: &BTreeMap<i64, String>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.collect_seq(nics)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<i64, String>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<i64, String>, D::Error> {
         Vec::deserialize(from).map(|nics| nics.into_iter().collect())
     }
 }
@@ -53,7 +58,11 @@ impl ProcessFacts {
         Self {
             role: printable(&self.role),
             plugin: printable(&self.plugin),
-            nics: self.nics.into_iter().map(|(device, name)| (device, printable(&name))).collect(),
+            nics: self
+                .nics
+                .into_iter()
+                .map(|(device, name)| (device, printable(&name)))
+                .collect(),
             is_gone: self.is_gone,
             inside: self.inside.map(|call| printable(&call)),
         }

@@ -66,7 +66,15 @@ struct Watched {
 impl Recorders {
     /// Nothing is opened yet.
     pub fn new(which: RecorderFilter) -> Self {
-        Self { which, files: Vec::new(), listed_at: None, detailed_at: None, wanted: None, looks: 0, began_ns: None }
+        Self {
+            which,
+            files: Vec::new(),
+            listed_at: None,
+            detailed_at: None,
+            wanted: None,
+            looks: 0,
+            began_ns: None,
+        }
     }
 
     /// Files that are open already, of workers of a run.
@@ -109,24 +117,42 @@ impl Recorders {
     pub fn look(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Result<(), ReadError> {
         let now = Instant::now();
         let began_ns = *self.began_ns.get_or_insert(at_ns);
-        let is_due = self.listed_at.is_none_or(|at| now.duration_since(at) >= LIST_EVERY);
+        let is_due = self
+            .listed_at
+            .is_none_or(|at| now.duration_since(at) >= LIST_EVERY);
         if is_due {
             self.listed_at = Some(now);
             self.find()?;
         }
-        let channels: usize = self.files.iter().filter_map(|file| Some(file.last.as_ref()?.channels.len())).sum();
+        let channels: usize = self
+            .files
+            .iter()
+            .filter_map(|file| Some(file.last.as_ref()?.channels.len()))
+            .sum();
         self.looks += 1;
         if is_due || channels <= CHANNELS_PER_LOOK || self.looks.is_multiple_of(2) {
             for file in &mut self.files {
                 file.look(&Clock { at_ns, began_ns }, is_due, events);
             }
         }
-        if self.detailed_at.is_none_or(|at| now.duration_since(at) >= DETAIL_EVERY) {
+        if self
+            .detailed_at
+            .is_none_or(|at| now.duration_since(at) >= DETAIL_EVERY)
+        {
             self.detailed_at = Some(now);
             let wanted = self.wanted.as_ref();
-            let detail = wanted.and_then(|wanted| self.files.iter_mut().find_map(|file| file.detail(wanted, at_ns)));
+            let detail = wanted.and_then(|wanted| {
+                self.files
+                    .iter_mut()
+                    .find_map(|file| file.detail(wanted, at_ns))
+            });
             if let (Some(detail), Some(wanted)) = (detail, wanted) {
-                events.push(event(at_ns, began_ns, wanted.worker, EventKind::Detail(Box::new(detail))));
+                events.push(event(
+                    at_ns,
+                    began_ns,
+                    wanted.worker,
+                    EventKind::Detail(Box::new(detail)),
+                ));
             }
         }
         Ok(())
@@ -159,10 +185,14 @@ impl Recorders {
     fn find_processes(&mut self, wanted: Option<u32>) {
         let folders = [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()];
         // A folder that cannot be trusted has nothing for us.
-        for one in folders.iter().flat_map(|folder| list(folder).unwrap_or_default()) {
+        for one in folders
+            .iter()
+            .flat_map(|folder| list(folder).unwrap_or_default())
+        {
             let Ok(header) = one.header else { continue };
             let pid = header.writer.pid;
-            let is_meant = wanted.is_none_or(|wanted| wanted == pid) && one.writer != Liveness::Dead;
+            let is_meant =
+                wanted.is_none_or(|wanted| wanted == pid) && one.writer != Liveness::Dead;
             if is_meant
                 && !self.has(&one.path)
                 && let Ok(reader) = Reader::open(&one.path)
@@ -181,12 +211,23 @@ impl Recorders {
     fn process(&self, pid: u32) -> WorkerId {
         let is_of = |file: &&Watched| matches!(file.worker.unit, Unit::Process { pid: theirs, .. } if theirs == pid);
         let recorder = self.files.iter().filter(is_of).count() as u32;
-        WorkerId { node: NodeId(0), unit: Unit::Process { pid, recorder } }
+        WorkerId {
+            node: NodeId(0),
+            unit: Unit::Process { pid, recorder },
+        }
     }
 
     fn add(&mut self, path: PathBuf, reader: Reader, worker: WorkerId) {
         if self.files.len() < FILES_MAX {
-            self.files.push(Watched { path, worker, reader, told: None, lines_from: 0, ended: false, last: None });
+            self.files.push(Watched {
+                path,
+                worker,
+                reader,
+                told: None,
+                lines_from: 0,
+                ended: false,
+                last: None,
+            });
         }
     }
 }
@@ -200,7 +241,10 @@ struct Clock {
 fn event(at_ns: u64, began_ns: u64, worker: WorkerId, kind: EventKind) -> Event {
     // A line may be older than the first look.
     let ms = at_ns.wrapping_sub(began_ns).cast_signed() as f64 / 1e6;
-    Event { node_us: Some(at_ns / 1000), ..Event::new(ms, Who::Worker(worker), kind) }
+    Event {
+        node_us: Some(at_ns / 1000),
+        ..Event::new(ms, Who::Worker(worker), kind)
+    }
 }
 
 impl Watched {
@@ -209,12 +253,19 @@ impl Watched {
             return;
         }
         // Half-way made or just being given up: the next look knows more.
-        let Ok(snapshot) = self.reader.snapshot() else { return };
+        let Ok(snapshot) = self.reader.snapshot() else {
+            return;
+        };
         if ask_liveness {
             self.ended = snapshot.header.writer.liveness() == Liveness::Dead;
         }
-        let now_ns = if self.ended { last_sign(&snapshot) } else { monotonic_ns() };
-        let mut tell = |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
+        let now_ns = if self.ended {
+            last_sign(&snapshot)
+        } else {
+            monotonic_ns()
+        };
+        let mut tell =
+            |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
         let facts = facts(&snapshot, self.ended);
         if self.told.as_ref() != Some(&facts) {
             self.told = Some(facts.clone());
@@ -226,9 +277,17 @@ impl Watched {
         {
             self.lines_from = page.next;
             for line in page.lines {
-                let at_ns = clock.at_ns.saturating_sub(now_ns.saturating_sub(line.at_ns));
+                let at_ns = clock
+                    .at_ns
+                    .saturating_sub(now_ns.saturating_sub(line.at_ns));
                 let (function, text) = (printable(&line.function), printable(&line.text));
-                let said = LogLine { level: line.level, function, line: line.line, text, count: 1 };
+                let said = LogLine {
+                    level: line.level,
+                    function,
+                    line: line.line,
+                    text,
+                    count: 1,
+                };
                 tell(at_ns, EventKind::PluginLine(said));
             }
         }
@@ -240,28 +299,51 @@ impl Watched {
             return None;
         }
         let snapshot = self.last.as_ref()?;
-        let sample = role_index(snapshot).find(|(_, side, index)| *side == wanted.side && *index == wanted.index)?.0;
-        let nic = self.told.as_ref().and_then(|told| told.nics.get(&i64::from(sample.device?)));
+        let sample = role_index(snapshot)
+            .find(|(_, side, index)| *side == wanted.side && *index == wanted.index)?
+            .0;
+        let nic = self
+            .told
+            .as_ref()
+            .and_then(|told| told.nics.get(&i64::from(sample.device?)));
         let nic = nic.cloned();
-        Some(detail::detail(&mut self.reader, sample, wanted.clone(), at_ns, nic.as_deref(), !self.ended))
+        Some(detail::detail(
+            &mut self.reader,
+            sample,
+            wanted.clone(),
+            at_ns,
+            nic.as_deref(),
+            !self.ended,
+        ))
     }
 }
 
 /// The newest moment that a file knows of: its writer's end, as far as that can be told.
 fn last_sign(snapshot: &Snapshot) -> u64 {
-    snapshot.channels.iter().map(|channel| channel.last_change_ns).max().unwrap_or(snapshot.header.created_ns)
+    snapshot
+        .channels
+        .iter()
+        .map(|channel| channel.last_change_ns)
+        .max()
+        .unwrap_or(snapshot.header.created_ns)
 }
 
 fn facts(snapshot: &Snapshot, is_gone: bool) -> ProcessFacts {
     let header = &snapshot.header;
-    let nics =
-        header.devices.iter().zip(0..).filter_map(|(facts, device)| Some((device, facts.as_ref()?.name.clone())));
+    let nics = header
+        .devices
+        .iter()
+        .zip(0..)
+        .filter_map(|(facts, device)| Some((device, facts.as_ref()?.name.clone())));
     ProcessFacts {
         role: header.role.clone(),
         plugin: header.plugin.clone(),
         nics: nics.collect(),
         is_gone,
-        inside: header.setup_call.filter(|_| header.setup_calls_inside > 0).map(|call| call.name().to_owned()),
+        inside: header
+            .setup_call
+            .filter(|_| header.setup_calls_inside > 0)
+            .map(|call| call.name().to_owned()),
     }
     .printable()
 }
@@ -274,9 +356,21 @@ mod tests {
     use tcpx_words::side::Side;
 
     fn recorder(parent: &Path) -> Recorder {
-        let recorder = Recorder::create_in(parent, &Options { role: "harness", ..Options::new("watch") });
+        let recorder = Recorder::create_in(
+            parent,
+            &Options {
+                role: "harness",
+                ..Options::new("watch")
+            },
+        );
         let recorder = recorder.expect("a recorder");
-        let device = Device { name: "eth1", pci: "", speed_mbit: 1, ptr_support: 1, device_type: 1 };
+        let device = Device {
+            name: "eth1",
+            pci: "",
+            speed_mbit: 1,
+            ptr_support: 1,
+            device_type: 1,
+        };
         recorder.set_device(0, &device).expect("set");
         recorder.set_plugin("Plugin v7").expect("set");
         recorder
@@ -286,9 +380,17 @@ mod tests {
     fn a_file_tells_its_process_its_channels_and_its_lines_once() {
         let parent = tempfile::tempdir().expect("a folder");
         let recorder = recorder(parent.path());
-        let opening =
-            Opening { role: Role::Recv, device: 0, comm: 1, retires_consumed: true, addresses: Addresses::default() };
-        let slot = recorder.open(&opening).and_then(|key| recorder.slot(key)).expect("a slot");
+        let opening = Opening {
+            role: Role::Recv,
+            device: 0,
+            comm: 1,
+            retires_consumed: true,
+            addresses: Addresses::default(),
+        };
+        let slot = recorder
+            .open(&opening)
+            .and_then(|key| recorder.slot(key))
+            .expect("a slot");
         slot.post(64, recorder.now_ns());
         recorder.log(&tcpx_recorder::LogLine {
             level: 2,
@@ -298,11 +400,23 @@ mod tests {
             text: b"socket \x1b[2Jclosed",
         });
         let mut recorders = Recorders::new(RecorderFilter::File(recorder.path()));
-        let unit = Unit::Process { pid: std::process::id(), recorder: 0 };
-        let channel = ChannelKey { worker: WorkerId { node: NodeId(0), unit }, side: Side::Recv, index: 0 };
+        let unit = Unit::Process {
+            pid: std::process::id(),
+            recorder: 0,
+        };
+        let channel = ChannelKey {
+            worker: WorkerId {
+                node: NodeId(0),
+                unit,
+            },
+            side: Side::Recv,
+            index: 0,
+        };
         recorders.want(Some(channel.clone()));
         let mut events = Vec::new();
-        recorders.look(9_000_000_000_000, &mut events).expect("read");
+        recorders
+            .look(9_000_000_000_000, &mut events)
+            .expect("read");
         let kinds: Vec<&EventKind> = events.iter().map(|event| &event.kind).collect();
         let [
             EventKind::Process(facts),
@@ -313,17 +427,39 @@ mod tests {
         else {
             panic!("{kinds:?}")
         };
-        assert!(events.iter().all(|event| event.worker() == Some(channel.worker)));
+        assert!(
+            events
+                .iter()
+                .all(|event| event.worker() == Some(channel.worker))
+        );
         assert_eq!(
             (facts.role.as_str(), facts.plugin.as_str(), &facts.nics[&0]),
             ("harness", "Plugin v7", &"eth1".into())
         );
-        assert_eq!((channels.len(), channels[0].posted, channels[0].requests.as_str()), (1, 1, "p"));
-        assert!(events[0].ms == 0.0 && events[2].ms < 0.0, "the line is older than the first look");
-        assert!((line.level, line.line) == (2, 7) && line.function == "f" && !line.text.contains('\x1b'));
-        assert!(detail.channel == channel && detail.requests[0].bytes == 64 && detail.sockets.is_err());
+        assert_eq!(
+            (
+                channels.len(),
+                channels[0].posted,
+                channels[0].requests.as_str()
+            ),
+            (1, 1, "p")
+        );
+        assert!(
+            events[0].ms == 0.0 && events[2].ms < 0.0,
+            "the line is older than the first look"
+        );
+        assert!(
+            (line.level, line.line) == (2, 7)
+                && line.function == "f"
+                && !line.text.contains('\x1b')
+        );
+        assert!(
+            detail.channel == channel && detail.requests[0].bytes == 64 && detail.sockets.is_err()
+        );
         events.clear();
-        recorders.look(9_100_000_000_000, &mut events).expect("read");
+        recorders
+            .look(9_100_000_000_000, &mut events)
+            .expect("read");
         assert!(
             matches!(&events[..], [Event { kind: EventKind::Sample(_), ms, .. }] if *ms == 100_000.0),
             "{events:?}"
@@ -333,7 +469,11 @@ mod tests {
     #[test]
     fn a_file_that_is_none_is_an_error_and_one_that_is_not_there_yet_is_waited_for() {
         let parent = tempfile::tempdir().expect("a folder");
-        assert!(Recorders::new(RecorderFilter::File(parent.path().join("x"))).look(0, &mut Vec::new()).is_err());
+        assert!(
+            Recorders::new(RecorderFilter::File(parent.path().join("x")))
+                .look(0, &mut Vec::new())
+                .is_err()
+        );
         let worker = WorkerId::of_pair(NodeId(1), crate::ids::PairId(0));
         let named = RecorderFilter::Workers(vec![(worker, parent.path().join("x"))]);
         let mut recorders = Recorders::new(named);

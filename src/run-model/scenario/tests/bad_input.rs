@@ -78,7 +78,10 @@ fn bad_scenarios_are_refused_with_place_and_reason() {
         "\u{1}\u{1b}[31mjunk\u{202e}\n",
         "name = \"x\"\n[transfer]\nconnections = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]\nrecv_window = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\nsend_window = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n",
     ];
-    let said: Vec<String> = table.iter().map(|text| format!("--- {text:?}\n{}\n", said(text, &[]))).collect();
+    let said: Vec<String> = table
+        .iter()
+        .map(|text| format!("--- {text:?}\n{}\n", said(text, &[])))
+        .collect();
     insta::assert_snapshot!(said.join("\n"));
 }
 
@@ -97,12 +100,24 @@ fn a_wrong_flag_is_named_and_pointed_into() {
         &["transfer=8"],
         &["plugin.path="],
         &["transfer.chunk=  8MB", "transfer.recv_window=  17"],
-        &["fault.by=driver", "fault.side=both", "fault.kind=not-polling", "fault.channel=99"],
+        &[
+            "fault.by=driver",
+            "fault.side=both",
+            "fault.kind=not-polling",
+            "fault.channel=99",
+        ],
         &["fault.by=plugin"],
-        &["env.NCCL_X=[1,2,3]", "transfer.verify=false", "name=8conn", "limits.total=2m"],
+        &[
+            "env.NCCL_X=[1,2,3]",
+            "transfer.verify=false",
+            "name=8conn",
+            "limits.total=2m",
+        ],
         &["transfer.connections=4 # four"],
     ];
-    let said = table.iter().map(|sets| format!("--- {sets:?}\n{}\n", said("name = \"x\"\n", sets)));
+    let said = table
+        .iter()
+        .map(|sets| format!("--- {sets:?}\n{}\n", said("name = \"x\"\n", sets)));
     insta::assert_snapshot!(said.collect::<Vec<_>>().join("\n"));
 }
 
@@ -131,7 +146,10 @@ fn every_error_is_the_request_s_fault() {
     assert_eq!(error.outcome(), Outcome::Usage);
     assert_eq!(error.next_step().as_deref(), Some("did you mean `chunk`?"));
     let one_line = error.to_string();
-    assert!(one_line.ends_with("bad.toml:3:1: unknown key `chunks` in [transfer]"), "{one_line}");
+    assert!(
+        one_line.ends_with("bad.toml:3:1: unknown key `chunks` in [transfer]"),
+        "{one_line}"
+    );
 }
 
 #[test]
@@ -146,9 +164,15 @@ fn a_long_line_is_shown_in_part_and_counted_in_full() {
 /// Not a snapshot, as the versions change.
 #[test]
 fn a_version_of_the_table_that_is_not_known_is_refused_with_those_that_are() {
-    for (given, words) in [("\"v99\"", "`plugin.abi` cannot be \"v99\""), ("9", "`plugin.abi` cannot be 9")] {
+    for (given, words) in [
+        ("\"v99\"", "`plugin.abi` cannot be \"v99\""),
+        ("9", "`plugin.abi` cannot be 9"),
+    ] {
         let said = said(&format!("name = \"x\"\nplugin.abi = {given}\n"), &[]);
         assert!(said.contains(words), "{said}");
-        assert!(said.contains(&format!("expected {}", AbiVersion::RANGE)), "{said}");
+        assert!(
+            said.contains(&format!("expected {}", AbiVersion::RANGE)),
+            "{said}"
+        );
     }
 }

@@ -9,19 +9,32 @@ use tcpx_words::side::Side;
 
 #[test]
 fn a_flag_beats_a_variable_beats_the_scenario_beats_the_config_beats_the_default() {
-    let (folder, mut inputs) = written(b"name = \"x\"\n[transfer]\nconnections = 2\nchunk = 2\ntotal = 2\n");
+    let (folder, mut inputs) =
+        written(b"name = \"x\"\n[transfer]\nconnections = 2\nchunk = 2\ntotal = 2\n");
     let config = folder.path().join("config.toml");
-    std::fs::write(&config, "plugin.name = \"soft\"\n[transfer]\nwarmup = 1\nconnections = 1\nchunk = 1\ntotal = 1\n")
-        .expect("a file");
+    std::fs::write(
+        &config,
+        "plugin.name = \"soft\"\n[transfer]\nwarmup = 1\nconnections = 1\nchunk = 1\ntotal = 1\n",
+    )
+    .expect("a file");
     inputs.user_config = Some(config);
     inputs.variable_set = Some("transfer.chunk=3,transfer.total=3".to_owned());
     inputs.variable_plugin = Some("/opt/x.so".to_owned());
     inputs.set("transfer.total=4");
-    inputs.flags.push(("--iterations".to_owned(), "transfer.iterations=5".to_owned()));
+    inputs.flags.push((
+        "--iterations".to_owned(),
+        "transfer.iterations=5".to_owned(),
+    ));
     let resolved = resolve(&inputs).expect("sound").remove(0);
-    let shown = resolved.listing().filter(|(key, ..)| key.starts_with("transfer.") || key.starts_with("plugin."));
-    let shown: Vec<String> = shown.map(|(key, value, origin)| format!("{key} = {value}  # {origin}")).collect();
-    let shown = shown.join("\n").replace(&*folder.path().to_string_lossy(), "~");
+    let shown = resolved
+        .listing()
+        .filter(|(key, ..)| key.starts_with("transfer.") || key.starts_with("plugin."));
+    let shown: Vec<String> = shown
+        .map(|(key, value, origin)| format!("{key} = {value}  # {origin}"))
+        .collect();
+    let shown = shown
+        .join("\n")
+        .replace(&*folder.path().to_string_lossy(), "~");
     insta::assert_snapshot!(shown, @r#"
     plugin.path = "/opt/x.so"  # TCPXCTL_PLUGIN
     transfer.chunk = "3B"  # TCPXCTL_SET
@@ -53,38 +66,66 @@ fn a_config_that_is_not_there_is_no_mistake_and_a_wrong_one_is() {
 #[test]
 fn the_environment_says_where_the_config_lies_and_what_is_set() {
     let inputs = |pairs: &[(&str, &str)]| {
-        let find = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+        let find = |name: &str| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        };
         Inputs::from_environment(find).expect("text")
     };
     let config = |pairs| inputs(pairs).user_config;
-    assert_eq!(config(&[("HOME", "/h")]), Some(PathBuf::from("/h/.config/tcpxctl/config.toml")));
-    assert_eq!(config(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]), Some(PathBuf::from("/c/tcpxctl/config.toml")));
+    assert_eq!(
+        config(&[("HOME", "/h")]),
+        Some(PathBuf::from("/h/.config/tcpxctl/config.toml"))
+    );
+    assert_eq!(
+        config(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]),
+        Some(PathBuf::from("/c/tcpxctl/config.toml"))
+    );
     assert_eq!(
         config(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "c")]),
         Some(PathBuf::from("/h/.config/tcpxctl/config.toml"))
     );
     assert_eq!(config(&[]), None);
-    assert_eq!(inputs(&[("TCPXCTL_SET", "a=1")]).variable_set.as_deref(), Some("a=1"));
+    assert_eq!(
+        inputs(&[("TCPXCTL_SET", "a=1")]).variable_set.as_deref(),
+        Some("a=1")
+    );
     assert_eq!(inputs(&[("TCPXCTL_SET", "")]).variable_set, None);
 }
 
 #[test]
 fn tables_are_merged_key_by_key_and_a_plugins_name_replaces_its_path() {
-    let (_folder, mut inputs) =
-        written(b"name = \"x\"\nplugin = { path = \"/a.so\", abi = \"v9\" }\nenv = { A = 1, B = 1 }\n");
+    let (_folder, mut inputs) = written(
+        b"name = \"x\"\nplugin = { path = \"/a.so\", abi = \"v9\" }\nenv = { A = 1, B = 1 }\n",
+    );
     inputs.set("plugin.name=builtin");
     inputs.set("env.B=2");
     inputs.set("env.node.\"10.0.1.25\".C=3");
     let scenario = resolve(&inputs).expect("sound").remove(0).scenario;
-    assert_eq!(scenario.plugin, PluginChoice { abi: Some(AbiVersion::V9), ..PluginChoice::named("builtin") });
-    assert_eq!(format!("{:?}", scenario.env.worker(Side::Send, "10.0.1.25")), r#"{"A": "1", "B": "2", "C": "3"}"#);
+    assert_eq!(
+        scenario.plugin,
+        PluginChoice {
+            abi: Some(AbiVersion::V9),
+            ..PluginChoice::named("builtin")
+        }
+    );
+    assert_eq!(
+        format!("{:?}", scenario.env.worker(Side::Send, "10.0.1.25")),
+        r#"{"A": "1", "B": "2", "C": "3"}"#
+    );
 }
 
 #[test]
 fn without_a_file_there_are_the_defaults() {
     let resolved = resolve(&Inputs::default()).expect("sound").remove(0);
     assert_eq!(resolved.scenario, Scenario::default());
-    assert!(resolved.listing().all(|(.., origin)| origin.layer == Layer::Default));
+    assert!(
+        resolved
+            .listing()
+            .all(|(.., origin)| origin.layer == Layer::Default)
+    );
 }
 
 #[test]
@@ -92,23 +133,39 @@ fn a_version_of_the_table_comes_from_a_file_a_variable_or_a_flag() {
     let (_folder, mut inputs) = written(b"name = \"x\"\nplugin.abi = \"v9\"\n");
     let resolved = |inputs: &Inputs| {
         let resolved = resolve(inputs).expect("sound").remove(0);
-        (resolved.scenario.plugin.abi, resolved.origin("plugin.abi").layer)
+        (
+            resolved.scenario.plugin.abi,
+            resolved.origin("plugin.abi").layer,
+        )
     };
     assert_eq!(resolved(&inputs), (Some(AbiVersion::V9), Layer::Scenario));
     inputs.variable_abi = Some(AbiVersion::V8);
-    assert_eq!(resolved(&inputs), (Some(AbiVersion::V8), Layer::Environment));
-    inputs.flags.push(("--abi".to_owned(), "plugin.abi=\"v7\"".to_owned()));
+    assert_eq!(
+        resolved(&inputs),
+        (Some(AbiVersion::V8), Layer::Environment)
+    );
+    inputs
+        .flags
+        .push(("--abi".to_owned(), "plugin.abi=\"v7\"".to_owned()));
     assert_eq!(resolved(&inputs), (Some(AbiVersion::V7), Layer::Flag));
     assert_eq!(resolved(&Inputs::default()), (None, Layer::Default));
 }
 
 #[test]
 fn a_version_in_the_environment_is_checked_where_it_is_read() {
-    let read = |text: &str| Inputs::from_environment(|name| (name == "TCPXCTL_ABI").then(|| text.into()));
-    for (text, version) in [("v8", Some(AbiVersion::V8)), ("8", Some(AbiVersion::V8)), ("", None)] {
+    let read =
+        |text: &str| Inputs::from_environment(|name| (name == "TCPXCTL_ABI").then(|| text.into()));
+    for (text, version) in [
+        ("v8", Some(AbiVersion::V8)),
+        ("8", Some(AbiVersion::V8)),
+        ("", None),
+    ] {
         assert_eq!(read(text).expect("read").variable_abi, version, "{text}");
     }
     let error = read("v99").expect_err("refused");
-    let expected = format!("environment variable TCPXCTL_ABI is `v99`: expected {}", AbiVersion::RANGE);
+    let expected = format!(
+        "environment variable TCPXCTL_ABI is `v99`: expected {}",
+        AbiVersion::RANGE
+    );
     assert_eq!(error.to_string(), expected);
 }

@@ -14,7 +14,13 @@ fn written(text: &[u8]) -> (TempDir, Inputs) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("bad.toml");
     std::fs::write(&path, text).expect("a file");
-    (folder, Inputs { scenario: Some(path), ..Inputs::default() })
+    (
+        folder,
+        Inputs {
+            scenario: Some(path),
+            ..Inputs::default()
+        },
+    )
 }
 
 fn outcome(folder: &TempDir, inputs: &Inputs) -> String {

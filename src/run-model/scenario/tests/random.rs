@@ -46,7 +46,11 @@ fn hostile_texts_are_refused_like_any_other() {
         numbered(|n| {
             format!(
                 "{}env.A{n} = {n}\n",
-                if n == 0 { "transfer.iterations = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" } else { "" }
+                if n == 0 {
+                    "transfer.iterations = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
+                } else {
+                    ""
+                }
             )
         }),
         numbered(|n| format!("[env.node.n{n}]\nA = 1\n")),
@@ -63,7 +67,10 @@ fn hostile_texts_are_refused_like_any_other() {
 
 /// Pieces that make a text look enough like a scenario to get far.
 fn pieces() -> impl Strategy<Value = String> {
-    let keys = schema::keys().into_iter().map(|key| key.replace("env.send", "env.send.A")).collect::<Vec<_>>();
+    let keys = schema::keys()
+        .into_iter()
+        .map(|key| key.replace("env.send", "env.send.A"))
+        .collect::<Vec<_>>();
     let values = [
         "1",
         "0",
@@ -85,22 +92,29 @@ fn pieces() -> impl Strategy<Value = String> {
         "{ stand_ins = 2 }",
         "\"\\u0000\"",
     ];
-    let line = (prop::sample::select(keys), prop::sample::select(values.to_vec()))
+    let line = (
+        prop::sample::select(keys),
+        prop::sample::select(values.to_vec()),
+    )
         .prop_map(|(key, value)| format!("{key} = {value}\n"));
     let junk = prop_oneof![9 => line, 1 => "(?s).{0,20}", 1 => "\\[{1,2}[a-z.]{1,9}\\]{0,2}\n"];
     prop::collection::vec(junk, 0..6).prop_map(|lines| lines.concat())
 }
 
 fn scenarios() -> impl Strategy<Value = Scenario> {
-    let transfer = (1..=1024u32, 1..=i32::MAX as u64, 1..=1u64 << 40, any::<bool>()).prop_map(
-        |(connections, chunk, total, verify)| Transfer {
+    let transfer = (
+        1..=1024u32,
+        1..=i32::MAX as u64,
+        1..=1u64 << 40,
+        any::<bool>(),
+    )
+        .prop_map(|(connections, chunk, total, verify)| Transfer {
             connections,
             chunk: ByteCount(chunk),
             total: ByteCount(total),
             verify,
             ..Transfer::default()
-        },
-    );
+        });
     let expect = (0.000_001..100_000.0, any::<u32>()).prop_map(|(rate, wrong)| Expect {
         min_gb_per_s: Some(GbPerS::from(rate)),
         max_wrong_bytes: Some(wrong.into()),
@@ -111,12 +125,19 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     let env = prop::collection::btree_map("[A-Z_][A-Z0-9_]{0,8}", "[^\\p{Cc}]{0,20}", 0..4);
     (transfer, expect, times, env, prop::option::of(1..=64u32)).prop_map(
         |(transfer, expect, (total, sleep), env, nics)| {
-            let mut scenario = Scenario { transfer, expect, ..Scenario::default() };
+            let mut scenario = Scenario {
+                transfer,
+                expect,
+                ..Scenario::default()
+            };
             scenario.limits.total = TimeSpan::from_nanos(total);
             scenario.progress.idle = Idle::Sleep(TimeSpan::from_nanos(sleep));
             scenario.topology.nics = nics.map_or(Nics::Auto, Nics::First);
             if !env.is_empty() {
-                scenario.env.node.insert("10.0.1.25".to_owned(), env.clone());
+                scenario
+                    .env
+                    .node
+                    .insert("10.0.1.25".to_owned(), env.clone());
             }
             scenario.env.all = env;
             scenario
