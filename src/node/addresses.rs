@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// One address of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InterfaceAddress {
+pub(crate) struct InterfaceAddress {
     /// Interface name, or the label of an alias.
     pub interface: String,
     /// IPv4 or IPv6.
@@ -27,7 +27,7 @@ pub struct Route {
 }
 
 /// Every IPv4 and IPv6 address, in the kernel's order.
-pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
+pub(crate) fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let all = if_addrs::get_if_addrs()?;
     Ok(all
         .into_iter()

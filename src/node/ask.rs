@@ -16,13 +16,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The folder of answers in a captured tree.
-pub const ASKED: &str = "/asked";
+pub(crate) const ASKED: &str = "/asked";
 
 impl Root {
     /// The answer to `question` (a file name without its ending): asked of the
     /// running machine by `live`, read from a captured one. A captured tree that
     /// was never asked says so.
-    pub fn ask<T: Serialize + DeserializeOwned>(
+    pub(crate) fn ask<T: Serialize + DeserializeOwned>(
         &self,
         question: &str,
         live: impl FnOnce() -> Fact<T>,

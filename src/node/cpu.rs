@@ -22,22 +22,22 @@ pub struct BadCpuList(String);
 
 impl CpuList {
     /// How many CPUs are in it; a CPU named twice counts once.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.iter().collect::<std::collections::BTreeSet<_>>().len()
     }
 
     /// Whether it names none, as the list of a memory-only node does.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether `cpu` is in it.
-    pub fn contains(&self, cpu: u32) -> bool {
+    pub(crate) fn contains(&self, cpu: u32) -> bool {
         self.0.iter().any(|range| range.contains(&cpu))
     }
 
     /// Its CPUs, as written.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().cloned().flatten()
     }
 }
@@ -128,7 +128,7 @@ pub struct Cpu {
 
 impl Cpu {
     /// Reads `/proc` and `/sys`.
-    pub fn read(root: &Root) -> Self {
+    pub(crate) fn read(root: &Root) -> Self {
         let online: Fact<CpuList> = root.parsed("/sys/devices/system/cpu/online");
         let meminfo = root.text("/proc/meminfo");
         Self {

@@ -35,7 +35,7 @@ pub struct Dynamic {
 }
 
 /// Reads it; none where this is no such file.
-pub fn dynamic(file: impl Read + Seek) -> Option<Dynamic> {
+pub(crate) fn dynamic(file: impl Read + Seek) -> Option<Dynamic> {
     let file = &ReadCache::new(file);
     let header = FileHeader64::<LE>::parse(file)
         .ok()

@@ -13,7 +13,7 @@ const VARIABLES_MAX: usize = 512;
 
 /// The allow-listed variables of this process, or those that a captured tree
 /// was captured with.
-pub fn read(root: &Root) -> Fact<BTreeMap<String, String>> {
+pub(crate) fn read(root: &Root) -> Fact<BTreeMap<String, String>> {
     root.ask("environment", || Fact::Known(captured(std::env::vars_os())))
 }
 
@@ -27,7 +27,7 @@ pub fn captured(all: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap
 }
 
 /// Whether a variable of this name may be recorded.
-pub fn is_allowed(name: &str) -> bool {
+pub(crate) fn is_allowed(name: &str) -> bool {
     let plain = name
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

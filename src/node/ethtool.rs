@@ -57,7 +57,7 @@ pub struct Ethtool {
 
 impl Ethtool {
     /// Asks the driver of `interface`.
-    pub fn read(root: &Root, interface: &str) -> Fact<Self> {
+    pub(crate) fn read(root: &Root, interface: &str) -> Fact<Self> {
         root.ask(&format!("ethtool-{interface}"), || {
             Fact::Known(Self::asked(interface))
         })
@@ -86,7 +86,7 @@ impl Ethtool {
 
     /// Whether headers and payload are told to land apart: `None` where none of
     /// the three homes of that setting exists.
-    pub fn header_split(&self) -> Option<(bool, &'static str)> {
+    pub(crate) fn header_split(&self) -> Option<(bool, &'static str)> {
         let flag =
             |flags: &Fact<BTreeMap<String, bool>>, name: &str| flags.known()?.get(name).copied();
         let private = || flag(&self.private_flags, "enable-strict-header-split");

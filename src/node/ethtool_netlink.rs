@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// # Errors
 /// The kernel's own: no such family or device, or a driver that has no such
 /// parameter.
-pub fn tcp_data_split(interface: &str) -> io::Result<String> {
+pub(crate) fn tcp_data_split(interface: &str) -> io::Result<String> {
     let socket = socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,

@@ -45,12 +45,12 @@ impl<T> Fact<T> {
     }
 
     /// A fact derived from this one; the reason carries over.
-    pub fn map<U>(self, derive: impl FnOnce(T) -> U) -> Fact<U> {
+    pub(crate) fn map<U>(self, derive: impl FnOnce(T) -> U) -> Fact<U> {
         self.and_then(|value| Fact::Known(derive(value)))
     }
 
     /// As [`Fact::map`], where the derivation can itself fail.
-    pub fn and_then<U>(self, derive: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
+    pub(crate) fn and_then<U>(self, derive: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
         match self {
             Self::Known(value) => derive(value),
             Self::Unknown { unknown } => Fact::Unknown { unknown },
@@ -58,7 +58,7 @@ impl<T> Fact<T> {
     }
 
     /// A fact about this one, without taking it.
-    pub fn as_ref(&self) -> Fact<&T> {
+    pub(crate) fn as_ref(&self) -> Fact<&T> {
         match self {
             Self::Known(value) => Fact::Known(value),
             Self::Unknown { unknown } => Fact::unknown(unknown.clone()),

@@ -22,7 +22,7 @@ pub struct Tree {
 }
 
 /// A GCP A3-high node, as text.
-pub const A3_HIGH: &str = include_str!("fixtures/a3-high.tree");
+pub(crate) const A3_HIGH: &str = include_str!("fixtures/a3-high.tree");
 
 /// A GCP A3-high node.
 pub fn a3_high() -> Tree {

@@ -46,7 +46,7 @@ pub struct Gpus {
 
 impl Gpus {
     /// Reads `/sys/bus/pci` and `/proc/driver/nvidia`; a GPU named by either counts.
-    pub fn read(root: &Root) -> Self {
+    pub(crate) fn read(root: &Root) -> Self {
         let on_bus = root
             .names(DEVICES)
             .map(|names| addresses(&names).filter(|at| is_gpu(root, *at)).collect());

@@ -31,7 +31,7 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// The interrupts of the functions for which `wanted` is true.
-    pub fn read(root: &Root, wanted: impl Fn(PciAddress) -> bool) -> Fact<Vec<Self>> {
+    pub(crate) fn read(root: &Root, wanted: impl Fn(PciAddress) -> bool) -> Fact<Vec<Self>> {
         root.text_within("/proc/interrupts", FILE_BYTES_MAX)
             .map(|text| {
                 let named = text
@@ -51,7 +51,7 @@ impl Interrupt {
     }
 
     /// Whether it tells of packets, and not of the device's own state.
-    pub fn carries_data(&self) -> bool {
+    pub(crate) fn carries_data(&self) -> bool {
         !self.name.contains("mgmnt") && !self.name.contains("config")
     }
 }

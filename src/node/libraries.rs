@@ -33,7 +33,7 @@ pub struct Library {
 
 /// The folders in which a library is looked for, in order: the variable, the
 /// loader's configuration, then the usual ones.
-pub fn search_path(root: &Root, ld_library_path: Option<&str>) -> Vec<String> {
+pub(crate) fn search_path(root: &Root, ld_library_path: Option<&str>) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
     let of_variable = ld_library_path
         .unwrap_or_default()
@@ -66,7 +66,7 @@ pub fn search_path(root: &Root, ld_library_path: Option<&str>) -> Vec<String> {
 }
 
 /// The first of `folders` that holds `name`, and the version behind it.
-pub fn find(root: &Root, folders: &[String], name: &str) -> Fact<Library> {
+pub(crate) fn find(root: &Root, folders: &[String], name: &str) -> Fact<Library> {
     let found = folders
         .iter()
         .find_map(|folder| root.real_path(&format!("{folder}/{name}")).known().cloned());

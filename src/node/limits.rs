@@ -50,7 +50,7 @@ pub struct Limits {
 
 impl Limits {
     /// Reads `/proc/self/limits`.
-    pub fn read(root: &Root) -> Self {
+    pub(crate) fn read(root: &Root) -> Self {
         let text = root.text(FILE);
         let limit = |name: &str| text.as_ref().and_then(|text| find(text, name));
         Self {

@@ -16,11 +16,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// The variable that names the folder of its sockets.
-pub const PREFIX: &str = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX";
+pub(crate) const PREFIX: &str = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX";
 /// Where the plugin looks when that is not set; 3.1.9 `flags.cc`.
-pub const DEFAULT_PREFIX: &str = "/tmp";
+pub(crate) const DEFAULT_PREFIX: &str = "/tmp";
 /// `sockaddr_un` holds 108 bytes, and the plugin does not check.
-pub const PATH_BYTES_MAX: usize = 107;
+pub(crate) const PATH_BYTES_MAX: usize = 107;
 const NAMES: [&str; 2] = ["rx_rule_manager", "rx_rule_uninstall"];
 /// First letters of the command names under which it runs.
 const PROCESS: &str = "tcpgpudmarxd";
@@ -57,7 +57,12 @@ pub struct Manager {
 impl Manager {
     /// Looks under `prefix`, for the sockets that `gpus` need, and for its
     /// process where that is wanted.
-    pub fn read(root: &Root, prefix: &str, gpus: &[PciAddress], with_processes: bool) -> Self {
+    pub(crate) fn read(
+        root: &Root,
+        prefix: &str,
+        gpus: &[PciAddress],
+        with_processes: bool,
+    ) -> Self {
         Self {
             prefix: prefix.to_owned(),
             folder: root.ask("manager-folder", || {
@@ -78,7 +83,7 @@ impl Manager {
     }
 
     /// What the socket `name` answered.
-    pub fn socket(&self, name: &str) -> Fact<Answer> {
+    pub(crate) fn socket(&self, name: &str) -> Fact<Answer> {
         self.sockets.as_ref().and_then(|all| {
             all.get(name)
                 .copied()
@@ -89,7 +94,7 @@ impl Manager {
 }
 
 /// The sockets that the plugin opens, by the GPUs that it uses.
-pub fn names(gpus: &[PciAddress]) -> Vec<String> {
+pub(crate) fn names(gpus: &[PciAddress]) -> Vec<String> {
     let of_gpu = |gpu: &PciAddress| {
         [
             format!("get_gpu_fd_{gpu}"),

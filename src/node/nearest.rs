@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// How near a NIC is to a GPU, far to near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Closeness {
+pub(crate) enum Closeness {
     /// Neither is shared, or nothing is known of one of them.
     Far,
     /// The same NUMA node.
@@ -26,7 +26,7 @@ pub enum Closeness {
 }
 
 /// How near `nic` is to `gpu`.
-pub fn closeness(gpu: &Gpu, nic: &Nic) -> Closeness {
+pub(crate) fn closeness(gpu: &Gpu, nic: &Nic) -> Closeness {
     let bridges = match (gpu.pci_path.known(), nic.pci_path.known()) {
         (Some(gpu), Some(nic)) => shared_bridges(gpu, nic),
         _ => 0,
@@ -41,7 +41,7 @@ pub fn closeness(gpu: &Gpu, nic: &Nic) -> Closeness {
 
 /// The nearest of `nics`; of equals the first. None only of none: whether a far
 /// one will do is the caller's decision, so its closeness comes along.
-pub fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     gpu: &Gpu,
     nics: impl IntoIterator<Item = &'a Nic>,
 ) -> Option<(&'a Nic, Closeness)> {

@@ -46,12 +46,4 @@ impl NicNow {
             .known()
             .is_some_and(|state| matches!(state.as_str(), "down" | "lowerlayerdown" | "notpresent"))
     }
-
-    /// One counter.
-    pub fn counter(&self, name: &str) -> Option<u64> {
-        self.counters
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, count)| *count)
-    }
 }

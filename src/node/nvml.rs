@@ -31,7 +31,7 @@ pub struct GpuMemory {
 
 impl GpuMemory {
     /// Asks the driver about every GPU.
-    pub fn read(root: &Root) -> Fact<Vec<Self>> {
+    pub(crate) fn read(root: &Root) -> Fact<Vec<Self>> {
         root.ask("gpu-memory", || {
             let (answer, answered) = mpsc::channel();
             std::thread::spawn(move || drop(answer.send(ask())));

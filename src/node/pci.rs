@@ -82,12 +82,12 @@ impl<'de> Deserialize<'de> for PciAddress {
 
 /// The PCI function that a sysfs device path ends in or hangs below: of
 /// `…/0000:00:03.0/virtio2` it is `0000:00:03.0`.
-pub fn address_in(path: &str) -> Option<PciAddress> {
+pub(crate) fn address_in(path: &str) -> Option<PciAddress> {
     path.rsplit('/').find_map(|part| part.parse().ok())
 }
 
 /// The host bridge of a sysfs device path, its `pciDDDD:BB` part.
-pub fn root_in(path: &str) -> Option<&str> {
+pub(crate) fn root_in(path: &str) -> Option<&str> {
     path.split('/').find(|part| {
         part.strip_prefix("pci")
             .and_then(|rest| rest.split_once(':'))

@@ -46,7 +46,7 @@ pub struct PluginUsers {
 
 impl PluginUsers {
     /// Looks at every process but this one.
-    pub fn read(root: &Root) -> Fact<Self> {
+    pub(crate) fn read(root: &Root) -> Fact<Self> {
         root.ask("plugin-users", || Fact::Known(Self::now()))
     }
 

@@ -23,7 +23,7 @@ const ENTRIES_MAX: usize = 20_000;
 
 /// One thing of the tree, under its absolute path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Entry {
+pub(crate) enum Entry {
     /// A regular file with its text.
     File(String),
     /// A link, as it is to be written.
@@ -34,11 +34,11 @@ pub enum Entry {
 
 /// The tree so far, shared by the clones of one root.
 #[derive(Debug, Clone, Default)]
-pub struct Recording(Arc<Mutex<BTreeMap<PathBuf, Entry>>>);
+pub(crate) struct Recording(Arc<Mutex<BTreeMap<PathBuf, Entry>>>);
 
 impl Recording {
     /// Everything noted, by path; folders before what is in them.
-    pub fn entries(&self) -> BTreeMap<PathBuf, Entry> {
+    pub(crate) fn entries(&self) -> BTreeMap<PathBuf, Entry> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

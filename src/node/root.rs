@@ -41,7 +41,7 @@ impl Root {
     }
 
     /// This machine, keeping what is read of it.
-    pub fn recorded(recording: Recording) -> Self {
+    pub(crate) fn recorded(recording: Recording) -> Self {
         Self {
             recording: Some(recording),
             ..Self::live()
@@ -59,7 +59,7 @@ impl Root {
     }
 
     /// Whether this is the running machine, so that asking the kernel makes sense.
-    pub fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.live
     }
 
@@ -69,13 +69,13 @@ impl Root {
     }
 
     /// A whole file, as text; bytes that are no UTF-8 are replaced.
-    pub fn text(&self, path: &str) -> Fact<String> {
+    pub(crate) fn text(&self, path: &str) -> Fact<String> {
         self.text_within(path, FILE_BYTES_MAX)
     }
 
     /// As [`Root::text`], for the few files that grow with the machine; at most
     /// `bytes_max` of it.
-    pub fn text_within(&self, path: &str, bytes_max: u64) -> Fact<String> {
+    pub(crate) fn text_within(&self, path: &str, bytes_max: u64) -> Fact<String> {
         let read = || {
             let inside = self.inside(path)?;
             let file = File::open(&inside).map_err(|error| error.to_string())?;
@@ -100,7 +100,7 @@ impl Root {
     }
 
     /// The first line of a file, trimmed, without control characters.
-    pub fn line(&self, path: &str) -> Fact<String> {
+    pub(crate) fn line(&self, path: &str) -> Fact<String> {
         self.text(path).and_then(
             |text| match printable(text.lines().next().unwrap_or_default()) {
                 line if line.is_empty() => Fact::unknown(format!("{path}: empty")),
@@ -110,7 +110,7 @@ impl Root {
     }
 
     /// The first line of a file, as a value.
-    pub fn parsed<T: FromStr>(&self, path: &str) -> Fact<T> {
+    pub(crate) fn parsed<T: FromStr>(&self, path: &str) -> Fact<T> {
         self.line(path).and_then(|line| {
             line.parse()
                 .map_or_else(|_| unexpected(path, &line), Fact::Known)
@@ -136,7 +136,7 @@ impl Root {
     }
 
     /// The path with every link followed, as the machine itself would write it.
-    pub fn real_path(&self, path: &str) -> Fact<String> {
+    pub(crate) fn real_path(&self, path: &str) -> Fact<String> {
         let resolve = || {
             let inside = self.inside(path)?;
             let below = inside
@@ -155,7 +155,7 @@ impl Root {
     }
 
     /// Where a link points, as written; for links into nowhere (`/proc/self/ns`).
-    pub fn link(&self, path: &str) -> Fact<String> {
+    pub(crate) fn link(&self, path: &str) -> Fact<String> {
         let read = || {
             let (parent, name) = path.rsplit_once('/').ok_or("not an absolute path")?;
             let target = fs::read_link(self.inside(parent)?.join(name))
@@ -170,7 +170,7 @@ impl Root {
     }
 
     /// The last part of a resolved path: how sysfs names a driver or a device.
-    pub fn real_name(&self, path: &str) -> Fact<String> {
+    pub(crate) fn real_name(&self, path: &str) -> Fact<String> {
         self.real_path(path)
             .map(|real| real.rsplit('/').next().map(printable).unwrap_or_default())
     }

@@ -11,7 +11,7 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 const LISTEN: &str = "0A";
 
 /// TCP ports that somebody listens on, of either family.
-pub fn listening(root: &Root) -> Fact<BTreeSet<u16>> {
+pub(crate) fn listening(root: &Root) -> Fact<BTreeSet<u16>> {
     let of = |file: &str| {
         root.text_within(file, FILE_BYTES_MAX)
             .map(|text| text.lines().filter_map(port).collect::<BTreeSet<_>>())
@@ -34,7 +34,7 @@ fn port(line: &str) -> Option<u16> {
 }
 
 /// The interface of the default IPv4 route: on a node with a control NIC, that one.
-pub fn default_interface(root: &Root) -> Fact<String> {
+pub(crate) fn default_interface(root: &Root) -> Fact<String> {
     root.text("/proc/net/route").and_then(|text| {
         let routes = text.lines().skip(1).filter_map(|line| {
             let mut words = line.split_whitespace();

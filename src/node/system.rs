@@ -44,7 +44,7 @@ pub struct System {
 impl System {
     /// Reads `/proc`, `/sys` and `/etc`, and asks for the rest; the kernel's log
     /// where that is wanted, because it is long.
-    pub fn read(root: &Root, with_log: bool) -> Self {
+    pub(crate) fn read(root: &Root, with_log: bool) -> Self {
         let devices: Fact<Vec<(String, bool)>> =
             root.ask("nvidia-devices", || nvidia_devices().into());
         let of = |open: bool| {
@@ -180,7 +180,7 @@ pub struct Mount {
 
 /// The mount that holds `path`: the longest that is a parent of it, the last of
 /// several on one place.
-pub fn mount_of<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
+pub(crate) fn mount_of<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
     let holds = |mount: &&Mount| {
         mount.at == "/" || path == mount.at || path.starts_with(&format!("{}/", mount.at))
     };
@@ -191,7 +191,7 @@ pub fn mount_of<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
 }
 
 /// Reads `/proc/self/mountinfo`.
-pub fn mounts(root: &Root) -> Fact<Vec<Mount>> {
+pub(crate) fn mounts(root: &Root) -> Fact<Vec<Mount>> {
     root.text("/proc/self/mountinfo")
         .map(|text| text.lines().filter_map(mount).collect())
 }

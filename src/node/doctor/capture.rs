@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header};
-use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::error::NextStep;
 
 /// Why there is no archive.
 #[derive(Debug, thiserror::Error)]
@@ -27,13 +27,6 @@ pub struct CaptureError {
     path: PathBuf,
     #[source]
     source: io::Error,
-}
-
-impl CaptureError {
-    /// Whose problem it is.
-    pub fn outcome(&self) -> Outcome {
-        Outcome::NotRun
-    }
 }
 
 impl NextStep for CaptureError {

@@ -83,7 +83,7 @@ impl Catalogue {
     /// # Errors
     /// The first file that is too large, does not parse, names a check twice or
     /// needs one that does not stand before it.
-    pub fn parse(files: &[(&str, &str)]) -> Result<Self, CatalogueError> {
+    pub(crate) fn parse(files: &[(&str, &str)]) -> Result<Self, CatalogueError> {
         let mut known = BTreeSet::new();
         let layers = files
             .iter()
@@ -93,7 +93,7 @@ impl Catalogue {
     }
 
     /// Every check with its layer.
-    pub fn checks(&self) -> impl Iterator<Item = (&Layer, &Check)> {
+    pub(crate) fn checks(&self) -> impl Iterator<Item = (&Layer, &Check)> {
         self.layers
             .iter()
             .flat_map(|layer| layer.checks.iter().map(move |check| (layer, check)))

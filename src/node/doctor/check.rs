@@ -21,7 +21,7 @@ pub enum Severity {
 
 impl Severity {
     /// Whether breaking it is a failure, and not a warning.
-    pub fn fails(self) -> bool {
+    pub(crate) fn fails(self) -> bool {
         self <= Self::High
     }
 }

@@ -102,7 +102,7 @@ impl Facts {
     }
 
     /// As [`Facts::read`], where the first part is there already.
-    pub fn about(root: &Root, mut node: NodeFacts, scope: Scope<'_>) -> Self {
+    pub(crate) fn about(root: &Root, mut node: NodeFacts, scope: Scope<'_>) -> Self {
         node.environment.extend(scope.environment.clone());
         let judged = node.environment.clone();
         let variable = |name: &str| judged.get(name).cloned();

@@ -20,7 +20,7 @@ pub struct FactPath(Vec<String>);
 
 /// What stands at the end of one way.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen<'a> {
+pub(crate) struct Seen<'a> {
     /// The elements that were passed, `eth1` or `eth1 rx`; empty without a `*`.
     pub of: String,
     /// The value, or why there is none.
@@ -51,7 +51,7 @@ impl FromStr for FactPath {
 
 impl FactPath {
     /// Everything the path leads to in `document`, in the document's order.
-    pub fn find<'a>(&self, document: &'a Value) -> Vec<Seen<'a>> {
+    pub(crate) fn find<'a>(&self, document: &'a Value) -> Vec<Seen<'a>> {
         let mut found = Vec::new();
         follow(document, &self.0, String::new(), &mut found);
         found
@@ -60,7 +60,7 @@ impl FactPath {
 
 impl FactPath {
     /// Whether its name says that a number is one of bytes.
-    pub fn is_in_bytes(&self) -> bool {
+    pub(crate) fn is_in_bytes(&self) -> bool {
         self.0.iter().any(|part| part.ends_with("_bytes"))
     }
 }

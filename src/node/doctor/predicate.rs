@@ -39,7 +39,7 @@ pub enum Must {
 
 impl Must {
     /// Whether it holds of a known value; `there` is the other node's.
-    pub fn holds(&self, value: &Value, there: Option<&Value>) -> bool {
+    pub(crate) fn holds(&self, value: &Value, there: Option<&Value>) -> bool {
         match self {
             Self::Equals(wanted) => value == wanted,
             Self::OneOf(all) => all.contains(value),
@@ -67,12 +67,12 @@ impl Must {
     }
 
     /// Whether it speaks of two nodes.
-    pub fn is_about_both(&self) -> bool {
+    pub(crate) fn is_about_both(&self) -> bool {
         matches!(self, Self::Same(_))
     }
 
     /// Whether an unknown fact breaks it, and does not merely leave it open.
-    pub fn fails_unknown(&self) -> bool {
+    pub(crate) fn fails_unknown(&self) -> bool {
         matches!(self, Self::Known(_))
     }
 }
@@ -87,7 +87,7 @@ fn is_empty(value: &Value) -> Option<bool> {
 }
 
 /// Number by number; `6.6.93+` has three of them.
-pub fn compare_versions(one: &str, other: &str) -> Option<Ordering> {
+pub(super) fn compare_versions(one: &str, other: &str) -> Option<Ordering> {
     let numbers = |text: &str| -> Option<Vec<u64>> {
         let dotted: String = text
             .chars()
@@ -129,7 +129,7 @@ impl fmt::Display for Must {
 }
 
 /// A value as a person writes it.
-pub fn plain(value: &Value) -> String {
+pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "none".to_owned(),
         Value::String(text) => text.clone(),

@@ -24,9 +24,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Ports tried per rail.
-pub const PORTS: usize = 16;
+pub(crate) const PORTS: usize = 16;
 /// The longest that trying takes.
-pub const PATIENCE: Duration = Duration::from_millis(600);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(600);
 /// An offer that nobody takes up ends by itself.
 const OFFER_LIFE: Duration = Duration::from_secs(30);
 /// How often a packet is sent before it counts as lost.

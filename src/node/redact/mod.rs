@@ -60,7 +60,7 @@ pub struct Redactor {
 
 impl Redactor {
     /// Knows these host and user names, apart from what it recognises by shape.
-    pub fn new<'a>(
+    pub(crate) fn new<'a>(
         hosts: impl IntoIterator<Item = &'a str>,
         users: impl IntoIterator<Item = &'a str>,
     ) -> Self {
@@ -97,7 +97,7 @@ impl Redactor {
     }
 
     /// From now on knows a user's name.
-    pub fn user(&mut self, name: &str) {
+    pub(crate) fn user(&mut self, name: &str) {
         self.name("user", name, NAME_CHARS_MIN);
     }
 

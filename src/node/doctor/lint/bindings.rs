@@ -23,7 +23,7 @@ const CPU_MAX: u32 = 65_535;
 
 /// The CPUs of one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Binding {
+pub(crate) struct Binding {
     /// Its name.
     pub interface: String,
     /// First and last CPU of each range.
@@ -40,7 +40,7 @@ impl Binding {
 }
 
 /// Reads a value; the problems are what the plugin does not take as written.
-pub fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
+pub(crate) fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
     let (mut bindings, mut problems) = (Vec::new(), Vec::new());
     for part in text
         .split(';')

@@ -13,7 +13,7 @@ const ROUNDS_MAX: usize = 8;
 
 /// Shell lines, one per variable: `export NAME='value'` or `unset NAME`. Run in
 /// the shell that `environment` came from they leave nothing that is mendable.
-pub fn exports(table: &Table, environment: &Environment, machine: &Machine) -> Vec<String> {
+pub(crate) fn exports(table: &Table, environment: &Environment, machine: &Machine) -> Vec<String> {
     let mended = mended(table, environment, machine);
     let names = environment
         .keys()

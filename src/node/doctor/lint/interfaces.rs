@@ -116,7 +116,7 @@ pub(super) fn rails(machine: &Machine) -> Option<String> {
 }
 
 /// Whether `list` takes the interface `name`.
-pub fn matches(list: &str, name: &str) -> bool {
+pub(crate) fn matches(list: &str, name: &str) -> bool {
     let (excludes, _, _) = syntax(list);
     entries(list).any(|entry| one_matches(list, entry, name)) != excludes
 }

@@ -19,22 +19,21 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use bindings::{Binding, parse as parse_bindings};
-pub use fix::exports;
-pub use interfaces::matches as interface_matches;
-pub use numbers::integer;
-pub use table::{Reader, Table};
+pub(crate) use fix::exports;
+pub(crate) use interfaces::matches as interface_matches;
+use numbers::integer;
+pub use table::Table;
 
 use crate::Fact;
 use crate::cpu::CpuList;
 use std::collections::BTreeMap;
 
 /// An environment, by name.
-pub type Environment = BTreeMap<String, String>;
+pub(crate) type Environment = BTreeMap<String, String>;
 
 /// What the rules need to know of the machine; every part may be missing.
 #[derive(Debug, Clone, Default)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// CPUs that are online.
     pub online: Option<CpuList>,
     /// CPUs of each NUMA node.
@@ -56,7 +55,7 @@ pub struct Machine {
 
 /// Where an interface stands.
 #[derive(Debug, Clone, Default)]
-pub struct NicPlace {
+pub(crate) struct NicPlace {
     /// Its NUMA node.
     pub node: Option<u32>,
     /// CPUs that serve its interrupts.
@@ -67,7 +66,7 @@ pub struct NicPlace {
 
 /// What kind of mistake; the name of its list in the document of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A name that nobody is known to read.
     UnknownName,
     /// A name that is passed on, and read by nothing.
@@ -126,7 +125,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the checks.
-    pub const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::UnknownName,
         Self::ReadByNobody,
         Self::OtherProduct,
@@ -157,7 +156,7 @@ impl Kind {
     ];
 
     /// Its name in documents: `task-chunk`.
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let mut name = String::new();
         for letter in format!("{self:?}").chars() {
             if letter.is_ascii_uppercase() && !name.is_empty() {
@@ -171,7 +170,7 @@ impl Kind {
 
 /// What would mend it, where that is no guess.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fix {
+pub(crate) enum Fix {
     /// Set it to this.
     Set(String, String),
     /// Remove it.
@@ -180,7 +179,7 @@ pub enum Fix {
 
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lint {
+pub(crate) struct Lint {
     /// What kind.
     pub kind: Kind,
     /// In words, with name and value.
@@ -191,7 +190,7 @@ pub struct Lint {
 
 /// What the rules found.
 #[derive(Debug, Clone, Default)]
-pub struct Findings {
+pub(crate) struct Findings {
     /// Every mistake.
     pub lints: Vec<Lint>,
     /// Kinds that could not be looked for, and why.
@@ -214,7 +213,7 @@ impl Findings {
     }
 
     /// The mistakes of each kind, by its name; all kinds are there.
-    pub fn by_kind(&self) -> BTreeMap<String, Fact<Vec<String>>> {
+    pub(crate) fn by_kind(&self) -> BTreeMap<String, Fact<Vec<String>>> {
         let of = |kind: Kind| {
             let found: Vec<String> = self
                 .lints
@@ -235,7 +234,7 @@ impl Findings {
 }
 
 /// Every rule over one environment.
-pub fn lint(table: &Table, environment: &Environment, machine: &Machine) -> Findings {
+pub(crate) fn lint(table: &Table, environment: &Environment, machine: &Machine) -> Findings {
     let mut findings = Findings::default();
     names::look(table, environment, &mut findings);
     numbers::look(table, environment, &mut findings);

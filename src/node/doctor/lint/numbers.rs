@@ -52,7 +52,7 @@ pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Find
 }
 
 /// What the plugin takes a variable for; none where it is unset or too large.
-pub fn integer(environment: &Environment, name: &str) -> Option<i64> {
+pub(crate) fn integer(environment: &Environment, name: &str) -> Option<i64> {
     environment.get(name).and_then(|value| strtoll(value))
 }
 

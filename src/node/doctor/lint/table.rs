@@ -9,7 +9,7 @@ const EMBEDDED: &str = include_str!("../../../../probes/node/variables.toml");
 /// Who reads a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Reader {
+pub(crate) enum Reader {
     /// TCPX, by its 3.1.9 source.
     Plugin,
     /// NCCL.
@@ -31,7 +31,7 @@ pub enum Reader {
 /// One variable.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Variable {
+pub(crate) struct Variable {
     /// Its name.
     pub name: String,
     /// Who reads it.
@@ -49,7 +49,7 @@ pub struct Variable {
 /// A prefix that belongs to somebody as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Family {
+pub(crate) struct Family {
     /// How its names begin.
     pub prefix: String,
     /// Who reads them.
@@ -72,7 +72,7 @@ struct File {
 /// Everything that is known to be read.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    variables: BTreeMap<String, Variable>,
+    pub(super) variables: BTreeMap<String, Variable>,
     nccl: BTreeSet<String>,
     families: Vec<Family>,
 }
@@ -90,7 +90,7 @@ impl Table {
     ///
     /// # Errors
     /// The parser's words.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
         Ok(Self {
             variables: file
@@ -108,17 +108,12 @@ impl Table {
     }
 
     /// What is known of one name by itself.
-    pub fn variable(&self, name: &str) -> Option<&Variable> {
+    pub(crate) fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.get(name)
     }
 
-    /// Every variable by itself.
-    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
-        self.variables.values()
-    }
-
     /// The family a name belongs to, unless it is from a part that is listed.
-    pub fn family(&self, name: &str) -> Option<&Family> {
+    pub(crate) fn family(&self, name: &str) -> Option<&Family> {
         let begins = |prefix: &String| name.starts_with(prefix.as_str());
         self.families
             .iter()
@@ -126,13 +121,13 @@ impl Table {
     }
 
     /// Whether NCCL itself reads it.
-    pub fn is_nccl(&self, name: &str) -> bool {
+    pub(crate) fn is_nccl(&self, name: &str) -> bool {
         self.nccl.contains(name)
     }
 
     /// The known name nearest to one that is not known, where it is near enough
     /// to be what was meant: a third of its letters may differ, five at most.
-    pub fn nearest(&self, name: &str) -> Option<&str> {
+    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
         let read = |variable: &&Variable| variable.read_by != Reader::Nobody;
         let known = self
             .variables
@@ -210,7 +205,7 @@ mod tests {
     #[test]
     fn a_name_that_nobody_reads_is_never_the_one_that_was_meant() {
         let table = Table::embedded().unwrap();
-        for variable in table.variables() {
+        for variable in table.variables.values() {
             if let Some(instead) = &variable.instead {
                 assert!(
                     table.is_nccl(instead) || table.variable(instead).is_some(),

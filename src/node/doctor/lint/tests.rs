@@ -169,7 +169,8 @@ fn what_the_machine_does_not_tell_is_open_and_not_clean() {
 fn the_published_environment_is_clean() {
     let table = Table::embedded().unwrap();
     let published: Environment = table
-        .variables()
+        .variables
+        .values()
         .filter_map(|variable| Some((variable.name.clone(), variable.recommended.clone()?)))
         .collect();
     let found = lint(&table, &published, &machine());
@@ -233,7 +234,8 @@ fn foreign_text_in_a_line_is_text_to_a_shell() {
 fn names() -> Vec<String> {
     let table = Table::embedded().unwrap();
     let mut names: Vec<String> = table
-        .variables()
+        .variables
+        .values()
         .map(|variable| variable.name.clone())
         .collect();
     names.extend(

@@ -108,7 +108,7 @@ fn a_redacted_capture_gives_the_same_verdicts_and_no_names() {
     };
     assert_eq!(verdicts(&again), verdicts(&facts));
     let text = String::from_utf8_lossy(&bytes);
-    let addresses = crate::addresses().unwrap();
+    let addresses = crate::addresses::addresses().unwrap();
     let own = addresses
         .iter()
         .map(|held| held.address)
