@@ -100,7 +100,7 @@ fn what_is_wrong_is_told_in_full_and_again_at_the_end() {
         "ip link set dev eth4 mtu 8244",
         "did you mean NCCL_NSOCKS_PERTHREAD?",
         "# Found : 1 FAIL, 2 WARN, 0 UNKNOWN",
-        "# First : env-disabled: unset what is named",
+        "# First : env-disabled: unset the variable; found: ",
     ]);
     let colored = broken(&["--color", "always"]).ends_with(1);
     assert!(
