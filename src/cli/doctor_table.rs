@@ -155,7 +155,7 @@ fn section(rows: &[&Row], width: usize, paint: Paint) -> String {
     let mut clean: Vec<&str> = Vec::new();
     let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in rows {
-        match (row.verdict, row.value.strip_prefix("not looked at: ")) {
+        match (row.verdict, row.value.strip_prefix("not checked: ")) {
             (Verdict::Pass, _) if row.value == "none" => clean.push(&row.id),
             (Verdict::Unknown, Some(why)) => skipped.entry(why).or_default().push(&row.id),
             _ => text.push_str(&one(row, width, paint)),
@@ -169,7 +169,7 @@ fn section(rows: &[&Row], width: usize, paint: Paint) -> String {
         together(Verdict::Pass, "found nothing wrong", &clean);
     }
     for (why, ids) in skipped {
-        together(Verdict::Unknown, &format!("not looked at ({why})"), &ids);
+        together(Verdict::Unknown, &format!("not checked ({why})"), &ids);
     }
     text
 }

@@ -241,7 +241,7 @@ fn bad_input_says_what_and_what_to_do() {
     check(
         &["--capture", "file"],
         3,
-        &["cannot write the capture file", "not there yet"],
+        &["cannot write the capture file", "does not exist yet"],
     );
     check(
         &["--capture", "no/such/x.tar.gz"],

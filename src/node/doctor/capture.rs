@@ -1,9 +1,9 @@
-//! `--capture`: the files and answers that a full examination of this node
-//! reads, as a tree in one archive, so that somebody else can examine it.
+//! `--capture`: everything that a full examination of this node reads, as a tree in one
+//! archive, so that the node can be examined on another machine.
 //!
-//! Only what was read goes in, never a whole environment or a whole log, and
-//! redacted unless told otherwise. The archive holds regular files, folders and
-//! relative links under plain names; unpacked, it is what `--sysroot` takes.
+//! The archive holds only what was read, never the whole environment or a whole log, and
+//! it is redacted unless the caller passes no redactor. It consists of regular files,
+//! folders and relative links under plain names; `--sysroot` takes the unpacked tree.
 #![forbid(unsafe_code)]
 
 use super::facts::{Facts, Scope};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header};
 use tcpx_words::error::NextStep;
 
-/// Why there is no archive.
+/// The archive could not be created or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the capture {}: {source}", path.display())]
 pub struct CaptureError {
@@ -32,14 +32,14 @@ pub struct CaptureError {
 impl NextStep for CaptureError {
     fn next_step(&self) -> Option<String> {
         match self.source.kind() {
-            io::ErrorKind::AlreadyExists => Some("name a file that is not there yet".to_owned()),
+            io::ErrorKind::AlreadyExists => Some("name a file that does not exist yet".to_owned()),
             _ => None,
         }
     }
 }
 
-/// Reads this node as `scope` says and writes what was read to `path`, which must
-/// not exist. Returns the facts and how many entries there are.
+/// Reads the facts of this node within `scope` and writes what was read to `path`, which
+/// must not exist. Returns the facts and the number of archive entries.
 ///
 /// # Errors
 /// The archive cannot be created or written.
@@ -63,7 +63,7 @@ pub fn capture(
         .map_err(failed)?;
     let written = write(file, &entries, redactor);
     if written.is_err() {
-        // Half an archive is none.
+        // A partial archive is of no use.
         let _ = std::fs::remove_file(path);
     }
     written.map_err(failed)?;
@@ -79,8 +79,8 @@ fn write(
         learn(entries, redactor);
     }
     let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
-    // Names of folders name people, too.
-    let mut told = |text: &str| {
+    // Folder names can be personal, too.
+    let mut redacted = |text: &str| {
         redactor
             .as_deref_mut()
             .map_or_else(|| text.to_owned(), |redactor| redactor.redact(text))
@@ -93,7 +93,7 @@ fn write(
         else {
             continue;
         };
-        let name = told(name);
+        let name = redacted(name);
         let mut header = Header::new_gnu();
         header.set_mode(if matches!(entry, Entry::Folder) {
             0o755
@@ -108,10 +108,10 @@ fn write(
             }
             Entry::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
-                archive.append_link(&mut header, name, told(&target.to_string_lossy()))?;
+                archive.append_link(&mut header, name, redacted(&target.to_string_lossy()))?;
             }
             Entry::File(text) => {
-                let text = told(text);
+                let text = redacted(text);
                 header.set_size(text.len() as u64);
                 archive.append_data(&mut header, name, text.as_bytes())?;
             }
@@ -120,7 +120,7 @@ fn write(
     archive.into_inner()?.finish()?.flush()
 }
 
-/// What one entry gives away, no other keeps.
+/// Learns the names in all entries first, so that a name found in one is redacted in all.
 fn learn(entries: &BTreeMap<PathBuf, Entry>, redactor: &mut Redactor) {
     for (path, entry) in entries {
         redactor.learn(&path.to_string_lossy());
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_a_later_entry_gives_away_is_in_no_earlier_one() {
+    fn a_name_learned_from_a_later_entry_is_redacted_in_an_earlier_one() {
         let entries = [("/a", "alicia was here"), ("/b", "/home/alicia/x")]
             .map(|(path, text)| (PathBuf::from(path), Entry::File(text.into())));
         let mut bytes = Vec::new();

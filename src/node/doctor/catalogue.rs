@@ -1,10 +1,10 @@
-//! Every check, embedded in the binary, in the order in which people read them.
+//! Every check, embedded in the binary, in the order in which the doctor prints them.
 #![forbid(unsafe_code)]
 
 use super::check::{Check, Layer, Severity};
 use std::collections::BTreeSet;
 
-/// `probes/node/*.toml`: what a node is made of, from the machine up.
+/// `probes/node/*.toml`, from the machine up.
 const FILES: [(&str, &str); 9] = [
     (
         "machine.toml",
@@ -43,7 +43,7 @@ const CHECKS_MAX: usize = 256;
 pub struct CatalogueError {
     /// Which file.
     pub file: String,
-    /// What is wrong, in the parser's words.
+    /// What is wrong with the file; for TOML errors the parser's message.
     pub problem: String,
 }
 
@@ -55,16 +55,16 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The embedded one.
+    /// The checks embedded in the binary.
     ///
     /// # Errors
-    /// Data that does not parse; a test holds the embedded files against it.
+    /// An embedded file does not parse; a test makes sure that all do.
     pub fn embedded() -> Result<Self, CatalogueError> {
         Self::parse(&FILES)
     }
 
-    /// The checks whose failure means that nothing would move: what is looked at
-    /// before every run.
+    /// Only the critical checks, whose failure means that nothing moves. They run before
+    /// every transfer.
     ///
     /// # Errors
     /// As [`Catalogue::embedded`].
@@ -78,11 +78,11 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Files with their names.
+    /// Parses `files`, pairs of file name and TOML text.
     ///
     /// # Errors
-    /// The first file that is too large, does not parse, names a check twice or
-    /// needs one that does not stand before it.
+    /// The first file that is too large, does not parse, defines a check twice, or has a
+    /// check that needs one not defined before it.
     pub(crate) fn parse(files: &[(&str, &str)]) -> Result<Self, CatalogueError> {
         let mut known = BTreeSet::new();
         let layers = files
@@ -112,15 +112,15 @@ fn layer(file: &str, text: &str, known: &mut BTreeSet<String>) -> Result<Layer, 
     for check in &layer.checks {
         if let Some(missing) = check.needs.iter().find(|needed| !known.contains(*needed)) {
             return Err(wrong(format!(
-                "{} needs `{missing}`, which does not stand before it",
+                "check `{}` needs `{missing}`, which is not defined before it",
                 check.id
             )));
         }
-        if known.len() >= CHECKS_MAX || !known.insert(check.id.clone()) {
-            return Err(wrong(format!(
-                "`{}` is there twice, or is one too many",
-                check.id
-            )));
+        if known.len() >= CHECKS_MAX {
+            return Err(wrong(format!("more than {CHECKS_MAX} checks")));
+        }
+        if !known.insert(check.id.clone()) {
+            return Err(wrong(format!("check `{}` is defined twice", check.id)));
         }
     }
     Ok(layer)
@@ -132,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_embedded_checks_are_many_and_complete() {
+    fn every_embedded_check_has_an_id_and_all_texts() {
         let catalogue = Catalogue::embedded().unwrap();
         let checks: Vec<&Check> = catalogue.checks().map(|(_, check)| check).collect();
         assert!(checks.len() >= 40, "{}", checks.len());
@@ -173,7 +173,7 @@ mod tests {
     const ONE: &str = "layer = 'x'\ntitle = 'X'\n[[check]]\nid = 'a'\ntitle = 't'\nreads = 'a.b'\nmust = { equals = 1 }\nseverity = 'low'\nwhy = 'w'\ndo = 'd'\nprevents = 'p'\n";
 
     #[test]
-    fn bad_data_is_refused_with_its_file() {
+    fn an_error_in_a_check_names_its_file() {
         let check = |text: &str, part: &str| {
             let error = Catalogue::parse(&[("x.toml", text)])
                 .unwrap_err()
@@ -190,20 +190,20 @@ mod tests {
         check(&format!("{ONE}needs = ['b']\n"), "needs `b`");
         check(
             &format!("{ONE}{}", ONE.split_once("title = 'X'\n").unwrap().1),
-            "`a` is there twice",
+            "check `a` is defined twice",
         );
         assert!(Catalogue::parse(&[("x.toml", ONE)]).is_ok());
     }
 
     proptest! {
         #[test]
-        fn any_file_is_read_or_refused(
+        fn arbitrary_text_is_parsed_or_rejected(
             text in prop_oneof!["\\PC{0,200}", "[a-z=\\[\\]'\"{}. \n]{0,200}"],
             cut in 0usize..ONE.len(),
             with in "[ -~\n]{0,12}",
         ) {
-            let spoilt = format!("{}{with}{}", &ONE[..cut], &ONE[cut..]);
-            for text in [text, spoilt] {
+            let mutated = format!("{}{with}{}", &ONE[..cut], &ONE[cut..]);
+            for text in [text, mutated] {
                 if let Ok(catalogue) = Catalogue::parse(&[("x.toml", &text)]) {
                     prop_assert!(catalogue.checks().count() <= CHECKS_MAX);
                 }

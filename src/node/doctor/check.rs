@@ -1,44 +1,44 @@
-//! A check as `probes/node/*.toml` has it.
+//! One check, as written in `probes/node/*.toml`.
 #![forbid(unsafe_code)]
 
 use super::path::{BadPath, FactPath};
 use super::predicate::Must;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// How bad a broken check is. The first two FAIL, the others WARN.
+/// How severe a failed check is. Critical and high give FAIL, medium and low WARN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Nothing moves, or the process dies; looked at before every run.
+    /// Nothing moves, or the process dies. Checked before every run.
     Critical,
     /// A wrong result, or a large slowdown.
     High,
-    /// Partial, or now and then.
+    /// Some channels are affected, or the fault is intermittent.
     Medium,
-    /// A nuisance.
+    /// Inconvenient, and no transfer is affected.
     Low,
 }
 
 impl Severity {
-    /// Whether breaking it is a failure, and not a warning.
+    /// Whether the check gives FAIL rather than WARN.
     pub(crate) fn fails(self) -> bool {
         self <= Self::High
     }
 }
 
-/// One file: a layer, whose checks need the layers before it.
+/// One file of checks. Its checks may need checks of earlier layers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
-    /// Short name, in the row.
+    /// Short name, repeated in each row: `nic`.
     pub layer: String,
-    /// Its heading.
+    /// Heading above the rows.
     pub title: String,
-    /// Whether its checks are about two nodes: they read the facts of both, and
-    /// what was tried between them.
+    /// Whether the checks compare two nodes. They then read the facts of both, and the
+    /// results of probing the rails between them.
     #[serde(default)]
     pub both: bool,
-    /// In the order in which they are shown.
+    /// In the order in which they are printed.
     #[serde(default, rename = "check")]
     pub checks: Vec<Check>,
 }
@@ -47,31 +47,31 @@ pub struct Layer {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Check {
-    /// A stable name that people can quote.
+    /// Stable name, such as `rail-mtu`.
     pub id: String,
-    /// What holds when it passes, in a few words.
+    /// What is true when the check passes, in a few words.
     pub title: String,
-    /// The fact.
+    /// Path of the fact that the check reads.
     #[serde(deserialize_with = "fact_path")]
     pub reads: FactPath,
-    /// What must hold of it.
+    /// The condition on the fact.
     pub must: Must,
-    /// The condition in words, where its own are not enough.
+    /// The condition in words, if the text of `must` is not clear enough.
     pub expected: Option<String>,
-    /// How bad it is when it does not.
+    /// How severe a failure is.
     pub severity: Severity,
     /// Why it matters.
     pub why: String,
-    /// What to do. `{name}` stands for what it is about (`eth3`), `{value}` for
-    /// the value seen.
+    /// What to do. `{name}` is replaced by the first failing element (`eth3`), `{value}` by
+    /// the value that was read.
     #[serde(rename = "do")]
     pub next_step: String,
-    /// The failure that people see without it.
+    /// The symptom that follows if the failure is ignored.
     pub prevents: String,
-    /// Checks that must pass, else this one says nothing.
+    /// Ids of checks that must not have failed; otherwise this check is UNKNOWN.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// A fact that must be there, else this check is not one for this node.
+    /// A fact that must be known and not false; otherwise the check is left out.
     #[serde(default, deserialize_with = "optional_path")]
     pub when: Option<FactPath>,
 }

@@ -1,9 +1,9 @@
-//! Facts to rows: pure, so that a captured node, a remote one and this one are
-//! judged alike.
+//! Evaluates checks: facts to rows. Pure, so that a captured node, a remote node and this
+//! node are judged alike.
 //!
-//! An element that breaks the condition decides; otherwise one that is unknown
-//! leaves the check open; only all of them known and good is a PASS. Nothing to
-//! look at is unknown, too: "no rail is too small" is not said of no rails.
+//! If any element breaks the condition, the check fails. Otherwise, if any element is
+//! unknown, the check is UNKNOWN. It passes only if every element is known and good. A
+//! check without elements is UNKNOWN, too: without rails, "no rail is down" is no news.
 #![forbid(unsafe_code)]
 
 use super::catalogue::Catalogue;
@@ -17,32 +17,32 @@ use super::view;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Elements named in one row; the others are counted.
+/// Most elements named in one row; the others are counted.
 const NAMED_MAX: usize = 8;
-/// Characters of names that are listed one by one.
+/// Most characters of a list of names.
 const NAMES_CHARS_MAX: usize = 48;
-/// Characters of one value.
+/// Most characters of one value.
 const VALUE_CHARS_MAX: usize = 400;
 
-/// For what a node is looked at.
+/// What the node is to be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subject {
-    /// For Google's plugin, which needs the GPUs, the gVNICs and the manager. Any
-    /// other, as the software plugin, needs a network and no more.
+    /// For Google's plugin, which needs GPUs, gVNICs and RxDM. Any other plugin, such as
+    /// the software plugin, needs only a network.
     pub tcpx: bool,
-    /// Bytes of one message, where a scenario says so.
+    /// Bytes of one message, if a scenario sets it.
     pub chunk: Option<u64>,
 }
 
-/// What the checks made of a node.
+/// The result of all checks over one node, or over two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Examination {
-    /// In the catalogue's order.
+    /// One row per check, in the catalogue's order.
     pub rows: Vec<Row>,
 }
 
 impl Examination {
-    /// How many rows ended like that.
+    /// The number of rows with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows
             .iter()
@@ -50,8 +50,8 @@ impl Examination {
             .count()
     }
 
-    /// 1 when something failed; 3 when nothing did, but a check that could have
-    /// is open; else 0. A warning is for reading.
+    /// 1 if a check failed; 3 if none failed, but a critical or high check is UNKNOWN;
+    /// else 0. Warnings do not count.
     pub fn exit_code(&self) -> u8 {
         let open = |row: &Row| row.verdict == Verdict::Unknown && row.severity.fails();
         match self.count(Verdict::Fail) {
@@ -62,12 +62,12 @@ impl Examination {
     }
 }
 
-/// What `catalogue` makes of one node; layers about two nodes are left out.
+/// Checks one node. Layers that compare two nodes are left out.
 pub fn examine(catalogue: &Catalogue, facts: &Facts, subject: Subject) -> Examination {
     judge(catalogue, false, &view::document(facts, subject), None)
 }
 
-/// What it makes of two nodes together: where they differ, and what was tried
+/// Checks two nodes together: where they differ, and the results of probing the rails
 /// between them.
 pub fn examine_pair(
     catalogue: &Catalogue,
@@ -96,7 +96,7 @@ fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>)
         {
             continue;
         }
-        // What was left out for this node is no reason to leave out more.
+        // A check that was left out for this node does not block the checks that need it.
         let open = |needed: &&String| {
             matches!(
                 ended.get(needed.as_str()),
@@ -106,7 +106,7 @@ fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>)
         let (verdict, value, name) = match check.needs.iter().find(open) {
             Some(needed) => (
                 Verdict::Unknown,
-                format!("not looked at: needs {needed}"),
+                format!("not checked: needs {needed}"),
                 String::new(),
             ),
             None => held(check, here, there),
@@ -126,7 +126,7 @@ fn is_there(when: &FactPath, document: &Value) -> bool {
     })
 }
 
-/// The verdict, what was seen, and the name of the first element that decided.
+/// The verdict, the value in words, and the name of the first element that decided.
 fn held(check: &Check, here: &Value, there: Option<&Value>) -> (Verdict, String, String) {
     let seen = check.reads.find(here);
     let opposite = there
@@ -166,7 +166,7 @@ fn held(check: &Check, here: &Value, there: Option<&Value>) -> (Verdict, String,
         (true, false) => (Verdict::Unknown, unknown),
         (true, true) if seen.is_empty() => (
             Verdict::Unknown,
-            vec![(String::new(), "nothing to look at".to_owned())],
+            vec![(String::new(), "nothing to check".to_owned())],
         ),
         (true, true) => (
             Verdict::Pass,
@@ -184,8 +184,8 @@ fn named(of: &str, text: &str) -> (String, String) {
     (of.to_owned(), text.to_owned())
 }
 
-/// The name of an element, and its value in words; with the peer's beside it
-/// where the two were compared.
+/// The name of an element and its value in words, with the peer's value if the two were
+/// compared.
 fn shown(check: &Check, seen: &Seen<'_>, there: Option<&Value>) -> (String, String) {
     let words = |value: &Value| match (value.as_u64(), &check.must) {
         (Some(bytes), _) if check.reads.is_in_bytes() => {
@@ -234,7 +234,7 @@ fn together(all: &[(String, String)]) -> String {
         }
 }
 
-/// The names, where they are short; else the first, and how many.
+/// All names if they are short, else the first name and the number of others.
 fn names(all: &[(String, String)]) -> String {
     let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
     match (names.join(" "), names.as_slice()) {

@@ -1,5 +1,5 @@
-//! Everything that is read of a node to judge it: one document, which an agent
-//! sends and a captured tree answers.
+//! Everything that the doctor reads of a node, as one document. An agent sends it, and a
+//! captured tree yields the same.
 #![forbid(unsafe_code)]
 
 use crate::ethtool::Ethtool;
@@ -15,93 +15,93 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Interfaces whose drivers are asked; more are no rails.
+/// Most interfaces whose drivers are queried. No machine has more rails.
 const INTERFACES_MAX: usize = 64;
-const NOT_LOOKED_AT: &str = "not looked at before a run";
+const NOT_READ: &str = "not read before a run";
 
 /// How much is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// What the critical checks need: a few milliseconds, before every run.
+    /// What the critical checks need. Takes a few milliseconds, before every run.
     Critical,
     /// Everything.
     All,
 }
 
-/// What is looked at, and how far.
+/// What is read of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
-    /// Laid over the node's own environment: what a worker gets.
+    /// Variables that a worker gets; they override the node's own environment.
     pub environment: &'a BTreeMap<String, String>,
     /// How much is read.
     pub depth: Depth,
-    /// The plugin in question; without it every file that could be meant.
+    /// The plugin file to examine; `None` examines every file that could be the plugin.
     pub plugin: Option<&'a Path>,
 }
 
 /// Libraries that the plugin and its users load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Libraries {
-    /// The GPU driver's: `libcuda.so.1`.
+    /// `libcuda.so.1`, from the GPU driver.
     pub cuda: Fact<Library>,
     /// `libnccl.so.2`.
     pub nccl: Fact<Library>,
 }
 
-/// A plugin and CUDA after they were loaded, in processes of their own.
+/// Results of loading the plugin and CUDA, each in a separate process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tested {
-    /// How many devices CUDA initialises.
+    /// The number of CUDA devices after `cuInit`.
     pub cuda_devices: Fact<usize>,
-    /// What the plugin's table calls itself, once `init` has passed.
+    /// The name in the plugin's table, after `init` succeeded.
     pub plugin_name: Fact<String>,
-    /// The version it logged.
+    /// The version in the plugin's log.
     pub plugin_version: Fact<String>,
 }
 
 /// The facts of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// What `discover` shows, too. Its environment is the one that is judged: a
-    /// worker's, where it is known.
+    /// The facts that `discover` prints. Their environment is the one that is checked: a
+    /// worker's environment, if it is known.
     pub node: NodeFacts,
-    /// Why that environment is not known: a captured tree need not have one.
+    /// Why the environment is unknown: a captured tree may not contain one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_environment: Option<String>,
-    /// The machine below.
+    /// Machine, kernel settings, kernel log and device files.
     pub system: System,
-    /// What is mounted.
+    /// Mounted file systems.
     pub mounts: Fact<Vec<Mount>>,
-    /// The drivers of physical interfaces, by interface.
+    /// Answers of the drivers of physical interfaces, by interface.
     pub drivers: BTreeMap<String, Fact<Ethtool>>,
-    /// Interrupts of those interfaces.
+    /// Interrupts of the physical interfaces.
     pub interrupts: Fact<Vec<Interrupt>>,
     /// The receive-datapath-manager.
     pub manager: Manager,
     /// Files that could be the plugin.
     pub plugins: Fact<Vec<PluginFile>>,
-    /// Libraries beside it.
+    /// Libraries that the plugin and NCCL load.
     pub libraries: Libraries,
-    /// Memory of the GPUs that the driver answers for.
+    /// Memory of the GPUs, as the driver reports it.
     pub gpu_memory: Fact<Vec<GpuMemory>>,
-    /// Processes that have it loaded.
+    /// Processes that have a plugin loaded.
     pub plugin_users: Fact<PluginUsers>,
-    /// TCP ports that somebody listens on.
+    /// TCP ports with a listener.
     pub listening: Fact<BTreeSet<u16>>,
-    /// Where the default route goes.
+    /// The interface of the default route.
     pub default_interface: Fact<String>,
-    /// What loading showed, where that was asked for: it takes seconds.
+    /// Results of loading the plugin and CUDA, if requested: loading takes seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tested: Option<Tested>,
 }
 
 impl Facts {
-    /// Reads them.
+    /// Reads everything within `scope`.
     pub fn read(root: &Root, scope: Scope<'_>) -> Self {
         Self::about(root, NodeFacts::read(root), scope)
     }
 
-    /// As [`Facts::read`], where the first part is there already.
+    /// As [`Facts::read`], if the facts of the node are already read.
     pub(crate) fn about(root: &Root, mut node: NodeFacts, scope: Scope<'_>) -> Self {
         node.environment.extend(scope.environment.clone());
         let judged = node.environment.clone();
@@ -140,7 +140,7 @@ impl Facts {
                 nccl: when(all, || libraries::find(root, &folders, "libnccl.so.2")),
             },
             gpu_memory: match gpus.is_empty() {
-                true => Fact::unknown("there is no GPU"),
+                true => Fact::unknown("no GPU found"),
                 false => when(all, || GpuMemory::read(root)),
             },
             plugin_users: when(all, || PluginUsers::read(root)),
@@ -153,11 +153,11 @@ impl Facts {
 }
 
 impl Facts {
-    /// Facts that another node sent or somebody kept: a claim of theirs, whose
-    /// text is made fit for a terminal.
+    /// Parses facts that another node sent, or that come from a file. Control characters
+    /// are removed from all texts.
     ///
     /// # Errors
-    /// Text that is not such a document.
+    /// The text is not a document of facts.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
             .map(crate::cleaned)
@@ -169,7 +169,7 @@ fn when<T>(wanted: bool, read: impl FnOnce() -> Fact<T>) -> Fact<T> {
     if wanted {
         read()
     } else {
-        Fact::unknown(NOT_LOOKED_AT)
+        Fact::unknown(NOT_READ)
     }
 }
 

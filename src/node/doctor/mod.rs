@@ -1,13 +1,13 @@
-//! What is wrong with a node before anything runs on it.
+//! The doctor: checks a node before anything runs on it.
 //!
-//! Facts go in, rows come out: [`Facts`] is everything that was read of a node,
-//! a document that travels; [`Examination`] is what the checks make of one node,
-//! or of two. The checks are data under `probes/node`: which fact, what must
-//! hold of it, why it matters, what to do. Rules that are more than one
-//! comparison (which NIC serves which GPU, what a variable means) are computed
-//! first, as facts of their own, by `view` and `lint`.
+//! Facts go in, rows come out. [`Facts`] is everything that was read of a node, as a
+//! document that another node can send. [`Examination`] is the result of the checks over
+//! one node, or over two. The checks are data under `probes/node`: which fact, what must
+//! hold of it, why it matters, what to do. Whatever takes more than one comparison (which
+//! NIC serves which GPU, what a variable means) is first computed as a fact, by `view`
+//! and `lint`.
 //!
-//! A fact that is not known makes a row UNKNOWN, never PASS.
+//! An unknown fact makes a row UNKNOWN, never PASS.
 //!
 //! Not here: printing, and reaching another node.
 
@@ -42,7 +42,7 @@ pub fn rail_names(facts: &Facts, subject: Subject) -> Vec<String> {
         .collect()
 }
 
-/// The shell lines that make the environment of a node right.
+/// The `export` and `unset` lines that correct the environment of a node.
 pub fn exports(table: &lint::Table, facts: &Facts, subject: Subject) -> Vec<String> {
     lint::exports(
         table,

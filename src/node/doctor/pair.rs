@@ -1,5 +1,5 @@
-//! Two nodes side by side: what may not be the same, what must be, and what was
-//! tried between them. Half of the lost days came from two sides that differed.
+//! Two nodes side by side: what must differ, what must be equal, and the results of
+//! probing the rails between them.
 #![forbid(unsafe_code)]
 
 use super::evaluate::Subject;
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Settings that both ends must agree on, because one end's value decides what
-/// the other reads.
+/// Variables that must be equal on both ends, because one end's value decides what the
+/// other end reads.
 const MUST_MATCH: [&str; 9] = [
     "NCCL_DYNAMIC_CHUNK_SIZE",
     "NCCL_NSOCKS_PERTHREAD",
@@ -25,29 +25,29 @@ const MUST_MATCH: [&str; 9] = [
     "UCCL_TCPX_NUM_CHANNELS",
 ];
 
-/// What came of trying one rail, from one node to the other.
+/// The result of probing one rail, from one node to the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedRail {
-    /// The interface that it was tried from.
+    /// The interface that sent the probes.
     pub name: String,
-    /// The address that was tried.
+    /// The peer's address, which was probed.
     pub to: IpAddr,
     /// Whether a small packet came back.
     pub reachable: Fact<bool>,
-    /// Whether a packet of the full MTU came through unfragmented.
+    /// Whether a packet of the full MTU arrived unfragmented.
     pub full_mtu: Fact<bool>,
-    /// Ports of the sample that could not be connected to.
+    /// Probed ports that did not accept a connection.
     pub ports_closed: Fact<Vec<u16>>,
 }
 
-/// What came of trying all rails.
+/// The results of probing all rails.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
-    /// One per rail.
+    /// One result per rail.
     pub rails: Vec<TriedRail>,
 }
 
-/// The document of `here`, with `pair` about both.
+/// The document of `here`, with facts about both nodes under `pair`.
 pub(super) fn document(
     here: &Facts,
     there: &Facts,
@@ -61,7 +61,7 @@ pub(super) fn document(
             .node
             .host
             .is_same_stack(&there.node.host)
-            .map_or_else(|| Fact::unknown("boot id or network namespace is not known"), |same| Fact::Known(!same)),
+            .map_or_else(|| Fact::unknown("the boot id or the network namespace is unknown"), |same| Fact::Known(!same)),
         "shared_addresses": shared_addresses(here, there),
         "settings": settings,
         "environment": environment,
@@ -71,7 +71,7 @@ pub(super) fn document(
     document
 }
 
-/// Addresses that both hold, loopback and link-local ones aside.
+/// Addresses that both nodes hold, except loopback and link-local ones.
 fn shared_addresses(here: &Facts, there: &Facts) -> Fact<Vec<String>> {
     let global = |one: &IpAddr| match one {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
@@ -85,7 +85,7 @@ fn shared_addresses(here: &Facts, there: &Facts) -> Fact<Vec<String>> {
                 .map(|nic| {
                     nic.addresses
                         .known()
-                        .ok_or_else(|| "addresses are not known".to_owned())
+                        .ok_or_else(|| format!("the addresses of {} are unknown", nic.name))
                 })
                 .collect();
             Fact::from(held).map(|all| {
@@ -102,7 +102,7 @@ fn shared_addresses(here: &Facts, there: &Facts) -> Fact<Vec<String>> {
     })
 }
 
-/// A bridge of containers has the same address on every node, and nobody minds.
+/// A container bridge has the same address on every node, which is harmless.
 fn is_container(nic: &Nic) -> bool {
     nic.is_virtual
         && ["docker", "br-", "virbr", "cni"]
@@ -110,7 +110,7 @@ fn is_container(nic: &Nic) -> bool {
             .any(|prefix| nic.name.starts_with(prefix))
 }
 
-/// Differing settings, those that must match first.
+/// Variables that differ: those that must match, then the others.
 fn differences(
     here: &BTreeMap<String, String>,
     there: &BTreeMap<String, String>,
@@ -150,7 +150,7 @@ fn interfaces(here: &Facts, there: &Facts, subject: Subject) -> Fact<Vec<String>
                 nic.name.clone(),
                 nic.mtu
                     .known()
-                    .map_or("MTU not known".to_owned(), |mtu| format!("MTU {mtu}")),
+                    .map_or("MTU unknown".to_owned(), |mtu| format!("MTU {mtu}")),
             )
         };
         facts

@@ -1,33 +1,34 @@
-//! Where a fact stands in a document: names with dots between, `*` for each
-//! element of a list or table.
+//! Paths to facts in a document: names separated by dots, `*` for each element of a list
+//! or object.
 //!
-//! `view.rails.*.mtu` is the MTU of every rail; each comes with the name of what
-//! it belongs to. A document's `{ "unknown": why }` (see `node::Fact`) ends the
-//! way wherever it stands, and everything behind it is unknown for that reason.
+//! `view.rails.*.mtu` is the MTU of every rail; each value comes with the name of its
+//! rail. Where the document has `{ "unknown": why }` (see [`crate::Fact`]) the path ends,
+//! and everything below it is unknown for the same reason.
 #![forbid(unsafe_code)]
 
 use serde_json::Value;
 use std::str::FromStr;
 
-/// More names than any document is deep.
+/// Most names in a path; no document is as deep.
 const PARTS_MAX: usize = 16;
-/// More elements than any node has of anything.
+/// Most elements that one path finds.
 const FOUND_MAX: usize = 4096;
 
-/// A way through a document.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactPath(Vec<String>);
 
-/// What stands at the end of one way.
+/// One value that a path leads to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Seen<'a> {
-    /// The elements that were passed, `eth1` or `eth1 rx`; empty without a `*`.
+    /// Names of the elements that each `*` stood for: `eth1`, or `eth1 rx`. Empty without a
+    /// `*`.
     pub of: String,
-    /// The value, or why there is none.
+    /// The value, or why it is unknown.
     pub value: Result<&'a Value, String>,
 }
 
-/// The text is no path.
+/// The text is not a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a path to a fact such as view.rails.*.mtu")]
 pub struct BadPath(String);
@@ -50,7 +51,7 @@ impl FromStr for FactPath {
 }
 
 impl FactPath {
-    /// Everything the path leads to in `document`, in the document's order.
+    /// All values that the path leads to in `document`, in the document's order.
     pub(crate) fn find<'a>(&self, document: &'a Value) -> Vec<Seen<'a>> {
         let mut found = Vec::new();
         follow(document, &self.0, String::new(), &mut found);
@@ -59,7 +60,7 @@ impl FactPath {
 }
 
 impl FactPath {
-    /// Whether its name says that a number is one of bytes.
+    /// Whether the value is a number of bytes, by the name of the fact.
     pub(crate) fn is_in_bytes(&self) -> bool {
         self.0.iter().any(|part| part.ends_with("_bytes"))
     }
@@ -110,10 +111,10 @@ fn follow<'a>(value: &'a Value, parts: &[String], of: String, found: &mut Vec<Se
     }
 }
 
-/// The reason of an unknown, with its text.
+/// The reason, if `value` is an unknown fact.
 fn unknown(value: &Value) -> Option<String> {
     match value {
-        Value::Null => Some("not known".to_owned()),
+        Value::Null => Some("unknown".to_owned()),
         Value::Object(all) if all.len() == 1 => Some(all.get("unknown")?.as_str()?.to_owned()),
         _ => None,
     }
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn an_invalid_path_is_rejected() {
         for text in ["", ".", "a.", "a b", "a.*x", "ä", &"a.".repeat(40)] {
             assert!(text.parse::<FactPath>().is_err(), "{text}");
         }
@@ -184,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_document_is_followed(text in "[a-z*.]{1,24}", json in "\\PC{0,60}") {
+        fn any_path_through_any_document_is_bounded(text in "[a-z*.]{1,24}", json in "\\PC{0,60}") {
             let document = serde_json::from_str(&json).unwrap_or(Value::String(json));
             if let Ok(path) = text.parse::<FactPath>() {
                 prop_assert!(path.find(&document).len() <= FOUND_MAX);

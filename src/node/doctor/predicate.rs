@@ -1,7 +1,7 @@
-//! What must hold of a fact: the whole vocabulary of `must` in `probes/node`.
+//! Conditions on a fact: everything that `must` in `probes/node/*.toml` can say.
 //!
-//! Anything that needs more words is computed as a fact first, in Rust, where it
-//! has a name and a test.
+//! A condition that needs more is first computed as a fact, in Rust, where it has a name
+//! and a test.
 #![forbid(unsafe_code)]
 
 use serde::Deserialize;
@@ -13,32 +13,32 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Must {
-    /// Equal to this.
+    /// Equal to this value.
     Equals(Value),
-    /// Equal to one of these.
+    /// Equal to one of these values.
     OneOf(Vec<Value>),
-    /// A number of at least this, or the word `unlimited`.
+    /// A number, at least this large, or the word `unlimited`.
     AtLeast(f64),
-    /// A number of at most this.
+    /// A number, at most this large.
     AtMost(f64),
-    /// A list of at least so many.
+    /// A list with at least this many elements.
     CountAtLeast(usize),
-    /// A list of at most so many.
+    /// A list with at most this many elements.
     CountAtMost(usize),
-    /// A dotted version of at least this; what follows the numbers is left out.
+    /// A dotted version, at least this one. Text after the numbers is ignored.
     VersionAtLeast(String),
-    /// A list with this element, or a text with this part.
+    /// A list that has this element, or a text that contains it.
     Contains(String),
-    /// Known at all: what is unknown breaks it, with its reason as the value.
+    /// Known, whatever the value. An unknown fact fails the check, with its reason as value.
     Known(bool),
-    /// A list or a text without (true) or with (false) anything in it.
+    /// An empty (true) or non-empty (false) list, object or text.
     Empty(bool),
-    /// The same on both nodes (true), or not the same (false).
+    /// Equal on both nodes (true), or different (false).
     Same(bool),
 }
 
 impl Must {
-    /// Whether it holds of a known value; `there` is the other node's.
+    /// Whether a known value meets the condition. `there` is the peer's value.
     pub(crate) fn holds(&self, value: &Value, there: Option<&Value>) -> bool {
         match self {
             Self::Equals(wanted) => value == wanted,
@@ -66,12 +66,12 @@ impl Must {
         }
     }
 
-    /// Whether it speaks of two nodes.
+    /// Whether the condition compares two nodes.
     pub(crate) fn is_about_both(&self) -> bool {
         matches!(self, Self::Same(_))
     }
 
-    /// Whether an unknown fact breaks it, and does not merely leave it open.
+    /// Whether an unknown fact fails the check rather than leaving it UNKNOWN.
     pub(crate) fn fails_unknown(&self) -> bool {
         matches!(self, Self::Known(_))
     }
@@ -86,7 +86,8 @@ fn is_empty(value: &Value) -> Option<bool> {
     }
 }
 
-/// Number by number; `6.6.93+` has three of them.
+/// Compares dotted versions number by number. Text after the numbers, such as the `+` of
+/// `6.6.93+`, is ignored; `None` if either text does not start with a number.
 pub(super) fn compare_versions(one: &str, other: &str) -> Option<Ordering> {
     let numbers = |text: &str| -> Option<Vec<u64>> {
         let dotted: String = text
@@ -119,7 +120,7 @@ impl fmt::Display for Must {
             Self::CountAtMost(most) => write!(f, "at most {most}"),
             Self::VersionAtLeast(least) => write!(f, "{least} or newer"),
             Self::Contains(part) => f.write_str(part),
-            Self::Known(_) => f.write_str("there"),
+            Self::Known(_) => f.write_str("known"),
             Self::Empty(true) => f.write_str("none"),
             Self::Empty(false) => f.write_str("some"),
             Self::Same(true) => f.write_str("the same on both nodes"),
@@ -128,7 +129,7 @@ impl fmt::Display for Must {
     }
 }
 
-/// A value as a person writes it.
+/// A value in words: `yes`, `none`, `eth1, eth2`.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "none".to_owned(),
@@ -137,7 +138,7 @@ pub(super) fn plain(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Array(all) if all.is_empty() => "none".to_owned(),
         Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
-        // Of a thing with a name, the name says which.
+        // The name identifies an object that has one.
         Value::Object(all) if all.get("name").is_some_and(Value::is_string) => plain(&all["name"]),
         Value::Object(all) => {
             let pairs = all
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_means_one_thing() {
+    fn each_condition_holds_for_the_values_it_names() {
         check("equals = true", json!(true), true);
         check("equals = 1", json!(true), false);
         check("one-of = ['gve', 'x']", json!("gve"), true);
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn same_needs_the_other_node() {
+    fn same_needs_the_value_of_the_peer() {
         assert!(Must::Same(true).holds(&json!(1), Some(&json!(1))));
         assert!(!Must::Same(true).holds(&json!(1), None));
         assert!(Must::Same(false).holds(&json!(1), Some(&json!(2))));

@@ -1,14 +1,13 @@
-//! Trying the rails between two nodes: a small packet, a packet of the full MTU
-//! that must not be cut up, and sixteen ports of the range that the plugin
-//! listens on.
+//! Probes the rails between two nodes: a small packet, a packet of the full MTU with
+//! don't-fragment set, and sixteen TCP ports of the range that the plugin listens on.
 //!
-//! One node opens an [`Offer`], which travels; the other tries it and returns
-//! what came of it. Everything is bound to its interface, so a packet cannot
-//! arrive by another way. Each packet carries the offer's token; anything else
-//! is not answered, and an answer is never longer than a question. Whatever is
-//! tried is tried at once, so that all waits end within [`PATIENCE`].
+//! One node opens sockets and describes them in an [`Offer`], which is sent to the other
+//! node; that node probes them and returns the results. Every socket is bound to its
+//! interface, so a packet cannot take another path. Each packet carries the offer's token;
+//! a packet without it gets no answer, and an answer is never longer than the packet it
+//! answers. All rails are probed at once, so that every wait ends within [`PATIENCE`].
 //!
-//! Not here: how an offer travels, and what its result means.
+//! Not here: how an offer reaches the peer, and what the results mean.
 #![forbid(unsafe_code)]
 
 use super::pair::{Tried, TriedRail};
@@ -23,16 +22,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Ports tried per rail.
+/// TCP ports probed per rail.
 pub(crate) const PORTS: usize = 16;
-/// The longest that trying takes.
+/// Longest time that probing all rails takes.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(600);
-/// An offer that nobody takes up ends by itself.
+/// The sockets of an offer close after this time.
 const OFFER_LIFE: Duration = Duration::from_secs(30);
-/// How often a packet is sent before it counts as lost.
+/// Times that a packet is sent before it counts as lost.
 const ATTEMPTS: u32 = 3;
 const TOKEN_BYTES: usize = 16;
-/// IPv4 and UDP headers.
+/// Bytes of the IPv4 and UDP headers.
 const HEADERS: u32 = 28;
 const RAILS_MAX: usize = 64;
 const MTU_MAX: u32 = 65_535;
@@ -41,15 +40,15 @@ const TICK: Duration = Duration::from_millis(100);
 /// One rail of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RailAddress {
-    /// Its interface.
+    /// Name of the interface.
     pub name: String,
-    /// Its address.
+    /// IPv4 address of the interface.
     pub address: IpAddr,
-    /// Bytes of its largest packet.
+    /// MTU of the interface, in bytes.
     pub mtu: u32,
 }
 
-/// What one node opened for the other to try.
+/// The sockets that one node opened for the other to probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     token: [u8; TOKEN_BYTES],
@@ -64,7 +63,7 @@ struct OfferedRail {
     mtu: u32,
 }
 
-/// The rails of a node by name, with an IPv4 address each.
+/// The interfaces in `names` that have an IPv4 address and a known MTU.
 pub fn rails(node: &NodeFacts, names: &[String]) -> Vec<RailAddress> {
     let nics = node.nics.known().map(Vec::as_slice).unwrap_or_default();
     let rail = |nic: &crate::Nic| {
@@ -87,7 +86,7 @@ pub fn rails(node: &NodeFacts, names: &[String]) -> Vec<RailAddress> {
         .collect()
 }
 
-/// Sockets that answer, until dropped.
+/// Threads that answer the probes; dropping it stops them.
 pub struct Listening {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -102,11 +101,11 @@ impl Drop for Listening {
     }
 }
 
-/// Opens an echo and sixteen ports on each of `rails`, the ports spread over
-/// `range`, which is the kernel's ephemeral one.
+/// Opens a UDP echo and sixteen TCP ports on each of `rails`. The ports are spread over
+/// `range`, the kernel's ephemeral ports.
 ///
 /// # Errors
-/// A rail's address cannot be listened on.
+/// The echo cannot be bound to a rail's address, or there is no randomness for the token.
 pub fn listen(rails: &[RailAddress], range: (u16, u16)) -> io::Result<(Listening, Offer)> {
     let mut token = [0; TOKEN_BYTES];
     getrandom::fill(&mut token).map_err(io::Error::other)?;
@@ -142,8 +141,8 @@ pub fn listen(rails: &[RailAddress], range: (u16, u16)) -> io::Result<(Listening
     ))
 }
 
-/// Ports evenly over the range; the next one where somebody has it. A connection
-/// needs no accept: the kernel completes it into the backlog.
+/// Listens on ports spread evenly over the range, or on the next free one where a port is
+/// taken. No thread accepts: the kernel completes a connection into the backlog.
 fn open_ports(address: IpAddr, (first, last): (u16, u16)) -> Vec<TcpListener> {
     let step = (usize::from(last.saturating_sub(first)) / PORTS).max(1);
     let near = |index: usize| {
@@ -154,7 +153,8 @@ fn open_ports(address: IpAddr, (first, last): (u16, u16)) -> Vec<TcpListener> {
     (0..PORTS).filter_map(near).collect()
 }
 
-/// Answers with the token and the length that arrived. `_ports` stay open.
+/// Answers each packet with the token and the length that arrived. `_ports` stay open as
+/// long as this runs.
 fn answer(echo: &UdpSocket, _ports: &[TcpListener], token: &[u8], stop: &AtomicBool) {
     let until = Instant::now() + OFFER_LIFE;
     let mut packet = vec![0; MTU_MAX as usize];
@@ -168,13 +168,13 @@ fn answer(echo: &UdpSocket, _ports: &[TcpListener], token: &[u8], stop: &AtomicB
         if packet[..length].starts_with(token) {
             let mut reply = token.to_vec();
             reply.extend((length as u32).to_le_bytes());
-            // Lost replies are asked for again.
+            // If the reply is lost, the peer sends its packet again.
             let _ = echo.send_to(&reply[..reply.len().min(length)], from);
         }
     }
 }
 
-/// Tries every rail of `offer` from the rail of the same name here, all at once.
+/// Probes every rail of `offer` from the rail of the same name here, all at once.
 pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> Tried {
     let until = Instant::now() + PATIENCE;
     let pairs = offer
@@ -200,7 +200,7 @@ pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> Tried {
 }
 
 fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instant) -> TriedRail {
-    // Either end may send as much as its own interface takes.
+    // Either end may send packets as large as its own interface allows.
     let full = usize::try_from(here.mtu.max(there.mtu).min(MTU_MAX).saturating_sub(HEADERS))
         .unwrap_or_default();
     let (small, full, closed) = std::thread::scope(|scope| {
@@ -225,12 +225,12 @@ fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instan
 }
 
 fn told<T>(answer: std::thread::Result<io::Result<T>>) -> Fact<T> {
-    let answer = answer.unwrap_or_else(|_| Err(io::Error::other("trying it failed")));
+    let answer = answer.unwrap_or_else(|_| Err(io::Error::other("the probe panicked")));
     answer.map_err(|error| error.to_string()).into()
 }
 
-/// A socket that can only use the rail's interface. Without the right to bind to
-/// it, its address alone has to do.
+/// A socket that can only use the rail's interface. Without the permission to bind to the
+/// interface it is bound to the address alone.
 fn on_rail(here: &RailAddress, kind: Type, protocol: Protocol) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(SocketAddr::new(here.address, 0)),
@@ -247,7 +247,7 @@ fn on_rail(here: &RailAddress, kind: Type, protocol: Protocol) -> io::Result<Soc
     Ok(socket)
 }
 
-/// Whether a packet of `length` bytes came back as received whole.
+/// Whether the peer answers that a packet of `length` bytes arrived whole.
 fn echoed(
     here: &RailAddress,
     there: &OfferedRail,
@@ -264,7 +264,7 @@ fn echoed(
     let share = until.saturating_duration_since(Instant::now()) / ATTEMPTS;
     for _ in 0..ATTEMPTS {
         match socket.send(&packet) {
-            // Longer than the interface itself takes, or told so by a router.
+            // Longer than the interface's MTU, or than a path MTU that a router reported.
             Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => return Ok(false),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             sent => drop(sent?),
@@ -284,13 +284,13 @@ fn echoed(
     Ok(false)
 }
 
-/// Don't-fragment, whatever the kernel remembers of the path.
+/// Sets don't-fragment, whatever path MTU the kernel has cached.
 fn never_fragment(socket: &Socket) -> io::Result<()> {
     use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
     set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE).map_err(io::Error::from)
 }
 
-/// The ports that did not take a connection in time.
+/// The ports that did not accept a connection in time.
 fn closed(here: &RailAddress, there: &OfferedRail, until: Instant) -> io::Result<Vec<u16>> {
     let mut waiting = Vec::new();
     for port in there.ports.iter().take(PORTS) {
@@ -301,7 +301,10 @@ fn closed(here: &RailAddress, there: &OfferedRail, until: Instant) -> io::Result
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
                 waiting.push((*port, socket))
             }
-            Err(_) => return Err(io::Error::other(format!("cannot connect to port {port}"))),
+            Err(error) => {
+                let text = format!("cannot connect to port {port}: {error}");
+                return Err(io::Error::other(text));
+            }
         }
     }
     let mut closed = Vec::new();
@@ -351,9 +354,9 @@ mod tests {
     fn an_open_rail_passes_small_and_full_packets_and_connections() {
         let (listening, offer) = listen(&loopback(8244), (42_000, 43_000)).unwrap();
         assert_eq!(offer.rails[0].ports.len(), PORTS);
-        let travelled: Offer =
+        let received: Offer =
             serde_json::from_str(&serde_json::to_string(&offer).unwrap()).unwrap();
-        let tried = try_offer(&travelled, &loopback(8244));
+        let tried = try_offer(&received, &loopback(8244));
         let [rail] = tried.rails.as_slice() else {
             panic!("{tried:?}")
         };
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_not_answered() {
+    fn a_packet_without_the_token_gets_no_answer() {
         let (_listening, mut offer) = listen(&loopback(1500), (42_000, 43_000)).unwrap();
         offer.token[0] ^= 1;
         let tried = try_offer(&offer, &loopback(1500));

@@ -9,13 +9,13 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
-    /// Looked at, and it holds.
+    /// The condition holds.
     Pass,
-    /// Looked at; it does not hold, and something will not work.
+    /// The condition does not hold; something will not work.
     Fail,
-    /// Looked at; it does not hold, and something may be slow or odd.
+    /// The condition does not hold; something may be slow or fail now and then.
     Warn,
-    /// Not looked at, or not readable: neither good nor bad.
+    /// The fact could not be read, or the check was skipped.
     Unknown,
 }
 
@@ -33,24 +33,24 @@ impl fmt::Display for Verdict {
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// The check's name.
+    /// Id of the check, such as `rail-mtu`.
     pub id: String,
-    /// The layer's.
+    /// Name of its layer, such as `nic`.
     pub layer: String,
-    /// What holds when it passes.
+    /// What is true when the check passes.
     pub title: String,
-    /// How it ended.
+    /// The result.
     pub verdict: Verdict,
-    /// What was seen, or why nothing was.
+    /// The value that was read, in words, or why it is unknown.
     pub value: String,
-    /// What it was held against.
+    /// The condition, in words.
     pub expected: String,
     /// Why it matters.
     pub why: String,
-    /// What to do; none where it passed.
+    /// What to do; `None` if the check passed.
     pub next_step: Option<String>,
-    /// How bad it would be.
+    /// How severe a failure is.
     pub severity: Severity,
-    /// The failure that people see without it.
+    /// The symptom that follows if the failure is ignored.
     pub prevents: String,
 }

@@ -1,9 +1,9 @@
-//! Facts about facts: what has to be put together before one comparison can
-//! judge it. Which interfaces are rails, which rail is whose, where each serves
-//! its interrupts.
+//! Derived facts: those that are put together from several others before one comparison
+//! can check them. Which interfaces are rails, which rail serves which GPU, which CPUs serve
+//! a rail's interrupts.
 //!
-//! Everything here stands under `view` in the document that checks read, beside
-//! the facts themselves and the mistakes of `lint`.
+//! They are under `view` in the document that checks read, beside the facts that were read
+//! and the mistakes that `lint` found.
 #![forbid(unsafe_code)]
 
 use super::evaluate::Subject;
@@ -21,18 +21,18 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Ports that the users' programs listen on to meet each other.
+/// Ports that UCCL's test programs use for their bootstrap.
 const BOOTSTRAP_PORTS: [u16; 10] = [
     12345, 12347, 20000, 20001, 20002, 20003, 20004, 20005, 20006, 20007,
 ];
 const DATA: [&str; 2] = ["NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "TCPXSOFT_SOCKET_IFNAME"];
 const CONTROL: &str = "NCCL_GPUDIRECTTCPX_CTRL_DEV";
-/// Interfaces of container networks, which carry nothing of ours.
+/// Prefixes of container interfaces, which never carry transfers.
 const CONTAINERS: [&str; 6] = ["docker", "br-", "virbr", "cni", "flannel", "cali"];
 
 /// The document that checks read.
 pub(super) fn document(facts: &Facts, subject: Subject) -> Value {
-    let view = View::of(facts, subject);
+    let view = View::from_facts(facts, subject);
     let lint = match (&facts.no_environment, Table::embedded()) {
         (Some(why), _) => json!(Fact::<()>::unknown(why)),
         (None, Ok(table)) => {
@@ -47,7 +47,7 @@ pub(super) fn document(facts: &Facts, subject: Subject) -> Value {
     document
 }
 
-/// What the rules of `lint` need to know.
+/// The facts that the rules of `lint` need.
 pub(super) fn machine(facts: &Facts, subject: Subject) -> Machine {
     let place = |nic: &Nic| NicPlace {
         node: nic.numa_node.known().copied(),
@@ -159,7 +159,7 @@ struct PluginView {
 }
 
 impl View {
-    fn of(facts: &Facts, subject: Subject) -> Self {
+    fn from_facts(facts: &Facts, subject: Subject) -> Self {
         let rails = rails(facts, subject);
         let users = facts.plugin_users.as_ref();
         Self {
@@ -238,16 +238,16 @@ fn shares_root(gpu: &Gpu, nic: &Nic) -> bool {
     matches!(closeness(gpu, nic), Closeness::SamePciRoot { .. })
 }
 
-/// The interface that the environment gives to control, or the default route's.
+/// The control interface: the one that the environment names, or that of the default route.
 fn control_name(facts: &Facts) -> Option<&str> {
     let named = facts.node.environment.get(CONTROL).map(String::as_str);
     let exists = named.filter(|name| nics(facts).iter().any(|nic| nic.name == *name));
     exists.or_else(|| facts.default_interface.known().map(String::as_str))
 }
 
-/// The interfaces that carry data: those the environment names, else those that
-/// the machine is built for. The control interface is none of them, whatever the
-/// environment says; that it says so is a mistake of its own.
+/// The interfaces that carry data: those that the environment names, else those that
+/// [`automatic`] finds. The control interface is never among them; if the environment names
+/// it as a data interface, `lint` reports that.
 pub(super) fn rails(facts: &Facts, subject: Subject) -> Vec<&Nic> {
     let control = control_name(facts);
     let list = DATA
@@ -272,6 +272,8 @@ pub(super) fn rails(facts: &Facts, subject: Subject) -> Vec<&Nic> {
     }
 }
 
+/// The data interfaces by the machine's topology: for TCPX the physical NICs that share a
+/// PCI root with a GPU, else every interface that is up and has an address.
 fn automatic(facts: &Facts, subject: Subject) -> Vec<&Nic> {
     let control = facts.default_interface.known().map(String::as_str);
     let but_control = |nic: &&Nic| Some(nic.name.as_str()) != control;
@@ -294,7 +296,7 @@ fn automatic(facts: &Facts, subject: Subject) -> Vec<&Nic> {
         .filter(|nic| nic.name != "lo" && nic.is_up() && !container(nic))
         .filter(|nic| nic.addresses.known().is_some_and(|all| !all.is_empty()))
         .collect();
-    // The control interface carries data only where there is no other.
+    // The control interface carries data only if it is the only one.
     let others: Vec<&Nic> = up.iter().copied().filter(but_control).collect();
     if others.is_empty() { up } else { others }
 }
@@ -303,7 +305,7 @@ fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
     let driver: Fact<&Ethtool> = match facts.drivers.get(&nic.name) {
         Some(Fact::Known(driver)) => Fact::Known(driver),
         Some(Fact::Unknown { unknown }) => Fact::unknown(unknown.clone()),
-        None => Fact::unknown("its driver was not asked"),
+        None => Fact::unknown("the driver was not queried"),
     };
     let feature = |name: &str| {
         let known = driver.as_ref().and_then(|driver| driver.features.clone());
@@ -321,7 +323,7 @@ fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
         known.and_then(|all| {
             all.get(name)
                 .copied()
-                .ok_or_else(|| format!("the driver has no flag {name}"))
+                .ok_or_else(|| format!("the driver has no private flag {name}"))
                 .into()
         })
     };
@@ -349,7 +351,7 @@ fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
             .mbit_per_s()
             .ok_or_else(|| nic.speed.to_string())
             .into(),
-        // What the file holds, for the plugin reads it as text.
+        // As in the file, because the plugin reads the file as text.
         numa: match &nic.numa_node {
             Fact::Unknown { unknown } if unknown.ends_with(": -1") => Fact::Known("-1".to_owned()),
             numa => numa.as_ref().map(ToString::to_string),
@@ -363,7 +365,7 @@ fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
             driver
                 .header_split()
                 .map(|(on, _)| on)
-                .ok_or_else(|| "the driver has no such setting".to_owned())
+                .ok_or_else(|| "the driver has no header-split setting".to_owned())
                 .into()
         }),
         ntuple: feature("rx-ntuple-filter"),
@@ -379,7 +381,7 @@ fn served_by<'a>(gpu: &Gpu, rails: &[&'a Nic]) -> Option<(&'a Nic, Closeness)> {
     nearest(gpu, rails.iter().copied())
 }
 
-/// How many interrupts tell of its packets, and the CPUs that serve them.
+/// The number of interrupts for packets of `nic`, and the CPUs that serve them.
 fn data_interrupts(facts: &Facts, nic: &Nic) -> Fact<(usize, CpuList)> {
     let all = facts.interrupts.as_ref();
     all.and_then(|all| {
@@ -407,11 +409,11 @@ fn irq_cpus(facts: &Facts, nic: &Nic) -> Fact<CpuList> {
     data_interrupts(facts, nic).map(|(_, cpus)| cpus)
 }
 
-/// Those of `cpus` that are not on the interface's NUMA node, in words; empty is
+/// The `cpus` that are not on the interface's NUMA node, in words; empty if there are
 /// none.
 fn far_from(facts: &Facts, nic: &Nic, cpus: &CpuList) -> Fact<String> {
     let Some(node) = nic.numa_node.known() else {
-        return Fact::unknown("its NUMA node is not known");
+        return Fact::unknown("the interface's NUMA node is unknown");
     };
     let nodes = facts
         .node
@@ -425,13 +427,13 @@ fn far_from(facts: &Facts, nic: &Nic, cpus: &CpuList) -> Fact<String> {
         .find(|one| one.id == *node)
         .and_then(|one| one.cpus.known());
     let Some(near) = near else {
-        return Fact::unknown(format!("the CPUs of node {node} are not known"));
+        return Fact::unknown(format!("the CPUs of NUMA node {node} are unknown"));
     };
     let far: BTreeSet<u32> = cpus.iter().filter(|cpu| !near.contains(*cpu)).collect();
     Fact::Known(match far.is_empty() {
         true => String::new(),
         false => format!(
-            "CPUs {}, node {node} has {near}",
+            "CPUs {}; NUMA node {node} has {near}",
             far.into_iter().collect::<CpuList>()
         ),
     })
@@ -441,13 +443,13 @@ fn gpu_view(facts: &Facts, gpu: &Gpu, rails: &[&Nic]) -> GpuView {
     let best = served_by(gpu, rails);
     let rail = best
         .map(|(nic, _)| nic.name.clone())
-        .ok_or_else(|| "there is no rail".to_owned());
+        .ok_or_else(|| "no rail found".to_owned());
     let open = facts.system.nvidia_devices.as_ref();
     GpuView {
         name: format!("GPU {} ({})", gpu.index, gpu.pci_address),
         same_root: match (gpu.pci_path.why(), best) {
             (Some(why), _) => Fact::unknown(why),
-            (None, None) => Fact::unknown("there is no rail"),
+            (None, None) => Fact::unknown("no rail found"),
             (None, Some((nic, near))) => match nic.pci_path.why() {
                 Some(why) => Fact::unknown(why),
                 None => Fact::Known(matches!(near, Closeness::SamePciRoot { .. })),
@@ -468,7 +470,7 @@ fn gpu_view(facts: &Facts, gpu: &Gpu, rails: &[&Nic]) -> GpuView {
                 .iter()
                 .find(|one| one.pci_address == gpu.pci_address)
                 .map(|one| one.free_bytes);
-            own.ok_or_else(|| "the driver did not name it".to_owned())
+            own.ok_or_else(|| "the driver did not report this GPU".to_owned())
                 .into()
         }),
         // `dev < 4 ? 0 : 1` in 3.1.9's gpu/cuda_wrapper.cu.
@@ -498,11 +500,11 @@ fn control(facts: &Facts) -> Fact<Control> {
             .as_ref()
             .map(|all| all.iter().filter(|one| one.is_ipv4()).copied().collect()),
     });
-    view.ok_or_else(|| format!("there is no {name}")).into()
+    view.ok_or_else(|| format!("no interface {name}")).into()
 }
 
-/// The kernel said so at its start, or a driver counts such packets. It is
-/// denied only where every rail's driver has counters and none of that name.
+/// Whether the kernel has device-memory TCP: true if the kernel log says so or a driver
+/// counts such packets; false only if every rail's driver has counters and none for them.
 fn devmem(facts: &Facts, rails: &[&Nic]) -> Fact<bool> {
     if facts
         .system
@@ -525,7 +527,7 @@ fn devmem(facts: &Facts, rails: &[&Nic]) -> Fact<bool> {
             Fact::Known(true)
         }
         Some(all) if !all.is_empty() && all.iter().all(|one| !one.is_empty()) => Fact::Known(false),
-        _ => Fact::unknown("neither the kernel's log nor a driver's counters say"),
+        _ => Fact::unknown("neither the kernel log nor the drivers' counters show it"),
     }
 }
 
@@ -552,7 +554,7 @@ fn plugin_view(facts: &Facts, one: &crate::plugin_files::PluginFile) -> PluginVi
     }
 }
 
-/// The files behind all names: told apart by their bytes where those were read.
+/// The different files behind all paths, compared by hash if the hashes were read.
 fn distinct(all: &[crate::plugin_files::PluginFile]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let file = |one: &crate::plugin_files::PluginFile| {
@@ -563,10 +565,10 @@ fn distinct(all: &[crate::plugin_files::PluginFile]) -> Vec<String> {
     all.iter().filter_map(file).collect()
 }
 
-/// The NCCL that each release of the plugin was made with, as Google lists them.
+/// The NCCL version that each release of the plugin is built for, as Google lists them.
 const RELEASES: [(&str, &str); 2] = [("3.1.9", "2.19.3"), ("3.1.12", "2.19.4")];
 
-/// Versions that are known not to go together, as far as a node shows them.
+/// Versions on this node that are known not to work together.
 fn pairing(facts: &Facts) -> Vec<String> {
     let newer =
         |version: &str, than: &str| compare_versions(version, than).is_some_and(Ordering::is_ge);
@@ -582,7 +584,7 @@ fn pairing(facts: &Facts) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some(version) = nccl.filter(|version| !newer(version, "2.19")) {
         problems.push(format!(
-            "NCCL {version} knows no v7 plugins (2.19 does) and falls back to sockets"
+            "NCCL {version} cannot load v7 plugins (2.19 can) and falls back to sockets"
         ));
     }
     let release = plugin.and_then(|plugin| {
@@ -594,7 +596,7 @@ fn pairing(facts: &Facts) -> Vec<String> {
         && nccl != with
     {
         problems.push(format!(
-            "plugin {version} was made with NCCL {with}, this is {nccl}"
+            "plugin {version} is built for NCCL {with}; this node has NCCL {nccl}"
         ));
     }
     let paths = facts

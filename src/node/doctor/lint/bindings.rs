@@ -1,9 +1,9 @@
 //! CPU bindings of the plugin's helper threads: `eth1:8-21,112-125;eth2:…`.
 //!
-//! The plugin takes ranges only, eight at most; where none is readable for an
-//! interface its first transfer divides by zero. A set that partly overlaps
-//! interrupt CPUs is no mistake: threads are not pinned within their set, and
-//! the published A3-high sets overlap by up to half. Mostly on them is one.
+//! The plugin accepts ranges only, at most eight per interface; without a valid range for
+//! an interface the first transfer divides by zero. A set may overlap the interrupt CPUs by
+//! up to half, as the published A3-high sets do, because threads are not pinned within
+//! their set. A larger overlap is a mistake.
 #![forbid(unsafe_code)]
 
 use super::{Environment, Findings, Fix, Kind, Machine, NicPlace};
@@ -15,16 +15,16 @@ const NAMES: [&str; 2] = [
     "NCCL_GPUDIRECTTCPX_RX_BINDINGS",
 ];
 const PIN: &str = "NCCL_GPUDIRECTTCPX_WORKER_PIN_THREADS";
-/// More overflow an array of 3.1.9's.
+/// Ranges per interface; more overflow an array of 3.1.9.
 const RANGES_MAX: usize = 8;
-/// More interfaces than the plugin takes.
+/// Most interfaces that are parsed; the plugin takes fewer.
 const INTERFACES_MAX: usize = 64;
 const CPU_MAX: u32 = 65_535;
 
 /// The CPUs of one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
     /// First and last CPU of each range.
     pub ranges: Vec<(u32, u32)>,
@@ -39,7 +39,8 @@ impl Binding {
     }
 }
 
-/// Reads a value; the problems are what the plugin does not take as written.
+/// Parses a value. Returns the bindings, and a message for each part that the plugin would
+/// not accept as written.
 pub(crate) fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
     let (mut bindings, mut problems) = (Vec::new(), Vec::new());
     for part in text
@@ -55,12 +56,14 @@ pub(crate) fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
         for one in list.split(',') {
             match range(one) {
                 Some(range) => ranges.push(range),
-                None => problems.push(format!("`{one}` for {interface} is no range such as 8-21")),
+                None => problems.push(format!(
+                    "`{one}` for {interface} is not a range such as 8-21"
+                )),
             }
         }
         if ranges.len() > RANGES_MAX {
             problems.push(format!(
-                "{interface} has {} ranges, {RANGES_MAX} fit",
+                "{interface} has {} ranges; at most {RANGES_MAX} fit",
                 ranges.len()
             ));
         }
@@ -70,12 +73,12 @@ pub(crate) fn parse(text: &str) -> (Vec<Binding>, Vec<String>) {
         });
     }
     if bindings.is_empty() && problems.is_empty() {
-        problems.push("there is nothing in it".to_owned());
+        problems.push("the value is empty".to_owned());
     }
     (bindings, problems)
 }
 
-/// A single number is refused by the plugin.
+/// `8-21`. The plugin rejects a single number.
 fn range(text: &str) -> Option<(u32, u32)> {
     let (first, last) = text.split_once('-')?;
     let number = |text: &str| {
@@ -87,14 +90,14 @@ fn range(text: &str) -> Option<(u32, u32)> {
     Some((number(first)?, number(last)?)).filter(|(first, last)| first <= last)
 }
 
-pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut Findings) {
+pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     let mut sets: BTreeMap<String, Vec<BTreeSet<u32>>> = BTreeMap::new();
     for name in NAMES {
         let Some(text) = environment.get(name) else {
             continue;
         };
         let (bindings, problems) = parse(text);
-        // The default, every CPU of the interface's node, is always right.
+        // The default, all CPUs of the interface's NUMA node, is always correct.
         let unset = || [Fix::Unset(name.to_owned())];
         if !problems.is_empty() {
             findings.add(
@@ -108,7 +111,7 @@ pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut 
             sets.entry(binding.interface.clone())
                 .or_default()
                 .push(cpus.clone());
-            place(
+            check_place(
                 name,
                 &binding.interface,
                 &cpus,
@@ -121,7 +124,9 @@ pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut 
     shared(&sets, findings);
 }
 
-fn place(
+/// Checks that the CPUs of one binding exist, are near the interface, and serve few of its
+/// interrupts.
+fn check_place(
     name: &str,
     interface: &str,
     cpus: &BTreeSet<u32>,
@@ -136,12 +141,12 @@ fn place(
         Kind::BindingsOnIrqs,
     ];
     let (Some(nics), Some(online)) = (&machine.nics, &machine.online) else {
-        return findings.open(kinds, "the interfaces or the CPUs are not known");
+        return findings.open(kinds, "the interfaces or the online CPUs are unknown");
     };
     let Some(nic) = nics.get(interface) else {
         findings.add(
             Kind::BindingsOffline,
-            format!("{name}: there is no {interface}"),
+            format!("{name}: there is no interface {interface}"),
             unset(),
         );
         return;
@@ -149,7 +154,7 @@ fn place(
     let absent = outside(cpus, online);
     if !absent.is_empty() {
         let text = format!(
-            "{name}: {interface} on {}; this node has {online}",
+            "{name}: {interface} is bound to {}; online are {online}",
             listed(&absent)
         );
         findings.add(Kind::BindingsOffline, text, unset());
@@ -160,13 +165,13 @@ fn place(
     {
         None => findings.open(
             [Kind::BindingsFar],
-            &format!("the NUMA node of {interface} is not known"),
+            &format!("the NUMA node of {interface} is unknown"),
         ),
         Some((node, near)) => {
             let far: BTreeSet<u32> = outside(cpus, near).difference(&absent).copied().collect();
             if !far.is_empty() {
                 let text = format!(
-                    "{name}: {interface} on {}, but its NUMA node {node} has {near}",
+                    "{name}: {interface} is bound to {}, but its NUMA node {node} has {near}",
                     listed(&far)
                 );
                 findings.add(Kind::BindingsFar, text, unset());
@@ -176,8 +181,8 @@ fn place(
     on_irqs(name, interface, cpus, nic, environment, findings);
 }
 
-/// Half of a set may serve interrupts while threads move about in it; a pinned
-/// thread stays where it is.
+/// Up to half of a set may serve interrupts, because threads can move to the other CPUs. A
+/// pinned thread cannot.
 fn on_irqs(
     name: &str,
     interface: &str,
@@ -189,7 +194,7 @@ fn on_irqs(
     let Some(irqs) = &nic.irq_cpus else {
         return findings.open(
             [Kind::BindingsOnIrqs],
-            &format!("the interrupts of {interface} are not known"),
+            &format!("the interrupts of {interface} are unknown"),
         );
     };
     let hit = cpus.iter().filter(|cpu| irqs.contains(**cpu)).count();
@@ -242,7 +247,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_published_sets_are_read_whole() {
+    fn the_published_sets_are_parsed_completely() {
         let (bindings, problems) = parse("eth1:8-21,112-125;eth3:60-73,164-177");
         assert_eq!((bindings.len(), problems.len()), (2, 0));
         assert_eq!(bindings[1].interface, "eth3");
@@ -250,15 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_plugin_refuses_is_named() {
+    fn each_part_that_the_plugin_rejects_is_named() {
         for (text, problem) in [
-            ("eth1:8", "`8` for eth1 is no range such as 8-21"),
-            ("eth1:9-8", "`9-8` for eth1 is no range such as 8-21"),
+            ("eth1:8", "`8` for eth1 is not a range such as 8-21"),
+            ("eth1:9-8", "`9-8` for eth1 is not a range such as 8-21"),
             ("8-21", "`8-21` has no `interface:`"),
-            ("", "there is nothing in it"),
+            ("", "the value is empty"),
             (
                 "eth1:0-1,2-3,4-5,6-7,8-9,10-11,12-13,14-15,16-17",
-                "eth1 has 9 ranges, 8 fit",
+                "eth1 has 9 ranges; at most 8 fit",
             ),
         ] {
             assert_eq!(parse(text).1, [problem], "{text}");
@@ -267,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "[a-z0-9:;,\\- ]{0,60}") {
+        fn any_text_gives_bindings_or_problems(text in "[a-z0-9:;,\\- ]{0,60}") {
             let (bindings, problems) = parse(&text);
             prop_assert!(!bindings.is_empty() || !problems.is_empty());
         }

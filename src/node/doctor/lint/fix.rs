@@ -1,25 +1,25 @@
-//! The lines that make an environment right: `tcpxctl doctor --fix-env`.
+//! The lines that correct an environment: `tcpxctl doctor --fix-env`.
 //!
-//! A fix can bring the next mistake to light (a name that was misspelt has a
-//! value out of range), so the rules are asked again until nothing changes.
+//! A fix can reveal the next mistake (the value under a corrected name is out of range), so
+//! the rules run again until nothing changes.
 #![forbid(unsafe_code)]
 
 use super::{Environment, Fix, Machine, Table, interfaces, lint};
 use std::collections::BTreeMap;
 use tcpx_words::units::shell_word;
 
-/// More rounds than mistakes can hide behind each other.
+/// Most rounds of fixes; fewer mistakes can hide behind each other.
 const ROUNDS_MAX: usize = 8;
 
-/// Shell lines, one per variable: `export NAME='value'` or `unset NAME`. Run in
-/// the shell that `environment` came from they leave nothing that is mendable.
+/// Shell lines, one per variable: `export NAME='value'` or `unset NAME`. In the shell that
+/// `environment` came from, they leave no mistake that has a fix.
 pub(crate) fn exports(table: &Table, environment: &Environment, machine: &Machine) -> Vec<String> {
-    let mended = mended(table, environment, machine);
+    let fixed = fixed(table, environment, machine);
     let names = environment
         .keys()
-        .chain(mended.keys())
+        .chain(fixed.keys())
         .collect::<std::collections::BTreeSet<_>>();
-    let line = |name: &&String| match (environment.get(*name), mended.get(*name)) {
+    let line = |name: &&String| match (environment.get(*name), fixed.get(*name)) {
         (before, Some(after)) if before != Some(after) => {
             Some(format!("export {name}={}", shell_word(after)))
         }
@@ -29,29 +29,30 @@ pub(crate) fn exports(table: &Table, environment: &Environment, machine: &Machin
     names.iter().filter_map(line).collect()
 }
 
-fn mended(table: &Table, environment: &Environment, machine: &Machine) -> Environment {
-    let mut mended = environment.clone();
-    complete(&mut mended, machine);
+fn fixed(table: &Table, environment: &Environment, machine: &Machine) -> Environment {
+    let mut fixed = environment.clone();
+    complete(&mut fixed, machine);
     for _ in 0..ROUNDS_MAX {
-        let before = mended.clone();
+        let before = fixed.clone();
         for fix in lint(table, &before, machine)
             .lints
             .into_iter()
             .flat_map(|lint| lint.fixes)
         {
             match fix {
-                Fix::Set(name, value) => mended.insert(name, value),
-                Fix::Unset(name) => mended.remove(&name),
+                Fix::Set(name, value) => fixed.insert(name, value),
+                Fix::Unset(name) => fixed.remove(&name),
             };
         }
-        if mended == before {
+        if fixed == before {
             break;
         }
     }
-    mended
+    fixed
 }
 
-/// What is no mistake when missing, and is better said: which interfaces.
+/// Sets the data and control interfaces if they are unset. The plugin would find interfaces
+/// by itself, but may find others.
 fn complete(environment: &mut BTreeMap<String, String>, machine: &Machine) {
     let control = machine
         .default_interface

@@ -1,5 +1,5 @@
-//! Interface names in NCCL's syntax: a list of prefixes, `=` before exact
-//! names, `^` before names to leave out.
+//! Lists of interfaces in NCCL's syntax: prefixes separated by commas; a leading `=` makes
+//! them exact names, a leading `^` excludes them.
 #![forbid(unsafe_code)]
 
 use super::{Environment, Findings, Fix, Kind, Machine, NicPlace, pair};
@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 const DATA: &str = "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME";
 const CONTROL: &str = "NCCL_GPUDIRECTTCPX_CTRL_DEV";
 
-pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut Findings) {
+pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     let Some(nics) = &machine.nics else {
         return findings.open(
             [Kind::Interfaces, Kind::Control, Kind::ControlAmongData],
-            "the interfaces are not known",
+            "the interfaces are unknown",
         );
     };
     if let Some(list) = environment.get(DATA) {
@@ -30,14 +30,14 @@ fn data(
     nics: &BTreeMap<String, NicPlace>,
     findings: &mut Findings,
 ) {
-    let mend = || rails(machine).map(|names| Fix::Set(DATA.to_owned(), format!("={names}")));
+    let fix = || rails(machine).map(|names| Fix::Set(DATA.to_owned(), format!("={names}")));
     let (excludes, _, _) = syntax(list);
-    // One character is ignored, as if nothing were set.
+    // The plugin ignores a value of one character.
     if list.len() < 2 || !nics.keys().any(|nic| matches(list, nic)) {
         findings.add(
             Kind::Interfaces,
             format!("{} matches no interface", pair(environment, DATA)),
-            mend(),
+            fix(),
         );
         return;
     }
@@ -46,11 +46,11 @@ fn data(
         .collect();
     if !without.is_empty() && !excludes {
         let text = format!(
-            "{}: there is no {}",
+            "{}: no such interface: {}",
             pair(environment, DATA),
             without.join(", ")
         );
-        findings.add(Kind::Interfaces, text, mend());
+        findings.add(Kind::Interfaces, text, fix());
     }
 }
 
@@ -65,19 +65,19 @@ fn control(
         .default_interface
         .clone()
         .filter(|other| other != name && nics.contains_key(other));
-    let mend = || other.map(|other| Fix::Set(CONTROL.to_owned(), other));
+    let fix = || other.map(|other| Fix::Set(CONTROL.to_owned(), other));
     match nics
         .iter()
         .find(|(nic, _)| nic.starts_with(name) && !name.is_empty())
     {
         None => findings.add(
             Kind::Control,
-            format!("{}: there is no such interface", pair(environment, CONTROL)),
-            mend(),
+            format!("{}: no such interface", pair(environment, CONTROL)),
+            fix(),
         ),
         Some((_, place)) if place.has_ipv4 == Some(false) => {
-            let text = format!("{} holds no IPv4 address", pair(environment, CONTROL));
-            findings.add(Kind::Control, text, mend());
+            let text = format!("{} has no IPv4 address", pair(environment, CONTROL));
+            findings.add(Kind::Control, text, fix());
         }
         Some((nic, _)) => {
             if environment
@@ -100,7 +100,7 @@ fn control(
                     .join(",");
                 let fix = (!kept.is_empty()).then(|| Fix::Set(DATA.to_owned(), format!("={kept}")));
                 let text = format!(
-                    "{} is among the data interfaces, {}",
+                    "{} is also a data interface: {}",
                     pair(environment, CONTROL),
                     pair(environment, DATA)
                 );
@@ -110,12 +110,12 @@ fn control(
     }
 }
 
-/// The data interfaces as the machine itself has them.
+/// The machine's data interfaces, separated by commas; `None` if it has none.
 pub(super) fn rails(machine: &Machine) -> Option<String> {
     (!machine.rails.is_empty()).then(|| machine.rails.join(","))
 }
 
-/// Whether `list` takes the interface `name`.
+/// Whether `list` selects the interface `name`.
 pub(crate) fn matches(list: &str, name: &str) -> bool {
     let (excludes, _, _) = syntax(list);
     entries(list).any(|entry| one_matches(list, entry, name)) != excludes
@@ -133,7 +133,7 @@ fn one_matches(list: &str, entry: &str, name: &str) -> bool {
         }
 }
 
-/// Whether it leaves out, whether names are exact, and the names.
+/// Whether the list excludes, whether its names are exact, and the names.
 fn syntax(list: &str) -> (bool, bool, &str) {
     let rest = list.strip_prefix('^');
     let excludes = rest.is_some();

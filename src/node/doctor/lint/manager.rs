@@ -1,24 +1,24 @@
-//! The manager's folder and the two variables that name a plugin.
+//! RxDM's socket folder, and the two variables that name the plugin.
 #![forbid(unsafe_code)]
 
 use super::{Environment, Findings, Fix, Kind, Machine, pair};
 use crate::manager::{PATH_BYTES_MAX, PREFIX};
 
-/// Where Google's manifests put the sockets.
+/// The folder in Google's manifests.
 const PUBLISHED: &str = "/run/tcpx";
-/// The longest name below the folder.
+/// The longest socket name below the folder.
 const LONGEST: &str = "/get_gpu_metadata_0000:04:00.0";
 const PLUGINS: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
 
-pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut Findings) {
-    let mend = || [Fix::Set(PREFIX.to_owned(), PUBLISHED.to_owned())];
+pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut Findings) {
+    let fix = || [Fix::Set(PREFIX.to_owned(), PUBLISHED.to_owned())];
     match (environment.get(PREFIX), machine.manager_answers) {
         (Some(prefix), _) if prefix.len() + LONGEST.len() > PATH_BYTES_MAX => {
             let text = format!(
-                "{}: with a socket's name it is longer than {PATH_BYTES_MAX} bytes",
+                "{}: socket paths in this folder are longer than {PATH_BYTES_MAX} bytes",
                 pair(environment, PREFIX)
             );
-            findings.add(Kind::PrefixTooLong, text, mend());
+            findings.add(Kind::PrefixTooLong, text, fix());
         }
         (Some(_), Some(false)) => {
             let elsewhere = environment
@@ -27,27 +27,27 @@ pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut 
             let fixes = elsewhere.then(|| Fix::Set(PREFIX.to_owned(), PUBLISHED.to_owned()));
             findings.add(
                 Kind::PrefixDead,
-                format!("{}: nobody answers there", pair(environment, PREFIX)),
+                format!("{}: no RxDM answers there", pair(environment, PREFIX)),
                 fixes,
             );
         }
-        // Somebody answers in /tmp: a manager that is set up to be found there.
+        // Without the variable, an RxDM that answers in /tmp was set up to be found there.
         (None, Some(true)) | (Some(_), Some(true)) => {}
         (None, Some(false)) => {
             findings.add(
                 Kind::PrefixUnset,
                 format!("{PREFIX} is not set: the plugin looks in /tmp"),
-                mend(),
+                fix(),
             );
         }
-        (Some(_), None) => findings.open([Kind::PrefixDead], "the manager was not asked"),
-        (None, None) => findings.open([Kind::PrefixUnset], "the manager was not asked"),
+        (Some(_), None) => findings.open([Kind::PrefixDead], "RxDM's sockets were not tried"),
+        (None, None) => findings.open([Kind::PrefixUnset], "RxDM's sockets were not tried"),
     }
     if let (Some(one), Some(other)) = (environment.get(PLUGINS[0]), environment.get(PLUGINS[1]))
         && one != other
     {
         let text = format!(
-            "{} and {}",
+            "{}, but {}",
             pair(environment, PLUGINS[0]),
             pair(environment, PLUGINS[1])
         );

@@ -1,11 +1,11 @@
-//! What is wrong with an environment: a pure look at names and values, over a
-//! table of everything that is known to be read (`probes/node/variables.toml`).
+//! The environment linter: pure rules over names and values of variables, with a table of
+//! every variable that is known to be read (`probes/node/variables.toml`).
 //!
-//! A mistake has a kind, which one check of the environment layer reports, and
-//! where it can be mended without guessing, the line that mends it. What the
-//! rules cannot know (no NICs were read) leaves a kind open, never clean.
+//! A mistake has a kind, which one check of the environment layer reports. If it can be
+//! corrected without guessing, it carries the fix. If a rule lacks a fact (no NICs could be
+//! read), its kinds are open: UNKNOWN, not clean.
 //!
-//! Not here: reading an environment, or deciding how bad a mistake is.
+//! Not here: reading an environment, or deciding how severe a mistake is.
 #![forbid(unsafe_code)]
 
 mod bindings;
@@ -28,80 +28,80 @@ use crate::Fact;
 use crate::cpu::CpuList;
 use std::collections::BTreeMap;
 
-/// An environment, by name.
+/// Values of variables, by name.
 pub(crate) type Environment = BTreeMap<String, String>;
 
-/// What the rules need to know of the machine; every part may be missing.
+/// The facts of the machine that the rules need; each may be missing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Machine {
-    /// CPUs that are online.
+    /// Online CPUs.
     pub online: Option<CpuList>,
     /// CPUs of each NUMA node.
     pub nodes: BTreeMap<u32, CpuList>,
-    /// Interfaces; none read is `None`.
+    /// Interfaces, by name; `None` if they could not be read.
     pub nics: Option<BTreeMap<String, NicPlace>>,
     /// The interface of the default route.
     pub default_interface: Option<String>,
     /// Interfaces that share a host bridge with a GPU.
     pub rails: Vec<String>,
-    /// How many GPUs there are.
+    /// The number of GPUs.
     pub gpus: usize,
-    /// Whether any of the manager's sockets accepts, in the folder that the
-    /// environment names or the plugin's default.
+    /// Whether any of RxDM's sockets accepts a connection, in the folder that the
+    /// environment names or in the plugin's default folder.
     pub manager_answers: Option<bool>,
-    /// Bytes of one message, where a scenario says so.
+    /// Bytes of one message, if a scenario sets it.
     pub chunk: Option<u64>,
 }
 
-/// Where an interface stands.
+/// An interface, as far as the rules need it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NicPlace {
-    /// Its NUMA node.
+    /// NUMA node of the device.
     pub node: Option<u32>,
-    /// CPUs that serve its interrupts.
+    /// CPUs that serve the interrupts of the interface.
     pub irq_cpus: Option<CpuList>,
-    /// Whether it holds an IPv4 address.
+    /// Whether the interface has an IPv4 address.
     pub has_ipv4: Option<bool>,
 }
 
-/// What kind of mistake; the name of its list in the document of facts.
+/// The kind of a mistake. [`Kind::name`] is the name of its list in the document of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
-    /// A name that nobody is known to read.
+    /// A name that no known program reads.
     UnknownName,
-    /// A name that is passed on, and read by nothing.
+    /// A name that appears in scripts and notes, but that nothing reads.
     ReadByNobody,
-    /// A name of another product.
+    /// A variable of another product.
     OtherProduct,
-    /// A value that the integer parser takes for another number.
+    /// A value that the integer parser reads as another number.
     NotANumber,
-    /// A number out of range, which restores the default.
+    /// A number out of range, which the plugin replaces with its default.
     OutOfRange,
     /// `NCCL_DYNAMIC_CHUNK_SIZE` unset or 0: nothing moves.
     TaskChunk,
     /// More data sockets than a comm has.
     Sockets,
-    /// So many threads that no socket is left.
+    /// More threads than sockets, so that each thread gets none.
     NoSockets,
-    /// A message that does not fit the unpack slice.
+    /// A message that does not fit into one unpack slot.
     ChunkSlice,
     /// A message of more than one task chunk per socket.
     ChunkLeak,
-    /// Statistics are exported, and nobody says where to.
+    /// Statistics are exported, but the path is not set.
     Exporter,
-    /// The exporter's CPU is not there.
+    /// The exporter's CPU does not exist.
     ExporterCpu,
-    /// A switch that turns the plugin or its device memory off.
+    /// A setting that disables the plugin or its GPU memory.
     Disabled,
-    /// The data interfaces are not those of the machine.
+    /// The list of data interfaces matches none, or names one that does not exist.
     Interfaces,
-    /// The control interface is not there.
+    /// The control interface does not exist, or has no IPv4 address.
     Control,
-    /// The control interface is among the data interfaces.
+    /// The control interface is also a data interface.
     ControlAmongData,
-    /// Bindings that the plugin cannot read, or crashes on.
+    /// Bindings that the plugin cannot parse, or crashes on.
     BindingsSyntax,
-    /// Bindings for CPUs or interfaces that are not there.
+    /// Bindings for CPUs or interfaces that do not exist.
     BindingsOffline,
     /// Bindings outside the interface's NUMA node.
     BindingsFar,
@@ -109,17 +109,17 @@ pub(crate) enum Kind {
     BindingsShared,
     /// Bindings mostly on CPUs that serve the interface's interrupts.
     BindingsOnIrqs,
-    /// The manager's folder is not named.
+    /// RxDM's folder is not set, and no RxDM answers in the default folder.
     PrefixUnset,
-    /// It is named, and nobody answers there.
+    /// RxDM's folder is set, and no RxDM answers there.
     PrefixDead,
-    /// Its socket names do not fit.
+    /// Socket paths in RxDM's folder are too long.
     PrefixTooLong,
-    /// Two variables name two plugins.
+    /// Two variables name two plugin files.
     PluginPaths,
-    /// Every accept waits five seconds.
+    /// Every accept waits longer than a second.
     SteeringWait,
-    /// CUDA's numbers are not the machine's.
+    /// CUDA numbers the GPUs differently from the machine.
     VisibleDevices,
 }
 
@@ -155,7 +155,7 @@ impl Kind {
         Self::VisibleDevices,
     ];
 
-    /// Its name in documents: `task-chunk`.
+    /// The name in documents, in kebab case: `task-chunk`.
     pub(crate) fn name(self) -> String {
         let mut name = String::new();
         for letter in format!("{self:?}").chars() {
@@ -168,32 +168,32 @@ impl Kind {
     }
 }
 
-/// What would mend it, where that is no guess.
+/// A correction of one variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fix {
-    /// Set it to this.
+    /// Set the variable to the value.
     Set(String, String),
-    /// Remove it.
+    /// Remove the variable.
     Unset(String),
 }
 
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lint {
-    /// What kind.
+    /// The kind.
     pub kind: Kind,
-    /// In words, with name and value.
+    /// The mistake in words, with name and value of the variable.
     pub text: String,
-    /// What mends it; all of them together.
+    /// The corrections, which all belong together.
     pub fixes: Vec<Fix>,
 }
 
-/// What the rules found.
+/// The result of all rules.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Findings {
     /// Every mistake.
     pub lints: Vec<Lint>,
-    /// Kinds that could not be looked for, and why.
+    /// Kinds that could not be checked, and why.
     pub open: BTreeMap<Kind, String>,
 }
 
@@ -212,7 +212,7 @@ impl Findings {
             .extend(kinds.into_iter().map(|kind| (kind, why.to_owned())));
     }
 
-    /// The mistakes of each kind, by its name; all kinds are there.
+    /// The mistakes of each kind, by its name. Every kind is listed.
     pub(crate) fn by_kind(&self) -> BTreeMap<String, Fact<Vec<String>>> {
         let of = |kind: Kind| {
             let found: Vec<String> = self
@@ -233,19 +233,19 @@ impl Findings {
     }
 }
 
-/// Every rule over one environment.
+/// Applies every rule to one environment.
 pub(crate) fn lint(table: &Table, environment: &Environment, machine: &Machine) -> Findings {
     let mut findings = Findings::default();
-    names::look(table, environment, &mut findings);
-    numbers::look(table, environment, &mut findings);
-    settings::look(environment, machine, &mut findings);
-    interfaces::look(environment, machine, &mut findings);
-    bindings::look(environment, machine, &mut findings);
-    manager::look(environment, machine, &mut findings);
+    names::check(table, environment, &mut findings);
+    numbers::check(table, environment, &mut findings);
+    settings::check(environment, machine, &mut findings);
+    interfaces::check(environment, machine, &mut findings);
+    bindings::check(environment, machine, &mut findings);
+    manager::check(environment, machine, &mut findings);
     findings
 }
 
-/// `NAME=value`, as it stands in a shell.
+/// `NAME=value`, for messages.
 fn pair(environment: &Environment, name: &str) -> String {
     format!(
         "{name}={}",

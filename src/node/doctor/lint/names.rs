@@ -1,15 +1,15 @@
-//! Names: unknown ones with the nearest real one, ones that nobody reads, ones
-//! that belong to another product.
+//! Names of variables: unknown ones, with the nearest known name; ones that nothing reads;
+//! ones that belong to another product.
 #![forbid(unsafe_code)]
 
 use super::table::{Reader, Table};
 use super::{Environment, Findings, Fix, Kind, pair};
 
-pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Findings) {
+pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Findings) {
     for name in environment.keys() {
         match (table.variable(name), table.family(name)) {
             (Some(variable), _) if variable.read_by == Reader::Nobody => {
-                nobody(table, environment, name, findings)
+                unused(table, environment, name, findings)
             }
             (Some(_), _) => {}
             (None, Some(family)) if family.read_by == Reader::Other => {
@@ -27,14 +27,14 @@ pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Find
     }
 }
 
-fn nobody(table: &Table, environment: &Environment, name: &str, findings: &mut Findings) {
+fn unused(table: &Table, environment: &Environment, name: &str, findings: &mut Findings) {
     let variable = table.variable(name);
     let what = variable
         .and_then(|variable| variable.note.as_deref())
         .unwrap_or("nothing reads it");
     let instead = variable.and_then(|variable| variable.instead.as_deref());
     let hint = instead
-        .map(|instead| format!("; {instead} is read"))
+        .map(|instead| format!("; set {instead} instead"))
         .unwrap_or_default();
     findings.add(
         Kind::ReadByNobody,
@@ -43,7 +43,7 @@ fn nobody(table: &Table, environment: &Environment, name: &str, findings: &mut F
     );
 }
 
-/// The value moves to the name that was meant, unless that has one already.
+/// The fix moves the value to the nearest known name, unless that is already set.
 fn unknown(table: &Table, environment: &Environment, name: &str, findings: &mut Findings) {
     let nearest = table.nearest(name);
     let hint = match nearest {

@@ -1,13 +1,13 @@
-//! Numbers as the plugin's parser takes them: `strtoll` with base 0. A unit
-//! suffix is dropped in silence, garbage is 0, a number out of range restores
-//! the default and says so in a line that nobody reads.
+//! Numbers as the plugin parses them: `strtoll` with base 0. A unit suffix is silently
+//! dropped, other text is 0, and a number out of range is replaced with the default, which
+//! one INFO line reports.
 #![forbid(unsafe_code)]
 
 use super::table::Table;
 use super::{Environment, Findings, Fix, Kind, pair};
 use tcpx_soft::strtoll;
 
-pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Findings) {
+pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Findings) {
     for (name, value) in environment {
         let Some(variable) = table.variable(name) else {
             continue;
@@ -15,8 +15,8 @@ pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Find
         let Some((least, most)) = variable.integer else {
             continue;
         };
-        // A published value where there is one; else the default is the mend.
-        let mend = match &variable.recommended {
+        // The fix is the published value if there is one, else the default.
+        let fix = match &variable.recommended {
             Some(value) => Fix::Set(name.clone(), value.clone()),
             None => Fix::Unset(name.clone()),
         };
@@ -25,38 +25,38 @@ pub(super) fn look(table: &Table, environment: &Environment, findings: &mut Find
                 let taken =
                     strtoll(value).map_or("the default".to_owned(), |number| number.to_string());
                 let meant = with_unit(value).filter(|meant| (least..=most).contains(meant));
-                let mend = meant.map_or(mend, |meant| Fix::Set(name.clone(), meant.to_string()));
+                let fix = meant.map_or(fix, |meant| Fix::Set(name.clone(), meant.to_string()));
                 findings.add(
                     Kind::NotANumber,
                     format!("{} is read as {taken}", pair(environment, name)),
-                    [mend],
+                    [fix],
                 );
             }
             Some(number) if !(least..=most).contains(&number) => {
                 let text = format!(
-                    "{} is outside {least} to {most}: the default is used instead",
+                    "{} is outside {least} to {most}; the plugin uses its default",
                     pair(environment, name)
                 );
-                findings.add(Kind::OutOfRange, text, [mend]);
+                findings.add(Kind::OutOfRange, text, [fix]);
             }
             Some(_) => {}
             None => {
                 let text = format!(
-                    "{} is no 64-bit number: the default is used instead",
+                    "{} is not a 64-bit number; the plugin uses its default",
                     pair(environment, name)
                 );
-                findings.add(Kind::OutOfRange, text, [mend]);
+                findings.add(Kind::OutOfRange, text, [fix]);
             }
         }
     }
 }
 
-/// What the plugin takes a variable for; none where it is unset or too large.
+/// The number that the plugin reads from a variable; `None` if it is unset or too large.
 pub(crate) fn integer(environment: &Environment, name: &str) -> Option<i64> {
     environment.get(name).and_then(|value| strtoll(value))
 }
 
-/// Whether all of the text is the number.
+/// Whether the whole text is one number.
 fn is_whole(text: &str) -> bool {
     let digits = text.trim_start().trim_start_matches(['+', '-']);
     let (digits, is_digit): (&str, fn(&u8) -> bool) = match digits.get(..2) {
@@ -67,7 +67,7 @@ fn is_whole(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| is_digit(&byte))
 }
 
-/// `512K` as whoever wrote it meant it.
+/// The number that was meant by `512K`: 524288.
 fn with_unit(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_whole_or_it_is_not() {
+    fn only_text_that_is_all_number_is_whole() {
         for (text, expected) in [
             ("524288", true),
             ("0x80000", true),

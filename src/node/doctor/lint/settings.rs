@@ -1,5 +1,5 @@
-//! Values that go wrong together: sockets and threads, chunks and slices, an
-//! exporter without a place to write to.
+//! Values that depend on each other or on the machine: sockets and threads, chunk sizes, the
+//! statistics exporter, switches that disable the plugin.
 #![forbid(unsafe_code)]
 
 use super::numbers::integer;
@@ -15,16 +15,16 @@ const STEERING: &str = "NCCL_GPUDIRECTTCPX_FLOW_STEERING_STRATEGY";
 const STEERING_WAIT: &str = "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS";
 /// `MAX_SOCKETS` of 3.1.9, per comm.
 const SOCKETS_MAX: i64 = 8;
-/// The unpack slice of one request.
+/// Bytes that one unpack slot holds: the largest receive.
 const SLICE_BYTES: u64 = 4 << 20;
-/// What production uses.
+/// The published A3-high value.
 const PUBLISHED_CHUNK: i64 = 524_288;
-/// 3.1.9's own, where nothing is set.
+/// The default of 3.1.9.
 const EXPORTER_CPU_DEFAULT: i64 = 171;
-/// A wait that nobody notices.
+/// Longest wait that is not reported.
 const WAIT_MICROS_MAX: i64 = 1_000_000;
 
-pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut Findings) {
+pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     chunks(environment, machine, findings);
     sockets(environment, findings);
     exporter(environment, machine, findings);
@@ -33,7 +33,7 @@ pub(super) fn look(environment: &Environment, machine: &Machine, findings: &mut 
     visible(environment, machine, findings);
 }
 
-/// A number within its range, else what the plugin falls back to.
+/// The value of a variable if it is within `range`, else the default that the plugin uses.
 fn effective(
     environment: &Environment,
     name: &str,
@@ -54,18 +54,18 @@ fn data_sockets(environment: &Environment) -> (i64, i64) {
 
 fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     let task_chunk = integer(environment, CHUNK);
-    let mend = || Fix::Set(CHUNK.to_owned(), PUBLISHED_CHUNK.to_string());
+    let fix = || Fix::Set(CHUNK.to_owned(), PUBLISHED_CHUNK.to_string());
     match (environment.get(CHUNK), task_chunk) {
         (None, _) => findings.add(
             Kind::TaskChunk,
-            format!("{CHUNK} is not set, which is 0"),
-            [mend()],
+            format!("{CHUNK} is not set; the plugin uses 0"),
+            [fix()],
         ),
         (Some(_), None | Some(0)) => {
             findings.add(
                 Kind::TaskChunk,
-                format!("{} is 0 to the plugin", pair(environment, CHUNK)),
-                [mend()],
+                format!("{}: the plugin uses 0", pair(environment, CHUNK)),
+                [fix()],
             );
         }
         _ => {}
@@ -76,7 +76,7 @@ fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings)
     if message > SLICE_BYTES {
         findings.add(
             Kind::ChunkSlice,
-            format!("{name} is {message} bytes; a request carries 4 MiB at most"),
+            format!("{name} is {message} bytes; a request carries at most 4 MiB"),
             (name != "the scenario's chunk")
                 .then(|| Fix::Set(name.to_owned(), PUBLISHED_CHUNK.to_string())),
         );
@@ -84,7 +84,7 @@ fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings)
     }
     let (sockets, threads) = data_sockets(environment);
     let sockets = (sockets * threads).min(SOCKETS_MAX);
-    // -1 and its like restore the built-in 128 KiB.
+    // A negative number restores the built-in 128 KiB.
     let task_chunk = task_chunk
         .map(|bytes| if bytes < 0 { 131_072 } else { bytes })
         .filter(|bytes| *bytes > 0);
@@ -96,13 +96,14 @@ fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings)
             .next_multiple_of(4096);
         findings.add(
             Kind::ChunkLeak,
-            format!("{name} is {message} bytes, {sockets} sockets take {bytes} each"),
+            format!("{name} is {message} bytes, more than {sockets} sockets x {CHUNK} {bytes}"),
             [Fix::Set(CHUNK.to_owned(), enough.to_string())],
         );
     }
 }
 
-/// Bytes of one message, and what says so. A harness falls back to NCCL's name.
+/// Bytes of one message, and the setting that they come from. UCCL's test programs fall back
+/// to NCCL's variable.
 fn message<'a>(environment: &Environment, machine: &Machine) -> Option<(u64, &'a str)> {
     if let Some(chunk) = machine.chunk {
         return Some((chunk, "the scenario's chunk"));
@@ -114,7 +115,7 @@ fn message<'a>(environment: &Environment, machine: &Machine) -> Option<(u64, &'a
 
 fn sockets(environment: &Environment, findings: &mut Findings) {
     let (sockets, threads) = data_sockets(environment);
-    let mend = || {
+    let fix = || {
         [
             Fix::Set(SOCKETS.to_owned(), "4".to_owned()),
             Fix::Set(THREADS.to_owned(), "1".to_owned()),
@@ -122,17 +123,17 @@ fn sockets(environment: &Environment, findings: &mut Findings) {
     };
     if threads > SOCKETS_MAX {
         let text = format!(
-            "{}: {threads} threads share {SOCKETS_MAX} sockets, so each has 0",
+            "{}: {threads} threads share {SOCKETS_MAX} sockets, so each gets 0",
             pair(environment, THREADS)
         );
-        findings.add(Kind::NoSockets, text, mend());
+        findings.add(Kind::NoSockets, text, fix());
     } else if sockets * threads > SOCKETS_MAX {
         let text = format!(
-            "{SOCKETS} {sockets} x {THREADS} {threads} is {}; cut to {} per thread",
+            "{SOCKETS} {sockets} x {THREADS} {threads} is {}; the plugin cuts it to {} per thread",
             sockets * threads,
             SOCKETS_MAX / threads
         );
-        findings.add(Kind::Sockets, text, mend());
+        findings.add(Kind::Sockets, text, fix());
     }
 }
 
@@ -141,16 +142,16 @@ fn exporter(environment: &Environment, machine: &Machine, findings: &mut Finding
         return;
     }
     if environment.get(EXPORTER_PATH).is_none_or(String::is_empty) {
-        let text = format!("{EXPORT}=1 without {EXPORTER_PATH}");
+        let text = format!("{EXPORT}=1, but {EXPORTER_PATH} is not set");
         findings.add(Kind::Exporter, text, [Fix::Unset(EXPORT.to_owned())]);
     }
     let cpu = integer(environment, EXPORTER_CPU).unwrap_or(EXPORTER_CPU_DEFAULT);
     match (&machine.online, u32::try_from(cpu)) {
-        (None, _) => findings.open([Kind::ExporterCpu], "the CPUs are not known"),
+        (None, _) => findings.open([Kind::ExporterCpu], "the online CPUs are unknown"),
         (Some(online), Ok(cpu)) if online.contains(cpu) => {}
         (Some(online), _) => {
             let last = online.iter().max().unwrap_or(0);
-            let text = format!("the exporter pins itself to CPU {cpu}; this node has {online}");
+            let text = format!("the exporter pins itself to CPU {cpu}; online are {online}");
             findings.add(
                 Kind::ExporterCpu,
                 text,
@@ -162,13 +163,13 @@ fn exporter(environment: &Environment, machine: &Machine, findings: &mut Finding
 
 fn switches(environment: &Environment, findings: &mut Findings) {
     let off = [
-        ("NCCL_GPUDIRECTTCPX_SOCKET_ENABLE", 0..=0, "init refuses"),
+        ("NCCL_GPUDIRECTTCPX_SOCKET_ENABLE", 0..=0, "init fails"),
         ("NCCL_USE_DMA_BUF", 0..=0, "no GPU memory can be registered"),
-        (STEERING, 0..=2, "init refuses every strategy but 3"),
+        (STEERING, 0..=2, "init rejects every strategy except 3"),
         (
             "NCCL_GPUDIRECTTCPX_CONNECTION_RETRY",
             0..=0,
-            "no connection is ever tried",
+            "no connection is attempted",
         ),
     ];
     for (name, values, consequence) in off {
@@ -181,12 +182,12 @@ fn switches(environment: &Environment, findings: &mut Findings) {
 
 fn wait(environment: &Environment, findings: &mut Findings) {
     let micros = integer(environment, STEERING_WAIT).filter(|micros| *micros > 0);
-    let mend = || [Fix::Set(STEERING_WAIT.to_owned(), "500000".to_owned())];
+    let fix = || [Fix::Set(STEERING_WAIT.to_owned(), "500000".to_owned())];
     match micros {
         None => findings.add(
             Kind::SteeringWait,
             format!("{STEERING_WAIT} is not set: each accept waits 5 s"),
-            mend(),
+            fix(),
         ),
         Some(micros) if micros > WAIT_MICROS_MAX => {
             let text = format!(
@@ -194,13 +195,13 @@ fn wait(environment: &Environment, findings: &mut Findings) {
                 pair(environment, STEERING_WAIT),
                 micros as f64 / 1e6
             );
-            findings.add(Kind::SteeringWait, text, mend());
+            findings.add(Kind::SteeringWait, text, fix());
         }
         Some(_) => {}
     }
 }
 
-/// The plugin takes a GPU's NUMA node from CUDA's number: 0 to 3 are on node 0.
+/// The plugin derives a GPU's NUMA node from its CUDA number: 0 to 3 are on node 0.
 fn visible(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     let name = "CUDA_VISIBLE_DEVICES";
     let Some(list) = environment.get(name) else {
@@ -215,7 +216,7 @@ fn visible(environment: &Environment, machine: &Machine, findings: &mut Findings
             .all(|(at, one)| first.get(at).is_some_and(|index| index == one));
     if !in_order {
         let text = format!(
-            "{}: CUDA's device numbers are not the node's",
+            "{}: CUDA's device numbers differ from the node's",
             pair(environment, name)
         );
         findings.add(Kind::VisibleDevices, text, [Fix::Unset(name.to_owned())]);

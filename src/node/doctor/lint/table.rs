@@ -1,4 +1,4 @@
-//! The table of known names: who reads what, within which range.
+//! The table of known variables: which program reads each, and the range of its numbers.
 #![forbid(unsafe_code)]
 
 use serde::Deserialize;
@@ -10,11 +10,11 @@ const EMBEDDED: &str = include_str!("../../../../probes/node/variables.toml");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Reader {
-    /// TCPX, by its 3.1.9 source.
+    /// TCPX, by the source of 3.1.9.
     Plugin,
-    /// NCCL.
+    /// NCCL itself.
     Nccl,
-    /// The users' own programs.
+    /// UCCL's test programs.
     Harness,
     /// This program, or the software plugin.
     Tool,
@@ -22,7 +22,7 @@ pub(crate) enum Reader {
     Cuda,
     /// The dynamic loader.
     Loader,
-    /// Nobody, though it is passed on.
+    /// Nothing, although scripts set it.
     Nobody,
     /// Another product.
     Other,
@@ -32,31 +32,31 @@ pub(crate) enum Reader {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// Who reads it.
+    /// The program that reads it.
     pub read_by: Reader,
-    /// Least and most, where it goes through the plugin's integer parser.
+    /// Least and greatest number, if the plugin's integer parser reads it.
     pub integer: Option<(i64, i64)>,
     /// The published A3-high value.
     pub recommended: Option<String>,
-    /// The name that is meant.
+    /// The variable to set instead.
     pub instead: Option<String>,
-    /// What the name really is.
+    /// What the name stands for elsewhere.
     pub note: Option<String>,
 }
 
-/// A prefix that belongs to somebody as a whole.
+/// A prefix whose names all have one reader.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Family {
-    /// How its names begin.
+    /// The prefix.
     pub prefix: String,
-    /// Who reads them.
+    /// The program that reads the names.
     pub read_by: Reader,
-    /// Whose they are.
+    /// The product that the names belong to.
     pub product: Option<String>,
-    /// Prefixes within it whose names are all listed.
+    /// Longer prefixes whose names are all listed, so that any other is unknown.
     #[serde(default)]
     pub closed: Vec<String>,
 }
@@ -69,7 +69,7 @@ struct File {
     family: Vec<Family>,
 }
 
-/// Everything that is known to be read.
+/// All known variables.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     pub(super) variables: BTreeMap<String, Variable>,
@@ -78,18 +78,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// The embedded one.
+    /// The table embedded in the binary.
     ///
     /// # Errors
-    /// Data that does not parse; a test holds the embedded file against it.
+    /// The embedded file does not parse; a test makes sure that it does.
     pub fn embedded() -> Result<Self, String> {
         Self::parse(EMBEDDED)
     }
 
-    /// A table as text.
+    /// Parses a table.
     ///
     /// # Errors
-    /// The parser's words.
+    /// The parser's message.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -107,12 +107,12 @@ impl Table {
         })
     }
 
-    /// What is known of one name by itself.
+    /// The variable of this name, if it is listed.
     pub(crate) fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.get(name)
     }
 
-    /// The family a name belongs to, unless it is from a part that is listed.
+    /// The family of a name, unless a closed prefix excludes it.
     pub(crate) fn family(&self, name: &str) -> Option<&Family> {
         let begins = |prefix: &String| name.starts_with(prefix.as_str());
         self.families
@@ -120,13 +120,13 @@ impl Table {
             .find(|family| begins(&family.prefix) && !family.closed.iter().any(begins))
     }
 
-    /// Whether NCCL itself reads it.
+    /// Whether NCCL itself reads the variable.
     pub(crate) fn is_nccl(&self, name: &str) -> bool {
         self.nccl.contains(name)
     }
 
-    /// The known name nearest to one that is not known, where it is near enough
-    /// to be what was meant: a third of its letters may differ, five at most.
+    /// The known name nearest to an unknown one, if it is near enough to be the one that was
+    /// meant: at most a third of the letters differ, and at most five.
     pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
         let read = |variable: &&Variable| variable.read_by != Reader::Nobody;
         let known = self
@@ -152,8 +152,8 @@ impl Table {
     }
 }
 
-/// A name without the prefixes that people swap: `NET_GPUDIRECTTCPX_X`,
-/// `NCCL_GPUDIRECTTCPX_X` and `NCCL_X` are told apart by X.
+/// A name without its prefix, because prefixes are easily confused: `NET_GPUDIRECTTCPX_X`,
+/// `NCCL_GPUDIRECTTCPX_X` and `NCCL_X` are compared by X.
 fn core(name: &str) -> &str {
     let prefixes = [
         "NCCL_GPUDIRECTTCPX_",
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_real_name_is_found_and_only_a_near_one() {
+    fn only_a_near_name_is_suggested() {
         let table = Table::embedded().unwrap();
         for (name, expected) in [
             ("NCCL_DYNAMIC_CHUNKSIZE", Some("NCCL_DYNAMIC_CHUNK_SIZE")),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_reads_is_never_the_one_that_was_meant() {
+    fn the_variable_to_set_instead_is_one_that_is_read() {
         let table = Table::embedded().unwrap();
         for variable in table.variables.values() {
             if let Some(instead) = &variable.instead {

@@ -1,4 +1,4 @@
-//! The linter over environments that nobody would write, and some that people do.
+//! The linter over published, mistaken and arbitrary environments.
 
 use super::*;
 use proptest::prelude::*;
@@ -67,7 +67,7 @@ fn applied(before: &Environment, lines: &[String]) -> Environment {
 }
 
 #[test]
-fn every_kind_has_a_check_and_every_check_a_kind() {
+fn every_kind_has_a_check_and_every_check_has_a_kind() {
     let checks = super::super::Catalogue::embedded().unwrap();
     let read: Vec<String> = checks
         .checks()
@@ -87,7 +87,7 @@ fn every_kind_has_a_check_and_every_check_a_kind() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_name_and_value() {
+fn a_mistake_names_the_variable_and_its_value() {
     let table = Table::embedded().unwrap();
     let check = |pairs: &[(&str, &str)], kind: Kind, text: &str| {
         let found = lint(&table, &environment(pairs), &machine());
@@ -107,7 +107,7 @@ fn what_is_wrong_is_said_with_name_and_value() {
     check(
         &[("NCCL_GPUDIRECTTCPX_DEBUG_LEVEL", "TRACE")],
         Kind::ReadByNobody,
-        "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL=TRACE: nothing reads it; NCCL_DEBUG is read",
+        "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL=TRACE: nothing reads it; set NCCL_DEBUG instead",
     );
     check(
         &[("NCCL_FASTRAK_IFNAME", "eth1")],
@@ -122,7 +122,7 @@ fn what_is_wrong_is_said_with_name_and_value() {
     check(
         &[],
         Kind::TaskChunk,
-        "NCCL_DYNAMIC_CHUNK_SIZE is not set, which is 0",
+        "NCCL_DYNAMIC_CHUNK_SIZE is not set; the plugin uses 0",
     );
     check(
         &[
@@ -130,12 +130,12 @@ fn what_is_wrong_is_said_with_name_and_value() {
             ("NCCL_SOCKET_NTHREADS", "2"),
         ],
         Kind::Sockets,
-        "NCCL_NSOCKS_PERTHREAD 8 x NCCL_SOCKET_NTHREADS 2 is 16; cut to 4 per thread",
+        "NCCL_NSOCKS_PERTHREAD 8 x NCCL_SOCKET_NTHREADS 2 is 16; the plugin cuts it to 4 per thread",
     );
     check(
         &[("NCCL_GPUDIRECTTCPX_TX_BINDINGS", "eth3:60-73,8-15")],
         Kind::BindingsFar,
-        "NCCL_GPUDIRECTTCPX_TX_BINDINGS: eth3 on CPUs 8-15, but its NUMA node 1 has 52-103,156-207",
+        "NCCL_GPUDIRECTTCPX_TX_BINDINGS: eth3 is bound to CPUs 8-15, but its NUMA node 1 has 52-103,156-207",
     );
     check(
         &[("NCCL_GPUDIRECTTCPX_TX_BINDINGS", "eth1:17-32")],
@@ -145,7 +145,7 @@ fn what_is_wrong_is_said_with_name_and_value() {
 }
 
 #[test]
-fn what_the_machine_does_not_tell_is_open_and_not_clean() {
+fn a_kind_without_its_facts_is_open_and_not_clean() {
     let table = Table::embedded().unwrap();
     let bindings = environment(&[
         ("NCCL_GPUDIRECTTCPX_TX_BINDINGS", "eth1:8-21"),
@@ -185,7 +185,7 @@ fn the_published_environment_is_clean() {
 }
 
 #[test]
-fn a_bare_shell_gets_what_the_plugin_needs() {
+fn an_empty_environment_gets_the_variables_that_the_plugin_needs() {
     let lines = exports(
         &Table::embedded().unwrap(),
         &Environment::new(),
@@ -207,7 +207,7 @@ fn a_bare_shell_gets_what_the_plugin_needs() {
 }
 
 #[test]
-fn foreign_text_in_a_line_is_text_to_a_shell() {
+fn a_value_with_shell_syntax_is_quoted() {
     for value in [
         "$(touch /tmp/x)",
         "`id`",
@@ -219,7 +219,7 @@ fn foreign_text_in_a_line_is_text_to_a_shell() {
         "!!",
         "é",
     ] {
-        // The name that was meant gets the value as it was.
+        // The fix moves the value, unchanged, to the name that was meant.
         let lines = exports(
             &Table::embedded().unwrap(),
             &environment(&[("UCCL_TCPX_PLUGIN_PAHT", value)]),
@@ -265,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_lines_leave_nothing_that_lines_could_mend(
+    fn the_printed_lines_leave_no_mistake_that_has_a_fix(
         chosen in prop::collection::btree_map(prop::sample::select(names()), values(), 0..12),
         answers in prop::option::of(any::<bool>()),
         chunk in prop::option::of(1u64..16 << 20),
@@ -281,7 +281,7 @@ proptest! {
     }
 
     #[test]
-    fn a_slip_in_a_name_is_seen(
+    fn a_misspelt_name_is_found(
         name in prop::sample::select(names()),
         at in any::<prop::sample::Index>(),
         letter in "[A-Z_]",
@@ -297,7 +297,7 @@ proptest! {
     }
 
     #[test]
-    fn any_environment_is_looked_at(
+    fn any_environment_is_linted(
         any in prop::collection::btree_map("[A-Z_]{1,20}", "\\PC{0,40}", 0..8),
         chosen in prop::collection::btree_map(prop::sample::select(names()), "\\PC{0,60}", 0..8),
     ) {

@@ -1,4 +1,4 @@
-//! A capture of this machine is this machine to whoever examines it.
+//! A capture of this machine gives the same results as this machine.
 
 use super::*;
 use crate::Root;
@@ -35,13 +35,13 @@ fn captured_tree(
         &mut bytes,
     )
     .unwrap();
-    only_plain_things(&archive);
+    only_files_folders_and_relative_links(&archive);
     let again = Facts::read(&Root::captured(&tree).unwrap(), scope);
     (facts, again, bytes)
 }
 
-/// Files, folders and links below the folder it is unpacked in.
-fn only_plain_things(archive: &Path) {
+/// The archive holds only files, folders and links that stay below its own folder.
+fn only_files_folders_and_relative_links(archive: &Path) {
     let mut archive = tar::Archive::new(GzDecoder::new(File::open(archive).unwrap()));
     for entry in archive.entries().unwrap() {
         let entry = entry.unwrap();
@@ -65,7 +65,7 @@ fn only_plain_things(archive: &Path) {
 }
 
 #[test]
-fn a_capture_as_it_is_gives_the_same_table() {
+fn an_unredacted_capture_gives_the_same_rows() {
     let (facts, again, _) = captured_tree(None, &BTreeMap::new());
     let catalogue = Catalogue::embedded().unwrap();
     for subject in [

@@ -1,5 +1,5 @@
-//! Trees that somebody else made: everything that reads must end, stay inside,
-//! and say what it could not read.
+//! Trees from an untrusted source: every read must end, stay inside the tree, and report
+//! what it could not read.
 
 use super::*;
 use crate::Root;
@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Stands in a file outside the tree, which nothing may show.
+/// Content of a file outside the tree, which must never appear.
 const SECRET: &str = "SECRET-OF-ANOTHER-FOLDER";
 
 fn folder(path: &Path) {
@@ -22,7 +22,7 @@ fn examined(root: &Path) -> (Facts, Examination) {
     (facts, found)
 }
 
-/// Every file that is read of a good node, by the fixture's own account.
+/// Every file of the A3-high fixture.
 fn read_paths() -> Vec<String> {
     let lines = fixture::A3_HIGH
         .lines()
@@ -33,7 +33,7 @@ fn read_paths() -> Vec<String> {
 }
 
 #[test]
-fn links_that_lead_out_lead_nowhere() {
+fn links_out_of_the_tree_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), SECRET).unwrap();
     let inside = tempfile::tempdir().unwrap();
@@ -42,7 +42,7 @@ fn links_that_lead_out_lead_nowhere() {
         let path = inside.path().join(path);
         folder(path.parent().unwrap());
         let target = outside.path().join("secret");
-        // Absolute ones, and relative ones that climb.
+        // Absolute links, and relative links with `..`.
         let target = if index % 2 == 0 {
             target
         } else {
@@ -50,7 +50,7 @@ fn links_that_lead_out_lead_nowhere() {
         };
         let _ = symlink(target, path);
     }
-    // A folder that is a link out is no way in, either.
+    // A folder that is a link out of the tree is not entered, either.
     fs::remove_dir_all(inside.path().join("proc/self")).unwrap();
     folder(&outside.path().join("self/ns"));
     symlink(SECRET, outside.path().join("self/ns/net")).unwrap();
@@ -69,7 +69,7 @@ fn links_that_lead_out_lead_nowhere() {
 }
 
 #[test]
-fn pipes_devices_sockets_loops_and_endless_files_are_passed_over() {
+fn pipes_devices_sockets_loops_and_endless_files_are_skipped() {
     let tree = tempfile::tempdir().unwrap();
     let here = |path: &str| {
         let path = tree.path().join(path);
@@ -118,7 +118,7 @@ fn pipes_devices_sockets_loops_and_endless_files_are_passed_over() {
 }
 
 #[test]
-fn more_of_everything_than_any_machine_has() {
+fn more_entries_than_any_machine_has_are_bounded() {
     let tree = tempfile::tempdir().unwrap();
     for index in 0..6000 {
         folder(&tree.path().join(format!("sys/class/net/eth{index}")));
@@ -147,7 +147,7 @@ fn more_of_everything_than_any_machine_has() {
 }
 
 #[test]
-fn what_a_tree_says_is_fit_for_a_terminal() {
+fn control_characters_of_a_tree_are_removed() {
     let escape = "\u{1b}]0;title\u{7}\u{1b}[2Jeth1";
     let tree = fixture::tree(&format!(
         "proc/sys/kernel/hostname = {escape}
@@ -178,7 +178,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_files_hold_is_judged(
+    fn arbitrary_files_are_examined(
         junk in prop::collection::vec(prop_oneof!["[ -~\\t\u{1b}é]{0,60}", "[\\[{\"0-9a-z:,}\\]]{0,40}", "-?[0-9]{0,20}"], 64),
         every in 1usize..9,
     ) {
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn any_json_as_facts_is_refused_or_judged(edits in prop::collection::vec((any::<prop::sample::Index>(), "[a-z0-9\\[\\]{}\",:]{0,6}"), 1..6)) {
+    fn arbitrary_facts_are_rejected_or_examined(edits in prop::collection::vec((any::<prop::sample::Index>(), "[a-z0-9\\[\\]{}\",:]{0,6}"), 1..6)) {
         let good = serde_json::to_string(&facts(&fixture::tree("proc/net/route = x"))).unwrap();
         let mut text = good;
         for (at, with) in edits {

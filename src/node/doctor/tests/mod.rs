@@ -1,4 +1,4 @@
-//! The checks on an A3-high node and on machines of other kinds.
+//! The checks over the facts of an A3-high node and of other machines.
 
 mod captured;
 mod hostile;
@@ -19,7 +19,7 @@ pub(super) fn facts(tree: &Tree) -> Facts {
     Facts::read(&tree.root, scope(Depth::All))
 }
 
-/// And with everything loaded as it should.
+/// The facts, with a plugin and CUDA that loaded without an error.
 fn with_loading(tree: &Tree) -> Facts {
     let known = |text: &str| Fact::Known(text.to_owned());
     let (plugin_name, plugin_version) = (known("GPUDirectTCPX_v7"), known("3.1.12"));
@@ -85,7 +85,7 @@ fn a_good_a3_high_passes_every_check() {
 }
 
 #[test]
-fn a_machine_of_another_kind_fails_at_the_root_of_each_layer() {
+fn another_machine_type_fails_the_first_check_of_each_layer() {
     let tree = fixture::tree(
         "sys/bus/pci/devices/0000:00:03.0/vendor = 0x1af4
 sys/class/net/lo/mtu = 65536
@@ -110,14 +110,14 @@ asked/manager-sockets.json = {\"rx_rule_manager\":\"missing\",\"rx_rule_uninstal
 }
 
 #[test]
-fn an_empty_tree_knows_nothing_and_passes_nothing() {
+fn no_check_passes_on_an_empty_tree() {
     let tree = fixture::tree("");
     let found = examine(&Catalogue::embedded().unwrap(), &facts(&tree), TCPX);
     assert_eq!(ids(&found, &[Verdict::Pass]), BTreeSet::new());
 }
 
 #[test]
-fn unknown_alone_is_exit_3_only_where_it_could_have_failed() {
+fn unknown_is_exit_3_only_for_a_check_that_can_fail() {
     let row = |verdict, severity| {
         let found = examine(
             &Catalogue::embedded().unwrap(),
@@ -135,7 +135,7 @@ fn unknown_alone_is_exit_3_only_where_it_could_have_failed() {
 }
 
 #[test]
-fn what_is_read_before_a_run_is_enough_for_the_critical_checks() {
+fn the_facts_read_before_a_run_suffice_for_the_critical_checks() {
     let tree = fixture::a3_high();
     let facts = Facts::read(&tree.root, scope(Depth::Critical));
     let found = examine(&Catalogue::critical().unwrap(), &facts, TCPX);
@@ -144,7 +144,7 @@ fn what_is_read_before_a_run_is_enough_for_the_critical_checks() {
 }
 
 #[test]
-fn the_software_plugin_needs_a_network_and_no_more() {
+fn the_software_plugin_needs_only_a_network() {
     let environment = [("NCCL_DYNAMIC_CHUNK_SIZE".to_owned(), "524288".to_owned())].into();
     let scope = Scope {
         environment: &environment,
@@ -167,7 +167,7 @@ fn the_software_plugin_needs_a_network_and_no_more() {
 }
 
 #[test]
-fn facts_travel_and_are_judged_alike() {
+fn facts_survive_json() {
     let tree = fixture::a3_high();
     let here = facts(&tree);
     let there = Facts::from_json(&serde_json::to_string(&here).unwrap()).unwrap();
@@ -178,7 +178,7 @@ fn facts_travel_and_are_judged_alike() {
 }
 
 #[test]
-fn what_loading_shows_is_judged_where_it_was_asked_for() {
+fn the_results_of_loading_are_checked_only_if_requested() {
     let good = with_loading(&fixture::a3_high());
     let tested = good.tested.clone().unwrap();
     let check = |tested: Option<Tested>, expected: &[&str]| {

@@ -1,4 +1,4 @@
-//! Two nodes, alike but for one thing.
+//! Two nodes that differ in one thing.
 
 use super::*;
 use crate::{Fact, Nic};
@@ -44,7 +44,7 @@ fn with_nic(facts: &mut Facts, name: &str, change: impl FnOnce(&mut Nic)) {
 }
 
 #[test]
-fn two_nodes_are_held_against_each_other() {
+fn each_difference_between_two_nodes_fails_its_check() {
     let check = |change: &dyn Fn(&mut Facts), expected: &[&str]| {
         let found = pair(change, None);
         assert_eq!(
@@ -100,7 +100,7 @@ fn two_nodes_are_held_against_each_other() {
 }
 
 #[test]
-fn what_was_tried_between_two_nodes_is_judged() {
+fn the_results_of_probing_rails_are_checked() {
     let rail = TriedRail {
         name: "eth1".into(),
         to: [10, 0, 11, 153].into(),

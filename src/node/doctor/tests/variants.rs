@@ -1,4 +1,4 @@
-//! An A3-high node, broken in every way that a check knows.
+//! An A3-high node with one fault at a time, one variant or more for each check.
 
 use super::*;
 use serde::Deserialize;
@@ -36,7 +36,7 @@ struct Variant {
 }
 
 impl Variant {
-    /// The facts of `tree` with this in it; the tree is as before afterwards.
+    /// The facts of `tree` with this variant applied. The tree is restored afterwards.
     fn facts(&self, tree: &Tree, good: &Facts) -> Facts {
         let touched = self
             .remove
@@ -46,16 +46,16 @@ impl Variant {
         let touched: BTreeSet<&String> = touched
             .chain(self.edit.iter().map(|(path, _, _)| path))
             .collect();
-        // Most variants are about the environment alone, which is no file's.
+        // Most variants change only the environment, which is not in the tree.
         let mut facts = good.clone();
         if !touched.is_empty() {
-            let before: Vec<Kept> = touched
+            let before: Vec<Saved> = touched
                 .iter()
-                .map(|path| Kept::of(&tree.path.join(path)))
+                .map(|path| Saved::read(&tree.path.join(path)))
                 .collect();
             self.lay(&tree.path);
             facts = self::facts(tree);
-            before.into_iter().for_each(Kept::put_back);
+            before.into_iter().for_each(Saved::restore);
         }
         facts.node.environment.extend(self.env.clone());
         facts
@@ -85,16 +85,16 @@ impl Variant {
     }
 }
 
-/// What stood at a path.
-enum Kept {
+/// The content of a path, to be restored.
+enum Saved {
     File(PathBuf, Vec<u8>),
     Link(PathBuf, PathBuf),
-    Folder(PathBuf, Vec<Kept>),
+    Folder(PathBuf, Vec<Saved>),
     Nothing(PathBuf),
 }
 
-impl Kept {
-    fn of(path: &Path) -> Self {
+impl Saved {
+    fn read(path: &Path) -> Self {
         let here = path.to_owned();
         match (fs::read_link(path), path.is_dir()) {
             (Ok(target), _) => Self::Link(here, target),
@@ -102,7 +102,7 @@ impl Kept {
                 here,
                 fs::read_dir(path)
                     .unwrap()
-                    .map(|entry| Self::of(&entry.unwrap().path()))
+                    .map(|entry| Self::read(&entry.unwrap().path()))
                     .collect(),
             ),
             _ => fs::read(path).map_or_else(
@@ -112,7 +112,7 @@ impl Kept {
         }
     }
 
-    fn put_back(self) {
+    fn restore(self) {
         let (Self::File(path, _)
         | Self::Link(path, _)
         | Self::Folder(path, _)
@@ -123,7 +123,7 @@ impl Kept {
             Self::Link(path, target) => symlink(target, path).unwrap(),
             Self::Folder(path, all) => {
                 fs::create_dir(path).unwrap();
-                all.into_iter().for_each(Self::put_back);
+                all.into_iter().for_each(Self::restore);
             }
             Self::Nothing(_) => {}
         }
@@ -145,7 +145,7 @@ fn change(path: &Path, edit: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn each_broken_variant_breaks_the_checks_it_should_and_no_other() {
+fn each_variant_fails_the_checks_it_lists_and_no_other() {
     let catalogue = Catalogue::embedded().unwrap();
     let variants: Variants = toml::from_str(include_str!("../fixtures/variants.toml")).unwrap();
     let tree = fixture::a3_high();
@@ -176,7 +176,7 @@ fn each_broken_variant_breaks_the_checks_it_should_and_no_other() {
         .checks()
         .filter(|(layer, _)| !layer.both)
         .map(|(_, check)| check.id.clone());
-    assert_eq!(facts(&tree), good, "every variant put back what it changed");
+    assert_eq!(facts(&tree), good, "every variant restored what it changed");
     let never: Vec<String> = of_one_node.filter(|id| !covered.contains(id)).collect();
     // What only a machine that is no A3-high at all can break, or loading, in tests of their own.
     assert_eq!(
