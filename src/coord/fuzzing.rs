@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_seeds_of_the_fuzz_target_hold() {
-        seeds::of("agent_lines", "")
+        seeds::read("agent_lines", "")
             .iter()
             .for_each(|seed| lines(seed));
     }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_valid_seed_is_messages_to_its_last_line() {
         fn all<T: DeserializeOwned>(prefix: &str) {
-            for seed in seeds::of("agent_lines", prefix) {
+            for seed in seeds::read("agent_lines", prefix) {
                 let mut receiver = Receiver::new(&seed[..]);
                 while let Some(received) = receiver.next::<T>().expect("memory can be read") {
                     assert!(

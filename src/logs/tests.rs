@@ -375,7 +375,7 @@ fn a_user_can_add_and_replace_signatures() {
 
 #[test]
 fn the_seeds_of_the_fuzz_target_hold() {
-    tcpx_words::seeds::of("logs", "")
+    tcpx_words::seeds::read("logs", "")
         .iter()
         .for_each(|seed| fuzzing::bytes(seed));
 }

@@ -1,4 +1,4 @@
-//! The versions of the ncclNet table that this program can drive, as a word.
+//! The versions of the ncclNet table that this program can drive.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 macro_rules! abi_version {
     ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {
-        /// A version that is known here, `v7` in files and on the command line. A newer
-        /// one is the greater.
+        /// A supported version, written `v7` in files and on the command line. Newer versions
+        /// compare greater.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum AbiVersion {
@@ -22,19 +22,19 @@ macro_rules! abi_version {
             /// Every version, newest first.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// All of them in words, such as "v4 to v12".
+            /// All versions in words, such as "v4 to v12".
             pub const RANGE: &str = tcpx_abi::VERSIONS_RANGE;
             /// The newest version.
             pub const NEWEST: Self = Self::ALL[0];
             /// The oldest version.
             pub const OLDEST: Self = Self::ALL[Self::ALL.len() - 1];
 
-            /// As it is written: `v7`.
+            /// The version as it is written: `v7`.
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($v),)+ }
             }
 
-            /// The symbol that exports a table of it.
+            /// The symbol that exports a table of this version.
             pub const fn symbol(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($symbol),)+ }
             }
@@ -44,12 +44,12 @@ macro_rules! abi_version {
 tcpx_abi::with_versions!(abi_version);
 
 impl AbiVersion {
-    /// Its number in the header's names.
+    /// The number of the version: 7 for `v7`.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The version whose table a symbol is.
+    /// The version of the table that `symbol` exports; `None` if it is not supported.
     pub fn of_symbol(symbol: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -64,7 +64,7 @@ impl fmt::Display for AbiVersion {
     }
 }
 
-/// Not a version that is known here.
+/// Text that is not a supported version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected {}", AbiVersion::RANGE)]
 pub struct UnknownVersion;
@@ -72,7 +72,7 @@ pub struct UnknownVersion;
 impl FromStr for AbiVersion {
     type Err = UnknownVersion;
 
-    /// `v7`, and `7` from people in a hurry.
+    /// Parses `v7` or `7`.
     fn from_str(text: &str) -> Result<Self, UnknownVersion> {
         let number = text
             .strip_prefix('v')
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_says_which_there_are() {
+    fn the_error_for_an_unknown_version_names_the_supported_ones() {
         for text in ["", "v", "v3", "v99", "vv7", "7.0", "-7", "garbage"] {
             assert_eq!(text.parse::<AbiVersion>(), Err(UnknownVersion), "{text}");
         }

@@ -1,11 +1,11 @@
-//! How things end, and what to do next.
+//! Outcomes of a command, and next steps after an error.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
-/// An error that may know what its reader should do. Separate from the message,
-/// because the terminal, a screen and a report place it differently; `None`
-/// rather than a guess.
+/// An error that may have a next step for the user. The next step is separate from the
+/// message, because a terminal, the view and a report place it differently. `None` is better
+/// than a guess.
 pub trait NextStep {
     /// One imperative sentence, without a full stop.
     fn next_step(&self) -> Option<String>;
@@ -15,13 +15,13 @@ pub trait NextStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Everything was verified and every gate met.
+    /// The payload was verified and every gate was met.
     Passed,
-    /// It ran, and a gate or the verification failed.
+    /// The command ran, but a gate or the verification failed.
     Failed,
-    /// The request or a configuration was wrong.
+    /// The command line or the configuration was wrong.
     Usage,
-    /// It could not be run: plugin, CUDA, tool or permission missing.
+    /// The command could not run: plugin, CUDA, tool or permission missing.
     NotRun,
     /// No progress by the deadline.
     Stalled,
@@ -29,12 +29,12 @@ pub enum Outcome {
     PeerLost,
     /// The plugin exited, crashed or was killed.
     PluginDied,
-    /// Interrupted, after writing what there is.
+    /// The command was interrupted, and wrote the results so far.
     Interrupted,
 }
 
 impl Outcome {
-    /// The process exit code; whose problem it is.
+    /// The exit code of the process.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Passed => 0,

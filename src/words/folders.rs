@@ -1,14 +1,14 @@
-//! Where a user's own files are: configuration, signatures, baselines.
+//! The folder of a user's own files: configuration, signatures, baselines.
 //!
-//! Not here: `etcetera` and its like, which read the environment of the process;
-//! here it is an argument, so that tests can give one.
+//! Crates such as `etcetera` read the environment of the process; here it is an argument, so
+//! that tests can set it.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// `$XDG_CONFIG_HOME/tcpxctl`, or `~/.config/tcpxctl`. A relative path is ignored, as
-/// the XDG specification asks. `variable` is usually [`std::env::var_os`].
+/// the XDG specification requires. `variable` is usually [`std::env::var_os`].
 pub fn user_config(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name: &str| {
         variable(name)

@@ -1,12 +1,11 @@
-//! Words that the engine and everything above it share, as plain data.
+//! Plain data types that the engine and all crates above it share.
 //!
-//! `units` are quantities with their unit, `error` how a command ends and what to
-//! do next, `folders` where a user's own files are. `side`, `progress`, `payload` and
-//! `log` name what both the engine and a scenario or a record speak of, so that neither
-//! has a copy of its own; `plugin_family` is which plugin it is, by the names that plugins
-//! have, and `abi_version` which version of its table.
+//! `units` has quantities with their unit, `error` the outcomes of a command and next steps,
+//! `folders` the folder of a user's own files. `side`, `progress`, `payload` and `log` are
+//! types that the engine shares with scenarios and records. `plugin_family` tells plugins
+//! apart by their names, `abi_version` names the versions of the ncclNet table.
 //!
-//! Not here: anything that touches a plugin, a machine or a file.
+//! Not here: anything that touches a plugin or a machine.
 
 pub mod abi_version;
 pub mod error;

@@ -1,30 +1,30 @@
-//! Lines that a plugin logs, and how many there were.
+//! Log lines of a plugin, and their counts.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
-/// One line, cleaned of control characters.
+/// One log line, without control characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// 2 WARN, 3 INFO, ...
+    /// NCCL log level: 2 is WARN, 3 is INFO, ...
     pub level: i32,
-    /// What the plugin calls the file: TCPX passes the pretty function.
+    /// The logger's `file` argument. TCPX passes `__PRETTY_FUNCTION__`.
     pub function: String,
-    /// Source line.
+    /// Line number in the source.
     pub line: i32,
     /// The message.
     pub text: String,
-    /// How many lines of this place there were, this one included.
+    /// Number of lines logged from this place so far, including this one.
     pub count: u64,
 }
 
-/// Totals over the life of the process.
+/// Totals since the process started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogSummary {
     /// Lines received.
     pub lines: u64,
-    /// Of them WARN.
+    /// Lines at level WARN.
     pub warnings: u64,
-    /// Passed on.
+    /// Lines that were passed on rather than suppressed.
     pub passed_on: u64,
 }

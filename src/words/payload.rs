@@ -1,9 +1,9 @@
-//! What a payload was found to be: results of the comparison, as data.
+//! Results of comparing a payload with the expected pattern.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
-/// Whose bytes these are.
+/// The iteration, channel and chunk that a stamp in the pattern names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StampId {
     /// Iteration, modulo 1024.
@@ -14,44 +14,44 @@ pub struct StampId {
     pub chunk: u64,
 }
 
-/// What a wrong stretch looks like.
+/// What the wrong bytes look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MismatchKind {
-    /// All zero: never written.
+    /// All zero: the memory was never written.
     Zero,
     /// Bytes of an earlier iteration.
     Stale,
     /// Bytes of another chunk or channel of this iteration.
     Swapped,
-    /// Bytes of this chunk, at another place.
+    /// Bytes of this chunk, from another offset.
     Shifted,
-    /// None of these.
+    /// None of the others.
     Corrupt,
     /// The canary after the slot was overwritten.
     Overrun,
 }
 
-/// The first wrong byte of a chunk, and what it seems to be.
+/// The first wrong byte of a chunk, and the kind of the mismatch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// What was expected here.
+    /// The expected stamp.
     pub id: StampId,
-    /// First wrong byte, from the start of the chunk.
+    /// Offset of the first wrong byte in the chunk.
     pub offset: u64,
-    /// Wrong bytes in this chunk.
+    /// Number of wrong bytes in the chunk.
     pub wrong_bytes: u64,
-    /// The byte that should be there.
+    /// The expected byte.
     pub expected: u8,
-    /// The byte that is.
+    /// The byte that was read.
     pub got: u8,
-    /// What happened, as far as the bytes tell.
+    /// What the wrong bytes look like.
     pub kind: MismatchKind,
-    /// Where the wrong block says it came from, when it says so.
+    /// The stamp in the wrong block, if it has a valid one.
     pub from: Option<StampId>,
 }
 
-/// What a channel did since it was made.
+/// Counts of one channel since it was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
     /// Bytes done since measuring began.
@@ -60,7 +60,7 @@ pub struct Tally {
     pub verified_bytes: u64,
     /// Wrong bytes, warm-up included.
     pub wrong_bytes: u64,
-    /// Posts that came back as success without a request.
+    /// Posts that returned success without a request.
     pub null_requests: u64,
     /// The first mismatch of the channel.
     pub first_mismatch: Option<Mismatch>,

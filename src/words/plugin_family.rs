@@ -1,23 +1,23 @@
-//! Whose plugin it is, as far as callers must treat plugins differently.
+//! The family of a plugin, for code that treats plugins differently.
 //!
-//! Here and not beside the code that loads plugins, because reports, logs, rules and
-//! the doctor ask as well, of a name that somebody else's program wrote down.
+//! It is here rather than beside the loader, because reports, logs, rules and the doctor need
+//! it for names that another program wrote.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 
 crate::word_set! {
-    /// The plugins that are told apart.
+    /// The plugins that this program treats differently.
     pub enum PluginFamily {
         /// Google's GPUDirect-TCPX (A3-high).
         Tcpx = "tcpx",
-        /// Google's GPUDirect-TCPXO (A3-mega), which calls itself FasTrak.
+        /// Google's GPUDirect-TCPXO (A3-mega), whose table is called FasTrak.
         Tcpxo = "tcpxo",
         /// The software plugin with TCPX's semantics.
         TcpxSoft = "tcpx-soft",
         /// The software plugin as a plain host plugin.
         PlainSoft = "plain-soft",
-        /// Any other.
+        /// Any other plugin.
         Other = "other",
     }
 }
@@ -28,15 +28,15 @@ impl PluginFamily {
         Self::named_in(name)
     }
 
-    /// The family of a plugin whose table's name stands first in `label`, with a
-    /// version or a path behind it: `GPUDirectTCPX_v7 3.1.9`.
+    /// The family of a plugin by a label that begins with the table's name, followed by a
+    /// version or a path: `GPUDirectTCPX_v7 3.1.9`.
     pub fn of_label(label: &str) -> Self {
         Self::of_table_name(label.split_whitespace().next().unwrap_or_default())
     }
 
-    /// What a plugin's file promises before it is loaded, by its name or, where that
-    /// is NCCL's own `libnccl-net.so`, by the product's folder. A library may turn out
-    /// to be another; [`Self::of_table_name`] decides once there is a table.
+    /// The expected family of a plugin's file before it is loaded: by the file name, or for
+    /// NCCL's default name `libnccl-net.so` by the product's folder. The loaded library may
+    /// differ; then [`Self::of_table_name`] decides.
     pub fn expected_of_path(path: &Path) -> Self {
         let text = |part: Option<&std::ffi::OsStr>| {
             part.unwrap_or_default().to_string_lossy().into_owned()
@@ -54,25 +54,26 @@ impl PluginFamily {
         }
     }
 
-    /// TCPX's semantics: sixteen slots, task chunks, 4 MiB per receive, UNPACK receives.
+    /// Whether the plugin has TCPX's semantics: sixteen slots, task chunks, 4 MiB per receive,
+    /// UNPACK receives.
     pub fn has_tcpx_semantics(self) -> bool {
         matches!(self, Self::Tcpx | Self::TcpxSoft)
     }
 
-    /// Either flavour of the software plugin, which ordinary memory may be given as a
-    /// stand-in for a GPU's.
+    /// Whether this is a flavour of the software plugin, for which host memory can stand in for
+    /// GPU memory.
     pub fn is_software(self) -> bool {
         matches!(self, Self::TcpxSoft | Self::PlainSoft)
     }
 
-    /// The longer names first, as `tcpx` is a part of them.
+    /// Tries the longer names first, because they contain `tcpx`.
     fn named_in(text: &str) -> Self {
         let text = text.to_ascii_lowercase();
         let has = |word: &str| text.contains(word);
         match () {
             () if has("tcpxsoft") => Self::TcpxSoft,
             () if has("plainsoft") => Self::PlainSoft,
-            // The tap is whatever plugin lies behind it; only without one it has this name.
+            // The tap shows the name of the plugin behind it, and its own only without one.
             () if has("tcpxtap") => Self::Other,
             () if has("tcpxo") || has("fastrak") => Self::Tcpxo,
             () if has("tcpx") => Self::Tcpx,
@@ -87,7 +88,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_table_is_told_by_its_name() {
+    fn the_name_of_a_table_gives_its_family() {
         for (name, expected) in [
             ("GPUDirectTCPX_v7", Tcpx),
             ("GPUDirectTCPX", Tcpx),
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_name_in_a_label_says_nothing() {
+    fn only_the_first_word_of_a_label_counts() {
         for (label, expected) in [
             ("GPUDirectTCPX_v7 3.1.9", Tcpx),
             (
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_promises_a_family_by_its_name_or_its_products_folder() {
+    fn a_path_gives_the_expected_family_by_file_name_or_folder() {
         for (path, expected) in [
             ("/usr/local/tcpx/lib64/libnccl-net-tcpx.so", Tcpx),
             ("/usr/local/tcpx/lib64/libnccl-net.so", Tcpx),

@@ -1,4 +1,5 @@
-//! Who drives a plugin, and what the driving thread does when nothing moves.
+//! How a plugin is driven: which channel is tested when, what an idle thread does, and the
+//! faults that a driver can inject.
 #![forbid(unsafe_code)]
 
 use crate::units::TimeSpan;
@@ -11,7 +12,7 @@ word_set! {
     /// Which channel is tested when.
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Policy {
-        /// One thread: fill a channel's window, test its oldest request until that is not done, go to the next channel.
+        /// One thread: fill a channel's window, test its oldest request until one is not done, go to the next channel.
         Opportunistic = "opportunistic",
         /// Test a channel only while its window is full, and then only that one: the classic stall.
         WindowFullOnly = "window-full-only",
@@ -21,7 +22,7 @@ word_set! {
 }
 
 word_set! {
-    /// What a program can do wrong with a plugin.
+    /// A mistake in driving a plugin, to be injected.
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum DriverFault {
         /// A younger request is tested before the oldest.
@@ -32,29 +33,29 @@ word_set! {
         ConsumedEarly = "consumed-early",
         /// Receives are never consumed.
         NeverConsumed = "never-consumed",
-        /// Nothing is tested any more.
+        /// The driver stops calling test.
         NotPolling = "not-polling",
-        /// Nothing is posted any more, and what is in flight is finished.
+        /// The driver stops posting, and finishes what is in flight.
         NotPosting = "not-posting",
     }
 }
 
 impl DriverFault {
-    /// Only a receive is ever consumed.
+    /// Whether the fault needs a receiver: only receives are consumed.
     pub fn needs_receiver(self) -> bool {
         matches!(self, Self::ConsumedEarly | Self::NeverConsumed)
     }
 }
 
-/// What the driving thread does after a sweep that moved nothing.
+/// What the driving thread does after a pass over all channels without progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Idle {
     /// Spin, then yield, then sleep for a short time.
     Adaptive,
-    /// Sweep again at once.
+    /// Test again at once.
     Spin,
-    /// `sched_yield`.
+    /// Call `sched_yield`.
     Yield,
     /// Sleep for this long.
     Sleep(TimeSpan),
@@ -70,7 +71,7 @@ impl FromStr for Idle {
             _ => match text.strip_prefix("sleep:").map(str::parse) {
                 Some(Ok(time)) => Ok(Self::Sleep(time)),
                 Some(Err(bad)) => Err(format!("{bad}")),
-                None => Err("not an idle strategy".to_owned()),
+                None => Err("expected adaptive, spin, yield or sleep:TIME".to_owned()),
             },
         }
     }

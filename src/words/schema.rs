@@ -1,4 +1,4 @@
-//! JSON schemas of words whose form in a file their Rust definition does not show.
+//! JSON schemas of types that serialize differently from their Rust definition.
 #![forbid(unsafe_code)]
 
 use crate::abi_version::AbiVersion;
@@ -22,7 +22,7 @@ macro_rules! written_as {
 }
 
 written_as! {
-    // Not the list of versions: a program that is newer than the schema may know more.
+    // A pattern and not the list of versions: a newer program may support more.
     AbiVersion: { "type": "string", "pattern": "^v[0-9]+$" },
     ByteCount: {
         "anyOf": [

@@ -1,10 +1,10 @@
-//! The checked-in seeds of the fuzz targets, for the suite to try.
+//! The checked-in seeds of the fuzz targets, which the tests run, too.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 
-/// The files of `fuzz/corpus-seed/TARGET` whose names begin with `prefix`.
-pub fn of(target: &str, prefix: &str) -> Vec<Vec<u8>> {
+/// Reads the files of `fuzz/corpus-seed/TARGET` whose names begin with `prefix`.
+pub fn read(target: &str, prefix: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus-seed")
         .join(target);
@@ -19,7 +19,7 @@ pub fn of(target: &str, prefix: &str) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Writes one of them, where an encoder makes it.
+/// Writes the seed `name`, for seeds that an encoder makes.
 pub fn write(target: &str, name: &str, bytes: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus-seed")

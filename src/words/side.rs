@@ -1,4 +1,4 @@
-//! The two ends of a connection.
+//! The two sides of a transfer.
 #![forbid(unsafe_code)]
 
 use crate::word_set;
@@ -8,16 +8,16 @@ word_set! {
     #[derive(Default)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Side {
-        /// The end that sends: posts isend.
+        /// The sender, which posts isend.
         #[default]
         Send = "send",
-        /// The end that receives, and listens: posts irecv.
+        /// The receiver, which listens and posts irecv.
         Recv = "recv",
     }
 }
 
 impl Side {
-    /// The end that it is connected to.
+    /// The opposite side.
     pub const fn other(self) -> Self {
         match self {
             Self::Send => Self::Recv,

@@ -8,12 +8,12 @@ use std::io::{self, Read};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A number of bytes. Written as `4096`, `"512KiB"`, `"64MiB"`, `"1GB"`; the
-/// binary suffixes are powers of 1024, the decimal ones powers of 1000.
+/// A number of bytes. Written as `4096`, `"512KiB"`, `"64MiB"`, `"1GB"`. `K`, `M`, `G` and
+/// suffixes with `i` are powers of 1024, the others powers of 1000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ByteCount(pub u64);
 
-/// Why a quantity could not be read.
+/// A quantity that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {expected}")]
 pub struct BadQuantity {
@@ -39,12 +39,12 @@ const SUFFIXES: [(&str, u64); 13] = [
 ];
 
 impl ByteCount {
-    /// As an index or length; every size that was checked fits.
+    /// As an index or length. A size that does not fit becomes `usize::MAX`.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
-    /// To one decimal of the largest unit that fits: `79.1 GiB`; for reading only.
+    /// Rounded to one decimal of the largest unit that fits, for display: `79.1 GiB`.
     pub fn about(self) -> String {
         let unit = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
             .into_iter()
@@ -115,8 +115,8 @@ impl<'de> Deserialize<'de> for ByteCount {
     }
 }
 
-/// A length of time with its unit: `"3s"`, `"100ms"`, `"10us"`, `"2m"`. A bare
-/// number is refused, because nobody remembers whether it meant seconds.
+/// A length of time with its unit: `"3s"`, `"100ms"`, `"10us"`, `"2m"`. A number without a
+/// unit is rejected, because its unit would be a guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimeSpan(pub Duration);
 
@@ -132,15 +132,15 @@ const TIME_SUFFIXES: [(&str, u64); 6] = [
 ];
 
 impl TimeSpan {
-    /// Whole nanoseconds, for tables written at compile time.
+    /// A time in nanoseconds.
     pub const fn from_nanos(nanoseconds: u64) -> Self {
         Self(Duration::from_nanos(nanoseconds))
     }
-    /// Whole milliseconds.
+    /// A time in milliseconds.
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(Duration::from_millis(milliseconds))
     }
-    /// Whole seconds.
+    /// A time in seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
@@ -167,7 +167,7 @@ impl FromStr for TimeSpan {
 }
 
 impl fmt::Display for TimeSpan {
-    /// The largest unit that says it exactly.
+    /// In the largest unit that is exact.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds = self.0.as_nanos();
         let exact = TIME_SUFFIXES
@@ -216,12 +216,12 @@ impl From<TimeSpan> for Duration {
 pub struct Rate {
     /// Bytes moved.
     pub bytes: u64,
-    /// Time it took.
+    /// Time that moving them took.
     pub elapsed: Duration,
 }
 
 impl Rate {
-    /// 10^9 bytes per second; zero for no time at all, never infinite or NaN.
+    /// The rate in 10^9 bytes per second; 0 if `elapsed` is 0, never infinite or NaN.
     pub fn gb_per_s(self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
         if seconds > 0.0 {
@@ -232,21 +232,21 @@ impl Rate {
     }
 }
 
-/// Now, as part of a file name: `20261120T101500Z`.
+/// The current time, for file names: `20261120T101500Z`.
 pub fn stamp_utc() -> String {
     jiff::Timestamp::now()
         .strftime("%Y%m%dT%H%M%SZ")
         .to_string()
 }
 
-/// Now, as people and programs write it.
+/// The current time in RFC 3339, with milliseconds.
 pub fn now_utc() -> String {
     jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
         .to_string()
 }
 
-/// A moment as people and programs write it; microseconds since 1970.
+/// A time in RFC 3339, with milliseconds; `us` is microseconds since 1970.
 pub fn utc_of_us(us: u64) -> String {
     let at = i64::try_from(us)
         .ok()
@@ -256,25 +256,26 @@ pub fn utc_of_us(us: u64) -> String {
         .to_string()
 }
 
-/// Nanoseconds since 1970 of an RFC 3339 time; `None` where it is none, or before 1970.
+/// Nanoseconds since 1970 of an RFC 3339 time; `None` if the text is not one, or is before
+/// 1970.
 pub fn parse_utc_ns(text: &str) -> Option<u64> {
     u64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_nanosecond()).ok()
 }
 
-/// Now, in microseconds since 1970; 0 on a clock before that.
+/// The current time in microseconds since 1970; 0 if the clock is before 1970.
 pub fn now_us() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0)
 }
 
-/// Foreign text made safe for a terminal: control and escape characters go,
-/// line breaks and tabs become single blanks.
+/// Untrusted text made safe for a terminal: control characters are removed, line breaks and
+/// tabs become single spaces.
 pub fn printable(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.trim_end().chars() {
         match c {
             '\n' | '\r' | '\t' if clean.ends_with(' ') => {}
             '\n' | '\r' | '\t' => clean.push(' '),
-            // Bidirectional overrides reorder what a reader sees.
+            // Bidirectional overrides change the order in which text is displayed.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
             c if c.is_control() => {}
             c => clean.push(c),
@@ -283,7 +284,8 @@ pub fn printable(text: &str) -> String {
     clean
 }
 
-/// Text as a part of a file name: letters, digits, `.`, `_` and `-`, 48 at most.
+/// Text as part of a file name: at most 48 characters, any but letters, digits, `.`, `_` and
+/// `-` replaced by `-`.
 pub fn file_name(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -297,21 +299,22 @@ pub fn file_name(text: &str) -> String {
         .collect()
 }
 
-/// One word of a POSIX shell line: foreign text goes in as it is, and nothing in
-/// it is run.
+/// One word of a POSIX shell command, quoted if needed so that the shell takes the text
+/// unchanged.
 pub fn shell_word(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/_.,:=+-".contains(letter);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
-/// SHA-256 of what is left in `from`, in lower-case hexadecimal digits, and how
-/// many bytes that was.
+/// Reads `from` to its end. Returns the SHA-256 in lower-case hexadecimal digits, and the
+/// number of bytes.
 ///
 /// # Errors
-/// It cannot be read.
+/// `from` cannot be read.
 pub fn sha256(from: &mut dyn Read) -> io::Result<(String, u64)> {
     let (mut hash, mut size, mut piece) = (Sha256::new(), 0, vec![0; 256 * 1024]);
     loop {
@@ -325,7 +328,7 @@ pub fn sha256(from: &mut dyn Read) -> io::Result<(String, u64)> {
     }
 }
 
-/// Lower-case hexadecimal digits.
+/// The bytes in lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes
@@ -342,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_as_people_write_them() {
+    fn sizes_parse_with_and_without_a_suffix() {
         for (text, expected) in [
             ("0", 0),
             ("4096", 4096),
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_print_the_way_they_are_written() {
+    fn a_size_prints_as_it_was_written() {
         for text in ["0B", "1B", "4KiB", "512KiB", "64MiB", "3GiB", "1023B"] {
             assert_eq!(
                 text.parse::<ByteCount>().map(|size| size.to_string()),
@@ -378,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn times_read_as_people_write_them() {
+    fn times_parse_with_their_unit() {
         for (text, nanoseconds) in [
             ("0s", 0),
             ("500ns", 500),
@@ -435,19 +438,19 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_size_and_any_time_reads_back_as_itself(number: u64) {
+        fn any_size_and_any_time_prints_and_parses_again(number: u64) {
             proptest::prop_assert_eq!(ByteCount(number).to_string().parse(), Ok(ByteCount(number)));
             proptest::prop_assert_eq!(TimeSpan::from_nanos(number).to_string().parse(), Ok(TimeSpan::from_nanos(number)));
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text: String) {
+        fn any_text_is_parsed_or_rejected(text: String) {
             let _ = (text.parse::<ByteCount>(), text.parse::<TimeSpan>());
         }
     }
 
     #[test]
-    fn no_time_is_no_rate() {
+    fn a_rate_over_no_time_is_zero() {
         assert_eq!(
             Rate {
                 bytes: 5,

@@ -1,7 +1,7 @@
-//! Closed sets of words: an enum whose variants are what people write.
+//! Enums whose variants are words in files and on the command line.
 #![forbid(unsafe_code)]
 
-/// Declares an enum that is one word in files, in JSON and in text.
+/// Declares an enum whose variants are single words in files, JSON and text.
 ///
 /// Attributes before `pub enum` are passed on, so a caller adds derives of its own.
 #[macro_export]
@@ -15,7 +15,7 @@ macro_rules! word_set {
             /// Every variant, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word as it is written in files and printed.
+            /// The word in files and in output.
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }

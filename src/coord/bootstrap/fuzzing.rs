@@ -93,14 +93,14 @@ mod tests {
 
     #[test]
     fn the_seeds_of_the_fuzz_target_hold() {
-        seeds::of("bootstrap", "")
+        seeds::read("bootstrap", "")
             .iter()
             .for_each(|seed| bytes(seed));
     }
 
     #[test]
     fn a_valid_seed_is_messages_to_its_last_byte() {
-        for seed in seeds::of("bootstrap", "valid") {
+        for seed in seeds::read("bootstrap", "valid") {
             let mut rest = &seed[..];
             while let Some((_, used)) = decoded(rest, BODY_MAX) {
                 rest = &rest[used..];

@@ -135,7 +135,9 @@ mod tests {
 
     #[test]
     fn the_seeds_of_the_fuzz_target_hold() {
-        seeds::of("scatter", "").iter().for_each(|seed| list(seed));
+        seeds::read("scatter", "")
+            .iter()
+            .for_each(|seed| list(seed));
     }
 
     #[test]

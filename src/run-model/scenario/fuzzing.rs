@@ -182,15 +182,15 @@ mod tests {
 
     #[test]
     fn the_seeds_of_the_fuzz_targets_hold() {
-        seeds::of("scenario", "")
+        seeds::read("scenario", "")
             .iter()
             .for_each(|seed| texts(seed));
-        seeds::of("hosts", "").iter().for_each(|seed| hosts(seed));
+        seeds::read("hosts", "").iter().for_each(|seed| hosts(seed));
     }
 
     #[test]
     fn a_valid_seed_is_a_scenario() {
-        for seed in seeds::of("scenario", "valid") {
+        for seed in seeds::read("scenario", "valid") {
             let text = String::from_utf8(seed).expect("text");
             let read = if text.starts_with('{') {
                 Scenario::from_json(&text).map(drop)
