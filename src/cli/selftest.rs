@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! $ tcpxctl selftest --plugin plainsoft --abi v12
-//! # Plugin : /usr/local/lib/tcpxctl/libnccl_net_plainsoft.so (asked for)
+//! # Plugin : /usr/local/lib/tcpxctl/libnccl_net_plainsoft.so (requested)
 //! # Table : PlainSoft from ncclNetPlugin_v12 (exports ncclNetPlugin_v12 ... ncclNetPlugin_v4)
 //! #  verdict        row                 detail
 //!    PASS           table-v12           PlainSoft, 1 device

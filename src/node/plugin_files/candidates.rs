@@ -1,9 +1,8 @@
-//! Every file that a program on this node could take for the plugin.
+//! Every file that a program on this node could load as the plugin.
 //!
-//! Nothing is loaded: a candidate is told by its dynamic section and its hash.
-//! Its version and its table's name only its own `init` says, which is
-//! `discover`'s part. Two names that lead to two files are how two programs on
-//! one node end up with two plugins.
+//! Nothing is loaded: a candidate is described by its dynamic section and its hash. Its
+//! version and the name of its table are known only after `init`, which `discover` calls. If
+//! two paths lead to two files, two programs on one node can run two plugins.
 #![forbid(unsafe_code)]
 
 use super::error::LoadError;
@@ -19,31 +18,30 @@ use tcpx_abi::SYMBOL_PREFIX;
 use tcpx_words::abi_version::AbiVersion;
 
 const CANDIDATES_MAX: usize = 16;
-/// Who names a candidate that was asked for.
-const CHOSEN: &str = "asked for";
-const USUAL: &str = "a usual place";
+/// Origins of a candidate, as in [`PluginFile::named_by`].
+const CHOSEN: &str = "requested";
+const USUAL: &str = "a default location";
 const SEARCHED: &str = "$LD_LIBRARY_PATH";
 
-/// A file that somebody's program may take for the plugin.
+/// A file that a program may load as the plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginFile {
-    /// Under this name.
+    /// Path, as the origin names it.
     pub path: String,
-    /// Who names it: a variable, or a usual place.
+    /// Origin of the path: a variable, a default location, or the request.
     pub named_by: String,
-    /// After following links.
+    /// Path after following links.
     pub real_path: Fact<String>,
-    /// Of its bytes; read only where everything is.
+    /// SHA-256 of the file; not read before a run.
     pub sha256: Fact<String>,
-    /// `ncclNetPlugin_vN` in its dynamic symbols' names.
+    /// Names `ncclNetPlugin_vN` in its dynamic string table.
     pub tables: Fact<Vec<String>>,
-    /// Libraries that it needs and the loader would not find.
+    /// Needed libraries that the loader would not find.
     pub missing: Fact<Vec<String>>,
 }
 
 impl PluginFile {
-    /// Why it cannot be the plugin of a run, as far as that is known without
-    /// loading it.
+    /// Why the file cannot be the plugin of a run, if that is known without loading it.
     pub fn why_not(&self) -> Option<String> {
         let tables = match (&self.real_path, &self.tables) {
             (Fact::Unknown { unknown }, _) | (_, Fact::Unknown { unknown }) => {
@@ -69,9 +67,8 @@ fn exported(tables: &[String]) -> String {
     }
 }
 
-/// Every candidate that exists, each name once; or only `chosen`, where that is
-/// the one in question. `variable` is how the process sees its environment;
-/// `whole` reads the files to their end for their hash.
+/// Every candidate that exists, each path once; or only `chosen`, if it is given. `variable`
+/// reads the environment. `whole` also reads the whole files, for their hashes.
 pub fn plugin_files(
     root: &Root,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -119,8 +116,8 @@ fn look(
     folders: &[String],
     whole: bool,
 ) -> Option<PluginFile> {
-    // A variable that names a file which is not there is the finding; a usual
-    // place without one is not.
+    // A missing file is reported if a variable names it, not if a default location or a
+    // folder of LD_LIBRARY_PATH lacks it.
     if !Path::new(path).exists() && [USUAL, SEARCHED].contains(&named_by.as_str()) {
         return None;
     }
@@ -138,9 +135,9 @@ fn look(
         sha256: if whole {
             hash().into()
         } else {
-            Fact::unknown("not looked at")
+            Fact::unknown("not read before a run")
         },
-        // What is no shared object has no table either, and needs nothing.
+        // A file that is not a shared object has no tables and needs no libraries.
         missing: dynamic
             .as_ref()
             .map(|dynamic| missing(dynamic, path, folders))
@@ -150,8 +147,11 @@ fn look(
     })
 }
 
-/// A file as a plugin, told without loading it: an error says what is wrong
-/// with it, or that it has no table that could be driven.
+/// Checks, without loading the file, that it is a shared object with a table of a known
+/// version.
+///
+/// # Errors
+/// The file cannot be read, is not a shared object for this machine, or has no such table.
 pub fn must_have_table(path: &Path) -> Result<(), LoadError> {
     inspect(path)?;
     let unreadable = |why| LoadError::Unreadable {
@@ -168,10 +168,13 @@ pub fn must_have_table(path: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// The dynamic section of a file, or why it has none.
+/// The dynamic section of a file; empty if the file is not an ELF file with one.
+///
+/// # Errors
+/// The file cannot be read, or is not a regular file.
 pub fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
     let says = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    // Asked before opening: opening a FIFO would wait for its writer.
+    // Checked before opening, because opening a FIFO waits for a writer.
     if !std::fs::metadata(path)
         .map_err(|error| says(&error))?
         .is_file()
@@ -182,7 +185,7 @@ pub fn dynamic_of(path: &Path) -> Result<elf::Dynamic, String> {
     Ok(elf::dynamic(file).unwrap_or_default())
 }
 
-/// What the loader would not find. The C library's own parts are always there.
+/// Needed libraries that the loader would not find. The C library is not checked.
 fn missing(dynamic: &elf::Dynamic, path: &str, folders: &[String]) -> Vec<String> {
     let origin = Path::new(path)
         .parent()
@@ -215,7 +218,7 @@ fn missing(dynamic: &elf::Dynamic, path: &str, folders: &[String]) -> Vec<String
 mod tests {
     use super::*;
 
-    /// A plugin that needs `libdep.so`, which lies in `below/`, linked with `flags`.
+    /// Builds a plugin with `flags` that needs `below/libdep.so`; returns what is missing.
     fn missing_of_a_plugin(flags: &[&str]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("below")).unwrap();
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_needed_library_is_looked_for_where_the_plugin_says() {
+    fn a_needed_library_is_searched_in_the_run_path() {
         let none = Vec::<String>::new();
         assert_eq!(missing_of_a_plugin(&[]), ["libdep.so"]);
         assert_eq!(
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_names_no_file_is_kept_as_what_it_is() {
+    fn a_missing_file_that_a_variable_names_is_listed() {
         let variable =
             |name: &str| (name == "UCCL_TCPX_PLUGIN_PATH").then(|| "/no/such.so".to_owned());
         let files = plugin_files(&Root::live(), &variable, None, true);

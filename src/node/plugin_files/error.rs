@@ -1,96 +1,96 @@
-//! Why a file could not become a plugin.
+//! Errors of finding and loading a plugin.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::{NextStep, Outcome};
 
-/// Why a file could not become a plugin. Exit code 3.
+/// A plugin could not be found or loaded. Exit code 3, or 2 for [`LoadError::NoVersion`].
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("plugin {}: no such file", path.display())]
     NotFound {
-        /// As given.
+        /// The path, as given.
         path: PathBuf,
     },
-    /// It exists and cannot be read.
+    /// The file exists but cannot be read.
     #[error("plugin {}: {why}", path.display())]
     Unreadable {
-        /// As given.
+        /// The path, as given.
         path: PathBuf,
-        /// The system's words.
+        /// The operating system's message.
         why: String,
     },
-    /// Not a shared object for this machine.
+    /// The file is not a shared object for this machine.
     #[error("plugin {}: {what}", path.display())]
     NotAPlugin {
-        /// As given.
+        /// The path, as given.
         path: PathBuf,
-        /// What it is instead.
+        /// What the file is, as a predicate: `is a text file, ...`.
         what: String,
     },
-    /// The dynamic linker refused.
-    #[error("plugin {}: the dynamic linker refused it: {why}", path.display())]
+    /// dlopen failed.
+    #[error("plugin {}: dlopen failed: {why}", path.display())]
     Open {
-        /// As given.
+        /// The path, as given.
         path: PathBuf,
-        /// dlerror's words.
+        /// The message of dlerror.
         why: String,
     },
-    /// No table that we know.
+    /// The library exports no table of a known version.
     #[error(
         "plugin {}: exports none of {} to {}; it exports {exported}",
         path.display(), AbiVersion::OLDEST.symbol(), AbiVersion::NEWEST.symbol()
     )]
     NoTable {
-        /// As given.
+        /// The path, as given.
         path: PathBuf,
-        /// What it exports of that kind.
+        /// The exported `ncclNetPlugin_vN` symbols, separated by commas.
         exported: String,
     },
-    /// Not the version that was asked for.
-    #[error("plugin {}: has no version {wanted}; it exports {exported}", path.display())]
+    /// The library does not export the requested version.
+    #[error("plugin {}: no table of version {wanted}; it exports {exported}", path.display())]
     NoVersion {
-        /// As given.
+        /// The path, as given.
         path: PathBuf,
-        /// The version asked for.
+        /// The requested version.
         wanted: AbiVersion,
-        /// What it exports of that kind.
+        /// The exported `ncclNetPlugin_vN` symbols, separated by commas.
         exported: String,
     },
-    /// A symbol of that name which is no such table.
+    /// The exported symbol is not a table.
     #[error("plugin {}: {symbol} {what}", path.display())]
     NotATable {
-        /// As given.
+        /// The path, as given.
         path: PathBuf,
         /// The symbol.
         symbol: String,
-        /// What it is instead.
+        /// What is wrong, as a predicate of the symbol.
         what: String,
     },
-    /// A table without a member that every plugin owes.
+    /// A required member of the table is null.
     #[error("plugin {}: {symbol} has a null {member}", path.display())]
     NullMember {
-        /// As given.
+        /// The path, as given.
         path: PathBuf,
-        /// The table.
+        /// The symbol of the table.
         symbol: String,
-        /// The member.
+        /// The null member.
         member: &'static str,
     },
-    /// A name that leads to no file.
-    #[error("no plugin called `{name}`; looked for {looked}")]
+    /// The name resolves to no file.
+    #[error("no plugin named `{name}`; tried {looked}")]
     NoSuchName {
-        /// As given.
+        /// The name, as given.
         name: String,
-        /// Every path that was tried.
+        /// Every path that was tried, separated by commas.
         looked: String,
     },
 }
 
 impl LoadError {
-    /// Whose problem it is: a version that is not there was the request's.
+    /// The outcome of the command: a usage error if a missing version was requested.
     pub fn outcome(&self) -> Outcome {
         if matches!(self, Self::NoVersion { .. }) {
             Outcome::Usage
@@ -115,11 +115,11 @@ impl NextStep for LoadError {
                 "give --plugin a path, `soft`, `builtin`, or a name X for libnccl-net-X.so".into(),
             ),
             Self::NoVersion { .. } => {
-                Some("name one of these with --abi, or leave it out for the newest".into())
+                Some("give one of these versions to --abi, or omit --abi for the newest".into())
             }
-            Self::NotATable { .. } | Self::NullMember { .. } => {
-                Some("NCCL would take it and crash; --abi names another version".into())
-            }
+            Self::NotATable { .. } | Self::NullMember { .. } => Some(
+                "NCCL would load this table and crash; choose another version with --abi".into(),
+            ),
             Self::Unreadable { .. } | Self::NotAPlugin { .. } => None,
         }
     }

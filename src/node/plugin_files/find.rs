@@ -1,8 +1,9 @@
-//! Which plugin a name means, and why the others were passed over.
+//! Resolves the value of `--plugin` to a plugin, with the reason and the candidates that were
+//! skipped.
 //!
-//! `auto` is Google's plugin when one of its usual places holds a file, else
-//! the software plugin. A TCPX that is found and does not load is an error of
-//! the run, never a reason to fall back: nothing stands in silently.
+//! `auto` is Google's plugin if a variable or a default location leads to a file, else the
+//! software plugin. A TCPX that is found but does not load is an error of the run: there is
+//! no silent fall-back.
 #![forbid(unsafe_code)]
 
 use super::error::LoadError;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::plugin_family::PluginFamily;
 
-/// Where a table comes from.
+/// The origin of a plugin's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -30,36 +31,36 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// A candidate that was looked at and not taken.
+/// A candidate that was tried and not used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassedOver {
-    /// What it was.
+    /// Path of the candidate.
     pub candidate: String,
-    /// Why not.
+    /// Why it was not used.
     pub why: String,
 }
 
-/// What was chosen and on which grounds.
+/// The chosen plugin, and the reason for the choice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The table's origin.
+    /// The origin of the table.
     pub source: Source,
-    /// The version of its table; without one the newest that both sides know.
+    /// The requested version of the table; `None` takes the newest that both sides know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abi: Option<AbiVersion>,
-    /// In a few words, for the first line of output.
+    /// The reason in a few words, for the first lines of output.
     pub why: String,
-    /// The rest.
+    /// Candidates that were tried first.
     pub passed_over: Vec<PassedOver>,
 }
 
 impl Choice {
-    /// A file that was asked for.
+    /// A file that the user requested.
     pub fn of_file(path: PathBuf) -> Self {
-        Self::new(Source::File(path), "asked for", Vec::new())
+        Self::new(Source::File(path), "requested", Vec::new())
     }
 
-    /// A source on such grounds, in the newest version of its table.
+    /// A source with the reason for it, in the newest version of its table.
     pub fn new(source: Source, why: &str, passed_over: Vec<PassedOver>) -> Self {
         Self {
             source,
@@ -69,7 +70,7 @@ impl Choice {
         }
     }
 
-    /// What it promises to be before it is loaded.
+    /// The expected family, by the path alone, before the plugin is loaded.
     pub fn expected_family(&self) -> PluginFamily {
         match &self.source {
             Source::Builtin => PluginFamily::TcpxSoft,
@@ -78,7 +79,7 @@ impl Choice {
     }
 }
 
-/// The two names under which installers leave TCPX, and the two roots.
+/// Default locations of TCPX: two file names under two prefixes.
 pub const TCPX_PLACES: [&str; 4] = [
     "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
     "/var/lib/tcpx/lib64/libnccl-net-tcpx.so",
@@ -86,7 +87,7 @@ pub const TCPX_PLACES: [&str; 4] = [
     "/var/lib/tcpx/lib64/libnccl-net.so",
 ];
 
-/// Variables by which the users' programs name the plugin, in our order.
+/// Variables in which UCCL's test programs take the plugin's path, in the order used here.
 pub const TCPX_VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
 
 const SOFT_LIBRARY: &str = "libnccl_net_tcpxsoft.so";
@@ -100,7 +101,7 @@ pub fn choose(
     exe: &Path,
 ) -> Result<Choice, LoadError> {
     match wanted {
-        "builtin" => Ok(Choice::new(Source::Builtin, "asked for", Vec::new())),
+        "builtin" => Ok(Choice::new(Source::Builtin, "requested", Vec::new())),
         "soft" => soft_library(exe).map(Choice::of_file),
         "auto" => Ok(auto(variable, exe)),
         path if path.contains('/') || path.ends_with(".so") => Ok(Choice::of_file(path.into())),
@@ -116,7 +117,7 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
         .filter_map(|name| variable(name).map(|path| (format!("${name}"), path)));
     let usual = TCPX_PLACES
         .iter()
-        .map(|path| ("a usual place of TCPX".to_owned(), (*path).to_owned()));
+        .map(|path| ("a default location of TCPX".to_owned(), (*path).to_owned()));
     for (origin, path) in named.chain(usual) {
         if Path::new(&path).exists() {
             return Choice::new(
@@ -132,7 +133,7 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
     }
     match soft_library(exe) {
         Ok(path) => {
-            let why = "no TCPX plugin on this node; the software plugin stands in";
+            let why = "no TCPX plugin on this node; using the software plugin";
             Choice::new(Source::File(path), why, passed_over)
         }
         Err(error) => {
@@ -140,7 +141,7 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
                 candidate: SOFT_LIBRARY.into(),
                 why: error.to_string(),
             });
-            let why = "no TCPX plugin on this node; the built-in software plugin stands in";
+            let why = "no TCPX plugin on this node; using the built-in software plugin";
             Choice::new(Source::Builtin, why, passed_over)
         }
     }
@@ -175,8 +176,8 @@ fn by_name(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Choi
     })
 }
 
-/// Where the loader looks for a name, with the places of TCPX behind what
-/// `LD_LIBRARY_PATH` holds.
+/// The folders that are searched for `libnccl-net-X.so`: those of `LD_LIBRARY_PATH`, then
+/// TCPX's, then the loader's.
 pub fn search_folders(library_path: Option<&str>) -> Vec<PathBuf> {
     let usual = [
         "/usr/local/tcpx/lib64",
@@ -196,7 +197,7 @@ pub fn search_folders(library_path: Option<&str>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The software plugin's own file.
+/// The shared object of the software plugin.
 pub fn soft_library(exe: &Path) -> Result<PathBuf, LoadError> {
     library_of_ours(exe, SOFT_LIBRARY, "soft")
 }
@@ -213,11 +214,10 @@ fn library_of_ours(exe: &Path, file: &str, name: &str) -> Result<PathBuf, LoadEr
         })
 }
 
-/// Where a library of ours may be: `deps/` first, which is the copy that cargo
-/// keeps current, then beside the program, then where `scripts/install` puts it.
+/// The paths where a library of this project may be: `deps/` first, because cargo keeps that
+/// copy current, then beside the program, then where `scripts/install` puts it.
 pub fn library_places(exe: &Path, name: &str) -> [PathBuf; 3] {
     let folder = exe.parent().unwrap_or(Path::new("/"));
-    // A test program lives in `deps/` itself.
     [
         folder.join("deps").join(name),
         folder.join(name),
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tcpx_named_by_the_users_variable_is_taken_first() {
+    fn the_plugin_in_the_variable_comes_first() {
         let folder = tempfile::tempdir().expect("a folder");
         let plugin = folder.path().join("libnccl-net-tcpx.so");
         std::fs::write(&plugin, b"x").expect("written");
@@ -242,16 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_installed_the_software_plugin_says_that_it_stands_in() {
+    fn without_a_tcpx_the_reason_names_the_software_plugin() {
         let choice = choose("auto", |_| None, Path::new("/nowhere/tcpxctl")).expect("a choice");
         if choice.source == Source::Builtin {
-            assert!(choice.why.contains("stands in"), "{}", choice.why);
+            assert!(choice.why.contains("software plugin"), "{}", choice.why);
             assert!(choice.passed_over.len() >= 4);
         }
     }
 
     #[test]
-    fn the_copy_in_deps_is_preferred_because_the_other_goes_stale() {
+    fn the_copy_in_deps_comes_first_because_cargo_keeps_it_current() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("deps")).expect("made");
         for place in ["", "deps/"] {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_says_where_it_looked() {
+    fn the_error_for_an_unknown_name_lists_the_paths_tried() {
         let error = choose("nosuch", |_| None, Path::new("/nowhere/tcpxctl")).expect_err("refused");
         assert!(
             error

@@ -1,4 +1,4 @@
-//! What a file is that should be a plugin: read, never loaded.
+//! Examines one plugin file without loading it.
 #![forbid(unsafe_code)]
 
 use super::LoadError;
@@ -8,23 +8,25 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Which file it is, told without loading it.
+/// The identity of a plugin file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
-    /// As given.
+    /// The path, as given.
     pub path: PathBuf,
-    /// After following links.
+    /// The path after following links.
     pub realpath: PathBuf,
-    /// Of its bytes, lower-case hex.
+    /// SHA-256 of the content, lower-case hexadecimal.
     pub sha256: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
 const SMALLEST_ELF: u64 = 64;
 
-/// Reads a candidate: a 64-bit shared object for this machine, or an error that
-/// says what it is instead.
+/// Checks that a file is a 64-bit shared object for this machine, and reads its identity.
+///
+/// # Errors
+/// The file cannot be read, or is something else; the message says what.
 pub fn inspect(path: &Path) -> Result<FileFacts, LoadError> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => LoadError::NotFound {
@@ -39,7 +41,7 @@ pub fn inspect(path: &Path) -> Result<FileFacts, LoadError> {
         path: path.to_owned(),
         what: what.to_owned(),
     };
-    // Asked before opening: opening a FIFO would wait for its writer.
+    // Checked before opening, because opening a FIFO waits for a writer.
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(not_a_plugin(if metadata.is_dir() {
@@ -76,8 +78,8 @@ pub fn inspect(path: &Path) -> Result<FileFacts, LoadError> {
     })
 }
 
-/// Where the last byte that will be mapped lies, by the program headers. Mapping
-/// a file beyond its end kills whoever reads there.
+/// The end of the last segment that would be mapped, by the program headers. A process that
+/// reads a mapping beyond the end of the file dies with SIGBUS.
 fn last_byte(head: &[u8; SMALLEST_ELF as usize], file: &File) -> io::Result<u64> {
     let short = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
     let long = |bytes: &[u8], at: usize| {
@@ -102,7 +104,7 @@ fn last_byte(head: &[u8; SMALLEST_ELF as usize], file: &File) -> io::Result<u64>
     Ok(last)
 }
 
-/// What is wrong with an ELF identification and header start, if anything.
+/// What is wrong with the start of the ELF header, if anything.
 fn wrong_elf(head: &[u8]) -> Option<String> {
     if head[..4] != *b"\x7fELF" {
         let text = head
@@ -136,7 +138,7 @@ fn wrong_elf(head: &[u8]) -> Option<String> {
         (62, "x86-64")
     };
     (machine != ours).then(|| {
-        format!("is for another machine (ELF machine {machine}; this one is {name}, {ours})")
+        format!("is for another machine (ELF machine {machine}; this machine is {name}, {ours})")
     })
 }
 
@@ -148,12 +150,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("candidate.so");
         std::fs::write(&path, bytes).expect("written");
-        let said = inspect(&path).expect_err("refused").to_string();
-        assert!(said.contains(expected), "{said}");
+        let message = inspect(&path).expect_err("refused").to_string();
+        assert!(message.contains(expected), "{message}");
     }
 
     #[test]
-    fn files_that_are_no_plugin_are_named_for_what_they_are() {
+    fn the_error_says_what_a_file_is_instead() {
         check(b"", "is 0 bytes long");
         check(&[b'a'; 100], "is a text file");
         check(&[0x80; 100], "no ELF header");
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_files_and_directories_are_told_apart() {
+    fn a_missing_file_and_a_directory_give_different_errors() {
         let folder = tempfile::tempdir().expect("a folder");
         assert!(matches!(
             inspect(&folder.path().join("none")),

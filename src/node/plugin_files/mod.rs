@@ -1,7 +1,7 @@
-//! Files that could be a plugin, told without loading them.
+//! Plugin files, examined without loading them.
 //!
-//! `find.rs` decides which file a name means, `candidates.rs` lists every file that
-//! a program on this node could take for the plugin, `inspect.rs` reads one.
+//! `find.rs` resolves `--plugin` to a file, `candidates.rs` lists every file that a program
+//! on this node could load as the plugin, `inspect.rs` examines one file.
 //!
 //! Not here: dlopen. Only a worker does that, in `tcpx-engine`.
 
