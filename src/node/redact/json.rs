@@ -1,13 +1,13 @@
-//! Documents: a value whose every text is redacted, and lines of JSON whose
-//! strings are, with the rest left as it is written.
+//! Redaction of JSON: values, and single lines whose strings are redacted in place with the
+//! rest unchanged.
 #![forbid(unsafe_code)]
 
 use super::Redactor;
 use serde_json::Value;
 
 impl Redactor {
-    /// As [`Redactor::learn`], of every text in a document. Values of keys that
-    /// name a host are hosts.
+    /// As [`Redactor::learn`], for every text in a document. The values of `host`, `hostname`
+    /// and `address` are host names.
     pub fn learn_value(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.learn(text),
@@ -34,7 +34,7 @@ impl Redactor {
         }
     }
 
-    /// The document without what may not leave.
+    /// The document with every text and key redacted.
     pub fn redact_value(&mut self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.redact(&text)),
@@ -42,20 +42,21 @@ impl Redactor {
                 Value::Array(all.into_iter().map(|one| self.redact_value(one)).collect())
             }
             Value::Object(all) => {
-                let of = |redactor: &mut Self, (key, value): (String, Value)| {
-                    let told = match value {
-                        Value::String(text) => Value::String(redactor.redact_pair(&key, &text)),
-                        other => redactor.redact_value(other),
+                let mut redacted = serde_json::Map::new();
+                for (key, value) in all {
+                    let value = match value {
+                        Value::String(text) => Value::String(self.redact_pair(&key, &text)),
+                        other => self.redact_value(other),
                     };
-                    (redactor.redact(&key), told)
-                };
-                Value::Object(all.into_iter().map(|pair| of(self, pair)).collect())
+                    redacted.insert(self.redact(&key), value);
+                }
+                Value::Object(redacted)
             }
             plain => plain,
         }
     }
 
-    /// The value of a key, which may say that it is a secret.
+    /// The redacted value of a key. If the key names a secret, the whole value is replaced.
     pub fn redact_pair(&mut self, key: &str, value: &str) -> String {
         let whole = format!("{key}=");
         let mut is_secret = false;
@@ -68,8 +69,8 @@ impl Redactor {
         }
     }
 
-    /// One line of JSON, its strings redacted in place; what is no JSON is
-    /// redacted as text.
+    /// One line of JSON with its strings redacted in place. Text that is not JSON is redacted
+    /// as text.
     pub fn redact_json_line(&mut self, line: &str) -> String {
         let mut out = String::with_capacity(line.len());
         let mut rest = line;
@@ -97,7 +98,7 @@ impl Redactor {
     }
 }
 
-/// Where a string ends whose opening quote was before.
+/// The offset of the closing quote of a string; `text` starts after the opening quote.
 fn end_of_string(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;

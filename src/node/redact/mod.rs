@@ -1,16 +1,15 @@
-//! What may leave the machine: host names, addresses, user names, home folders and
-//! what looks like a token become stand-ins, the same ones wherever they stand.
+//! Redaction: host names, IP and MAC addresses, user names, home folders and secrets are
+//! replaced by placeholders, the same placeholder for the same text everywhere.
 //!
-//! Addresses keep what checks and readers compare: two of one /24 stay in one
-//! /24, loopback stays loopback, and equal stays equal. PCI addresses, versions
-//! and paths of installations say nothing of anyone and are kept.
+//! Addresses keep the relations that checks compare: two of one /24 stay in one /24,
+//! loopback stays loopback, and equal addresses stay equal. PCI addresses, versions and
+//! installation paths identify nobody and are kept.
 //!
-//! A name is known when it was told or learnt: [`Redactor::learn`] everything
-//! first, and what one file gives away no other file keeps. `shape.rs` knows what
-//! looks like an address or a secret; `json.rs` and `recorder.rs` go through
-//! documents and recorder files.
+//! A name is replaced if it was given or learned. Call [`Redactor::learn`] on every file
+//! first, so that a name found in one file is replaced in all. `shape.rs` recognises
+//! addresses and secrets, `json.rs` redacts documents, `recorder.rs` recorder files.
 //!
-//! Not here: writing the map. [`Redactor::map`] is for the one who keeps it.
+//! Not here: writing the map of replacements ([`Redactor::map`]) to a file.
 #![forbid(unsafe_code)]
 
 mod json;
@@ -25,19 +24,21 @@ use shape::Shape;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// RFC 2544's range for benchmarks, 198.18.0.0/15: nobody's machine.
-const STAND_IN: [u8; 2] = [198, 18];
-/// Of the range for local use.
-const MAC_STAND_IN: &str = "02:00:00:00:";
-/// Networks that are told apart; beyond them all share one stand-in.
+/// Placeholder addresses: 198.18.0.0/15, which RFC 2544 reserves for benchmarks.
+const PLACEHOLDER_NET: [u8; 2] = [198, 18];
+/// Beginning of placeholder MAC addresses, which are locally administered.
+const MAC_PLACEHOLDER: &str = "02:00:00:00:";
+/// Most /24 networks that get a placeholder of their own; all others share one.
 const NETWORKS_MAX: u16 = 512;
-/// Shorter names are words of their own right; a machine may be called `vm`.
+/// Shortest user name that is replaced; shorter ones could be words.
 const NAME_CHARS_MIN: usize = 3;
+/// Shortest host name that is replaced; a machine may be called `vm`.
 const HOST_CHARS_MIN: usize = 2;
-/// Names that are known of one kind.
+/// Most names, of hosts and users together.
 const NAMES_MAX: usize = 4096;
-/// What everybody's machine is called, and what our own records call the two ends.
-const NOBODY: [&str; 8] = [
+/// Names that are not replaced: common user and host names, and this program's names for
+/// the two ends.
+const COMMON_NAMES: [&str; 8] = [
     "root",
     "localhost",
     "local",
@@ -48,18 +49,19 @@ const NOBODY: [&str; 8] = [
     "ubuntu",
 ];
 
-/// Replaces, consistently, for as long as it lives.
+/// Replaces names, addresses and secrets consistently over all texts that it is given.
 #[derive(Debug, Default)]
 pub struct Redactor {
     names: BTreeMap<String, String>,
-    /// Finds all names at once; made when it is needed next.
+    /// Finds all names in one pass; rebuilt after a name was added.
     finder: Option<AhoCorasick>,
     networks: BTreeMap<[u8; 3], u16>,
     map: BTreeMap<String, String>,
 }
 
 impl Redactor {
-    /// Knows these host and user names, apart from what it recognises by shape.
+    /// A redactor that replaces these host and user names, and everything that it recognises
+    /// by shape.
     pub(crate) fn new<'a>(
         hosts: impl IntoIterator<Item = &'a str>,
         users: impl IntoIterator<Item = &'a str>,
@@ -70,7 +72,7 @@ impl Redactor {
         redactor
     }
 
-    /// Knows this machine's name and who calls.
+    /// A redactor that replaces this machine's host name and the name of the calling user.
     pub fn of_this_machine() -> Self {
         let host = Root::live()
             .line("/proc/sys/kernel/hostname")
@@ -83,8 +85,8 @@ impl Redactor {
         Self::new(host.as_deref(), users.iter().map(String::as_str))
     }
 
-    /// From now on knows a machine's name, with or without its domain. An address
-    /// is none, nor are words.
+    /// Adds a host name, with or without its domain. Text that is an address or is not a host
+    /// name is ignored.
     pub fn host(&mut self, name: &str) {
         let short = name.split('.').next().unwrap_or(name);
         let is_name = |text: &str| {
@@ -96,7 +98,7 @@ impl Redactor {
         }
     }
 
-    /// From now on knows a user's name.
+    /// Adds a user name.
     pub(crate) fn user(&mut self, name: &str) {
         self.name("user", name, NAME_CHARS_MIN);
     }
@@ -104,14 +106,14 @@ impl Redactor {
     fn name(&mut self, kind: &str, name: &str, chars_min: usize) {
         let lower = name.to_ascii_lowercase();
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-        // A stand-in of an earlier redaction stands for itself.
-        let is_stand_in = name
+        // A placeholder of an earlier redaction is kept.
+        let is_placeholder = name
             .strip_prefix(kind)
             .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
-        let is_known = NOBODY.contains(&lower.as_str()) || self.names.contains_key(&lower);
+        let is_known = COMMON_NAMES.contains(&lower.as_str()) || self.names.contains_key(&lower);
         if name.len() < chars_min
             || is_number
-            || is_stand_in
+            || is_placeholder
             || is_known
             || self.names.len() >= NAMES_MAX
         {
@@ -126,8 +128,8 @@ impl Redactor {
         self.finder = None;
     }
 
-    /// Takes the names that a text gives away: home folders, hosts with an internal
-    /// domain, hosts in front of NCCL's process ids.
+    /// Adds the names that a text reveals: users of home folders, hosts with an internal
+    /// domain, hosts before NCCL's process ids.
     pub fn learn(&mut self, text: &str) {
         for found in shape::homes(text) {
             self.user(found);
@@ -137,21 +139,21 @@ impl Redactor {
         }
     }
 
-    /// What was replaced by what.
+    /// Every replaced text with its placeholder.
     pub fn map(&self) -> &BTreeMap<String, String> {
         &self.map
     }
 
-    /// The text without them.
+    /// The text with names, addresses and secrets replaced.
     pub fn redact(&mut self, text: &str) -> String {
         self.learn(text);
         let mut out = String::with_capacity(text.len());
         let mut from = 0;
-        for (start, end, stand_in) in self.known(text) {
+        for (start, end, placeholder) in self.known(text) {
             if start >= from {
                 self.shapes(&text[from..start], &mut out);
-                out.push_str(&stand_in);
-                self.map.insert(text[start..end].to_owned(), stand_in);
+                out.push_str(&placeholder);
+                self.map.insert(text[start..end].to_owned(), placeholder);
                 from = end;
             }
         }
@@ -159,7 +161,8 @@ impl Redactor {
         out
     }
 
-    /// Places of known names that are words of their own, with the domain behind them.
+    /// Start, end and placeholder of each known name that is a whole word, with the domain
+    /// that follows it.
     fn known(&mut self, text: &str) -> Vec<(usize, usize, String)> {
         if self.names.is_empty() {
             return Vec::new();
@@ -173,7 +176,7 @@ impl Redactor {
         }
         let names = &self.names;
         let Some(finder) = &self.finder else {
-            // Without a search for the names nothing may leave.
+            // Names cannot be searched for, so the whole text is replaced.
             return vec![(0, text.len(), "REDACTED".to_owned())];
         };
         let is_part = |letter: char| letter.is_alphanumeric();
@@ -183,29 +186,29 @@ impl Redactor {
             if before.is_some_and(is_part) || text[end..].chars().next().is_some_and(is_part) {
                 return None;
             }
-            let stand_in = names.get(&text[start..end].to_ascii_lowercase())?.clone();
-            // The domain says as much as the name.
-            if stand_in.starts_with("node") {
+            let placeholder = names.get(&text[start..end].to_ascii_lowercase())?.clone();
+            // The domain identifies the site, so it is replaced with the name.
+            if placeholder.starts_with("node") {
                 end += shape::domain(&text[end..]);
             }
-            Some((start, end, stand_in))
+            Some((start, end, placeholder))
         });
         found.collect()
     }
 
-    /// What is recognised by its shape alone.
+    /// Copies `text` to `out`, with everything that is recognised by its shape replaced.
     fn shapes(&mut self, text: &str, out: &mut String) {
         let mut from = 0;
         shape::each(text, |start, end, shape| {
             out.push_str(&text[from..start]);
             let found = &text[start..end];
-            let stand_in = match shape {
+            let placeholder = match shape {
                 Shape::V4(address) => self.v4(address),
                 Shape::V6(address) => self.v6(address),
                 Shape::Mac => self.mac(found),
                 Shape::Secret => self.replaced(found, "SECRET".to_owned()),
             };
-            out.push_str(&stand_in);
+            out.push_str(&placeholder);
             from = end;
         });
         out.push_str(&text[from..]);
@@ -213,7 +216,7 @@ impl Redactor {
 
     fn mac(&mut self, found: &str) -> String {
         let plain = found.to_ascii_lowercase().replace('-', ":");
-        if plain.starts_with(MAC_STAND_IN) {
+        if plain.starts_with(MAC_PLACEHOLDER) {
             return plain;
         }
         if let Some(known) = self.map.get(&plain).cloned() {
@@ -222,35 +225,35 @@ impl Redactor {
         let number = self
             .map
             .values()
-            .filter(|value| value.starts_with(MAC_STAND_IN))
+            .filter(|value| value.starts_with(MAC_PLACEHOLDER))
             .count();
-        let stand_in = format!(
-            "{MAC_STAND_IN}{:02x}:{:02x}",
+        let placeholder = format!(
+            "{MAC_PLACEHOLDER}{:02x}:{:02x}",
             number / 256 % 256,
             number % 256
         );
-        self.replaced(&plain, stand_in.clone());
-        self.replaced(found, stand_in)
+        self.replaced(&plain, placeholder.clone());
+        self.replaced(found, placeholder)
     }
 
     fn v4(&mut self, address: Ipv4Addr) -> String {
         let [a, b, c, host] = address.octets();
-        // Masks, loopback, and our own stand-ins stay what they are.
-        let is_ours = a == STAND_IN[0] && b & 0xfe == STAND_IN[1];
-        if address.is_loopback() || address.is_unspecified() || a == 255 || is_ours {
+        // Masks, loopback and placeholders are kept.
+        let is_placeholder = a == PLACEHOLDER_NET[0] && b & 0xfe == PLACEHOLDER_NET[1];
+        if address.is_loopback() || address.is_unspecified() || a == 255 || is_placeholder {
             return address.to_string();
         }
         let next = u16::try_from(self.networks.len())
             .unwrap_or(u16::MAX)
             .min(NETWORKS_MAX - 1);
         let [high, low] = self.networks.entry([a, b, c]).or_insert(next).to_be_bytes();
-        let stand_in = Ipv4Addr::new(STAND_IN[0], STAND_IN[1] + high, low, host);
-        self.replaced(&address.to_string(), stand_in.to_string())
+        let placeholder = Ipv4Addr::new(PLACEHOLDER_NET[0], PLACEHOLDER_NET[1] + high, low, host);
+        self.replaced(&address.to_string(), placeholder.to_string())
     }
 
     fn v6(&mut self, address: Ipv6Addr) -> String {
         let text = address.to_string();
-        // RFC 3849's range is for documents, and ours.
+        // 2001:db8::/32, which RFC 3849 reserves for documentation, holds the placeholders.
         if address.is_loopback()
             || address.is_unspecified()
             || address.segments()[..2] == [0x2001, 0xdb8]
@@ -268,8 +271,8 @@ impl Redactor {
         self.replaced(&text, format!("2001:db8::{:x}", number + 1))
     }
 
-    fn replaced(&mut self, word: &str, stand_in: String) -> String {
-        self.map.insert(word.to_owned(), stand_in.clone());
-        stand_in
+    fn replaced(&mut self, word: &str, placeholder: String) -> String {
+        self.map.insert(word.to_owned(), placeholder.clone());
+        placeholder
     }
 }

@@ -1,6 +1,5 @@
-//! Recorder files: the labels, devices, log lines and addresses that
-//! `tcpx_recorder::format` names, in place, and then any text that stands
-//! anywhere else.
+//! Redaction of recorder files, in place: labels, device names, log lines and addresses at
+//! the offsets of `tcpx_recorder::format`, then any other text in the file.
 #![forbid(unsafe_code)]
 
 use super::Redactor;
@@ -9,17 +8,17 @@ use tcpx_recorder::format::{
     DEVICES, HEADER_BYTES, MAGIC, SLOT_BYTES, channel, device, header, log,
 };
 
-/// Shorter stretches of letters hold no name.
+/// Shortest run of printable bytes that is searched for names.
 const TEXT_MIN: usize = 6;
 
 impl Redactor {
-    /// Takes the names that a recorder's texts give away.
+    /// As [`Redactor::learn`], for every text in a recorder file.
     pub fn learn_recorder(&mut self, bytes: &[u8]) {
         texts(bytes, |text, _| self.learn(text));
     }
 
-    /// The same file without what may not leave. What is no recorder is treated as
-    /// bytes with text in them.
+    /// Redacts a recorder file in place. A file with another header is searched for text
+    /// only.
     pub fn redact_recorder(&mut self, bytes: &mut [u8]) {
         if bytes.len() >= HEADER_BYTES && bytes.starts_with(&MAGIC) {
             self.field(bytes, header::ROLE_LABEL, header::ROLE_LABEL_BYTES);
@@ -36,17 +35,17 @@ impl Redactor {
         }
         let mut found = Vec::new();
         texts(bytes, |text, at| {
-            let told = self.redact(text);
-            if told != text {
-                found.push((at, text.len(), told));
+            let redacted = self.redact(text);
+            if redacted != text {
+                found.push((at, text.len(), redacted));
             }
         });
-        for (at, length, told) in found {
-            put(&mut bytes[at..at + length], &told);
+        for (at, length, redacted) in found {
+            put(&mut bytes[at..at + length], &redacted);
         }
     }
 
-    /// Text that is padded with zeroes.
+    /// Redacts a text field that is padded with zeroes.
     fn field(&mut self, bytes: &mut [u8], at: usize, length: usize) {
         let Some(field) = bytes.get_mut(at..at + length) else {
             return;
@@ -78,19 +77,19 @@ impl Redactor {
         }
     }
 
-    /// Family, port, scope, then the address itself.
+    /// Redacts an address: family, port and scope in 8 bytes, then 16 bytes of address.
     fn address(&mut self, bytes: &mut [u8]) {
         let (family, address) = (bytes[0], &mut bytes[8..24]);
         let whole: [u8; 16] = std::array::from_fn(|at| address[at]);
         if family == 4 {
-            let told = self.v4(Ipv4Addr::new(whole[0], whole[1], whole[2], whole[3]));
-            if let Ok(told) = told.parse::<Ipv4Addr>() {
-                address[..4].copy_from_slice(&told.octets());
+            let redacted = self.v4(Ipv4Addr::new(whole[0], whole[1], whole[2], whole[3]));
+            if let Ok(redacted) = redacted.parse::<Ipv4Addr>() {
+                address[..4].copy_from_slice(&redacted.octets());
             }
         } else if whole != [0; 16]
-            && let Ok(told) = self.v6(Ipv6Addr::from(whole)).parse::<Ipv6Addr>()
+            && let Ok(redacted) = self.v6(Ipv6Addr::from(whole)).parse::<Ipv6Addr>()
         {
-            address.copy_from_slice(&told.octets());
+            address.copy_from_slice(&redacted.octets());
         }
     }
 
@@ -124,15 +123,15 @@ impl Redactor {
             return;
         }
         let words = &mut entry[log::WORDS + function..];
-        let told = self.redact(&String::from_utf8_lossy(&words[..text]));
-        let length = put(words, &told);
-        // The room of a line is shorter than any number of two bytes.
+        let redacted = self.redact(&String::from_utf8_lossy(&words[..text]));
+        let length = put(words, &redacted);
+        // An entry is far shorter than 64 KiB.
         let length = u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes();
         entry[log::TEXT_BYTES..log::TEXT_BYTES + 2].copy_from_slice(&length);
     }
 }
 
-/// As much of a text as fits, zeroes behind it; how many bytes that is.
+/// Writes as much of `text` as fits, padded with zeroes. Returns the number of bytes of text.
 fn put(field: &mut [u8], text: &str) -> usize {
     let mut length = text.len().min(field.len());
     while !text.is_char_boundary(length) {
@@ -154,7 +153,7 @@ fn read(bytes: &[u8], at: usize, width: usize) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Every stretch of printable ASCII, with its place.
+/// Calls `each` with every run of printable ASCII and its offset.
 fn texts(bytes: &[u8], mut each: impl FnMut(&str, usize)) {
     let is_text = |byte: &u8| (0x20..0x7f).contains(byte);
     let mut at = 0;

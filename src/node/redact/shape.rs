@@ -1,10 +1,10 @@
-//! What looks like an address, a secret, a home folder or a host, wherever it
-//! stands in a text: `eth1:10.0.1.25<0>`, `password=…`, `/home/someone`.
+//! Recognises addresses, secrets, home folders and host names anywhere in a text:
+//! `eth1:10.0.1.25<0>`, `password=…`, `/home/someone`.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Prefixes of known kinds of secrets, and how much must follow.
+/// Prefixes of known kinds of tokens.
 const SECRETS: [&str; 16] = [
     "ghp_",
     "gho_",
@@ -23,8 +23,9 @@ const SECRETS: [&str; 16] = [
     "npm_",
     "eyJ",
 ];
+/// A token has more characters than this after its prefix.
 const SECRET_CHARS_MIN: usize = 12;
-/// A name that ends so has a secret behind it.
+/// Endings of names whose value is a secret.
 const KEYS: [&str; 10] = [
     "token",
     "password",
@@ -37,13 +38,14 @@ const KEYS: [&str; 10] = [
     "credential",
     "credentials",
 ];
-/// Names behind which the next word is one.
+/// Words of HTTP authentication that a credential follows.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
-/// Ends of names that only insiders resolve.
+/// Domains of internal host names.
 const DOMAINS: [&str; 5] = [".internal", ".local", ".lan", ".corp", ".intranet"];
+/// Folders that hold home folders.
 const HOMES: [&str; 2] = ["/home/", "/Users/"];
 
-/// What was recognised.
+/// The kind of a recognised text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     V4(Ipv4Addr),
@@ -52,7 +54,7 @@ pub(super) enum Shape {
     Secret,
 }
 
-/// Calls `found` with every place that has a shape, in order.
+/// Calls `found` with start, end and shape of everything that is recognised, in order.
 pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
     let bytes = text.as_bytes();
     let (mut at, mut secret_next) = (0, false);
@@ -68,7 +70,7 @@ pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
                 .count();
         let word = &text[at..end];
         if secret_next {
-            // All of it: what a password is made of knows no words.
+            // Up to the next delimiter: a password may contain any other character.
             let end = at
                 + bytes[at..]
                     .iter()
@@ -106,7 +108,7 @@ fn ends_secret(byte: u8) -> bool {
     byte.is_ascii_whitespace() || b"\"',;&)]}<>".contains(&byte)
 }
 
-/// `password:hunter2` is one word: where its second half begins.
+/// The offset of the value in a word such as `password:hunter2`.
 fn key_inside(word: &str) -> Option<usize> {
     let (key, value) = word.split_once(':')?;
     (!value.is_empty() && is_key(key)).then_some(key.len() + 1)
@@ -120,7 +122,7 @@ fn is_key(word: &str) -> bool {
     word.len() <= 64 && KEYS.iter().any(|key| lower.ends_with(key))
 }
 
-/// Whether what stands behind a word says that the next one is a secret.
+/// Whether a word and the characters after it mean that the next word is a secret.
 fn is_followed_by_secret(word: &str, behind: &[u8]) -> bool {
     let (word, colon) = word
         .strip_suffix(':')
@@ -138,7 +140,7 @@ fn is_followed_by_secret(word: &str, behind: &[u8]) -> bool {
         .iter()
         .any(|scheme| word.eq_ignore_ascii_case(scheme))
     {
-        // `Basic` is a word, too: only what is as long as a credential is one.
+        // `basic` is also an ordinary word, so the next word must be as long as a credential.
         let next = behind[gap.len()..]
             .iter()
             .take_while(|byte| !ends_secret(**byte))
@@ -158,8 +160,8 @@ fn is_secret(word: &str) -> bool {
     known || is_random(word)
 }
 
-/// Longer than any name, and of all kinds of letters at once; hashes in
-/// hexadecimal are not.
+/// Whether a word looks like a random token: 32 or more characters, with digits and letters
+/// of both cases. Hexadecimal hashes do not match.
 fn is_random(word: &str) -> bool {
     let count = |is: fn(&u8) -> bool| word.bytes().filter(is).count();
     word.len() >= 32
@@ -205,7 +207,7 @@ fn mac(bytes: &[u8], at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
         2 => *byte == separator,
         _ => byte.is_ascii_hexdigit(),
     });
-    // Nobody's, and everybody's.
+    // All zeroes, and the broadcast address.
     let is_common = all.iter().all(|byte| *byte == b'0' || *byte == separator)
         || all
             .iter()
@@ -215,7 +217,7 @@ fn mac(bytes: &[u8], at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
 
 fn v6(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     let bytes = word.as_bytes();
-    // `dev:fe80::1` holds one, `std::abc::de` does not.
+    // `dev:fe80::1` contains an address, `std::abc::de` does not.
     let in_name = before == Some(b':') && at >= 2 && bytes[at - 2] == b':';
     if in_name || before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte >= 0x80) {
         return None;
@@ -228,7 +230,7 @@ fn v6(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     if run.bytes().filter(|byte| *byte == b':').count() < 2 {
         return None;
     }
-    // A sentence may end behind it, and a port may follow.
+    // A full stop or a port may follow the address.
     let mut text = run.trim_end_matches('.');
     loop {
         if let Ok(address) = text.parse::<Ipv6Addr>() {
@@ -257,13 +259,13 @@ fn v4(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
         .match_indices('.')
         .map(|(dot, _)| dot)
         .skip(3);
-    // Of five numbers with points, the first four.
+    // Of five or more numbers with dots, the first four are the address.
     let text = &word[at..at + ends.next().unwrap_or(run)];
     let address = text.parse::<Ipv4Addr>().ok()?;
     Some((at + text.len(), Shape::V4(address)))
 }
 
-/// Names of users in paths.
+/// Names of users in the paths of home folders.
 pub(super) fn homes(text: &str) -> impl Iterator<Item = &str> {
     HOMES.iter().flat_map(move |home| {
         memchr::memmem::find_iter(text.as_bytes(), home).map(move |at| {
@@ -275,8 +277,8 @@ pub(super) fn homes(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Names of hosts that say so: with an internal domain, or in front of NCCL's
-/// process and thread (`host:71:84 [0] NCCL INFO`).
+/// Host names that can be recognised: those with an internal domain, and those before NCCL's
+/// process and thread ids (`host:71:84 [0] NCCL INFO`).
 pub(super) fn hosts(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     let internal = DOMAINS.iter().flat_map(move |domain| {
@@ -306,7 +308,7 @@ pub(super) fn hosts(text: &str) -> impl Iterator<Item = &str> {
     internal.chain(nccl)
 }
 
-/// Bytes of a domain that stands behind a host's name.
+/// The length in bytes of the domain that follows a host name.
 pub(super) fn domain(behind: &str) -> usize {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     let mut length = 0;

@@ -1,4 +1,4 @@
-//! Nothing that names somebody survives, and nothing else is lost.
+//! Names, addresses and secrets are replaced, and everything else is kept.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn what_names_someone_is_replaced_and_what_names_a_thing_is_kept() {
+fn personal_names_are_replaced_and_technical_ones_are_kept() {
     check(
         "10.0.1.25\n10.0.1.26 10.0.2.25",
         "198.18.0.25\n198.18.0.26 198.18.1.25",
@@ -49,7 +49,7 @@ fn what_names_someone_is_replaced_and_what_names_a_thing_is_kept() {
 }
 
 #[test]
-fn an_address_is_found_within_a_word() {
+fn an_address_inside_a_word_is_replaced() {
     check(
         "Using [0]eth1:10.0.1.25<0> [1]eth2:10.0.1.26<0>",
         "Using [0]eth1:198.18.0.25<0> [1]eth2:198.18.0.26<0>",
@@ -66,7 +66,7 @@ fn an_address_is_found_within_a_word() {
 }
 
 #[test]
-fn hosts_in_log_lines_and_secrets_are_found_by_their_shape() {
+fn hosts_in_log_lines_and_secrets_are_replaced() {
     check(
         "gpu-box-7:71:84 [0] NCCL INFO x\nfrom gpu-box-7",
         "node1:71:84 [0] NCCL INFO x\nfrom node1",
@@ -90,7 +90,7 @@ fn hosts_in_log_lines_and_secrets_are_found_by_their_shape() {
 }
 
 #[test]
-fn strings_of_json_are_redacted_behind_their_escapes() {
+fn json_strings_are_redacted_with_their_escapes() {
     let mut redactor = Redactor::new(["a3-node0"], []);
     let line = r#"{"text":"a\n10.0.1.25\t\"a3-node0\"","n":10.0,"HF_TOKEN":"x"}"#;
     assert_eq!(
@@ -106,7 +106,7 @@ fn strings_of_json_are_redacted_behind_their_escapes() {
 }
 
 #[test]
-fn redacted_twice_is_redacted_once() {
+fn redacting_twice_changes_nothing() {
     let mut redactor = Redactor::new(["a3-node0"], ["maintainer"]);
     let once = redactor.redact("a3-node0 10.0.1.25 fd00::1 42:01:0a:00:01:19 maintainer");
     let mut again = Redactor::default();
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_redacted_line_by_line(text in "\\PC{0,120}") {
+    fn redacted_text_has_as_many_lines(text in "\\PC{0,120}") {
         let mut redactor = Redactor::new(["host7"], ["someone"]);
         let once = redactor.redact(&text);
         prop_assert_eq!(once.lines().count(), text.lines().count());
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_of_a_recorder_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..6000), magic: bool) {
+    fn any_bytes_of_a_recorder_are_redacted(bytes in prop::collection::vec(any::<u8>(), 0..6000), magic: bool) {
         let mut bytes = bytes;
         if magic && bytes.len() >= 8 {
             bytes[..8].copy_from_slice(b"TCPXREC\0");
