@@ -1,5 +1,5 @@
-//! IP addresses of this machine's interfaces, and the interface by which a peer
-//! is reached. Both ask the running kernel, so a captured tree has neither.
+//! IP addresses of this machine's interfaces, and the route to a peer. Both ask the running
+//! kernel, so a captured tree has neither.
 #![forbid(unsafe_code)]
 
 use crate::Fact;
@@ -10,23 +10,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 /// One address of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InterfaceAddress {
-    /// Interface name, or the label of an alias.
+    /// Interface name, or the label of an alias (`eth0:1`).
     pub interface: String,
     /// IPv4 or IPv6.
     pub address: IpAddr,
 }
 
-/// How a peer is reached.
+/// The route to a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The local address that the kernel chooses towards the peer.
+    /// The source address that the kernel chooses.
     pub local: IpAddr,
-    /// The interface that holds that address. For a peer on this machine that is
-    /// the interface with the peer's own address, though packets go through `lo`.
+    /// The interface that holds the source address. For a peer on this machine this is the
+    /// interface with the peer's address, although packets go through `lo`.
     pub interface: Fact<String>,
 }
 
-/// Every IPv4 and IPv6 address, in the kernel's order.
+/// Every IPv4 and IPv6 address of this machine, in the kernel's order.
 pub(crate) fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let all = if_addrs::get_if_addrs()?;
     Ok(all
@@ -38,8 +38,8 @@ pub(crate) fn addresses() -> io::Result<Vec<InterfaceAddress>> {
         .collect())
 }
 
-/// The interface and address by which `peer` is reached. Connecting a datagram
-/// socket makes the kernel choose a route; no packet leaves.
+/// The interface and source address of packets to `peer`. Connecting a datagram socket makes
+/// the kernel choose a route; no packet is sent.
 pub fn route_to(peer: IpAddr) -> Fact<Route> {
     let any = if peer.is_ipv4() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
@@ -48,7 +48,7 @@ pub fn route_to(peer: IpAddr) -> Fact<Route> {
     };
     let ask = || {
         let socket = UdpSocket::bind((any, 0))?;
-        // Port 9 is `discard`; any but 0 does.
+        // Port 9 is `discard`; any port except 0 works.
         socket.connect((peer, 9))?;
         let local = socket.local_addr()?.ip();
         Ok(Route {
@@ -66,7 +66,7 @@ fn holder_of(local: IpAddr, all: &[InterfaceAddress]) -> Fact<String> {
         .iter()
         .find(|held| held.address == local)
         .map(|held| held.interface.clone());
-    // All of 127.0.0.0/8 is the loopback's, though it lists one address.
+    // The loopback interface answers for all of 127.0.0.0/8, but lists one address.
     let holder = holder.or_else(|| {
         let loopback = all
             .iter()
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_routes_to_itself() {
+    fn a_loopback_address_is_reached_through_lo() {
         for peer in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 9, 9, 9)] {
             let route = route_to(IpAddr::V4(peer)).known().cloned().unwrap();
             assert!(route.local.is_loopback(), "{route:?}");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_nobody_holds_is_said_so() {
+    fn an_address_that_no_interface_holds_is_an_error() {
         let lo = InterfaceAddress {
             interface: "lo".to_owned(),
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),

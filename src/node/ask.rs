@@ -1,12 +1,10 @@
-//! What only a running kernel, driver or process can say, as a file where the
-//! machine is a captured one.
+//! Questions that only a running kernel, driver or process can answer.
 //!
-//! On the running machine a question is put to the kernel; the answer of a
-//! captured tree lies under `/asked`, one JSON document per question, written
-//! by the capture from the very same answers. So every reader has one way, and
-//! a captured machine is read as it was.
+//! On the running machine a question is asked; in a captured tree the answer is a file under
+//! `/asked`, one JSON document per question, which the capture wrote. Callers use
+//! [`Root::ask`] for both.
 //!
-//! Not here: any question. Those live with what they are about.
+//! Not here: the questions themselves. Each is in the module of its subject.
 #![forbid(unsafe_code)]
 
 use crate::root::{FILE_BYTES_MAX, printable};
@@ -15,13 +13,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The folder of answers in a captured tree.
+/// The folder of recorded answers in a captured tree.
 pub(crate) const ASKED: &str = "/asked";
 
 impl Root {
-    /// The answer to `question` (a file name without its ending): asked of the
-    /// running machine by `live`, read from a captured one. A captured tree that
-    /// was never asked says so.
+    /// The answer to `question`, which is a file name without extension. On the running
+    /// machine `live` asks it; in a captured tree the answer is read from the file. Without
+    /// the file the answer is unknown.
     pub(crate) fn ask<T: Serialize + DeserializeOwned>(
         &self,
         question: &str,
@@ -32,7 +30,7 @@ impl Root {
             return self.text(&path).known().map_or_else(
                 || {
                     Fact::unknown(format!(
-                        "{question}: only the running machine knows, and this is a captured tree"
+                        "{question}: the captured tree has no answer, and only a running machine can give it"
                     ))
                 },
                 |text| answer(&path, text),
@@ -46,7 +44,8 @@ impl Root {
     }
 }
 
-/// A document of someone else's: parsed with bounds, its text made fit to show.
+/// Parses a recorded answer, which is untrusted: its length is bounded, and control
+/// characters are removed.
 fn answer<T: DeserializeOwned>(path: &str, text: &str) -> Fact<T> {
     if text.len() as u64 >= FILE_BYTES_MAX {
         return Fact::unknown(format!("{path}: larger than {FILE_BYTES_MAX} bytes"));
@@ -54,11 +53,13 @@ fn answer<T: DeserializeOwned>(path: &str, text: &str) -> Fact<T> {
     let parsed = serde_json::from_str::<Value>(text)
         .map(cleaned)
         .and_then(serde_json::from_value::<Fact<T>>);
-    parsed.unwrap_or_else(|_| Fact::unknown(format!("{path}: not the answer of this version")))
+    parsed.unwrap_or_else(|_| {
+        Fact::unknown(format!("{path}: not an answer that this version can read"))
+    })
 }
 
-/// Every text in a document without control characters; names that would change
-/// are left out, because they would be looked up again.
+/// Removes control characters from every text in a document. A field whose name would
+/// change is dropped, because names are looked up.
 pub(crate) fn cleaned(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(printable(&text)),
@@ -92,11 +93,11 @@ mod tests {
         assert_eq!(ask("b").why(), Some("EPERM"));
         assert_eq!(
             ask("c").why(),
-            Some("/asked/c.json: not the answer of this version")
+            Some("/asked/c.json: not an answer that this version can read")
         );
         assert_eq!(
             ask("none").why(),
-            Some("none: only the running machine knows, and this is a captured tree")
+            Some("none: the captured tree has no answer, and only a running machine can give it")
         );
         assert_eq!(Root::live().ask("a", || Fact::Known(1)), Fact::Known(1));
     }

@@ -15,34 +15,34 @@ const CPU_MAX: u32 = 65_535;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuList(Vec<RangeInclusive<u32>>);
 
-/// The text is no CPU list.
+/// The text is not a CPU list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a CPU list such as 0-51,104-155")]
 pub struct BadCpuList(String);
 
 impl CpuList {
-    /// How many CPUs are in it; a CPU named twice counts once.
+    /// The number of CPUs; a CPU that is listed twice counts once.
     pub(crate) fn len(&self) -> usize {
         self.iter().collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// Whether it names none, as the list of a memory-only node does.
+    /// Whether the list is empty, as for a NUMA node without CPUs.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `cpu` is in it.
+    /// Whether `cpu` is in the list.
     pub(crate) fn contains(&self, cpu: u32) -> bool {
         self.0.iter().any(|range| range.contains(&cpu))
     }
 
-    /// Its CPUs, as written.
+    /// The CPUs, in the order of the list.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().cloned().flatten()
     }
 }
 
-/// Neighbours become one range.
+/// Joins consecutive CPUs into ranges.
 impl FromIterator<u32> for CpuList {
     fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
         let mut ranges: Vec<RangeInclusive<u32>> = Vec::new();
@@ -103,9 +103,9 @@ impl<'de> Deserialize<'de> for CpuList {
 /// One NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
-    /// Its number.
+    /// Number of the node.
     pub id: u32,
-    /// Its CPUs.
+    /// CPUs of the node.
     pub cpus: Fact<CpuList>,
 }
 
@@ -116,13 +116,13 @@ pub struct Cpu {
     pub model: Fact<String>,
     /// Logical CPUs that are online.
     pub online: Fact<CpuList>,
-    /// How many those are.
+    /// The number of online CPUs.
     pub count: Fact<usize>,
     /// NUMA nodes, by number.
     pub numa_nodes: Fact<Vec<NumaNode>>,
-    /// All usable memory, in bytes.
+    /// Usable memory, in bytes (`MemTotal`).
     pub memory_total_bytes: Fact<u64>,
-    /// What could be allocated without swapping, in bytes.
+    /// Memory that can be allocated without swapping, in bytes (`MemAvailable`).
     pub memory_available_bytes: Fact<u64>,
 }
 
@@ -165,7 +165,7 @@ fn numa_nodes(root: &Root) -> Fact<Vec<NumaNode>> {
     })
 }
 
-/// As [`Root::parsed`], but an empty file is a node that has memory and no CPU.
+/// As [`Root::parsed`], but an empty file is an empty list: the node has memory and no CPU.
 fn cpus_of(root: &Root, path: &str) -> Fact<CpuList> {
     root.text(path).and_then(|text| {
         text.parse()
@@ -173,7 +173,7 @@ fn cpus_of(root: &Root, path: &str) -> Fact<CpuList> {
     })
 }
 
-/// The value of the first `key: value` line; `file` is for the reason.
+/// The value of the first `key: value` line. `file` is named in the reason if there is none.
 pub(super) fn field(text: &str, key: &str, file: &str) -> Fact<String> {
     let values = text.lines().filter_map(|line| line.split_once(':'));
     let value = values
@@ -205,7 +205,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn cpu_lists_read_as_the_kernel_writes_them() {
+    fn cpu_lists_are_parsed_as_the_kernel_writes_them() {
         for (text, count) in [
             ("0-51,104-155", 104),
             ("0", 1),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meminfo_without_its_unit_is_not_believed() {
+    fn a_meminfo_line_without_kb_is_rejected() {
         assert_eq!(
             kilobytes("MemTotal:  16 kB\n", "MemTotal"),
             Fact::Known(16_384)
@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cpu_lists_survive_any_text(text in "[0-9,\\- x]{0,40}") {
+        fn a_parsed_cpu_list_prints_and_parses_again(text in "[0-9,\\- x]{0,40}") {
             if let Ok(list) = text.parse::<CpuList>() {
                 prop_assert_eq!(list.to_string().parse::<CpuList>(), Ok(list));
             }

@@ -1,13 +1,13 @@
-//! What a shared object needs and what it names, read from its dynamic section
-//! without loading it: no constructor of a plugin runs in whoever looks.
+//! The dynamic section of a shared object: the libraries that it needs and the names that
+//! it uses. The file is not loaded, so no constructor of a plugin runs.
 //!
-//! 64-bit little-endian only, as everything we load. By the program headers, as the
-//! loader reads it: a file may be stripped of its sections. Names are those of the
-//! dynamic string table: what a library exports is among them, and a plugin imports no
-//! `ncclNetPlugin_v7`.
+//! Only 64-bit little-endian files. Offsets come from the program headers, as in the loader,
+//! because the section headers may be stripped. Names come from the dynamic string table,
+//! which holds exports and imports; a plugin does not import `ncclNetPlugin_v7`, so that
+//! name is an export.
 //!
-//! Every length and offset is a claim of the file's, and bounded. Not here: deciding
-//! whether a file is a plugin at all, which is `plugin_files::inspect`.
+//! Every length and offset in the file is untrusted, and bounded. Not here: deciding whether
+//! a file is a plugin at all, which is `plugin_files::inspect`.
 #![forbid(unsafe_code)]
 
 use object::elf::{
@@ -24,17 +24,17 @@ const DYNAMIC_BYTES_MAX: u64 = 1 << 16;
 const STRINGS_BYTES_MAX: u64 = 16 << 20;
 const NEEDED_MAX: usize = 128;
 
-/// The dynamic section, in words.
+/// The parts of a dynamic section that are needed here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dynamic {
-    /// Libraries that must be found for it to load.
+    /// Libraries that the loader must find (`DT_NEEDED`).
     pub needed: Vec<String>,
-    /// Where it says to look for them, `$ORIGIN` as written.
+    /// Folders to search for them (`DT_RUNPATH`, else `DT_RPATH`), with `$ORIGIN` as written.
     pub run_path: Option<String>,
     strings: Vec<u8>,
 }
 
-/// Reads it; none where this is no such file.
+/// Reads the dynamic section; `None` if the file is not a 64-bit ELF file that has one.
 pub(crate) fn dynamic(file: impl Read + Seek) -> Option<Dynamic> {
     let file = &ReadCache::new(file);
     let header = FileHeader64::<LE>::parse(file)
@@ -83,7 +83,7 @@ pub(crate) fn dynamic(file: impl Read + Seek) -> Option<Dynamic> {
         .filter_map(|entry| text(entry.d_val(LE)));
     Some(Dynamic {
         needed: needed.take(NEEDED_MAX).collect(),
-        // What linkers wrote before there was DT_RUNPATH counts where that is not.
+        // DT_RPATH, which older linkers write, counts only without a DT_RUNPATH.
         run_path: value(DT_RUNPATH).or_else(|| value(DT_RPATH)).and_then(text),
         strings: strings.to_vec(),
     })
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(bytes: &[u8]) -> Option<Dynamic> {
+    fn dynamic_of(bytes: &[u8]) -> Option<Dynamic> {
         dynamic(std::io::Cursor::new(bytes))
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn this_program_needs_libc_and_names_no_plugin() {
-        let dynamic = of(&this_program()).unwrap();
+        let dynamic = dynamic_of(&this_program()).unwrap();
         assert!(
             dynamic.needed.iter().any(|name| name == "libc.so.6"),
             "{:?}",
@@ -135,13 +135,13 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_spoilt_header_is_read_within_the_file(spoils in prop::collection::vec((0usize..2048, any::<u8>()), 1..24)) {
+        fn a_corrupt_header_is_read_within_the_file(changes in prop::collection::vec((0usize..2048, any::<u8>()), 1..24)) {
             let mut head = this_program();
             head.truncate(1 << 16);
-            for (at, byte) in spoils {
+            for (at, byte) in changes {
                 head[at] = byte;
             }
-            if let Some(dynamic) = of(&head) {
+            if let Some(dynamic) = dynamic_of(&head) {
                 prop_assert!(dynamic.needed.len() <= NEEDED_MAX);
             }
         }

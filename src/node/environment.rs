@@ -1,5 +1,5 @@
-//! The part of the environment that explains a transfer, and only that: the
-//! rest may hold secrets and never enters a run folder.
+//! The variables that matter for a transfer. All others may hold secrets, and never enter a
+//! run folder.
 #![forbid(unsafe_code)]
 
 use crate::{Fact, Root, printable};
@@ -8,11 +8,11 @@ use std::ffi::OsString;
 
 const PREFIXES: [&str; 4] = ["NCCL_", "TCPX", "UCCL_", "CUDA_"];
 const NAMES: [&str; 1] = ["LD_LIBRARY_PATH"];
-/// Most variables kept; more than these is not an environment anyone wrote.
+/// Most variables that are kept; no real environment has as many.
 const VARIABLES_MAX: usize = 512;
 
-/// The allow-listed variables of this process, or those that a captured tree
-/// was captured with.
+/// The allow-listed variables of this process, or of the process that made the captured
+/// tree.
 pub(crate) fn read(root: &Root) -> Fact<BTreeMap<String, String>> {
     root.ask("environment", || Fact::Known(captured(std::env::vars_os())))
 }

@@ -1,10 +1,10 @@
-//! What a network driver says of itself: the questions of `ethtool`, asked by
-//! the same ioctl, without the program.
+//! Settings and counters of a network driver, by the ioctl that `ethtool` uses; the program
+//! is not needed.
 //!
-//! Header split has three homes: a private flag of gve's on kernels before 6.8
-//! (`enable-strict-header-split`), a ring parameter on later ones, which only
-//! netlink knows (`ethtool_netlink`), and a feature in the notes of some users.
-//! All are read; which one counts is for the reader to say.
+//! Header split is in one of three places: a private flag of gve on kernels before 6.8
+//! (`enable-strict-header-split`), a ring parameter on later kernels, which only netlink
+//! has (`ethtool_netlink`), or, in some field notes, a feature. All are read;
+//! [`Ethtool::header_split`] decides which one counts.
 #![expect(unsafe_code, reason = "SIOCETHTOOL takes a pointer inside a union")]
 
 use crate::{Fact, Root, ethtool_netlink};
@@ -27,25 +27,25 @@ const STATISTICS: u32 = 1;
 const PRIVATE_FLAGS: u32 = 2;
 const FEATURES: u32 = 4;
 const NAME_BYTES: usize = 32;
-/// More strings in one set than any driver has.
+/// Most strings in one set; no driver has as many.
 const STRINGS_MAX: u32 = 8192;
 
-/// Features and statistics that say something about TCPX; the rest is left out.
+/// Features and statistics that matter for TCPX; the others are left out.
 const FEATURES_KEPT: [&str; 2] = ["rx-ntuple-filter", "tcp-data-split"];
 const STATISTICS_KEPT: [&str; 5] = ["devmem", "_sph", "_hbo", "hsplit", "dropped"];
 
-/// What the driver of one interface answers.
+/// Answers of the driver of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ethtool {
     /// Name of the driver.
     pub driver: Fact<String>,
-    /// Its version.
+    /// Version of the driver.
     pub driver_version: Fact<String>,
-    /// Every private flag.
+    /// Every private flag, by name.
     pub private_flags: Fact<BTreeMap<String, bool>>,
-    /// The features that matter here, where the kernel knows them.
+    /// The features that matter for TCPX, if the kernel has them.
     pub features: Fact<BTreeMap<String, bool>>,
-    /// `on`, `off` or `auto`: the ring parameter of newer kernels.
+    /// `on`, `off` or `auto`: the ring parameter of kernel 5.17 and later.
     pub tcp_data_split: Fact<String>,
     /// Receive ring entries, as set.
     pub rx_ring: Fact<u32>,
@@ -64,28 +64,28 @@ impl Ethtool {
     }
 
     fn asked(interface: &str) -> Self {
-        let driver = Driver::of(interface);
+        let driver = Driver::open(interface);
         Self {
-            driver: of(&driver, |driver| driver.info(4)),
-            driver_version: of(&driver, |driver| driver.info(36)),
-            private_flags: of(&driver, Driver::private_flags),
-            features: of(&driver, Driver::features),
+            driver: answer(&driver, |driver| driver.info(4)),
+            driver_version: answer(&driver, |driver| driver.info(36)),
+            private_flags: answer(&driver, Driver::private_flags),
+            features: answer(&driver, Driver::features),
             tcp_data_split: ethtool_netlink::tcp_data_split(interface)
                 .map_err(|error| format!("ethtool netlink: {error}"))
                 .into(),
-            rx_ring: of(&driver, |driver| driver.word(GET_RINGS, 5)),
+            rx_ring: answer(&driver, |driver| driver.word(GET_RINGS, 5)),
             // Combined channels receive too.
-            rx_queues: of(&driver, |driver| {
+            rx_queues: answer(&driver, |driver| {
                 Ok(driver
                     .word(GET_CHANNELS, 5)?
                     .saturating_add(driver.word(GET_CHANNELS, 8)?))
             }),
-            counters: of(&driver, Driver::counters),
+            counters: answer(&driver, Driver::counters),
         }
     }
 
-    /// Whether headers and payload are told to land apart: `None` where none of
-    /// the three homes of that setting exists.
+    /// Whether header split is on, and which setting says so. `None` if the driver has none of
+    /// the settings.
     pub(crate) fn header_split(&self) -> Option<(bool, &'static str)> {
         let flag =
             |flags: &Fact<BTreeMap<String, bool>>, name: &str| flags.known()?.get(name).copied();
@@ -101,7 +101,7 @@ impl Ethtool {
     }
 }
 
-fn of<T>(driver: &io::Result<Driver>, question: impl Fn(&Driver) -> io::Result<T>) -> Fact<T> {
+fn answer<T>(driver: &io::Result<Driver>, question: impl Fn(&Driver) -> io::Result<T>) -> Fact<T> {
     let asked = driver.as_ref().map_err(ToString::to_string).map(question);
     match asked {
         Ok(Ok(answer)) => Fact::Known(answer),
@@ -110,17 +110,17 @@ fn of<T>(driver: &io::Result<Driver>, question: impl Fn(&Driver) -> io::Result<T
     }
 }
 
-/// A socket through which an interface's driver is asked.
+/// A socket for ioctls to the driver of one interface.
 struct Driver {
     socket: OwnedFd,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
 
 impl Driver {
-    fn of(interface: &str) -> io::Result<Self> {
+    fn open(interface: &str) -> io::Result<Self> {
         let mut name = [0; libc::IFNAMSIZ];
         if interface.is_empty() || interface.len() >= libc::IFNAMSIZ {
-            return Err(io::Error::other("no interface has such a name"));
+            return Err(io::Error::other("not the name of an interface"));
         }
         for (to, byte) in name.iter_mut().zip(interface.bytes()) {
             *to = byte.cast_signed();
@@ -131,7 +131,7 @@ impl Driver {
         })
     }
 
-    /// Puts one question; `words` starts with its number and is overwritten.
+    /// Sends one command. `words` starts with its number and receives the answer.
     fn ask(&self, words: &mut [u32]) -> io::Result<()> {
         let mut request = libc::ifreq {
             ifr_name: self.name,
@@ -150,21 +150,21 @@ impl Driver {
         }
     }
 
-    /// The text at byte `at` of the driver's card: 32 bytes each for name, version, …
+    /// The text at byte `at` of `struct ethtool_drvinfo`: 32 bytes each for name, version, …
     fn info(&self, at: usize) -> io::Result<String> {
-        // 196 bytes; a little more does no harm.
+        // The struct has 196 bytes; 256 are enough.
         let mut words = [0; 64];
         words[0] = GET_DRIVER_INFO;
         self.ask(&mut words)?;
         let text = text_at(&words, at);
         if text.is_empty() {
-            Err(io::Error::other("the driver gives none"))
+            Err(io::Error::other("the driver reports an empty text"))
         } else {
             Ok(text)
         }
     }
 
-    /// Word `at` of an answer of at most sixteen.
+    /// Word `at` of an answer of at most sixteen words.
     fn word(&self, question: u32, at: usize) -> io::Result<u32> {
         let mut words = [0; 16];
         words[0] = question;
@@ -247,7 +247,7 @@ impl Driver {
     }
 }
 
-/// The terminated text that starts at a byte of the answer.
+/// The NUL-terminated text at byte `at` of an answer.
 fn text_at(words: &[u32], at: usize) -> String {
     let bytes = words
         .iter()
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_private_flag_of_gve_counts_before_all_others() {
+    fn the_private_flag_of_gve_takes_precedence() {
         let mut answers = Ethtool {
             driver: Fact::unknown("x"),
             driver_version: Fact::unknown("x"),

@@ -1,9 +1,8 @@
-//! The one ring parameter that the ioctl never learned: whether TCP headers and
-//! data are split (`ethtool -g`, kernel 5.17 and later).
+//! The ring parameter that the ioctl does not have: whether TCP headers and data are split
+//! (`ethtool -g`, kernel 5.17 and later).
 //!
-//! Two questions over generic netlink: which number the `ethtool` family has,
-//! and the rings of one interface. An answer is a claim of the kernel's that is
-//! still read with its own lengths.
+//! Two requests over generic netlink: the number of the `ethtool` family, and the rings of
+//! one interface. Every length in an answer is checked against the bytes received.
 #![forbid(unsafe_code)]
 
 use netlink_packet_core::{
@@ -27,16 +26,15 @@ const GET_RINGS: u8 = 15;
 const RINGS_HEADER: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
 const RINGS_TCP_DATA_SPLIT: u16 = 11;
-/// A generic message's own header, behind netlink's.
+/// Bytes of the generic netlink header, which follows netlink's.
 const GENERIC_HEADER: usize = 4;
-/// The kernel answers at once or not at all.
+/// Longest wait for an answer; the kernel answers at once or not at all.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// `on`, `off` or `auto`, as the driver of `interface` has it.
 ///
 /// # Errors
-/// The kernel's own: no such family or device, or a driver that has no such
-/// parameter.
+/// The kernel's error: no such family or device, or the driver does not have the parameter.
 pub(crate) fn tcp_data_split(interface: &str) -> io::Result<String> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -64,7 +62,8 @@ pub(crate) fn tcp_data_split(interface: &str) -> io::Result<String> {
     )?;
     let family =
         find(&family, FAMILY_ID).and_then(|id| Some(u16::from_ne_bytes(*id.first_chunk()?)));
-    let family = family.ok_or_else(|| io::Error::other("the kernel has no such family"))?;
+    let family =
+        family.ok_or_else(|| io::Error::other("the kernel has no ethtool netlink family"))?;
     let mut name = interface.as_bytes().to_vec();
     name.push(0);
     let header = emitted(&DefaultNla::new(HEADER_DEVICE_NAME, name));
@@ -83,7 +82,7 @@ pub(crate) fn tcp_data_split(interface: &str) -> io::Result<String> {
 }
 
 fn question(family: u16, command: u8, attribute: &DefaultNla) -> Vec<u8> {
-    // Sequence and sender: one question at a time needs neither.
+    // Sequence number and sender stay 0: there is one request at a time.
     let mut header = NetlinkHeader::default();
     (header.message_type, header.flags) = (family, NLM_F_REQUEST);
     header.length = (header.buffer_len() + GENERIC_HEADER + attribute.buffer_len()) as u32;
@@ -96,7 +95,7 @@ fn emitted(part: &impl Emitable) -> Vec<u8> {
     bytes
 }
 
-/// What follows the headers of an answer, or the error that it is.
+/// The attributes of an answer, or the error that it carries.
 fn attributes_of(answer: &[u8]) -> io::Result<&[u8]> {
     let message = NetlinkBuffer::new_checked(answer).map_err(io::Error::other)?;
     if message.message_type() != NLMSG_ERROR {
@@ -113,7 +112,7 @@ fn attributes_of(answer: &[u8]) -> io::Result<&[u8]> {
     })
 }
 
-/// The value of the first attribute of a kind.
+/// The value of the first attribute of kind `wanted`.
 fn find(attributes: &[u8], wanted: u16) -> Option<Vec<u8>> {
     let mut all = NlasIterator::new(attributes).map_while(Result::ok);
     all.find(|attribute| attribute.kind() == wanted)
@@ -126,7 +125,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_interface_that_is_not_there_is_the_kernels_error() {
+    fn a_missing_interface_gives_the_kernels_error() {
         let error = tcp_data_split("no-such-nic").unwrap_err();
         assert!(error.raw_os_error().is_some(), "{error}");
     }

@@ -1,21 +1,20 @@
-//! A fact, or the reason why it is not known. Nothing here is ever a guess: a
-//! number that the machine did not give stays unknown, with the file and the
-//! error in words.
+//! A fact, or the reason why it is unknown. A fact is never a guess: a value that the machine
+//! does not report stays unknown, with the file and the error.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A value read from the machine, or why there is none. In JSON the value
-/// itself, or `{ "unknown": "why" }`.
+/// A value read from the machine, or why it is unknown. In JSON the value itself, or
+/// `{ "unknown": "why" }`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Fact<T> {
-    /// As the machine gave it.
+    /// The value as the machine reports it.
     Known(T),
-    /// Not readable, not there, or not meant.
+    /// The value does not exist, cannot be read, or does not apply.
     Unknown {
-        /// The reason, in a few words, naming the file where there is one.
+        /// The reason, with the file if there is one.
         unknown: String,
     },
 }
@@ -57,7 +56,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// A fact about this one, without taking it.
+    /// A fact that borrows the value. The reason is cloned.
     pub(crate) fn as_ref(&self) -> Fact<&T> {
         match self {
             Self::Known(value) => Fact::Known(value),
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fact_is_its_value_and_an_unknown_says_why() {
+    fn a_known_fact_serializes_as_its_value_and_an_unknown_one_as_its_reason() {
         let facts = [Fact::Known(8244), Fact::unknown("no such file")];
         let json = serde_json::to_string(&facts).unwrap();
         assert_eq!(json, r#"[8244,{"unknown":"no such file"}]"#);

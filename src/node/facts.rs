@@ -1,5 +1,5 @@
-//! Everything about a machine in one document: `facts` of a node in run.json,
-//! and what `discover` prints before any plugin is asked.
+//! The facts of a machine as one document: `facts` of a node in run.json, and the part of
+//! `discover` that needs no plugin.
 #![forbid(unsafe_code)]
 
 use crate::cpu::Cpu;
@@ -11,16 +11,16 @@ use crate::{Fact, Root, environment};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Which machine, and which network stack of it.
+/// The identity of a machine and of the network namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Host name.
     pub name: Fact<String>,
     /// Kernel release, as `uname -r`.
     pub kernel: Fact<String>,
-    /// New at each boot.
+    /// Boot id, new at each boot.
     pub boot_id: Fact<String>,
-    /// Inode of the network namespace.
+    /// Inode of the network namespace of this process.
     pub network_namespace: Fact<u64>,
 }
 
@@ -35,8 +35,8 @@ impl Host {
         }
     }
 
-    /// Whether traffic between the two would never cross a wire: the same boot
-    /// and the same network namespace. None when either is not known.
+    /// Whether both have the same boot id and network namespace, so that traffic between them
+    /// never crosses a NIC. `None` if either is unknown.
     pub fn is_same_stack(&self, other: &Self) -> Option<bool> {
         let boot = self.boot_id.known()? == other.boot_id.known()?;
         let stack = self.network_namespace.known()? == other.network_namespace.known()?;
@@ -47,7 +47,7 @@ impl Host {
 /// The facts of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
-    /// Which machine this is.
+    /// Host name, kernel, boot id and network namespace.
     pub host: Host,
     /// Processors and memory.
     pub cpu: Cpu,
@@ -62,7 +62,7 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// Reads all of them. Whatever cannot be read is unknown, and says why.
+    /// Reads all facts. A fact that cannot be read is unknown, with the reason.
     pub fn read(root: &Root) -> Self {
         Self {
             host: Host::read(root),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_tree_is_all_unknown_with_reasons() {
+    fn every_fact_of_an_empty_tree_is_unknown_with_a_reason() {
         let node = NodeFacts::read(&fixture::tree("").root);
         assert_eq!(
             node.host.name.why(),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_host_takes_the_same_namespace_too() {
+    fn the_same_stack_needs_the_same_boot_and_namespace() {
         let here = Host::read(&Root::live());
         assert_eq!(here.is_same_stack(&here), Some(true));
         let beside = Host {
@@ -170,13 +170,13 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn whatever_the_files_hold_is_read_or_refused(junk in prop::collection::vec("[ -~\\t\u{1b}é]{0,60}", 40)) {
+        fn arbitrary_files_give_facts_or_reasons(junk in prop::collection::vec("[ -~\\t\u{1b}é]{0,60}", 40)) {
             let mut junk = junk.iter().cycle();
-            let spoil = |line: &str| match line.split_once(" = ") {
+            let replace = |line: &str| match line.split_once(" = ") {
                 Some((path, _)) => format!("{path} = {}", junk.next().map_or("", String::as_str)),
                 None => line.to_owned(),
             };
-            let lines = fixture::A3_HIGH.lines().map(spoil).collect::<Vec<_>>().join("\n");
+            let lines = fixture::A3_HIGH.lines().map(replace).collect::<Vec<_>>().join("\n");
             let node = NodeFacts::read(&fixture::tree(&lines).root);
             let json = serde_json::to_string(&node).unwrap();
             prop_assert_eq!(serde_json::from_str::<NodeFacts>(&json).unwrap(), node);

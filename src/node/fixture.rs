@@ -1,5 +1,5 @@
-//! Captured machines for tests, each written as one text file, because sysfs is
-//! mostly links and git hosts and archives treat those unlike files.
+//! Captured machines for tests. Each is one text file, because sysfs is mostly links, which
+//! not every archive and git host preserves.
 //!
 //! `PATH = LINE` appends a line to a file, `PATH -> TARGET` makes a link, `#`
 //! starts a comment.
@@ -12,9 +12,9 @@ use crate::Root;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A tree on disk for as long as this lives.
+/// A tree on disk, removed on drop.
 pub struct Tree {
-    /// The same, as the readers of facts take it.
+    /// The root that facts are read from.
     pub root: Root,
     /// The folder that stands for `/`.
     pub path: PathBuf,
@@ -29,7 +29,7 @@ pub fn a3_high() -> Tree {
     tree(A3_HIGH)
 }
 
-/// Builds what `text` describes, in the format of `fixtures/lay.rs`.
+/// Builds the tree that `text` describes, in the format of `fixtures/lay.rs`.
 pub fn tree(text: &str) -> Tree {
     let folder = tempfile::tempdir().unwrap();
     lay::lay(text, folder.path());

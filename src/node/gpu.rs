@@ -1,8 +1,8 @@
-//! GPUs without any library: what the kernel and the NVIDIA driver's `/proc`
-//! files say, so that a node is described even when CUDA does not load.
+//! GPUs, read from sysfs and the NVIDIA driver's `/proc` files without any library, so that
+//! a node can be described even if CUDA does not load.
 //!
-//! Devices are in PCI order, which is CUDA's under
-//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and on nodes whose GPUs are all alike.
+//! Devices are in PCI order. CUDA uses the same order with `CUDA_DEVICE_ORDER=PCI_BUS_ID`,
+//! and on nodes whose GPUs are all of one model.
 #![forbid(unsafe_code)]
 
 use crate::cpu::field;
@@ -21,15 +21,15 @@ const DRIVER: &str = "/proc/driver/nvidia";
 pub struct Gpu {
     /// Position in PCI order.
     pub index: usize,
-    /// PCI function.
+    /// Address of the PCI function.
     pub pci_address: PciAddress,
-    /// Resolved sysfs path.
+    /// Resolved sysfs path of the device.
     pub pci_path: Fact<String>,
     /// Host bridge, `pciDDDD:BB`.
     pub pci_root: Fact<String>,
-    /// NUMA node.
+    /// NUMA node of the device.
     pub numa_node: Fact<u32>,
-    /// Marketing name; only the driver knows it.
+    /// Model name, from the driver.
     pub model: Fact<String>,
     /// N of `/dev/nvidiaN`.
     pub device_minor: Fact<u32>,
@@ -40,12 +40,12 @@ pub struct Gpu {
 pub struct Gpus {
     /// Version of the loaded kernel driver.
     pub driver_version: Fact<String>,
-    /// In PCI order; empty is "looked, found none", unknown is "could not look".
+    /// GPUs in PCI order. Empty: there are none. Unknown: the files cannot be read.
     pub devices: Fact<Vec<Gpu>>,
 }
 
 impl Gpus {
-    /// Reads `/sys/bus/pci` and `/proc/driver/nvidia`; a GPU named by either counts.
+    /// Reads `/sys/bus/pci` and `/proc/driver/nvidia`; a GPU listed in either counts.
     pub(crate) fn read(root: &Root) -> Self {
         let on_bus = root
             .names(DEVICES)
@@ -121,7 +121,7 @@ fn union(
     }
 }
 
-/// The module's own file, else the banner: its version is the first word made of
+/// The version in the module's sysfs file, else in the driver's banner: the first word of
 /// digits and dots (`… x86_64 Kernel Module  535.129.03  Thu Oct 19 …`).
 fn driver_version(root: &Root) -> Fact<String> {
     let banner = || {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn no_gpu_is_not_the_same_as_not_having_looked() {
+    fn no_gpu_differs_from_an_unreadable_bus() {
         let looked = fixture::tree("sys/bus/pci/devices/0000:00:03.0/vendor = 0x1ae0");
         assert_eq!(Gpus::read(&looked.root).devices, Fact::Known(vec![]));
         let nothing = fixture::tree("proc/uptime = 1.0");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_audio_function_of_a_gpu_is_no_gpu() {
+    fn the_audio_function_of_a_gpu_is_not_a_gpu() {
         let files =
             "sys/bus/pci/devices/0000:01:00.0/vendor = 0x10de\nsys/bus/pci/devices/0000:01:00.0/class = 0x030200
 sys/bus/pci/devices/0000:01:00.1/vendor = 0x10de\nsys/bus/pci/devices/0000:01:00.1/class = 0x040300";

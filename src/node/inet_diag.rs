@@ -1,7 +1,7 @@
-//! TCP sockets of this network namespace with what the kernel knows of each:
-//! queues, retransmits, round-trip time (`INET_DIAG` over netlink, `<linux/inet_diag.h>`).
+//! TCP connections of this network namespace with queues, retransmits and round-trip time
+//! (`INET_DIAG` over netlink, `<linux/inet_diag.h>`).
 //!
-//! Needs no privilege. What comes is read with its own lengths.
+//! Needs no privileges. Every length in an answer is checked against the bytes received.
 #![forbid(unsafe_code)]
 
 use super::{Fact, Root};
@@ -26,63 +26,64 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Answers of one dump that are read, of up to 32 KiB each.
+/// Most answers that are read for one dump, of up to 32 KiB each.
 const ANSWERS_MAX: usize = 256;
+/// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// One connection.
+/// One TCP connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpSocket {
-    /// This end.
+    /// Local address and port.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address and port.
     pub peer: SocketAddr,
-    /// `ESTAB`, `CLOSE-WAIT`, ...
+    /// State as `ss` prints it: `ESTAB`, `CLOSE-WAIT`, ...
     pub state: String,
-    /// Bytes received that nobody has read.
+    /// Bytes received and not yet read by the process.
     pub recv_queue: u32,
-    /// Bytes sent that are not acknowledged.
+    /// Bytes written and not yet acknowledged by the peer.
     pub send_queue: u32,
-    /// Segments sent again, ever.
+    /// Segments retransmitted since the connection was made.
     pub retransmits: Option<u32>,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: Option<u32>,
-    /// By which `/proc/PID/fd` names it.
+    /// Inode, as in the links of `/proc/PID/fd`.
     #[serde(default)]
     pub inode: u32,
-    /// How sending and receiving go.
+    /// Retransmission state and recent activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<TcpFlow>,
 }
 
-/// What `struct tcp_info` says of a connection that does not get on.
+/// The fields of `struct tcp_info` that explain a connection without progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpFlow {
-    /// Times that the oldest segment was sent again without an answer.
+    /// Consecutive retransmissions of the oldest segment without an acknowledgement.
     pub timeouts: u8,
-    /// Times that a closed window was asked after.
+    /// Unanswered probes of a zero window.
     pub probes: u8,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
-    /// Segments taken for lost.
+    /// Segments considered lost.
     pub lost: u32,
-    /// Until it is sent again, microseconds.
+    /// Retransmission timeout, microseconds.
     pub rto_us: u32,
-    /// Segments that may be on the way.
+    /// Congestion window, segments.
     pub cwnd: u32,
-    /// Since data was sent last.
+    /// Time since data was last sent, milliseconds.
     pub sent_ms_ago: u32,
-    /// Since data came in last.
+    /// Time since data was last received, milliseconds.
     pub received_ms_ago: u32,
-    /// Bytes that were given to the socket and never sent.
+    /// Bytes written to the socket and not yet sent.
     pub not_sent: Option<u32>,
-    /// Time in which the peer's window kept it from sending, ever.
+    /// Total time that the peer's receive window limited sending, microseconds.
     pub peer_window_limited_us: Option<u64>,
 }
 
 /// Every TCP connection of this network namespace.
 ///
 /// # Errors
-/// The kernel's own.
+/// The kernel's error.
 pub fn tcp_sockets() -> io::Result<Vec<TcpSocket>> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -93,7 +94,7 @@ pub fn tcp_sockets() -> io::Result<Vec<TcpSocket>> {
     bind(&socket, &SocketAddrNetlink::new(0, 0))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     let mut all = dump(&socket, AddressFamily::INET)?;
-    // A kernel without IPv6 has none.
+    // A kernel without IPv6 returns an error.
     all.extend(dump(&socket, AddressFamily::INET6).unwrap_or_default());
     Ok(all)
 }
@@ -122,9 +123,9 @@ fn dump(socket: &OwnedFd, family: AddressFamily) -> io::Result<Vec<TcpSocket>> {
     Ok(sockets)
 }
 
-/// Whether this was the last of it.
+/// Adds the connections in an answer to `sockets`. Returns whether the dump is complete.
 fn take(mut bytes: &[u8], sockets: &mut Vec<TcpSocket>) -> io::Result<bool> {
-    // One that is not understood is passed over, by its length.
+    // A message that cannot be parsed is skipped by its length.
     while let Ok(header) = NetlinkBuffer::new_checked(bytes) {
         let length = header.length() as usize;
         match NetlinkMessage::<SockDiagMessage>::deserialize(bytes).map(|message| message.payload) {
@@ -178,8 +179,8 @@ fn flow(info: &TcpInfo) -> TcpFlow {
     }
 }
 
-/// The TCP connections of one process of this machine, as far as its open files
-/// may be listed; at most `SOCKETS_OF_ONE_MAX`.
+/// The TCP connections of one process, if this user may list its open files; at most
+/// `SOCKETS_OF_ONE_MAX`.
 pub fn sockets_of(root: &Root, pid: u32) -> Fact<Vec<TcpSocket>> {
     let folder = format!("/proc/{pid}/fd");
     root.names(&folder).and_then(|names| {
@@ -203,7 +204,7 @@ pub fn sockets_of(root: &Root, pid: u32) -> Fact<Vec<TcpSocket>> {
     })
 }
 
-/// Connections of one process that are kept.
+/// Most connections of one process that are kept.
 const SOCKETS_OF_ONE_MAX: usize = 1024;
 
 /// `<net/tcp_states.h>`, as `ss` writes them.
@@ -222,7 +223,7 @@ fn state(raw: u8) -> &'static str {
     }
 }
 
-/// What an interface counts, those of `/sys/class/net/*/statistics` that say something.
+/// Bytes, packets, drops and errors of an interface, from `/sys/class/net/*/statistics`.
 pub fn nic_counters(root: &Root, interface: &str) -> Vec<(String, u64)> {
     let names = [
         "rx_bytes",
@@ -233,7 +234,7 @@ pub fn nic_counters(root: &Root, interface: &str) -> Vec<(String, u64)> {
         "tx_dropped",
         "rx_errors",
     ];
-    // A name is a claim of the plugin's, and no path.
+    // The name may come from a plugin; it must not be a path.
     if interface.contains('/') || interface.starts_with('.') {
         return Vec::new();
     }
@@ -251,7 +252,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_connection_is_found_with_its_queue() {
+    fn a_connection_is_listed_with_its_receive_queue() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
         let mut here = std::net::TcpStream::connect(listener.local_addr().expect("an address"))
             .expect("connected");
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_counts_and_a_path_is_none() {
+    fn an_interface_has_counters_and_a_path_has_none() {
         assert!(
             nic_counters(&Root::live(), "lo")
                 .iter()
@@ -285,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_answer_ends(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn any_answer_is_parsed_to_its_end(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let _ = take(&bytes, &mut Vec::new());
         }
     }

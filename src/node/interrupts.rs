@@ -1,36 +1,36 @@
-//! Which interrupt belongs to which PCI function, and which CPUs serve it.
+//! Interrupts of PCI functions, and the CPUs that serve them.
 //!
-//! The kernel says so in `/proc/interrupts`: gve names its lines
-//! `gve-ntfy-blkN@pci:0000:06:00.0`, newer kernels put the function into the
-//! chip's name (`PCI-MSIX-0000:06:00.0`). Numbers say nothing: the ranges of two
-//! NICs are neighbours, and counting them off by one has led people to the
-//! wrong NUMA node.
+//! `/proc/interrupts` names the function: gve calls its interrupts
+//! `gve-ntfy-blkN@pci:0000:06:00.0`, and newer kernels have the function in the chip's name
+//! (`PCI-MSIX-0000:06:00.0`). Interrupt numbers are not used: the ranges of two NICs are
+//! adjacent, and an error of one in counting gives the wrong NUMA node.
 #![forbid(unsafe_code)]
 
 use crate::cpu::CpuList;
 use crate::{Fact, PciAddress, Root};
 use serde::{Deserialize, Serialize};
 
-/// A line has one counter per CPU: 208 CPUs and 400 lines are a megabyte.
+/// Most bytes that are read. A line has one counter per CPU: 208 CPUs and 400 lines are a
+/// megabyte.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// More lines than any machine has vectors for its NICs.
+/// Most interrupts that are kept; no machine has as many for its NICs.
 const LINES_MAX: usize = 4096;
 
 /// One interrupt of a PCI function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Its number, today.
+    /// Interrupt number, which may change at the next boot.
     pub number: u32,
-    /// What the driver calls it.
+    /// Name that the driver gave the interrupt.
     pub name: String,
-    /// Whose it is.
+    /// The PCI function.
     pub pci_address: PciAddress,
-    /// The CPUs that serve it.
+    /// The CPUs that serve the interrupt.
     pub cpus: Fact<CpuList>,
 }
 
 impl Interrupt {
-    /// The interrupts of the functions for which `wanted` is true.
+    /// Reads the interrupts of the functions for which `wanted` is true.
     pub(crate) fn read(root: &Root, wanted: impl Fn(PciAddress) -> bool) -> Fact<Vec<Self>> {
         root.text_within("/proc/interrupts", FILE_BYTES_MAX)
             .map(|text| {
@@ -50,13 +50,13 @@ impl Interrupt {
             })
     }
 
-    /// Whether it tells of packets, and not of the device's own state.
+    /// Whether the interrupt is for packets rather than for the device's state.
     pub(crate) fn carries_data(&self) -> bool {
         !self.name.contains("mgmnt") && !self.name.contains("config")
     }
 }
 
-/// The CPU that the kernel chose, or the set it may choose from.
+/// The CPUs that the kernel chose, or the set that it may choose from.
 fn cpus(root: &Root, number: u32) -> Fact<CpuList> {
     let read = |file: &str| root.parsed::<CpuList>(&format!("/proc/irq/{number}/{file}"));
     match read("effective_affinity_list") {
@@ -93,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_function_stands_in_the_name_or_in_the_chip() {
+    fn the_pci_function_is_in_the_name_or_in_the_chip() {
         for (line, expected) in [
             (
                 " 112:   7   0  PCI-MSI 3145729-edge      gve-ntfy-blk0@pci:0000:06:00.0",
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_line_is_read_or_left(line in "[ -~é\u{1b}]{0,80}") {
+        fn any_line_is_parsed_or_skipped(line in "[ -~é\u{1b}]{0,80}") {
             if let Some((_, name, _)) = parse(&line) {
                 prop_assert!(!name.chars().any(char::is_control));
             }

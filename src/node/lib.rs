@@ -1,10 +1,11 @@
-//! Facts of a machine, from files under any root: `/`, or a folder that holds a
-//! captured `/sys` and `/proc` of another machine.
+//! Facts of a machine, read from files under a root: `/`, or a folder that holds a captured
+//! `/sys` and `/proc` of another machine. `doctor` checks them, `redact` removes names.
 //!
-//! Every fact is a [`Fact`]: the value as the machine gave it, or the reason why
-//! there is none. Nothing is loaded or started: GPUs are known without CUDA.
+//! Every fact is a [`Fact`]: the value as the machine reports it, or the reason why it is
+//! unknown. GPUs are read without CUDA. The only library that is loaded is NVML, for the
+//! free memory of GPUs.
 //!
-//! Not here: asking a plugin for its devices, or judging a fact good or bad.
+//! Not here: asking a plugin for its devices, or starting a process.
 
 mod addresses;
 mod ask;

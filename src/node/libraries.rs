@@ -1,14 +1,14 @@
-//! Where the loader would look for a library, and what lies there.
+//! Libraries as the dynamic loader would find them.
 //!
-//! Not here: loading one, or its cache file (`/etc/ld.so.cache`), whose folders
-//! are those of the configuration.
+//! Not here: loading a library, and the loader's cache (`/etc/ld.so.cache`), which is built
+//! from the folders of the same configuration.
 #![forbid(unsafe_code)]
 
 use crate::{Fact, Root};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Where installers and images put libraries beside the loader's own folders.
+/// Folders of installers and images, and the loader's default folders.
 const USUAL: [&str; 9] = [
     "/usr/local/tcpx/lib64",
     "/var/lib/tcpx/lib64",
@@ -22,17 +22,17 @@ const USUAL: [&str; 9] = [
 ];
 const FOLDERS_MAX: usize = 64;
 
-/// A library and the version its file name ends in.
+/// A library file, and the version in its file name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Library {
-    /// After following links.
+    /// Path after following links.
     pub path: String,
     /// `2.19.4` of `libnccl.so.2.19.4`.
     pub version: Fact<String>,
 }
 
-/// The folders in which a library is looked for, in order: the variable, the
-/// loader's configuration, then the usual ones.
+/// The folders that are searched for a library, in order: `LD_LIBRARY_PATH`, the loader's
+/// configuration, then the default folders.
 pub(crate) fn search_path(root: &Root, ld_library_path: Option<&str>) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
     let of_variable = ld_library_path
@@ -65,14 +65,14 @@ pub(crate) fn search_path(root: &Root, ld_library_path: Option<&str>) -> Vec<Str
     folders
 }
 
-/// The first of `folders` that holds `name`, and the version behind it.
+/// The library `name` in the first of `folders` that has it.
 pub(crate) fn find(root: &Root, folders: &[String], name: &str) -> Fact<Library> {
     let found = folders
         .iter()
         .find_map(|folder| root.real_path(&format!("{folder}/{name}")).known().cloned());
     let found = found.ok_or_else(|| {
         format!(
-            "no {name} in {} folders, {} first",
+            "{name} is in none of {} folders, {} first",
             folders.len(),
             first(folders)
         )
@@ -87,13 +87,13 @@ fn first(folders: &[String]) -> &str {
     folders.first().map_or("none", String::as_str)
 }
 
-/// What follows `.so.` in a file's name.
+/// The version after `.so.` in a file name; unknown if it has only one number.
 fn version_of(path: &str) -> Fact<String> {
     let version = path
         .rsplit_once(".so.")
         .map(|(_, version)| version.to_owned());
     let full = version.filter(|version| version.split('.').count() > 1);
-    full.ok_or_else(|| format!("{path} carries no version in its name"))
+    full.ok_or_else(|| format!("the file name {path} has no version"))
         .into()
 }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_what_the_link_leads_to() {
+    fn the_version_comes_from_the_target_of_the_link() {
         let tree = fixture::tree(
             "opt/libnccl.so.2.19.4 = \nopt/libnccl.so.2 -> libnccl.so.2.19.4\nopt/libcuda.so.1 = ",
         );
@@ -134,13 +134,13 @@ mod tests {
             .unwrap();
         assert_eq!(
             cuda.version.why(),
-            Some("/opt/libcuda.so.1 carries no version in its name")
+            Some("the file name /opt/libcuda.so.1 has no version")
         );
         assert!(
             find(&tree.root, &folders, "libx.so")
                 .why()
                 .unwrap()
-                .contains("no libx.so in 2 folders")
+                .contains("libx.so is in none of 2 folders, /none first")
         );
     }
 }

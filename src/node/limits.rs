@@ -8,13 +8,13 @@ const FILE: &str = "/proc/self/limits";
 /// `/proc/PID/limits` pads a limit's name to this many columns.
 const NAME_COLUMNS: usize = 26;
 
-/// A number, or none. In JSON the number or `"unlimited"`.
+/// A limit. In JSON the number, or `"unlimited"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Bound {
-    /// At most this many.
+    /// At most this many of the unit of the limit.
     AtMost(u64),
-    /// No bound.
+    /// No limit.
     Unlimited(Unlimited),
 }
 
@@ -22,23 +22,23 @@ pub enum Bound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unlimited {
-    /// As the kernel writes it.
+    /// `unlimited`, as in `/proc/self/limits`.
     Unlimited,
 }
 
-/// What holds now, and how far the process may raise it.
+/// A resource limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// In force.
+    /// The limit in force.
     pub soft: Bound,
-    /// Highest allowed.
+    /// The highest value that the process may set without privileges.
     pub hard: Bound,
 }
 
-/// The limits that a transfer can meet.
+/// The limits that a transfer can hit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Descriptors: sockets of all comms, and files.
+    /// Open descriptors: sockets of all comms, and files.
     pub open_files: Fact<Limit>,
     /// Bytes that may be pinned.
     pub locked_memory_bytes: Fact<Limit>,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn unlimited_is_a_word_and_junk_is_unknown() {
+    fn unlimited_is_a_word_and_malformed_lines_are_unknown() {
         let line =
             "Max locked memory         8388608              unlimited            bytes     \n";
         let limit = find(line, "Max locked memory");

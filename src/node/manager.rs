@@ -1,10 +1,9 @@
-//! The receive-datapath-manager (RxDM), as a node shows it: its unix sockets,
-//! and its process where that is in sight.
+//! The receive-datapath-manager (RxDM) of a node: its unix sockets, its process if it is
+//! visible in this process namespace, and its log.
 //!
-//! The plugin asks it for each GPU's receive memory and for a steering rule per
-//! data socket. A socket file that nobody listens on is what a manager leaves
-//! behind when it dies, so each one is connected to; nothing is written, and the
-//! manager sees a caller that hung up.
+//! The plugin asks RxDM for each GPU's receive memory and for a steering rule per data
+//! socket. An RxDM that died leaves its socket files behind, so each socket is connected to.
+//! Nothing is written; RxDM sees a client that disconnects.
 #![forbid(unsafe_code)]
 
 use crate::{Fact, PciAddress, Root};
@@ -15,48 +14,50 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// The variable that names the folder of its sockets.
+/// The variable that names the folder of RxDM's sockets.
 pub(crate) const PREFIX: &str = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX";
-/// Where the plugin looks when that is not set; 3.1.9 `flags.cc`.
+/// The plugin's default folder; 3.1.9 `flags.cc`.
 pub(crate) const DEFAULT_PREFIX: &str = "/tmp";
-/// `sockaddr_un` holds 108 bytes, and the plugin does not check.
+/// Longest socket path: `sockaddr_un` holds 108 bytes with the final NUL. The plugin does not
+/// check the length.
 pub(crate) const PATH_BYTES_MAX: usize = 107;
 const NAMES: [&str; 2] = ["rx_rule_manager", "rx_rule_uninstall"];
-/// First letters of the command names under which it runs.
+/// Beginning of the command name of RxDM's process.
 const PROCESS: &str = "tcpgpudmarxd";
 
-/// What became of connecting to one socket.
+/// The result of connecting to one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// Somebody listens.
+    /// A process accepts connections.
     Accepts,
-    /// There is no such file.
+    /// The socket file does not exist.
     Missing,
-    /// A file without a listener, or no socket.
+    /// The socket has no listener, or the file is not a socket.
     Refused,
-    /// Not for this user.
+    /// This user may not connect.
     Forbidden,
-    /// Something else.
+    /// Any other error.
     Failed,
 }
 
-/// The manager of one node.
+/// The RxDM of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manager {
-    /// The folder it was looked for in.
+    /// The folder of the sockets.
     pub prefix: String,
-    /// Whether that folder exists.
+    /// Whether the folder exists.
     pub folder: Fact<bool>,
-    /// By the name of the socket in that folder.
+    /// The result for each socket, by its name in the folder.
     pub sockets: Fact<BTreeMap<String, Answer>>,
-    /// Its command lines in this process namespace; a container shows its own only.
+    /// Command lines of RxDM processes in this process namespace. A container sees only its
+    /// own processes.
     pub processes: Fact<Vec<String>>,
 }
 
 impl Manager {
-    /// Looks under `prefix`, for the sockets that `gpus` need, and for its
-    /// process where that is wanted.
+    /// Tries the sockets under `prefix` that `gpus` need, and lists RxDM processes if
+    /// `with_processes` is set.
     pub(crate) fn read(
         root: &Root,
         prefix: &str,
@@ -77,23 +78,23 @@ impl Manager {
             }),
             processes: match with_processes {
                 true => root.ask("manager-processes", || Fact::Known(processes())),
-                false => Fact::unknown("not looked at before a run"),
+                false => Fact::unknown("not read before a run"),
             },
         }
     }
 
-    /// What the socket `name` answered.
+    /// The result for the socket `name`.
     pub(crate) fn socket(&self, name: &str) -> Fact<Answer> {
         self.sockets.as_ref().and_then(|all| {
             all.get(name)
                 .copied()
-                .ok_or_else(|| format!("{name} was not asked"))
+                .ok_or_else(|| format!("the socket {name} was not tried"))
                 .into()
         })
     }
 }
 
-/// The sockets that the plugin opens, by the GPUs that it uses.
+/// Names of the sockets that the plugin connects to for `gpus`.
 pub(crate) fn names(gpus: &[PciAddress]) -> Vec<String> {
     let of_gpu = |gpu: &PciAddress| {
         [
@@ -111,7 +112,7 @@ pub(crate) fn names(gpus: &[PciAddress]) -> Vec<String> {
 fn try_to_connect(path: &str) -> Answer {
     let attempt = || {
         let address = SocketAddrUnix::new(path)?;
-        // Without waiting: a full backlog is a listener too.
+        // Does not wait. A full backlog (EAGAIN) means that there is a listener.
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         connect(&socket, &address)
@@ -125,7 +126,7 @@ fn try_to_connect(path: &str) -> Answer {
     }
 }
 
-/// Where a node keeps what containers print, and how the manager's are called.
+/// Folder of container logs on a node, and parts of the names of RxDM's logs.
 const LOG_FOLDER: &str = "/var/log/containers";
 const LOG_NAMES: [&str; 4] = [
     "rxdm",
@@ -136,20 +137,20 @@ const LOG_NAMES: [&str; 4] = [
 const LOG_TAIL_BYTES: u64 = 16 << 10;
 const LOG_TAIL_LINES: usize = 60;
 
-/// The newest lines of the manager's own log, where this user may read it.
+/// The newest lines of RxDM's log, if this user may read it.
 pub fn log_tail(root: &Root) -> Fact<Vec<String>> {
     let is_its =
         |name: &String| LOG_NAMES.iter().any(|word| name.contains(word)) && name.ends_with(".log");
     root.names(LOG_FOLDER)
         .and_then(|names| match names.into_iter().filter(is_its).max() {
-            None => Fact::unknown(format!("{LOG_FOLDER}: no log of a receive manager")),
+            None => Fact::unknown(format!("{LOG_FOLDER}: no log of RxDM")),
             Some(name) => tail(&format!("{LOG_FOLDER}/{name}")).into(),
         })
 }
 
 fn tail(path: &str) -> Result<Vec<String>, String> {
     let failed = |error: std::io::Error| format!("{path}: {error}");
-    // Without waiting: what is there may be a pipe.
+    // Does not wait: the path may be a FIFO.
     let opened = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -170,7 +171,7 @@ fn tail(path: &str) -> Result<Vec<String>, String> {
 fn processes() -> Vec<String> {
     let mut found = Vec::new();
     for pid in crate::processes::pids() {
-        // The kernel keeps fifteen letters of a command's name.
+        // The kernel keeps fifteen characters of a command name.
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.trim_end().starts_with(PROCESS) {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -188,7 +189,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn a_listener_a_dead_file_and_nothing_are_told_apart() {
+    fn a_listener_a_dead_socket_and_a_missing_file_give_different_answers() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         let _alive = UnixListener::bind(path("alive")).unwrap();
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_long_log_is_read_and_a_folder_is_an_error() {
+    fn the_tail_of_a_long_log_is_read_and_a_folder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rxdm.log");
         std::fs::write(
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_gpu_has_two_sockets_beside_the_two_of_rules() {
+    fn there_are_two_sockets_for_rules_and_two_per_gpu() {
         let gpus: [PciAddress; 1] = ["0000:04:00.0".parse().unwrap()];
         let expected = [
             "rx_rule_manager",

@@ -1,8 +1,8 @@
-//! Which NIC is near which GPU.
+//! The nearest NIC of a GPU.
 //!
-//! On an A3-high node each pair of GPUs shares a host bridge with one data NIC,
-//! and only under one host bridge does a packet reach GPU memory without
-//! crossing a socket; the same NUMA node is a second best, anything else is far.
+//! On an A3-high node each pair of GPUs shares a host bridge with one data NIC. Only below
+//! one host bridge does a packet reach GPU memory without crossing a CPU socket. The same
+//! NUMA node is second best; anything else is far.
 #![forbid(unsafe_code)]
 
 use crate::gpu::Gpu;
@@ -10,17 +10,17 @@ use crate::nic::Nic;
 use crate::pci::shared_bridges;
 use serde::{Deserialize, Serialize};
 
-/// How near a NIC is to a GPU, far to near.
+/// How near a NIC is to a GPU, from far to near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Closeness {
-    /// Neither is shared, or nothing is known of one of them.
+    /// Neither NUMA node nor host bridge is shared, or the position of one is unknown.
     Far,
     /// The same NUMA node.
     SameNumaNode,
     /// The same host bridge.
     SamePciRoot {
-        /// Bridges in common, the host bridge included; more is nearer.
+        /// Bridges in common, including the host bridge; more is nearer.
         bridges: usize,
     },
 }
@@ -39,8 +39,8 @@ pub(crate) fn closeness(gpu: &Gpu, nic: &Nic) -> Closeness {
     }
 }
 
-/// The nearest of `nics`; of equals the first. None only of none: whether a far
-/// one will do is the caller's decision, so its closeness comes along.
+/// The nearest of `nics`, and how near it is; the first of equals. `None` only without any
+/// NIC: the caller decides whether a far one is acceptable.
 pub(crate) fn nearest<'a>(
     gpu: &Gpu,
     nics: impl IntoIterator<Item = &'a Nic>,
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_own_nic_a_gpu_is_nearest_to_its_numa_node() {
+    fn a_gpu_without_its_own_nic_takes_one_on_its_numa_node() {
         let node = NodeFacts::read(&fixture::a3_high().root);
         let nics = node
             .nics
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_far_and_not_near() {
+    fn an_unknown_position_is_far() {
         let node = NodeFacts::read(&fixture::a3_high().root);
         let mut gpu = node.gpus.devices.known().unwrap()[0].clone();
         gpu.pci_path = Fact::unknown("not read");

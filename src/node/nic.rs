@@ -1,7 +1,7 @@
-//! Network interfaces as sysfs describes them.
+//! Network interfaces, read from sysfs.
 //!
-//! Speed is never made up: TCPX reports 10000 Mbit/s where sysfs has no number,
-//! so a reader must be told where a number came from.
+//! Without a number in sysfs the speed is unknown. TCPX reports 10000 Mbit/s in that case, so
+//! every speed carries its source.
 #![forbid(unsafe_code)]
 
 use crate::addresses::{InterfaceAddress, addresses};
@@ -16,7 +16,7 @@ const CLASS: &str = "/sys/class/net";
 /// `IFF_UP` of `<linux/if.h>`.
 const IFF_UP: u32 = 0x1;
 
-/// Link speed, and where it was read.
+/// Link speed, and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "source", rename_all = "kebab-case")]
 pub enum Speed {
@@ -25,15 +25,15 @@ pub enum Speed {
         /// 10^6 bit per second.
         mbit_per_s: u32,
     },
-    /// The driver gives none.
+    /// The driver reports no speed.
     NotReadable {
-        /// What sysfs answered.
+        /// The content of the file, or the error.
         why: String,
     },
 }
 
 impl Speed {
-    /// In 10^6 bit per second, if it is known.
+    /// The speed in 10^6 bit per second, if it is known.
     pub fn mbit_per_s(&self) -> Option<u32> {
         match self {
             Self::Sysfs { mbit_per_s } => Some(*mbit_per_s),
@@ -69,29 +69,29 @@ impl fmt::Display for Speed {
 pub struct Nic {
     /// Interface name.
     pub name: String,
-    /// Kernel's interface index.
+    /// The kernel's interface index.
     pub index: Fact<u32>,
-    /// Whether it was switched on (`IFF_UP`).
+    /// Whether the interface is administratively up (`IFF_UP`).
     pub admin_up: Fact<bool>,
-    /// RFC 2863 state: `up`, `down`, `unknown` (the loopback's), …
+    /// RFC 2863 state: `up`, `down`, `unknown` (of the loopback), …
     pub operstate: Fact<String>,
-    /// Whether there is a carrier; unreadable while switched off.
+    /// Whether the link has carrier; unreadable while the interface is down.
     pub carrier: Fact<bool>,
-    /// In bytes.
+    /// MTU, in bytes.
     pub mtu: Fact<u32>,
     /// Link speed.
     pub speed: Speed,
-    /// Kernel driver.
+    /// Name of the kernel driver.
     pub driver: Fact<String>,
-    /// The PCI function it is, or hangs below.
+    /// The PCI function of the device, or of its parent (virtio).
     pub pci_address: Fact<PciAddress>,
-    /// Resolved sysfs path of the device: what TCPX gives as `pciPath`.
+    /// Resolved sysfs path of the device, which TCPX reports as `pciPath`.
     pub pci_path: Fact<String>,
     /// Host bridge, `pciDDDD:BB`.
     pub pci_root: Fact<String>,
     /// NUMA node of the device.
     pub numa_node: Fact<u32>,
-    /// No device behind it: loopback, veth, bridge.
+    /// Whether there is no device: loopback, veth, bridge.
     #[serde(rename = "virtual")]
     pub is_virtual: bool,
     /// IPv4 and IPv6 addresses.
@@ -99,14 +99,14 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Every interface, by name.
+    /// Reads every interface, in the order of names.
     pub fn read_all(root: &Root) -> Fact<Vec<Self>> {
         let held = root.ask("addresses", || {
             addresses()
                 .map_err(|error| format!("getifaddrs: {error}"))
                 .into()
         });
-        // `bonding_masters` is a file among the links.
+        // `bonding_masters` is a file, not an interface.
         let is_interface = |name: &String| root.names(&format!("{CLASS}/{name}")).known().is_some();
         root.names(CLASS).map(|names| {
             names
@@ -117,7 +117,8 @@ impl Nic {
         })
     }
 
-    /// Whether it can carry traffic: on, and not known to be without a link.
+    /// Whether the interface can carry traffic: administratively up, and in state `up` or
+    /// `unknown`.
     pub fn is_up(&self) -> bool {
         let state = self.operstate.known().map(String::as_str);
         let on = self
@@ -145,7 +146,7 @@ impl Nic {
             pci_root: in_path(&pci_path, "PCI root", |path| {
                 pci::root_in(path).map(str::to_owned)
             }),
-            // A virtio device has no such file itself; its PCI function has.
+            // A virtio device has no `numa_node` file; its PCI function has.
             numa_node: pci_address
                 .as_ref()
                 .and_then(|at| numa_node(root, &format!("/sys/bus/pci/devices/{at}/numa_node"))),
@@ -158,7 +159,7 @@ impl Nic {
     }
 }
 
-/// What a device path says, by one of the readers in [`pci`].
+/// The part of a device path that `find` extracts, such as [`pci::address_in`].
 pub(super) fn in_path<T>(
     path: &Fact<String>,
     what: &str,
@@ -166,13 +167,13 @@ pub(super) fn in_path<T>(
 ) -> Fact<T> {
     path.as_ref().and_then(|path| {
         find(path)
-            .ok_or_else(|| format!("{path} names no {what}"))
+            .ok_or_else(|| format!("{path} has no {what}"))
             .into()
     })
 }
 
-/// The NUMA node in a sysfs file. The kernel writes -1 where firmware said
-/// nothing, which is no node (TCPX 3.1.9 takes it for node 1).
+/// The NUMA node in a sysfs file. The kernel writes -1 if firmware names no node; that is
+/// unknown (TCPX 3.1.9 treats it as node 1).
 pub(super) fn numa_node(root: &Root, path: &str) -> Fact<u32> {
     root.parsed::<i64>(path).and_then(|node| {
         u32::try_from(node)
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_is_read_or_said_to_be_unreadable() {
+    fn a_speed_is_a_number_or_not_readable() {
         let tree = fixture::tree(
             "sys/a = 200000\nsys/b = -1\nsys/c = 4294967295\nsys/d = 0\nsys/e = fast",
         );
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_up_when_it_is_on_and_not_known_to_be_down() {
+    fn an_interface_is_up_by_its_flags_and_state() {
         for (flags, state, expected) in [
             ("0x1003", "up", true),
             ("0x9", "unknown", true),

@@ -1,4 +1,4 @@
-//! One interface at this moment: whether it has a link, and what it has counted.
+//! The state and counters of one interface at this moment.
 #![forbid(unsafe_code)]
 
 use super::ethtool::Ethtool;
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 /// An interface at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicNow {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// RFC 2863 state.
     pub operstate: Fact<String>,
-    /// The kernel's counters by name, then the driver's about device memory,
-    /// header split and drops, per queue where it has them.
+    /// Names and values of the kernel's counters, then of the driver's counters about device
+    /// memory, header split and drops, per queue if the driver has them.
     pub counters: Vec<(String, u64)>,
 }
 
 impl NicNow {
-    /// Reads it; a name is a claim of a plugin's, and no path.
+    /// Reads one interface. `name` may come from a plugin and must not be a path.
     pub fn read(root: &Root, name: &str) -> Self {
         let is_name = !name.contains('/') && !name.starts_with('.');
         let operstate = if is_name {
@@ -40,7 +40,7 @@ impl NicNow {
         }
     }
 
-    /// Whether it is known to carry nothing.
+    /// Whether the interface is known to be down.
     pub fn is_down(&self) -> bool {
         self.operstate
             .known()

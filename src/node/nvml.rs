@@ -1,9 +1,8 @@
-//! How much memory each GPU has left, by the driver's management library.
+//! Free memory of each GPU, from the driver's management library.
 //!
-//! `libnvidia-ml.so.1` comes with the driver, is opened when asked for, and makes
-//! no CUDA context: asking costs no GPU memory. Where it is missing, or does not
-//! answer in time, the answer is that it is not known. A call that hangs in the
-//! driver is left behind on a thread of its own.
+//! `libnvidia-ml.so.1` comes with the driver. It is opened only here and creates no CUDA
+//! context, so it takes no GPU memory. If it is missing or does not answer in time, the fact
+//! is unknown. A call that hangs in the driver stays behind on its own thread.
 #![expect(unsafe_code, reason = "opens libnvidia-ml and calls it")]
 
 use crate::{Fact, PciAddress, Root};
@@ -14,18 +13,18 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 const LIBRARY: &str = "libnvidia-ml.so.1";
-/// Initialising takes longer where no process keeps the driver awake.
+/// Longest wait. Initialisation is slow if no process keeps the driver loaded.
 const PATIENCE: Duration = Duration::from_millis(700);
 const GPUS_MAX: c_uint = 64;
 
 /// Memory of one GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuMemory {
-    /// Which.
+    /// The GPU.
     pub pci_address: PciAddress,
-    /// Not taken by anyone.
+    /// Bytes that are not allocated.
     pub free_bytes: u64,
-    /// All of it.
+    /// All memory of the GPU, in bytes.
     pub total_bytes: u64,
 }
 
@@ -85,7 +84,8 @@ fn ask() -> Result<Vec<GpuMemory>, String> {
     // SAFETY: the driver's own library; its constructors are what every
     // monitoring tool on such a node runs.
     let library = unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_LOCAL) };
-    let library = library.map_err(|error| format!("no GPU driver library: {error}"))?;
+    let library =
+        library.map_err(|error| format!("cannot load the GPU driver library: {error}"))?;
     let missing = |error: libloading::Error| format!("{LIBRARY}: {error}");
     let init: Symbol<unsafe extern "C" fn() -> Code> =
         symbol(&library, c"nvmlInit_v2").map_err(missing)?;
@@ -97,7 +97,7 @@ fn ask() -> Result<Vec<GpuMemory>, String> {
         shutdown: symbol(&library, c"nvmlShutdown").map_err(missing)?,
     };
     // SAFETY: takes nothing; the library stays open until the end.
-    said("nvmlInit", unsafe { init() })?;
+    check("nvmlInit", unsafe { init() })?;
     let all = calls.all();
     // SAFETY: pairs with the init above; no handle is used after it.
     unsafe { (calls.shutdown)() };
@@ -114,7 +114,7 @@ impl Calls {
     fn all(&self) -> Result<Vec<GpuMemory>, String> {
         let mut count = 0;
         // SAFETY: writes one number to `count`.
-        said("nvmlDeviceGetCount", unsafe {
+        check("nvmlDeviceGetCount", unsafe {
             (self.count)(&raw mut count)
         })?;
         (0..count.min(GPUS_MAX))
@@ -125,11 +125,11 @@ impl Calls {
     fn one(&self, index: c_uint) -> Result<GpuMemory, String> {
         let (mut device, mut memory) = (std::ptr::null_mut(), Memory::default());
         // SAFETY: writes one handle to `device`.
-        said("nvmlDeviceGetHandleByIndex", unsafe {
+        check("nvmlDeviceGetHandleByIndex", unsafe {
             (self.handle)(index, &raw mut device)
         })?;
         // SAFETY: `device` is the handle just given; fills `memory`.
-        said("nvmlDeviceGetMemoryInfo", unsafe {
+        check("nvmlDeviceGetMemoryInfo", unsafe {
             (self.memory)(device, &raw mut memory)
         })?;
         let mut pci = PciInfo {
@@ -142,11 +142,14 @@ impl Calls {
             bus_id: [0; 32],
         };
         // SAFETY: as above; fills `pci`, whose size is that of the header.
-        said("nvmlDeviceGetPciInfo", unsafe {
+        check("nvmlDeviceGetPciInfo", unsafe {
             (self.pci)(device, &raw mut pci)
         })?;
-        let part =
-            |number: c_uint| u8::try_from(number).map_err(|_| format!("a PCI number of {number}"));
+        let part = |number: c_uint| {
+            u8::try_from(number).map_err(|_| {
+                format!("nvmlDeviceGetPciInfo gives {number}, which is no PCI bus or device")
+            })
+        };
         let pci_address = PciAddress {
             domain: pci.domain,
             bus: part(pci.bus)?,
@@ -161,7 +164,7 @@ impl Calls {
     }
 }
 
-fn said(call: &str, code: Code) -> Result<(), String> {
+fn check(call: &str, code: Code) -> Result<(), String> {
     if code == 0 {
         Ok(())
     } else {
@@ -174,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_driver_it_is_not_known_and_with_one_it_is_plausible() {
+    fn free_memory_is_unknown_without_a_driver_and_plausible_with_one() {
         match GpuMemory::read(&Root::live()) {
             Fact::Known(all) => assert!(
                 all.iter().all(|one| one.free_bytes <= one.total_bytes),

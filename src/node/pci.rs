@@ -1,5 +1,4 @@
-//! PCI addresses and the root of a device's path: what decides which NIC is
-//! near which GPU.
+//! PCI addresses, and the host bridge in a device's sysfs path.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -9,7 +8,7 @@ use std::str::FromStr;
 /// `domain:bus:device.function`, as sysfs writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PciAddress {
-    /// Four hexadecimal digits, more behind some host bridges.
+    /// Domain; four hexadecimal digits, or more below some host bridges.
     pub domain: u32,
     /// Bus number.
     pub bus: u8,
@@ -19,7 +18,7 @@ pub struct PciAddress {
     pub function: u8,
 }
 
-/// The text is no PCI address.
+/// The text is not a PCI address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a PCI address such as 0000:06:00.0")]
 pub struct BadPciAddress(String);
@@ -80,13 +79,13 @@ impl<'de> Deserialize<'de> for PciAddress {
     }
 }
 
-/// The PCI function that a sysfs device path ends in or hangs below: of
-/// `…/0000:00:03.0/virtio2` it is `0000:00:03.0`.
+/// The last PCI function in a sysfs device path: `0000:00:03.0` for
+/// `…/0000:00:03.0/virtio2`.
 pub(crate) fn address_in(path: &str) -> Option<PciAddress> {
     path.rsplit('/').find_map(|part| part.parse().ok())
 }
 
-/// The host bridge of a sysfs device path, its `pciDDDD:BB` part.
+/// The host bridge in a sysfs device path, its `pciDDDD:BB` part.
 pub(crate) fn root_in(path: &str) -> Option<&str> {
     path.split('/').find(|part| {
         part.strip_prefix("pci")
@@ -95,8 +94,8 @@ pub(crate) fn root_in(path: &str) -> Option<&str> {
     })
 }
 
-/// How many bridges two device paths have in common, host bridge included; none
-/// when either is behind no host bridge.
+/// The number of bridges that two device paths share, including the host bridge; 0 if either
+/// has no host bridge.
 pub fn shared_bridges(one: &str, other: &str) -> usize {
     let below_root = |path: &str| root_in(path).and_then(|root| path.find(root));
     let (Some(from_one), Some(from_other)) = (below_root(one), below_root(other)) else {
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_read_back_as_written() {
+    fn an_address_prints_as_it_is_parsed() {
         for text in ["0000:06:00.0", "0000:8c:1f.7", "10000:e1:00.0"] {
             assert_eq!(
                 text.parse::<PciAddress>()

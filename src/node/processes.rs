@@ -1,9 +1,9 @@
-//! Other processes that have a TCPX plugin loaded: what a test leaves behind
-//! holds NIC rules, ports and GPU memory.
+//! Other processes that have a TCPX plugin loaded. A leftover test holds steering rules,
+//! ports and GPU memory.
 //!
-//! A process is known by what it has mapped, not by its name. Maps of other
-//! users' processes need privileges; how many could not be looked into is part
-//! of the answer. Nothing is ever ended here.
+//! A process is identified by its mapped files, not by its name. Reading the maps of other
+//! users' processes needs privileges; the number that could not be read is part of the
+//! answer. Nothing here ends a process.
 #![forbid(unsafe_code)]
 
 use crate::printable;
@@ -15,37 +15,37 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tcpx_words::plugin_family::PluginFamily;
 
-/// A process of thousands of mappings has megabytes of them.
+/// Most bytes of `/proc/PID/maps` that are read; thousands of mappings are megabytes.
 const MAPS_BYTES_MAX: u64 = 8 << 20;
-/// The whole look; a node with that many processes is not idle anyway.
+/// Longest time for all processes.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// What a plugin's file is called.
+/// Parts of the paths of TCPX's plugin files.
 const LIBRARIES: [&str; 3] = [
     "libnccl-net-tcpx",
     "gpudirecttcpx",
     "/tcpx/lib64/libnccl-net.so",
 ];
 
-/// One process with the plugin in it.
+/// One process that has the plugin loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginUser {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its program.
+    /// Path of the executable, or the command name.
     pub program: String,
 }
 
-/// Who was found, and how many could not be asked.
+/// Processes with the plugin, and the number that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginUsers {
-    /// With the plugin loaded.
+    /// Processes that have the plugin loaded.
     pub found: Vec<PluginUser>,
-    /// Of other users, or not reached in time.
+    /// Processes of other users, and those not read in time.
     pub not_looked_into: usize,
 }
 
 impl PluginUsers {
-    /// Looks at every process but this one.
+    /// Reads the maps of every process except this one.
     pub(crate) fn read(root: &Root) -> Fact<Self> {
         root.ask("plugin-users", || Fact::Known(Self::now()))
     }
@@ -66,8 +66,8 @@ impl PluginUsers {
                     pid,
                     program: program(pid),
                 }),
-                // Gone since, or a thread of the kernel.
                 Ok(false) => {}
+                // The process ended meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(_) => users.not_looked_into += 1,
             }
@@ -76,7 +76,7 @@ impl PluginUsers {
     }
 }
 
-/// Every process number there is now.
+/// Ids of all processes now.
 pub(super) fn pids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -94,7 +94,7 @@ fn has_plugin(pid: u32) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a line of a process's mappings names a plugin's file, and it is TCPX's.
+/// Whether a line of `/proc/PID/maps` names a file of TCPX's plugin.
 fn is_plugin(line: &str) -> bool {
     let path = line
         .find('/')
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapping_is_tcpx_by_its_files_name_and_no_other_product() {
+    fn only_a_file_of_tcpx_counts_as_the_plugin() {
         let mapped = |path: &str| {
             is_plugin(&format!(
                 "7f0000000000-7f0000001000 r-xp 00000000 08:01 1234   {path}"

@@ -1,12 +1,12 @@
-//! What was read of a machine, kept so that it can be laid out again.
+//! Records everything that is read of a machine, so that it can be written as a tree.
 //!
-//! A recording root notes each file, folder and link that a reader touched and
-//! each answer it was given, in the shape of a tree: links as links, relative
-//! ones, so that the tree stands anywhere. Whoever reads that tree in the same
-//! way finds the same facts, because nothing else was looked at.
+//! A recording root keeps each file, folder and link that a reader used and each answer to a
+//! question, as a tree. Links are kept as relative links, so that the tree works in any
+//! folder. Reading the same facts from that tree gives the same values, because nothing else
+//! was read.
 //!
-//! Only text is kept: a folder's other entries become empty files, and what is
-//! no regular file leaves no trace but the answer about it.
+//! Only text is kept. Other entries of a listed folder become empty files, and a path that is
+//! not a regular file leaves only the answer about it.
 #![forbid(unsafe_code)]
 
 use crate::Fact;
@@ -16,28 +16,28 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Links followed in one path; the kernel's own bound.
+/// Most links followed in one path, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Entries kept of one machine; a full reading of an A3-high has about 1500.
+/// Most entries of one machine; a full examination of an A3-high has about 1500.
 const ENTRIES_MAX: usize = 20_000;
 
-/// One thing of the tree, under its absolute path.
+/// One entry of the tree, under its absolute path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A regular file with its text.
     File(String),
-    /// A link, as it is to be written.
+    /// A link, with the target to write.
     Link(PathBuf),
-    /// A folder that was listed or looked into.
+    /// A folder that was listed, or that a path leads to.
     Folder,
 }
 
-/// The tree so far, shared by the clones of one root.
+/// The tree so far, shared by all clones of one root.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recording(Arc<Mutex<BTreeMap<PathBuf, Entry>>>);
 
 impl Recording {
-    /// Everything noted, by path; folders before what is in them.
+    /// All entries by path; a folder comes before its content.
     pub(crate) fn entries(&self) -> BTreeMap<PathBuf, Entry> {
         self.0
             .lock()
@@ -45,14 +45,13 @@ impl Recording {
             .clone()
     }
 
-    /// A file's text. A second reading does not replace the first: what was
-    /// judged is what is kept.
+    /// Keeps a file's text. A second read does not replace the first, whose value was used.
     pub(super) fn read(&self, path: &Path, text: &str) {
         let real = self.walk(path);
         self.keep(real, Entry::File(text.to_owned()));
     }
 
-    /// A folder and the names in it.
+    /// Keeps a folder and the names in it.
     pub(super) fn listed(&self, path: &Path, names: &[String]) {
         let real = self.walk(path);
         for name in names {
@@ -61,13 +60,13 @@ impl Recording {
         self.keep(real, Entry::Folder);
     }
 
-    /// A path that was resolved, whatever it is.
+    /// Keeps a path that was resolved.
     pub(super) fn seen(&self, path: &Path) {
         let real = self.walk(path);
         self.name(&real);
     }
 
-    /// A link that was read and not followed.
+    /// Keeps a link that was read and not followed.
     pub(super) fn link(&self, path: &Path, target: &str) {
         let (parent, name) = (
             path.parent().unwrap_or(Path::new("/")),
@@ -77,14 +76,14 @@ impl Recording {
         self.keep(real, Entry::Link(PathBuf::from(target)));
     }
 
-    /// An answer, as the document a captured tree holds.
+    /// Keeps an answer as the document that a captured tree has.
     pub(super) fn answered<T: Serialize>(&self, path: &str, answer: &Fact<T>) {
         if let Ok(text) = serde_json::to_string(answer) {
             self.keep(PathBuf::from(path), Entry::File(format!("{text}\n")));
         }
     }
 
-    /// Something that must be there under its name, and no more is known of it.
+    /// Keeps the existence of a path, without content.
     fn name(&self, path: &Path) {
         match fs::symlink_metadata(path) {
             Ok(found) if found.is_symlink() => {
@@ -105,7 +104,7 @@ impl Recording {
         }
     }
 
-    /// Notes every link on the way and returns where the way ends.
+    /// Keeps every link on the path, and returns the resolved path.
     fn walk(&self, path: &Path) -> PathBuf {
         let mut real = PathBuf::from("/");
         let mut ahead: Vec<PathBuf> = parts(path);
@@ -132,7 +131,7 @@ impl Recording {
     }
 }
 
-/// The parts of a path, the first one last.
+/// The parts of a path, last part first.
 fn parts(path: &Path) -> Vec<PathBuf> {
     let kept = |part: Component<'_>| match part {
         Component::Normal(name) => Some(PathBuf::from(name)),
@@ -142,7 +141,7 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     path.components().rev().filter_map(kept).collect()
 }
 
-/// An absolute target would lead out of a tree that stands elsewhere.
+/// Makes an absolute link target relative; an absolute one would lead out of the tree.
 fn relative(link: &Path, target: &Path) -> PathBuf {
     let Ok(below) = target.strip_prefix("/") else {
         return target.to_owned();
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_file_is_kept_with_it() {
+    fn a_file_is_kept_with_the_links_on_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().canonicalize().unwrap();
         fs::create_dir(here.join("real")).unwrap();

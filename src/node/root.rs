@@ -1,9 +1,9 @@
-//! Where a machine's files are read from: `/` for this machine, or a folder
-//! that holds a captured `/sys` and `/proc` of another one.
+//! The root that a machine's files are read from: `/` for this machine, or a folder that
+//! holds a captured `/sys` and `/proc` of another one.
 //!
-//! A captured tree comes from someone else: reads are bounded, only regular
-//! files are opened (a FIFO would wait for ever), and a link that leads out of
-//! the tree is refused. sysfs links are relative, so an honest tree needs none.
+//! A captured tree is untrusted: reads are bounded, only regular files are opened (opening a
+//! FIFO would wait for ever), and a link out of the tree is an error. sysfs links are
+//! relative, so a real capture has no such link.
 #![forbid(unsafe_code)]
 
 use crate::Fact;
@@ -13,16 +13,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Most bytes read of one file; `/proc/cpuinfo` of 208 CPUs is a third of this.
+/// Most bytes that are read of one file; `/proc/cpuinfo` of 208 CPUs is a third of this.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Most characters kept of a fact that is one line: a sysfs file is one page.
+/// Most characters of a one-line fact; a sysfs file is at most one page.
 const LINE_CHARS_MAX: usize = 4096;
-/// Most characters of an unexpected line that its reason repeats.
+/// Most characters of an unexpected line that are quoted in the reason.
 const QUOTED_CHARS_MAX: usize = 60;
 /// Most entries taken from one folder.
 const ENTRIES_MAX: usize = 4096;
 
-/// The top of the file tree that describes a machine.
+/// The root of the file tree of a machine.
 #[derive(Debug, Clone)]
 pub struct Root {
     path: PathBuf,
@@ -40,7 +40,7 @@ impl Root {
         }
     }
 
-    /// This machine, keeping what is read of it.
+    /// This machine, with a recording of everything that is read.
     pub(crate) fn recorded(recording: Recording) -> Self {
         Self {
             recording: Some(recording),
@@ -48,8 +48,10 @@ impl Root {
         }
     }
 
-    /// A captured tree, by the folder that stands for `/`. Fails when the folder
-    /// cannot be resolved.
+    /// A captured tree whose `/` is the folder `path`.
+    ///
+    /// # Errors
+    /// The folder cannot be resolved.
     pub fn captured(path: &Path) -> std::io::Result<Self> {
         Ok(Self {
             path: path.canonicalize()?,
@@ -58,23 +60,22 @@ impl Root {
         })
     }
 
-    /// Whether this is the running machine, so that asking the kernel makes sense.
+    /// Whether this is the running machine, whose kernel can be asked.
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
 
-    /// What is being kept, if anything is.
+    /// The recording, if this root has one.
     pub(super) fn recording(&self) -> Option<&Recording> {
         self.recording.as_ref()
     }
 
-    /// A whole file, as text; bytes that are no UTF-8 are replaced.
+    /// A whole file as text; bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&self, path: &str) -> Fact<String> {
         self.text_within(path, FILE_BYTES_MAX)
     }
 
-    /// As [`Root::text`], for the few files that grow with the machine; at most
-    /// `bytes_max` of it.
+    /// As [`Root::text`], but at most `bytes_max` bytes; for files that grow with the machine.
     pub(crate) fn text_within(&self, path: &str, bytes_max: u64) -> Fact<String> {
         let read = || {
             let inside = self.inside(path)?;
@@ -109,7 +110,7 @@ impl Root {
         )
     }
 
-    /// The first line of a file, as a value.
+    /// The first line of a file, parsed.
     pub(crate) fn parsed<T: FromStr>(&self, path: &str) -> Fact<T> {
         self.line(path).and_then(|line| {
             line.parse()
@@ -117,8 +118,8 @@ impl Root {
         })
     }
 
-    /// The names in a folder, sorted as text. A name that is no printable text is
-    /// left out: it would be a path to read and a word on a terminal at once.
+    /// The names in a folder, sorted as text. A name with control characters is left out,
+    /// because names are used as paths and printed.
     pub fn names(&self, path: &str) -> Fact<Vec<String>> {
         let read = || {
             let entries = fs::read_dir(self.inside(path)?).map_err(|error| error.to_string())?;
@@ -135,7 +136,7 @@ impl Root {
             .into()
     }
 
-    /// The path with every link followed, as the machine itself would write it.
+    /// The path with every link resolved, below the root of the machine.
     pub(crate) fn real_path(&self, path: &str) -> Fact<String> {
         let resolve = || {
             let inside = self.inside(path)?;
@@ -154,7 +155,7 @@ impl Root {
             .into()
     }
 
-    /// Where a link points, as written; for links into nowhere (`/proc/self/ns`).
+    /// The target of a link, as written; for links that lead to no file (`/proc/self/ns`).
     pub(crate) fn link(&self, path: &str) -> Fact<String> {
         let read = || {
             let (parent, name) = path.rsplit_once('/').ok_or("not an absolute path")?;
@@ -169,7 +170,7 @@ impl Root {
             .into()
     }
 
-    /// The last part of a resolved path: how sysfs names a driver or a device.
+    /// The last part of a resolved path, which in sysfs is the name of a driver or device.
     pub(crate) fn real_name(&self, path: &str) -> Fact<String> {
         self.real_path(path)
             .map(|real| real.rsplit('/').next().map(printable).unwrap_or_default())
@@ -184,7 +185,7 @@ impl Root {
     fn inside(&self, path: &str) -> Result<PathBuf, String> {
         let joined = self.path.join(path.trim_start_matches('/'));
         let real = joined.canonicalize().map_err(|error| error.to_string())?;
-        // `File::open` of a FIFO waits for a writer, so look before opening.
+        // `File::open` of a FIFO waits for a writer, so the type is checked first.
         let kind = fs::metadata(&real).map_err(|error| error.to_string())?;
         match real.starts_with(&self.path) {
             false => Err("leads out of the captured tree".to_owned()),
@@ -194,13 +195,13 @@ impl Root {
     }
 }
 
-/// A file that holds something else than it should.
+/// The unknown fact for a file with unexpected content.
 pub(super) fn unexpected<T>(path: &str, text: &str) -> Fact<T> {
     let quoted: String = printable(text).chars().take(QUOTED_CHARS_MAX).collect();
     Fact::unknown(format!("{path}: unexpected `{quoted}`"))
 }
 
-/// Foreign text, fit for a terminal: trimmed, bounded, no control characters.
+/// Untrusted text made printable: trimmed, bounded, without control characters.
 pub(crate) fn printable(text: &str) -> String {
     text.trim()
         .chars()
@@ -215,7 +216,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_captured_tree_is_read_with_distrust() {
+    fn a_captured_tree_cannot_escape_block_or_print_control_characters() {
         let folder = tempfile::tempdir().unwrap();
         let here = |name: &str| folder.path().join(name);
         fs::write(here("name"), "  eth1\x1b[31m\nsecond\n").unwrap();

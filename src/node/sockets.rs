@@ -1,5 +1,5 @@
-//! What this network namespace listens on, and where its default route goes:
-//! from `/proc/net`, so a captured tree has both.
+//! Listening TCP ports and the default route of this network namespace, from `/proc/net`, so
+//! that a captured tree has both.
 #![forbid(unsafe_code)]
 
 use crate::printable;
@@ -10,7 +10,7 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 /// `TCP_LISTEN` of `<net/tcp_states.h>`.
 const LISTEN: &str = "0A";
 
-/// TCP ports that somebody listens on, of either family.
+/// TCP ports with a listener, over IPv4 and IPv6.
 pub(crate) fn listening(root: &Root) -> Fact<BTreeSet<u16>> {
     let of = |file: &str| {
         root.text_within(file, FILE_BYTES_MAX)
@@ -33,7 +33,7 @@ fn port(line: &str) -> Option<u16> {
     }
 }
 
-/// The interface of the default IPv4 route: on a node with a control NIC, that one.
+/// The interface of the default IPv4 route, which is the control NIC if the node has one.
 pub(crate) fn default_interface(root: &Root) -> Fact<String> {
     root.text("/proc/net/route").and_then(|text| {
         let routes = text.lines().skip(1).filter_map(|line| {
@@ -56,7 +56,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn only_listeners_count_and_only_the_default_route_is_one() {
+    fn ports_of_listeners_and_the_default_route_are_found() {
         let tree = fixture::tree(
             "proc/net/tcp =   sl  local_address rem_address   st
 proc/net/tcp =    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000
@@ -79,7 +79,7 @@ proc/net/route = eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000",
     }
 
     #[test]
-    fn a_listener_of_ours_is_seen() {
+    fn a_listener_of_this_process_is_listed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listening(&Root::live()).known().unwrap().contains(&port));

@@ -1,5 +1,5 @@
-//! The machine below the interfaces: what it is, how its kernel is set, what it
-//! said while starting, what is mounted, which device files there are.
+//! The machine: product, distribution, kernel settings, kernel log, mounts and NVIDIA device
+//! files.
 #![forbid(unsafe_code)]
 
 use crate::printable;
@@ -10,40 +10,40 @@ use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 
-/// More lines than a kernel's ring holds.
+/// Most records that are read; no kernel ring buffer holds as many.
 const KERNEL_LINES_MAX: usize = 200_000;
-/// Of the kernel's log only these are anyone's business here.
+/// Words that select the lines of the kernel log that are kept.
 const KERNEL_WORDS: [&str; 4] = ["devmem", "gve ", "NVRM", "Xid"];
 const KERNEL_KEPT_MAX: usize = 200;
-/// Newest lines of it that a moment is kept with.
+/// Lines that [`kernel_log_tail`] returns.
 const KERNEL_TAIL: usize = 60;
 const DEVICE_FILES_MAX: usize = 64;
 
-/// What kind of machine, and how its kernel is set.
+/// The machine and its kernel settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
-    /// As firmware names it.
+    /// Product name from firmware.
     pub product: Fact<String>,
-    /// `PRETTY_NAME` of the distribution, in a container the container's.
+    /// `PRETTY_NAME` of the distribution; in a container, that of the container.
     pub distribution: Fact<String>,
-    /// `net.core.optmem_max`: bytes of control data per socket, which every
-    /// zero-copy completion uses.
+    /// `net.core.optmem_max`: bytes of option memory per socket, which every zero-copy
+    /// completion uses.
     pub optmem_max: Fact<u64>,
     /// First and last ephemeral port.
     pub local_ports: Fact<(u16, u16)>,
-    /// `net.core.somaxconn`: what a listener's backlog is cut to.
+    /// `net.core.somaxconn`: upper limit of a listener's backlog.
     pub somaxconn: Fact<u64>,
-    /// Lines of the kernel's log about device memory, gve and the GPU driver.
+    /// Lines of the kernel log about device memory, gve and the GPU driver.
     pub kernel_log: Fact<Vec<String>>,
-    /// Names under `/dev` that begin with `nvidia`, which this user may open.
+    /// Device files `/dev/nvidia*` that this user may open, by name.
     pub nvidia_devices: Fact<Vec<String>>,
-    /// Those that it may not open.
+    /// Device files `/dev/nvidia*` that this user may not open.
     pub nvidia_devices_closed: Fact<Vec<String>>,
 }
 
 impl System {
-    /// Reads `/proc`, `/sys` and `/etc`, and asks for the rest; the kernel's log
-    /// where that is wanted, because it is long.
+    /// Reads `/proc`, `/sys`, `/etc` and `/dev`; the kernel log, which is long, only if
+    /// `with_log` is set.
     pub(crate) fn read(root: &Root, with_log: bool) -> Self {
         let devices: Fact<Vec<(String, bool)>> =
             root.ask("nvidia-devices", || nvidia_devices().into());
@@ -71,7 +71,7 @@ impl System {
                         .map_err(|error| format!("/dev/kmsg: {error}"))
                         .into()
                 }),
-                false => Fact::unknown("not looked at before a run"),
+                false => Fact::unknown("not read before a run"),
             },
             nvidia_devices: of(true),
             nvidia_devices_closed: of(false),
@@ -106,7 +106,7 @@ fn kernel_log() -> rustix::io::Result<Vec<String>> {
     Ok(kept)
 }
 
-/// The newest lines of the kernel's log, whatever they are about.
+/// The newest lines of the kernel log, whatever they are about.
 pub fn kernel_log_tail() -> Fact<Vec<String>> {
     let mut kept = VecDeque::new();
     let read = kernel_records(|message| {
@@ -120,8 +120,8 @@ pub fn kernel_log_tail() -> Fact<Vec<String>> {
         .into()
 }
 
-/// One record per read, the oldest first, until there is none; records that were
-/// overwritten meanwhile say EPIPE.
+/// Calls `take` with each record of the kernel log, oldest first. A read returns one record,
+/// or EPIPE if records were overwritten meanwhile.
 fn kernel_records(mut take: impl FnMut(&str)) -> rustix::io::Result<()> {
     use rustix::io::Errno;
     let log = rustix::fs::open(
@@ -170,16 +170,16 @@ fn nvidia_devices() -> Result<Vec<(String, bool)>, String> {
 /// One mounted file system, as this process sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// Where.
+    /// Mount point.
     pub at: String,
-    /// What kind.
+    /// File system type.
     pub kind: String,
-    /// Whether programs and libraries on it may not be executed.
+    /// Whether the mount is noexec, so that programs and libraries cannot be mapped.
     pub no_exec: bool,
 }
 
-/// The mount that holds `path`: the longest that is a parent of it, the last of
-/// several on one place.
+/// The mount that holds `path`: the one with the longest mount point above it, the last of
+/// several on the same mount point.
 pub(crate) fn mount_of<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
     let holds = |mount: &&Mount| {
         mount.at == "/" || path == mount.at || path.starts_with(&format!("{}/", mount.at))
@@ -202,7 +202,7 @@ fn mount(line: &str) -> Option<Mount> {
     let mut words = before.split(' ').skip(4);
     let (at, options) = (words.next()?, words.next()?);
     let no_exec = options.split(',').any(|option| option == "noexec");
-    // A blank in a name is written as an octal escape.
+    // The kernel writes a space in a path as an octal escape.
     let at = printable(&at.replace("\\040", " "));
     Some(Mount {
         at,
@@ -217,7 +217,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn the_nearest_mount_decides() {
+    fn the_innermost_mount_decides() {
         let tree = fixture::tree(
             "proc/self/mountinfo = 1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw
 proc/self/mountinfo = 2 1 8:1 / /var rw,nosuid,nodev,noexec - ext4 /dev/sda2 rw

@@ -1,41 +1,41 @@
-//! What the threads of a process do at this moment: state, kernel function they
-//! wait in, kernel stack where this user may read it (`proc(5)`).
+//! The threads of a process at this moment: state, the kernel function that each waits in,
+//! and the kernel stack if this user may read it (`proc(5)`).
 #![forbid(unsafe_code)]
 
 use super::{Fact, Root};
 use serde::{Deserialize, Serialize};
 
-/// Threads of one process that are looked at.
+/// Most threads of one process that are read.
 const THREADS_MAX: usize = 256;
 const STACK_LINES_MAX: usize = 24;
 
 /// One thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Its number.
+    /// Thread id.
     pub tid: u32,
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// `R`, `S`, `D`, `T`, `t`, ...
+    /// State letter of `proc(5)`: `R`, `S`, `D`, `T`, `t`, ...
     pub state: char,
     /// Time in user and kernel mode, in clock ticks.
     pub ticks: (u64, u64),
-    /// The processor that it ran on last.
+    /// The CPU that the thread last ran on.
     pub processor: Option<u32>,
-    /// The kernel function that it waits in; empty while it runs.
+    /// The kernel function that the thread waits in; empty while it runs.
     pub waits_in: Fact<String>,
-    /// Its kernel stack.
+    /// Kernel stack, one line per frame.
     pub stack: Fact<Vec<String>>,
 }
 
 impl Thread {
-    /// All threads of a process, by number.
+    /// Reads all threads of a process, in the order of their ids.
     pub fn read_all(root: &Root, pid: u32) -> Fact<Vec<Self>> {
         let folder = format!("/proc/{pid}/task");
         root.names(&folder).map(|names| {
             let mut tids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
             tids.sort_unstable();
-            // One that ended meanwhile has no file any more.
+            // A thread that ended meanwhile has no files any more.
             tids.into_iter()
                 .take(THREADS_MAX)
                 .filter_map(|tid| Self::read(root, &folder, tid))
@@ -61,7 +61,7 @@ impl Thread {
         )
     }
 
-    /// `1234 (a name) S 1 ...`; a name may have anything in it, blanks and brackets too.
+    /// Parses `1234 (a name) S 1 ...`. A name may contain spaces and parentheses.
     fn parse(
         tid: u32,
         stat: &str,
@@ -83,7 +83,7 @@ impl Thread {
         })
     }
 
-    /// Whether somebody stopped it: job control, a debugger.
+    /// Whether the thread is stopped, by job control or a debugger.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
@@ -95,14 +95,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_threads_of_this_process_are_seen() {
+    fn the_threads_of_this_process_are_listed() {
         let all = Thread::read_all(&Root::live(), std::process::id());
         let all = all.known().expect("our own");
         assert!(all.iter().any(|thread| thread.state == 'R'), "{all:?}");
     }
 
     #[test]
-    fn a_name_with_brackets_is_a_name() {
+    fn a_name_may_contain_parentheses() {
         let unknown = || Fact::unknown("x");
         let stat = "7 (a) b) T 1 7 7 0 -1 1077936384 3 0 0 0 12 34 0 0 20 0 1 0 5 0 0";
         let thread = Thread::parse(7, stat, unknown(), Fact::unknown("x")).expect("a thread");
