@@ -29,10 +29,10 @@ use std::time::Duration;
 use tcpx_coord::{Examine, FromWorker, Loaded, Task};
 use tcpx_coord::{Node, environment};
 use tcpx_engine::gpu::CudaNode;
-use tcpx_node::doctor::lint::Table;
+use tcpx_node::doctor::lint::VariableTable;
 use tcpx_node::doctor::{
-    Catalogue, Depth, Facts, Scope, Subject, Tested, Tried, capture, examine, examine_pair, probe,
-    rail_names,
+    Catalogue, Depth, Facts, ProbedRails, Scope, Subject, Tested, capture, examine, examine_pair,
+    probe, rail_names,
 };
 use tcpx_node::plugin_files::{Choice, must_have_table};
 use tcpx_node::redact::Redactor;
@@ -129,7 +129,7 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.fix_env {
-        let table = Table::embedded().map_err(broken)?;
+        let table = VariableTable::embedded().map_err(broken)?;
         return Ok(fix_env(
             common,
             &tcpx_node::doctor::exports(&table, &facts, subject),
@@ -227,7 +227,7 @@ fn on_peer(
     facts: &Facts,
     scope: Scope<'_>,
     subject: Subject,
-) -> Result<Option<(Facts, Option<Tried>)>, ExitCode> {
+) -> Result<Option<(Facts, Option<ProbedRails>)>, ExitCode> {
     let Some(way) = arguments.nodes.peer_of_here(common)? else {
         return Ok(None);
     };

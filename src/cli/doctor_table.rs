@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use tcpx_node::doctor::{Catalogue, Examination, Row, Verdict};
+use tcpx_node::doctor::{Catalogue, CheckRow, CheckVerdict, Examination};
 use tcpx_words::units::printable;
 use textwrap::{Options, WordSplitter};
 
@@ -26,13 +26,13 @@ const INDENT: &str = "                      ";
 pub(crate) struct Paint(pub(crate) bool);
 
 impl Paint {
-    fn verdict(self, verdict: Verdict) -> String {
+    fn verdict(self, verdict: CheckVerdict) -> String {
         let style = match verdict {
             _ if !self.0 => Style::new(),
-            Verdict::Pass => AnsiColor::Green.on_default(),
-            Verdict::Fail => AnsiColor::Red.on_default().bold(),
-            Verdict::Warn => AnsiColor::Yellow.on_default(),
-            Verdict::Unknown => AnsiColor::Magenta.on_default(),
+            CheckVerdict::Pass => AnsiColor::Green.on_default(),
+            CheckVerdict::Fail => AnsiColor::Red.on_default().bold(),
+            CheckVerdict::Warn => AnsiColor::Yellow.on_default(),
+            CheckVerdict::Unknown => AnsiColor::Magenta.on_default(),
         };
         let word = verdict.to_string();
         format!(
@@ -48,7 +48,7 @@ pub(crate) struct Section {
     /// Its host name.
     pub(crate) node: String,
     /// In the catalogue's order.
-    pub(crate) checks: Vec<Row>,
+    pub(crate) checks: Vec<CheckRow>,
 }
 
 /// Everything that is printed.
@@ -60,7 +60,7 @@ pub(crate) struct Report<'a> {
     pub(crate) here: Section,
     pub(crate) peer: Option<Section>,
     /// Of both together.
-    pub(crate) both: Option<Vec<Row>>,
+    pub(crate) both: Option<Vec<CheckRow>>,
 }
 
 /// What `--json` prints; `peer` and `both` where there is a peer.
@@ -70,11 +70,11 @@ pub(crate) struct Document<'a> {
     node: &'a str,
     plugin: &'static str,
     exit_code: u8,
-    checks: &'a [Row],
+    checks: &'a [CheckRow],
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'a Section>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    both: Option<&'a [Row]>,
+    both: Option<&'a [CheckRow]>,
 }
 
 impl Report<'_> {
@@ -134,11 +134,11 @@ impl Report<'_> {
     }
 
     /// The rows under their layers' headings.
-    fn layers(&self, rows: &[Row], paint: Paint) -> String {
+    fn layers(&self, rows: &[CheckRow], paint: Paint) -> String {
         let width = rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
         let mut text = String::new();
         for layer in &self.catalogue.layers {
-            let own: Vec<&Row> = rows.iter().filter(|row| row.layer == layer.layer).collect();
+            let own: Vec<&CheckRow> = rows.iter().filter(|row| row.layer == layer.layer).collect();
             if !own.is_empty() {
                 let _ = writeln!(text, "#\n# {}", layer.title);
                 text.push_str(&section(&own, width, paint));
@@ -150,14 +150,14 @@ impl Report<'_> {
 
 /// What found nothing wrong is named together at the end, and so is what was not
 /// looked at because of one and the same check.
-fn section(rows: &[&Row], width: usize, paint: Paint) -> String {
+fn section(rows: &[&CheckRow], width: usize, paint: Paint) -> String {
     let mut text = String::new();
     let mut clean: Vec<&str> = Vec::new();
     let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in rows {
         match (row.verdict, row.value.strip_prefix("not checked: ")) {
-            (Verdict::Pass, _) if row.value == "none" => clean.push(&row.id),
-            (Verdict::Unknown, Some(why)) => skipped.entry(why).or_default().push(&row.id),
+            (CheckVerdict::Pass, _) if row.value == "none" => clean.push(&row.id),
+            (CheckVerdict::Unknown, Some(why)) => skipped.entry(why).or_default().push(&row.id),
             _ => text.push_str(&one(row, width, paint)),
         }
     }
@@ -166,22 +166,22 @@ fn section(rows: &[&Row], width: usize, paint: Paint) -> String {
         text.push_str(&wrapped(&head, &INDENT[..11], &ids.join(" ")));
     };
     if !clean.is_empty() {
-        together(Verdict::Pass, "found nothing wrong", &clean);
+        together(CheckVerdict::Pass, "found nothing wrong", &clean);
     }
     for (why, ids) in skipped {
-        together(Verdict::Unknown, &format!("not checked ({why})"), &ids);
+        together(CheckVerdict::Unknown, &format!("not checked ({why})"), &ids);
     }
     text
 }
 
-fn one(row: &Row, width: usize, paint: Paint) -> String {
+fn one(row: &CheckRow, width: usize, paint: Paint) -> String {
     let verdict = paint.verdict(row.verdict);
-    if row.verdict == Verdict::Pass {
+    if row.verdict == CheckVerdict::Pass {
         return format!("  {verdict}  {:<width$}  {}\n", row.id, short(&row.value));
     }
     let mut text = format!("  {verdict}  {:<width$}  {}", row.id, row.value);
     // Of a list of mistakes, none is wanted; nobody needs to be told.
-    if row.verdict != Verdict::Unknown && row.expected != "none" {
+    if row.verdict != CheckVerdict::Unknown && row.expected != "none" {
         let _ = write!(text, " (must be: {})", row.expected);
     }
     text.push('\n');
@@ -226,18 +226,18 @@ fn summary(found: &Examination, paint: Paint) -> String {
         )
     };
     let all = [
-        Verdict::Fail,
-        Verdict::Warn,
-        Verdict::Unknown,
-        Verdict::Pass,
+        CheckVerdict::Fail,
+        CheckVerdict::Warn,
+        CheckVerdict::Unknown,
+        CheckVerdict::Pass,
     ]
     .map(count)
     .join(", ");
     let mut text = format!("#\n# Found : {all}\n");
-    let failed: Vec<&Row> = found
+    let failed: Vec<&CheckRow> = found
         .rows
         .iter()
-        .filter(|row| row.verdict == Verdict::Fail)
+        .filter(|row| row.verdict == CheckVerdict::Fail)
         .collect();
     for (number, row) in failed.iter().take(STEPS_MAX).enumerate() {
         let head = format!(

@@ -28,7 +28,7 @@ const PROCESS: &str = "tcpgpudmarxd";
 /// The result of connecting to one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum SocketAnswer {
     /// A process accepts connections.
     Accepts,
     /// The socket file does not exist.
@@ -49,7 +49,7 @@ pub struct Manager {
     /// Whether the folder exists.
     pub folder: Fact<bool>,
     /// The result for each socket, by its name in the folder.
-    pub sockets: Fact<BTreeMap<String, Answer>>,
+    pub sockets: Fact<BTreeMap<String, SocketAnswer>>,
     /// Command lines of RxDM processes in this process namespace. A container sees only its
     /// own processes.
     pub processes: Fact<Vec<String>>,
@@ -84,7 +84,7 @@ impl Manager {
     }
 
     /// The result for the socket `name`.
-    pub(crate) fn socket(&self, name: &str) -> Fact<Answer> {
+    pub(crate) fn socket(&self, name: &str) -> Fact<SocketAnswer> {
         self.sockets.as_ref().and_then(|all| {
             all.get(name)
                 .copied()
@@ -109,7 +109,7 @@ pub(crate) fn names(gpus: &[PciAddress]) -> Vec<String> {
         .collect()
 }
 
-fn try_to_connect(path: &str) -> Answer {
+fn try_to_connect(path: &str) -> SocketAnswer {
     let attempt = || {
         let address = SocketAddrUnix::new(path)?;
         // Does not wait. A full backlog (EAGAIN) means that there is a listener.
@@ -118,11 +118,11 @@ fn try_to_connect(path: &str) -> Answer {
         connect(&socket, &address)
     };
     match attempt() {
-        Ok(()) | Err(Errno::AGAIN) => Answer::Accepts,
-        Err(Errno::NOENT | Errno::NOTDIR) => Answer::Missing,
-        Err(Errno::CONNREFUSED | Errno::PROTOTYPE) => Answer::Refused,
-        Err(Errno::ACCESS | Errno::PERM) => Answer::Forbidden,
-        Err(_) => Answer::Failed,
+        Ok(()) | Err(Errno::AGAIN) => SocketAnswer::Accepts,
+        Err(Errno::NOENT | Errno::NOTDIR) => SocketAnswer::Missing,
+        Err(Errno::CONNREFUSED | Errno::PROTOTYPE) => SocketAnswer::Refused,
+        Err(Errno::ACCESS | Errno::PERM) => SocketAnswer::Forbidden,
+        Err(_) => SocketAnswer::Failed,
     }
 }
 
@@ -196,15 +196,15 @@ mod tests {
         drop(UnixListener::bind(path("dead")).unwrap());
         std::fs::write(path("file"), "").unwrap();
         for (name, expected) in [
-            ("alive", Answer::Accepts),
-            ("dead", Answer::Refused),
-            ("file", Answer::Refused),
-            ("none", Answer::Missing),
-            ("file/below", Answer::Missing),
+            ("alive", SocketAnswer::Accepts),
+            ("dead", SocketAnswer::Refused),
+            ("file", SocketAnswer::Refused),
+            ("none", SocketAnswer::Missing),
+            ("file/below", SocketAnswer::Missing),
         ] {
             assert_eq!(try_to_connect(&path(name)), expected, "{name}");
         }
-        assert_eq!(try_to_connect(&"x".repeat(200)), Answer::Failed);
+        assert_eq!(try_to_connect(&"x".repeat(200)), SocketAnswer::Failed);
     }
 
     #[test]

@@ -23,7 +23,7 @@ const ENTRIES_MAX: usize = 20_000;
 
 /// One entry of the tree, under its absolute path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum RecordedEntry {
     /// A regular file with its text.
     File(String),
     /// A link, with the target to write.
@@ -34,11 +34,11 @@ pub(crate) enum Entry {
 
 /// The tree so far, shared by all clones of one root.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Recording(Arc<Mutex<BTreeMap<PathBuf, Entry>>>);
+pub(crate) struct Recording(Arc<Mutex<BTreeMap<PathBuf, RecordedEntry>>>);
 
 impl Recording {
     /// All entries by path; a folder comes before its content.
-    pub(crate) fn entries(&self) -> BTreeMap<PathBuf, Entry> {
+    pub(crate) fn entries(&self) -> BTreeMap<PathBuf, RecordedEntry> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -48,7 +48,7 @@ impl Recording {
     /// Keeps a file's text. A second read does not replace the first, whose value was used.
     pub(super) fn read(&self, path: &Path, text: &str) {
         let real = self.walk(path);
-        self.keep(real, Entry::File(text.to_owned()));
+        self.keep(real, RecordedEntry::File(text.to_owned()));
     }
 
     /// Keeps a folder and the names in it.
@@ -57,7 +57,7 @@ impl Recording {
         for name in names {
             self.name(&real.join(name));
         }
-        self.keep(real, Entry::Folder);
+        self.keep(real, RecordedEntry::Folder);
     }
 
     /// Keeps a path that was resolved.
@@ -73,13 +73,16 @@ impl Recording {
             path.file_name().unwrap_or_default(),
         );
         let real = self.walk(parent).join(name);
-        self.keep(real, Entry::Link(PathBuf::from(target)));
+        self.keep(real, RecordedEntry::Link(PathBuf::from(target)));
     }
 
     /// Keeps an answer as the document that a captured tree has.
     pub(super) fn answered<T: Serialize>(&self, path: &str, answer: &Fact<T>) {
         if let Ok(text) = serde_json::to_string(answer) {
-            self.keep(PathBuf::from(path), Entry::File(format!("{text}\n")));
+            self.keep(
+                PathBuf::from(path),
+                RecordedEntry::File(format!("{text}\n")),
+            );
         }
     }
 
@@ -88,17 +91,21 @@ impl Recording {
         match fs::symlink_metadata(path) {
             Ok(found) if found.is_symlink() => {
                 if let Ok(target) = fs::read_link(path) {
-                    self.keep(path.to_owned(), Entry::Link(relative(path, &target)));
+                    self.keep(
+                        path.to_owned(),
+                        RecordedEntry::Link(relative(path, &target)),
+                    );
                 }
             }
-            Ok(found) if found.is_dir() => self.keep(path.to_owned(), Entry::Folder),
-            _ => self.keep(path.to_owned(), Entry::File(String::new())),
+            Ok(found) if found.is_dir() => self.keep(path.to_owned(), RecordedEntry::Folder),
+            _ => self.keep(path.to_owned(), RecordedEntry::File(String::new())),
         }
     }
 
-    fn keep(&self, path: PathBuf, entry: Entry) {
+    fn keep(&self, path: PathBuf, entry: RecordedEntry) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let placeholder = |kept: &Entry| matches!(kept, Entry::File(text) if text.is_empty());
+        let placeholder =
+            |kept: &RecordedEntry| matches!(kept, RecordedEntry::File(text) if text.is_empty());
         if entries.get(&path).is_none_or(placeholder) && entries.len() < ENTRIES_MAX {
             entries.insert(path, entry);
         }
@@ -118,7 +125,7 @@ impl Recording {
             match fs::read_link(&next) {
                 Ok(target) if links < LINKS_MAX => {
                     links += 1;
-                    self.keep(next.clone(), Entry::Link(relative(&next, &target)));
+                    self.keep(next.clone(), RecordedEntry::Link(relative(&next, &target)));
                     if target.is_absolute() {
                         real = PathBuf::from("/");
                     }
@@ -185,9 +192,9 @@ mod tests {
         let entries = recording.entries();
         assert_eq!(
             entries.get(&here.join("real/file")),
-            Some(&Entry::File("text".to_owned()))
+            Some(&RecordedEntry::File("text".to_owned()))
         );
-        let Some(Entry::Link(target)) = entries.get(&here.join("alias")) else {
+        let Some(RecordedEntry::Link(target)) = entries.get(&here.join("alias")) else {
             panic!("{entries:#?}")
         };
         assert!(

@@ -15,7 +15,7 @@ use tcpx_engine::gpu::CudaNode;
 use tcpx_engine::plugin::{About, Device};
 use tcpx_node::NodeFacts;
 use tcpx_node::doctor::probe::Offer;
-use tcpx_node::doctor::{Facts, Tried};
+use tcpx_node::doctor::{Facts, ProbedRails};
 use tcpx_node::plugin_files::{Choice, FileFacts, LoadError};
 use tcpx_run_model::event::Event;
 use tcpx_run_model::phase::{Exit, Failure, Phase};
@@ -233,7 +233,7 @@ pub struct Examined {
     /// Its facts.
     pub facts: Facts,
     /// What came of the offer.
-    pub tried: Option<Tried>,
+    pub tried: Option<ProbedRails>,
 }
 
 /// One end of a pair: connect, then `work`.

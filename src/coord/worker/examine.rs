@@ -12,7 +12,7 @@ use std::time::Instant;
 use tcpx_node::Root;
 use tcpx_node::doctor::probe::{rails, try_offer};
 use tcpx_node::doctor::{
-    Catalogue, Depth, Facts, Row, Scope, Subject, Verdict, examine, rail_names,
+    Catalogue, CheckRow, CheckVerdict, Depth, Facts, Scope, Subject, examine, rail_names,
 };
 use tcpx_node::plugin_files::{Source, inspect};
 use tcpx_run_model::results::Preflight;
@@ -51,15 +51,15 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
         Source::Builtin => None,
     };
     let found = examine(&catalogue, &read(Depth::Critical, plugin), subject);
-    let such = |verdict: Verdict| found.rows.iter().filter(move |row| row.verdict == verdict);
-    let ids = |verdict: Verdict| such(verdict).map(|row| row.id.clone()).collect();
+    let such = |verdict: CheckVerdict| found.rows.iter().filter(move |row| row.verdict == verdict);
+    let ids = |verdict: CheckVerdict| such(verdict).map(|row| row.id.clone()).collect();
     context.tell(&FromWorker::Preflight(Preflight {
-        passed: found.count(Verdict::Pass),
-        failed: ids(Verdict::Fail),
-        open: ids(Verdict::Unknown),
+        passed: found.count(CheckVerdict::Pass),
+        failed: ids(CheckVerdict::Fail),
+        open: ids(CheckVerdict::Unknown),
         ms: started.elapsed().as_secs_f64() * 1e3,
     }));
-    let failed: Vec<&Row> = such(Verdict::Fail).collect();
+    let failed: Vec<&CheckRow> = such(CheckVerdict::Fail).collect();
     match failed.as_slice() {
         // A file that is no plugin has words of its own, when it is loaded.
         [first, rest @ ..] if subject.tcpx && plugin.is_none_or(|path| inspect(path).is_ok()) => {

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::facts::{Facts, Scope};
-use crate::recording::Entry;
+use crate::recording::RecordedEntry;
 use crate::redact::Redactor;
 use crate::{Recording, Root};
 use flate2::Compression;
@@ -72,7 +72,7 @@ pub fn capture(
 
 fn write(
     out: impl Write,
-    entries: &BTreeMap<PathBuf, Entry>,
+    entries: &BTreeMap<PathBuf, RecordedEntry>,
     mut redactor: Option<&mut Redactor>,
 ) -> io::Result<()> {
     if let Some(redactor) = redactor.as_deref_mut() {
@@ -95,22 +95,22 @@ fn write(
         };
         let name = redacted(name);
         let mut header = Header::new_gnu();
-        header.set_mode(if matches!(entry, Entry::Folder) {
+        header.set_mode(if matches!(entry, RecordedEntry::Folder) {
             0o755
         } else {
             0o644
         });
         header.set_size(0);
         match entry {
-            Entry::Folder => {
+            RecordedEntry::Folder => {
                 header.set_entry_type(EntryType::Directory);
                 archive.append_data(&mut header, name, io::empty())?;
             }
-            Entry::Link(target) => {
+            RecordedEntry::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
                 archive.append_link(&mut header, name, redacted(&target.to_string_lossy()))?;
             }
-            Entry::File(text) => {
+            RecordedEntry::File(text) => {
                 let text = redacted(text);
                 header.set_size(text.len() as u64);
                 archive.append_data(&mut header, name, text.as_bytes())?;
@@ -121,13 +121,13 @@ fn write(
 }
 
 /// Learns the names in all entries first, so that a name found in one is redacted in all.
-fn learn(entries: &BTreeMap<PathBuf, Entry>, redactor: &mut Redactor) {
+fn learn(entries: &BTreeMap<PathBuf, RecordedEntry>, redactor: &mut Redactor) {
     for (path, entry) in entries {
         redactor.learn(&path.to_string_lossy());
         match entry {
-            Entry::Folder => {}
-            Entry::Link(target) => redactor.learn(&target.to_string_lossy()),
-            Entry::File(text) => redactor.learn(text),
+            RecordedEntry::Folder => {}
+            RecordedEntry::Link(target) => redactor.learn(&target.to_string_lossy()),
+            RecordedEntry::File(text) => redactor.learn(text),
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_name_learned_from_a_later_entry_is_redacted_in_an_earlier_one() {
         let entries = [("/a", "alicia was here"), ("/b", "/home/alicia/x")]
-            .map(|(path, text)| (PathBuf::from(path), Entry::File(text.into())));
+            .map(|(path, text)| (PathBuf::from(path), RecordedEntry::File(text.into())));
         let mut bytes = Vec::new();
         write(&mut bytes, &entries.into(), Some(&mut Redactor::default())).expect("written");
         let mut text = String::new();

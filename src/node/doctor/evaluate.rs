@@ -9,10 +9,10 @@
 use super::catalogue::Catalogue;
 use super::check::{Check, Layer};
 use super::facts::Facts;
-use super::pair::{self, Tried};
+use super::pair::{self, ProbedRails};
 use super::path::{FactPath, Seen};
 use super::predicate::{Must, plain};
-use super::row::{Row, Verdict};
+use super::row::{CheckRow, CheckVerdict};
 use super::view;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -38,12 +38,12 @@ pub struct Subject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Examination {
     /// One row per check, in the catalogue's order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CheckRow>,
 }
 
 impl Examination {
     /// The number of rows with this verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub fn count(&self, verdict: CheckVerdict) -> usize {
         self.rows
             .iter()
             .filter(|row| row.verdict == verdict)
@@ -53,8 +53,8 @@ impl Examination {
     /// 1 if a check failed; 3 if none failed, but a critical or high check is UNKNOWN;
     /// else 0. Warnings do not count.
     pub fn exit_code(&self) -> u8 {
-        let open = |row: &Row| row.verdict == Verdict::Unknown && row.severity.fails();
-        match self.count(Verdict::Fail) {
+        let open = |row: &CheckRow| row.verdict == CheckVerdict::Unknown && row.severity.fails();
+        match self.count(CheckVerdict::Fail) {
             0 if self.rows.iter().any(open) => 3,
             0 => 0,
             _ => 1,
@@ -73,7 +73,7 @@ pub fn examine_pair(
     catalogue: &Catalogue,
     here: &Facts,
     there: &Facts,
-    tried: Option<&Tried>,
+    tried: Option<&ProbedRails>,
     subject: Subject,
 ) -> Examination {
     let document = pair::document(here, there, tried, subject);
@@ -86,7 +86,7 @@ pub fn examine_pair(
 }
 
 fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>) -> Examination {
-    let mut ended: BTreeMap<&str, Verdict> = BTreeMap::new();
+    let mut ended: BTreeMap<&str, CheckVerdict> = BTreeMap::new();
     let mut rows = Vec::new();
     for (layer, check) in catalogue.checks().filter(|(layer, _)| layer.both == both) {
         if check
@@ -100,12 +100,12 @@ fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>)
         let open = |needed: &&String| {
             matches!(
                 ended.get(needed.as_str()),
-                Some(Verdict::Fail | Verdict::Unknown)
+                Some(CheckVerdict::Fail | CheckVerdict::Unknown)
             )
         };
         let (verdict, value, name) = match check.needs.iter().find(open) {
             Some(needed) => (
-                Verdict::Unknown,
+                CheckVerdict::Unknown,
                 format!("not checked: needs {needed}"),
                 String::new(),
             ),
@@ -127,7 +127,7 @@ fn is_there(when: &FactPath, document: &Value) -> bool {
 }
 
 /// The verdict, the value in words, and the name of the first element that decided.
-fn held(check: &Check, here: &Value, there: Option<&Value>) -> (Verdict, String, String) {
+fn held(check: &Check, here: &Value, there: Option<&Value>) -> (CheckVerdict, String, String) {
     let seen = check.reads.find(here);
     let opposite = there
         .filter(|_| check.must.is_about_both())
@@ -157,19 +157,19 @@ fn held(check: &Check, here: &Value, there: Option<&Value>) -> (Verdict, String,
         }
     }
     let fails = if check.severity.fails() {
-        Verdict::Fail
+        CheckVerdict::Fail
     } else {
-        Verdict::Warn
+        CheckVerdict::Warn
     };
     let (verdict, deciding) = match (broken.is_empty(), unknown.is_empty()) {
         (false, _) => (fails, broken),
-        (true, false) => (Verdict::Unknown, unknown),
+        (true, false) => (CheckVerdict::Unknown, unknown),
         (true, true) if seen.is_empty() => (
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             vec![(String::new(), "nothing to check".to_owned())],
         ),
         (true, true) => (
-            Verdict::Pass,
+            CheckVerdict::Pass,
             seen.iter().map(|one| shown(check, one, None)).collect(),
         ),
     };
@@ -244,14 +244,14 @@ fn names(all: &[(String, String)]) -> String {
     }
 }
 
-fn row(layer: &Layer, check: &Check, verdict: Verdict, value: String, name: &str) -> Row {
-    let next_step = (verdict != Verdict::Pass).then(|| {
+fn row(layer: &Layer, check: &Check, verdict: CheckVerdict, value: String, name: &str) -> CheckRow {
+    let next_step = (verdict != CheckVerdict::Pass).then(|| {
         let step = check
             .next_step
             .replace("{name}", if name.is_empty() { "it" } else { name });
         step.replace("{value}", &value)
     });
-    Row {
+    CheckRow {
         id: check.id.clone(),
         layer: layer.layer.clone(),
         title: check.title.clone(),

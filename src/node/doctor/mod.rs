@@ -31,8 +31,8 @@ pub use catalogue::{Catalogue, CatalogueError};
 pub use check::{Check, Layer, Severity};
 pub use evaluate::{Examination, Subject, examine, examine_pair};
 pub use facts::{Depth, Facts, Scope, Tested};
-pub use pair::{Tried, TriedRail};
-pub use row::{Row, Verdict};
+pub use pair::{ProbedRail, ProbedRails};
+pub use row::{CheckRow, CheckVerdict};
 
 /// The interfaces that carry data on a node.
 pub fn rail_names(facts: &Facts, subject: Subject) -> Vec<String> {
@@ -43,7 +43,7 @@ pub fn rail_names(facts: &Facts, subject: Subject) -> Vec<String> {
 }
 
 /// The `export` and `unset` lines that correct the environment of a node.
-pub fn exports(table: &lint::Table, facts: &Facts, subject: Subject) -> Vec<String> {
+pub fn exports(table: &lint::VariableTable, facts: &Facts, subject: Subject) -> Vec<String> {
     lint::exports(
         table,
         &facts.node.environment,

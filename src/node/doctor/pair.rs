@@ -27,7 +27,7 @@ const MUST_MATCH: [&str; 9] = [
 
 /// The result of probing one rail, from one node to the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TriedRail {
+pub struct ProbedRail {
     /// The interface that sent the probes.
     pub name: String,
     /// The peer's address, which was probed.
@@ -42,16 +42,16 @@ pub struct TriedRail {
 
 /// The results of probing all rails.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct ProbedRails {
     /// One result per rail.
-    pub rails: Vec<TriedRail>,
+    pub rails: Vec<ProbedRail>,
 }
 
 /// The document of `here`, with facts about both nodes under `pair`.
 pub(super) fn document(
     here: &Facts,
     there: &Facts,
-    tried: Option<&Tried>,
+    tried: Option<&ProbedRails>,
     subject: Subject,
 ) -> Value {
     let (settings, environment) = differences(&here.node.environment, &there.node.environment);

@@ -10,7 +10,7 @@
 //! Not here: how an offer reaches the peer, and what the results mean.
 #![forbid(unsafe_code)]
 
-use super::pair::{Tried, TriedRail};
+use super::pair::{ProbedRail, ProbedRails};
 use crate::{Fact, NodeFacts};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -175,7 +175,7 @@ fn answer(echo: &UdpSocket, _ports: &[TcpListener], token: &[u8], stop: &AtomicB
 }
 
 /// Probes every rail of `offer` from the rail of the same name here, all at once.
-pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> Tried {
+pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> ProbedRails {
     let until = Instant::now() + PATIENCE;
     let pairs = offer
         .rails
@@ -190,7 +190,7 @@ pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> Tried {
         let threads: Vec<_> = pairs
             .map(|(here, there)| scope.spawn(move || try_rail(here, there, &offer.token, until)))
             .collect();
-        Tried {
+        ProbedRails {
             rails: threads
                 .into_iter()
                 .filter_map(|thread| thread.join().ok())
@@ -199,7 +199,7 @@ pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> Tried {
     })
 }
 
-fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instant) -> TriedRail {
+fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instant) -> ProbedRail {
     // Either end may send packets as large as its own interface allows.
     let full = usize::try_from(here.mtu.max(there.mtu).min(MTU_MAX).saturating_sub(HEADERS))
         .unwrap_or_default();
@@ -212,7 +212,7 @@ fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instan
             closed.join(),
         )
     });
-    TriedRail {
+    ProbedRail {
         name: here.name.clone(),
         to: there.echo.ip(),
         full_mtu: match &small {

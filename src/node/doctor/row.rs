@@ -8,7 +8,7 @@ use std::fmt;
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// The condition holds.
     Pass,
     /// The condition does not hold; something will not work.
@@ -19,7 +19,7 @@ pub enum Verdict {
     Unknown,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CheckVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Pass => "PASS",
@@ -32,7 +32,7 @@ impl fmt::Display for Verdict {
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct CheckRow {
     /// Id of the check, such as `rail-mtu`.
     pub id: String,
     /// Name of its layer, such as `nic`.
@@ -40,7 +40,7 @@ pub struct Row {
     /// What is true when the check passes.
     pub title: String,
     /// The result.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// The value that was read, in words, or why it is unknown.
     pub value: String,
     /// The condition, in words.

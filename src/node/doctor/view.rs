@@ -8,11 +8,11 @@
 
 use super::evaluate::Subject;
 use super::facts::Facts;
-use super::lint::{self, Machine, NicPlace, Table};
+use super::lint::{self, Machine, NicPlace, VariableTable};
 use super::predicate::compare_versions;
 use crate::cpu::CpuList;
 use crate::ethtool::Ethtool;
-use crate::manager::Answer;
+use crate::manager::SocketAnswer;
 use crate::system::mount_of;
 use crate::{Closeness, Fact, Gpu, Nic, closeness, nearest};
 use serde::Serialize;
@@ -33,7 +33,7 @@ const CONTAINERS: [&str; 6] = ["docker", "br-", "virbr", "cni", "flannel", "cali
 /// The document that checks read.
 pub(super) fn document(facts: &Facts, subject: Subject) -> Value {
     let view = View::from_facts(facts, subject);
-    let lint = match (&facts.no_environment, Table::embedded()) {
+    let lint = match (&facts.no_environment, VariableTable::embedded()) {
         (Some(why), _) => json!(Fact::<()>::unknown(why)),
         (None, Ok(table)) => {
             json!(lint::lint(&table, &facts.node.environment, &machine(facts, subject)).by_kind())
@@ -81,7 +81,7 @@ pub(super) fn machine(facts: &Facts, subject: Subject) -> Machine {
             .manager
             .sockets
             .known()
-            .map(|all| all.values().any(|one| *one == Answer::Accepts)),
+            .map(|all| all.values().any(|one| *one == SocketAnswer::Accepts)),
         chunk: subject.chunk,
     }
 }
@@ -130,8 +130,8 @@ struct GpuView {
     rail: Fact<String>,
     same_root: Fact<bool>,
     device_file: Fact<bool>,
-    memory: Fact<Answer>,
-    metadata: Fact<Answer>,
+    memory: Fact<SocketAnswer>,
+    metadata: Fact<SocketAnswer>,
     node_by_number: Fact<bool>,
     memory_free_bytes: Fact<u64>,
 }
@@ -146,7 +146,7 @@ struct Control {
 #[derive(Serialize)]
 struct SocketView {
     name: &'static str,
-    answer: Fact<Answer>,
+    answer: Fact<SocketAnswer>,
 }
 
 #[derive(Serialize)]

@@ -6,7 +6,7 @@
 //! their set. A larger overlap is a mistake.
 #![forbid(unsafe_code)]
 
-use super::{Environment, Findings, Fix, Kind, Machine, NicPlace};
+use super::{Environment, Findings, Fix, LintKind, Machine, NicPlace};
 use crate::cpu::CpuList;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,7 +101,7 @@ pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut
         let unset = || [Fix::Unset(name.to_owned())];
         if !problems.is_empty() {
             findings.add(
-                Kind::BindingsSyntax,
+                LintKind::BindingsSyntax,
                 format!("{name}: {}", problems.join(", ")),
                 unset(),
             );
@@ -136,16 +136,16 @@ fn check_place(
 ) {
     let unset = || [Fix::Unset(name.to_owned())];
     let kinds = [
-        Kind::BindingsOffline,
-        Kind::BindingsFar,
-        Kind::BindingsOnIrqs,
+        LintKind::BindingsOffline,
+        LintKind::BindingsFar,
+        LintKind::BindingsOnIrqs,
     ];
     let (Some(nics), Some(online)) = (&machine.nics, &machine.online) else {
         return findings.open(kinds, "the interfaces or the online CPUs are unknown");
     };
     let Some(nic) = nics.get(interface) else {
         findings.add(
-            Kind::BindingsOffline,
+            LintKind::BindingsOffline,
             format!("{name}: there is no interface {interface}"),
             unset(),
         );
@@ -157,14 +157,14 @@ fn check_place(
             "{name}: {interface} is bound to {}; online are {online}",
             listed(&absent)
         );
-        findings.add(Kind::BindingsOffline, text, unset());
+        findings.add(LintKind::BindingsOffline, text, unset());
     }
     match nic
         .node
         .and_then(|node| Some((node, machine.nodes.get(&node)?)))
     {
         None => findings.open(
-            [Kind::BindingsFar],
+            [LintKind::BindingsFar],
             &format!("the NUMA node of {interface} is unknown"),
         ),
         Some((node, near)) => {
@@ -174,7 +174,7 @@ fn check_place(
                     "{name}: {interface} is bound to {}, but its NUMA node {node} has {near}",
                     listed(&far)
                 );
-                findings.add(Kind::BindingsFar, text, unset());
+                findings.add(LintKind::BindingsFar, text, unset());
             }
         }
     }
@@ -193,7 +193,7 @@ fn on_irqs(
 ) {
     let Some(irqs) = &nic.irq_cpus else {
         return findings.open(
-            [Kind::BindingsOnIrqs],
+            [LintKind::BindingsOnIrqs],
             &format!("the interrupts of {interface} are unknown"),
         );
     };
@@ -204,7 +204,11 @@ fn on_irqs(
             "{name}: {hit} of {} CPUs of {interface} serve its interrupts ({irqs})",
             cpus.len()
         );
-        findings.add(Kind::BindingsOnIrqs, text, [Fix::Unset(name.to_owned())]);
+        findings.add(
+            LintKind::BindingsOnIrqs,
+            text,
+            [Fix::Unset(name.to_owned())],
+        );
     }
 }
 
@@ -218,7 +222,7 @@ fn shared(sets: &BTreeMap<String, Vec<BTreeSet<u32>>>, findings: &mut Findings) 
         if !both.is_empty() {
             let text = format!("{interface}: TX and RX threads share {}", listed(&both));
             findings.add(
-                Kind::BindingsShared,
+                LintKind::BindingsShared,
                 text,
                 NAMES.map(|name| Fix::Unset(name.to_owned())),
             );

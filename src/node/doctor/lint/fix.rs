@@ -4,7 +4,7 @@
 //! the rules run again until nothing changes.
 #![forbid(unsafe_code)]
 
-use super::{Environment, Fix, Machine, Table, interfaces, lint};
+use super::{Environment, Fix, Machine, VariableTable, interfaces, lint};
 use std::collections::BTreeMap;
 use tcpx_words::units::shell_word;
 
@@ -13,7 +13,11 @@ const ROUNDS_MAX: usize = 8;
 
 /// Shell lines, one per variable: `export NAME='value'` or `unset NAME`. In the shell that
 /// `environment` came from, they leave no mistake that has a fix.
-pub(crate) fn exports(table: &Table, environment: &Environment, machine: &Machine) -> Vec<String> {
+pub(crate) fn exports(
+    table: &VariableTable,
+    environment: &Environment,
+    machine: &Machine,
+) -> Vec<String> {
     let fixed = fixed(table, environment, machine);
     let names = environment
         .keys()
@@ -29,7 +33,7 @@ pub(crate) fn exports(table: &Table, environment: &Environment, machine: &Machin
     names.iter().filter_map(line).collect()
 }
 
-fn fixed(table: &Table, environment: &Environment, machine: &Machine) -> Environment {
+fn fixed(table: &VariableTable, environment: &Environment, machine: &Machine) -> Environment {
     let mut fixed = environment.clone();
     complete(&mut fixed, machine);
     for _ in 0..ROUNDS_MAX {

@@ -2,7 +2,7 @@
 //! them exact names, a leading `^` excludes them.
 #![forbid(unsafe_code)]
 
-use super::{Environment, Findings, Fix, Kind, Machine, NicPlace, pair};
+use super::{Environment, Findings, Fix, LintKind, Machine, NicPlace, pair};
 use std::collections::BTreeMap;
 
 const DATA: &str = "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME";
@@ -11,7 +11,11 @@ const CONTROL: &str = "NCCL_GPUDIRECTTCPX_CTRL_DEV";
 pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     let Some(nics) = &machine.nics else {
         return findings.open(
-            [Kind::Interfaces, Kind::Control, Kind::ControlAmongData],
+            [
+                LintKind::Interfaces,
+                LintKind::Control,
+                LintKind::ControlAmongData,
+            ],
             "the interfaces are unknown",
         );
     };
@@ -35,7 +39,7 @@ fn data(
     // The plugin ignores a value of one character.
     if list.len() < 2 || !nics.keys().any(|nic| matches(list, nic)) {
         findings.add(
-            Kind::Interfaces,
+            LintKind::Interfaces,
             format!("{} matches no interface", pair(environment, DATA)),
             fix(),
         );
@@ -50,7 +54,7 @@ fn data(
             pair(environment, DATA),
             without.join(", ")
         );
-        findings.add(Kind::Interfaces, text, fix());
+        findings.add(LintKind::Interfaces, text, fix());
     }
 }
 
@@ -71,13 +75,13 @@ fn control(
         .find(|(nic, _)| nic.starts_with(name) && !name.is_empty())
     {
         None => findings.add(
-            Kind::Control,
+            LintKind::Control,
             format!("{}: no such interface", pair(environment, CONTROL)),
             fix(),
         ),
         Some((_, place)) if place.has_ipv4 == Some(false) => {
             let text = format!("{} has no IPv4 address", pair(environment, CONTROL));
-            findings.add(Kind::Control, text, fix());
+            findings.add(LintKind::Control, text, fix());
         }
         Some((nic, _)) => {
             if environment
@@ -104,7 +108,7 @@ fn control(
                     pair(environment, CONTROL),
                     pair(environment, DATA)
                 );
-                findings.add(Kind::ControlAmongData, text, fix);
+                findings.add(LintKind::ControlAmongData, text, fix);
             }
         }
     }

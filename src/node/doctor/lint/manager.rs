@@ -1,7 +1,7 @@
 //! RxDM's socket folder, and the two variables that name the plugin.
 #![forbid(unsafe_code)]
 
-use super::{Environment, Findings, Fix, Kind, Machine, pair};
+use super::{Environment, Findings, Fix, LintKind, Machine, pair};
 use crate::manager::{PATH_BYTES_MAX, PREFIX};
 
 /// The folder in Google's manifests.
@@ -18,7 +18,7 @@ pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut
                 "{}: socket paths in this folder are longer than {PATH_BYTES_MAX} bytes",
                 pair(environment, PREFIX)
             );
-            findings.add(Kind::PrefixTooLong, text, fix());
+            findings.add(LintKind::PrefixTooLong, text, fix());
         }
         (Some(_), Some(false)) => {
             let elsewhere = environment
@@ -26,7 +26,7 @@ pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut
                 .is_some_and(|prefix| prefix != PUBLISHED);
             let fixes = elsewhere.then(|| Fix::Set(PREFIX.to_owned(), PUBLISHED.to_owned()));
             findings.add(
-                Kind::PrefixDead,
+                LintKind::PrefixDead,
                 format!("{}: no RxDM answers there", pair(environment, PREFIX)),
                 fixes,
             );
@@ -35,13 +35,13 @@ pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut
         (None, Some(true)) | (Some(_), Some(true)) => {}
         (None, Some(false)) => {
             findings.add(
-                Kind::PrefixUnset,
+                LintKind::PrefixUnset,
                 format!("{PREFIX} is not set: the plugin looks in /tmp"),
                 fix(),
             );
         }
-        (Some(_), None) => findings.open([Kind::PrefixDead], "RxDM's sockets were not tried"),
-        (None, None) => findings.open([Kind::PrefixUnset], "RxDM's sockets were not tried"),
+        (Some(_), None) => findings.open([LintKind::PrefixDead], "RxDM's sockets were not tried"),
+        (None, None) => findings.open([LintKind::PrefixUnset], "RxDM's sockets were not tried"),
     }
     if let (Some(one), Some(other)) = (environment.get(PLUGINS[0]), environment.get(PLUGINS[1]))
         && one != other
@@ -52,7 +52,7 @@ pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut
             pair(environment, PLUGINS[1])
         );
         findings.add(
-            Kind::PluginPaths,
+            LintKind::PluginPaths,
             text,
             [Fix::Set(PLUGINS[1].to_owned(), one.clone())],
         );

@@ -22,7 +22,7 @@ mod tests;
 pub(crate) use fix::exports;
 pub(crate) use interfaces::matches as interface_matches;
 use numbers::integer;
-pub use table::Table;
+pub use table::VariableTable;
 
 use crate::Fact;
 use crate::cpu::CpuList;
@@ -64,9 +64,9 @@ pub(crate) struct NicPlace {
     pub has_ipv4: Option<bool>,
 }
 
-/// The kind of a mistake. [`Kind::name`] is the name of its list in the document of facts.
+/// The kind of a mistake. [`LintKind::name`] is the name of its list in the document of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum LintKind {
     /// A name that no known program reads.
     UnknownName,
     /// A name that appears in scripts and notes, but that nothing reads.
@@ -123,7 +123,7 @@ pub(crate) enum Kind {
     VisibleDevices,
 }
 
-impl Kind {
+impl LintKind {
     /// Every kind, in the order of the checks.
     pub(crate) const ALL: [Self; 27] = [
         Self::UnknownName,
@@ -181,7 +181,7 @@ pub(crate) enum Fix {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lint {
     /// The kind.
-    pub kind: Kind,
+    pub kind: LintKind,
     /// The mistake in words, with name and value of the variable.
     pub text: String,
     /// The corrections, which all belong together.
@@ -194,11 +194,16 @@ pub(crate) struct Findings {
     /// Every mistake.
     pub lints: Vec<Lint>,
     /// Kinds that could not be checked, and why.
-    pub open: BTreeMap<Kind, String>,
+    pub open: BTreeMap<LintKind, String>,
 }
 
 impl Findings {
-    fn add(&mut self, kind: Kind, text: impl Into<String>, fixes: impl IntoIterator<Item = Fix>) {
+    fn add(
+        &mut self,
+        kind: LintKind,
+        text: impl Into<String>,
+        fixes: impl IntoIterator<Item = Fix>,
+    ) {
         let text = crate::printable(&text.into());
         self.lints.push(Lint {
             kind,
@@ -207,14 +212,14 @@ impl Findings {
         });
     }
 
-    fn open(&mut self, kinds: impl IntoIterator<Item = Kind>, why: &str) {
+    fn open(&mut self, kinds: impl IntoIterator<Item = LintKind>, why: &str) {
         self.open
             .extend(kinds.into_iter().map(|kind| (kind, why.to_owned())));
     }
 
     /// The mistakes of each kind, by its name. Every kind is listed.
     pub(crate) fn by_kind(&self) -> BTreeMap<String, Fact<Vec<String>>> {
-        let of = |kind: Kind| {
+        let of = |kind: LintKind| {
             let found: Vec<String> = self
                 .lints
                 .iter()
@@ -226,7 +231,7 @@ impl Findings {
                 _ => Fact::Known(found),
             }
         };
-        Kind::ALL
+        LintKind::ALL
             .into_iter()
             .map(|kind| (kind.name(), of(kind)))
             .collect()
@@ -234,7 +239,11 @@ impl Findings {
 }
 
 /// Applies every rule to one environment.
-pub(crate) fn lint(table: &Table, environment: &Environment, machine: &Machine) -> Findings {
+pub(crate) fn lint(
+    table: &VariableTable,
+    environment: &Environment,
+    machine: &Machine,
+) -> Findings {
     let mut findings = Findings::default();
     names::check(table, environment, &mut findings);
     numbers::check(table, environment, &mut findings);

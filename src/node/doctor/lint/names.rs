@@ -2,10 +2,10 @@
 //! ones that belong to another product.
 #![forbid(unsafe_code)]
 
-use super::table::{Reader, Table};
-use super::{Environment, Findings, Fix, Kind, pair};
+use super::table::{Reader, VariableTable};
+use super::{Environment, Findings, Fix, LintKind, pair};
 
-pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Findings) {
+pub(super) fn check(table: &VariableTable, environment: &Environment, findings: &mut Findings) {
     for name in environment.keys() {
         match (table.variable(name), table.family(name)) {
             (Some(variable), _) if variable.read_by == Reader::Nobody => {
@@ -18,7 +18,7 @@ pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Fin
                     "{} is for {product}; TCPX does not read it",
                     pair(environment, name)
                 );
-                findings.add(Kind::OtherProduct, text, [Fix::Unset(name.clone())]);
+                findings.add(LintKind::OtherProduct, text, [Fix::Unset(name.clone())]);
             }
             (None, Some(_)) => {}
             (None, None) if table.is_nccl(name) => {}
@@ -27,7 +27,7 @@ pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Fin
     }
 }
 
-fn unused(table: &Table, environment: &Environment, name: &str, findings: &mut Findings) {
+fn unused(table: &VariableTable, environment: &Environment, name: &str, findings: &mut Findings) {
     let variable = table.variable(name);
     let what = variable
         .and_then(|variable| variable.note.as_deref())
@@ -37,14 +37,14 @@ fn unused(table: &Table, environment: &Environment, name: &str, findings: &mut F
         .map(|instead| format!("; set {instead} instead"))
         .unwrap_or_default();
     findings.add(
-        Kind::ReadByNobody,
+        LintKind::ReadByNobody,
         format!("{}: {what}{hint}", pair(environment, name)),
         [Fix::Unset(name.to_owned())],
     );
 }
 
 /// The fix moves the value to the nearest known name, unless that is already set.
-fn unknown(table: &Table, environment: &Environment, name: &str, findings: &mut Findings) {
+fn unknown(table: &VariableTable, environment: &Environment, name: &str, findings: &mut Findings) {
     let nearest = table.nearest(name);
     let hint = match nearest {
         Some(nearest) => format!("; did you mean {nearest}?"),
@@ -61,5 +61,5 @@ fn unknown(table: &Table, environment: &Environment, name: &str, findings: &mut 
         "{} is read by neither the plugin nor NCCL{hint}",
         pair(environment, name)
     );
-    findings.add(Kind::UnknownName, text, fixes);
+    findings.add(LintKind::UnknownName, text, fixes);
 }

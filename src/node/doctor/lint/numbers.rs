@@ -3,11 +3,11 @@
 //! one INFO line reports.
 #![forbid(unsafe_code)]
 
-use super::table::Table;
-use super::{Environment, Findings, Fix, Kind, pair};
+use super::table::VariableTable;
+use super::{Environment, Findings, Fix, LintKind, pair};
 use tcpx_soft::strtoll;
 
-pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Findings) {
+pub(super) fn check(table: &VariableTable, environment: &Environment, findings: &mut Findings) {
     for (name, value) in environment {
         let Some(variable) = table.variable(name) else {
             continue;
@@ -27,7 +27,7 @@ pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Fin
                 let meant = with_unit(value).filter(|meant| (least..=most).contains(meant));
                 let fix = meant.map_or(fix, |meant| Fix::Set(name.clone(), meant.to_string()));
                 findings.add(
-                    Kind::NotANumber,
+                    LintKind::NotANumber,
                     format!("{} is read as {taken}", pair(environment, name)),
                     [fix],
                 );
@@ -37,7 +37,7 @@ pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Fin
                     "{} is outside {least} to {most}; the plugin uses its default",
                     pair(environment, name)
                 );
-                findings.add(Kind::OutOfRange, text, [fix]);
+                findings.add(LintKind::OutOfRange, text, [fix]);
             }
             Some(_) => {}
             None => {
@@ -45,7 +45,7 @@ pub(super) fn check(table: &Table, environment: &Environment, findings: &mut Fin
                     "{} is not a 64-bit number; the plugin uses its default",
                     pair(environment, name)
                 );
-                findings.add(Kind::OutOfRange, text, [fix]);
+                findings.add(LintKind::OutOfRange, text, [fix]);
             }
         }
     }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::numbers::integer;
-use super::{Environment, Findings, Fix, Kind, Machine, pair};
+use super::{Environment, Findings, Fix, LintKind, Machine, pair};
 
 const CHUNK: &str = "NCCL_DYNAMIC_CHUNK_SIZE";
 const SOCKETS: &str = "NCCL_NSOCKS_PERTHREAD";
@@ -57,13 +57,13 @@ fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings)
     let fix = || Fix::Set(CHUNK.to_owned(), PUBLISHED_CHUNK.to_string());
     match (environment.get(CHUNK), task_chunk) {
         (None, _) => findings.add(
-            Kind::TaskChunk,
+            LintKind::TaskChunk,
             format!("{CHUNK} is not set; the plugin uses 0"),
             [fix()],
         ),
         (Some(_), None | Some(0)) => {
             findings.add(
-                Kind::TaskChunk,
+                LintKind::TaskChunk,
                 format!("{}: the plugin uses 0", pair(environment, CHUNK)),
                 [fix()],
             );
@@ -75,7 +75,7 @@ fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings)
     };
     if message > SLICE_BYTES {
         findings.add(
-            Kind::ChunkSlice,
+            LintKind::ChunkSlice,
             format!("{name} is {message} bytes; a request carries at most 4 MiB"),
             (name != "the scenario's chunk")
                 .then(|| Fix::Set(name.to_owned(), PUBLISHED_CHUNK.to_string())),
@@ -95,7 +95,7 @@ fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings)
             .div_ceil(sockets.unsigned_abs())
             .next_multiple_of(4096);
         findings.add(
-            Kind::ChunkLeak,
+            LintKind::ChunkLeak,
             format!("{name} is {message} bytes, more than {sockets} sockets x {CHUNK} {bytes}"),
             [Fix::Set(CHUNK.to_owned(), enough.to_string())],
         );
@@ -126,14 +126,14 @@ fn sockets(environment: &Environment, findings: &mut Findings) {
             "{}: {threads} threads share {SOCKETS_MAX} sockets, so each gets 0",
             pair(environment, THREADS)
         );
-        findings.add(Kind::NoSockets, text, fix());
+        findings.add(LintKind::NoSockets, text, fix());
     } else if sockets * threads > SOCKETS_MAX {
         let text = format!(
             "{SOCKETS} {sockets} x {THREADS} {threads} is {}; the plugin cuts it to {} per thread",
             sockets * threads,
             SOCKETS_MAX / threads
         );
-        findings.add(Kind::Sockets, text, fix());
+        findings.add(LintKind::Sockets, text, fix());
     }
 }
 
@@ -143,17 +143,17 @@ fn exporter(environment: &Environment, machine: &Machine, findings: &mut Finding
     }
     if environment.get(EXPORTER_PATH).is_none_or(String::is_empty) {
         let text = format!("{EXPORT}=1, but {EXPORTER_PATH} is not set");
-        findings.add(Kind::Exporter, text, [Fix::Unset(EXPORT.to_owned())]);
+        findings.add(LintKind::Exporter, text, [Fix::Unset(EXPORT.to_owned())]);
     }
     let cpu = integer(environment, EXPORTER_CPU).unwrap_or(EXPORTER_CPU_DEFAULT);
     match (&machine.online, u32::try_from(cpu)) {
-        (None, _) => findings.open([Kind::ExporterCpu], "the online CPUs are unknown"),
+        (None, _) => findings.open([LintKind::ExporterCpu], "the online CPUs are unknown"),
         (Some(online), Ok(cpu)) if online.contains(cpu) => {}
         (Some(online), _) => {
             let last = online.iter().max().unwrap_or(0);
             let text = format!("the exporter pins itself to CPU {cpu}; online are {online}");
             findings.add(
-                Kind::ExporterCpu,
+                LintKind::ExporterCpu,
                 text,
                 [Fix::Set(EXPORTER_CPU.to_owned(), last.to_string())],
             );
@@ -175,7 +175,7 @@ fn switches(environment: &Environment, findings: &mut Findings) {
     for (name, values, consequence) in off {
         if integer(environment, name).is_some_and(|value| values.contains(&value)) {
             let text = format!("{}: {consequence}", pair(environment, name));
-            findings.add(Kind::Disabled, text, [Fix::Unset(name.to_owned())]);
+            findings.add(LintKind::Disabled, text, [Fix::Unset(name.to_owned())]);
         }
     }
 }
@@ -185,7 +185,7 @@ fn wait(environment: &Environment, findings: &mut Findings) {
     let fix = || [Fix::Set(STEERING_WAIT.to_owned(), "500000".to_owned())];
     match micros {
         None => findings.add(
-            Kind::SteeringWait,
+            LintKind::SteeringWait,
             format!("{STEERING_WAIT} is not set: each accept waits 5 s"),
             fix(),
         ),
@@ -195,7 +195,7 @@ fn wait(environment: &Environment, findings: &mut Findings) {
                 pair(environment, STEERING_WAIT),
                 micros as f64 / 1e6
             );
-            findings.add(Kind::SteeringWait, text, fix());
+            findings.add(LintKind::SteeringWait, text, fix());
         }
         Some(_) => {}
     }
@@ -219,6 +219,10 @@ fn visible(environment: &Environment, machine: &Machine, findings: &mut Findings
             "{}: CUDA's device numbers differ from the node's",
             pair(environment, name)
         );
-        findings.add(Kind::VisibleDevices, text, [Fix::Unset(name.to_owned())]);
+        findings.add(
+            LintKind::VisibleDevices,
+            text,
+            [Fix::Unset(name.to_owned())],
+        );
     }
 }

@@ -71,13 +71,13 @@ struct File {
 
 /// All known variables.
 #[derive(Debug, Clone, Default)]
-pub struct Table {
+pub struct VariableTable {
     pub(super) variables: BTreeMap<String, Variable>,
     nccl: BTreeSet<String>,
     families: Vec<Family>,
 }
 
-impl Table {
+impl VariableTable {
     /// The table embedded in the binary.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn only_a_near_name_is_suggested() {
-        let table = Table::embedded().unwrap();
+        let table = VariableTable::embedded().unwrap();
         for (name, expected) in [
             ("NCCL_DYNAMIC_CHUNKSIZE", Some("NCCL_DYNAMIC_CHUNK_SIZE")),
             ("NCCL_NSOCKS_PER_THREAD", Some("NCCL_NSOCKS_PERTHREAD")),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_variable_to_set_instead_is_one_that_is_read() {
-        let table = Table::embedded().unwrap();
+        let table = VariableTable::embedded().unwrap();
         for variable in table.variables.values() {
             if let Some(instead) = &variable.instead {
                 assert!(

@@ -79,7 +79,7 @@ fn every_kind_has_a_check_and_every_check_has_a_kind() {
                 .map(str::to_owned)
         })
         .collect();
-    let mut kinds: Vec<String> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    let mut kinds: Vec<String> = LintKind::ALL.iter().map(|kind| kind.name()).collect();
     let mut read = read;
     kinds.sort_unstable();
     read.sort_unstable();
@@ -88,8 +88,8 @@ fn every_kind_has_a_check_and_every_check_has_a_kind() {
 
 #[test]
 fn a_mistake_names_the_variable_and_its_value() {
-    let table = Table::embedded().unwrap();
-    let check = |pairs: &[(&str, &str)], kind: Kind, text: &str| {
+    let table = VariableTable::embedded().unwrap();
+    let check = |pairs: &[(&str, &str)], kind: LintKind, text: &str| {
         let found = lint(&table, &environment(pairs), &machine());
         let texts: Vec<&str> = found
             .lints
@@ -101,27 +101,27 @@ fn a_mistake_names_the_variable_and_its_value() {
     };
     check(
         &[("NCCL_NSOCKS_PER_THREAD", "4")],
-        Kind::UnknownName,
+        LintKind::UnknownName,
         "NCCL_NSOCKS_PER_THREAD=4 is read by neither the plugin nor NCCL; did you mean NCCL_NSOCKS_PERTHREAD?",
     );
     check(
         &[("NCCL_GPUDIRECTTCPX_DEBUG_LEVEL", "TRACE")],
-        Kind::ReadByNobody,
+        LintKind::ReadByNobody,
         "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL=TRACE: nothing reads it; set NCCL_DEBUG instead",
     );
     check(
         &[("NCCL_FASTRAK_IFNAME", "eth1")],
-        Kind::OtherProduct,
+        LintKind::OtherProduct,
         "NCCL_FASTRAK_IFNAME=eth1 is for GPUDirect-TCPXO (A3-mega); TCPX does not read it",
     );
     check(
         &[("NCCL_DYNAMIC_CHUNK_SIZE", "512K")],
-        Kind::NotANumber,
+        LintKind::NotANumber,
         "NCCL_DYNAMIC_CHUNK_SIZE=512K is read as 512",
     );
     check(
         &[],
-        Kind::TaskChunk,
+        LintKind::TaskChunk,
         "NCCL_DYNAMIC_CHUNK_SIZE is not set; the plugin uses 0",
     );
     check(
@@ -129,24 +129,24 @@ fn a_mistake_names_the_variable_and_its_value() {
             ("NCCL_NSOCKS_PERTHREAD", "8"),
             ("NCCL_SOCKET_NTHREADS", "2"),
         ],
-        Kind::Sockets,
+        LintKind::Sockets,
         "NCCL_NSOCKS_PERTHREAD 8 x NCCL_SOCKET_NTHREADS 2 is 16; the plugin cuts it to 4 per thread",
     );
     check(
         &[("NCCL_GPUDIRECTTCPX_TX_BINDINGS", "eth3:60-73,8-15")],
-        Kind::BindingsFar,
+        LintKind::BindingsFar,
         "NCCL_GPUDIRECTTCPX_TX_BINDINGS: eth3 is bound to CPUs 8-15, but its NUMA node 1 has 52-103,156-207",
     );
     check(
         &[("NCCL_GPUDIRECTTCPX_TX_BINDINGS", "eth1:17-32")],
-        Kind::BindingsOnIrqs,
+        LintKind::BindingsOnIrqs,
         "NCCL_GPUDIRECTTCPX_TX_BINDINGS: 16 of 16 CPUs of eth1 serve its interrupts (17-32)",
     );
 }
 
 #[test]
 fn a_kind_without_its_facts_is_open_and_not_clean() {
-    let table = Table::embedded().unwrap();
+    let table = VariableTable::embedded().unwrap();
     let bindings = environment(&[
         ("NCCL_GPUDIRECTTCPX_TX_BINDINGS", "eth1:8-21"),
         ("NCCL_GPUDIRECTTCPX_CTRL_DEV", "eth0"),
@@ -162,12 +162,12 @@ fn a_kind_without_its_facts_is_open_and_not_clean() {
     ] {
         assert!(found[kind].why().is_some(), "{kind}: {:?}", found[kind]);
     }
-    assert_eq!(found.len(), Kind::ALL.len());
+    assert_eq!(found.len(), LintKind::ALL.len());
 }
 
 #[test]
 fn the_published_environment_is_clean() {
-    let table = Table::embedded().unwrap();
+    let table = VariableTable::embedded().unwrap();
     let published: Environment = table
         .variables
         .values()
@@ -187,7 +187,7 @@ fn the_published_environment_is_clean() {
 #[test]
 fn an_empty_environment_gets_the_variables_that_the_plugin_needs() {
     let lines = exports(
-        &Table::embedded().unwrap(),
+        &VariableTable::embedded().unwrap(),
         &Environment::new(),
         &Machine {
             manager_answers: Some(false),
@@ -221,7 +221,7 @@ fn a_value_with_shell_syntax_is_quoted() {
     ] {
         // The fix moves the value, unchanged, to the name that was meant.
         let lines = exports(
-            &Table::embedded().unwrap(),
+            &VariableTable::embedded().unwrap(),
             &environment(&[("UCCL_TCPX_PLUGIN_PAHT", value)]),
             &machine(),
         );
@@ -232,7 +232,7 @@ fn a_value_with_shell_syntax_is_quoted() {
 }
 
 fn names() -> Vec<String> {
-    let table = Table::embedded().unwrap();
+    let table = VariableTable::embedded().unwrap();
     let mut names: Vec<String> = table
         .variables
         .values()
@@ -270,7 +270,7 @@ proptest! {
         answers in prop::option::of(any::<bool>()),
         chunk in prop::option::of(1u64..16 << 20),
     ) {
-        let table = Table::embedded().unwrap();
+        let table = VariableTable::embedded().unwrap();
         let machine = Machine { manager_answers: answers, chunk, ..machine() };
         let lines = exports(&table, &chosen, &machine);
         let after = applied(&chosen, &lines);
@@ -286,14 +286,14 @@ proptest! {
         at in any::<prop::sample::Index>(),
         letter in "[A-Z_]",
     ) {
-        let table = Table::embedded().unwrap();
+        let table = VariableTable::embedded().unwrap();
         let mut slipped = name.clone();
         let at = at.index(slipped.len());
         slipped.replace_range(at..=at, &letter);
         let belongs = |name: &str| table.variable(name).is_some() || table.family(name).is_some() || table.is_nccl(name);
         prop_assume!(!belongs(&slipped));
         let found = lint(&table, &environment(&[(&slipped, "1")]), &machine());
-        prop_assert!(found.lints.iter().any(|lint| lint.kind == Kind::UnknownName), "{}", slipped);
+        prop_assert!(found.lints.iter().any(|lint| lint.kind == LintKind::UnknownName), "{}", slipped);
     }
 
     #[test]
@@ -301,7 +301,7 @@ proptest! {
         any in prop::collection::btree_map("[A-Z_]{1,20}", "\\PC{0,40}", 0..8),
         chosen in prop::collection::btree_map(prop::sample::select(names()), "\\PC{0,60}", 0..8),
     ) {
-        let table = Table::embedded().unwrap();
+        let table = VariableTable::embedded().unwrap();
         for machine in [machine(), Machine::default()] {
             for environment in [&any, &chosen] {
                 for lint in lint(&table, environment, &machine).lints {

@@ -104,14 +104,18 @@ fn pipes_devices_sockets_loops_and_endless_files_are_skipped() {
     )
     .unwrap();
     let (_, found) = examined(tree.path());
-    assert!(found.count(Verdict::Unknown) > 20, "{}", explained(&found));
+    assert!(
+        found.count(CheckVerdict::Unknown) > 20,
+        "{}",
+        explained(&found)
+    );
     for (id, why) in [
         ("memory-available", "neither a file nor a folder"),
         ("plugin-found", "larger than"),
     ] {
         let row = found.rows.iter().find(|row| row.id == id).unwrap();
         assert!(
-            row.verdict == Verdict::Unknown && row.value.contains(why),
+            row.verdict == CheckVerdict::Unknown && row.value.contains(why),
             "{row:#?}"
         );
     }

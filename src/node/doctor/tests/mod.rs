@@ -43,7 +43,7 @@ pub(super) fn scope(depth: Depth) -> Scope<'static> {
     }
 }
 
-pub(super) fn ids(found: &Examination, verdicts: &[Verdict]) -> BTreeSet<String> {
+pub(super) fn ids(found: &Examination, verdicts: &[CheckVerdict]) -> BTreeSet<String> {
     let such = found
         .rows
         .iter()
@@ -52,7 +52,10 @@ pub(super) fn ids(found: &Examination, verdicts: &[Verdict]) -> BTreeSet<String>
 }
 
 pub(super) fn explained(found: &Examination) -> String {
-    let odd = found.rows.iter().filter(|row| row.verdict != Verdict::Pass);
+    let odd = found
+        .rows
+        .iter()
+        .filter(|row| row.verdict != CheckVerdict::Pass);
     odd.map(|row| format!("{} {}: {}\n", row.verdict, row.id, row.value))
         .collect()
 }
@@ -96,7 +99,7 @@ asked/manager-folder.json = true
 asked/manager-sockets.json = {\"rx_rule_manager\":\"missing\",\"rx_rule_uninstall\":\"missing\"}",
     );
     let found = examine(&Catalogue::embedded().unwrap(), &facts(&tree), TCPX);
-    let failed = ids(&found, &[Verdict::Fail]);
+    let failed = ids(&found, &[CheckVerdict::Fail]);
     for id in [
         "gpu-present",
         "rail-present",
@@ -113,7 +116,7 @@ asked/manager-sockets.json = {\"rx_rule_manager\":\"missing\",\"rx_rule_uninstal
 fn no_check_passes_on_an_empty_tree() {
     let tree = fixture::tree("");
     let found = examine(&Catalogue::embedded().unwrap(), &facts(&tree), TCPX);
-    assert_eq!(ids(&found, &[Verdict::Pass]), BTreeSet::new());
+    assert_eq!(ids(&found, &[CheckVerdict::Pass]), BTreeSet::new());
 }
 
 #[test]
@@ -128,10 +131,10 @@ fn unknown_is_exit_3_only_for_a_check_that_can_fail() {
         (row.verdict, row.severity) = (verdict, severity);
         Examination { rows: vec![row] }.exit_code()
     };
-    assert_eq!(row(Verdict::Unknown, Severity::High), 3);
-    assert_eq!(row(Verdict::Unknown, Severity::Medium), 0);
-    assert_eq!(row(Verdict::Warn, Severity::Medium), 0);
-    assert_eq!(row(Verdict::Fail, Severity::High), 1);
+    assert_eq!(row(CheckVerdict::Unknown, Severity::High), 3);
+    assert_eq!(row(CheckVerdict::Unknown, Severity::Medium), 0);
+    assert_eq!(row(CheckVerdict::Warn, Severity::Medium), 0);
+    assert_eq!(row(CheckVerdict::Fail, Severity::High), 1);
 }
 
 #[test]
@@ -190,7 +193,14 @@ fn the_results_of_loading_are_checked_only_if_requested() {
             },
             TCPX,
         );
-        let odd = ids(&found, &[Verdict::Fail, Verdict::Warn, Verdict::Unknown]);
+        let odd = ids(
+            &found,
+            &[
+                CheckVerdict::Fail,
+                CheckVerdict::Warn,
+                CheckVerdict::Unknown,
+            ],
+        );
         assert_eq!(
             odd,
             expected.iter().map(|id| (*id).to_owned()).collect(),

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Fact, Nic};
 use std::net::IpAddr;
 
-fn pair(change: impl FnOnce(&mut Facts), tried: Option<&Tried>) -> BTreeSet<String> {
+fn pair(change: impl FnOnce(&mut Facts), tried: Option<&ProbedRails>) -> BTreeSet<String> {
     let here = facts(&fixture::a3_high());
     let mut there = here.clone();
     there.node.host.boot_id = Fact::Known("other".to_owned());
@@ -26,7 +26,14 @@ fn pair(change: impl FnOnce(&mut Facts), tried: Option<&Tried>) -> BTreeSet<Stri
     }
     change(&mut there);
     let found = examine_pair(&Catalogue::embedded().unwrap(), &here, &there, tried, TCPX);
-    ids(&found, &[Verdict::Fail, Verdict::Warn, Verdict::Unknown])
+    ids(
+        &found,
+        &[
+            CheckVerdict::Fail,
+            CheckVerdict::Warn,
+            CheckVerdict::Unknown,
+        ],
+    )
 }
 
 fn other_host(address: IpAddr) -> IpAddr {
@@ -101,34 +108,34 @@ fn each_difference_between_two_nodes_fails_its_check() {
 
 #[test]
 fn the_results_of_probing_rails_are_checked() {
-    let rail = TriedRail {
+    let rail = ProbedRail {
         name: "eth1".into(),
         to: [10, 0, 11, 153].into(),
         reachable: Fact::Known(true),
         full_mtu: Fact::Known(true),
         ports_closed: Fact::Known(Vec::new()),
     };
-    let check = |rail: TriedRail, expected: &[&str]| {
-        let found = pair(|_| {}, Some(&Tried { rails: vec![rail] }));
+    let check = |rail: ProbedRail, expected: &[&str]| {
+        let found = pair(|_| {}, Some(&ProbedRails { rails: vec![rail] }));
         assert_eq!(found, expected.iter().map(|id| (*id).to_owned()).collect());
     };
     check(rail.clone(), &[]);
     check(
-        TriedRail {
+        ProbedRail {
             full_mtu: Fact::Known(false),
             ..rail.clone()
         },
         &["peer-rail-mtu"],
     );
     check(
-        TriedRail {
+        ProbedRail {
             ports_closed: Fact::Known(vec![40_000]),
             ..rail.clone()
         },
         &["peer-rail-ports"],
     );
     check(
-        TriedRail {
+        ProbedRail {
             reachable: Fact::Known(false),
             ..rail
         },

@@ -153,7 +153,7 @@ fn each_variant_fails_the_checks_it_lists_and_no_other() {
     let mut covered = BTreeSet::new();
     for variant in variants.variant {
         let found = examine(&catalogue, &variant.facts(&tree, &good), TCPX);
-        let broken = ids(&found, &[Verdict::Fail, Verdict::Warn]);
+        let broken = ids(&found, &[CheckVerdict::Fail, CheckVerdict::Warn]);
         assert_eq!(
             broken,
             variant.breaks,
@@ -162,13 +162,16 @@ fn each_variant_fails_the_checks_it_lists_and_no_other() {
             explained(&found)
         );
         assert_eq!(
-            ids(&found, &[Verdict::Unknown]),
+            ids(&found, &[CheckVerdict::Unknown]),
             variant.open,
             "{}:\n{}",
             variant.name,
             explained(&found)
         );
-        let fails = found.rows.iter().any(|row| row.verdict == Verdict::Fail);
+        let fails = found
+            .rows
+            .iter()
+            .any(|row| row.verdict == CheckVerdict::Fail);
         assert_eq!(found.exit_code() == 1, fails, "{}", variant.name);
         covered.extend(broken);
     }
