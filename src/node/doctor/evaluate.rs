@@ -10,7 +10,7 @@ use super::catalogue::Catalogue;
 use super::check::{Check, Layer};
 use super::facts::Facts;
 use super::pair::{self, ProbedRails};
-use super::path::{FactPath, Seen};
+use super::path::FactAtPath;
 use super::predicate::{Must, plain};
 use super::row::{CheckRow, CheckVerdict};
 use super::view;
@@ -88,105 +88,128 @@ pub fn examine_pair(
 fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>) -> Examination {
     let mut ended: BTreeMap<&str, CheckVerdict> = BTreeMap::new();
     let mut rows = Vec::new();
-    for (layer, check) in catalogue.checks().filter(|(layer, _)| layer.both == both) {
-        if check
-            .when
-            .as_ref()
-            .is_some_and(|when| !is_there(when, here))
-        {
+    for (layer, check) in catalogue.checks() {
+        if layer.both != both || !applies(check, here) {
             continue;
         }
         // A check that was left out for this node does not block the checks that need it.
-        let open = |needed: &&String| {
-            matches!(
-                ended.get(needed.as_str()),
-                Some(CheckVerdict::Fail | CheckVerdict::Unknown)
-            )
+        let is_open = |id: &&String| {
+            let verdict = ended.get(id.as_str());
+            matches!(verdict, Some(CheckVerdict::Fail | CheckVerdict::Unknown))
         };
-        let (verdict, value, name) = match check.needs.iter().find(open) {
-            Some(needed) => (
-                CheckVerdict::Unknown,
-                format!("not checked: needs {needed}"),
-                String::new(),
-            ),
-            None => held(check, here, there),
+        let result = match check.needs.iter().find(is_open) {
+            Some(needed) => CheckResult {
+                verdict: CheckVerdict::Unknown,
+                value: format!("not checked: needs {needed}"),
+                element: String::new(),
+            },
+            None => evaluate(check, here, there),
         };
-        ended.insert(&check.id, verdict);
-        rows.push(row(layer, check, verdict, value, &name));
+        ended.insert(&check.id, result.verdict);
+        rows.push(row(layer, check, result));
     }
     Examination { rows }
 }
 
-fn is_there(when: &FactPath, document: &Value) -> bool {
-    let found = when.find(document);
-    found.iter().any(|seen| {
-        seen.value
-            .as_ref()
-            .is_ok_and(|value| **value != Value::Bool(false))
-    })
+/// Whether the fact of `when` is known and not false, or the check has no `when`.
+fn applies(check: &Check, document: &Value) -> bool {
+    let Some(when) = &check.when else {
+        return true;
+    };
+    when.find(document)
+        .iter()
+        .any(|fact| matches!(fact.value, Ok(value) if *value != Value::Bool(false)))
 }
 
-/// The verdict, the value in words, and the name of the first element that decided.
-fn held(check: &Check, here: &Value, there: Option<&Value>) -> (CheckVerdict, String, String) {
-    let seen = check.reads.find(here);
-    let opposite = there
-        .filter(|_| check.must.is_about_both())
-        .map(|there| check.reads.find(there))
-        .unwrap_or_default();
-    let other = |of: &str| {
-        opposite
-            .iter()
-            .find(|seen| seen.of == of)
-            .map(|seen| &seen.value)
+/// The result of one check.
+struct CheckResult {
+    verdict: CheckVerdict,
+    /// The value in words.
+    value: String,
+    /// Name of the first element that decided.
+    element: String,
+}
+
+/// How one fact meets the condition of a check.
+enum FactResult {
+    Good,
+    /// The name of the element, and the value in words.
+    Broken(String, String),
+    /// The name of the element, and the reason.
+    Unknown(String, String),
+}
+
+fn evaluate(check: &Check, here: &Value, there: Option<&Value>) -> CheckResult {
+    let facts = check.reads.find(here);
+    let peers_facts = match there {
+        Some(there) if check.must.is_about_both() => check.reads.find(there),
+        _ => Vec::new(),
     };
     let (mut broken, mut unknown) = (Vec::new(), Vec::new());
-    for one in &seen {
-        match (&one.value, other(&one.of)) {
-            (Err(_), _) if check.must.fails_unknown() => broken.push(shown(check, one, None)),
-            (Err(_), _) => unknown.push(shown(check, one, None)),
-            (Ok(_), Some(Err(why))) => unknown.push(named(&one.of, &format!("on the peer: {why}"))),
-            (Ok(_), None) if check.must.is_about_both() => {
-                unknown.push(named(&one.of, "not on the peer"))
-            }
-            (Ok(value), there) => {
-                let there = there.and_then(|there| there.as_ref().ok().copied());
-                if !check.must.holds(value, there) {
-                    broken.push(shown(check, one, there));
-                }
-            }
+    for fact in &facts {
+        let peers = peers_facts.iter().find(|one| one.element == fact.element);
+        match evaluate_fact(check, fact, peers) {
+            FactResult::Good => {}
+            FactResult::Broken(element, value) => broken.push((element, value)),
+            FactResult::Unknown(element, why) => unknown.push((element, why)),
         }
     }
-    let fails = if check.severity.fails() {
-        CheckVerdict::Fail
+    let (verdict, deciding) = if !broken.is_empty() && check.severity.fails() {
+        (CheckVerdict::Fail, broken)
+    } else if !broken.is_empty() {
+        (CheckVerdict::Warn, broken)
+    } else if !unknown.is_empty() {
+        (CheckVerdict::Unknown, unknown)
+    } else if facts.is_empty() {
+        let nothing = (String::new(), "nothing to check".to_owned());
+        (CheckVerdict::Unknown, vec![nothing])
     } else {
-        CheckVerdict::Warn
+        let good = facts.iter().map(|fact| shown(check, fact, None)).collect();
+        (CheckVerdict::Pass, good)
     };
-    let (verdict, deciding) = match (broken.is_empty(), unknown.is_empty()) {
-        (false, _) => (fails, broken),
-        (true, false) => (CheckVerdict::Unknown, unknown),
-        (true, true) if seen.is_empty() => (
-            CheckVerdict::Unknown,
-            vec![(String::new(), "nothing to check".to_owned())],
-        ),
-        (true, true) => (
-            CheckVerdict::Pass,
-            seen.iter().map(|one| shown(check, one, None)).collect(),
-        ),
-    };
-    let name = deciding
-        .first()
-        .map(|(name, _)| name.clone())
-        .unwrap_or_default();
-    (verdict, together(&deciding), name)
+    CheckResult {
+        verdict,
+        value: together(&deciding),
+        element: deciding.into_iter().next().unwrap_or_default().0,
+    }
 }
 
-fn named(of: &str, text: &str) -> (String, String) {
-    (of.to_owned(), text.to_owned())
+fn evaluate_fact(
+    check: &Check,
+    fact: &FactAtPath<'_>,
+    peers: Option<&FactAtPath<'_>>,
+) -> FactResult {
+    let value = match &fact.value {
+        Ok(value) => value,
+        Err(_) => {
+            let (element, why) = shown(check, fact, None);
+            return if check.must.fails_unknown() {
+                FactResult::Broken(element, why)
+            } else {
+                FactResult::Unknown(element, why)
+            };
+        }
+    };
+    let peers = match peers.map(|peers| &peers.value) {
+        Some(Ok(value)) => Some(*value),
+        Some(Err(why)) => {
+            return FactResult::Unknown(fact.element.clone(), format!("on the peer: {why}"));
+        }
+        None if check.must.is_about_both() => {
+            return FactResult::Unknown(fact.element.clone(), "not on the peer".to_owned());
+        }
+        None => None,
+    };
+    if check.must.holds(value, peers) {
+        return FactResult::Good;
+    }
+    let (element, value) = shown(check, fact, peers);
+    FactResult::Broken(element, value)
 }
 
 /// The name of an element and its value in words, with the peer's value if the two were
 /// compared.
-fn shown(check: &Check, seen: &Seen<'_>, there: Option<&Value>) -> (String, String) {
+fn shown(check: &Check, fact: &FactAtPath<'_>, there: Option<&Value>) -> (String, String) {
     let words = |value: &Value| match (value.as_u64(), &check.must) {
         (Some(bytes), _) if check.reads.is_in_bytes() => {
             tcpx_words::units::ByteCount(bytes).about()
@@ -196,7 +219,7 @@ fn shown(check: &Check, seen: &Seen<'_>, there: Option<&Value>) -> (String, Stri
         }
         _ => plain(value),
     };
-    let here = match &seen.value {
+    let here = match &fact.value {
         Ok(value) => words(value),
         Err(why) => why.clone(),
     };
@@ -204,7 +227,7 @@ fn shown(check: &Check, seen: &Seen<'_>, there: Option<&Value>) -> (String, Stri
         format!("{here} here, {} there", words(there))
     });
     (
-        seen.of.clone(),
+        fact.element.clone(),
         text.chars().take(VALUE_CHARS_MAX).collect(),
     )
 }
@@ -244,11 +267,15 @@ fn names(all: &[(String, String)]) -> String {
     }
 }
 
-fn row(layer: &Layer, check: &Check, verdict: CheckVerdict, value: String, name: &str) -> CheckRow {
+fn row(layer: &Layer, check: &Check, result: CheckResult) -> CheckRow {
+    let CheckResult {
+        verdict,
+        value,
+        element,
+    } = result;
     let next_step = (verdict != CheckVerdict::Pass).then(|| {
-        let step = check
-            .next_step
-            .replace("{name}", if name.is_empty() { "it" } else { name });
+        let name = if element.is_empty() { "it" } else { &element };
+        let step = check.next_step.replace("{name}", name);
         step.replace("{value}", &value)
     });
     CheckRow {

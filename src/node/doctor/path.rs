@@ -20,10 +20,10 @@ pub struct FactPath(Vec<String>);
 
 /// One value that a path leads to.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct FactAtPath<'a> {
     /// Names of the elements that each `*` stood for: `eth1`, or `eth1 rx`. Empty without a
     /// `*`.
-    pub of: String,
+    pub element: String,
     /// The value, or why it is unknown.
     pub value: Result<&'a Value, String>,
 }
@@ -52,14 +52,12 @@ impl FromStr for FactPath {
 
 impl FactPath {
     /// All values that the path leads to in `document`, in the document's order.
-    pub(crate) fn find<'a>(&self, document: &'a Value) -> Vec<Seen<'a>> {
+    pub(crate) fn find<'a>(&self, document: &'a Value) -> Vec<FactAtPath<'a>> {
         let mut found = Vec::new();
         follow(document, &self.0, String::new(), &mut found);
         found
     }
-}
 
-impl FactPath {
     /// Whether the value is a number of bytes, by the name of the fact.
     pub(crate) fn is_in_bytes(&self) -> bool {
         self.0.iter().any(|part| part.ends_with("_bytes"))
@@ -72,42 +70,46 @@ impl std::fmt::Display for FactPath {
     }
 }
 
-fn follow<'a>(value: &'a Value, parts: &[String], of: String, found: &mut Vec<Seen<'a>>) {
+/// Adds the facts at `parts` below `value` to `found`; `element` names the way there.
+fn follow<'a>(
+    value: &'a Value,
+    parts: &[String],
+    element: String,
+    found: &mut Vec<FactAtPath<'a>>,
+) {
     if found.len() >= FOUND_MAX {
         return;
     }
     if let Some(why) = unknown(value) {
-        return found.push(Seen {
-            of,
-            value: Err(why),
-        });
+        let value = Err(why);
+        return found.push(FactAtPath { element, value });
     }
     let Some((part, rest)) = parts.split_first() else {
-        return found.push(Seen {
-            of,
-            value: Ok(value),
-        });
+        let value = Ok(value);
+        return found.push(FactAtPath { element, value });
     };
     match (part.as_str(), value) {
         ("*", Value::Array(all)) => {
-            for (index, element) in all.iter().enumerate() {
-                let name = element
+            for (index, one) in all.iter().enumerate() {
+                let name = one
                     .get("name")
                     .and_then(Value::as_str)
                     .map_or(index.to_string(), str::to_owned);
-                follow(element, rest, join(&of, &name), found);
+                follow(one, rest, join(&element, &name), found);
             }
         }
         ("*", Value::Object(all)) => {
-            for (name, element) in all {
-                follow(element, rest, join(&of, name), found);
+            for (name, one) in all {
+                follow(one, rest, join(&element, name), found);
             }
         }
-        (name, Value::Object(all)) if all.contains_key(name) => follow(&all[name], rest, of, found),
-        (name, _) => found.push(Seen {
-            of,
-            value: Err(format!("no fact `{name}`")),
-        }),
+        (name, Value::Object(all)) if all.contains_key(name) => {
+            follow(&all[name], rest, element, found)
+        }
+        (name, _) => {
+            let value = Err(format!("no fact `{name}`"));
+            found.push(FactAtPath { element, value });
+        }
     }
 }
 
@@ -120,11 +122,11 @@ fn unknown(value: &Value) -> Option<String> {
     }
 }
 
-fn join(of: &str, name: &str) -> String {
-    if of.is_empty() {
+fn join(element: &str, name: &str) -> String {
+    if element.is_empty() {
         name.to_owned()
     } else {
-        format!("{of} {name}")
+        format!("{element} {name}")
     }
 }
 
@@ -141,7 +143,7 @@ mod tests {
             .iter()
             .map(|seen| {
                 (
-                    seen.of.as_str(),
+                    seen.element.as_str(),
                     seen.value
                         .as_ref()
                         .map(|value| (*value).clone())
