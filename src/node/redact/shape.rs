@@ -70,24 +70,16 @@ pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
                 .count();
         let word = &text[at..end];
         if secret_next {
-            // Up to the next delimiter: a password may contain any other character.
-            let end = at
-                + bytes[at..]
-                    .iter()
-                    .take_while(|byte| !ends_secret(**byte))
-                    .count();
-            found(at, end.max(at + word.len()), Shape::Secret);
-            (at, secret_next) = (end.max(at + word.len()), false);
+            let end = end_of_secret(bytes, at).max(end);
+            found(at, end, Shape::Secret);
+            at = end;
+            secret_next = false;
             continue;
         }
         if let Some(behind) = key_inside(word) {
-            let end = at
-                + bytes[at..]
-                    .iter()
-                    .take_while(|byte| !ends_secret(**byte))
-                    .count();
-            found(at + behind, end.max(at + word.len()), Shape::Secret);
-            at = end.max(at + word.len());
+            let end = end_of_secret(bytes, at).max(end);
+            found(at + behind, end, Shape::Secret);
+            at = end;
             continue;
         }
         if is_secret(word) {
@@ -102,6 +94,14 @@ pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
 
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"._-:".contains(&byte)
+}
+
+/// The end of a secret that starts at `at`: the next delimiter, because a password may contain
+/// any other character.
+fn end_of_secret(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at..];
+    let length = rest.iter().position(|byte| ends_secret(*byte));
+    at + length.unwrap_or(rest.len())
 }
 
 fn ends_secret(byte: u8) -> bool {
