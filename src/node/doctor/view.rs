@@ -302,39 +302,7 @@ fn automatic(facts: &Facts, subject: Subject) -> Vec<&Nic> {
 }
 
 fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
-    let driver: Fact<&Ethtool> = match facts.drivers.get(&nic.name) {
-        Some(Fact::Known(driver)) => Fact::Known(driver),
-        Some(Fact::Unknown { unknown }) => Fact::unknown(unknown.clone()),
-        None => Fact::unknown("the driver was not queried"),
-    };
-    let feature = |name: &str| {
-        let known = driver.as_ref().and_then(|driver| driver.features.clone());
-        known.and_then(|all| {
-            all.get(name)
-                .copied()
-                .ok_or_else(|| format!("the kernel has no feature {name}"))
-                .into()
-        })
-    };
-    let flag = |name: &str| {
-        let known = driver
-            .as_ref()
-            .and_then(|driver| driver.private_flags.clone());
-        known.and_then(|all| {
-            all.get(name)
-                .copied()
-                .ok_or_else(|| format!("the driver has no private flag {name}"))
-                .into()
-        })
-    };
-    let counter = |part: &str| {
-        let known = driver.as_ref().and_then(|driver| driver.counters.clone());
-        known.map(|all| {
-            all.iter()
-                .filter(|(name, _)| name.contains(part))
-                .fold(0, |sum: u64, (_, count)| sum.saturating_add(*count))
-        })
-    };
+    let driver = driver_of(facts, nic);
     let own = data_interrupts(facts, nic);
     Rail {
         name: nic.name.clone(),
@@ -361,22 +329,60 @@ fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
                 .filter(|gpu| served_by(gpu, rails).is_some_and(|(rail, _)| rail.name == nic.name))
                 .count()
         }),
-        header_split: driver.as_ref().and_then(|driver| {
-            driver
-                .header_split()
-                .map(|(on, _)| on)
-                .ok_or_else(|| "the driver has no header-split setting".to_owned())
-                .into()
+        header_split: driver.as_ref().and_then(|driver| header_split(driver)),
+        ntuple: driver.as_ref().and_then(|driver| {
+            setting(
+                &driver.features,
+                "rx-ntuple-filter",
+                "the kernel has no feature",
+            )
         }),
-        ntuple: feature("rx-ntuple-filter"),
-        large_buffers: flag("enable-max-rx-buffer-size"),
-        dropped: counter("dropped"),
-        header_overflows: counter("_hbo"),
+        large_buffers: driver.as_ref().and_then(|driver| {
+            let missing = "the driver has no private flag";
+            setting(&driver.private_flags, "enable-max-rx-buffer-size", missing)
+        }),
+        dropped: driver
+            .as_ref()
+            .and_then(|driver| sum_of_counters(driver, "dropped")),
+        header_overflows: driver
+            .as_ref()
+            .and_then(|driver| sum_of_counters(driver, "_hbo")),
         interrupts: own.as_ref().map(|(count, _)| *count),
         interrupts_far: own.and_then(|(_, cpus)| far_from(facts, nic, &cpus)),
     }
 }
 
+fn driver_of<'a>(facts: &'a Facts, nic: &Nic) -> Fact<&'a Ethtool> {
+    match facts.drivers.get(&nic.name) {
+        Some(driver) => driver.as_ref(),
+        None => Fact::unknown("the driver was not queried"),
+    }
+}
+
+fn header_split(driver: &Ethtool) -> Fact<bool> {
+    match driver.header_split() {
+        Some((on, _)) => Fact::Known(on),
+        None => Fact::unknown("the driver has no header-split setting"),
+    }
+}
+
+/// The setting `name`; `missing` begins the reason if there is no such setting.
+fn setting(all: &Fact<BTreeMap<String, bool>>, name: &str, missing: &str) -> Fact<bool> {
+    all.as_ref().and_then(|all| match all.get(name) {
+        Some(on) => Fact::Known(*on),
+        None => Fact::unknown(format!("{missing} {name}")),
+    })
+}
+
+/// The sum of all counters whose name contains `part`.
+fn sum_of_counters(driver: &Ethtool, part: &str) -> Fact<u64> {
+    driver.counters.as_ref().map(|all| {
+        let matching = all.iter().filter(|(name, _)| name.contains(part));
+        matching.fold(0, |sum: u64, (_, count)| sum.saturating_add(*count))
+    })
+}
+
+/// The rail nearest to `gpu`, and how near it is.
 fn served_by<'a>(gpu: &Gpu, rails: &[&'a Nic]) -> Option<(&'a Nic, Closeness)> {
     nearest(gpu, rails.iter().copied())
 }

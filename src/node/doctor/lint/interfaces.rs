@@ -83,35 +83,37 @@ fn control(
             let text = format!("{} has no IPv4 address", pair(environment, CONTROL));
             findings.add(LintKind::Control, text, fix());
         }
-        Some((nic, _)) => {
-            if environment
-                .get(DATA)
-                .is_some_and(|list| list.len() >= 2 && matches(list, nic))
-            {
-                let names: Vec<&String> = nics
-                    .keys()
-                    .filter(|other| other != &nic)
-                    .filter(|other| {
-                        environment
-                            .get(DATA)
-                            .is_some_and(|list| matches(list, other))
-                    })
-                    .collect();
-                let kept = names
-                    .iter()
-                    .map(|name| name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(",");
-                let fix = (!kept.is_empty()).then(|| Fix::Set(DATA.to_owned(), format!("={kept}")));
-                let text = format!(
-                    "{} is also a data interface: {}",
-                    pair(environment, CONTROL),
-                    pair(environment, DATA)
-                );
-                findings.add(LintKind::ControlAmongData, text, fix);
-            }
-        }
+        Some((nic, _)) => control_among_data(environment, nic, nics, findings),
     }
+}
+
+/// Finds a control interface that is also a data interface. The fix lists the other data
+/// interfaces.
+fn control_among_data(
+    environment: &Environment,
+    control: &str,
+    nics: &BTreeMap<String, NicPlace>,
+    findings: &mut Findings,
+) {
+    let Some(list) = environment.get(DATA) else {
+        return;
+    };
+    if list.len() < 2 || !matches(list, control) {
+        return;
+    }
+    let text = format!(
+        "{} is also a data interface: {}",
+        pair(environment, CONTROL),
+        pair(environment, DATA)
+    );
+    let others: Vec<&str> = nics
+        .keys()
+        .map(String::as_str)
+        .filter(|nic| *nic != control && matches(list, nic))
+        .collect();
+    let fix =
+        (!others.is_empty()).then(|| Fix::Set(DATA.to_owned(), format!("={}", others.join(","))));
+    findings.add(LintKind::ControlAmongData, text, fix);
 }
 
 /// The machine's data interfaces, separated by commas; `None` if it has none.

@@ -13,6 +13,8 @@ const EXPORTER_PATH: &str = "NCCL_GPUDIRECTTCPX_TELEMETRY_EXPORTER_PATH";
 const EXPORTER_CPU: &str = "NCCL_GPUDIRECTTCPX_TELEMETRY_EXPORTER_CORE_INDEX";
 const STEERING: &str = "NCCL_GPUDIRECTTCPX_FLOW_STEERING_STRATEGY";
 const STEERING_WAIT: &str = "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS";
+/// Name of the chunk size of a scenario, in messages.
+const SCENARIO_CHUNK: &str = "the scenario's chunk";
 /// `MAX_SOCKETS` of 3.1.9, per comm.
 const SOCKETS_MAX: i64 = 8;
 /// Bytes that one unpack slot holds: the largest receive.
@@ -25,7 +27,8 @@ const EXPORTER_CPU_DEFAULT: i64 = 171;
 const WAIT_MICROS_MAX: i64 = 1_000_000;
 
 pub(super) fn check(environment: &Environment, machine: &Machine, findings: &mut Findings) {
-    chunks(environment, machine, findings);
+    task_chunk(environment, findings);
+    message_size(environment, machine, findings);
     sockets(environment, findings);
     exporter(environment, machine, findings);
     switches(environment, findings);
@@ -52,53 +55,42 @@ fn data_sockets(environment: &Environment) -> (i64, i64) {
     )
 }
 
-fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings) {
-    let task_chunk = integer(environment, CHUNK);
-    let fix = || Fix::Set(CHUNK.to_owned(), PUBLISHED_CHUNK.to_string());
-    match (environment.get(CHUNK), task_chunk) {
-        (None, _) => findings.add(
-            LintKind::TaskChunk,
-            format!("{CHUNK} is not set; the plugin uses 0"),
-            [fix()],
-        ),
-        (Some(_), None | Some(0)) => {
-            findings.add(
-                LintKind::TaskChunk,
-                format!("{}: the plugin uses 0", pair(environment, CHUNK)),
-                [fix()],
-            );
-        }
-        _ => {}
-    }
+fn task_chunk(environment: &Environment, findings: &mut Findings) {
+    let text = match (environment.get(CHUNK), integer(environment, CHUNK)) {
+        (None, _) => format!("{CHUNK} is not set; the plugin uses 0"),
+        (Some(_), None | Some(0)) => format!("{}: the plugin uses 0", pair(environment, CHUNK)),
+        _ => return,
+    };
+    let fix = Fix::Set(CHUNK.to_owned(), PUBLISHED_CHUNK.to_string());
+    findings.add(LintKind::TaskChunk, text, [fix]);
+}
+
+fn message_size(environment: &Environment, machine: &Machine, findings: &mut Findings) {
     let Some((message, name)) = message(environment, machine) else {
         return;
     };
     if message > SLICE_BYTES {
-        findings.add(
-            LintKind::ChunkSlice,
-            format!("{name} is {message} bytes; a request carries at most 4 MiB"),
-            (name != "the scenario's chunk")
-                .then(|| Fix::Set(name.to_owned(), PUBLISHED_CHUNK.to_string())),
-        );
+        let text = format!("{name} is {message} bytes; a request carries at most 4 MiB");
+        let fix = (name != SCENARIO_CHUNK)
+            .then(|| Fix::Set(name.to_owned(), PUBLISHED_CHUNK.to_string()));
+        findings.add(LintKind::ChunkSlice, text, fix);
         return;
     }
+    let task_chunk = match integer(environment, CHUNK) {
+        // A negative number restores the built-in 128 KiB.
+        Some(bytes) if bytes < 0 => 131_072,
+        Some(bytes) => bytes.unsigned_abs(),
+        None => 0,
+    };
     let (sockets, threads) = data_sockets(environment);
-    let sockets = (sockets * threads).min(SOCKETS_MAX);
-    // A negative number restores the built-in 128 KiB.
-    let task_chunk = task_chunk
-        .map(|bytes| if bytes < 0 { 131_072 } else { bytes })
-        .filter(|bytes| *bytes > 0);
-    if let Some(bytes) = task_chunk.and_then(|bytes| u64::try_from(bytes).ok())
-        && message > bytes.saturating_mul(sockets.unsigned_abs())
-    {
-        let enough = message
-            .div_ceil(sockets.unsigned_abs())
-            .next_multiple_of(4096);
-        findings.add(
-            LintKind::ChunkLeak,
-            format!("{name} is {message} bytes, more than {sockets} sockets x {CHUNK} {bytes}"),
-            [Fix::Set(CHUNK.to_owned(), enough.to_string())],
+    let sockets = (sockets * threads).min(SOCKETS_MAX).unsigned_abs();
+    if task_chunk > 0 && message > task_chunk.saturating_mul(sockets) {
+        let text = format!(
+            "{name} is {message} bytes, more than {sockets} sockets x {CHUNK} {task_chunk}"
         );
+        let enough = message.div_ceil(sockets).next_multiple_of(4096);
+        let fix = Fix::Set(CHUNK.to_owned(), enough.to_string());
+        findings.add(LintKind::ChunkLeak, text, [fix]);
     }
 }
 
@@ -106,7 +98,7 @@ fn chunks(environment: &Environment, machine: &Machine, findings: &mut Findings)
 /// to NCCL's variable.
 fn message<'a>(environment: &Environment, machine: &Machine) -> Option<(u64, &'a str)> {
     if let Some(chunk) = machine.chunk {
-        return Some((chunk, "the scenario's chunk"));
+        return Some((chunk, SCENARIO_CHUNK));
     }
     ["UCCL_TCPX_CHUNK_BYTES", "NCCL_P2P_NET_CHUNKSIZE"]
         .into_iter()
