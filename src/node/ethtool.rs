@@ -59,11 +59,11 @@ impl Ethtool {
     /// Asks the driver of `interface`.
     pub(crate) fn read(root: &Root, interface: &str) -> Fact<Self> {
         root.ask(&format!("ethtool-{interface}"), || {
-            Fact::Known(Self::asked(interface))
+            Fact::Known(Self::query(interface))
         })
     }
 
-    fn asked(interface: &str) -> Self {
+    fn query(interface: &str) -> Self {
         let driver = Driver::open(interface);
         Self {
             driver: answer(&driver, |driver| driver.info(4)),
@@ -102,11 +102,13 @@ impl Ethtool {
 }
 
 fn answer<T>(driver: &io::Result<Driver>, question: impl Fn(&Driver) -> io::Result<T>) -> Fact<T> {
-    let asked = driver.as_ref().map_err(ToString::to_string).map(question);
-    match asked {
-        Ok(Ok(answer)) => Fact::Known(answer),
-        Ok(Err(error)) => Fact::unknown(error.to_string()),
-        Err(error) => Fact::unknown(error),
+    let driver = match driver {
+        Ok(driver) => driver,
+        Err(error) => return Fact::unknown(error.to_string()),
+    };
+    match question(driver) {
+        Ok(answer) => Fact::Known(answer),
+        Err(error) => Fact::unknown(error.to_string()),
     }
 }
 
@@ -264,10 +266,10 @@ mod tests {
 
     #[test]
     fn the_loopback_has_features_and_no_header_split() {
-        let lo = Ethtool::asked("lo");
+        let lo = Ethtool::query("lo");
         assert!(lo.features.known().is_some(), "{lo:?}");
         assert_eq!(lo.header_split(), None, "{lo:?}");
-        let none = Ethtool::asked("no-such-nic");
+        let none = Ethtool::query("no-such-nic");
         assert!(none.driver.why().is_some() && none.features.why().is_some());
     }
 

@@ -60,7 +60,7 @@ impl PluginFamily {
         matches!(self, Self::Tcpx | Self::TcpxSoft)
     }
 
-    /// Whether this is a flavour of the software plugin, for which host memory can stand in for
+    /// Whether this is a flavour of the software plugin, which accepts host memory in place of
     /// GPU memory.
     pub fn is_software(self) -> bool {
         matches!(self, Self::TcpxSoft | Self::PlainSoft)

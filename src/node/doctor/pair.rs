@@ -115,66 +115,54 @@ fn differences(
     here: &BTreeMap<String, String>,
     there: &BTreeMap<String, String>,
 ) -> (Vec<String>, Vec<String>) {
-    let names: BTreeSet<&String> = here
-        .keys()
-        .chain(there.keys())
-        .filter(|name| !name.starts_with("TCPXCTL_"))
-        .collect();
-    let value = |of: &BTreeMap<String, String>, name: &str| {
-        of.get(name).map_or("unset", String::as_str).to_owned()
-    };
-    let differing = names
-        .into_iter()
-        .filter(|name| here.get(*name) != there.get(*name));
-    let told = |name: &String| {
-        format!(
-            "{name}: {} here, {} there",
-            value(here, name),
-            value(there, name)
-        )
-    };
-    let (must, may): (Vec<&String>, Vec<&String>) =
-        differing.partition(|name| MUST_MATCH.contains(&name.as_str()));
-    (
-        must.into_iter().map(told).collect(),
-        may.into_iter().map(told).collect(),
-    )
+    let (mut must_match, mut others) = (Vec::new(), Vec::new());
+    let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+    for name in names {
+        let (value, peers) = (here.get(name), there.get(name));
+        if value == peers || name.starts_with("TCPXCTL_") {
+            continue;
+        }
+        let text = difference(name, value, peers, "unset");
+        if MUST_MATCH.contains(&name.as_str()) {
+            must_match.push(text);
+        } else {
+            others.push(text);
+        }
+    }
+    (must_match, others)
+}
+
+fn difference(name: &str, here: Option<&String>, there: Option<&String>, absent: &str) -> String {
+    let here = here.map_or(absent, String::as_str);
+    let there = there.map_or(absent, String::as_str);
+    format!("{name}: {here} here, {there} there")
 }
 
 /// Rails that only one node has, or that differ in MTU.
 fn interfaces(here: &Facts, there: &Facts, subject: Subject) -> Fact<Vec<String>> {
-    let of = |facts: &Facts| {
-        let rails = view::rails(facts, subject);
-        let told = |nic: &Nic| {
-            (
-                nic.name.clone(),
-                nic.mtu
-                    .known()
-                    .map_or("MTU unknown".to_owned(), |mtu| format!("MTU {mtu}")),
-            )
-        };
-        facts
-            .node
-            .nics
-            .as_ref()
-            .map(|_| rails.into_iter().map(told).collect::<BTreeMap<_, _>>())
-    };
-    of(here).and_then(|here| {
-        of(there).map(|there| {
+    rail_mtus(here, subject).and_then(|here| {
+        rail_mtus(there, subject).map(|there| {
             let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
-            let told = |one: Option<&String>| one.map_or("no rail", String::as_str).to_owned();
-            let differing = names
+            names
                 .into_iter()
-                .filter(|name| here.get(*name) != there.get(*name));
-            differing
-                .map(|name| {
-                    format!(
-                        "{name}: {} here, {} there",
-                        told(here.get(name)),
-                        told(there.get(name))
-                    )
-                })
+                .filter(|name| here.get(*name) != there.get(*name))
+                .map(|name| difference(name, here.get(name), there.get(name), "no rail"))
                 .collect()
         })
+    })
+}
+
+/// The MTU of each rail in words, by the name of the rail.
+fn rail_mtus(facts: &Facts, subject: Subject) -> Fact<BTreeMap<String, String>> {
+    facts.node.nics.as_ref().map(|_| {
+        let mut mtus = BTreeMap::new();
+        for nic in view::rails(facts, subject) {
+            let mtu = match nic.mtu.known() {
+                Some(mtu) => format!("MTU {mtu}"),
+                None => "MTU unknown".to_owned(),
+            };
+            mtus.insert(nic.name.clone(), mtu);
+        }
+        mtus
     })
 }

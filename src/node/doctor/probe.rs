@@ -216,15 +216,15 @@ fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instan
         name: here.name.clone(),
         to: there.echo.ip(),
         full_mtu: match &small {
-            Ok(true) => told(full),
+            Ok(true) => fact_of(full),
             _ => Fact::unknown("a small packet did not come back either"),
         },
-        reachable: told(Ok(small)),
-        ports_closed: told(closed),
+        reachable: fact_of(Ok(small)),
+        ports_closed: fact_of(closed),
     }
 }
 
-fn told<T>(answer: std::thread::Result<io::Result<T>>) -> Fact<T> {
+fn fact_of<T>(answer: std::thread::Result<io::Result<T>>) -> Fact<T> {
     let answer = answer.unwrap_or_else(|_| Err(io::Error::other("the probe panicked")));
     answer.map_err(|error| error.to_string()).into()
 }
