@@ -12,11 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(2);
 
 /// A connection to the other end.
-pub struct Link(TcpStream);
+pub(crate) struct Link(TcpStream);
 
 impl Link {
     /// The receiver listens, the sender tries until it does.
-    pub fn meet(port: u16, sends: bool) -> Outcome<Self> {
+    pub(crate) fn meet(port: u16, sends: bool) -> Outcome<Self> {
         let stream = if sends { dial(port) } else { answer(port) };
         let stream = stream.map_err(|error| format!("the other end, at port {port}: {error}"))?;
         let settled = stream
@@ -27,12 +27,15 @@ impl Link {
     }
 
     /// Returns once both ends have called it.
-    pub fn barrier(&mut self) -> Outcome<()> {
+    pub(crate) fn barrier(&mut self) -> Outcome<()> {
         self.exchange([0]).map(|_| ())
     }
 
     /// Gives ours for theirs.
-    pub fn exchange<const BYTES: usize>(&mut self, ours: [u8; BYTES]) -> Outcome<[u8; BYTES]> {
+    pub(crate) fn exchange<const BYTES: usize>(
+        &mut self,
+        ours: [u8; BYTES],
+    ) -> Outcome<[u8; BYTES]> {
         let mut theirs = [0; BYTES];
         self.0
             .write_all(&ours)
@@ -42,7 +45,7 @@ impl Link {
     }
 
     /// As `exchange`, for as many handles as there are.
-    pub fn exchange_handles(
+    pub(crate) fn exchange_handles(
         &mut self,
         ours: &[[u8; HANDLE_MAX]],
     ) -> Outcome<Vec<[u8; HANDLE_MAX]>> {

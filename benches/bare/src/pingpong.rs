@@ -25,7 +25,7 @@ struct Ends {
     pace: WallPace,
 }
 
-pub fn run(asked: &Pingpong, sends: bool) -> Outcome<String> {
+pub(crate) fn run(asked: &Pingpong, sends: bool) -> Outcome<String> {
     let table = Table::load(&asked.common.plugin)?;
     let mut link = Link::meet(asked.common.port, sends)?;
     let (listener, handle) = table.listen()?;

@@ -17,11 +17,11 @@ use tcpx_engine::plugin::{Plugin, RawTable};
 use tcpx_node::plugin_files::Source;
 
 /// A comm, a registration or a request; null is none.
-pub type Raw = *mut c_void;
+pub(crate) type Raw = *mut c_void;
 
 /// What a connector is given, at an address of its own.
 #[repr(align(16))]
-pub struct Handle(pub [u8; HANDLE_MAX]);
+pub(crate) struct Handle(pub [u8; HANDLE_MAX]);
 
 /// For all connects and accepts together.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ const DEVICE: c_int = 0;
 
 /// An initialised plugin.
 #[derive(Clone, Copy)]
-pub struct Table(&'static v7::Net);
+pub(crate) struct Table(&'static v7::Net);
 
 /// Calls a member, if there is one; a code other than 0 is an error.
 macro_rules! call {
@@ -46,7 +46,7 @@ macro_rules! call {
 
 impl Table {
     /// Loads and initialises.
-    pub fn load(path: &Path) -> Outcome<Self> {
+    pub(crate) fn load(path: &Path) -> Outcome<Self> {
         let plugin = Plugin::open(&Source::File(path.to_owned()), None)
             .map_err(|error| error.to_string())?;
         plugin.net.init().map_err(|error| error.to_string())?;
@@ -60,7 +60,7 @@ impl Table {
     }
 
     /// A listener, and the bytes for its one connector.
-    pub fn listen(self) -> Outcome<(Raw, [u8; HANDLE_MAX])> {
+    pub(crate) fn listen(self) -> Outcome<(Raw, [u8; HANDLE_MAX])> {
         let (mut listener, mut handle) = (null_mut(), Handle([0; HANDLE_MAX]));
         call!(
             self,
@@ -70,7 +70,7 @@ impl Table {
     }
 
     /// Connects and accepts by turns, until all have answered.
-    pub fn connect_all(
+    pub(crate) fn connect_all(
         self,
         handles: Vec<[u8; HANDLE_MAX]>,
         listeners: &[Raw],
@@ -115,7 +115,7 @@ impl Table {
     }
 
     /// Registers all of `region`, which must be kept for as long.
-    pub fn register(self, comm: Raw, region: &Arc<Region>) -> Outcome<Raw> {
+    pub(crate) fn register(self, comm: Raw, region: &Arc<Region>) -> Outcome<Raw> {
         let mut mhandle = null_mut();
         let size = c_int::try_from(region.len())
             .map_err(|_| "more than a C int can register".to_owned())?;
@@ -133,14 +133,14 @@ impl Table {
     }
 
     /// A request; null when the plugin says to try again.
-    pub fn isend(self, comm: Raw, data: Raw, size: c_int, mhandle: Raw) -> Outcome<Raw> {
+    pub(crate) fn isend(self, comm: Raw, data: Raw, size: c_int, mhandle: Raw) -> Outcome<Raw> {
         let mut request = null_mut();
         call!(self, isend(comm, data, size, 0, mhandle, &raw mut request))?;
         Ok(request)
     }
 
     /// As `isend`.
-    pub fn irecv(
+    pub(crate) fn irecv(
         self,
         comm: Raw,
         mut data: Raw,
@@ -157,14 +157,14 @@ impl Table {
     }
 
     /// Whether a request is done.
-    pub fn test(self, request: Raw) -> Outcome<bool> {
+    pub(crate) fn test(self, request: Raw) -> Outcome<bool> {
         let (mut done, mut size) = (0, 0);
         call!(self, test(request, &raw mut done, &raw mut size))?;
         Ok(done != 0)
     }
 
     /// Hands a done receive back.
-    pub fn consume(self, comm: Raw, request: Raw) -> Outcome<()> {
+    pub(crate) fn consume(self, comm: Raw, request: Raw) -> Outcome<()> {
         if self.0.irecv_consumed.is_none() {
             return Ok(());
         }
@@ -172,22 +172,22 @@ impl Table {
     }
 
     /// Ends a registration.
-    pub fn deregister(self, comm: Raw, mhandle: Raw) -> Outcome<()> {
+    pub(crate) fn deregister(self, comm: Raw, mhandle: Raw) -> Outcome<()> {
         call!(self, dereg_mr(comm, mhandle))
     }
 
     /// Closes a sending end.
-    pub fn close_send(self, comm: Raw) -> Outcome<()> {
+    pub(crate) fn close_send(self, comm: Raw) -> Outcome<()> {
         call!(self, close_send(comm))
     }
 
     /// Closes a receiving end.
-    pub fn close_receive(self, comm: Raw) -> Outcome<()> {
+    pub(crate) fn close_receive(self, comm: Raw) -> Outcome<()> {
         call!(self, close_recv(comm))
     }
 
     /// Closes a listener.
-    pub fn close_listen(self, listener: Raw) -> Outcome<()> {
+    pub(crate) fn close_listen(self, listener: Raw) -> Outcome<()> {
         call!(self, close_listen(listener))
     }
 }

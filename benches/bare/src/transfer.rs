@@ -28,7 +28,7 @@ struct Channel {
     left: u64,
 }
 
-pub fn run(asked: &Transfer, sends: bool) -> Outcome<String> {
+pub(crate) fn run(asked: &Transfer, sends: bool) -> Outcome<String> {
     let (chunk, channels) = (u64::from(asked.chunk), u64::from(asked.channels));
     if asked.total == 0 || !asked.total.is_multiple_of(chunk * channels) {
         return Err(format!(
