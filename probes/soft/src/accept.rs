@@ -37,7 +37,7 @@ const STRANGER_TIME: Duration = Duration::from_secs(2);
 const STRANGER_GRACE: Duration = Duration::from_millis(100);
 
 /// A listen comm.
-pub struct Listener {
+pub(crate) struct Listener {
     plugin: &'static Plugin,
     device: usize,
     nonce: Nonce,
@@ -81,7 +81,7 @@ enum Stage {
 
 impl Listener {
     /// `listen`: two sockets on ephemeral ports, and the handle to find them.
-    pub fn new(plugin: &'static Plugin, device: c_int) -> Result<(Self, Handle), Failed> {
+    pub(crate) fn new(plugin: &'static Plugin, device: c_int) -> Result<(Self, Handle), Failed> {
         let function = c"softListen";
         let Some((device, found)) = plugin.device(device) else {
             warning!(
@@ -145,7 +145,7 @@ impl Listener {
     }
 
     /// One call of `accept`: the comm's parts, or nothing yet.
-    pub fn accept(&mut self) -> Result<Option<Parts>, Failed> {
+    pub(crate) fn accept(&mut self) -> Result<Option<Parts>, Failed> {
         if self.used {
             warning!(
                 c"softAccept",

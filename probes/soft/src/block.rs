@@ -22,12 +22,12 @@ const LIVE: u64 = u64::from_le_bytes(*b"tcpxsoft");
 const NOBODY: u64 = 0;
 
 /// Requests of one comm: its slots, and what `iflush` gives out.
-pub const REQUESTS: usize = SLOTS_MAX + FLUSHES;
+pub(crate) const REQUESTS: usize = SLOTS_MAX + FLUSHES;
 
 /// One comm's place, 128-byte aligned so that most wild pointers are told by
 /// their low bits.
 #[repr(C, align(128))]
-pub struct Block {
+pub(crate) struct Block {
     magic: AtomicU64,
     requests: UnsafeCell<[Request; REQUESTS]>,
     comm: UnsafeCell<Option<Comm>>,
@@ -46,7 +46,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
 
 /// Gives a comm its place. `make` is told the place's address and its requests,
 /// which are all zero but for their comm.
-pub fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
+pub(crate) fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     let address = registry
         .spare
@@ -68,7 +68,7 @@ pub fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
 }
 
 /// Takes a comm out of its place, or `None` when the pointer is no live comm's.
-pub fn retire(pointer: *mut c_void) -> Option<Comm> {
+pub(crate) fn retire(pointer: *mut c_void) -> Option<Comm> {
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     let address = pointer as usize;
     if !registry.live.remove(&address) {
@@ -84,7 +84,7 @@ pub fn retire(pointer: *mut c_void) -> Option<Comm> {
 }
 
 /// Whether the pointer is a live comm's; follows nothing.
-pub fn is_live(pointer: *mut c_void) -> bool {
+pub(crate) fn is_live(pointer: *mut c_void) -> bool {
     REGISTRY
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -97,7 +97,7 @@ pub fn is_live(pointer: *mut c_void) -> bool {
 /// # Safety
 /// A pointer that is neither null nor a comm's, now or in the past, must at
 /// least be readable. Calls for one comm come one at a time, as ncclNet says.
-pub unsafe fn comm<'a>(pointer: *mut c_void) -> Option<&'a mut Comm> {
+pub(crate) unsafe fn comm<'a>(pointer: *mut c_void) -> Option<&'a mut Comm> {
     if pointer.is_null() || !(pointer as usize).is_multiple_of(align_of::<Block>()) {
         return None;
     }
@@ -115,7 +115,7 @@ pub unsafe fn comm<'a>(pointer: *mut c_void) -> Option<&'a mut Comm> {
 ///
 /// # Safety
 /// As for [`comm`], of `request` and of the comm it names.
-pub unsafe fn owner<'a>(request: *mut c_void) -> Option<(&'a mut Comm, usize)> {
+pub(crate) unsafe fn owner<'a>(request: *mut c_void) -> Option<(&'a mut Comm, usize)> {
     if request.is_null() || !(request as usize).is_multiple_of(align_of::<Request>()) {
         return None;
     }

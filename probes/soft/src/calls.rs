@@ -40,7 +40,7 @@ static LISTENERS: Mutex<BTreeMap<usize, Arc<Mutex<Listener>>>> = Mutex::new(BTre
 ///
 /// # Safety
 /// `handle` is null or 128 bytes to write to.
-pub unsafe fn listen_on(
+pub(crate) unsafe fn listen_on(
     plugin: &'static Plugin,
     device: c_int,
     handle: *mut c_void,
@@ -65,7 +65,7 @@ pub unsafe fn listen_on(
 ///
 /// # Safety
 /// `handle` is null or 128 bytes to read and write.
-pub unsafe fn connect_from(
+pub(crate) unsafe fn connect_from(
     plugin: &'static Plugin,
     device: c_int,
     handle: *mut c_void,
@@ -97,7 +97,7 @@ pub unsafe fn connect_from(
 ///
 /// # Safety
 /// `handle` is null, or points to null or to a device handle to write to.
-pub unsafe fn accept_on(
+pub(crate) unsafe fn accept_on(
     listener: *mut c_void,
     handle: *mut *mut DeviceHandle,
 ) -> Result<*mut c_void, Failed> {
@@ -172,7 +172,7 @@ fn settle(parts: Parts) -> Result<*mut c_void, Failed> {
 }
 
 /// `regMr`. `data` is only looked at as a number.
-pub fn register(
+pub(crate) fn register(
     comm: *mut c_void,
     data: *mut c_void,
     length: usize,
@@ -226,7 +226,7 @@ fn check_device_memory(comm: *mut c_void, data: *mut c_void, length: usize) -> R
 
 /// What a caller posts.
 #[derive(Debug, Clone, Copy)]
-pub struct Given {
+pub(crate) struct Given {
     /// First byte.
     pub data: *mut c_void,
     /// Bytes.
@@ -241,7 +241,11 @@ pub struct Given {
 ///
 /// # Safety
 /// `comm` and `mhandle` are as `block::comm` and `mr::region` ask.
-pub unsafe fn post(side: Side, comm: *mut c_void, given: Given) -> Result<*mut c_void, Failed> {
+pub(crate) unsafe fn post(
+    side: Side,
+    comm: *mut c_void,
+    given: Given,
+) -> Result<*mut c_void, Failed> {
     // SAFETY: by the contract above.
     let comm = unsafe { called_on(comm, c"softPost", &format_args!("{side:?} request")) }?;
     // SAFETY: by the contract above.
@@ -252,7 +256,7 @@ pub unsafe fn post(side: Side, comm: *mut c_void, given: Given) -> Result<*mut c
 ///
 /// # Safety
 /// As for [`post`].
-pub unsafe fn post_group(comm: *mut c_void, given: &[Given]) -> Result<*mut c_void, Failed> {
+pub(crate) unsafe fn post_group(comm: *mut c_void, given: &[Given]) -> Result<*mut c_void, Failed> {
     // SAFETY: by the contract above.
     let comm = unsafe { called_on(comm, c"softPost", &format_args!("{:?} request", Side::Recv)) }?;
     let mut buffers = [Buffer::NONE; GROUP_MAX];
@@ -313,7 +317,10 @@ unsafe fn buffer(given: Given) -> Result<Buffer, Failed> {
 ///
 /// # Safety
 /// `comm` is as `block::comm` asks.
-pub unsafe fn flush(comm: *mut c_void, places: &[*mut c_void]) -> Result<*mut c_void, Failed> {
+pub(crate) unsafe fn flush(
+    comm: *mut c_void,
+    places: &[*mut c_void],
+) -> Result<*mut c_void, Failed> {
     // SAFETY: by the contract above.
     unsafe { called_on(comm, c"softIflush", &"iflush") }?.flush(places)
 }
@@ -322,7 +329,7 @@ pub unsafe fn flush(comm: *mut c_void, places: &[*mut c_void]) -> Result<*mut c_
 ///
 /// # Safety
 /// `request` is as `block::owner` asks.
-pub unsafe fn test(request: *mut c_void) -> Result<bool, Failed> {
+pub(crate) unsafe fn test(request: *mut c_void) -> Result<bool, Failed> {
     // SAFETY: by the contract above.
     let (comm, slot) = unsafe { tested(request) }?;
     comm.test(slot)
@@ -333,7 +340,7 @@ pub unsafe fn test(request: *mut c_void) -> Result<bool, Failed> {
 ///
 /// # Safety
 /// As for [`test`].
-pub unsafe fn test_any(
+pub(crate) unsafe fn test_any(
     request: *mut c_void,
     tell: impl FnMut(usize, c_int),
 ) -> Result<bool, Failed> {
@@ -367,7 +374,7 @@ unsafe fn tested<'a>(request: *mut c_void) -> Result<(&'a mut Comm, usize), Fail
 ///
 /// # Safety
 /// `request` is as `block::owner` asks.
-pub unsafe fn consumed(count: c_int, request: *mut c_void) -> Result<(), Failed> {
+pub(crate) unsafe fn consumed(count: c_int, request: *mut c_void) -> Result<(), Failed> {
     let function = c"softIrecvConsumed";
     if request.is_null() {
         warning!(function, "{PRODUCT} : irecvConsumed with null request");
@@ -395,7 +402,7 @@ pub unsafe fn consumed(count: c_int, request: *mut c_void) -> Result<(), Failed>
 }
 
 /// `closeSend` and `closeRecv`: one and the same, as in the real plugin.
-pub fn close(comm: *mut c_void) -> Result<(), Failed> {
+pub(crate) fn close(comm: *mut c_void) -> Result<(), Failed> {
     if comm.is_null() {
         return Ok(());
     }
@@ -411,7 +418,7 @@ pub fn close(comm: *mut c_void) -> Result<(), Failed> {
 }
 
 /// `closeListen`.
-pub fn unlisten(listener: *mut c_void) -> Result<(), Failed> {
+pub(crate) fn unlisten(listener: *mut c_void) -> Result<(), Failed> {
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     if listener.is_null() || listeners.remove(&(listener as usize)).is_some() {
         return Ok(());

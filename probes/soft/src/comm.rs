@@ -50,7 +50,7 @@ const SEND: c_int = 0;
 const RECV: c_int = 1;
 
 /// A comm. Its place is a `block::Block`.
-pub struct Comm {
+pub(crate) struct Comm {
     pub(crate) plugin: &'static Plugin,
     pub(crate) side: Side,
     /// Where it lives, as the caller knows it.
@@ -101,7 +101,7 @@ pub struct Comm {
 unsafe impl Send for Comm {}
 
 /// What setting up hands over.
-pub struct Parts {
+pub(crate) struct Parts {
     /// The process's plugin.
     pub plugin: &'static Plugin,
     /// Which end.
@@ -120,7 +120,7 @@ pub struct Parts {
 
 /// What is posted.
 #[derive(Debug, Clone, Copy)]
-pub struct Buffer {
+pub(crate) struct Buffer {
     /// Where its bytes are, or go.
     pub data: *mut c_void,
     /// How many.
@@ -133,7 +133,7 @@ pub struct Buffer {
 
 impl Buffer {
     /// No bytes anywhere.
-    pub const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         data: std::ptr::null_mut(),
         size: 0,
         region: Region {
@@ -146,7 +146,7 @@ impl Buffer {
 }
 
 /// What a comm needs for device memory.
-pub struct DeviceSide {
+pub(crate) struct DeviceSide {
     pool: Option<&'static PagePool>,
     unpack: Option<Unpack>,
     stage: Option<Stage>,
@@ -155,7 +155,7 @@ pub struct DeviceSide {
 
 impl DeviceSide {
     /// Pages and slots of a receiver, buffers of a sender.
-    pub fn of(parts: &Parts) -> Result<Self, Failed> {
+    pub(crate) fn of(parts: &Parts) -> Result<Self, Failed> {
         let none = Self {
             pool: None,
             unpack: None,
@@ -195,7 +195,12 @@ impl DeviceSide {
 
 impl Comm {
     /// A comm over connected sockets, living at `address` with `requests` in it.
-    pub fn new(parts: Parts, memory: DeviceSide, address: usize, requests: *mut Request) -> Self {
+    pub(crate) fn new(
+        parts: Parts,
+        memory: DeviceSide,
+        address: usize,
+        requests: *mut Request,
+    ) -> Self {
         let Parts {
             plugin,
             side,
@@ -269,7 +274,7 @@ impl Comm {
     }
 
     /// Where the requests are.
-    pub fn requests(&self) -> *mut Request {
+    pub(crate) fn requests(&self) -> *mut Request {
         self.requests
     }
 
@@ -297,7 +302,7 @@ impl Comm {
     }
 
     /// `isend` and `irecv`: queues, and does nothing else.
-    pub fn post(&mut self, side: Side, buffer: &Buffer) -> Result<*mut c_void, Failed> {
+    pub(crate) fn post(&mut self, side: Side, buffer: &Buffer) -> Result<*mut c_void, Failed> {
         let length = self.check_post(side, buffer)?;
         let Some(slot) = self.queue.take(Step::Post) else {
             if self.plugin.settings.is_plain() {
@@ -312,7 +317,7 @@ impl Comm {
     }
 
     /// A receive of one to [`GROUP_MAX`] buffers, of the plain flavour: all or none.
-    pub fn post_group(&mut self, buffers: &[Buffer]) -> Result<*mut c_void, Failed> {
+    pub(crate) fn post_group(&mut self, buffers: &[Buffer]) -> Result<*mut c_void, Failed> {
         let mut lengths = [0; GROUP_MAX];
         for (length, buffer) in lengths.iter_mut().zip(buffers) {
             *length = self.check_post(Side::Recv, buffer)?;
@@ -406,7 +411,7 @@ impl Comm {
     }
 
     /// `test`: one step of everything, then the front decides.
-    pub fn test(&mut self, slot: usize) -> Result<bool, Failed> {
+    pub(crate) fn test(&mut self, slot: usize) -> Result<bool, Failed> {
         self.progress()?;
         let Some(front) = self.queue.oldest(State::Transmitting) else {
             return Ok(false);
@@ -431,7 +436,7 @@ impl Comm {
 
     /// `test` of the plain flavour: any request may be asked about, in any order,
     /// and is done once all its buffers are.
-    pub fn test_any(&mut self, request: usize) -> Result<bool, Failed> {
+    pub(crate) fn test_any(&mut self, request: usize) -> Result<bool, Failed> {
         self.progress()?;
         if request >= SLOTS_MAX {
             return self
@@ -468,7 +473,7 @@ impl Comm {
     }
 
     /// `iflush` of the plain flavour; null where there is nothing to wait for.
-    pub fn flush(&mut self, places: &[*mut c_void]) -> Result<*mut c_void, Failed> {
+    pub(crate) fn flush(&mut self, places: &[*mut c_void]) -> Result<*mut c_void, Failed> {
         let begun = self
             .landing
             .as_mut()
@@ -502,7 +507,7 @@ impl Comm {
     }
 
     /// Bytes of each buffer of a request that `test_any` has just called done.
-    pub fn sizes(&mut self, request: usize, mut tell: impl FnMut(usize, c_int)) {
+    pub(crate) fn sizes(&mut self, request: usize, mut tell: impl FnMut(usize, c_int)) {
         if request >= SLOTS_MAX {
             return;
         }
@@ -576,12 +581,12 @@ impl Comm {
     }
 
     /// `iflush`, which only tells the size of a request that exists.
-    pub fn size_of(&mut self, slot: usize) -> c_int {
+    pub(crate) fn size_of(&mut self, slot: usize) -> c_int {
         self.request(slot).size
     }
 
     /// `closeSend` and `closeRecv`: drops everything, outstanding or not.
-    pub fn close(mut self) {
+    pub(crate) fn close(mut self) {
         if let Some(helper) = self.helper.take() {
             helper.end();
         }
@@ -629,7 +634,7 @@ fn name_of(device: &Device) -> String {
 }
 
 /// `<local><port>->...` with the local end first on both sides.
-pub fn flow(stream: &TcpStream, side: Side) -> String {
+pub(crate) fn flow(stream: &TcpStream, side: Side) -> String {
     let end = |address: std::io::Result<std::net::SocketAddr>| match address {
         Ok(address) => format!("{}<{}>", address.ip(), address.port()),
         Err(_) => "<0>".to_owned(),

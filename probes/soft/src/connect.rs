@@ -37,14 +37,14 @@ use std::time::{Duration, Instant};
 use tcpx_abi::subsystem::INIT;
 
 /// The states that the two ends exchange for every socket.
-pub const STATE_OK: u32 = 0;
+pub(crate) const STATE_OK: u32 = 0;
 /// Try this socket again.
-pub const STATE_PENDING: u32 = 1;
+pub(crate) const STATE_PENDING: u32 = 1;
 /// Give up.
-pub const STATE_FAILED: u32 = 2;
+pub(crate) const STATE_FAILED: u32 = 2;
 
 /// The real plugin's wait before each socket.
-pub const SOCKET_WAIT: Duration = Duration::from_millis(100);
+pub(crate) const SOCKET_WAIT: Duration = Duration::from_millis(100);
 const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 const REFUSED_FOR: Duration = Duration::from_secs(20);
 const PENDING_PAUSE: Duration = Duration::from_millis(10);
@@ -55,7 +55,7 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 static CONNECTORS: Mutex<BTreeMap<u64, Connector>> = Mutex::new(BTreeMap::new());
 
 /// What one call of `connect` came to.
-pub struct Call {
+pub(crate) struct Call {
     /// To be written to the handle, when it is new.
     pub token: Option<u64>,
     /// The finished comm's parts, nothing yet, or a failure.
@@ -63,7 +63,7 @@ pub struct Call {
 }
 
 /// One call of `connect` with a handle whose token is `token`.
-pub fn connect(
+pub(crate) fn connect(
     plugin: &'static Plugin,
     device: c_int,
     bytes: &[u8; HANDLE_BYTES],
@@ -473,19 +473,19 @@ impl Connector {
 }
 
 /// What lines call the two kinds of socket.
-pub fn through(ctrl: bool) -> &'static str {
+pub(crate) fn through(ctrl: bool) -> &'static str {
     if ctrl { "host" } else { "cuda" }
 }
 
 /// A number for a flow string, the same on every run.
-pub fn flow_id(flow: &str) -> u64 {
+pub(crate) fn flow_id(flow: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     flow.hash(&mut hasher);
     hasher.finish()
 }
 
 /// A system call failed.
-pub fn system(call: &str, error: &io::Error) -> Failed {
+pub(crate) fn system(call: &str, error: &io::Error) -> Failed {
     warning!(
         c"softSocket",
         "Call to {call} failed : {}",

@@ -17,12 +17,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 /// Bytes of headers that may wait to be sent: eight.
-pub const HEADERS: usize = 128;
+pub(crate) const HEADERS: usize = 128;
 /// Bytes of each buffer: the headers, and the longest inline message.
-pub const BUFFER: usize = HEADERS + 2048;
+pub(crate) const BUFFER: usize = HEADERS + 2048;
 
 /// A control socket with its buffers.
-pub struct Ctrl {
+pub(crate) struct Ctrl {
     stream: TcpStream,
     /// Its flow string.
     pub flow: String,
@@ -40,7 +40,7 @@ pub struct Ctrl {
 
 impl Ctrl {
     /// Buffers a connected, nonblocking socket.
-    pub fn new(stream: TcpStream, flow: String) -> Self {
+    pub(crate) fn new(stream: TcpStream, flow: String) -> Self {
         Self {
             stream,
             flow,
@@ -55,12 +55,12 @@ impl Ctrl {
     }
 
     /// Whether `bytes` more of headers can be queued.
-    pub fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.written + bytes <= HEADERS
     }
 
     /// Queues bytes; `false` when they do not fit.
-    pub fn push(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let Some(room) = self.out.get_mut(self.written..self.written + bytes.len()) else {
             return false;
         };
@@ -71,7 +71,7 @@ impl Ctrl {
 
     /// Sends what is queued as far as the socket takes it. A failure loses what
     /// was queued: the peer is gone.
-    pub fn flush(&mut self) -> Result<(), Failed> {
+    pub(crate) fn flush(&mut self) -> Result<(), Failed> {
         while self.sent < self.written {
             match (&self.stream).write(&self.out[self.sent..self.written]) {
                 Ok(count) => self.sent += count,
@@ -88,12 +88,12 @@ impl Ctrl {
     }
 
     /// Whether everything ever queued has been sent.
-    pub fn is_flushed(&self) -> bool {
+    pub(crate) fn is_flushed(&self) -> bool {
         self.written == 0 && !self.broken
     }
 
     /// Reads until the buffer is full or nothing is there.
-    pub fn fill(&mut self) -> Result<(), Failed> {
+    pub(crate) fn fill(&mut self) -> Result<(), Failed> {
         self.input.copy_within(self.taken..self.filled, 0);
         (self.taken, self.filled) = (0, self.filled - self.taken);
         while self.filled < BUFFER {
@@ -108,17 +108,17 @@ impl Ctrl {
     }
 
     /// The next `N` buffered bytes, left where they are.
-    pub fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
+    pub(crate) fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
         self.input[self.taken..self.filled].first_chunk()
     }
 
     /// Forgets the next `count` buffered bytes.
-    pub fn skip(&mut self, count: usize) {
+    pub(crate) fn skip(&mut self, count: usize) {
         self.taken = (self.taken + count).min(self.filled);
     }
 
     /// Fills some of `bytes`, from the buffer and then from the socket; returns how many.
-    pub fn receive(&mut self, bytes: &mut [u8]) -> Result<usize, Failed> {
+    pub(crate) fn receive(&mut self, bytes: &mut [u8]) -> Result<usize, Failed> {
         if self.taken < self.filled {
             let count = bytes.len().min(self.filled - self.taken);
             bytes[..count].copy_from_slice(&self.input[self.taken..self.taken + count]);

@@ -141,14 +141,14 @@ impl Driver {
 }
 
 /// Whether `init` may go on: the driver is there and lists a GPU.
-pub fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     Driver::get().is_some()
 }
 
 /// One piece of a gather.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// Bytes from the base.
     pub from: u32,
     /// At most a page.
@@ -158,7 +158,7 @@ pub struct Piece {
 }
 
 /// A GPU that some comm uses.
-pub struct Gpu {
+pub(crate) struct Gpu {
     driver: &'static Driver,
     /// CUDA's handle.
     pub device: c_int,
@@ -173,7 +173,7 @@ unsafe impl Send for Gpu {}
 unsafe impl Sync for Gpu {}
 
 /// A place on a GPU's stream.
-pub struct Event {
+pub(crate) struct Event {
     raw: Handle,
     gpu: &'static Gpu,
 }
@@ -193,7 +193,7 @@ impl Drop for Entered<'_> {
 
 impl Gpu {
     /// The calling thread's GPU.
-    pub fn current() -> Result<&'static Self, Failed> {
+    pub(crate) fn current() -> Result<&'static Self, Failed> {
         static KNOWN: Mutex<BTreeMap<c_int, &'static Gpu>> = Mutex::new(BTreeMap::new());
         let driver = Driver::get().ok_or(REFUSED)?;
         let mut device = -1;
@@ -257,7 +257,7 @@ impl Gpu {
     }
 
     /// Device memory.
-    pub fn allocate(&self, bytes: usize) -> Result<u64, Failed> {
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<u64, Failed> {
         let _entered = self.enter()?;
         let mut at = 0;
         // SAFETY: ours to write.
@@ -268,14 +268,14 @@ impl Gpu {
     }
 
     /// Gives back what `allocate` gave.
-    pub fn free(&self, at: u64) {
+    pub(crate) fn free(&self, at: u64) {
         let Ok(_entered) = self.enter() else { return };
         // SAFETY: the caller gives it up; a wrong address is refused.
         let _ = unsafe { (self.driver.free)(at) };
     }
 
     /// Page-locked memory of the host that the GPU reads by the same address, zeroed.
-    pub fn pinned(&self, bytes: usize) -> Result<NonNull<u8>, Failed> {
+    pub(crate) fn pinned(&self, bytes: usize) -> Result<NonNull<u8>, Failed> {
         let _entered = self.enter()?;
         let mut at = ptr::null_mut();
         // SAFETY: ours to write.
@@ -288,7 +288,7 @@ impl Gpu {
     }
 
     /// Gives back what `pinned` gave, once nothing uses it.
-    pub fn free_pinned(&self, at: NonNull<u8>) {
+    pub(crate) fn free_pinned(&self, at: NonNull<u8>) {
         let Ok(_entered) = self.enter() else { return };
         // SAFETY: as above, that no work is under way on it.
         let _ = unsafe { (self.driver.finish)(self.stream) };
@@ -297,7 +297,7 @@ impl Gpu {
     }
 
     /// Whether `length` bytes at `start` are one allocation's, in GPU memory.
-    pub fn owns(&self, start: u64, length: usize) -> bool {
+    pub(crate) fn owns(&self, start: u64, length: usize) -> bool {
         let Ok(_entered) = self.enter() else {
             return false;
         };
@@ -315,7 +315,12 @@ impl Gpu {
     ///
     /// # Safety
     /// `length` bytes can be read at `from`; those at `to` are an allocation's.
-    pub unsafe fn copy_in(&self, to: u64, from: *const u8, length: usize) -> Result<(), Failed> {
+    pub(crate) unsafe fn copy_in(
+        &self,
+        to: u64,
+        from: *const u8,
+        length: usize,
+    ) -> Result<(), Failed> {
         let _entered = self.enter()?;
         // SAFETY: by the contract above.
         let code = unsafe { (self.driver.copy_in)(to, from.cast(), length, self.stream) };
@@ -330,7 +335,7 @@ impl Gpu {
     ///
     /// # Safety
     /// `to` is pinned memory of `length` bytes and nobody else's until then.
-    pub unsafe fn copy_out(
+    pub(crate) unsafe fn copy_out(
         &self,
         to: *mut u8,
         from: u64,
@@ -352,7 +357,7 @@ impl Gpu {
     ///
     /// # Safety
     /// The list is pinned, and stays with sources and destinations until then.
-    pub unsafe fn gather(
+    pub(crate) unsafe fn gather(
         &self,
         base: *const u8,
         list: *const Piece,
@@ -393,7 +398,7 @@ impl Gpu {
 
 impl Event {
     /// One that has passed.
-    pub fn new(gpu: &'static Gpu) -> Result<Self, Failed> {
+    pub(crate) fn new(gpu: &'static Gpu) -> Result<Self, Failed> {
         let _entered = gpu.enter()?;
         let mut raw = ptr::null_mut();
         // SAFETY: ours to write.
@@ -404,7 +409,7 @@ impl Event {
     }
 
     /// Whether everything before it is done.
-    pub fn has_passed(&self) -> Result<bool, Failed> {
+    pub(crate) fn has_passed(&self) -> Result<bool, Failed> {
         let _entered = self.gpu.enter()?;
         // SAFETY: alive.
         match unsafe { (self.gpu.driver.query)(self.raw) } {
@@ -414,7 +419,7 @@ impl Event {
     }
 
     /// Waits for everything on the stream, which includes what is before it.
-    pub fn wait(&self) -> Result<(), Failed> {
+    pub(crate) fn wait(&self) -> Result<(), Failed> {
         let _entered = self.gpu.enter()?;
         // SAFETY: our stream.
         self.gpu.driver.check("cuStreamSynchronize", unsafe {

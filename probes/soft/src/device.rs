@@ -19,13 +19,13 @@ use std::path::Path;
 use std::{fs, io, ptr, slice};
 
 /// Devices, at most; further matches are ignored.
-pub const DEVICES_MAX: usize = 16;
+pub(crate) const DEVICES_MAX: usize = 16;
 /// Mbit/s of an interface that does not say.
-pub const SPEED_UNKNOWN: i32 = 10_000;
+pub(crate) const SPEED_UNKNOWN: i32 = 10_000;
 
 /// An interface that could be a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interface {
+pub(crate) struct Interface {
     /// Its name.
     pub name: String,
     /// One address; the port is 0.
@@ -34,7 +34,7 @@ pub struct Interface {
 
 /// One device.
 #[derive(Debug, Clone)]
-pub struct Device {
+pub(crate) struct Device {
     /// Name and address.
     pub interface: Interface,
     /// The name as C wants it.
@@ -47,7 +47,7 @@ pub struct Device {
 
 impl Device {
     /// Looks up what sysfs knows about `interface`.
-    pub fn of(interface: Interface) -> Self {
+    pub(crate) fn of(interface: Interface) -> Self {
         let sysfs = Path::new("/sys/class/net").join(&interface.name);
         let pci_path = fs::canonicalize(sysfs.join("device")).ok();
         let speed = fs::read_to_string(sysfs.join("speed"))
@@ -63,7 +63,7 @@ impl Device {
 }
 
 /// The interfaces that `wanted` chooses, sorted by name.
-pub fn choose(all: &[Interface], wanted: Option<&str>) -> Vec<Interface> {
+pub(crate) fn choose(all: &[Interface], wanted: Option<&str>) -> Vec<Interface> {
     let groups = match wanted {
         Some(list) => vec![list],
         None => vec!["ib", "^docker,lo", "docker", "lo"],
@@ -125,7 +125,7 @@ impl<'a> Filter<'a> {
 
 /// Every interface that is up and has an address of `family`, one address
 /// each: IPv4 before IPv6, link-local last.
-pub fn interfaces(family: Option<Family>) -> io::Result<Vec<Interface>> {
+pub(crate) fn interfaces(family: Option<Family>) -> io::Result<Vec<Interface>> {
     let mut found: Vec<Interface> = Vec::new();
     for candidate in addresses()? {
         let fits = match family {

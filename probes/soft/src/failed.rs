@@ -6,9 +6,9 @@ use tcpx_abi::result::{INTERNAL_ERROR, SYSTEM_ERROR};
 
 /// The call returns this code. The line that says why is already written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failed(pub ResultCode);
+pub(crate) struct Failed(pub ResultCode);
 
 /// The plugin refused.
-pub const REFUSED: Failed = Failed(INTERNAL_ERROR);
+pub(crate) const REFUSED: Failed = Failed(INTERNAL_ERROR);
 /// A system call failed, or the peer closed.
-pub const BROKEN: Failed = Failed(SYSTEM_ERROR);
+pub(crate) const BROKEN: Failed = Failed(SYSTEM_ERROR);

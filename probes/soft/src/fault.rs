@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 /// Which end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     /// The end that connects.
     Send,
     /// The end that accepts.
@@ -48,7 +48,7 @@ pub enum Side {
 
 /// The entries of the function table, by the names that C gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub(crate) enum Call {
     Init,
     Devices,
     GetProperties,
@@ -125,19 +125,19 @@ struct Fault {
 
 /// All faults of this process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     seed: u64,
     faults: Vec<Fault>,
 }
 
 impl Plan {
     /// Whether there is nothing to do.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
 
     /// What the `comm`-th comm of `side` suffers, or `None` when nothing.
-    pub fn of_comm(&self, side: Side, comm: u64) -> Option<Box<CommFaults>> {
+    pub(crate) fn of_comm(&self, side: Side, comm: u64) -> Option<Box<CommFaults>> {
         let meant = |fault: &&Fault| {
             fault.side.is_none_or(|wanted| wanted == side)
                 && fault.comm.is_none_or(|wanted| wanted == comm)
@@ -159,14 +159,14 @@ impl Plan {
 
 /// What one comm suffers.
 #[derive(Debug)]
-pub struct CommFaults {
+pub(crate) struct CommFaults {
     kinds: Vec<Kind>,
     seed: u64,
 }
 
 /// What becomes of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// It is sent.
     Sent,
     /// It is lost.
@@ -177,19 +177,19 @@ pub enum Fate {
 
 impl CommFaults {
     /// Whether nothing may move once `chunks` have been assigned.
-    pub fn stopped(&self, chunks: u64) -> bool {
+    pub(crate) fn stopped(&self, chunks: u64) -> bool {
         self.kinds
             .iter()
             .any(|kind| matches!(kind, Kind::Stop { after } if chunks >= *after))
     }
 
     /// Whether connect or accept is to hang.
-    pub fn hangs(&self) -> bool {
+    pub(crate) fn hangs(&self) -> bool {
         self.kinds.contains(&Kind::Hang)
     }
 
     /// How often the acceptor puts the connector off; 0 refuses for good.
-    pub fn refuses(&self) -> Option<u64> {
+    pub(crate) fn refuses(&self) -> Option<u64> {
         self.kinds.iter().find_map(|kind| match kind {
             Kind::Refuse { times } => Some(*times),
             _ => None,
@@ -197,12 +197,12 @@ impl CommFaults {
     }
 
     /// Whether the process is to end at the arrival of this chunk.
-    pub fn exits(&self, chunk: u64) -> bool {
+    pub(crate) fn exits(&self, chunk: u64) -> bool {
         self.kinds.contains(&Kind::Exit { chunk })
     }
 
     /// What becomes of the `header`-th header.
-    pub fn header(&self, header: u64) -> Fate {
+    pub(crate) fn header(&self, header: u64) -> Fate {
         let fate = |kind: &Kind| match kind {
             Kind::DropCtrl { nth } if *nth == header => Some(Fate::Dropped),
             Kind::DelayCtrl { nth, ms } if *nth == header => {
@@ -214,7 +214,7 @@ impl CommFaults {
     }
 
     /// The byte to flip in the `number`-th chunk, of `length` bytes.
-    pub fn corrupts(&self, number: u64, length: usize) -> Option<usize> {
+    pub(crate) fn corrupts(&self, number: u64, length: usize) -> Option<usize> {
         let length = length as u64;
         let place = |kind: &Kind| match kind {
             Kind::Corrupt { chunk, byte } if *chunk == number => {
@@ -230,7 +230,7 @@ impl CommFaults {
     }
 
     /// What the data socket `index` suffers.
-    pub fn of_socket(&self, index: usize) -> Option<SocketFaults> {
+    pub(crate) fn of_socket(&self, index: usize) -> Option<SocketFaults> {
         let index = index as u64;
         let starve_after = self.kinds.iter().find_map(|kind| match kind {
             Kind::Starve { socket, after } if *socket == index => Some(*after),
@@ -255,7 +255,7 @@ impl CommFaults {
 
 /// What one data socket suffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SocketFaults {
+pub(crate) struct SocketFaults {
     /// Chunks after which it is not served any more.
     pub starve_after: Option<u64>,
     /// Bytes after which it is closed.
@@ -265,7 +265,7 @@ pub struct SocketFaults {
 }
 
 /// One step of splitmix64: a seed's bits, spread.
-pub fn scatter(seed: u64) -> u64 {
+pub(crate) fn scatter(seed: u64) -> u64 {
     let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -284,7 +284,7 @@ struct CallFaults {
 static ARMED: OnceLock<CallFaults> = OnceLock::new();
 
 /// Makes `plan`'s `rc` and `spin` faults happen in this process. Once.
-pub fn arm(plan: &Plan) {
+pub(crate) fn arm(plan: &Plan) {
     let kinds = plan.faults.iter().map(|fault| fault.kind);
     let kinds: Vec<Kind> = kinds
         .filter(|kind| matches!(kind, Kind::Rc { .. } | Kind::Spin { .. }))
@@ -298,7 +298,7 @@ pub fn arm(plan: &Plan) {
 }
 
 /// At the door of every call: the code to return instead of doing it.
-pub fn on_call(call: Call) -> Option<i32> {
+pub(crate) fn on_call(call: Call) -> Option<i32> {
     ARMED.get().and_then(|armed| armed.on_call(call))
 }
 

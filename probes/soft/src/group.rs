@@ -12,7 +12,7 @@ use crate::queue::SLOTS_MAX;
 use std::ffi::c_int;
 
 /// Buffers of one receive: as many as NCCL ever asks for.
-pub const GROUP_MAX: usize = 8;
+pub(crate) const GROUP_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Member {
@@ -30,7 +30,7 @@ struct Group {
 
 /// Requests and buffers of one comm.
 #[derive(Debug)]
-pub struct Groups {
+pub(crate) struct Groups {
     /// By the slot that a buffer is in.
     members: [Member; SLOTS_MAX],
     /// By the slot that the caller's pointer means.
@@ -48,7 +48,7 @@ impl Default for Groups {
 
 impl Groups {
     /// A new request, whose first buffer is in `slot`.
-    pub fn open(&mut self, slot: usize, tag: c_int) {
+    pub(crate) fn open(&mut self, slot: usize, tag: c_int) {
         self.groups[slot] = Group {
             count: 0,
             open: true,
@@ -58,7 +58,7 @@ impl Groups {
     }
 
     /// One more buffer of it; those over [`GROUP_MAX`] are the caller's mistake.
-    pub fn add(&mut self, request: usize, slot: usize, tag: c_int) {
+    pub(crate) fn add(&mut self, request: usize, slot: usize, tag: c_int) {
         let group = &mut self.groups[request];
         if let Some(place) = group.slots.get_mut(usize::from(group.count)) {
             *place = slot as u8;
@@ -72,17 +72,17 @@ impl Groups {
     }
 
     /// The tag of the buffer in `slot`.
-    pub fn tag(&self, slot: usize) -> c_int {
+    pub(crate) fn tag(&self, slot: usize) -> c_int {
         self.members[slot].tag
     }
 
     /// Takes the tag away, which was told to the peer.
-    pub fn told(&mut self, slot: usize) {
+    pub(crate) fn told(&mut self, slot: usize) {
         self.members[slot].tag = 0;
     }
 
     /// The buffers in two slots have changed places.
-    pub fn swap(&mut self, one: usize, other: usize) {
+    pub(crate) fn swap(&mut self, one: usize, other: usize) {
         self.members.swap(one, other);
         for slot in [one, other] {
             let member = self.members[slot];
@@ -92,20 +92,20 @@ impl Groups {
 
     /// Where the buffers of a request are, in the order in which they were posted.
     #[inline]
-    pub fn slots(&self, request: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn slots(&self, request: usize) -> impl Iterator<Item = usize> + use<> {
         let Group { slots, count, .. } = self.groups[request];
         slots.into_iter().take(count.into()).map(usize::from)
     }
 
     /// Whether the caller still waits for the request that a slot stands for.
     #[inline]
-    pub fn is_open(&self, slot: usize) -> bool {
+    pub(crate) fn is_open(&self, slot: usize) -> bool {
         self.groups[slot].open
     }
 
     /// The caller was told that a request is done.
     #[inline]
-    pub fn close(&mut self, request: usize) {
+    pub(crate) fn close(&mut self, request: usize) {
         self.groups[request].open = false;
     }
 }

@@ -25,14 +25,14 @@ const BLOCKED_SLEEP: Duration = Duration::from_micros(50);
 const IDLE_SLEEP: Duration = Duration::from_millis(100);
 
 /// A running helper.
-pub struct Helper {
+pub(crate) struct Helper {
     thread: JoinHandle<()>,
     lanes: Arc<Lanes>,
 }
 
 impl Helper {
     /// Starts the helper of `lanes`, which becomes their only mover.
-    pub fn start(lanes: Arc<Lanes>) -> io::Result<Self> {
+    pub(crate) fn start(lanes: Arc<Lanes>) -> io::Result<Self> {
         let theirs = Arc::clone(&lanes);
         let thread = thread::Builder::new()
             .name("tcpxsoft-helper".into())
@@ -47,12 +47,12 @@ impl Helper {
     }
 
     /// A task was assigned.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.thread.thread().unpark();
     }
 
     /// Ends the helper and waits for it: microseconds, as it never blocks.
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         self.lanes.stop.store(true, Relaxed);
         self.thread.thread().unpark();
         let _ = self.thread.join();

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 /// One integer variable.
-pub struct Integer {
+pub(crate) struct Integer {
     /// How it is echoed.
     pub label: &'static str,
     /// Its name behind `NCCL_`.
@@ -40,50 +40,53 @@ const INT_MAX: i64 = i32::MAX as i64 - 1;
 const LEAST_WAIT_NS: i64 = 100_000;
 
 /// Whether the plugin works at all.
-pub const ENABLE: Integer = integer(
+pub(crate) const ENABLE: Integer = integer(
     "TCPXSoft enable",
     "GPUDIRECTTCPX_SOCKET_ENABLE",
     [1, 1],
     [0, 1],
 );
 /// Bytes up to which a message travels on the control socket.
-pub const INLINE: Integer = integer("inline threshold", "INLINE_THRESHOLD", [KEEP, 0], [0, 2048]);
+pub(crate) const INLINE: Integer =
+    integer("inline threshold", "INLINE_THRESHOLD", [KEEP, 0], [0, 2048]);
 /// Bytes of one task chunk.
-pub const CHUNK: Integer = integer(
+pub(crate) const CHUNK: Integer = integer(
     "dynamic chunk size",
     "DYNAMIC_CHUNK_SIZE",
     [0, 131_072],
     [0, INT_MAX],
 );
 /// Data sockets per thread.
-pub const SOCKETS: Integer = integer("nsocks per thread", "NSOCKS_PERTHREAD", [KEEP, 1], [1, 8]);
+pub(crate) const SOCKETS: Integer =
+    integer("nsocks per thread", "NSOCKS_PERTHREAD", [KEEP, 1], [1, 8]);
 /// Threads per comm.
-pub const THREADS: Integer = integer("nthreads", "SOCKET_NTHREADS", [KEEP, 1], [1, 16]);
+pub(crate) const THREADS: Integer = integer("nthreads", "SOCKET_NTHREADS", [KEEP, 1], [1, 16]);
 /// Attempts per socket.
-pub const ATTEMPTS: Integer = integer(
+pub(crate) const ATTEMPTS: Integer = integer(
     "connection retry count",
     "GPUDIRECTTCPX_CONNECTION_RETRY",
     [KEEP, 3],
     [0, i32::MAX as i64],
 );
 /// Whether senders wait for receivers.
-pub const RECV_SYNC: Integer = integer("receiver sync", "GPUDIRECTTCPX_RECV_SYNC", [0, 1], [0, 1]);
+pub(crate) const RECV_SYNC: Integer =
+    integer("receiver sync", "GPUDIRECTTCPX_RECV_SYNC", [0, 1], [0, 1]);
 /// Nanoseconds before the first slowness line.
-pub const FIRST_REPORT: Integer = integer(
+pub(crate) const FIRST_REPORT: Integer = integer(
     "timeout report threshold in nanos",
     "GPUDIRECTTCPX_TIMEOUT_THRESHOLD_NS",
     [KEEP, 10_000_000_000],
     [LEAST_WAIT_NS, i64::MAX],
 );
 /// Nanoseconds between slowness lines.
-pub const NEXT_REPORT: Integer = integer(
+pub(crate) const NEXT_REPORT: Integer = integer(
     "timeout report frequency in nanos",
     "GPUDIRECTTCPX_TIMEOUT_FREQUENCY_NS",
     [KEEP, 30_000_000_000],
     [LEAST_WAIT_NS, i64::MAX],
 );
 /// Microseconds that accept waits at its end.
-pub const STEERING: Integer = integer(
+pub(crate) const STEERING: Integer = integer(
     "flow steering wait in micros",
     "GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS",
     [KEEP, 5_000_000],

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 /// What a call came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
+pub(crate) enum Moved {
     /// Bytes went.
     Some,
     /// No task waits, or the lane is dead or starved on purpose.
@@ -44,7 +44,7 @@ const PAGED: usize = 256;
 /// # Safety
 /// The calling thread is the lane's only mover, and the memory of its tasks is
 /// valid as `isend` and `irecv` require.
-pub unsafe fn pump(lanes: &Lanes, lane: &Lane) -> Moved {
+pub(crate) unsafe fn pump(lanes: &Lanes, lane: &Lane) -> Moved {
     let (first, last) = lane.unfinished();
     if first == last || lane.is_dead() {
         return Moved::Nothing;

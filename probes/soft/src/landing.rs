@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 
 /// Flushes of one comm at a time; one more is done before `iflush` returns.
-pub const FLUSHES: usize = 32;
+pub(crate) const FLUSHES: usize = 32;
 /// Messages that wait to be flushed: a whole window twice.
 const LANDED_MAX: usize = 2 * SLOTS_MAX;
 
@@ -25,7 +25,7 @@ struct Landed {
 }
 
 /// What has landed on one comm.
-pub struct Landing {
+pub(crate) struct Landing {
     gpu: Option<&'static Gpu>,
     /// Being received, by slot.
     slots: [Option<Vec<u8>>; SLOTS_MAX],
@@ -36,7 +36,7 @@ pub struct Landing {
 
 impl Landing {
     /// Into a GPU's memory, or into ordinary memory that stands in for it.
-    pub fn new(gpu: Option<&'static Gpu>) -> Self {
+    pub(crate) fn new(gpu: Option<&'static Gpu>) -> Self {
         Self {
             gpu,
             slots: [const { None }; SLOTS_MAX],
@@ -46,14 +46,14 @@ impl Landing {
     }
 
     /// The buffer for the message of a slot, `bytes` long; the same until it arrived.
-    pub fn buffer(&mut self, slot: usize, bytes: usize) -> *mut u8 {
+    pub(crate) fn buffer(&mut self, slot: usize, bytes: usize) -> *mut u8 {
         self.slots[slot % SLOTS_MAX]
             .get_or_insert_with(|| vec![0; bytes])
             .as_mut_ptr()
     }
 
     /// The message of a slot has arrived; it belongs to `to`.
-    pub fn arrived(&mut self, slot: usize, to: *mut c_void) {
+    pub(crate) fn arrived(&mut self, slot: usize, to: *mut c_void) {
         let Some(bytes) = self.slots[slot % SLOTS_MAX].take() else {
             return;
         };
@@ -72,7 +72,7 @@ impl Landing {
 
     /// Begins to flush what has arrived for these places; says which flush that
     /// is, or `None` where nothing is left to wait for.
-    pub fn flush(&mut self, places: &[*mut c_void]) -> Result<Option<usize>, Failed> {
+    pub(crate) fn flush(&mut self, places: &[*mut c_void]) -> Result<Option<usize>, Failed> {
         let mut mine = Vec::new();
         for place in places {
             if let Some(at) = self.landed.iter().position(|one| one.to == *place as usize) {
@@ -91,7 +91,7 @@ impl Landing {
     }
 
     /// `test` of a flush, which is done the first time; `false` for none.
-    pub fn finish(&mut self, flush: usize) -> Result<bool, Failed> {
+    pub(crate) fn finish(&mut self, flush: usize) -> Result<bool, Failed> {
         match self.flushes.get_mut(flush).and_then(Option::take) {
             Some(mine) => self.put(mine).map(|()| true),
             None => Ok(false),

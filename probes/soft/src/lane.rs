@@ -21,11 +21,11 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 /// Task chunks of one data socket.
-pub const TASKS: usize = 6;
+pub(crate) const TASKS: usize = 6;
 
 /// Where the bytes of a task are, or go.
 #[derive(Debug, Clone, Copy)]
-pub enum Memory {
+pub(crate) enum Memory {
     /// In place, in the caller's buffer.
     Flat(*mut u8),
     /// In pages; the numbers of the pages taken so far are written here, to
@@ -35,7 +35,7 @@ pub enum Memory {
 
 /// One task chunk.
 #[derive(Debug, Clone, Copy)]
-pub struct Task {
+pub(crate) struct Task {
     /// Where its bytes are.
     pub memory: Memory,
     /// How many they are; never 0.
@@ -61,7 +61,7 @@ const NO_TASK: Task = Task {
 
 /// What only the mover looks at.
 #[derive(Default)]
-pub struct Mover {
+pub(crate) struct Mover {
     /// Bytes of the first unfinished task that have moved.
     pub done: usize,
     /// Pages taken for each task of the ring.
@@ -75,7 +75,7 @@ pub struct Mover {
 }
 
 /// One data socket with its tasks.
-pub struct Lane {
+pub(crate) struct Lane {
     /// The socket.
     pub stream: TcpStream,
     /// Its flow string.
@@ -97,7 +97,7 @@ unsafe impl Send for Lane {}
 
 impl Lane {
     /// A lane without tasks.
-    pub fn new(stream: TcpStream, flow: String, faults: Option<SocketFaults>) -> Self {
+    pub(crate) fn new(stream: TcpStream, flow: String, faults: Option<SocketFaults>) -> Self {
         Self {
             stream,
             flow,
@@ -114,7 +114,7 @@ impl Lane {
     }
 
     /// Caller: whether one more task fits.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.assigned
             .load(Relaxed)
             .wrapping_sub(self.reaped.load(Relaxed))
@@ -122,7 +122,7 @@ impl Lane {
     }
 
     /// Caller: gives the mover one more task. `false` when there is no room.
-    pub fn assign(&self, task: Task) -> bool {
+    pub(crate) fn assign(&self, task: Task) -> bool {
         if !self.has_room() {
             return false;
         }
@@ -134,7 +134,7 @@ impl Lane {
     }
 
     /// Caller: takes back the oldest finished task.
-    pub fn reap(&self) -> Option<Task> {
+    pub(crate) fn reap(&self) -> Option<Task> {
         let number = self.reaped.load(Relaxed);
         if number == self.finished.load(Acquire) {
             return None;
@@ -144,19 +144,19 @@ impl Lane {
     }
 
     /// Mover: the numbers of the first unfinished task and behind the last.
-    pub fn unfinished(&self) -> (u32, u32) {
+    pub(crate) fn unfinished(&self) -> (u32, u32) {
         (self.finished.load(Relaxed), self.assigned.load(Acquire))
     }
 
     /// Whoever holds it: the task of this number.
-    pub fn task(&self, number: u32) -> Task {
+    pub(crate) fn task(&self, number: u32) -> Task {
         // SAFETY: a task is written before it is assigned and not again until
         // it is reaped; a copy is taken.
         unsafe { *self.tasks[place(number)].get() }
     }
 
     /// Mover: hands back every task before `number`.
-    pub fn finish_to(&self, number: u32) {
+    pub(crate) fn finish_to(&self, number: u32) {
         self.finished.store(number, Release);
     }
 
@@ -165,34 +165,34 @@ impl Lane {
     /// # Safety
     /// The thread that asks is the lane's only mover and holds no other borrow.
     #[expect(clippy::mut_from_ref, reason = "exclusive by the contract above")]
-    pub unsafe fn mover(&self) -> &mut Mover {
+    pub(crate) unsafe fn mover(&self) -> &mut Mover {
         // SAFETY: the caller is the only mover.
         unsafe { &mut *self.mover.get() }
     }
 
     /// Caller: whether tasks wait for the mover.
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.finished.load(Relaxed) != self.assigned.load(Relaxed)
     }
 
     /// The socket failed; nothing moves on it any more.
-    pub fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
     }
 
     /// Mover: see [`Lane::is_dead`].
-    pub fn die(&self) {
+    pub(crate) fn die(&self) {
         self.dead.store(true, Relaxed);
     }
 }
 
 /// Index in the ring, or in [`Mover::held`], of a task number.
-pub fn place(number: u32) -> usize {
+pub(crate) fn place(number: u32) -> usize {
     number as usize % TASKS
 }
 
 /// The lanes of one comm and what their mover needs to know about it.
-pub struct Lanes {
+pub(crate) struct Lanes {
     /// One per data socket, by index.
     pub all: Vec<Lane>,
     /// Which way the bytes go.
@@ -213,7 +213,7 @@ pub struct Lanes {
 
 impl Lanes {
     /// Whether any lane has room for a task.
-    pub fn have_room(&self) -> bool {
+    pub(crate) fn have_room(&self) -> bool {
         self.all.iter().any(Lane::has_room)
     }
 }

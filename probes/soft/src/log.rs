@@ -13,19 +13,19 @@ use tcpx_abi::{Logger, LoggerArg, level, subsystem};
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
 /// Uses `logger` from now on; the first one given stays.
-pub fn set(logger: LoggerArg) {
+pub(crate) fn set(logger: LoggerArg) {
     if let Some(logger) = logger {
         let _ = LOGGER.set(logger);
     }
 }
 
 /// One warning. The real plugin flags every warning with all subsystems.
-pub fn warn(function: &CStr, line: u32, text: Arguments<'_>) {
+pub(crate) fn warn(function: &CStr, line: u32, text: Arguments<'_>) {
     write(level::WARN, subsystem::ALL, function, line, text);
 }
 
 /// One informational line for the subsystems in `flags`.
-pub fn info(flags: std::ffi::c_ulong, function: &CStr, line: u32, text: Arguments<'_>) {
+pub(crate) fn info(flags: std::ffi::c_ulong, function: &CStr, line: u32, text: Arguments<'_>) {
     write(level::INFO, flags, function, line, text);
 }
 
@@ -68,7 +68,7 @@ pub(crate) use {note, warning};
 fn remember(_: i32, _: Arguments<'_>) {}
 
 #[cfg(test)]
-pub use captured::{remember, take};
+pub(crate) use captured::{remember, take};
 
 /// What this thread has logged, for tests that ask about a line.
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod captured {
 
     thread_local! { static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) } }
 
-    pub fn remember(level: i32, text: Arguments<'_>) {
+    pub(crate) fn remember(level: i32, text: Arguments<'_>) {
         let level = if level == tcpx_abi::level::WARN {
             "WARN"
         } else {
@@ -88,7 +88,7 @@ mod captured {
     }
 
     /// The lines since the last call.
-    pub fn take() -> Vec<String> {
+    pub(crate) fn take() -> Vec<String> {
         LINES.with_borrow_mut(std::mem::take)
     }
 }

@@ -15,7 +15,7 @@ const LIVE: u64 = u64::from_le_bytes(*b"tcpx mr\0");
 
 /// What was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
+pub(crate) struct Region {
     /// First byte.
     pub base: usize,
     /// Bytes.
@@ -26,7 +26,7 @@ pub struct Region {
 
 impl Region {
     /// Whether `length` bytes at `start` lie inside.
-    pub fn contains(&self, start: usize, length: usize) -> bool {
+    pub(crate) fn contains(&self, start: usize, length: usize) -> bool {
         let end = self.base.saturating_add(self.length);
         start >= self.base && start.checked_add(length).is_some_and(|last| last <= end)
     }
@@ -49,7 +49,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
 });
 
 /// Registers `region` and gives its mhandle.
-pub fn register(region: Region) -> *mut c_void {
+pub(crate) fn register(region: Region) -> *mut c_void {
     let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     let fresh = Registration {
         magic: AtomicU64::new(LIVE),
@@ -68,7 +68,7 @@ pub fn register(region: Region) -> *mut c_void {
 }
 
 /// Ends a registration; `false` when there is none of this mhandle.
-pub fn deregister(mhandle: *mut c_void) -> bool {
+pub(crate) fn deregister(mhandle: *mut c_void) -> bool {
     let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     let address = mhandle as usize;
     if !table.live.remove(&address) {
@@ -87,7 +87,7 @@ pub fn deregister(mhandle: *mut c_void) -> bool {
 /// # Safety
 /// A pointer that is neither null nor an mhandle, now or in the past, must at
 /// least be readable.
-pub unsafe fn region(mhandle: *mut c_void) -> Option<Region> {
+pub(crate) unsafe fn region(mhandle: *mut c_void) -> Option<Region> {
     if mhandle.is_null() || !(mhandle as usize).is_multiple_of(align_of::<Registration>()) {
         return None;
     }
@@ -98,7 +98,7 @@ pub unsafe fn region(mhandle: *mut c_void) -> Option<Region> {
 
 /// How many registrations there are.
 #[cfg(test)]
-pub fn is_live(mhandle: *mut c_void) -> bool {
+pub(crate) fn is_live(mhandle: *mut c_void) -> bool {
     TABLE
         .lock()
         .unwrap_or_else(PoisonError::into_inner)

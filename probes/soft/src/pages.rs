@@ -24,15 +24,15 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Bytes of one page.
-pub const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// What a page holds after it was given back.
-pub const POISON: u8 = 0xDB;
+pub(crate) const POISON: u8 = 0xDB;
 
 /// Ends the list.
 const NONE: u32 = u32::MAX;
 
 /// The pool.
-pub struct PagePool {
+pub(crate) struct PagePool {
     base: NonNull<u8>,
     /// The GPU that the pool lies on, and where there.
     device: Option<(&'static Gpu, u64)>,
@@ -52,7 +52,7 @@ unsafe impl Sync for PagePool {}
 impl PagePool {
     /// A pool of `bytes`, rounded down to whole pages, in an order that follows
     /// from `seed`.
-    pub fn new(bytes: usize, seed: u64) -> io::Result<Self> {
+    pub(crate) fn new(bytes: usize, seed: u64) -> io::Result<Self> {
         let pages = (bytes / PAGE).clamp(1, NONE as usize - 1);
         let (protection, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
@@ -77,7 +77,7 @@ impl PagePool {
     }
 
     /// As `new`, in the memory of a GPU.
-    pub fn on_gpu(gpu: &'static Gpu, bytes: usize, seed: u64) -> Result<Self, Failed> {
+    pub(crate) fn on_gpu(gpu: &'static Gpu, bytes: usize, seed: u64) -> Result<Self, Failed> {
         // One less, so that the poison can be named by 32 bits, too.
         let pages = (bytes / PAGE).clamp(1, u32::MAX as usize / PAGE - 1);
         let base = gpu.pinned((pages + 1) * PAGE)?;
@@ -111,41 +111,41 @@ impl PagePool {
 
     /// Where `src_off` of a scatter entry counts from: an address of the host, or
     /// of the GPU.
-    pub fn published(&self) -> *mut u8 {
+    pub(crate) fn published(&self) -> *mut u8 {
         self.device
             .map_or(self.base.as_ptr(), |(_, at)| at as *mut u8)
     }
 
     /// Where sockets write.
-    pub fn base(&self) -> NonNull<u8> {
+    pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
     /// The GPU that the pool lies on, and where there.
-    pub fn device(&self) -> Option<(&'static Gpu, u64)> {
+    pub(crate) fn device(&self) -> Option<(&'static Gpu, u64)> {
         self.device
     }
 
     /// Bytes from `base` to the page of poison that a pool on a GPU has.
-    pub fn poison(&self) -> u32 {
+    pub(crate) fn poison(&self) -> u32 {
         (self.next.len() * PAGE) as u32
     }
 
     /// Pages that nobody has.
     #[cfg(test)]
-    pub fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.free.load(Relaxed) as usize
     }
 
     /// The first byte of `page`, or `None` when there is no such page.
-    pub fn at(&self, page: u32) -> Option<NonNull<u8>> {
+    pub(crate) fn at(&self, page: u32) -> Option<NonNull<u8>> {
         let fits = (page as usize) < self.next.len();
         // SAFETY: the page lies in the mapping, whose length is all pages'.
         fits.then(|| unsafe { self.base.add(page as usize * PAGE) })
     }
 
     /// Takes a page, or `None` when the pool is starved.
-    pub fn take(&self) -> Option<u32> {
+    pub(crate) fn take(&self) -> Option<u32> {
         let mut top = self.top.load(Acquire);
         loop {
             let page = top as u32;
@@ -163,7 +163,7 @@ impl PagePool {
     }
 
     /// Takes back a page that was taken, poisoned.
-    pub fn give_back(&self, page: u32) {
+    pub(crate) fn give_back(&self, page: u32) {
         if let Some(start) = self.at(page) {
             // SAFETY: the page is in the mapping, and its taker gives it up.
             unsafe { start.write_bytes(POISON, PAGE) };
@@ -172,7 +172,7 @@ impl PagePool {
     }
 
     /// Takes back a page that was taken and is poisoned already.
-    pub fn push(&self, page: u32) {
+    pub(crate) fn push(&self, page: u32) {
         let Some(below) = self.next.get(page as usize) else {
             return;
         };

@@ -25,7 +25,7 @@ use tcpx_abi::{NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_CUDA, PTR_HOST}
 const COMMS_MAX: c_int = 65_536;
 
 /// Settings, devices, and what all comms share.
-pub struct Plugin {
+pub(crate) struct Plugin {
     /// From the environment.
     pub settings: Settings,
     /// Sorted by name.
@@ -47,7 +47,7 @@ static TRIED: AtomicBool = AtomicBool::new(false);
 ///
 /// The plain flavour may be initialised again: from v11 on that happens for each
 /// communicator. The environment is read the first time.
-pub fn init(flavour: Flavour) -> Result<(), Failed> {
+pub(crate) fn init(flavour: Flavour) -> Result<(), Failed> {
     if flavour == Flavour::Plain && get().is_some() {
         return Ok(());
     }
@@ -91,13 +91,13 @@ pub fn init(flavour: Flavour) -> Result<(), Failed> {
 }
 
 /// The process's instance, after a successful `init`.
-pub fn get() -> Option<&'static Plugin> {
+pub(crate) fn get() -> Option<&'static Plugin> {
     PLUGIN.get()
 }
 
 impl Plugin {
     /// Finds the devices that `settings` ask for.
-    pub fn start(settings: Settings) -> Result<Self, Failed> {
+    pub(crate) fn start(settings: Settings) -> Result<Self, Failed> {
         let function = c"softInitConnectionSetup";
         let all = device::interfaces(settings.family).map_err(|error| {
             warning!(function, "{PRODUCT} : cannot list interfaces: {error}");
@@ -166,12 +166,12 @@ impl Plugin {
     }
 
     /// The number of a new comm of `side`.
-    pub fn begin(&self, side: Side) -> u64 {
+    pub(crate) fn begin(&self, side: Side) -> u64 {
         self.begun[side as usize].fetch_add(1, Relaxed)
     }
 
     /// The calling thread's GPU, where device memory is a GPU's.
-    pub fn gpu(&self) -> Result<Option<&'static Gpu>, Failed> {
+    pub(crate) fn gpu(&self) -> Result<Option<&'static Gpu>, Failed> {
         match self.settings.cuda {
             Cuda::Device => Gpu::current().map(Some),
             Cuda::Off | Cuda::StandIn => Ok(None),
@@ -179,7 +179,7 @@ impl Plugin {
     }
 
     /// The page pool of a GPU, made at first use and kept.
-    pub fn pool_on(&self, gpu: &'static Gpu) -> Result<&'static PagePool, Failed> {
+    pub(crate) fn pool_on(&self, gpu: &'static Gpu) -> Result<&'static PagePool, Failed> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(&gpu.device) {
             return Ok(*pool);
@@ -194,7 +194,7 @@ impl Plugin {
     }
 
     /// The page pool, when the device stand-in is on; made at first use.
-    pub fn pool(&'static self) -> Option<&'static PagePool> {
+    pub(crate) fn pool(&'static self) -> Option<&'static PagePool> {
         let make = || {
             if self.settings.cuda != Cuda::StandIn {
                 return None;
@@ -207,13 +207,13 @@ impl Plugin {
     }
 
     /// The device of this index.
-    pub fn device(&self, index: c_int) -> Option<(usize, &Device)> {
+    pub(crate) fn device(&self, index: c_int) -> Option<(usize, &Device)> {
         let index = usize::try_from(index).ok()?;
         Some((index, self.devices.get(index)?))
     }
 
     /// `getProperties`; checks the bounds, which the real one does not.
-    pub fn properties(&self, index: c_int) -> Result<Properties, Failed> {
+    pub(crate) fn properties(&self, index: c_int) -> Result<Properties, Failed> {
         let function = c"softGetProperties";
         let Some((index, device)) = self.device(index) else {
             warning!(

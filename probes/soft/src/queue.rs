@@ -11,13 +11,13 @@
 #![forbid(unsafe_code)]
 
 /// Slots of one comm.
-pub const SLOTS: usize = tcpx_abi::unpack::SLOTS;
+pub(crate) const SLOTS: usize = tcpx_abi::unpack::SLOTS;
 /// Slots of one comm in the plain flavour: what NCCL asks of a plugin.
-pub const SLOTS_MAX: usize = tcpx_abi::REQUESTS_MAX;
+pub(crate) const SLOTS_MAX: usize = tcpx_abi::REQUESTS_MAX;
 
 /// Where a slot is on its round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// Nobody's.
     Free,
     /// Given by `isend` or `irecv`; nothing has been done for it.
@@ -32,7 +32,7 @@ pub enum State {
 
 /// What takes a slot to its next state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// `isend` or `irecv`.
     Post,
     /// `test` looks at it for the first time.
@@ -47,7 +47,7 @@ pub enum Step {
 
 impl Step {
     /// The transition table: the state that the step leaves, and the one it enters.
-    pub const fn between(self) -> (State, State) {
+    pub(crate) const fn between(self) -> (State, State) {
         match self {
             Step::Post => (State::Free, State::Posted),
             Step::Activate => (State::Posted, State::Active),
@@ -73,7 +73,7 @@ impl State {
 
 /// The states of all slots of one comm.
 #[derive(Debug, Clone)]
-pub struct Queue {
+pub(crate) struct Queue {
     /// Requests that have taken each step, in the order of [`Step`].
     taken: [u64; 5],
     slots: u64,
@@ -87,7 +87,7 @@ impl Default for Queue {
 
 impl Queue {
     /// With so many slots, [`SLOTS_MAX`] at most.
-    pub fn of(slots: usize) -> Self {
+    pub(crate) fn of(slots: usize) -> Self {
         Self {
             taken: [0; 5],
             slots: slots.min(SLOTS_MAX) as u64,
@@ -96,14 +96,14 @@ impl Queue {
 
     /// Lets the oldest slot that may take `step` take it and says which, or
     /// `None` when no slot may.
-    pub fn take(&mut self, step: Step) -> Option<usize> {
+    pub(crate) fn take(&mut self, step: Step) -> Option<usize> {
         let slot = self.oldest(step.between().0)?;
         self.taken[step as usize] += 1;
         Some(slot)
     }
 
     /// The slot that has been in `state` longest.
-    pub fn oldest(&self, state: State) -> Option<usize> {
+    pub(crate) fn oldest(&self, state: State) -> Option<usize> {
         let (enters, leaves) = state.around();
         // All slots begin free, without having taken a step.
         let first = if state == State::Free { self.slots } else { 0 };
@@ -112,7 +112,7 @@ impl Queue {
     }
 
     /// Whether `slot` is in `state`, which is not [`State::Free`].
-    pub fn is_in(&self, slot: usize, state: State) -> bool {
+    pub(crate) fn is_in(&self, slot: usize, state: State) -> bool {
         let (enters, leaves) = state.around();
         let (entered, left) = (self.taken(enters), self.taken(leaves));
         let ahead = (slot as u64 + self.slots - left % self.slots) % self.slots;
@@ -120,19 +120,19 @@ impl Queue {
     }
 
     /// Slots that are posted or active, oldest first: only the first can have begun.
-    pub fn waiting(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = usize> + use<> {
         let slots = self.slots;
         (self.taken(Step::Transmit)..self.taken(Step::Post))
             .map(move |number| (number % slots) as usize)
     }
 
     /// How many slots are free.
-    pub fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         (self.slots + self.taken(Step::Release) - self.taken(Step::Post)) as usize
     }
 
     /// How many requests have taken `step` so far.
-    pub fn taken(&self, step: Step) -> u64 {
+    pub(crate) fn taken(&self, step: Step) -> u64 {
         self.taken[step as usize]
     }
 }

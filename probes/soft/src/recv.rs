@@ -380,7 +380,7 @@ impl Comm {
     }
 
     /// `irecvConsumed` for a request of this comm.
-    pub fn consumed(&mut self, slot: usize) -> Result<(), Failed> {
+    pub(crate) fn consumed(&mut self, slot: usize) -> Result<(), Failed> {
         let function = c"softIrecvConsumed";
         let request = *self.request(slot);
         let pointer: *mut c_void = (self.request(slot) as *mut tcpx_abi::unpack::Request).cast();

@@ -35,7 +35,7 @@ use tcpx_abi::subsystem;
 
 /// What this process's plugin is; a shared object is one or the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flavour {
+pub(crate) enum Flavour {
     /// As GPUDirect-TCPX: sixteen slots, first in first out, receives that unpack.
     Tcpx,
     /// A host plugin with none of that.
@@ -46,21 +46,21 @@ static IS_PLAIN: AtomicBool = AtomicBool::new(false);
 
 impl Flavour {
     /// From here on log lines say so.
-    pub fn settle(self) {
+    pub(crate) fn settle(self) {
         IS_PLAIN.store(self == Self::Plain, Relaxed);
     }
 }
 
 /// The prefix of our log lines, where the real one has `NET/GPUDirectTCPX`.
 #[derive(Debug)]
-pub struct Product;
+pub(crate) struct Product;
 
 /// See [`Product`].
-pub const PRODUCT: Product = Product;
+pub(crate) const PRODUCT: Product = Product;
 
 impl Product {
     /// What stands behind the slash.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         if IS_PLAIN.load(Relaxed) {
             "PlainSoft"
         } else {
@@ -77,7 +77,7 @@ impl fmt::Display for Product {
 
 /// Who moves bytes on the data sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Io {
+pub(crate) enum Io {
     /// `test` itself.
     Inline,
     /// One helper thread per comm.
@@ -86,7 +86,7 @@ pub enum Io {
 
 /// Which kind of address an interface must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub(crate) enum Family {
     /// IPv4 only.
     V4,
     /// IPv6 only.
@@ -95,7 +95,7 @@ pub enum Family {
 
 /// What `NCCL_PTR_CUDA` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cuda {
+pub(crate) enum Cuda {
     /// It is refused.
     Off,
     /// Ordinary memory.
@@ -106,7 +106,7 @@ pub enum Cuda {
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// What the plugin is.
     pub flavour: Flavour,
     /// `NCCL_GPUDIRECTTCPX_SOCKET_ENABLE`
@@ -155,7 +155,7 @@ pub struct Settings {
 
 /// A line for the log at `init`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub(crate) struct Note {
     /// Subsystem bits.
     pub flags: c_ulong,
     /// The text.
@@ -164,7 +164,7 @@ pub struct Note {
 
 /// One of our own settings with a value that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadSetting {
+pub(crate) struct BadSetting {
     /// The variable.
     pub variable: String,
     /// Its value.
@@ -184,7 +184,7 @@ impl fmt::Display for BadSetting {
 }
 
 /// Finds a variable.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Integers of the real plugin that mean nothing without its hardware; naming
 /// one of them is answered with a line instead of silence.
@@ -208,7 +208,7 @@ const POOL_DEFAULT: usize = 64 << 20;
 
 impl Settings {
     /// Reads everything; the notes are for the log whether or not it worked.
-    pub fn read(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
+    pub(crate) fn read(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
         let mut reader = Reader {
             lookup,
             notes: Vec::new(),
@@ -219,7 +219,7 @@ impl Settings {
 
     /// The same for the plain flavour, which has NCCL's own variables behind ours
     /// for interfaces, and a task chunk where none is set.
-    pub fn read_plain(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
+    pub(crate) fn read_plain(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
         let plain = |name: &str| match name {
             "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" => {
                 lookup(name).or_else(|| lookup("NCCL_SOCKET_IFNAME"))
@@ -248,7 +248,7 @@ impl Settings {
 
     /// Whether this is a host plugin without TCPX's restrictions.
     #[inline]
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.flavour == Flavour::Plain
     }
 }
@@ -464,7 +464,7 @@ fn bad(variable: &str, value: &str, expected: String) -> BadSetting {
 #[cfg(test)]
 impl Settings {
     /// What `pairs` in the environment give.
-    pub fn of(pairs: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(pairs: &[(&str, &str)]) -> Self {
         let lookup = |name: &str| {
             pairs
                 .iter()

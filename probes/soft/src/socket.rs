@@ -17,7 +17,7 @@ const BACKLOG: c_int = 16_384;
 
 /// A nonblocking listener on an ephemeral port of `address`. Accepted sockets
 /// inherit the congestion control.
-pub fn listen(address: SocketAddr, congestion: Option<&str>) -> io::Result<TcpListener> {
+pub(crate) fn listen(address: SocketAddr, congestion: Option<&str>) -> io::Result<TcpListener> {
     let socket = create(&address, congestion)?;
     bind(&socket, &address)?;
     // SAFETY: no pointers; the descriptor is ours.
@@ -26,7 +26,7 @@ pub fn listen(address: SocketAddr, congestion: Option<&str>) -> io::Result<TcpLi
 }
 
 /// Starts to connect to `to` from an ephemeral port of `from`.
-pub fn connect(
+pub(crate) fn connect(
     from: SocketAddr,
     to: SocketAddr,
     congestion: Option<&str>,
@@ -51,7 +51,7 @@ pub fn connect(
 }
 
 /// Whether a started connection stands.
-pub fn connected(stream: &TcpStream) -> io::Result<bool> {
+pub(crate) fn connected(stream: &TcpStream) -> io::Result<bool> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
     }
@@ -63,7 +63,7 @@ pub fn connected(stream: &TcpStream) -> io::Result<bool> {
 }
 
 /// The congestion control that `socket` uses.
-pub fn congestion_of(socket: &impl AsRawFd) -> io::Result<String> {
+pub(crate) fn congestion_of(socket: &impl AsRawFd) -> io::Result<String> {
     let mut name = [0u8; 16];
     let length = get_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
     let text = name[..length]
@@ -74,12 +74,12 @@ pub fn congestion_of(socket: &impl AsRawFd) -> io::Result<String> {
 }
 
 /// The congestion control that new sockets will use when `wanted` is asked for.
-pub fn congestion(wanted: Option<&str>) -> io::Result<String> {
+pub(crate) fn congestion(wanted: Option<&str>) -> io::Result<String> {
     congestion_of(&create(&SocketAddr::from(([127, 0, 0, 1], 0)), wanted)?)
 }
 
 /// CPU and NAPI id that handled the last packet of `socket`; -1 and 0 unknown.
-pub fn arrival(socket: &impl AsRawFd) -> (i32, i32) {
+pub(crate) fn arrival(socket: &impl AsRawFd) -> (i32, i32) {
     let ask = |name, unknown: i32| {
         let mut value = unknown.to_ne_bytes();
         match get_option(socket, libc::SOL_SOCKET, name, &mut value) {
@@ -96,7 +96,7 @@ pub fn arrival(socket: &impl AsRawFd) -> (i32, i32) {
 /// From now on so many of a hundred packets to `socket` do not arrive: the
 /// kernel drops them before TCP sees them, so the peer retransmits as it would
 /// on a bad link. Needs no privilege.
-pub fn lose(socket: &impl AsRawFd, percent: u32) -> io::Result<()> {
+pub(crate) fn lose(socket: &impl AsRawFd, percent: u32) -> io::Result<()> {
     // A random number below this is a packet to drop.
     let below = u32::MAX / 100 * percent.min(100);
     let code = |code: u32| code as u16;
@@ -136,7 +136,7 @@ pub fn lose(socket: &impl AsRawFd, percent: u32) -> io::Result<()> {
 const RANDOM: u32 = 0xffff_f000 + 56;
 
 /// `N` random bytes from the kernel.
-pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     // SAFETY: the buffer is ours and `N` long; up to 256 bytes come whole.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
@@ -148,7 +148,7 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 /// An error as `strerror` words it.
-pub fn words(error: &io::Error) -> String {
+pub(crate) fn words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error")
         .next()

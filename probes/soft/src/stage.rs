@@ -11,7 +11,7 @@ use crate::queue::SLOTS_MAX;
 use std::ptr::{self, NonNull};
 
 /// Buffers of one send comm.
-pub struct Stage {
+pub(crate) struct Stage {
     gpu: &'static Gpu,
     slots: [Option<Buffer>; SLOTS_MAX],
 }
@@ -27,7 +27,7 @@ unsafe impl Send for Stage {}
 
 impl Stage {
     /// No buffers yet.
-    pub fn new(gpu: &'static Gpu) -> Self {
+    pub(crate) fn new(gpu: &'static Gpu) -> Self {
         Self {
             gpu,
             slots: [const { None }; SLOTS_MAX],
@@ -35,7 +35,7 @@ impl Stage {
     }
 
     /// Starts to fetch `bytes` at device address `from` for a slot.
-    pub fn fetch(&mut self, slot: usize, from: u64, bytes: usize) -> Result<(), Failed> {
+    pub(crate) fn fetch(&mut self, slot: usize, from: u64, bytes: usize) -> Result<(), Failed> {
         let place = &mut self.slots[slot % SLOTS_MAX];
         if place.as_ref().is_none_or(|buffer| buffer.bytes < bytes) {
             if let Some(small) = place.take() {
@@ -56,14 +56,14 @@ impl Stage {
     }
 
     /// Whether a slot's message has arrived.
-    pub fn is_here(&self, slot: usize) -> Result<bool, Failed> {
+    pub(crate) fn is_here(&self, slot: usize) -> Result<bool, Failed> {
         self.slots[slot % SLOTS_MAX]
             .as_ref()
             .map_or(Ok(true), |buffer| buffer.event.has_passed())
     }
 
     /// Where it is.
-    pub fn message(&self, slot: usize) -> *mut u8 {
+    pub(crate) fn message(&self, slot: usize) -> *mut u8 {
         self.slots[slot % SLOTS_MAX]
             .as_ref()
             .map_or(ptr::null_mut(), |buffer| buffer.start.as_ptr())

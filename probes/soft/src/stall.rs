@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The two intervals, `TIMEOUT_THRESHOLD_NS` and `TIMEOUT_FREQUENCY_NS`.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub(crate) struct Patience {
     /// Before the first report.
     pub first: Duration,
     /// Between reports.
@@ -15,7 +15,7 @@ pub struct Patience {
 
 /// Polls since something last moved.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Stall {
+pub(crate) struct Stall {
     polls: u64,
     since: Option<Instant>,
     reported: Option<Instant>,
@@ -23,7 +23,7 @@ pub struct Stall {
 
 /// What a slowness line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slow {
+pub(crate) struct Slow {
     /// Polls since the stall began.
     pub polls: u64,
     /// Time since then.
@@ -32,14 +32,14 @@ pub struct Slow {
 
 impl Stall {
     /// Something moved.
-    pub fn moved(&mut self) {
+    pub(crate) fn moved(&mut self) {
         if self.polls != 0 {
             *self = Self::default();
         }
     }
 
     /// A poll at `now` found nothing. `Some` when it is time to say so.
-    pub fn idle(&mut self, now: Instant, patience: Patience) -> Option<Slow> {
+    pub(crate) fn idle(&mut self, now: Instant, patience: Patience) -> Option<Slow> {
         self.polls += 1;
         let since = *self.since.get_or_insert(now);
         let due = match self.reported {

@@ -32,7 +32,7 @@ use tcpx_abi::unpack::{ENTRIES, LoadMeta, Slot, UnpackHandle, UnpackMeta};
 const NO_PAGE: u32 = u32::MAX;
 
 /// All slots of one receive comm.
-pub struct Unpack {
+pub(crate) struct Unpack {
     meta: NonNull<UnpackMeta>,
     handle: NonNull<UnpackHandle>,
     gpu: Option<OnGpu>,
@@ -64,7 +64,7 @@ struct OnGpu {
 
 impl Unpack {
     /// Empty slots over `pool`. The large tables are touched only when used.
-    pub fn new(pool: Option<&'static PagePool>) -> Self {
+    pub(crate) fn new(pool: Option<&'static PagePool>) -> Self {
         // SAFETY: numbers only, for which zero is a value.
         let meta = unsafe { Box::<UnpackMeta>::new_zeroed().assume_init() };
         // SAFETY: as above.
@@ -93,7 +93,7 @@ impl Unpack {
     }
 
     /// Empty slots over a pool that lies on a GPU.
-    pub fn on_gpu(pool: &'static PagePool) -> Result<Self, Failed> {
+    pub(crate) fn on_gpu(pool: &'static PagePool) -> Result<Self, Failed> {
         let mut made = Self::new(Some(pool));
         let Some((gpu, at)) = pool.device() else {
             return Ok(made);
@@ -127,19 +127,19 @@ impl Unpack {
     }
 
     /// What the caller's device handle points to.
-    pub fn handle(&self) -> *mut c_void {
+    pub(crate) fn handle(&self) -> *mut c_void {
         self.gpu
             .as_ref()
             .map_or(self.handle.as_ptr().cast(), |on| on.handle as *mut c_void)
     }
 
     /// Consumed and allocated slots so far.
-    pub fn head_and_tail(&self) -> (u64, u64) {
+    pub(crate) fn head_and_tail(&self) -> (u64, u64) {
         (self.head, self.tail)
     }
 
     /// Gives the next slot to a receive.
-    pub fn open(&mut self, slot: &mut Slot) {
+    pub(crate) fn open(&mut self, slot: &mut Slot) {
         let index = (self.tail % SLOTS as u64) as usize;
         self.tail += 1;
         self.reserved[index] = 0;
@@ -157,7 +157,7 @@ impl Unpack {
 
     /// Room for the page numbers of one task of `length` bytes, or the number
     /// of pages that the receive would have needed.
-    pub fn reserve(&mut self, slot: &Slot, length: usize) -> Result<*mut u32, usize> {
+    pub(crate) fn reserve(&mut self, slot: &Slot, length: usize) -> Result<*mut u32, usize> {
         let index = slot.idx as usize % SLOTS;
         let first = self.reserved[index];
         let count = length.div_ceil(PAGE);
@@ -177,7 +177,7 @@ impl Unpack {
     }
 
     /// Appends the pages of a finished task to its receive's scatter list.
-    pub fn append(&mut self, slot: &mut Slot, task: &Task) {
+    pub(crate) fn append(&mut self, slot: &mut Slot, task: &Task) {
         let Memory::Pages(pages) = task.memory else {
             return;
         };
@@ -200,7 +200,7 @@ impl Unpack {
     }
 
     /// The first byte of the `offset`-th byte of a task in pages.
-    pub fn byte_of(&self, pages: *mut u32, offset: usize) -> Option<NonNull<u8>> {
+    pub(crate) fn byte_of(&self, pages: *mut u32, offset: usize) -> Option<NonNull<u8>> {
         // SAFETY: the caller asks within the task, for which room was reserved.
         let entry = unsafe { pages.add(offset / PAGE) };
         // SAFETY: as above.
@@ -211,7 +211,7 @@ impl Unpack {
 
     /// Whether the pages of the oldest finished receive are where its scatter list
     /// says; has the GPU fetch them when they are not.
-    pub fn is_fetched(&mut self, slot: &Slot) -> Result<bool, Failed> {
+    pub(crate) fn is_fetched(&mut self, slot: &Slot) -> Result<bool, Failed> {
         let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else {
             return Ok(true);
         };
@@ -245,12 +245,12 @@ impl Unpack {
     }
 
     /// Lets readers see a finished receive's scatter list.
-    pub fn publish(&self, slot: &Slot) {
+    pub(crate) fn publish(&self, slot: &Slot) {
         self.store_count(slot.idx as usize % SLOTS, slot.cnt_cache);
     }
 
     /// Gives back the oldest slot and its pages.
-    pub fn close(&mut self, slot: &mut Slot) {
+    pub(crate) fn close(&mut self, slot: &mut Slot) {
         self.return_pages(slot.idx as usize % SLOTS);
         slot.active = 0;
         self.head += 1;

@@ -15,19 +15,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::ops::Range;
 
 /// Bytes of the handle that `listen` writes; the caller's buffer is 128.
-pub const HANDLE_BYTES: usize = 104;
+pub(crate) const HANDLE_BYTES: usize = 104;
 /// Bytes of a v4 handle, the caller's whole buffer.
-pub const SHORT_BYTES: usize = tcpx_abi::v4::HANDLE_MAX;
+pub(crate) const SHORT_BYTES: usize = tcpx_abi::v4::HANDLE_MAX;
 /// Where `connect` keeps its own state in the caller's buffer; zero on the wire.
-pub const TOKEN: Range<usize> = 80..88;
+pub(crate) const TOKEN: Range<usize> = 80..88;
 /// The listener's secret.
-pub type Nonce = [u8; 16];
+pub(crate) type Nonce = [u8; 16];
 /// Tells the connections of one `connect` from those of another.
-pub type Session = [u8; 8];
+pub(crate) type Session = [u8; 8];
 /// Data sockets of one comm, at most.
-pub const SOCKETS_MAX: usize = 8;
+pub(crate) const SOCKETS_MAX: usize = 8;
 /// Helper threads that a listener may ask for.
-pub const THREADS_MAX: usize = 16;
+pub(crate) const THREADS_MAX: usize = 16;
 
 const ADDRESS_BYTES: usize = 28;
 const FAMILY_V4: u16 = 2;
@@ -35,7 +35,7 @@ const FAMILY_V6: u16 = 10;
 
 /// Why bytes from outside were not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Malformed {
+pub(crate) enum Malformed {
     /// Neither IPv4 nor IPv6; the family found.
     Family(u16),
     /// An address without a port.
@@ -96,7 +96,7 @@ impl fmt::Display for Malformed {
 
 /// What `listen` hands out and `connect` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handle {
+pub(crate) struct Handle {
     /// Where data sockets connect to.
     pub data: SocketAddr,
     /// Where the control socket connects to.
@@ -113,7 +113,7 @@ pub struct Handle {
 
 impl Handle {
     /// The bytes that `listen` writes to the caller's buffer.
-    pub fn encode(&self) -> [u8; HANDLE_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; HANDLE_BYTES] {
         let mut out = [0; HANDLE_BYTES];
         out[..ADDRESS_BYTES].copy_from_slice(&encode_address(self.data));
         // port_start and port_count: fixed port ranges were never built.
@@ -128,7 +128,7 @@ impl Handle {
 
     /// The same in the 64 bytes of a v4 handle, which has no room for two addresses
     /// as C lays them out. The scope of a link-local address is lost.
-    pub fn encode_short(&self) -> [u8; SHORT_BYTES] {
+    pub(crate) fn encode_short(&self) -> [u8; SHORT_BYTES] {
         let octets = |address: SocketAddr| match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
@@ -146,7 +146,7 @@ impl Handle {
     }
 
     /// Reads a short handle that came from anywhere, as the long one that it was.
-    pub fn lengthen(bytes: &[u8; SHORT_BYTES]) -> Result<[u8; HANDLE_BYTES], Malformed> {
+    pub(crate) fn lengthen(bytes: &[u8; SHORT_BYTES]) -> Result<[u8; HANDLE_BYTES], Malformed> {
         let address = |ip: usize, port: usize| {
             let ip = Ipv6Addr::from(array::<16>(bytes, ip)).to_canonical();
             let port = u16::from_be_bytes(array(bytes, port));
@@ -169,7 +169,7 @@ impl Handle {
     }
 
     /// Reads a handle that came from anywhere.
-    pub fn decode(bytes: &[u8; HANDLE_BYTES]) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8; HANDLE_BYTES]) -> Result<Self, Malformed> {
         let sockets = i32::from_ne_bytes(array(bytes, 36));
         let threads = i32::from_ne_bytes(array(bytes, 40));
         Ok(Self {
@@ -184,7 +184,7 @@ impl Handle {
 }
 
 /// A socket address as the C `sockaddr_in` or `sockaddr_in6` it is on Linux.
-pub fn encode_address(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
+pub(crate) fn encode_address(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
     let mut out = [0; ADDRESS_BYTES];
     out[2..4].copy_from_slice(&address.port().to_be_bytes());
     match address {
@@ -203,7 +203,7 @@ pub fn encode_address(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
 }
 
 /// The part of an encoded address that the kernel wants to see.
-pub fn address_bytes(address: &SocketAddr) -> usize {
+pub(crate) fn address_bytes(address: &SocketAddr) -> usize {
     if address.is_ipv4() { 16 } else { ADDRESS_BYTES }
 }
 
@@ -217,7 +217,7 @@ fn decode_address(bytes: &[u8; ADDRESS_BYTES]) -> Result<SocketAddr, Malformed> 
 }
 
 /// As [`Handle`]'s addresses, but a port of zero is fine: an interface has none.
-pub fn decode_host(bytes: &[u8; ADDRESS_BYTES]) -> Result<SocketAddr, Malformed> {
+pub(crate) fn decode_host(bytes: &[u8; ADDRESS_BYTES]) -> Result<SocketAddr, Malformed> {
     let port = u16::from_be_bytes(array(bytes, 2));
     match u16::from_ne_bytes(array(bytes, 0)) {
         FAMILY_V4 => Ok(SocketAddrV4::new(Ipv4Addr::from(array::<4>(bytes, 4)), port).into()),
@@ -237,11 +237,11 @@ const MAGIC: [u8; 8] = *b"TCPXSOFT";
 /// Changes whenever anything in this file does.
 const VERSION: u16 = 1;
 /// Bytes of a [`Hello`].
-pub const HELLO_BYTES: usize = 40;
+pub(crate) const HELLO_BYTES: usize = 40;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// The comm's control socket.
     Ctrl,
     /// One of its data sockets.
@@ -250,7 +250,7 @@ pub enum Purpose {
 
 /// The first bytes on every connection, from the connector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hello {
+pub(crate) struct Hello {
     /// What the connection is for.
     pub purpose: Purpose,
     /// Socket index; the control socket's is the number of data sockets.
@@ -263,7 +263,7 @@ pub struct Hello {
 
 impl Hello {
     /// The bytes to send.
-    pub fn encode(&self) -> [u8; HELLO_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut out = [0; HELLO_BYTES];
         out[..8].copy_from_slice(&MAGIC);
         out[8..10].copy_from_slice(&VERSION.to_le_bytes());
@@ -278,7 +278,7 @@ impl Hello {
     }
 
     /// Believes a hello that knows `nonce`.
-    pub fn decode(bytes: &[u8; HELLO_BYTES], nonce: &Nonce) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8; HELLO_BYTES], nonce: &Nonce) -> Result<Self, Malformed> {
         if bytes[..8] != MAGIC {
             return Err(Malformed::Stranger);
         }
@@ -309,11 +309,11 @@ impl Hello {
 }
 
 /// Bytes of a [`Header`].
-pub const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 16;
 
 /// How the payload of a header travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub(crate) enum Route {
     /// As a task chunk on the data socket of this index.
     Socket(usize),
     /// Behind the header, on the control socket; the whole message.
@@ -322,7 +322,7 @@ pub enum Route {
 
 /// Announces one task chunk, or one whole inline message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub(crate) struct Header {
     /// Where its bytes travel.
     pub route: Route,
     /// Bytes of this chunk.
@@ -335,7 +335,7 @@ pub struct Header {
 
 impl Header {
     /// The bytes to send.
-    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let (kind, index) = match self.route {
             Route::Socket(index) => (0u16, index as u16),
             Route::Inline => (1u16, 0),
@@ -351,7 +351,7 @@ impl Header {
 
     /// Reads a header for a comm with `sockets` data sockets. What it says is
     /// consistent in itself; whether it fits the receive is the reader's to ask.
-    pub fn decode(bytes: &[u8; HEADER_BYTES], sockets: usize) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8; HEADER_BYTES], sockets: usize) -> Result<Self, Malformed> {
         let kind = u16::from_le_bytes(array(bytes, 0));
         let index = usize::from(u16::from_le_bytes(array(bytes, 2)));
         let size = u32::from_le_bytes(array(bytes, 4));
@@ -391,7 +391,7 @@ impl Header {
 const TAG: u16 = 2;
 
 /// Plain flavour: what goes before the first header of a message with a tag.
-pub fn encode_tag(tag: i32) -> [u8; HEADER_BYTES] {
+pub(crate) fn encode_tag(tag: i32) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     out[..2].copy_from_slice(&TAG.to_le_bytes());
     out[4..8].copy_from_slice(&tag.to_le_bytes());
@@ -399,7 +399,7 @@ pub fn encode_tag(tag: i32) -> [u8; HEADER_BYTES] {
 }
 
 /// The tag, where these bytes are one and not a header.
-pub fn decode_tag(bytes: &[u8; HEADER_BYTES]) -> Option<i32> {
+pub(crate) fn decode_tag(bytes: &[u8; HEADER_BYTES]) -> Option<i32> {
     let tag = i32::from_le_bytes(array(bytes, 4));
     (*bytes == encode_tag(tag)).then_some(tag)
 }

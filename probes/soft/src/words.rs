@@ -9,7 +9,7 @@ const ROOM: usize = crate::wire::HELLO_BYTES;
 
 /// Bytes on their way.
 #[derive(Debug)]
-pub struct Words {
+pub(crate) struct Words {
     bytes: [u8; ROOM],
     length: usize,
     at: usize,
@@ -17,7 +17,7 @@ pub struct Words {
 
 impl Words {
     /// To be sent; cut to the room there is, which every message of ours fits.
-    pub fn outgoing(bytes: &[u8]) -> Self {
+    pub(crate) fn outgoing(bytes: &[u8]) -> Self {
         let length = bytes.len().min(ROOM);
         let mut words = Self::incoming(length);
         words.bytes[..length].copy_from_slice(&bytes[..length]);
@@ -25,7 +25,7 @@ impl Words {
     }
 
     /// To be received.
-    pub fn incoming(length: usize) -> Self {
+    pub(crate) fn incoming(length: usize) -> Self {
         Self {
             bytes: [0; ROOM],
             length: length.min(ROOM),
@@ -34,7 +34,7 @@ impl Words {
     }
 
     /// Sends what is left; `true` when all is sent.
-    pub fn send(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
+    pub(crate) fn send(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
         while self.at < self.length {
             match stream.write(&self.bytes[self.at..self.length]) {
                 Ok(count) => self.at += count,
@@ -47,7 +47,7 @@ impl Words {
     }
 
     /// Receives what is missing, and not a byte more; `true` when all is there.
-    pub fn receive(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
+    pub(crate) fn receive(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
         while self.at < self.length {
             match stream.read(&mut self.bytes[self.at..self.length]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -61,12 +61,12 @@ impl Words {
     }
 
     /// The bytes of a whole message.
-    pub fn whole(&self) -> &[u8; ROOM] {
+    pub(crate) fn whole(&self) -> &[u8; ROOM] {
         &self.bytes
     }
 
     /// The `index`-th 32-bit word.
-    pub fn word(&self, index: usize) -> u32 {
+    pub(crate) fn word(&self, index: usize) -> u32 {
         let bytes = self
             .bytes
             .get(index * 4..)

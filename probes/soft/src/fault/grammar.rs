@@ -30,7 +30,7 @@ const SPIN_MS: u64 = 60_000;
 
 /// A text that is not in the grammar: which part, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadFault {
+pub(crate) struct BadFault {
     /// The item as written.
     pub item: String,
     /// What is wrong with it.
@@ -45,7 +45,7 @@ impl fmt::Display for BadFault {
 
 impl Plan {
     /// Reads the grammar above. Empty text is a plan without faults.
-    pub fn parse(text: &str) -> Result<Self, BadFault> {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadFault> {
         let mut plan = Self::default();
         for item in text
             .split(';')

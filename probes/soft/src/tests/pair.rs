@@ -14,10 +14,10 @@ use tcpx_abi::v7::DeviceHandle;
 use tcpx_abi::{HANDLE_MAX, PTR_CUDA, PTR_HOST};
 
 /// As long as anything in a test may take.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A plugin on loopback with `pairs` in its environment, and a chunk that moves.
-pub fn plugin(pairs: &[(&str, &str)]) -> &'static Plugin {
+pub(super) fn plugin(pairs: &[(&str, &str)]) -> &'static Plugin {
     let mut all = pairs.to_vec();
     // The first of a name counts, so `pairs` may say otherwise.
     all.extend([
@@ -28,10 +28,10 @@ pub fn plugin(pairs: &[(&str, &str)]) -> &'static Plugin {
 }
 
 /// Memory that begins on a page and has room around it to notice overruns.
-pub struct Buffer(Vec<u8>);
+pub(super) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    pub fn new(bytes: usize, fill: u8) -> Self {
+    pub(super) fn new(bytes: usize, fill: u8) -> Self {
         Self(vec![fill; bytes + 8192])
     }
 
@@ -39,32 +39,32 @@ impl Buffer {
         self.0.as_ptr().align_offset(4096)
     }
 
-    pub fn pointer(&self) -> *mut c_void {
+    pub(super) fn pointer(&self) -> *mut c_void {
         self.0[self.start()..].as_ptr().cast_mut().cast()
     }
 
-    pub fn bytes(&self, length: usize) -> &[u8] {
+    pub(super) fn bytes(&self, length: usize) -> &[u8] {
         &self.0[self.start()..][..length]
     }
 
-    pub fn bytes_mut(&mut self, length: usize) -> &mut [u8] {
+    pub(super) fn bytes_mut(&mut self, length: usize) -> &mut [u8] {
         let start = self.start();
         &mut self.0[start..][..length]
     }
 }
 
 /// A request pointer, or why there is none.
-pub type Posted = Result<*mut c_void, Failed>;
+pub(super) type Posted = Result<*mut c_void, Failed>;
 
 /// A connection within this process.
-pub struct Pair {
+pub(super) struct Pair {
     pub sender: *mut c_void,
     pub receiver: *mut c_void,
     pub device: DeviceHandle,
 }
 
 /// An empty device handle.
-pub fn no_device() -> DeviceHandle {
+pub(super) fn no_device() -> DeviceHandle {
     DeviceHandle {
         net_device_type: 0,
         net_device_version: 0,
@@ -74,26 +74,26 @@ pub fn no_device() -> DeviceHandle {
     }
 }
 
-pub fn listen(plugin: &'static Plugin) -> (*mut c_void, [u8; HANDLE_MAX]) {
+pub(super) fn listen(plugin: &'static Plugin) -> (*mut c_void, [u8; HANDLE_MAX]) {
     let mut handle = [0xee; HANDLE_MAX];
     // SAFETY: 128 bytes of ours.
     let listener = unsafe { calls::listen_on(plugin, 0, handle.as_mut_ptr().cast()) }.unwrap();
     (listener, handle)
 }
 
-pub fn connect(plugin: &'static Plugin, handle: &mut [u8; HANDLE_MAX]) -> Posted {
+pub(super) fn connect(plugin: &'static Plugin, handle: &mut [u8; HANDLE_MAX]) -> Posted {
     // SAFETY: 128 bytes of ours.
     unsafe { calls::connect_from(plugin, 0, handle.as_mut_ptr().cast()) }
 }
 
-pub fn accept(listener: *mut c_void, device: &mut DeviceHandle) -> Posted {
+pub(super) fn accept(listener: *mut c_void, device: &mut DeviceHandle) -> Posted {
     let mut device: *mut DeviceHandle = device;
     // SAFETY: a device handle of ours.
     unsafe { calls::accept_on(listener, &mut device) }
 }
 
 /// Calls connect and `accept` until both have a comm.
-pub fn meet(
+pub(super) fn meet(
     sends: &'static Plugin,
     handle: &mut [u8; HANDLE_MAX],
     mut accept: impl FnMut() -> Posted,
@@ -111,12 +111,12 @@ pub fn meet(
 }
 
 impl Pair {
-    pub fn new(pairs: &[(&str, &str)]) -> Self {
+    pub(super) fn new(pairs: &[(&str, &str)]) -> Self {
         Self::of(plugin(pairs), plugin(pairs))
     }
 
     /// Connects a sender of one plugin to a receiver of another.
-    pub fn of(sends: &'static Plugin, receives: &'static Plugin) -> Self {
+    pub(super) fn of(sends: &'static Plugin, receives: &'static Plugin) -> Self {
         let (listener, mut handle) = listen(receives);
         let mut device = no_device();
         let (sender, receiver) = meet(sends, &mut handle, || accept(listener, &mut device));
@@ -128,7 +128,7 @@ impl Pair {
         }
     }
 
-    pub fn isend(&self, data: *mut c_void, size: usize) -> Posted {
+    pub(super) fn isend(&self, data: *mut c_void, size: usize) -> Posted {
         let mhandle = calls::register(self.sender, data, size, PTR_HOST).unwrap();
         // SAFETY: our comm, our mhandle.
         unsafe {
@@ -145,12 +145,12 @@ impl Pair {
         }
     }
 
-    pub fn irecv(&self, data: *mut c_void, size: usize) -> Posted {
+    pub(super) fn irecv(&self, data: *mut c_void, size: usize) -> Posted {
         self.irecv_as(data, size, PTR_HOST)
     }
 
     /// A receive to device memory; its size rounded up to be registered.
-    pub fn irecv_device(&self, data: *mut c_void, size: usize) -> Posted {
+    pub(super) fn irecv_device(&self, data: *mut c_void, size: usize) -> Posted {
         self.irecv_as(data, size, PTR_CUDA)
     }
 
@@ -172,7 +172,7 @@ impl Pair {
     }
 
     /// Tests both until both are done.
-    pub fn finish(&self, send: *mut c_void, recv: *mut c_void) {
+    pub(super) fn finish(&self, send: *mut c_void, recv: *mut c_void) {
         let (mut sent, mut received) = (false, false);
         let deadline = Instant::now() + PATIENCE;
         while !(sent && received) {
@@ -186,7 +186,7 @@ impl Pair {
     }
 
     /// What the unpack kernel would do for a finished device receive.
-    pub fn unpack(&self, recv: *mut c_void, data: *mut c_void) -> usize {
+    pub(super) fn unpack(&self, recv: *mut c_void, data: *mut c_void) -> usize {
         // SAFETY: the device handle that accept gave; host memory here.
         let handle = unsafe { &*self.device.handle.cast::<UnpackHandle>() };
         let slot = request(recv).slot;
@@ -209,30 +209,30 @@ impl Pair {
         total
     }
 
-    pub fn close(self) {
+    pub(super) fn close(self) {
         calls::close(self.sender).unwrap();
         calls::close(self.receiver).unwrap();
     }
 }
 
-pub fn test(request: *mut c_void) -> Result<bool, Failed> {
+pub(super) fn test(request: *mut c_void) -> Result<bool, Failed> {
     // SAFETY: null or a request of ours.
     unsafe { calls::test(request) }
 }
 
-pub fn consume(request: *mut c_void) -> Result<(), Failed> {
+pub(super) fn consume(request: *mut c_void) -> Result<(), Failed> {
     // SAFETY: null or a request of ours.
     unsafe { calls::consumed(1, request) }
 }
 
 /// A look at a request, as harnesses take it.
-pub fn request(pointer: *mut c_void) -> Request {
+pub(super) fn request(pointer: *mut c_void) -> Request {
     // SAFETY: a request of ours; its block is never freed.
     unsafe { *pointer.cast::<Request>() }
 }
 
 /// Calls `step` until it gives something.
-pub fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
+pub(super) fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(value) = step() {
@@ -243,7 +243,7 @@ pub fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Expects that this thread has logged `text` since this was last asked.
-pub fn logged(text: &str) {
+pub(super) fn logged(text: &str) {
     let lines = log::take();
     assert!(
         lines.iter().any(|line| line.contains(text)),
@@ -252,7 +252,7 @@ pub fn logged(text: &str) {
 }
 
 /// Bytes that differ at every place and for every seed.
-pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
+pub(super) fn pattern(length: usize, seed: u8) -> Vec<u8> {
     let mut state = u64::from(seed) | 1;
     let mut next = || {
         state = state
