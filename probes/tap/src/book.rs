@@ -58,7 +58,7 @@ impl Tap {
 
 /// A recorder, and which slot each pointer of the plugin belongs to.
 #[derive(Debug)]
-pub struct Book {
+pub(crate) struct Book {
     recorder: Arc<Recorder>,
     comms: Pointers,
     requests: Pointers,
@@ -70,7 +70,7 @@ pub struct Book {
 const REQUESTS_PER_SLOT: usize = POSTS;
 
 impl Book {
-    pub fn new(recorder: Arc<Recorder>) -> Self {
+    pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
         let slots = recorder.capacity() as usize;
         Self {
             comms: Pointers::new(slots, 2),
@@ -85,12 +85,12 @@ impl Book {
     }
 
     /// A line that the plugin logged.
-    pub fn log(&self, line: &LogLine<'_>) {
+    pub(crate) fn log(&self, line: &LogLine<'_>) {
         self.recorder.log(line);
     }
 
     /// A call that belongs to no comm.
-    pub fn setup(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
+    pub(crate) fn setup(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
         self.settle();
         let token = self.recorder.enter_setup(call);
         let code = inner();
@@ -117,7 +117,7 @@ impl Book {
     }
 
     /// A call on a comm that changes nothing in its channel.
-    pub fn on_comm(
+    pub(crate) fn on_comm(
         &self,
         comm: *mut c_void,
         call: Call,
@@ -173,7 +173,7 @@ impl Book {
     }
 
     /// What `getProperties` said of a device, whose strings may point anywhere.
-    pub fn device(&self, index: c_int, raw: &RawDevice) {
+    pub(crate) fn device(&self, index: c_int, raw: &RawDevice) {
         let (mut name, mut path) = ([0; 256], [0; 1024]);
         let name = text(raw.name, &mut name);
         let path = text(raw.pci_path, &mut path);
@@ -195,7 +195,7 @@ impl Book {
     /// # Safety
     /// `comm` is what the caller of the plugin gave to be written, `handle` the
     /// connect handle: null, or as many bytes as the ABI says.
-    pub unsafe fn appears(
+    pub(crate) unsafe fn appears(
         &self,
         call: Call,
         device: c_int,
@@ -248,7 +248,7 @@ impl Book {
     ///
     /// # Safety
     /// `comm` is what the caller of the plugin gave to be written.
-    pub unsafe fn accept(
+    pub(crate) unsafe fn accept(
         &self,
         listener: *mut c_void,
         comm: *mut *mut c_void,
@@ -298,7 +298,7 @@ impl Book {
 
     /// Any of the three closes. The pointer is forgotten before the plugin can
     /// give it out again; the slot stays marked as inside the call until it returns.
-    pub fn close(
+    pub(crate) fn close(
         &self,
         comm: *mut c_void,
         call: Call,
@@ -319,7 +319,7 @@ impl Book {
     /// # Safety
     /// `request` is what the caller of the plugin gave to be written.
     #[inline]
-    pub unsafe fn post(
+    pub(crate) unsafe fn post(
         &self,
         comm: *mut c_void,
         post: Post,
@@ -381,7 +381,7 @@ impl Book {
     ///
     /// # Safety
     /// `request` is what the caller of the plugin gave to be written.
-    pub unsafe fn flush(
+    pub(crate) unsafe fn flush(
         &self,
         comm: *mut c_void,
         request: *mut *mut c_void,
@@ -418,7 +418,7 @@ impl Book {
     /// # Safety
     /// `done` and `sizes` are what the caller of the plugin gave to be written.
     #[inline]
-    pub unsafe fn test(
+    pub(crate) unsafe fn test(
         &self,
         request: *mut c_void,
         done: *mut c_int,
@@ -458,7 +458,11 @@ impl Book {
     }
 
     /// `irecvConsumed`.
-    pub fn consumed(&self, comm: *mut c_void, inner: impl FnOnce() -> ResultCode) -> ResultCode {
+    pub(crate) fn consumed(
+        &self,
+        comm: *mut c_void,
+        inner: impl FnOnce() -> ResultCode,
+    ) -> ResultCode {
         let Some(found) = self.comm(comm) else {
             return self.unknown(Call::IrecvConsumed, inner);
         };
@@ -479,7 +483,7 @@ impl Book {
 
 /// The properties of a device that are the same in every version.
 #[derive(Debug)]
-pub struct RawDevice {
+pub(crate) struct RawDevice {
     pub name: *const c_char,
     pub pci_path: *const c_char,
     pub speed_mbit: c_int,
@@ -496,7 +500,7 @@ fn text(string: *const c_char, room: &mut [u8]) -> Cow<'_, str> {
 ///
 /// # Safety
 /// Null, or a pointer to null or to a device handle.
-pub unsafe fn is_unpack(device_handle: *const *mut DeviceHandle) -> bool {
+pub(crate) unsafe fn is_unpack(device_handle: *const *mut DeviceHandle) -> bool {
     // SAFETY: as promised to this function.
     let Some(handle) = (unsafe { device_handle.as_ref() }) else {
         return false;
@@ -527,7 +531,7 @@ unsafe fn address(handle: *const c_void, at: usize) -> Option<Address> {
 
 /// One `isend` or `irecv`, as asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Post {
+pub(crate) struct Post {
     kind: Kind,
     bytes: u64,
     grouped: u8,
@@ -536,7 +540,7 @@ pub struct Post {
 impl Post {
     /// An `isend` of `size` bytes.
     #[inline]
-    pub fn send(size: impl TryInto<u64>) -> Self {
+    pub(crate) fn send(size: impl TryInto<u64>) -> Self {
         Self {
             kind: Kind::Send,
             bytes: size.try_into().unwrap_or(0),
@@ -549,7 +553,7 @@ impl Post {
     /// # Safety
     /// `sizes` is null or points to `n` numbers.
     #[inline]
-    pub unsafe fn recv<S: Copy + TryInto<u64>>(n: c_int, sizes: *const S) -> Self {
+    pub(crate) unsafe fn recv<S: Copy + TryInto<u64>>(n: c_int, sizes: *const S) -> Self {
         let grouped = n.clamp(0, c_int::from(u8::MAX)) as u8;
         // SAFETY: as promised to this function.
         let bytes = if sizes.is_null() {

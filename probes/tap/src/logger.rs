@@ -41,7 +41,7 @@ unsafe extern "C" {
 }
 
 /// The logger to give to the plugin in place of the program's.
-pub fn interpose(table: usize, book: &'static Book, program: LoggerArg) -> LoggerArg {
+pub(crate) fn interpose(table: usize, book: &'static Book, program: LoggerArg) -> LoggerArg {
     let (Some(logger), Some(target)) = (program, TARGETS.get(table)) else {
         return program;
     };

@@ -40,7 +40,7 @@ const GROUPED_MAX: u8 = 15;
 
 /// What a pointer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A comm.
     Comm,
     /// A request from `isend`.
@@ -54,18 +54,18 @@ pub enum Kind {
 /// What a pointer means, in one word, so that it is always whole: number 24,
 /// index 16, generation 16, buffers 4, kind 2, tag 2 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meaning(u64);
+pub(crate) struct Meaning(u64);
 
 impl Meaning {
     /// A comm, or a request of `iflush`, of this life of a slot.
     #[inline]
-    pub fn of_comm(key: Key, kind: Kind) -> Self {
+    pub(crate) fn of_comm(key: Key, kind: Kind) -> Self {
         Self::request(key, kind, 0, 0)
     }
 
     /// Request `number` of this life of a slot, with `grouped` buffers.
     #[inline]
-    pub fn request(key: Key, kind: Kind, number: u64, grouped: u8) -> Self {
+    pub(crate) fn request(key: Key, kind: Kind, number: u64, grouped: u8) -> Self {
         Self(
             number << 40
                 | u64::from(key.index) << 24
@@ -83,7 +83,7 @@ impl Meaning {
 
     /// Whose it is.
     #[inline]
-    pub fn key(self) -> Key {
+    pub(crate) fn key(self) -> Key {
         Key {
             index: (self.0 >> 24) as u16,
             generation: (self.0 >> 8) as u16,
@@ -92,7 +92,7 @@ impl Meaning {
 
     /// What it is.
     #[inline]
-    pub fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> Kind {
         match self.0 >> 2 & 3 {
             0 => Kind::Comm,
             1 => Kind::Send,
@@ -103,13 +103,13 @@ impl Meaning {
 
     /// The lowest 24 bits of the request's number.
     #[inline]
-    pub fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         self.0 >> 40
     }
 
     /// Buffers of a receive.
     #[inline]
-    pub fn grouped(self) -> u8 {
+    pub(crate) fn grouped(self) -> u8 {
         (self.0 >> 4) as u8 & GROUPED_MAX
     }
 
@@ -132,7 +132,7 @@ struct Place {
 
 /// A fixed number of places for pointers.
 #[derive(Debug)]
-pub struct Pointers {
+pub(crate) struct Pointers {
     places: Box<[Place]>,
     shift: u32,
     /// Per slot and request number, the place its pointer had last.
@@ -141,7 +141,7 @@ pub struct Pointers {
 
 /// A pointer that was found, and that is live.
 #[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
+pub(crate) struct Found<'a> {
     /// What it means.
     pub meaning: Meaning,
     /// Its channel.
@@ -151,7 +151,7 @@ pub struct Found<'a> {
 
 impl Found<'_> {
     /// Makes the pointer mean nothing, unless it came to mean something else meanwhile.
-    pub fn forget(self) {
+    pub(crate) fn forget(self) {
         self.place.empty(self.meaning);
     }
 }
@@ -159,7 +159,7 @@ impl Found<'_> {
 /// A place for a pointer, waiting for what it means.
 #[derive(Debug)]
 #[must_use]
-pub struct Reserved<'a> {
+pub(crate) struct Reserved<'a> {
     place: &'a Place,
     at: usize,
 }
@@ -167,7 +167,7 @@ pub struct Reserved<'a> {
 impl Reserved<'_> {
     /// Says what the pointer means from now on. That must be live already.
     #[inline]
-    pub fn publish(self, meaning: Meaning) {
+    pub(crate) fn publish(self, meaning: Meaning) {
         self.place.word.store(meaning.0, Release);
     }
 }
@@ -216,7 +216,7 @@ impl Place {
 
 impl Pointers {
     /// Room for `per_slot` pointers of each of `slots` comms, with as many places again.
-    pub fn new(slots: usize, per_slot: usize) -> Self {
+    pub(crate) fn new(slots: usize, per_slot: usize) -> Self {
         let places = slots
             .saturating_mul(per_slot)
             .saturating_mul(2)
@@ -232,7 +232,7 @@ impl Pointers {
     }
 
     /// Forgets everything. Nobody may be looking for something that is still true.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.places
             .iter()
             .for_each(|place| place.word.store(EMPTY, Release));
@@ -255,7 +255,7 @@ impl Pointers {
 
     /// What a pointer means, if anything.
     #[inline(always)] // as a call, what was found goes through memory: +8 ns per test
-    pub fn find<'a>(&'a self, pointer: usize, recorder: &'a Recorder) -> Option<Found<'a>> {
+    pub(crate) fn find<'a>(&'a self, pointer: usize, recorder: &'a Recorder) -> Option<Found<'a>> {
         let home = self.home(pointer);
         let mut place = self.places.get(home)?;
         let meaning = match place.meaning(pointer) {
@@ -287,7 +287,12 @@ impl Pointers {
     /// A place for a pointer that is about to mean something of `owner`'s,
     /// whatever it meant before. `None` when its window is full.
     #[inline]
-    pub fn reserve(&self, pointer: usize, owner: Key, recorder: &Recorder) -> Option<Reserved<'_>> {
+    pub(crate) fn reserve(
+        &self,
+        pointer: usize,
+        owner: Key,
+        recorder: &Recorder,
+    ) -> Option<Reserved<'_>> {
         let at = self.home(pointer);
         let place = self.places.get(at)?;
         if place.take(pointer, owner, recorder) {
@@ -313,7 +318,7 @@ impl Pointers {
     /// Lets `reserved` take the turn of request `number` among the places that
     /// its comm keeps, and empties the one that had it, unless that is in use again.
     #[inline]
-    pub fn keep(&self, reserved: &Reserved<'_>, owner: Key, number: u64) {
+    pub(crate) fn keep(&self, reserved: &Reserved<'_>, owner: Key, number: u64) {
         let turn = number as usize % POSTS;
         let Some(kept) = self.kept.get(usize::from(owner.index) * POSTS + turn) else {
             return;

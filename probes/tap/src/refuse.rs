@@ -10,14 +10,14 @@ use tcpx_abi::{LoggerArg, ResultCode, level, subsystem};
 static WHY: OnceLock<CString> = OnceLock::new();
 
 /// Keeps the first reason.
-pub fn because(why: &str) {
+pub(crate) fn because(why: &str) {
     // A reason with a zero in it is cut there.
     let text = why.split('\0').next().unwrap_or_default();
     let _ = WHY.set(CString::new(text).unwrap_or_default());
 }
 
 /// Says why, and fails.
-pub fn say(logger: LoggerArg) -> ResultCode {
+pub(crate) fn say(logger: LoggerArg) -> ResultCode {
     if let (Some(logger), Some(why)) = (logger, WHY.get()) {
         let (flags, format) = (subsystem::INIT | subsystem::NET, c"NET/tcpxtap : %s");
         // SAFETY: the program's logger, a format with one string, and a string that stays.
@@ -37,17 +37,20 @@ pub fn say(logger: LoggerArg) -> ResultCode {
 
 macro_rules! refused_init {
     (logger) => {
-        pub unsafe extern "C" fn init(logger: LoggerArg) -> ResultCode {
+        pub(super) unsafe extern "C" fn init(logger: LoggerArg) -> ResultCode {
             $crate::refuse::say(logger)
         }
     };
     (profiled) => {
-        pub unsafe extern "C" fn init(logger: LoggerArg, _: tcpx_abi::ProfilerArg) -> ResultCode {
+        pub(super) unsafe extern "C" fn init(
+            logger: LoggerArg,
+            _: tcpx_abi::ProfilerArg,
+        ) -> ResultCode {
             $crate::refuse::say(logger)
         }
     };
     (context) => {
-        pub unsafe extern "C" fn init(
+        pub(super) unsafe extern "C" fn init(
             _: Out,
             _: u64,
             _: *mut abi::CommConfig,
@@ -62,15 +65,15 @@ pub(crate) use refused_init;
 
 macro_rules! refused_receive {
     ($size:ty, single) => {
-        pub unsafe extern "C" fn irecv(_: *mut c_void, _: *mut c_void, _: $size, _: *mut c_void, _: Out) -> ResultCode {
+        pub(super) unsafe extern "C" fn irecv(_: *mut c_void, _: *mut c_void, _: $size, _: *mut c_void, _: Out) -> ResultCode {
             INTERNAL_ERROR
         }
-        pub unsafe extern "C" fn iflush(_: *mut c_void, _: *mut c_void, _: c_int, _: *mut c_void, _: Out) -> ResultCode {
+        pub(super) unsafe extern "C" fn iflush(_: *mut c_void, _: *mut c_void, _: c_int, _: *mut c_void, _: Out) -> ResultCode {
             INTERNAL_ERROR
         }
     };
     ($size:ty, grouped $($phandles:ident)?) => {
-        pub unsafe extern "C" fn irecv(
+        pub(super) unsafe extern "C" fn irecv(
             _: *mut c_void,
             _: c_int,
             _: Out,
@@ -83,7 +86,7 @@ macro_rules! refused_receive {
             $(let _ = $phandles;)?
             INTERNAL_ERROR
         }
-        pub unsafe extern "C" fn iflush(
+        pub(super) unsafe extern "C" fn iflush(
             _: *mut c_void,
             _: c_int,
             _: Out,
@@ -111,13 +114,13 @@ macro_rules! calls {
             $crate::refuse::refused_init!($init);
             $crate::refuse::refused_receive!($size, $($receive)+);
 
-            pub unsafe extern "C" fn devices(_: *mut c_int) -> ResultCode {
+            pub(super) unsafe extern "C" fn devices(_: *mut c_int) -> ResultCode {
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn get_properties(_: c_int, _: *mut abi::Properties) -> ResultCode {
+            pub(super) unsafe extern "C" fn get_properties(_: c_int, _: *mut abi::Properties) -> ResultCode {
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn listen(
+            pub(super) unsafe extern "C" fn listen(
                 $($context: *mut c_void,)?
                 _: c_int,
                 _: *mut c_void,
@@ -126,7 +129,7 @@ macro_rules! calls {
                 $(let _ = $context;)?
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn connect(
+            pub(super) unsafe extern "C" fn connect(
                 $($context: *mut c_void,)?
                 _: c_int,
                 $($config: *mut abi::CommConfig,)?
@@ -139,7 +142,7 @@ macro_rules! calls {
                 $(let _ = $device;)?
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn accept(
+            pub(super) unsafe extern "C" fn accept(
                 _: *mut c_void,
                 _: Out,
                 $($device: *mut *mut abi::DeviceHandle,)?
@@ -147,13 +150,13 @@ macro_rules! calls {
                 $(let _ = $device;)?
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn reg_mr(_: *mut c_void, _: *mut c_void, _: $reg, _: c_int, _: Out) -> ResultCode {
+            pub(super) unsafe extern "C" fn reg_mr(_: *mut c_void, _: *mut c_void, _: $reg, _: c_int, _: Out) -> ResultCode {
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn dereg_mr(_: *mut c_void, _: *mut c_void) -> ResultCode {
+            pub(super) unsafe extern "C" fn dereg_mr(_: *mut c_void, _: *mut c_void) -> ResultCode {
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn isend(
+            pub(super) unsafe extern "C" fn isend(
                 _: *mut c_void,
                 _: *mut c_void,
                 _: $size,
@@ -166,14 +169,14 @@ macro_rules! calls {
                 $(let _ = $phandle;)?
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn test(_: *mut c_void, _: *mut c_int, _: *mut c_int) -> ResultCode {
+            pub(super) unsafe extern "C" fn test(_: *mut c_void, _: *mut c_int, _: *mut c_int) -> ResultCode {
                 INTERNAL_ERROR
             }
-            pub unsafe extern "C" fn close(_: *mut c_void) -> ResultCode {
+            pub(super) unsafe extern "C" fn close(_: *mut c_void) -> ResultCode {
                 INTERNAL_ERROR
             }
             $(
-                pub unsafe extern "C" fn $finalize(_: *mut c_void) -> ResultCode {
+                pub(super) unsafe extern "C" fn $finalize(_: *mut c_void) -> ResultCode {
                     INTERNAL_ERROR
                 }
             )?

@@ -26,7 +26,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub fn from_env() -> Self {
+    pub(crate) fn from_env() -> Self {
         let number = |variable: &str, default: u32, most: u32| {
             let value = env::var(variable)
                 .ok()
@@ -48,7 +48,7 @@ impl Settings {
     }
 
     /// A file that stays when the program ends, under the first name that is free.
-    pub fn recorder(&self) -> Result<Recorder, CreateError> {
+    pub(crate) fn recorder(&self) -> Result<Recorder, CreateError> {
         let role = format!("tap in {}", program());
         let fallback = env::temp_dir();
         let mut copy = 1;

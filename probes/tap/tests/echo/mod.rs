@@ -16,14 +16,14 @@ thread_local! {
 
 /// What every call of this thread returns from now on, and what it delivers:
 /// a comm, a request, an mhandle, or whether `test` says done.
-pub fn will_return(code: c_int, made: usize) {
+pub(crate) fn will_return(code: c_int, made: usize) {
     CODE.set(code);
     MADE.set(made);
     ASKED.take();
 }
 
 /// The calls since then, with their arguments.
-pub fn was_asked() -> Asked {
+pub(crate) fn was_asked() -> Asked {
     ASKED.take()
 }
 
@@ -258,5 +258,5 @@ macro_rules! net {
     };
 }
 
-pub static NET: v7::Net = net!(v7, reg_mr);
-pub static NET_V8: v8::Net = net!(v8, reg_mr_wide);
+pub(crate) static NET: v7::Net = net!(v7, reg_mr);
+pub(crate) static NET_V8: v8::Net = net!(v8, reg_mr_wide);

@@ -71,7 +71,7 @@ unsafe extern "C" fn close(comm: *mut c_void) -> c_int {
     0
 }
 
-pub static NET: Net = Net {
+pub(crate) static NET: Net = Net {
     name: c"Queue".as_ptr(),
     init: None,
     devices: None,
@@ -94,7 +94,7 @@ pub static NET: Net = Net {
 };
 
 /// What was done with one comm, closed since.
-pub struct Driven {
+pub(crate) struct Driven {
     pub dev: c_int,
     pub posted: u64,
     pub tests: u64,
@@ -105,7 +105,7 @@ pub struct Driven {
 
 /// Sends `count` messages with at most `depth` in flight; at the full sixteen
 /// also tries one more, which is refused.
-pub fn drive(net: &Net, dev: c_int, count: u64, depth: usize) -> Driven {
+pub(crate) fn drive(net: &Net, dev: c_int, count: u64, depth: usize) -> Driven {
     let mut comm = null_mut();
     assert_eq!(
         unsafe { net.connect.unwrap()(dev, null_mut(), &mut comm, null_mut()) },
