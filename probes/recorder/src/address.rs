@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Words of an address in the file.
-pub const ADDRESS_WORDS: usize = 4;
+pub(crate) const ADDRESS_WORDS: usize = 4;
 
 /// Bytes of the largest socket address that a connect handle begins with.
 pub const SOCKADDR_BYTES: usize = 28;

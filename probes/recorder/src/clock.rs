@@ -87,7 +87,7 @@ mod tsc {
     const FIRST_FIT_NS: u64 = 10_000_000;
 
     /// CPUID leaf 0x8000_0007, EDX bit 8.
-    pub fn is_invariant() -> bool {
+    pub(super) fn is_invariant() -> bool {
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
     }
 
@@ -135,7 +135,7 @@ mod tsc {
     }
 
     #[derive(Debug)]
-    pub struct Tsc {
+    pub(super) struct Tsc {
         /// Which line counts; both are empty, and so never used, until the first fit.
         turn: AtomicU64,
         lines: [Line; 2],
@@ -148,7 +148,7 @@ mod tsc {
     }
 
     impl Tsc {
-        pub fn new() -> Self {
+        pub(super) fn new() -> Self {
             let first = Sample::take();
             Self {
                 turn: AtomicU64::new(0),
@@ -161,7 +161,7 @@ mod tsc {
         }
 
         #[inline]
-        pub fn now_ns(&self) -> u64 {
+        pub(super) fn now_ns(&self) -> u64 {
             let turn = self.turn.load(Acquire);
             let line = &self.lines[(turn & 1) as usize];
             let passed = ticks_now().wrapping_sub(line.ticks.load(Relaxed));

@@ -29,7 +29,7 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// This user's folder below `parent`, made if missing.
-    pub fn make(parent: &Path) -> io::Result<Self> {
+    pub(crate) fn make(parent: &Path) -> io::Result<Self> {
         let path = parent.join(folder_name());
         let name = c_string(path.as_os_str().as_bytes())?;
         // SAFETY: the string is ours and ends in a zero.
@@ -41,7 +41,7 @@ impl Folder {
     }
 
     /// This user's folder below `parent`, if there is one that may be trusted.
-    pub fn find(parent: &Path) -> io::Result<Self> {
+    pub(crate) fn find(parent: &Path) -> io::Result<Self> {
         Self::open(parent.join(folder_name()))
     }
 
@@ -66,21 +66,21 @@ impl Folder {
         Ok(Self { handle, path })
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// A new file; a name that is taken, by a link too, is an error.
-    pub fn create(&self, name: &str) -> io::Result<File> {
+    pub(crate) fn create(&self, name: &str) -> io::Result<File> {
         self.open_at(name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
     }
 
     /// A file that is there, to read. Never waits, should it be a pipe.
-    pub fn read(&self, name: &CStr) -> io::Result<File> {
+    pub(crate) fn read(&self, name: &CStr) -> io::Result<File> {
         self.open_c(name, libc::O_RDONLY | libc::O_NONBLOCK)
     }
 
-    pub fn remove(&self, name: &CStr) -> io::Result<()> {
+    pub(crate) fn remove(&self, name: &CStr) -> io::Result<()> {
         // SAFETY: the descriptor is open and the string ends in a zero.
         match unsafe { libc::unlinkat(self.handle.as_raw_fd(), name.as_ptr(), 0) } {
             0 => Ok(()),

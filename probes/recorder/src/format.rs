@@ -59,7 +59,7 @@
 //! | 512 | 8 | channel_count, slots claimed so far; at most the capacity |
 //! | 520 | 8 | channels_reused, times a closed slot began a second life |
 //! | 528 | 8 | channels_refused, comms that found no slot |
-//! | 536 | 8 | phase, whatever the writing program wants to say |
+//! | 536 | 8 | reserved |
 //! | 544 | 8 | requests_unknown, `test`s of a request that no open channel has pending |
 //! | 552 | 8 | requests_untracked, posts that could not be followed, in no channel's counters |
 //! | 560 | 8 | setup_calls_entered, calls that belong to no channel (`init`, `connect`, ...) |
@@ -122,7 +122,7 @@
 //! | 288 | 32 | reserved |
 //! | 320 | 512 | post_ns, 64 times: when request n was posted stands at n mod 64 |
 //! | 832 | 512 | post_bytes, in the same places: its bytes |
-//! | 1344 | 1936 | latency, 242 buckets: counts of posted-to-done times, see [`bucket_of`] |
+//! | 1344 | 1936 | latency, 242 buckets: counts of posted-to-done times, see `bucket_of` |
 //! | 3280 | 32 | local, an address of this end of the comm's connections |
 //! | 3312 | 32 | peer, an address of the other end |
 //! | 3344 | 32 | ctrl, the address that the ctrl connection goes to; on a send comm the peer's, else the local one |
@@ -204,7 +204,7 @@ pub const CAPACITY_MAX: u32 = 16_384;
 /// asks for at most 32.
 pub const POSTS: usize = 64;
 /// Bytes of an event.
-pub const EVENT_BYTES: usize = 32;
+pub(crate) const EVENT_BYTES: usize = 32;
 /// Most events of one ring.
 pub const RING_EVENTS_MAX: u32 = 1 << 20;
 /// Events of one ring, unless told otherwise: 32 KiB per channel.
@@ -214,15 +214,15 @@ pub const LOG_ENTRY_BYTES: usize = 512;
 /// Lines of the log, unless told otherwise: 512 KiB.
 pub const LOG_ENTRIES: u32 = 1024;
 /// Of these, first ones that stay.
-pub const LOG_KEPT: u32 = 256;
+pub(crate) const LOG_KEPT: u32 = 256;
 /// Most lines of the log.
 pub const LOG_ENTRIES_MAX: u32 = 1 << 16;
 /// Devices that the header has room for; TCPX has at most 16.
 pub const DEVICES: usize = 32;
 /// Distinct counts of return codes.
-pub const ERROR_KINDS: usize = 10;
+pub(crate) const ERROR_KINDS: usize = 10;
 /// `channel` of a slot that no engine numbered.
-pub const NO_CHANNEL: u32 = u32::MAX;
+pub(crate) const NO_CHANNEL: u32 = u32::MAX;
 /// How recorder files are called: `NAME-PID-START.tcpxrec`.
 pub const FILE_SUFFIX: &str = ".tcpxrec";
 
@@ -233,38 +233,37 @@ pub mod header {
     pub const VERSION: usize = 8;
     pub const HEADER_BYTES: usize = 12;
     pub const PID: usize = 16;
-    pub const FLAGS: usize = 20;
-    pub const START_TICKS: usize = 24;
-    pub const BOOT_ID_HASH: usize = 32;
-    pub const CREATED_WALL_NS: usize = 40;
-    pub const CREATED_NS: usize = 48;
-    pub const FILE_BYTES: usize = 56;
+    pub(crate) const FLAGS: usize = 20;
+    pub(crate) const START_TICKS: usize = 24;
+    pub(crate) const BOOT_ID_HASH: usize = 32;
+    pub(crate) const CREATED_WALL_NS: usize = 40;
+    pub(crate) const CREATED_NS: usize = 48;
+    pub(crate) const FILE_BYTES: usize = 56;
     pub const CHANNELS_OFFSET: usize = 64;
     pub const CHANNEL_SLOT_BYTES: usize = 72;
     pub const CHANNEL_CAPACITY: usize = 76;
-    pub const RINGS_OFFSET: usize = 80;
+    pub(crate) const RINGS_OFFSET: usize = 80;
     pub const RING_EVENTS: usize = 88;
-    pub const RING_COUNT: usize = 92;
-    pub const PID_NAMESPACE: usize = 96;
+    pub(crate) const RING_COUNT: usize = 92;
+    pub(crate) const PID_NAMESPACE: usize = 96;
     pub const LOG_OFFSET: usize = 104;
     pub const LOG_ENTRY_BYTES: usize = 112;
     pub const LOG_ENTRIES: usize = 116;
-    pub const LOG_KEPT: usize = 120;
+    pub(crate) const LOG_KEPT: usize = 120;
     pub const ROLE_LABEL: usize = 128;
     pub const PLUGIN_LABEL: usize = 192;
-    pub const CHANNEL_COUNT: usize = 512;
-    pub const CHANNELS_REUSED: usize = 520;
-    pub const CHANNELS_REFUSED: usize = 528;
-    pub const PHASE: usize = 536;
-    pub const REQUESTS_UNKNOWN: usize = 544;
-    pub const REQUESTS_UNTRACKED: usize = 552;
-    pub const SETUP_CALLS_ENTERED: usize = 560;
-    pub const SETUP_CALLS_LEFT: usize = 568;
-    pub const SETUP_CALL: usize = 576;
-    pub const SETUP_ERRORS: usize = 584;
-    pub const SETUP_LAST_ERROR: usize = 592;
-    pub const SETUP_EVENTS: usize = 600;
-    pub const LOG_LINES: usize = 608;
+    pub(crate) const CHANNEL_COUNT: usize = 512;
+    pub(crate) const CHANNELS_REUSED: usize = 520;
+    pub(crate) const CHANNELS_REFUSED: usize = 528;
+    pub(crate) const REQUESTS_UNKNOWN: usize = 544;
+    pub(crate) const REQUESTS_UNTRACKED: usize = 552;
+    pub(crate) const SETUP_CALLS_ENTERED: usize = 560;
+    pub(crate) const SETUP_CALLS_LEFT: usize = 568;
+    pub(crate) const SETUP_CALL: usize = 576;
+    pub(crate) const SETUP_ERRORS: usize = 584;
+    pub(crate) const SETUP_LAST_ERROR: usize = 592;
+    pub(crate) const SETUP_EVENTS: usize = 600;
+    pub(crate) const LOG_LINES: usize = 608;
     pub const DEVICES: usize = 1024;
 
     /// Bytes of the role label.
@@ -280,8 +279,8 @@ pub mod header {
 pub mod device {
     pub const NAME: usize = 0;
     pub const PCI: usize = 32;
-    pub const SPEED: usize = 48;
-    pub const PTR_SUPPORT: usize = 52;
+    pub(crate) const SPEED: usize = 48;
+    pub(crate) const PTR_SUPPORT: usize = 52;
     pub const TYPE: usize = 56;
     pub const KNOWN: usize = 60;
 
@@ -290,71 +289,71 @@ pub mod device {
     /// Bytes of the name.
     pub const NAME_BYTES: usize = 32;
     /// Bytes of the PCI address.
-    pub const PCI_BYTES: usize = 16;
+    pub(crate) const PCI_BYTES: usize = 16;
 }
 
 /// Byte offsets in an event.
 #[allow(missing_docs, reason = "the table above names each")]
 pub mod event {
-    pub const SEQUENCE: usize = 0;
-    pub const AT_NS: usize = 8;
-    pub const REQUEST: usize = 16;
+    pub(crate) const SEQUENCE: usize = 0;
+    pub(crate) const AT_NS: usize = 8;
+    pub(crate) const REQUEST: usize = 16;
     pub const CODE: usize = 20;
     pub const REST: usize = 24;
 
     /// The most that the value of an event can be.
-    pub const VALUE_MAX: u64 = (1 << 40) - 1;
+    pub(crate) const VALUE_MAX: u64 = (1 << 40) - 1;
 }
 
 /// Byte offsets in a line of the log.
 #[allow(missing_docs, reason = "the table above names each")]
 pub mod log {
-    pub const SEQUENCE: usize = 0;
-    pub const AT_NS: usize = 8;
-    pub const FLAGS: usize = 16;
-    pub const LEVEL: usize = 24;
+    pub(crate) const SEQUENCE: usize = 0;
+    pub(crate) const AT_NS: usize = 8;
+    pub(crate) const FLAGS: usize = 16;
+    pub(crate) const LEVEL: usize = 24;
     pub const LINE: usize = 28;
-    pub const THREAD: usize = 32;
+    pub(crate) const THREAD: usize = 32;
     pub const FUNCTION_BYTES: usize = 36;
     pub const TEXT_BYTES: usize = 38;
-    pub const TEXT_WAS: usize = 40;
+    pub(crate) const TEXT_WAS: usize = 40;
     pub const WORDS: usize = 48;
 }
 
 /// Byte offsets in a channel slot.
 #[allow(missing_docs, reason = "the table above names each")]
 pub mod channel {
-    pub const LIFE: usize = 0;
-    pub const IN_CALL: usize = 8;
-    pub const TESTS: usize = 16;
-    pub const TESTS_NOT_DONE: usize = 24;
+    pub(crate) const LIFE: usize = 0;
+    pub(crate) const IN_CALL: usize = 8;
+    pub(crate) const TESTS: usize = 16;
+    pub(crate) const TESTS_NOT_DONE: usize = 24;
     pub const PENDING: usize = 32;
-    pub const CONSUMED: usize = 40;
-    pub const DONE: usize = 48;
+    pub(crate) const CONSUMED: usize = 40;
+    pub(crate) const DONE: usize = 48;
     pub const POSTED: usize = 56;
-    pub const UNPACKED: usize = 64;
-    pub const IN_FLIGHT_HIGH_WATER: usize = 72;
-    pub const BYTES_DONE: usize = 80;
-    pub const BYTES_POSTED: usize = 88;
-    pub const LAST_CHANGE_NS: usize = 96;
+    pub(crate) const UNPACKED: usize = 64;
+    pub(crate) const IN_FLIGHT_HIGH_WATER: usize = 72;
+    pub(crate) const BYTES_DONE: usize = 80;
+    pub(crate) const BYTES_POSTED: usize = 88;
+    pub(crate) const LAST_CHANGE_NS: usize = 96;
     pub const EVENTS: usize = 104;
-    pub const LATENCY_MAX_NS: usize = 112;
-    pub const FLAGS: usize = 120;
-    pub const COMM: usize = 128;
+    pub(crate) const LATENCY_MAX_NS: usize = 112;
+    pub(crate) const FLAGS: usize = 120;
+    pub(crate) const COMM: usize = 128;
     pub const DEVICE: usize = 136;
     pub const ROLE: usize = 140;
-    pub const CHANNEL: usize = 144;
-    pub const OPENED_NS: usize = 152;
-    pub const CLOSED_NS: usize = 160;
-    pub const NULL_REQUESTS: usize = 168;
+    pub(crate) const CHANNEL: usize = 144;
+    pub(crate) const OPENED_NS: usize = 152;
+    pub(crate) const CLOSED_NS: usize = 160;
+    pub(crate) const NULL_REQUESTS: usize = 168;
     pub const FLUSHES: usize = 176;
-    pub const FIRST_EVENT: usize = 184;
-    pub const ERRORS: usize = 192;
-    pub const LAST_ERROR: usize = 272;
-    pub const LAST_ERROR_NS: usize = 280;
-    pub const POST_NS: usize = 320;
-    pub const POST_BYTES: usize = 832;
-    pub const LATENCY: usize = 1344;
+    pub(crate) const FIRST_EVENT: usize = 184;
+    pub(crate) const ERRORS: usize = 192;
+    pub(crate) const LAST_ERROR: usize = 272;
+    pub(crate) const LAST_ERROR_NS: usize = 280;
+    pub(crate) const POST_NS: usize = 320;
+    pub(crate) const POST_BYTES: usize = 832;
+    pub(crate) const LATENCY: usize = 1344;
     pub const LOCAL: usize = 3280;
     pub const PEER: usize = 3312;
     pub const CTRL: usize = 3344;
@@ -367,22 +366,20 @@ pub mod channel {
 pub mod life {
     /// The state's bits.
     pub const STATE: u64 = 0b11;
-    /// Never used, or not ready yet.
-    pub const FREE: u64 = 0;
     /// The comm is there.
     pub const OPEN: u64 = 1;
     /// The comm was closed; its counters stay until the slot is needed again.
     pub const CLOSED: u64 = 2;
     /// Between two lives.
-    pub const REWRITTEN: u64 = 3;
+    pub(crate) const REWRITTEN: u64 = 3;
     /// A receive of this channel retires when consumed, not when done.
-    pub const RETIRES_CONSUMED: u64 = 0b100;
+    pub(crate) const RETIRES_CONSUMED: u64 = 0b100;
     /// Where the generation starts.
-    pub const GENERATION_SHIFT: u32 = 8;
+    pub(crate) const GENERATION_SHIFT: u32 = 8;
 }
 
 /// Bit of a slot's flags: `unpacked` is written.
-pub const UNPACKED_KNOWN: u64 = 1;
+pub(crate) const UNPACKED_KNOWN: u64 = 1;
 
 /// What a channel's comm is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -517,7 +514,7 @@ impl EventKind {
 }
 
 /// Where line `n` of a log stands; `None` in a log without room.
-pub fn log_place(n: u64, entries: u32, kept: u32) -> Option<u64> {
+pub(crate) fn log_place(n: u64, entries: u32, kept: u32) -> Option<u64> {
     let (entries, kept) = (u64::from(entries), u64::from(kept.min(entries)));
     if n < kept {
         return Some(n);
@@ -527,7 +524,7 @@ pub fn log_place(n: u64, entries: u32, kept: u32) -> Option<u64> {
 }
 
 /// Where a return code is counted.
-pub fn error_kind(code: i32) -> usize {
+pub(crate) fn error_kind(code: i32) -> usize {
     match code {
         0..=8 => code as usize,
         _ => ERROR_KINDS - 1,
@@ -546,7 +543,7 @@ const OCTAVE_END: u32 = 36;
 /// 2^36 and more, and between them every power of two is cut into eight equal
 /// buckets.
 #[inline]
-pub fn bucket_of(ns: u64) -> usize {
+pub(crate) fn bucket_of(ns: u64) -> usize {
     if ns < 1 << OCTAVE_FIRST {
         return 0;
     }
@@ -560,7 +557,7 @@ pub fn bucket_of(ns: u64) -> usize {
 
 /// The nanoseconds a bucket stands for: its first, and the first beyond it.
 /// The last bucket has no end.
-pub fn bucket_range(bucket: usize) -> (u64, u64) {
+pub(crate) fn bucket_range(bucket: usize) -> (u64, u64) {
     if bucket == 0 {
         return (0, 1 << OCTAVE_FIRST);
     }

@@ -12,11 +12,6 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Half a bucket, as a share of the true value: what a quantile between
-    /// 64 ns and 68 s may be off by. Below that range it is off by at most 32 ns,
-    /// above it is the maximum.
-    pub const QUANTILE_ERROR: f64 = 1.0 / 16.0;
-
     /// No sample.
     pub fn empty() -> Self {
         Self {
@@ -25,7 +20,7 @@ impl Histogram {
         }
     }
 
-    /// Counts in the order of [`crate::format::bucket_of`], and the exact maximum in nanoseconds.
+    /// Counts in the order of `format::bucket_of`, and the exact maximum in nanoseconds.
     pub fn new(counts: [u64; BUCKETS], max_ns: u64) -> Self {
         Self {
             counts: Box::new(counts),
@@ -45,14 +40,12 @@ impl Histogram {
         (self.count() > 0).then_some(self.max_ns)
     }
 
-    /// The time in nanoseconds that a share `q` (0 to 1) of all samples does not
-    /// exceed, by nearest rank, within [`Self::QUANTILE_ERROR`]; `None` without a
-    /// sample or for a `q` outside its range.
-    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
-        self.quantiles_ns([q]).map(|[value]| value)
-    }
-
-    /// Several of them, ascending, in one pass; `None` as for one.
+    /// For each share (0 to 1, ascending), the time in nanoseconds that this share of
+    /// all samples does not exceed, by nearest rank. `None` if there is no sample, or
+    /// if the shares are out of range or not ascending.
+    ///
+    /// The error is at most half a bucket: 1/16 of the value between 64 ns and 68 s,
+    /// and 32 ns below 64 ns. Above 68 s the result is the maximum.
     pub fn quantiles_ns<const N: usize>(&self, shares: [f64; N]) -> Option<[u64; N]> {
         let total = self.count();
         if total == 0
@@ -132,6 +125,13 @@ mod tests {
     use crate::format::bucket_of;
     use proptest::prelude::*;
 
+    /// The error that `quantiles_ns` promises, as a share of the value.
+    const QUANTILE_ERROR: f64 = 1.0 / 16.0;
+
+    fn quantile_ns(histogram: &Histogram, share: f64) -> Option<u64> {
+        histogram.quantiles_ns([share]).map(|[value]| value)
+    }
+
     fn recorded(samples: &[u64]) -> Histogram {
         let mut counts = [0; BUCKETS];
         for ns in samples {
@@ -154,12 +154,12 @@ mod tests {
         ) {
             let mut sorted = samples.clone();
             sorted.sort_unstable();
-            let told = recorded(&samples).quantile_ns(q).unwrap();
+            let told = quantile_ns(&recorded(&samples), q).unwrap();
             let truth = exact(&sorted, q);
             let bound = match truth {
                 0..64 => 32,
                 _ if truth >= 1 << 36 => sorted[sorted.len() - 1] - truth,
-                _ => (truth as f64 * Histogram::QUANTILE_ERROR).ceil() as u64,
+                _ => (truth as f64 * QUANTILE_ERROR).ceil() as u64,
             };
             prop_assert!(told.abs_diff(truth) <= bound, "q {q}: told {told}, truth {truth}, bound {bound}");
         }
@@ -171,7 +171,7 @@ mod tests {
             let mut histogram = Histogram::new(counts.try_into().unwrap(), max);
             let copy = histogram.clone();
             histogram.add(&copy);
-            if let Some(told) = histogram.quantile_ns(q) {
+            if let Some(told) = quantile_ns(&histogram, q) {
                 prop_assert!(told <= max);
             }
         }
@@ -181,12 +181,12 @@ mod tests {
     fn the_maximum_is_exact_and_is_the_last_quantile() {
         let histogram = recorded(&[100, 5_000, 1_234_567]);
         assert_eq!(histogram.max_ns(), Some(1_234_567));
-        assert!(histogram.quantile_ns(1.0).unwrap() <= 1_234_567);
+        assert!(quantile_ns(&histogram, 1.0).unwrap() <= 1_234_567);
     }
 
     #[test]
     fn nothing_recorded_has_no_quantile() {
-        assert_eq!(Histogram::empty().quantile_ns(0.5), None);
+        assert_eq!(quantile_ns(&Histogram::empty(), 0.5), None);
         assert_eq!(Histogram::empty().max_ns(), None);
     }
 
@@ -203,7 +203,7 @@ mod tests {
         (3..40).for_each(|bucket| counts[bucket] = bucket as u64 % 7);
         let histogram = Histogram::new(counts, 1 << 40);
         let shares = [0.0, 0.5, 0.99, 0.999, 1.0];
-        let each = shares.map(|share| histogram.quantile_ns(share).unwrap());
+        let each = shares.map(|share| quantile_ns(&histogram, share).unwrap());
         assert_eq!(histogram.quantiles_ns(shares), Some(each));
         assert!(each.is_sorted() && each[0] < each[4]);
         assert_eq!(

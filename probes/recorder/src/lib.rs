@@ -56,7 +56,7 @@ mod write;
 
 /// What `slot.rs` and `ring.rs` store with; `model.rs` has another.
 mod atomic {
-    pub use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 }
 
 pub use address::{Address, SOCKADDR_BYTES};

@@ -29,29 +29,29 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub fn slot_offset(self, index: u64) -> u64 {
+    pub(crate) fn slot_offset(self, index: u64) -> u64 {
         HEADER_BYTES as u64 + index * SLOT_BYTES as u64
     }
 
-    pub fn rings_offset(self) -> u64 {
+    pub(crate) fn rings_offset(self) -> u64 {
         self.slot_offset(self.capacity.into())
             .next_multiple_of(4096)
     }
 
-    pub fn ring_bytes(self) -> u64 {
+    pub(crate) fn ring_bytes(self) -> u64 {
         u64::from(self.ring_events) * EVENT_BYTES as u64
     }
 
     /// Ring `index`; the setup ring is behind the last slot's.
-    pub fn ring_offset(self, index: u64) -> u64 {
+    pub(crate) fn ring_offset(self, index: u64) -> u64 {
         self.rings_offset() + index * self.ring_bytes()
     }
 
-    pub fn log_offset(self) -> u64 {
+    pub(crate) fn log_offset(self) -> u64 {
         self.ring_offset(u64::from(self.capacity) + 1)
     }
 
-    pub fn file_bytes(self) -> u64 {
+    pub(crate) fn file_bytes(self) -> u64 {
         self.log_offset() + u64::from(self.log_entries) * crate::format::LOG_ENTRY_BYTES as u64
     }
 }
@@ -75,7 +75,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    pub fn new(file: &File, shape: Shape) -> io::Result<Self> {
+    pub(crate) fn new(file: &File, shape: Shape) -> io::Result<Self> {
         let bytes = usize::try_from(shape.file_bytes()).map_err(io::Error::other)?;
         let rings_offset = usize::try_from(shape.rings_offset()).map_err(io::Error::other)?;
         let base = map(ptr::null_mut(), bytes, 0, file)?;
@@ -93,14 +93,14 @@ impl Map {
     }
 
     /// Puts another file of the same shape at the same addresses, with no ring.
-    pub fn replace(&self, file: &File) -> io::Result<()> {
+    pub(crate) fn replace(&self, file: &File) -> io::Result<()> {
         self.rings
             .iter()
             .for_each(|ring| ring.store(ptr::null_mut(), Release));
         map(self.base, self.bytes, libc::MAP_FIXED, file).map(drop)
     }
 
-    pub fn header(&self) -> &[AtomicU64; HEADER_BYTES / 8] {
+    pub(crate) fn header(&self) -> &[AtomicU64; HEADER_BYTES / 8] {
         // SAFETY: the mapping begins on a page and is longer than the header;
         // any bytes are valid atomics, whoever else writes them.
         unsafe { &*self.base.cast() }
@@ -109,7 +109,7 @@ impl Map {
     /// `index` is below the count of slots that were given out, and so within
     /// the mapping.
     #[inline]
-    pub fn slot(&self, index: u16) -> &Slot {
+    pub(crate) fn slot(&self, index: u16) -> &Slot {
         let offset = HEADER_BYTES + usize::from(index) * SLOT_BYTES;
         // SAFETY: `offset + SLOT_BYTES` is within the mapping, see above.
         let slot = unsafe { self.base.add(offset) };
@@ -119,14 +119,14 @@ impl Map {
     }
 
     /// Whether the slot has a ring.
-    pub fn has_ring(&self, index: u16) -> bool {
+    pub(crate) fn has_ring(&self, index: u16) -> bool {
         self.rings
             .get(usize::from(index))
             .is_some_and(|ring| !ring.load(Relaxed).is_null())
     }
 
     /// From now on the slot has a ring: its bytes were written to the file.
-    pub fn show_ring(&self, index: u16) {
+    pub(crate) fn show_ring(&self, index: u16) {
         let Some(ring) = self.rings.get(usize::from(index)) else {
             return;
         };
@@ -138,7 +138,7 @@ impl Map {
 
     /// The place of event `number` in a slot's ring, if it has one.
     #[inline]
-    pub fn event(&self, index: u16, number: u64) -> Option<&Place> {
+    pub(crate) fn event(&self, index: u16, number: u64) -> Option<&Place> {
         let ring = self.rings.get(usize::from(index))?.load(Relaxed);
         if ring.is_null() {
             return None;

@@ -27,10 +27,18 @@ use std::cell::{Cell, RefCell};
 use std::io;
 
 #[path = "ring.rs"]
-#[allow(dead_code, reason = "the model plays a part of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled a second time, for the parts that the model uses"
+)]
 mod ring;
 #[path = "slot.rs"]
-#[allow(dead_code, reason = "the model plays a part of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled a second time, for the parts that the model uses"
+)]
 mod slot;
 
 mod atomic {
@@ -38,20 +46,20 @@ mod atomic {
 
     use super::{LOG, Store};
     use std::cell::Cell;
-    pub use std::sync::atomic::Ordering;
+    pub(crate) use std::sync::atomic::Ordering;
 
     macro_rules! atomics {
         ($($name:ident $number:ty,)*) => {
             $(#[repr(transparent)]
             #[derive(Debug)]
-            pub struct $name(Cell<$number>);
+            pub(crate) struct $name(Cell<$number>);
 
             impl $name {
-                pub fn load(&self, _: Ordering) -> $number {
+                pub(crate) fn load(&self, _: Ordering) -> $number {
                     self.0.get()
                 }
 
-                pub fn store(&self, value: $number, order: Ordering) {
+                pub(crate) fn store(&self, value: $number, order: Ordering) {
                     self.0.set(value);
                     let released = order == Ordering::Release;
                     let bytes = value.to_le_bytes().to_vec();
@@ -63,7 +71,7 @@ mod atomic {
     atomics! { AtomicU64 u64, AtomicU32 u32, AtomicI32 i32, }
 
     /// No store behind it is shown before all stores in front of it are.
-    pub fn fence(_: Ordering) {
+    pub(crate) fn fence(_: Ordering) {
         LOG.with_borrow_mut(|log| {
             log.push(Store {
                 at: 0,

@@ -99,7 +99,7 @@ pub(crate) struct Blueprint {
 }
 
 impl Blueprint {
-    pub fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         Shape {
             capacity: self.capacity,
             ring_events: self.ring_events,

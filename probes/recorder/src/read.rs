@@ -79,8 +79,6 @@ pub struct Header {
     pub channels_reused: u64,
     /// Comms that found no slot: nothing is known about them.
     pub channels_refused: u64,
-    /// The writer's own number.
-    pub phase: u64,
     /// `test`s of requests that no open channel posted.
     pub requests_unknown: u64,
     /// Posts that could not be followed; in no channel's counters.
@@ -393,7 +391,6 @@ impl Header {
             channel_count: page.u64(header::CHANNEL_COUNT).min(capacity.into()) as u32,
             channels_reused: page.u64(header::CHANNELS_REUSED),
             channels_refused: page.u64(header::CHANNELS_REFUSED),
-            phase: page.u64(header::PHASE),
             requests_unknown: page.u64(header::REQUESTS_UNKNOWN),
             requests_untracked: page.u64(header::REQUESTS_UNTRACKED),
             setup_call: Call::from_raw(page.u64(header::SETUP_CALL)),

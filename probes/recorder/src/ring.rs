@@ -101,7 +101,7 @@ pub(crate) struct Place {
 impl Place {
     /// Overwrites the place with event `number`.
     #[inline]
-    pub fn write(&self, number: u64, at_ns: u64, note: &Note) {
+    pub(crate) fn write(&self, number: u64, at_ns: u64, note: &Note) {
         let [middle, rest] = note.words();
         self.sequence.store(number.wrapping_add(1), Relaxed);
         self.at_ns.store(at_ns, Relaxed);
@@ -110,7 +110,7 @@ impl Place {
     }
 
     /// Whether the place holds this failure already; who repeats it is not told.
-    pub fn holds_failure(&self, note: &Note) -> bool {
+    pub(crate) fn holds_failure(&self, note: &Note) -> bool {
         let without_thread = (1 << 56) - 1;
         let [middle, rest] = note.words();
         let code = self.request_and_code.load(Relaxed) >> 32;

@@ -13,23 +13,23 @@ impl<'a> Words<'a> {
         self.0.get(at..at + length).unwrap_or_default()
     }
 
-    pub fn u64(self, at: usize) -> u64 {
+    pub(crate) fn u64(self, at: usize) -> u64 {
         self.bytes(at, 8).try_into().map_or(0, u64::from_le_bytes)
     }
 
-    pub fn u16(self, at: usize) -> u16 {
+    pub(crate) fn u16(self, at: usize) -> u16 {
         self.bytes(at, 2).try_into().map_or(0, u16::from_le_bytes)
     }
 
-    pub fn u32(self, at: usize) -> u32 {
+    pub(crate) fn u32(self, at: usize) -> u32 {
         self.bytes(at, 4).try_into().map_or(0, u32::from_le_bytes)
     }
 
-    pub fn array<const N: usize>(self, at: usize) -> [u64; N] {
+    pub(crate) fn array<const N: usize>(self, at: usize) -> [u64; N] {
         std::array::from_fn(|place| self.u64(at + place * 8))
     }
 
-    pub fn text(self, at: usize, length: usize) -> String {
+    pub(crate) fn text(self, at: usize, length: usize) -> String {
         let bytes = self.bytes(at, length);
         let end = bytes
             .iter()
@@ -39,7 +39,7 @@ impl<'a> Words<'a> {
         text.replace(char::is_control, "\u{FFFD}")
     }
 
-    pub fn failed_call(self, at: usize) -> Option<(Call, i32)> {
+    pub(crate) fn failed_call(self, at: usize) -> Option<(Call, i32)> {
         let word = self.u64(at);
         Call::from_raw(word >> 32).map(|call| (call, word as u32 as i32))
     }

@@ -265,11 +265,6 @@ impl Recorder {
             .write_all_at(&file::device_bytes(what), offset as u64)
     }
 
-    /// Publishes a number that only the writing program and its readers understand.
-    pub fn set_phase(&self, phase: u64) {
-        self.word(header::PHASE).store(phase, Release);
-    }
-
     /// Gives a comm a slot: a fresh one, or when all are taken the next closed
     /// one, whose counters are gone then. `None` when every slot is open or no
     /// memory is left; that is counted. Takes a lock, as no call on the hot path does.
@@ -431,7 +426,7 @@ impl Recorder {
     /// The slot at a place, whatever its state; `None` beyond the slots that
     /// were ever handed out, which must not be touched: no memory may be left.
     #[inline]
-    pub fn slot_at(&self, index: u16) -> Option<&Slot> {
+    pub(crate) fn slot_at(&self, index: u16) -> Option<&Slot> {
         // Not the count in the file: no address may depend on what others can write.
         (u32::from(index) < self.used.load(Acquire)).then(|| self.map.slot(index))
     }
