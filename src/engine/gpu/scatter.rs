@@ -294,7 +294,7 @@ impl Scatter<'_> {
 
     /// Copies every fragment to its place; a message shorter than the list was
     /// checked for takes what fits.
-    pub fn copy_into(&self, into: &mut [u8]) {
+    pub(crate) fn copy_into(&self, into: &mut [u8]) {
         for one in self.list {
             let (Ok(start), len) = (usize::try_from(one.dst_off), one.len as usize) else {
                 continue;

@@ -174,7 +174,7 @@ impl Comm<'_> {
 
 impl RecvComm {
     /// Whether finished receives are handed back, which those that unpack want.
-    pub fn hands_back(&self) -> bool {
+    pub(crate) fn hands_back(&self) -> bool {
         self.hands_back
     }
 
@@ -277,14 +277,14 @@ impl Request {
 pub struct Tested {
     /// The request is finished.
     pub done: bool,
-    /// What the plugin wrote into `sizes`, or [`Tested::UNREPORTED`]: TCPX writes
+    /// What the plugin wrote into `sizes`, or `Tested::UNREPORTED`: TCPX writes
     /// nothing. A claim, never a fact.
     pub reported: i32,
 }
 
 impl Tested {
     /// No plugin has received so few bytes.
-    pub const UNREPORTED: i32 = -1;
+    pub(crate) const UNREPORTED: i32 = -1;
 }
 
 macro_rules! raw_table {

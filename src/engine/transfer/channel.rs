@@ -279,17 +279,17 @@ impl Channel {
     }
 
     /// Whether one more chunk may be posted now.
-    pub fn can_post(&self) -> bool {
+    pub(crate) fn can_post(&self) -> bool {
         self.turn < self.share.turns() && self.window.has_room()
     }
 
     /// Whether every chunk of the iteration was posted.
-    pub fn has_posted_all(&self) -> bool {
+    pub(crate) fn has_posted_all(&self) -> bool {
         self.turn == self.share.turns()
     }
 
     /// Whether nothing more can be posted for lack of room.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         !self.window.has_room()
     }
 
@@ -363,7 +363,11 @@ impl Channel {
     }
 
     /// As `drain`, for at most one request that is done.
-    pub fn drain_one(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<bool, ChannelError> {
+    pub(crate) fn drain_one(
+        &mut self,
+        net: &dyn Net,
+        pace: &dyn Pace,
+    ) -> Result<bool, ChannelError> {
         let retired = self.retire(net)? > 0;
         let finished = self.finish_one(net, pace)?;
         self.launch()?;

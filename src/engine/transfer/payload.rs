@@ -114,7 +114,7 @@ impl Pattern {
     }
 
     /// Writes the stamps only; the body must be this iteration's and channel's.
-    pub fn stamp_blocks(&self, id: StampId, bytes: &mut [u8]) {
+    pub(crate) fn stamp_blocks(&self, id: StampId, bytes: &mut [u8]) {
         for (block, bytes) in bytes.chunks_mut(BLOCK * 8).enumerate() {
             if let Some(stamp) = bytes.first_chunk_mut::<8>() {
                 *stamp = self.stamp(id, block as u64).to_le_bytes();

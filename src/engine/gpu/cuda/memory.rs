@@ -63,11 +63,6 @@ impl CudaMemory {
         &self.context.device
     }
 
-    /// Free and total bytes.
-    pub fn free_and_total(&self) -> Result<(usize, usize), CudaError> {
-        self.context.memory()
-    }
-
     /// Whether a page of this GPU's memory can be exported as a dma-buf, which is
     /// how TCPX registers it; the driver's own words where it cannot.
     pub fn dma_buf_export(&self) -> Result<(), CudaError> {

@@ -171,7 +171,7 @@ macro_rules! version_calls {
             use tcpx_abi::{$v as abi, LoggerArg, ProfilerArg, newest};
 
             /// The table, where the plugin has it.
-            pub struct Table(*const abi::Net);
+            pub(crate) struct Table(*const abi::Net);
 
             // SAFETY: functions of a library that stays loaded; ncclNet says who may call what when.
             unsafe impl Send for Table {}
@@ -179,7 +179,7 @@ macro_rules! version_calls {
             unsafe impl Sync for Table {}
 
             impl Table {
-                pub fn new(table: &'static abi::Net) -> Self {
+                pub(crate) fn new(table: &'static abi::Net) -> Self {
                     Self(table)
                 }
             }
