@@ -113,9 +113,8 @@ impl Driver {
         // SAFETY: the flags must be 0.
         driver.check("cuInit", unsafe { (driver.init)(0) }).ok()?;
         // SAFETY: ours to write.
-        driver
-            .check("cuDeviceGetCount", unsafe { (driver.count)(&mut count) })
-            .ok()?;
+        let code = unsafe { (driver.count)(&mut count) };
+        driver.check("cuDeviceGetCount", code).ok()?;
         if count == 0 {
             warning!(c"softCuda", "{PRODUCT} : the driver lists no GPU");
         }
@@ -129,8 +128,8 @@ impl Driver {
         let mut name = ptr::null();
         // SAFETY: ours to write.
         let known = unsafe { (self.error_name)(code, &mut name) } == 0 && !name.is_null();
-        // SAFETY: the driver gives a static, terminated string.
         let name = if known {
+            // SAFETY: the driver gives a static, terminated string.
             unsafe { CStr::from_ptr(name) }.to_string_lossy()
         } else {
             "no name".into()

@@ -392,10 +392,8 @@ impl Book {
         };
         let code = self.inside(&found, Call::Iflush, inner);
         // SAFETY: as promised to this function.
-        if let (Some(request), false) = (
-            unsafe { delivered(code, request) },
-            found.slot.retires_consumed(),
-        ) {
+        let delivered = unsafe { delivered(code, request) };
+        if let (Some(request), false) = (delivered, found.slot.retires_consumed()) {
             let key = found.meaning.key();
             match self.requests.reserve(request.addr(), key, &self.recorder) {
                 Some(place) => {
@@ -555,10 +553,10 @@ impl Post {
     #[inline]
     pub(crate) unsafe fn recv<S: Copy + TryInto<u64>>(n: c_int, sizes: *const S) -> Self {
         let grouped = n.clamp(0, c_int::from(u8::MAX)) as u8;
-        // SAFETY: as promised to this function.
         let bytes = if sizes.is_null() {
             0
         } else {
+            // SAFETY: as promised to this function.
             unsafe { sum(sizes, grouped) }
         };
         Self {
