@@ -7,7 +7,7 @@
 //! # Table : PlainSoft from ncclNetPlugin_v12 (exports ncclNetPlugin_v12 ... ncclNetPlugin_v4)
 //! #  verdict        row                 detail
 //!    PASS           table-v12           PlainSoft, 1 device
-//!    PASS           slots-receives      took 32, all completed; to one more it said: rc 0 and no request
+//!    PASS           slots-receives      32 accepted, all completed; the next one: rc 0 with a null request
 //!    PASS           group-by-tag        8 buffers, sent in reverse, each in its own
 //! ```
 #![forbid(unsafe_code)]
@@ -74,8 +74,8 @@ struct Listed {
     tcpx_only: bool,
 }
 
-impl From<&tcpx_engine::contract::Row> for Listed {
-    fn from(row: &tcpx_engine::contract::Row) -> Self {
+impl From<&tcpx_engine::contract::ContractCheck> for Listed {
+    fn from(row: &tcpx_engine::contract::ContractCheck) -> Self {
         Self {
             id: row.id,
             promise: row.promise,
@@ -289,7 +289,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 /// Each row in turn, up to one that the user interrupts; `tell` hears of each at once.
 fn run_rows(
     bench: &Bench<'_>,
-    rows: Vec<&contract::Row>,
+    rows: Vec<&contract::ContractCheck>,
     usable: bool,
     results: &mut Vec<Row>,
     tell: &impl Fn(&Row),

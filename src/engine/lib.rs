@@ -1,10 +1,10 @@
 //! The engine: loads ncclNet plugins, drives their channels, moves verified bytes.
 //!
-//! `plugin` is one safe face over any ncclNet version, `gpu` the memory that a
-//! transfer moves, `transfer` the windows and the loop that drives them, `contract`
-//! what every plugin owes its callers.
+//! `plugin` is one safe interface to every ncclNet version, `gpu` the memory that transfers
+//! move, `transfer` the windows and the loop that drives them, `contract` the plugin
+//! conformance suite.
 //!
-//! Not here: processes, scenarios, files of a run, or anything that talks to people.
+//! Not here: processes, scenarios, the files of a run, or user-facing output.
 
 pub mod contract;
 pub mod gpu;

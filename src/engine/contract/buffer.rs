@@ -1,4 +1,4 @@
-//! A registered buffer, cut into slots: patterns written, canaries compared.
+//! A registered buffer cut into slots: writes patterns and checks canaries.
 #![forbid(unsafe_code)]
 
 use super::subject::{Checked, Shortfall};
@@ -8,14 +8,14 @@ use crate::transfer::Pattern;
 use std::sync::Arc;
 use tcpx_words::payload::StampId;
 
-/// What every byte of a receive buffer is before something arrives.
+/// Value of every byte of a receive buffer before a message arrives.
 const CANARY: u8 = 0xc5;
-/// Bytes after each slot that nobody may write.
+/// Bytes after each slot that must stay unwritten.
 const GUARD: usize = 4096;
-/// The same on every run, so that two plugins move the same bytes.
+/// Fixed, so that every plugin under test moves the same bytes.
 const SEED: u64 = 0x7c9c_7b01;
 
-/// One end's memory. Message `k` lies in slot `k` modulo the number of slots.
+/// One end's memory. Message `k` uses slot `k` modulo the number of slots.
 pub(super) struct Buffer {
     region: Arc<Region>,
     mhandle: Option<MHandle>,
@@ -25,7 +25,8 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// `slots` slots of `len` bytes, each with a guard, registered as one.
+    /// Allocates `slots` slots of `len` bytes, each followed by a guard, and registers
+    /// them as one region.
     pub(super) fn new(
         net: &dyn Net,
         comm: Comm<'_>,
@@ -45,40 +46,40 @@ impl Buffer {
         })
     }
 
-    /// Where message `k` goes.
+    /// The bytes that message `k` occupies.
     pub(super) fn span(&self, message: usize, len: usize) -> Checked<Span> {
         let span = self.region.span(message % self.slots * self.stride, len);
         span.ok_or_else(|| {
             Shortfall::Broken(format!(
-                "a row of the suite wants {len} bytes of a smaller slot"
+                "selftest bug: {len} bytes requested from a smaller slot"
             ))
         })
     }
 
     pub(super) fn mhandle(&self) -> Checked<&MHandle> {
         let ended =
-            || Shortfall::Broken("a row of the suite uses a registration that it has ended".into());
+            || Shortfall::Broken("selftest bug: the registration was already deregistered".into());
         self.mhandle.as_ref().ok_or_else(ended)
     }
 
-    /// Whether receives land in pages and must be unpacked.
+    /// Whether receives land in bounce pages and must be unpacked.
     pub(super) fn is_device(&self) -> bool {
         self.region.kind() == MemoryKind::Device
     }
 
-    /// Writes message `k`.
+    /// Writes the pattern of message `k` into its slot.
     pub(super) fn write(&self, message: usize, len: usize) -> Checked<()> {
         self.bytes(self.span(message, len)?, |bytes| {
             self.pattern.fill(id(message), bytes)
         })
     }
 
-    /// Blanks the place of message `k`, its guard included.
+    /// Fills the slot of message `k` and its guard with the canary.
     pub(super) fn blank(&self, message: usize) -> Checked<()> {
         self.bytes(self.span(message, self.stride)?, |bytes| bytes.fill(CANARY))
     }
 
-    /// That the place of message `k` is blank from byte `from` on, its guard included.
+    /// Checks that the slot of message `k` and its guard hold the canary from byte `from` on.
     pub(super) fn blank_from(&self, message: usize, from: usize) -> Checked<()> {
         let whole = self.span(message, self.stride)?;
         let written = self.bytes(whole, |bytes| {
@@ -87,13 +88,13 @@ impl Buffer {
         match written {
             None => Ok(()),
             Some(at) => Err(Shortfall::Broken(format!(
-                "byte {} behind message {message} was written",
+                "byte {} after message {message} was written",
                 from + at
             ))),
         }
     }
 
-    /// That the whole of message `k` is there and nothing behind it.
+    /// Checks every byte of message `k`, and that nothing was written after it.
     pub(super) fn verify(&self, message: usize, len: usize) -> Checked<()> {
         let mismatch = self.bytes(self.span(message, len)?, |bytes| {
             self.pattern.verify(id(message), bytes)
@@ -101,22 +102,22 @@ impl Buffer {
         if let Some(found) = mismatch {
             let whose = found
                 .from
-                .map(|from| format!("; message {} is there", from.chunk))
+                .map(|from| format!("; the bytes are from message {}", from.chunk))
                 .unwrap_or_default();
             return Err(Shortfall::Broken(format!(
-                "message {message} of {len} bytes differs from byte {} on, {} bytes wrong ({:?}){whose}",
+                "message {message} ({len} bytes) differs from byte {} on, {} bytes wrong ({:?}){whose}",
                 found.offset, found.wrong_bytes, found.kind
             )));
         }
         self.blank_from(message, len)
     }
 
-    /// Copies what a scatter list points to now into the place of message `k`.
+    /// Copies the fragments that `list` points to into the slot of message `k`.
     pub(super) fn gather(&self, list: &Scatter<'_>, message: usize, len: usize) -> Checked<()> {
         self.bytes(self.span(message, len)?, |bytes| list.copy_into(bytes))
     }
 
-    /// Ends the registration; the memory stays until the buffer goes.
+    /// Deregisters the buffer. Its memory is freed when the buffer is dropped.
     pub(super) fn end(&mut self, net: &dyn Net, comm: Comm<'_>) -> Checked<()> {
         match self.mhandle.take() {
             Some(mhandle) => Ok(net.dereg_mr(comm, mhandle)?),
@@ -126,14 +127,12 @@ impl Buffer {
 
     fn bytes<R>(&self, span: Span, f: impl FnOnce(&mut [u8]) -> R) -> Checked<R> {
         let lent = self.region.with_bytes(span, f);
-        lent.ok_or_else(|| {
-            Shortfall::Broken("a row of the suite reaches outside its buffer".into())
-        })
+        lent.ok_or_else(|| Shortfall::Broken("selftest bug: access outside the buffer".into()))
     }
 }
 
-/// Messages share no byte but by chance, so that one in another's place is told
-/// even where it is short; nothing here is measured.
+/// Gives every message an iteration of its own, so that all its bytes differ from those
+/// of other messages and even a short message in the wrong slot is detected.
 fn id(message: usize) -> StampId {
     StampId {
         iteration: message as u64 + 1,

@@ -1,12 +1,12 @@
-//! Calls that the safe `Net` does not allow, on the raw table.
+//! Malformed calls, made on the raw table because the safe `Net` does not allow them.
 //!
-//! Each function makes one malformed call and no other, so whether it may be
-//! made at all is said where it is made: "answers" below means that TCPX 3.1.9
-//! was seen to return an error for exactly this shape, and that any other
-//! plugin of its family must do as well. What it does not survive is in `fatal`.
+//! Each function makes exactly one malformed call, and its SAFETY note says why that call
+//! is safe to make: "answers" means that TCPX 3.1.9 was observed to return an error for
+//! exactly these arguments, and that every plugin of its family must do the same. Calls
+//! that TCPX does not survive are in `fatal`.
 //!
-//! One version's table is like another's here: what it has no place for is left
-//! out on the way (`plugin::Calls`).
+//! All ABI versions are called alike: `plugin::Calls` drops the arguments that a version
+//! does not have.
 #![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
 use super::subject::{Checked, Shortfall};
@@ -19,10 +19,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use tcpx_abi::{HANDLE_MAX, ResultCode};
 
-/// What an out-parameter holds before the call.
+/// Value of an out-parameter before the call.
 pub(super) const UNWRITTEN: c_int = -0x5eed;
 
-/// A result code and the plugin's words.
+/// A result code and the WARN lines that the plugin logged during the call.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) code: ResultCode,
@@ -30,17 +30,17 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// What the plugin said, or that it said nothing.
+    /// The plugin's WARN lines, or "nothing logged".
     pub(super) fn words(&self) -> String {
         if self.said.is_empty() {
-            "no words".into()
+            "nothing logged".into()
         } else {
             self.said.join(" / ")
         }
     }
 }
 
-/// Makes a call, if the table has it, and listens.
+/// Makes a call, if the table has that member, and collects the plugin's WARN lines.
 pub(super) fn ask(
     name: &'static str,
     call: impl FnOnce() -> Option<ResultCode>,
@@ -57,19 +57,19 @@ pub(super) fn ask(
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'a>(pub(super) &'a dyn Calls);
 
-/// A row cannot be tried on a table that has not the call.
+/// The shortfall of a row that needs a call which the table lacks.
 pub(super) fn absent(call: &'static str) -> impl FnOnce() -> Shortfall {
     move || Shortfall::NotOwed(format!("the table has no {call}"))
 }
 
-/// A connect handle with bytes behind it that nobody may write.
+/// A connect handle followed by bytes that the plugin must not write.
 #[repr(C, align(16))]
 pub(super) struct Guarded {
     pub(super) handle: [u8; HANDLE_MAX],
     pub(super) behind: [u8; 512],
 }
 
-/// What `test` wrote where.
+/// The result of a `test` call and its out-parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) code: ResultCode,
@@ -82,8 +82,8 @@ impl<'a> Raw<'a> {
         Self(net.calls())
     }
 
-    /// `listen` on any device number, with a guard behind the handle; how many
-    /// guard bytes were written. Closes the listener again.
+    /// `listen` on any device number, with a guard behind the handle. Returns the answer
+    /// and how many guard bytes were written, and closes the listener again.
     pub(super) fn listen(self, device: c_int) -> Checked<(Answer, usize)> {
         let mut buffer = Guarded {
             handle: [0; HANDLE_MAX],
@@ -105,7 +105,7 @@ impl<'a> Raw<'a> {
         ))
     }
 
-    /// `connect` from device -1, with the bytes of a real listener.
+    /// `connect` from device -1, with the handle of a real listener.
     pub(super) fn connect_from_nowhere(self, handle: ConnectHandle) -> Checked<Answer> {
         let mut buffer = Guarded {
             handle: handle.0,
@@ -134,7 +134,7 @@ impl<'a> Raw<'a> {
         Ok((answer, raw.is_null()))
     }
 
-    /// A legal `irecv` but for null `tags`, which TCPX does not read.
+    /// An `irecv` that is legal except for null `tags`, which TCPX does not read.
     pub(super) fn receive_untagged(
         self,
         comm: &RecvComm,
@@ -155,8 +155,8 @@ impl<'a> Raw<'a> {
         Ok((answer, Request::from_ptr(raw)))
     }
 
-    /// `irecv` of `n` grouped receives, each into a place of its own; a receive
-    /// without one shares the last.
+    /// `irecv` of `n` grouped receives, one per span of `data`. Receives beyond the last
+    /// span share it.
     pub(super) fn receive_grouped(
         self,
         comm: &RecvComm,
@@ -164,9 +164,9 @@ impl<'a> Raw<'a> {
         data: &[Span],
         mhandle: &MHandle,
     ) -> Checked<(Answer, Option<Request>)> {
-        let last = data
-            .last()
-            .ok_or_else(|| Shortfall::Broken("a row of the suite receives nowhere".into()))?;
+        let last = data.last().ok_or_else(|| {
+            Shortfall::Broken("selftest bug: a grouped receive without a buffer".into())
+        })?;
         let of = |at: usize| data.get(at).unwrap_or(last);
         let mut buffers: [*mut c_void; GROUP_MAX] =
             std::array::from_fn(|at| of(at).as_ptr().cast::<c_void>());
@@ -188,7 +188,7 @@ impl<'a> Raw<'a> {
         Ok((answer, Request::from_ptr(raw)))
     }
 
-    /// `isend` with a tag of its own.
+    /// `isend` with the given tag.
     pub(super) fn send_tagged(
         self,
         comm: &SendComm,
@@ -209,7 +209,7 @@ impl<'a> Raw<'a> {
         Ok((answer, Request::from_ptr(raw)))
     }
 
-    /// `test` of no request.
+    /// `test` of a null request.
     pub(super) fn test_null(self) -> Checked<Answer> {
         let (mut done, mut sizes) = (0, [0; GROUP_MAX]);
         // SAFETY: a null request answers; the rest is ours to write.
@@ -218,7 +218,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// A legal `test`, and what it wrote.
+    /// A legal `test`. Returns its out-parameters as well.
     pub(super) fn test(self, request: Request) -> Checked<Written> {
         let (mut done, mut sizes) = (UNWRITTEN, [UNWRITTEN; GROUP_MAX]);
         // SAFETY: as `Net::test`, with room for more sizes than it may write.
@@ -230,7 +230,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// `irecvConsumed` of `n` requests, or of none.
+    /// `irecvConsumed` with count `n`; `None` passes a null request.
     pub(super) fn consume(
         self,
         comm: Comm<'_>,
@@ -244,8 +244,8 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// `iflush` with a request to ask about; the size it told. On TCPX a null
-    /// request crashes.
+    /// `iflush` of a request. Returns the answer and the size that the plugin wrote. A null
+    /// request crashes TCPX.
     pub(super) fn flush(
         self,
         comm: &RecvComm,
@@ -269,7 +269,7 @@ impl<'a> Raw<'a> {
         Ok((answer, sizes[0]))
     }
 
-    /// `regMr` with any type, or without a comm; ended again when accepted.
+    /// `regMr` with any memory type, or with a null comm. Deregisters again if accepted.
     pub(super) fn register(
         self,
         comm: Option<Comm<'_>>,
@@ -279,7 +279,7 @@ impl<'a> Raw<'a> {
         self.register_part(comm, region, region.len(), kind)
     }
 
-    /// The same for a part of the region, which may be none of it.
+    /// As `register`, for the first `len` bytes of the region; 0 is allowed.
     pub(super) fn register_part(
         self,
         comm: Option<Comm<'_>>,
@@ -300,14 +300,14 @@ impl<'a> Raw<'a> {
         Ok(answer)
     }
 
-    /// `deregMr` of no registration.
+    /// `deregMr` of a null mhandle.
     pub(super) fn deregister_null(self, comm: Option<Comm<'_>>) -> Checked<Answer> {
         let comm = comm.map_or(null_mut(), Comm::as_ptr);
         // SAFETY: TCPX looks at the registration first, and null is nothing to end.
         ask("deregMr", || unsafe { self.0.dereg_mr(comm, null_mut()) })
     }
 
-    /// Every close of no comm.
+    /// `closeSend`, `closeRecv` and `closeListen` of a null comm.
     pub(super) fn close_null(self) -> Checked<[Answer; 3]> {
         // SAFETY: TCPX closes nothing with rc 0.
         let send = ask("closeSend", || unsafe { self.0.close_send(null_mut()) })?;

@@ -1,7 +1,7 @@
-//! Endings: of a comm, of its peer, and what is left behind.
+//! Closing a comm: outstanding requests, the peer's view, and leaked resources.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::calls::Raw;
 use super::exchange::exchange;
 use super::pair::Pair;
@@ -12,61 +12,61 @@ use crate::plugin::{PluginError, Request};
 use std::time::{Duration, Instant};
 use tcpx_abi::result::{SUCCESS, SYSTEM_ERROR};
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "close-outstanding",
-        "a comm with requests outstanding closes promptly",
+        "a comm with outstanding requests closes promptly",
         outstanding,
     ),
-    Row::any(
+    ContractCheck::any(
         "close-listener-first",
-        "the listener may close as soon as accept has delivered",
+        "a listener can be closed as soon as accept has returned a comm",
         listener_first,
     ),
-    Row::any(
+    ContractCheck::any(
         "close-gives-back",
-        "closed connections leave no descriptors and no threads",
+        "closing a connection frees its descriptors and threads",
         gives_back,
     ),
-    Row::any(
+    ContractCheck::any(
         "close-seen-by-receiver",
-        "a receive whose peer has closed ends in an error",
+        "a receive fails after its peer has closed",
         seen_by_receiver,
     ),
-    Row::any(
+    ContractCheck::any(
         "close-seen-by-sender",
-        "sends to a closed peer end in an error, not in a signal",
+        "sends to a closed peer fail with an error, not a signal",
         seen_by_sender,
     ),
-    Row::any(
+    ContractCheck::any(
         "close-after-data",
-        "what was sent before the close still arrives",
+        "messages sent before the peer closed still arrive",
         after_data,
     ),
-    Row::any(
+    ContractCheck::any(
         "close-by-sender-midway",
-        "a receive whose sender closes in the middle is never done",
+        "a receive is never done if its sender closes mid-message",
         sender_leaves,
     ),
-    Row::any(
+    ContractCheck::any(
         "close-by-receiver-midway",
-        "a send whose receiver closes in the middle is never done",
+        "a send is never done if its receiver closes mid-message",
         receiver_leaves,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "close-keeps-saying",
-        "rc 2 on every test after the peer closed, with words",
+        "every test after the peer closed is rc 2, with a log message",
         keeps_saying,
     ),
-    Row::tcpx("close-null", "closing nothing is rc 0", null),
+    ContractCheck::tcpx("close-null", "closing a null comm is rc 0", null),
 ];
 
-/// A close that takes longer blocks, whatever the machine is doing.
+/// A close that takes longer counts as blocking, even on a loaded machine.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 const LEN: usize = 4096;
-/// Times that `test` may report the close before it reports the data.
+/// Most tests that may report the close before the data is reported.
 const REFUSALS_MAX: usize = 100;
-/// More than sockets buffer.
+/// More bytes than the kernel's socket buffers hold.
 const LARGE: usize = 64 << 20;
 
 fn outstanding(subject: &Subject<'_>) -> Checked {
@@ -89,7 +89,7 @@ fn outstanding(subject: &Subject<'_>) -> Checked {
     let took = started.elapsed();
     owe(took < CLOSE_MAX, || format!("closing took {took:.1?}"))?;
     Ok(format!(
-        "4 receives without a sender and {sends} sends without a receive, closed in {took:.1?}"
+        "4 unmatched receives and {sends} unmatched sends outstanding, closed in {took:.1?}"
     ))
 }
 
@@ -99,7 +99,7 @@ fn listener_first(subject: &Subject<'_>) -> Checked {
     pair.allocate(crate::gpu::HostMemory::host(), 4, LEN)?;
     exchange(&mut pair, &[LEN; 16], 4)?;
     pair.close()?;
-    Ok("16 messages after the listener had closed".into())
+    Ok("16 messages moved after the listener was closed".into())
 }
 
 fn gives_back(subject: &Subject<'_>) -> Checked {
@@ -121,28 +121,28 @@ fn gives_back(subject: &Subject<'_>) -> Checked {
         }
         pairs.into_iter().try_for_each(Pair::close)
     };
-    // The first round may open what is kept for good.
+    // The plugin may keep resources that it opens for the first connections.
     round()?;
     let before = (descriptors(), threads());
     round()?;
-    let after = poll("descriptors and threads go", CLOSE_MAX, || {
+    let after = poll("descriptors and threads are freed", CLOSE_MAX, || {
         let now = (descriptors(), threads());
         Ok((now.0 < before.0 + CONNECTIONS && now.1 < before.1 + CONNECTIONS).then_some(now))
     });
     let after = after.map_err(|_| {
         let now = (descriptors(), threads());
         Shortfall::Broken(format!(
-            "{CONNECTIONS} more connections, closed: {} descriptors became {}, {} threads became {}",
+            "after opening and closing {CONNECTIONS} more connections: {} descriptors became {}, {} threads became {}",
             before.0, now.0, before.1, now.1
         ))
     })?;
     Ok(format!(
-        "{CONNECTIONS} more connections, closed: {} descriptors then {}, {} threads then {}",
+        "{CONNECTIONS} more connections opened and closed: descriptors {} before, {} after; threads {} before, {} after",
         before.0, after.0, before.1, after.1
     ))
 }
 
-/// The plugin's error once `step` runs into it.
+/// Repeats `step` until it fails, and returns the plugin's error.
 fn error_within(
     what: &str,
     mut step: impl FnMut() -> Checked<Result<(), PluginError>>,
@@ -158,10 +158,10 @@ fn seen_by_receiver(subject: &Subject<'_>) -> Checked {
     let request = pair.receives[0].request;
     let started = Instant::now();
     let error = error_within(
-        "the receive ends in an error (the plugin stays silent: only a watchdog sees this)",
+        "the receive fails (no error reported: only a watchdog detects this)",
         || match subject.net.test(request) {
             Ok(tested) => owe(!tested.done, || {
-                "the receive was done and nothing had been sent".into()
+                "the receive was done although nothing was sent".into()
             })
             .map(Ok),
             Err(error) => Ok(Err(error)),
@@ -173,12 +173,12 @@ fn seen_by_receiver(subject: &Subject<'_>) -> Checked {
 }
 
 fn seen_by_sender(subject: &Subject<'_>) -> Checked {
-    // One task chunk per message: TCPX is silent when a data socket dies in the
-    // middle of one, and says rc 2 when the next header cannot be sent.
+    // One task chunk per message: TCPX reports nothing when a data socket dies in the
+    // middle of a chunk, and rc 2 when the next header cannot be sent.
     let mut pair = Pair::on_host(subject, 1, 1)?;
     pair.close_receiver()?;
     let mut completed = 0;
-    let error = error_within("sends to a closed peer end in an error", || {
+    let error = error_within("sends to a closed peer fail", || {
         let posted = if pair.sends.is_empty() {
             pair.try_send(0, 1)?.map(drop)
         } else {
@@ -200,7 +200,7 @@ fn seen_by_sender(subject: &Subject<'_>) -> Checked {
         }
     })?;
     pair.close()?;
-    Ok(format!("{completed} sends were done, then {error}"))
+    Ok(format!("{completed} sends done, then {error}"))
 }
 
 fn after_data(subject: &Subject<'_>) -> Checked {
@@ -212,7 +212,7 @@ fn after_data(subject: &Subject<'_>) -> Checked {
     for message in 0..MESSAGES {
         pair.send(message, LEN)?;
     }
-    // Alone if it can be, so that everything is still unread when the sender closes.
+    // Without testing the receives if possible, so that all data is unread when the sender closes.
     watch(|| pair.test_send().map(drop))?;
     poll("four sends are done", PATIENCE, || {
         if pair.sends.is_empty() {
@@ -223,7 +223,7 @@ fn after_data(subject: &Subject<'_>) -> Checked {
     })?;
     pair.close_sender()?;
     let mut refusals = 0;
-    poll("what was sent before the close arrives", PATIENCE, || {
+    poll("messages sent before the close arrive", PATIENCE, || {
         match pair.try_test_receive() {
             Ok(_) => {}
             // TCPX may report the close once before it reports the data.
@@ -245,7 +245,7 @@ fn after_data(subject: &Subject<'_>) -> Checked {
     }
     pair.close()?;
     Ok(format!(
-        "{MESSAGES} messages, none wrong; test was rc 2 {refusals} times on the way"
+        "{MESSAGES} messages, all verified; {refusals} tests returned rc 2 before that"
     ))
 }
 
@@ -265,16 +265,16 @@ fn keeps_saying(subject: &Subject<'_>) -> Checked {
     };
     let words = poll("test is rc 2", PATIENCE, refused)?;
     owe(words.contains("Connection closed by remote peer"), || {
-        format!("rc 2, but it said {words:?}")
+        format!("rc 2, but it logged {words:?}")
     })?;
     for _ in 0..20 {
-        owe(refused()?.is_some(), || "rc 2, and later rc 0".into())?;
+        owe(refused()?.is_some(), || "rc 2 at first, rc 0 later".into())?;
     }
     pair.close()?;
     Ok(format!("rc 2 on 20 more tests: {words}"))
 }
 
-/// A message too large for the kernel's buffers, on its way and not whole.
+/// A pair with a partly transmitted message that is larger than the kernel's buffers.
 fn cut_off<'a>(subject: &Subject<'a>) -> Checked<Pair<'a>> {
     let mut pair = Pair::on_host(subject, 1, LARGE)?;
     pair.receive(0, LARGE)?;
@@ -282,7 +282,7 @@ fn cut_off<'a>(subject: &Subject<'a>) -> Checked<Pair<'a>> {
     for _ in 0..4 {
         if pair.drive()? {
             let why = format!(
-                "{LARGE} bytes were through after four tests of each end: nothing can be cut off"
+                "all {LARGE} bytes arrived within four tests of each end, so no transfer can be interrupted"
             );
             return Err(Shortfall::NotOwed(why));
         }
@@ -311,15 +311,15 @@ fn never_done(subject: &Subject<'_>, request: Request) -> Checked {
     let tests = watch(|| {
         match subject.net.test(request) {
             Ok(tested) => owe(!tested.done, || {
-                "done, although the other end closed in the middle".into()
+                "done, although the other end closed mid-message".into()
             })?,
             Err(error) => said = Some(error.to_string()),
         }
         Ok(())
     })?;
-    let said = said.unwrap_or_else(|| "silence: only a watchdog sees this".into());
+    let said = said.unwrap_or_else(|| "no error reported: only a watchdog detects this".into());
     Ok(format!(
-        "a message of {LARGE} bytes cut off: not done in {tests} tests; {said}"
+        "interrupted message of {LARGE} bytes: not done in {tests} tests; {said}"
     ))
 }
 

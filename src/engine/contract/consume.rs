@@ -1,39 +1,43 @@
-//! `irecvConsumed`: in order, once per receive, and what each wrong call gets.
+//! `irecvConsumed`: once per receive, in order, and the result of each wrong call.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::calls::Raw;
 use super::pair::Pair;
 use super::subject::{Checked, Subject, owe, refused};
 use crate::plugin::{Comm, Request};
 use tcpx_abi::result::{INTERNAL_ERROR, SUCCESS};
 
-pub(super) const ROWS: &[Row] = &[
-    Row::tcpx(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::tcpx(
         "consume-in-order",
-        "any but the oldest done receive is rc 3, with words; in order is rc 0",
+        "consuming any but the oldest done receive is rc 3 with a log message; in order it is rc 0",
         in_order,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "consume-not-done",
-        "a receive that is not done is rc 3",
+        "consuming a receive that is not done is rc 3",
         not_done,
     ),
-    Row::tcpx("consume-twice", "a consumed receive is rc 3", twice),
-    Row::tcpx(
+    ContractCheck::tcpx("consume-twice", "consuming a receive twice is rc 3", twice),
+    ContractCheck::tcpx(
         "consume-zero-size",
-        "a receive of no bytes keeps its slot until it is consumed",
+        "a zero-byte receive keeps its slot until it is consumed",
         zero_size,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "consume-a-send",
-        "a send is rc 0, with words, and changes nothing",
+        "consuming a send is rc 0 with a log message, and changes nothing",
         a_send,
     ),
-    Row::tcpx("consume-null", "no request is rc 3, and so is n = 2", null),
-    Row::tcpx(
+    ContractCheck::tcpx(
+        "consume-null",
+        "consuming a null request is rc 3, and so is n = 2",
+        null,
+    ),
+    ContractCheck::tcpx(
         "flush-tells-size",
-        "iflush of a done receive tells its size, and n = 2 is rc 3",
+        "iflush of a done receive reports its size, and n = 2 is rc 3",
         flush,
     ),
 ];
@@ -60,17 +64,17 @@ fn in_order(subject: &Subject<'_>) -> Checked {
     refused(
         consume(subject, &pair, third)?,
         INTERNAL_ERROR,
-        "the third of three consumed first",
+        "consuming the third of three receives first",
     )?;
     let words = refused(
         consume(subject, &pair, second)?,
         INTERNAL_ERROR,
-        "the second of three consumed first",
+        "consuming the second of three receives first",
     )?;
     owe(words.contains("invalid request"), || {
-        format!("rc 3, but it said {words:?}")
+        format!("rc 3, but it logged {words:?}")
     })?;
-    // TCPX 3.1.9 prints the two pointers the wrong way round.
+    // TCPX 3.1.9 prints the two pointers in the wrong order.
     let swapped = words.contains(&format!(
         "{:p} vs expected {:p}",
         first.as_ptr(),
@@ -98,14 +102,14 @@ fn not_done(subject: &Subject<'_>) -> Checked {
     let words = refused(
         consume(subject, &pair, posted)?,
         INTERNAL_ERROR,
-        "a posted receive consumed",
+        "consuming a receive that is only posted",
     )?;
     pair.send(0, LEN)?;
     pair.finish()?;
     pair.verify(0, LEN)?;
     pair.hand_back()?;
     pair.close()?;
-    Ok(format!("rc 3: {words}; it completed afterwards"))
+    Ok(format!("rc 3: {words}; the receive completed afterwards"))
 }
 
 fn twice(subject: &Subject<'_>) -> Checked {
@@ -118,7 +122,7 @@ fn twice(subject: &Subject<'_>) -> Checked {
     let words = refused(
         consume(subject, &pair, done)?,
         INTERNAL_ERROR,
-        "a receive consumed twice",
+        "consuming a receive a second time",
     )?;
     pair.receive(1, LEN)?;
     pair.send(1, LEN)?;
@@ -141,7 +145,7 @@ fn zero_size(subject: &Subject<'_>) -> Checked {
     refused(
         full,
         INTERNAL_ERROR,
-        "a receive after 16 empty ones, none consumed",
+        "a receive after 16 zero-byte receives, none consumed",
     )?;
     while !pair.done.is_empty() {
         pair.hand_back()?;
@@ -152,7 +156,10 @@ fn zero_size(subject: &Subject<'_>) -> Checked {
     pair.verify(17, LEN)?;
     pair.hand_back()?;
     pair.close()?;
-    Ok("16 empty receives, none consumed: one more rc 3; all consumed: it fits".into())
+    Ok(
+        "16 zero-byte receives, none consumed: the 17th is rc 3; all consumed: it is accepted"
+            .into(),
+    )
 }
 
 fn a_send(subject: &Subject<'_>) -> Checked {
@@ -191,7 +198,7 @@ fn null(subject: &Subject<'_>) -> Checked {
     pair.hand_back()?;
     pair.close()?;
     Ok(format!(
-        "null rc 3: {}; n = 2 rc 3: {}; then consumed properly",
+        "null request rc 3: {}; n = 2 rc 3: {}; then consumed correctly",
         null.words(),
         two.words()
     ))
@@ -222,9 +229,11 @@ fn flush(subject: &Subject<'_>) -> Checked {
         .iter()
         .zip(sizes)
         .all(|(told, sent)| *told as usize == sent);
-    owe(right, || format!("sent {sizes:?}, told {told:?}"))?;
+    owe(right, || {
+        format!("sent {sizes:?}, iflush reported {told:?}")
+    })?;
     pair.close()?;
     Ok(format!(
-        "receives of {LEN} took {sizes:?} bytes, and iflush told {told:?}"
+        "messages of {sizes:?} bytes in receives of {LEN}; iflush reported {told:?}"
     ))
 }

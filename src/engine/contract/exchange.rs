@@ -1,11 +1,11 @@
-//! Many messages through both windows of a pair, each compared byte for byte.
+//! Moves many messages through both windows of a pair and verifies every byte.
 #![forbid(unsafe_code)]
 
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, poll};
 
-/// Moves one message per size through windows of `depth`, each compared byte for
-/// byte; how many bytes.
+/// Moves one message per entry of `sizes` through windows of `depth` requests, verifies
+/// each, and returns the total bytes.
 pub(super) fn exchange(pair: &mut Pair<'_>, sizes: &[usize], depth: usize) -> Checked<u64> {
     let (mut sent, mut posted, mut received) = (0, 0, 0);
     poll(

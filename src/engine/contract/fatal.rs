@@ -1,8 +1,8 @@
-//! Calls that TCPX 3.1.9 does not survive: it frees twice, reads what it freed,
-//! or overruns memory. Its stand-in promises a refusal.
+//! Calls that TCPX 3.1.9 does not survive: a double free, a use after free, or a buffer
+//! overrun. The software plugin refuses them with rc 3.
 //!
-//! Only rows that are `never_on_google` come here; on a plugin that breaks the
-//! promise they cost a worker process, which is what workers are for.
+//! Only rows marked `never_on_google` make these calls. A plugin that does not refuse them
+//! may crash, which ends only the row's own worker process.
 #![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
 use super::calls::{Answer, Guarded, Raw, ask};
@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 impl Raw<'_> {
-    /// `accept` on a listener that has delivered. Aborts on TCPX.
+    /// `accept` on a listener that has already returned a comm. TCPX aborts.
     pub(super) fn accept_again(self, listener: &ListenComm) -> Checked<(Answer, bool)> {
         let mut device = DeviceHandle {
             net_device_type: 0,
@@ -30,8 +30,8 @@ impl Raw<'_> {
         Ok((answer, raw.is_null()))
     }
 
-    /// `connect` with a handle buffer of our own, until it delivers, and once
-    /// more. Reads freed memory on TCPX. `meanwhile` drives the other end.
+    /// Calls `connect` with one handle buffer until it returns a comm, then once more.
+    /// TCPX reads freed memory. `meanwhile` drives the other end.
     pub(super) fn connect_twice(
         self,
         device: c_int,
@@ -70,8 +70,8 @@ impl Raw<'_> {
         Ok((answer, second.is_null()))
     }
 
-    /// `isend` with arguments that are all wrong in some way: no comm, a
-    /// receiving comm, a negative size. None of these is survived by TCPX.
+    /// `isend` with a null comm, a receiving comm or a negative size. TCPX survives none
+    /// of them.
     pub(super) fn send_any(
         self,
         comm: Option<Comm<'_>>,
@@ -89,8 +89,8 @@ impl Raw<'_> {
         Ok((answer, raw.is_null()))
     }
 
-    /// `irecv` of one receive on any comm or none, registered or not. TCPX does
-    /// not survive the wrong comm, and was not seen without a registration.
+    /// `irecv` of one receive on any comm or null, registered or not. TCPX does not survive
+    /// the wrong comm, and was not tried without a registration.
     pub(super) fn receive_any(
         self,
         comm: Option<Comm<'_>>,
@@ -109,8 +109,8 @@ impl Raw<'_> {
         Ok((answer, raw.is_null()))
     }
 
-    /// `accept` without a device handle, asked until it answers; a comm that it
-    /// gives is closed again. TCPX crashes at the first receive of such a comm.
+    /// Calls `accept` without a device handle until it returns an error or a comm, and
+    /// closes that comm. TCPX crashes in the first receive on such a comm.
     pub(super) fn accept_bare(
         self,
         listener: &ListenComm,

@@ -1,8 +1,8 @@
-//! What TCPX has not and others may: receives of several buffers told apart by
-//! tags, sizes that `test` reports, a flush, contexts.
+//! Features that TCPX lacks and other plugins may have: grouped receives matched by tag,
+//! sizes reported by `test`, a flush, contexts.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::calls::{Raw, UNWRITTEN};
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll};
@@ -10,25 +10,25 @@ use crate::gpu::{DeviceMemory, HostMemory};
 use crate::plugin::{GROUP_MAX, PluginError, Request};
 use tcpx_abi::result::SUCCESS;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "group-by-tag",
-        "a grouped receive of maxRecvs buffers takes one message of each tag, in any order",
+        "a grouped receive of maxRecvs buffers matches messages by tag, in any order",
         by_tag,
     ),
-    Row::any(
+    ContractCheck::any(
         "test-tells-size",
-        "what test writes into sizes is what arrived; it may write nothing",
+        "test writes the received size, or does not write sizes at all",
         tells_size,
     ),
-    Row::any(
+    ContractCheck::any(
         "flush-is-done",
-        "iflush of a done receive makes no request, or one that becomes done",
+        "iflush of a done receive returns no request, or one that becomes done",
         flush,
     ),
-    Row::any(
+    ContractCheck::any(
         "finalize-ends",
-        "finalize ends a context, and init makes another",
+        "after finalize, init creates a new context",
         finalize,
     ),
 ];
@@ -106,17 +106,19 @@ fn by_tag(subject: &Subject<'_>) -> Checked {
         let right = size == UNWRITTEN || usize::try_from(size) == Ok(length(message));
         owe(right, || {
             format!(
-                "test told {size} bytes of tag {message}, which got {}",
+                "test reported {size} bytes for tag {message}, sent were {}",
                 length(message)
             )
         })?;
         pair.verify(message, length(message))?;
     }
     pair.close()?;
-    Ok(format!("{most} buffers, sent in reverse, each in its own"))
+    Ok(format!(
+        "{most} messages sent in reverse order, each in the buffer of its tag"
+    ))
 }
 
-/// A send of a message under its number as tag; the group is driven meanwhile.
+/// Posts a send with the message number as tag, and tests the grouped receive meanwhile.
 fn post(
     subject: &Subject<'_>,
     raw: Raw<'_>,
@@ -133,7 +135,7 @@ fn post(
         if request.is_none() {
             let early = subject.net.test(group)?.done;
             owe(!early, || {
-                "the group was done with a message missing".into()
+                "the grouped receive was done with a message missing".into()
             })?;
         }
         Ok(request)
@@ -155,12 +157,12 @@ fn tells_size(subject: &Subject<'_>) -> Checked {
     pair.hand_back()?;
     pair.close()?;
     match told {
-        UNWRITTEN => Ok("it writes nothing".into()),
-        size if usize::try_from(size) == Ok(LEN / 3) => {
-            Ok(format!("{size} of {LEN} posted, as sent"))
-        }
+        UNWRITTEN => Ok("sizes is not written".into()),
+        size if usize::try_from(size) == Ok(LEN / 3) => Ok(format!(
+            "{size} bytes reported, as sent, for a receive of {LEN}"
+        )),
         size => Err(Shortfall::Broken(format!(
-            "{size}, and {} were sent into a receive of {LEN}",
+            "{size} bytes reported; {} were sent into a receive of {LEN}",
             LEN / 3
         ))),
     }
@@ -169,10 +171,10 @@ fn tells_size(subject: &Subject<'_>) -> Checked {
 fn flush(subject: &Subject<'_>) -> Checked {
     if subject.hands_back() {
         return Err(Shortfall::NotOwed(
-            "receives are unpacked, so nobody flushes".into(),
+            "receives are unpacked, so there is no flush".into(),
         ));
     }
-    // Device memory is what must be flushed; without any, the call is still owed.
+    // Only device memory needs the flush; without it the call must still work.
     let memory = subject.stand_in().unwrap_or(HostMemory::host());
     let mut pair = Pair::connect(subject)?;
     pair.allocate(memory, 1, LEN)?;
@@ -194,15 +196,15 @@ fn flush(subject: &Subject<'_>) -> Checked {
     pair.verify(0, LEN)?;
     pair.close()?;
     let how = if request.is_some() {
-        "a request, which became done"
+        "iflush returned a request, which became done"
     } else {
-        "no request: nothing to wait for"
+        "iflush returned no request"
     };
     Ok(format!("{}: {how}", memory.describe()))
 }
 
 fn finalize(subject: &Subject<'_>) -> Checked {
-    if !subject.net.calls().facts().has_context {
+    if !subject.net.calls().limits().has_context {
         return Err(Shortfall::NotOwed(
             "there are no contexts before v11".into(),
         ));
@@ -216,5 +218,5 @@ fn finalize(subject: &Subject<'_>) -> Checked {
     pair.verify(0, LEN)?;
     pair.hand_back()?;
     pair.close()?;
-    Ok("ended, begun again, and a message arrived".into())
+    Ok("finalize, init, then a message arrived".into())
 }

@@ -1,10 +1,10 @@
-//! Calls that nobody should make, and the error that each one gets.
+//! Illegal calls, and the error that each must return.
 //!
-//! The last rows are what TCPX 3.1.9 answers with a crash, a double free or an
-//! overrun; its stand-in promises a refusal instead.
+//! TCPX 3.1.9 answers the last rows with a crash, a double free or an overrun; the software
+//! plugin must refuse them.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::calls::{Raw, UNWRITTEN};
 use super::exchange::exchange;
 use super::pair::Pair;
@@ -12,80 +12,89 @@ use super::subject::{Checked, PATIENCE, Subject, owe, poll, refused, watch};
 use crate::plugin::{Comm, PluginError};
 use tcpx_abi::result::{INTERNAL_ERROR, SUCCESS};
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "raw-handle-size",
-        "listen writes no more than 128 bytes of handle",
+        "listen writes at most 128 handle bytes",
         handle_size,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "raw-no-such-device",
-        "device -1 and the one after the last are rc 3",
+        "device -1 and the device after the last are rc 3",
         no_such_device,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "raw-send-unregistered",
-        "a send without a registration is rc 3, with words",
+        "a send without a registration is rc 3, with a log message",
         send_unregistered,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "raw-receive-grouped",
         "irecv with n other than 1 is rc 3",
         receive_grouped,
     ),
-    Row::tcpx("raw-tags-null", "irecv reads no tags", tags_null),
-    Row::tcpx(
+    ContractCheck::tcpx("raw-tags-null", "irecv accepts null tags", tags_null),
+    ContractCheck::tcpx(
         "raw-test-null",
-        "test of no request is rc 3, with words",
+        "test of a null request is rc 3, with a log message",
         test_null,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "raw-test-writes",
-        "test writes done on every call and sizes on none",
+        "every test writes done, and none writes sizes",
         test_writes,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "raw-receive-unregistered",
-        "a receive without a registration is rc 3, with words",
+        "a receive without a registration is rc 3, with a log message",
         receive_unregistered,
     )
-    .never_on_google("was not seen with this"),
-    Row::tcpx(
+    .never_on_google("was never observed with this call"),
+    ContractCheck::tcpx(
         "raw-accept-bare",
-        "accept without a device handle is an error or a comm that can be closed",
+        "accept without a device handle fails, or returns a comm that can be closed",
         accept_bare,
     )
-    .never_on_google("crashes at the first receive of such a comm"),
-    Row::tcpx(
+    .never_on_google("crashes in the first receive on such a comm"),
+    ContractCheck::tcpx(
         "raw-accept-again",
-        "a listener that has delivered accepts no more: rc 3",
+        "a second accept on a listener is rc 3",
         accept_again,
     )
     .never_on_google("frees its state twice"),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "raw-connect-again",
-        "a handle buffer that has connected does not again: rc 3",
+        "a second connect with the same handle buffer is rc 3",
         connect_again,
     )
     .never_on_google("reads freed memory"),
-    Row::tcpx("raw-flush-null", "iflush of no request is rc 3", flush_null)
-        .never_on_google("crashes"),
-    Row::tcpx("raw-no-comm", "posts without a comm are rc 3", no_comm).never_on_google("crashes"),
-    Row::tcpx(
+    ContractCheck::tcpx(
+        "raw-flush-null",
+        "iflush of a null request is rc 3",
+        flush_null,
+    )
+    .never_on_google("crashes"),
+    ContractCheck::tcpx(
+        "raw-no-comm",
+        "isend and irecv on a null comm are rc 3",
+        no_comm,
+    )
+    .never_on_google("crashes"),
+    ContractCheck::tcpx(
         "raw-wrong-end",
-        "a send on a receiving comm is rc 3, and the other way round",
+        "isend on a receive comm is rc 3, and so is irecv on a send comm",
         wrong_end,
     )
-    .never_on_google("takes it and crashes or stalls later"),
-    Row::tcpx(
+    .never_on_google("accepts it and crashes or stalls later"),
+    ContractCheck::tcpx(
         "raw-negative-size",
         "a negative size is rc 3",
         negative_size,
     )
     .never_on_google("overruns memory"),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "raw-sender-longer",
-        "a message longer than its receive is an error and overruns nothing",
+        "a message longer than its receive is an error, and nothing is overrun",
         longer,
     )
     .never_on_google("overruns the receive buffer"),
@@ -99,9 +108,9 @@ fn handle_size(subject: &Subject<'_>) -> Checked {
         format!("listen rc {}: {}", answer.code, answer.words())
     })?;
     owe(beyond == 0, || {
-        format!("{beyond} of the 512 bytes behind the handle were written")
+        format!("{beyond} of the 512 bytes after the handle were written")
     })?;
-    Ok("none of the 512 bytes behind it were written".into())
+    Ok("none of the 512 bytes after the handle was written".into())
 }
 
 fn no_such_device(subject: &Subject<'_>) -> Checked {
@@ -130,7 +139,7 @@ fn send_unregistered(subject: &Subject<'_>) -> Checked {
         said = answer.words();
     }
     owe(said.contains("mhandle is null"), || {
-        format!("rc 3, but it said {said:?}")
+        format!("rc 3, but it logged {said:?}")
     })?;
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
@@ -148,7 +157,7 @@ fn receive_unregistered(subject: &Subject<'_>) -> Checked {
         format!("rc {}", answer.code)
     })?;
     owe(answer.words().contains("mhandle is null"), || {
-        format!("rc 3, but it said {:?}", answer.words())
+        format!("rc 3, but it logged {:?}", answer.words())
     })?;
     exchange(&mut pair, &[LEN], 1)?;
     pair.close()?;
@@ -161,7 +170,7 @@ fn accept_bare(subject: &Subject<'_>) -> Checked {
     let (answer, delivered) = pair.accept_bare(raw)?;
     pair.close()?;
     let what = if delivered {
-        "a comm, which closes"
+        "a comm, which could be closed"
     } else {
         "no comm"
     };
@@ -206,7 +215,7 @@ fn tags_null(subject: &Subject<'_>) -> Checked {
     })?;
     pair.verify(1, LEN)?;
     pair.close()?;
-    Ok("a receive posted with null tags took its message".into())
+    Ok("a receive posted with null tags received its message".into())
 }
 
 fn test_null(subject: &Subject<'_>) -> Checked {
@@ -224,13 +233,13 @@ fn test_writes(subject: &Subject<'_>) -> Checked {
     let receive = pair.receives[0].request;
     let before = calls.test(receive)?;
     owe((before.code, before.done) == (SUCCESS, 0), || {
-        format!("with nothing sent: {before:?}")
+        format!("before anything was sent: {before:?}")
     })?;
     pair.send(0, 1000)?;
     let send = pair.sends[0].request;
     let mut seen = vec![before];
     for request in [send, receive] {
-        seen.push(poll("a test that is done", PATIENCE, || {
+        seen.push(poll("test reports done", PATIENCE, || {
             let written = calls.test(request)?;
             owe(written.code == SUCCESS, || format!("{written:?}"))?;
             owe(matches!(written.done, 0 | 1), || {
@@ -250,7 +259,7 @@ fn test_writes(subject: &Subject<'_>) -> Checked {
     pair.sends.clear();
     pair.receives.clear();
     pair.close()?;
-    Ok("not done wrote done = 0, done wrote 1, sizes untouched each time".into())
+    Ok("done = 0 written before the message, done = 1 after it, sizes never written".into())
 }
 
 fn accept_again(subject: &Subject<'_>) -> Checked {
@@ -367,11 +376,11 @@ fn longer(subject: &Subject<'_>) -> Checked {
     pair.send(0, LEN)?;
     let request = pair.receives[0].request;
     let words = poll("the receive is refused", PATIENCE, || {
-        // The sender cannot know, and its send may well be done.
+        // The sender cannot know the receive's size, so its send may become done.
         pair.test_send()?;
         match subject.net.test(request) {
             Ok(tested) => owe(!tested.done, || {
-                format!("{LEN} bytes were done in a receive of 100")
+                format!("a receive of 100 bytes was done with a message of {LEN}")
             })
             .map(|()| None),
             Err(PluginError::Refused {
@@ -386,6 +395,6 @@ fn longer(subject: &Subject<'_>) -> Checked {
     pair.blank_from(0, 0)?;
     pair.close()?;
     Ok(format!(
-        "{LEN} bytes for a receive of 100: rc 3, {words}; not one byte written"
+        "message of {LEN} bytes for a receive of 100: rc 3, {words}; no byte written"
     ))
 }

@@ -1,18 +1,17 @@
-//! What any plugin owes us, and what TCPX adds: the suite behind `selftest` and
-//! the tests, written once over `&dyn Net`.
+//! The plugin conformance suite: what every plugin must do, and what TCPX adds. `selftest`
+//! and the tests run it; it is written once over `&dyn Net`.
 //!
-//! A row is one promise and a function that tries it on an initialised plugin,
-//! over a connection of its own between two ends in this process (`pair`). Rows
-//! come in families, a file each. A row ends in a sentence of evidence whatever
-//! it found, waits for nothing without a deadline, and leaves nothing open.
+//! A row is one promise and a function that checks it on an initialised plugin, over its own
+//! connection between two ends in this process (`pair`). Each family of rows has a file. A
+//! row always ends with a sentence of evidence, every wait has a deadline, and nothing stays
+//! open afterwards.
 //!
-//! Everything legal goes through the safe `Net`; `calls` makes the deliberately
-//! illegal calls on the raw table, each in a shape that the real TCPX answers
-//! with an error. Where the real one crashes instead, the row says so and is
-//! not tried on it.
+//! Legal calls go through the safe `Net`; `calls` makes deliberately illegal ones on the raw
+//! table, with arguments that the real TCPX answers with an error. A row whose call crashes
+//! the real TCPX says so and is not run on it.
 //!
-//! Not here: processes. Whoever runs a row gives it a process of its own, since
-//! `init` happens once and a crash should cost one row.
+//! Not here: processes. The caller runs each row in its own process, because `init` happens
+//! once per process and a crash must cost one row only.
 
 #[cfg(test)]
 mod tests;
@@ -45,19 +44,19 @@ use subject::{Checked, Shortfall, Subject};
 use tcpx_words::plugin_family::PluginFamily;
 
 /// One promise.
-pub struct Row {
+pub struct ContractCheck {
     /// Stable kebab-case name.
     pub id: &'static str,
-    /// What is owed, in one sentence.
+    /// What the plugin must do, in one sentence.
     pub promise: &'static str,
-    /// Only the TCPX family owes it.
+    /// Whether only plugins of the TCPX family must do it.
     pub tcpx_only: bool,
-    /// What Google's plugin does instead of answering, when it must not be asked.
+    /// What Google's plugin does instead, if the row must not be run on it.
     pub never_on_google: Option<&'static str>,
     check: fn(&Subject<'_>) -> Checked,
 }
 
-impl Row {
+impl ContractCheck {
     const fn any(
         id: &'static str,
         promise: &'static str,
@@ -94,7 +93,7 @@ impl Row {
         let name = &subject.net.about().name;
         if self.tcpx_only && !subject.family().has_tcpx_semantics() {
             return Err(Shortfall::NotOwed(format!(
-                "only TCPX and its stand-ins promise this; {name} is neither"
+                "only TCPX and its stand-ins promise this, and {name} is neither"
             )));
         }
         if let Some(does) = self
@@ -107,7 +106,7 @@ impl Row {
     }
 }
 
-const FAMILIES: &[&[Row]] = &[
+const FAMILIES: &[&[ContractCheck]] = &[
     setup::ROWS,
     payload::ROWS,
     order::ROWS,
@@ -123,24 +122,24 @@ const FAMILIES: &[&[Row]] = &[
     illegal::ROWS,
 ];
 
-/// What a row of the suite came to.
+/// The result of one row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContractRow {
     /// Stable name.
     pub id: String,
-    /// PASS, FAIL, NOT SUPPORTED.
+    /// `PASS`, `FAIL` or `NOT SUPPORTED`.
     pub verdict: String,
-    /// What was seen.
+    /// The evidence, in one sentence.
     pub detail: String,
 }
 
-/// Every row, in the order in which they are run.
-pub fn rows() -> impl Iterator<Item = &'static Row> {
+/// Every row, in the order in which the suite runs them.
+pub fn rows() -> impl Iterator<Item = &'static ContractCheck> {
     FAMILIES.iter().copied().flatten()
 }
 
-/// Runs one row on an initialised plugin; `None` when there is no such row.
-/// `before` is the process as it was when there was no plugin in it.
+/// Runs the row named `id` on an initialised plugin; `None` if there is no such row.
+/// `before` is the state of the process before the plugin was loaded.
 pub fn run_row(
     net: &dyn Net,
     devices: &[Device],

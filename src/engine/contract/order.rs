@@ -1,56 +1,56 @@
-//! Order: of messages on one comm, and none between comms.
+//! Messages keep their order on one comm, and comms do not depend on each other.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::exchange::exchange;
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll, watch};
 use std::collections::BTreeSet;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "order-fifo",
-        "receives are filled in posting order, whatever their sizes",
+        "receives are filled in posting order, for any sizes",
         fifo,
     ),
-    Row::any(
+    ContractCheck::any(
         "order-not-early",
         "a receive is not done before its peer has sent",
         not_early,
     ),
-    Row::any(
+    ContractCheck::any(
         "order-sends-first",
         "messages sent before the receive is posted are not lost",
         sends_first,
     ),
-    Row::any(
+    ContractCheck::any(
         "order-done-once",
-        "each request is done once, and in posting order",
+        "each request becomes done once, in posting order",
         done_once,
     ),
-    Row::any(
+    ContractCheck::any(
         "order-both-ways",
         "two connections in opposite directions work at once",
         both_ways,
     ),
-    Row::any(
+    ContractCheck::any(
         "order-independent",
-        "a stuck comm does not hold another one up",
+        "a blocked comm does not block another comm",
         independent,
     ),
-    Row::any(
+    ContractCheck::any(
         "order-thousands",
         "4096 small messages go through one comm",
         thousands,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "order-send-alone",
-        "a small send is done before the peer has posted anything",
+        "a small send is done before the peer posts a receive",
         send_alone,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "order-request-ring",
-        "request pointers repeat every sixteen",
+        "request pointers repeat every 16 requests",
         request_ring,
     ),
 ];
@@ -80,7 +80,7 @@ fn not_early(subject: &Subject<'_>) -> Checked {
     pair.receive(0, 4096)?;
     let tests = watch(|| {
         owe(!pair.test_receive()?, || {
-            "a receive was done and nothing had been sent".into()
+            "a receive was done although nothing was sent".into()
         })
     })?;
     pair.blank_from(0, 0)?;
@@ -89,13 +89,13 @@ fn not_early(subject: &Subject<'_>) -> Checked {
     pair.verify(0, 4096)?;
     pair.hand_back()?;
     pair.close()?;
-    Ok(format!("{tests} tests not done, done after the send"))
+    Ok(format!("not done in {tests} tests, done after the send"))
 }
 
 fn sends_first(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 4, 4096)?;
     let mut before = 0;
-    // A plugin that needs the receive first answers with no request: also fine.
+    // A plugin that needs the receive first may return no request.
     while before < 4 && pair.try_send(before, 4096)?? {
         before += 1;
     }
@@ -114,7 +114,7 @@ fn sends_first(subject: &Subject<'_>) -> Checked {
     }
     pair.close()?;
     Ok(format!(
-        "{before} sends accepted and {done_alone} done in {tests} tests without a receive; all 4 arrived"
+        "without a receive: {before} sends accepted, {done_alone} done in {tests} tests; with receives all 4 arrived"
     ))
 }
 
@@ -131,7 +131,7 @@ fn done_once(subject: &Subject<'_>) -> Checked {
     poll("eight messages", PATIENCE, || {
         sent += usize::from(pair.test_send()?);
         if pair.test_receive()? {
-            // The one that is done must hold its message already.
+            // A receive that is done must already hold its message.
             pair.verify(received, 4096)?;
             received += 1;
         }
@@ -143,7 +143,7 @@ fn done_once(subject: &Subject<'_>) -> Checked {
     let bytes = exchange(&mut pair, &[4096; MESSAGES], MESSAGES)?;
     pair.close()?;
     Ok(format!(
-        "{sent} sends and {received} receives done once each; {bytes} more bytes after them"
+        "{sent} sends and {received} receives done once each; {bytes} more bytes moved afterwards"
     ))
 }
 
@@ -185,7 +185,7 @@ fn both_ways(subject: &Subject<'_>) -> Checked {
     })?;
     pairs.into_iter().try_for_each(Pair::close)?;
     Ok(format!(
-        "{MESSAGES} messages of {len} bytes each way, alternating, none wrong"
+        "{MESSAGES} messages of {len} bytes each way, alternating, all verified"
     ))
 }
 
@@ -195,7 +195,7 @@ fn independent(subject: &Subject<'_>) -> Checked {
     stuck.receive(0, 4096)?;
     for _ in 0..8 {
         owe(!stuck.test_receive()?, || {
-            "the receive without a sender was done".into()
+            "the receive was done although nothing was sent".into()
         })?;
         exchange(&mut busy, &[64 << 10; 8], 4)?;
     }
@@ -206,7 +206,7 @@ fn independent(subject: &Subject<'_>) -> Checked {
     stuck.hand_back()?;
     stuck.close()?;
     busy.close()?;
-    Ok("64 messages on one comm while another waited; then that one went on".into())
+    Ok("64 messages on one comm while the other waited; then the other continued".into())
 }
 
 fn thousands(subject: &Subject<'_>) -> Checked {
@@ -214,7 +214,7 @@ fn thousands(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 8, 64)?;
     let bytes = exchange(&mut pair, &[64; MESSAGES], 8)?;
     pair.close()?;
-    Ok(format!("{MESSAGES} messages, {bytes} bytes, none wrong"))
+    Ok(format!("{MESSAGES} messages, {bytes} bytes, all verified"))
 }
 
 fn send_alone(subject: &Subject<'_>) -> Checked {
@@ -225,15 +225,17 @@ fn send_alone(subject: &Subject<'_>) -> Checked {
     }
     let mut pair = Pair::on_host(subject, 1, 4096)?;
     pair.send(0, 4096)?;
-    poll("a send of 4096 bytes is done alone", PATIENCE, || {
-        Ok(pair.test_send()?.then_some(()))
-    })?;
+    poll(
+        "a send of 4096 bytes is done without a receive",
+        PATIENCE,
+        || Ok(pair.test_send()?.then_some(())),
+    )?;
     pair.receive(0, 4096)?;
     pair.finish()?;
     pair.verify(0, 4096)?;
     pair.hand_back()?;
     pair.close()?;
-    Ok("done with no receive posted; the message was there when one was".into())
+    Ok("the send was done before a receive was posted, which then got the message".into())
 }
 
 fn request_ring(subject: &Subject<'_>) -> Checked {
@@ -258,5 +260,5 @@ fn request_ring(subject: &Subject<'_>) -> Checked {
         format!("{} different requests in 40 messages", distinct.len())
     })?;
     pair.close()?;
-    Ok("40 messages, 16 requests on each end, in turn".into())
+    Ok("40 messages, 16 request pointers per end, used in turn".into())
 }

@@ -1,4 +1,4 @@
-//! From pages into place: the scatter list of a finished receive.
+//! Unpacks a finished receive: reads its scatter list and copies its bounce pages.
 #![forbid(unsafe_code)]
 
 use super::pair::{Pair, Posted};
@@ -7,17 +7,17 @@ use crate::gpu::{Scatter, ScatterSource};
 use tcpx_abi::unpack::{ENTRIES, LoadMeta};
 
 impl Pair<'_> {
-    /// Where the receiving end publishes its scatter lists.
+    /// The scatter lists that the receiving end publishes.
     pub(super) fn scatter(&self) -> Checked<ScatterSource> {
         let handle = self
             .receiver()?
             .device_handle()
-            .ok_or_else(|| Shortfall::Broken("accept kept no device handle".into()))?;
+            .ok_or_else(|| Shortfall::Broken("accept did not fill in the device handle".into()))?;
         ScatterSource::from_host_handle(handle)
             .map_err(|error| Shortfall::Broken(error.to_string()))
     }
 
-    /// Copies a finished receive from its pages into place; how many fragments.
+    /// Copies a finished receive into its buffer. Returns the number of fragments.
     pub(super) fn unpack(&self, posted: Posted) -> Checked<usize> {
         let source = self.scatter()?;
         let mut scratch = scratch();
@@ -26,13 +26,13 @@ impl Pair<'_> {
         Ok(list.len())
     }
 
-    /// Copies what a scatter list points to now into the message's place.
+    /// Copies the fragments that `list` points to into the message's slot.
     pub(super) fn gather(&self, list: &Scatter<'_>, posted: Posted) -> Checked<()> {
         self.incoming()?.gather(list, posted.message, posted.len)
     }
 }
 
-/// Room for a scatter list.
+/// A zeroed buffer for one scatter list.
 pub(super) fn scratch() -> Box<[LoadMeta; ENTRIES]> {
     Box::new([LoadMeta::default(); ENTRIES])
 }

@@ -2,8 +2,8 @@
 //! buffer on each, and the messages in flight between them.
 //!
 //! Message `k` uses slot `k` modulo the number of slots on both ends and carries
-//! pattern `k`. Whatever happens to a row, dropping the pair closes everything,
-//! comms before the memory that their requests point to.
+//! pattern `k`. Dropping the pair closes everything, comms before the memory that their
+//! requests point to.
 #![forbid(unsafe_code)]
 
 use super::buffer::Buffer;
@@ -42,12 +42,12 @@ pub(super) struct Pair<'a> {
     pub(super) sends: VecDeque<Posted>,
     /// Posted receives, oldest first.
     pub(super) receives: VecDeque<Posted>,
-    /// Receives that are done and not handed back, oldest first.
+    /// Receives that are done and not yet consumed, oldest first.
     pub(super) done: VecDeque<Posted>,
 }
 
 impl<'a> Pair<'a> {
-    /// A listener and a connector that have not spoken yet.
+    /// Creates a listener and a connector; neither `connect` nor `accept` has been called.
     pub(super) fn start(subject: &Subject<'a>) -> Checked<Self> {
         let device = subject.device()?.index;
         let (listen, handle) = subject.net.listen(device)?;
@@ -68,9 +68,9 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Asks connect and accept once each; whether both have answered.
+    /// Calls `connect` and `accept` once each. Returns whether both have returned a comm.
     pub(super) fn step(&mut self) -> Checked<bool> {
-        if !self.net.calls().facts().asks_again {
+        if !self.net.calls().limits().asks_again {
             return self.meet();
         }
         self.step_connect()?;
@@ -78,7 +78,7 @@ impl<'a> Pair<'a> {
         Ok(self.send.is_some() && self.recv.is_some())
     }
 
-    /// Both ends at once, where connect and accept wait for one another.
+    /// Runs `connect` and `accept` in two threads, for versions whose calls block.
     fn meet(&mut self) -> Checked<bool> {
         if self.send.is_some() && self.recv.is_some() {
             return Ok(true);
@@ -95,7 +95,7 @@ impl<'a> Pair<'a> {
         Ok(self.send.is_some() && self.recv.is_some())
     }
 
-    /// Asks connect once, unless it has answered.
+    /// Calls `connect` once, unless it has already returned a comm.
     pub(super) fn step_connect(&mut self) -> Checked<()> {
         if self.send.is_none() {
             self.send = self.net.connect(self.device, &mut self.connecting)?;
@@ -103,7 +103,7 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Asks accept once, unless it has answered; whether it has.
+    /// Calls `accept` once, unless it has already returned a comm. Returns whether it has.
     pub(super) fn step_accept(&mut self) -> Checked<bool> {
         if self.recv.is_none() {
             let listen = self.listen.as_mut().ok_or_else(|| closed("listener"))?;
@@ -112,8 +112,8 @@ impl<'a> Pair<'a> {
         Ok(self.recv.is_some())
     }
 
-    /// Connects one end and lets `calls` accept the other in its own way; the
-    /// receiving end is `calls`' to close, and the listener is used up.
+    /// Connects the sending end and accepts the other without a device handle. `calls`
+    /// closes the receiving end; the listener cannot be used again.
     pub(super) fn accept_bare(&mut self, calls: Raw<'_>) -> Checked<(Answer, bool)> {
         let listen = self.listen.take().ok_or_else(|| closed("listener"))?;
         let answer = calls.accept_bare(&listen, || self.step_connect());
@@ -121,28 +121,28 @@ impl<'a> Pair<'a> {
         answer
     }
 
-    /// Connected, without buffers.
+    /// A connected pair without buffers.
     pub(super) fn connect(subject: &Subject<'a>) -> Checked<Self> {
         let mut pair = Self::start(subject)?;
         pair.finish_connect(subject)?;
         Ok(pair)
     }
 
-    /// Until both ends stand.
+    /// Waits until both ends are connected.
     pub(super) fn finish_connect(&mut self, subject: &Subject<'a>) -> Checked<()> {
         poll("connect and accept", subject.connect_patience(), || {
             Ok(self.step()?.then_some(()))
         })
     }
 
-    /// Connected, with `slots` slots of `len` bytes in host memory on each end.
+    /// A connected pair with `slots` slots of `len` bytes of host memory on each end.
     pub(super) fn on_host(subject: &Subject<'a>, slots: usize, len: usize) -> Checked<Self> {
         let mut pair = Self::connect(subject)?;
         pair.allocate(HostMemory::host(), slots, len)?;
         Ok(pair)
     }
 
-    /// The same in memory that passes for a GPU's.
+    /// As `on_host`, with ordinary memory that the plugin accepts as GPU memory.
     pub(super) fn on_stand_in(subject: &Subject<'a>, slots: usize, len: usize) -> Checked<Self> {
         let memory = subject.stand_in()?;
         let mut pair = Self::connect(subject)?;
@@ -203,13 +203,13 @@ impl<'a> Pair<'a> {
         Ok((into.span(message, len)?, into.mhandle()?))
     }
 
-    /// Writes message `k` and blanks its place on the other end.
+    /// Writes message `k` and blanks its slot on the receiving end.
     pub(super) fn prepare(&self, message: usize, len: usize) -> Checked<()> {
         self.outgoing()?.write(message, len)?;
         self.incoming()?.blank(message)
     }
 
-    /// Writes message `k` and posts it once.
+    /// Writes message `k` and calls `isend` once.
     pub(super) fn try_send(&mut self, message: usize, len: usize) -> Checked<PluginResult<bool>> {
         self.outgoing()?.write(message, len)?;
         let (span, mhandle) = self.source(message, len)?;
@@ -227,7 +227,7 @@ impl<'a> Pair<'a> {
         }))
     }
 
-    /// Blanks the place of message `k`, its guard included, and posts a receive once.
+    /// Blanks the slot of message `k` and its guard, and calls `irecv` once.
     pub(super) fn try_receive(
         &mut self,
         message: usize,
@@ -249,7 +249,7 @@ impl<'a> Pair<'a> {
         }))
     }
 
-    /// Posts message `k`; what is in flight goes on meanwhile.
+    /// Posts message `k`, driving the requests in flight while the plugin says "try again".
     pub(super) fn send(&mut self, message: usize, len: usize) -> Checked<()> {
         poll("isend accepts a send", PATIENCE, || {
             let posted = self.try_send(message, len)??;
@@ -260,7 +260,7 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Posts a receive for message `k`; what is in flight goes on meanwhile.
+    /// Posts a receive for message `k`, likewise.
     pub(super) fn receive(&mut self, message: usize, len: usize) -> Checked<()> {
         poll("irecv accepts a receive", PATIENCE, || {
             let posted = self.try_receive(message, len)??;
@@ -271,7 +271,7 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Tests the oldest send, if any; whether it finished.
+    /// Tests the oldest send, if any. Returns whether it finished.
     pub(super) fn test_send(&mut self) -> Checked<bool> {
         let Some(oldest) = self.sends.front() else {
             return Ok(false);
@@ -283,12 +283,12 @@ impl<'a> Pair<'a> {
         Ok(done)
     }
 
-    /// Tests the oldest receive, if any; whether it finished.
+    /// Tests the oldest receive, if any. Returns whether it finished.
     pub(super) fn test_receive(&mut self) -> Checked<bool> {
         Ok(self.try_test_receive()?)
     }
 
-    /// The same, with the plugin's own answer.
+    /// As `test_receive`, but keeps the plugin's error.
     pub(super) fn try_test_receive(&mut self) -> PluginResult<bool> {
         let Some(oldest) = self.receives.front() else {
             return Ok(false);
@@ -300,13 +300,13 @@ impl<'a> Pair<'a> {
         Ok(done)
     }
 
-    /// Tests the oldest request of each end; whether any finished.
+    /// Tests the oldest request of each end. Returns whether any finished.
     pub(super) fn drive(&mut self) -> Checked<bool> {
         let received = self.test_receive()?;
         Ok(self.test_send()? || received)
     }
 
-    /// Until everything that is posted is done.
+    /// Tests until every posted request is done.
     pub(super) fn finish(&mut self) -> Checked<()> {
         let (sends, receives) = (self.sends.len(), self.receives.len());
         let what = format!("{sends} sends and {receives} receives become done");
@@ -316,7 +316,7 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Hands the oldest finished receive back, where the plugin wants that.
+    /// Takes the oldest finished receive and consumes it, if the plugin wants that.
     pub(super) fn hand_back(&mut self) -> Checked<()> {
         if let Some(oldest) = self.done.pop_front()
             && self.hands_back
@@ -326,22 +326,22 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// That the whole of message `k` arrived and nothing lies behind it.
+    /// Checks every byte of message `k`, and that nothing was written after it.
     pub(super) fn verify(&self, message: usize, len: usize) -> Checked<()> {
         self.incoming()?.verify(message, len)
     }
 
-    /// That the place of message `k` is untouched from byte `from` on, its guard included.
+    /// Checks that the slot of message `k` and its guard are unwritten from byte `from` on.
     pub(super) fn blank_from(&self, message: usize, from: usize) -> Checked<()> {
         self.incoming()?.blank_from(message, from)
     }
 
-    /// Whether receives land in pages and must be unpacked.
+    /// Whether receives land in bounce pages and must be unpacked.
     pub(super) fn unpacks(&self) -> bool {
         self.incoming.as_ref().is_some_and(Buffer::is_device)
     }
 
-    /// Ends the sender's registration and closes it.
+    /// Deregisters and closes the sending end.
     pub(super) fn close_sender(&mut self) -> Checked<()> {
         self.sends.clear();
         let Some(send) = self.send.take() else {
@@ -355,7 +355,7 @@ impl<'a> Pair<'a> {
         ended
     }
 
-    /// Ends the receiver's registration and closes it.
+    /// Deregisters and closes the receiving end.
     pub(super) fn close_receiver(&mut self) -> Checked<()> {
         self.receives.clear();
         self.done.clear();
@@ -370,7 +370,7 @@ impl<'a> Pair<'a> {
         ended
     }
 
-    /// Closes the listener; the accepted comm lives on.
+    /// Closes the listener; the accepted comm stays open.
     pub(super) fn close_listener(&mut self) -> Checked<()> {
         match self.listen.take() {
             Some(listen) => Ok(self.net.close_listen(listen)?),
@@ -378,7 +378,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Closes all; the first refusal is broken.
+    /// Closes everything; returns the first error.
     pub(super) fn close(mut self) -> Checked<()> {
         let ends = [
             self.close_sender(),
@@ -391,7 +391,7 @@ impl<'a> Pair<'a> {
 
 impl Drop for Pair<'_> {
     fn drop(&mut self) {
-        // A row that got here early has its own story; what closing adds is lost.
+        // A row that returned early reports its own failure, so errors of closing are dropped.
         let _ = self.close_sender();
         let _ = self.close_receiver();
         let _ = self.close_listener();
@@ -400,6 +400,6 @@ impl Drop for Pair<'_> {
 
 fn closed(what: &str) -> Shortfall {
     Shortfall::Broken(format!(
-        "a row of the suite uses a {what} that it does not have"
+        "selftest bug: the {what} does not exist or is already closed"
     ))
 }

@@ -1,71 +1,77 @@
-//! Bytes: what was sent is what arrives, all of it, and nothing beside it.
+//! Payload: every byte arrives as it was sent, and no other byte is written.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::exchange::exchange;
 use super::pair::Pair;
 use super::subject::{Checked, Shortfall, Subject};
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "payload-1",
         "a message of 1 byte arrives byte for byte",
         |subject| one_size(subject, 1),
     ),
-    Row::any(
+    ContractCheck::any(
         "payload-4095",
-        "4095 bytes, one less than a page",
+        "a message of 4095 bytes, one less than a page, arrives byte for byte",
         |subject| one_size(subject, 4095),
     ),
-    Row::any("payload-4096", "4096 bytes, a page", |subject| {
-        one_size(subject, 4096)
-    }),
-    Row::any(
+    ContractCheck::any(
+        "payload-4096",
+        "a message of 4096 bytes, one page, arrives byte for byte",
+        |subject| one_size(subject, 4096),
+    ),
+    ContractCheck::any(
         "payload-512k",
-        "512 KiB, what production sends",
+        "messages of 512 KiB, the size used in production, arrive byte for byte",
         |subject| one_size(subject, 512 << 10),
     ),
-    Row::any("payload-odd", "1 MiB and one byte", |subject| {
-        one_size(subject, (1 << 20) + 1)
-    }),
-    Row::any("payload-4m", "4 MiB, TCPX's largest", |subject| {
-        one_size(subject, 4 << 20)
-    }),
-    Row::any(
+    ContractCheck::any(
+        "payload-odd",
+        "messages of 1 MiB + 1 byte arrive byte for byte",
+        |subject| one_size(subject, (1 << 20) + 1),
+    ),
+    ContractCheck::any(
+        "payload-4m",
+        "messages of 4 MiB, TCPX's largest, arrive byte for byte",
+        |subject| one_size(subject, 4 << 20),
+    ),
+    ContractCheck::any(
         "payload-zero",
-        "a message of no bytes arrives in its turn",
+        "a zero-byte message arrives in order",
         zero_size,
     ),
-    Row::any(
+    ContractCheck::any(
         "payload-shorter",
-        "a message shorter than its receive leaves the rest alone",
+        "a message shorter than its receive leaves the rest of the buffer unwritten",
         shorter,
     ),
-    Row::any(
+    ContractCheck::any(
         "payload-any-size",
-        "any sizes in any order arrive byte for byte",
+        "messages of mixed sizes arrive byte for byte",
         any_size,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "payload-device",
-        "device memory, unpacked, holds what was sent",
+        "receives into device memory, once unpacked, hold what was sent",
         device,
     ),
 ];
 
-/// Several of one size, so that a stale buffer cannot pass for a message.
+/// Several messages of one size, so that a stale buffer is not mistaken for a message.
 fn one_size(subject: &Subject<'_>, len: usize) -> Checked {
     let longest = subject.device()?.max_p2p_bytes;
     if (1..len as u64).contains(&longest) {
         return Err(Shortfall::NotOwed(format!(
-            "the longest message is {longest} bytes, as maxP2pBytes says"
+            "maxP2pBytes allows messages of at most {longest} bytes"
         )));
     }
     let (messages, depth) = (6, 2);
     let mut pair = Pair::on_host(subject, depth, len)?;
     let bytes = exchange(&mut pair, &vec![len; messages], depth)?;
     pair.close()?;
-    Ok(format!("{messages} messages, {bytes} bytes, none wrong"))
+    Ok(format!("{messages} messages, {bytes} bytes, all verified"))
 }
 
 fn zero_size(subject: &Subject<'_>) -> Checked {
@@ -73,7 +79,7 @@ fn zero_size(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 4, 70_000)?;
     exchange(&mut pair, &sizes, 4)?;
     pair.close()?;
-    Ok(format!("sizes {sizes:?}, in order, none wrong"))
+    Ok(format!("sizes {sizes:?}, in order, all verified"))
 }
 
 fn shorter(subject: &Subject<'_>) -> Checked {
@@ -83,13 +89,13 @@ fn shorter(subject: &Subject<'_>) -> Checked {
         pair.receive(message, 100_000)?;
         pair.send(message, len)?;
         pair.finish()?;
-        // Bytes behind the sent ones are compared with the canary.
+        // The bytes after the message are compared with the canary.
         pair.verify(message, len)?;
         pair.hand_back()?;
     }
     pair.close()?;
     Ok(format!(
-        "sizes {sizes:?} into receives of 100000, the rest untouched"
+        "sizes {sizes:?} into receives of 100000 bytes, the rest unwritten"
     ))
 }
 
@@ -99,7 +105,7 @@ fn any_size(subject: &Subject<'_>) -> Checked {
     let bytes = exchange(&mut pair, &sizes, 8)?;
     pair.close()?;
     Ok(format!(
-        "{} messages of 0 to 128 KiB, {bytes} bytes, window 8, none wrong",
+        "{} messages of 0 to 128 KiB, {bytes} bytes, window 8, all verified",
         sizes.len()
     ))
 }
@@ -110,11 +116,11 @@ fn device(subject: &Subject<'_>) -> Checked {
     let bytes = exchange(&mut pair, &sizes, 2)?;
     pair.close()?;
     Ok(format!(
-        "sizes {sizes:?}, {bytes} bytes unpacked, none wrong"
+        "sizes {sizes:?}, {bytes} bytes unpacked, all verified"
     ))
 }
 
-/// The same on every run, so that two plugins are asked the same.
+/// Sizes from a fixed seed, so that every plugin gets the same messages.
 fn random_sizes(count: usize, most: usize) -> Vec<usize> {
     let mut state = 0x5eed_u64;
     let mut next = || {
@@ -123,7 +129,7 @@ fn random_sizes(count: usize, most: usize) -> Vec<usize> {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
-    // Half of them small: that is where headers and payload get in each other's way.
+    // Half of the sizes are small, where headers and payload interfere most.
     (0..count)
         .map(|_| {
             if next() % 2 == 0 {

@@ -1,8 +1,8 @@
-//! What a plugin does to the process that it lives in, which is NCCL's user's: it
-//! leaves signals, descriptors and children alone, and prints nothing.
+//! A plugin must not disturb the process that loads it: no change to signal handlers or
+//! standard descriptors, no child processes left behind, no output.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::exchange::exchange;
 use super::pair::Pair;
 use super::subject::{Checked, Shortfall, Subject, owe};
@@ -10,38 +10,42 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "process-signals",
-        "no signal handler is set, removed or ignored",
+        "the plugin changes no signal disposition",
         signals,
     ),
-    Row::any("process-children", "no process is left behind", children),
-    Row::any(
+    ContractCheck::any(
+        "process-children",
+        "the plugin leaves no child process behind",
+        children,
+    ),
+    ContractCheck::any(
         "process-standard",
-        "descriptors 0, 1 and 2 stay what they are",
+        "descriptors 0, 1 and 2 are unchanged",
         standard,
     ),
-    Row::any(
+    ContractCheck::any(
         "process-quiet",
-        "nothing is written to standard output",
+        "the plugin writes nothing to standard output",
         quiet,
     ),
 ];
 
-/// The process before the plugin was loaded.
+/// State of the process before the plugin was loaded.
 #[derive(Debug)]
 pub struct Before {
     signals: [u64; 2],
     children: Vec<String>,
     standard: [Option<String>; 3],
-    /// In place of standard output, for the one row that reads it.
+    /// The file that replaces standard output, for `process-quiet` only.
     stdout: Option<File>,
 }
 
 impl Before {
-    /// Looks at the process. For `process-quiet` standard output is turned into a
-    /// file first.
+    /// Records the state of the process. For `process-quiet`, redirects standard output to
+    /// a file in memory first.
     pub fn take(row: &str) -> Self {
         let stdout = (row == "process-quiet").then(catch_stdout).flatten();
         Self {
@@ -62,17 +66,17 @@ fn catch_stdout() -> Option<File> {
 fn before<'a>(subject: &Subject<'a>) -> Checked<&'a Before> {
     subject
         .before
-        .ok_or_else(|| Shortfall::NotOwed("needs a process of its own".into()))
+        .ok_or_else(|| Shortfall::NotOwed("needs its own process".into()))
 }
 
-/// Some messages, so that whatever a plugin starts late is there.
+/// Moves some messages, so that the plugin has started everything that it starts late.
 fn use_it(subject: &Subject<'_>) -> Checked<()> {
     let mut pair = Pair::on_host(subject, 4, 64 << 10)?;
     exchange(&mut pair, &[64 << 10; 16], 4)?;
     pair.close()
 }
 
-/// Which signals are ignored and which caught, a bit each from number 1 on.
+/// The `SigIgn` and `SigCgt` masks of this process: bit n - 1 is signal n.
 fn dispositions() -> [u64; 2] {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ["SigIgn:", "SigCgt:"].map(|what| {
@@ -82,17 +86,17 @@ fn dispositions() -> [u64; 2] {
     })
 }
 
-/// Signals that are treated otherwise than before, in words.
+/// Describes the signals whose disposition changed; empty if none did.
 fn changes(before: [u64; 2], now: [u64; 2]) -> String {
     let how = |masks: [u64; 2], bit: u32| match (masks[0] >> bit & 1, masks[1] >> bit & 1) {
         (1, _) => "ignored",
         (_, 1) => "caught",
-        _ => "left to the system",
+        _ => "default",
     };
     let changed = (0..64).filter(|bit| how(before, *bit) != how(now, *bit));
     let words = changed.map(|bit| {
         format!(
-            "signal {} was {} and is {}",
+            "signal {} was {} and is now {}",
             bit + 1,
             how(before, bit),
             how(now, bit)
@@ -106,7 +110,7 @@ fn signals(subject: &Subject<'_>) -> Checked {
     use_it(subject)?;
     let now = dispositions();
     owe(before.signals == now, || changes(before.signals, now))?;
-    Ok("as before it was loaded".into())
+    Ok("unchanged since before the plugin was loaded".into())
 }
 
 fn descendants() -> Vec<String> {
@@ -132,12 +136,12 @@ fn children(subject: &Subject<'_>) -> Checked {
     use_it(subject)?;
     let now = descendants();
     owe(before.children == now, || {
-        format!("started process {}, which still is there", now.join(", "))
+        format!("left process {} running", now.join(", "))
     })?;
-    Ok("none".into())
+    Ok("no child process".into())
 }
 
-/// What the three point to; a catcher of ours is as good as what it replaced.
+/// The link targets of descriptors 0 to 2; `None` for a closed one.
 fn standard_descriptors() -> [Option<String>; 3] {
     [0, 1, 2].map(|number| {
         let link = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
@@ -157,20 +161,19 @@ fn standard(subject: &Subject<'_>) -> Checked {
         let words = |link: &Option<String>| link.clone().unwrap_or_else(|| "closed".into());
         owe(*was == is, || {
             format!(
-                "descriptor {number} was {} and is {}",
+                "descriptor {number} was {} and is now {}",
                 words(was),
                 words(&is)
             )
         })?;
     }
-    Ok("as before it was loaded".into())
+    Ok("unchanged since before the plugin was loaded".into())
 }
 
 fn quiet(subject: &Subject<'_>) -> Checked {
-    let caught = before(subject)?
-        .stdout
-        .as_ref()
-        .ok_or_else(|| Shortfall::NotOwed("stdout cannot be read here".into()))?;
+    let caught = before(subject)?.stdout.as_ref().ok_or_else(|| {
+        Shortfall::NotOwed("standard output cannot be captured on this machine".into())
+    })?;
     use_it(subject)?;
     let mut file = caught
         .try_clone()
@@ -193,7 +196,7 @@ fn quiet(subject: &Subject<'_>) -> Checked {
             if binary { ", binary," } else { "" }
         )
     })?;
-    Ok("init and a transfer wrote nothing there".into())
+    Ok("init and a transfer wrote nothing to standard output".into())
 }
 
 #[cfg(test)]
@@ -201,15 +204,15 @@ mod tests {
     use super::changes;
 
     #[test]
-    fn a_signal_that_is_treated_otherwise_is_named() {
+    fn a_signal_whose_disposition_changed_is_named() {
         assert_eq!(changes([0x1000, 0x440], [0x1000, 0x440]), "");
         assert_eq!(
             changes([0x1000, 0x440], [0x1000, 0xc40]),
-            "signal 12 was left to the system and is caught"
+            "signal 12 was default and is now caught"
         );
         assert_eq!(
             changes([0x1000, 0], [0, 0]),
-            "signal 13 was ignored and is left to the system"
+            "signal 13 was ignored and is now default"
         );
     }
 }

@@ -1,42 +1,41 @@
-//! `test` is the only thing that moves anything, and the oldest request decides
-//! what it answers.
+//! Progress happens only inside `test`, and the oldest request decides its answer.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll, watch};
 use crate::plugin::{Net, PluginError, Request};
 use tcpx_abi::result::INTERNAL_ERROR;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::tcpx(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::tcpx(
         "progress-sender",
-        "sends that are never tested move nothing",
+        "sends move nothing until they are tested",
         sender,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "progress-receiver",
-        "a receive that is never tested takes nothing",
+        "a receive takes nothing until it is tested",
         receiver,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "progress-any-request",
-        "testing any request drives the whole comm",
+        "testing any request of a comm drives the whole comm",
         any_request,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "progress-younger-receive",
-        "a younger receive tested first is not done, and rc 3 once the older one is transmitting",
+        "testing a younger receive first is not done, and rc 3 once the older one is transmitting",
         younger_receive,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "progress-younger-send",
-        "a younger send tested first is rc 3 once the older one is transmitting",
+        "testing a younger send first is rc 3 once the older one is transmitting",
         younger_send,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "progress-done-again",
-        "a finished receive tested again is rc 0 and not done",
+        "testing a finished receive again is rc 0 and not done",
         done_again,
     ),
 ];
@@ -52,7 +51,7 @@ fn sender(subject: &Subject<'_>) -> Checked {
     }
     let tests = watch(|| {
         owe(!pair.test_receive()?, || {
-            "a message arrived, and no send had been tested".into()
+            "a message arrived although no send was tested".into()
         })
     })?;
     for message in 0..MESSAGES {
@@ -65,7 +64,7 @@ fn sender(subject: &Subject<'_>) -> Checked {
     }
     pair.close()?;
     Ok(format!(
-        "{MESSAGES} sends posted: 0 bytes at the peer after {tests} of its tests; all arrive once they are tested"
+        "{MESSAGES} untested sends: no bytes at the peer in {tests} of its tests; all arrived once tested"
     ))
 }
 
@@ -83,7 +82,7 @@ fn receiver(subject: &Subject<'_>) -> Checked {
     pair.hand_back()?;
     pair.close()?;
     Ok(format!(
-        "{tests} tests of the sender: 0 of {len} bytes in the receive buffer; all there once it was tested"
+        "after {tests} tests of the sender 0 of {len} bytes were in the receive buffer; all arrived once the receive was tested"
     ))
 }
 
@@ -94,9 +93,10 @@ fn any_request(subject: &Subject<'_>) -> Checked {
         pair.send(message, LEN)?;
     }
     let youngest = pair.receives.back().map(|posted| posted.request);
-    let youngest = youngest.ok_or_else(|| Shortfall::Broken("nothing is posted".into()))?;
-    // Refused or not, each of these calls drives the comm.
-    poll("the oldest message is in place", PATIENCE, || {
+    let youngest =
+        youngest.ok_or_else(|| Shortfall::Broken("selftest bug: no receive is posted".into()))?;
+    // Each call drives the comm, even if it is refused.
+    poll("the oldest message arrives", PATIENCE, || {
         pair.test_send()?;
         not_done_or_refused(subject.net, youngest)?;
         Ok(pair.verify(0, LEN).is_ok().then_some(()))
@@ -107,14 +107,15 @@ fn any_request(subject: &Subject<'_>) -> Checked {
         pair.hand_back()?;
     }
     pair.close()?;
-    Ok("the oldest message came into place while only the youngest receive was tested".into())
+    Ok("the oldest message arrived while only the youngest receive was tested".into())
 }
 
-/// Tests a request that is not the oldest: its words when it was refused.
+/// Tests a request that is not the oldest. Returns the plugin's WARN lines if it refuses,
+/// `None` if it reports not done.
 fn not_done_or_refused(net: &dyn Net, request: Request) -> Checked<Option<String>> {
     match net.test(request) {
         Ok(tested) => owe(!tested.done, || {
-            "a younger request was done before the oldest".into()
+            "a younger request was done before the oldest one".into()
         })
         .map(|()| None),
         Err(PluginError::Refused {
@@ -134,7 +135,7 @@ fn younger_receive(subject: &Subject<'_>) -> Checked {
     let tests = watch(|| {
         let refused = not_done_or_refused(subject.net, younger)?;
         owe(refused.is_none(), || {
-            format!("refused although nothing was transmitting: {refused:?}")
+            format!("refused although no request was transmitting: {refused:?}")
         })
     })?;
     pair.send(0, LEN)?;
@@ -163,7 +164,7 @@ fn younger_send(subject: &Subject<'_>) -> Checked {
     pair.receive(0, LEN)?;
     pair.receive(1, LEN)?;
     let words = poll("the younger send is refused", PATIENCE, || {
-        // With RECV_SYNC nothing is transmitting before the receiver has spoken.
+        // With RECV_SYNC nothing transmits until the receiver has announced a receive.
         pair.test_receive()?;
         not_done_or_refused(subject.net, younger)
     })?;
@@ -179,7 +180,7 @@ fn younger_send(subject: &Subject<'_>) -> Checked {
 
 fn says_invalid(words: &str) -> Checked<()> {
     owe(words.contains("test called with invalid request"), || {
-        format!("rc 3, but it said {words:?}")
+        format!("rc 3, but it logged {words:?}")
     })
 }
 
@@ -191,10 +192,10 @@ fn done_again(subject: &Subject<'_>) -> Checked {
     let request = pair.done[0].request;
     for _ in 0..10 {
         let tested = subject.net.test(request)?;
-        owe(!tested.done, || "done a second time".into())?;
+        owe(!tested.done, || "reported done a second time".into())?;
     }
     pair.verify(0, LEN)?;
     pair.hand_back()?;
     pair.close()?;
-    Ok("rc 0 and not done, 10 times".into())
+    Ok("10 more tests: rc 0 and not done".into())
 }

@@ -1,7 +1,7 @@
-//! Registrations: what is taken, what is refused, and that all come back.
+//! Memory registration: what must be accepted, what must be refused, and that nothing leaks.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::calls::Raw;
 use super::pair::Pair;
 use super::subject::{Checked, Subject, descriptors, owe, refused};
@@ -9,46 +9,50 @@ use crate::gpu::{DeviceMemory, HostMemory};
 use crate::plugin::Comm;
 use tcpx_abi::result::{INTERNAL_ERROR, SUCCESS};
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "register-sizes",
         "both ends register host memory of any size",
         sizes,
     ),
-    Row::any(
+    ContractCheck::any(
         "register-offsets",
         "host memory needs no alignment",
         offsets,
     ),
-    Row::any(
+    ContractCheck::any(
         "register-many",
-        "256 registrations live at once and end in any order",
+        "256 registrations at once, deregistered in any order",
         many,
     ),
-    Row::any(
+    ContractCheck::any(
         "register-storm",
-        "2000 registrations in a row leave no descriptor open",
+        "2000 registrations in a row leak no descriptor",
         storm,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "register-alignment",
-        "device memory off a 4 KiB boundary is rc 3, with words",
+        "device memory not aligned to 4 KiB is rc 3, with a log message",
         alignment,
     ),
-    Row::tcpx("register-null-comm", "no comm is rc 3", null_comm),
-    Row::tcpx(
+    ContractCheck::tcpx(
+        "register-null-comm",
+        "regMr on a null comm is rc 3",
+        null_comm,
+    ),
+    ContractCheck::tcpx(
         "register-unknown-type",
-        "a memory type that is neither host nor CUDA is rc 3",
+        "regMr of a type other than host and CUDA is rc 3",
         unknown_type,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "deregister-null",
-        "ending no registration is rc 0, with and without a comm",
+        "deregMr of a null mhandle is rc 0, with and without a comm",
         null,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "deregister-after-close",
-        "a registration may end after its comm",
+        "memory can be deregistered after its comm is closed",
         after_close,
     ),
 ];
@@ -90,7 +94,7 @@ fn many(subject: &Subject<'_>) -> Checked {
     for number in 0..COUNT {
         live.push(subject.net.reg_mr(comm, &region, number * 4096, 4096)?);
     }
-    // Every third one first, then from the back.
+    // First every third registration, then the rest from the back.
     for at in (0..COUNT).rev().filter(|at| at % 3 == 0) {
         let mhandle = live.swap_remove(at);
         subject.net.dereg_mr(comm, mhandle)?;
@@ -99,7 +103,7 @@ fn many(subject: &Subject<'_>) -> Checked {
         subject.net.dereg_mr(comm, mhandle)?;
     }
     pair.close()?;
-    Ok(format!("{COUNT} at once, ended out of order"))
+    Ok(format!("{COUNT} at once, deregistered out of order"))
 }
 
 fn storm(subject: &Subject<'_>) -> Checked {
@@ -113,10 +117,12 @@ fn storm(subject: &Subject<'_>) -> Checked {
     }
     let after = descriptors();
     owe(after <= before, || {
-        format!("{before} descriptors before, {after} after")
+        format!("{before} descriptors open before, {after} after")
     })?;
     pair.close()?;
-    Ok(format!("2000 times, {after} descriptors before and after"))
+    Ok(format!(
+        "2000 registrations, {after} descriptors open before and after"
+    ))
 }
 
 fn alignment(subject: &Subject<'_>) -> Checked {
@@ -133,7 +139,7 @@ fn alignment(subject: &Subject<'_>) -> Checked {
                 &format!("device memory at offset {offset}"),
             )?;
             owe(said.contains("data not aligned"), || {
-                format!("rc 3, but it said {said:?}")
+                format!("rc 3, but it logged {said:?}")
             })?;
         }
         for offset in [0, 4096, 8192] {
@@ -186,7 +192,7 @@ fn null(subject: &Subject<'_>) -> Checked {
     ];
     pair.close()?;
     owe(codes == [SUCCESS; 3], || format!("rc {codes:?}"))?;
-    Ok("rc 0 three times".into())
+    Ok("rc 0 in all three cases".into())
 }
 
 fn after_close(subject: &Subject<'_>) -> Checked {
@@ -196,10 +202,10 @@ fn after_close(subject: &Subject<'_>) -> Checked {
         .net
         .reg_mr(Comm::Send(first.sender()?), &region, 0, 4096)?;
     first.close()?;
-    // The comm that is named does not matter either.
+    // The comm passed to `deregMr` does not matter either.
     subject
         .net
         .dereg_mr(Comm::Recv(second.receiver()?), mhandle)?;
     second.close()?;
-    Ok("registered on one comm, which closed; ended on another, rc 0".into())
+    Ok("registered on one comm, deregistered on another after the first was closed: rc 0".into())
 }

@@ -1,42 +1,42 @@
-//! Receives into device memory: scatter lists, pages, and who may touch them when.
+//! Receives into device memory: scatter lists, bounce pages, and when pages may be reused.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::exchange::exchange;
 use super::pages::{read_list, scratch};
 use super::pair::Pair;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, owe, poll, watch};
 use crate::gpu::ScatterError;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::tcpx(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::tcpx(
         "scatter-covers",
-        "the entries of a receive cover the whole message",
+        "the scatter entries of a receive cover the whole message",
         covers,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "scatter-slot-sequence",
-        "the k-th finished receive uses slot k modulo 16",
+        "the k-th finished receive uses scatter slot k mod 16",
         slot_sequence,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "scatter-not-in-place",
-        "a done receive is not in its buffer before it is unpacked",
+        "the buffer of a done receive is unwritten until it is unpacked",
         not_in_place,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "scatter-consumed-early",
-        "pages that were handed back hold something else",
+        "pages of a consumed receive no longer hold its payload",
         consumed_early,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "scatter-pages-return",
-        "pages come back only when a receive is consumed",
+        "pages are freed only when a receive is consumed",
         pages_return,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "scatter-host-none",
-        "a host receive has no entries and is in place",
+        "a host receive has no scatter entries and is already in its buffer",
         host_none,
     ),
 ];
@@ -50,29 +50,29 @@ fn covers(subject: &Subject<'_>) -> Checked {
         pair.send(message, len)?;
         pair.finish()?;
         let (source, mut scratch) = (pair.scatter()?, scratch());
-        // The lengths sum to what was sent, not to what was posted.
+        // The lengths add up to the bytes sent, not to the bytes posted.
         let list = read_list(&source, pair.done[0], len, &mut scratch)?;
         pair.gather(&list, pair.done[0])?;
         fragments.push(list.len());
-        // With the right sum, an overlap would leave a gap, and a gap the canary.
+        // If the sum is right, an overlap leaves a gap, and a gap leaves canary bytes.
         pair.verify(message, len)?;
         pair.hand_back()?;
     }
     pair.close()?;
     Ok(format!(
-        "sizes {sizes:?} in {fragments:?} fragments, each without gap or overlap"
+        "sizes {sizes:?} in {fragments:?} fragments, no gap and no overlap"
     ))
 }
 
 fn slot_sequence(subject: &Subject<'_>) -> Checked {
     const MESSAGES: usize = 40;
     let mut pair = Pair::on_stand_in(subject, 16, 16 << 10)?;
-    // Every message its own length: a list from another slot has the wrong sum.
+    // Every message has its own length, so a list from another slot has the wrong sum.
     let sizes: Vec<usize> = (0..MESSAGES).map(|message| 8192 + 17 * message).collect();
     exchange(&mut pair, &sizes, 16)?;
     pair.close()?;
     Ok(format!(
-        "{MESSAGES} receives of different sizes, window 16, each list in slot k mod 16"
+        "{MESSAGES} receives of different sizes, window 16, every list in slot k mod 16"
     ))
 }
 
@@ -91,7 +91,7 @@ fn not_in_place(subject: &Subject<'_>) -> Checked {
         "the payload was in the posted buffer before it was unpacked".into()
     })?;
     Ok(format!(
-        "{len} bytes done and none of them in the buffer; all there after unpacking"
+        "{len} bytes done, none in the buffer; all in the buffer after unpacking"
     ))
 }
 
@@ -108,16 +108,16 @@ fn consumed_early(subject: &Subject<'_>) -> Checked {
     pair.gather(&list, posted)?;
     let after = pair.verify(0, len);
     owe(after.is_err(), || {
-        "unpacked after the consume, and the payload was still right".into()
+        "unpacked after consuming, and the payload was still intact".into()
     })?;
     pair.close()?;
     match after {
-        Err(Shortfall::Broken(found)) => Ok(format!("unpacked after the consume: {found}")),
-        _ => Ok("unpacked after the consume: wrong".into()),
+        Err(Shortfall::Broken(found)) => Ok(format!("unpacked after consuming: {found}")),
+        _ => Ok("unpacked after consuming: the payload differs".into()),
     }
 }
 
-/// One comm holds every page; another one stands still until pages come back.
+/// One comm holds every page, so a second comm makes no progress until one is freed.
 fn pages_return(subject: &Subject<'_>) -> Checked {
     let len = 4 << 20;
     let mut holder = Pair::on_stand_in(subject, 16, len)?;
@@ -132,18 +132,18 @@ fn pages_return(subject: &Subject<'_>) -> Checked {
         held += 1;
     }
     let tests = watch(|| starved.drive().map(drop))?;
-    // Nobody may have been given a page that these messages still hold.
+    // No page of an unconsumed message may have been reused.
     for posted in holder.done.clone() {
         holder.unpack(posted)?;
         holder.verify(posted.message, len)?;
     }
     if starved.receives.is_empty() {
         return Err(Shortfall::NotOwed(format!(
-            "the page pool is larger than {held} messages of {len} bytes"
+            "the page pool holds more than {held} messages of {len} bytes"
         )));
     }
     holder.hand_back()?;
-    poll("the other comm goes on", PATIENCE, || {
+    poll("the other comm continues", PATIENCE, || {
         starved.drive()?;
         Ok(starved.receives.is_empty().then_some(()))
     })?;
@@ -154,7 +154,7 @@ fn pages_return(subject: &Subject<'_>) -> Checked {
     starved.close()?;
     holder.close()?;
     Ok(format!(
-        "{held} messages of 4 MiB unconsumed: another comm stood still for {tests} tests; one consumed: it went on"
+        "{held} messages of 4 MiB unconsumed: another comm made no progress in {tests} tests; after one consume it continued"
     ))
 }
 
@@ -170,10 +170,10 @@ fn host_none(subject: &Subject<'_>) -> Checked {
         .map(|list| list.len());
     owe(
         matches!(read, Err(ScatterError::Count { count: 0, .. })),
-        || format!("the host receive has {read:?} entries"),
+        || format!("the host receive has {read:?} scatter entries"),
     )?;
     pair.verify(0, 4096)?;
     pair.hand_back()?;
     pair.close()?;
-    Ok("count 0, 4096 bytes in place".into())
+    Ok("count 0, 4096 bytes in the buffer".into())
 }

@@ -1,7 +1,7 @@
-//! Init, devices, and how a connection comes about.
+//! Initialisation, devices, and setting up connections.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::exchange::exchange;
 use super::pair::Pair;
 use super::subject::{Checked, Shortfall, Subject, owe, poll, watch};
@@ -13,60 +13,60 @@ use tcpx_abi::{
 };
 use tcpx_words::plugin_family::PluginFamily;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "init-again",
-        "a second init does not crash and leaves the first one usable",
+        "a second init does not crash, and the plugin stays usable",
         init_again,
     ),
-    Row::any(
+    ContractCheck::any(
         "devices-stable",
-        "there is a device, and the count does not change",
+        "there is at least one device, and the count does not change",
         devices_stable,
     ),
-    Row::any(
+    ContractCheck::any(
         "properties-sane",
-        "every device has a name, a speed, comms, receives and host pointers",
+        "every device has a name and plausible properties that do not change",
         properties_sane,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "properties-tcpx",
-        "unpack version 7, host and device pointers, one receive at a time",
+        "netDevice UNPACK version 7, host and CUDA pointers, maxRecvs 1",
         properties_tcpx,
     ),
-    Row::any(
+    ContractCheck::any(
         "handles-differ",
-        "every listener gives a handle of its own",
+        "every listener returns a different handle",
         handles_differ,
     ),
-    Row::any(
+    ContractCheck::any(
         "listener-unused",
-        "a listener that nobody connects to closes",
+        "a listener without a connection can be closed",
         listener_unused,
     ),
-    Row::any(
+    ContractCheck::any(
         "accept-without-peer",
-        "accept without a peer is rc 0 and no comm, not an error",
+        "accept without a peer is rc 0 with a null comm",
         accept_without_peer,
     ),
-    Row::any(
+    ContractCheck::any(
         "connect-in-turns",
-        "connect and accept, asked in turns, both answer, and no call blocks",
+        "connect and accept, called alternately, both succeed, and no call blocks",
         connect_in_turns,
     ),
-    Row::any(
+    ContractCheck::any(
         "connect-sixteen",
-        "sixteen connections at once carry their own messages",
+        "16 connections at once each carry their own messages",
         connect_sixteen,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "device-handle",
-        "accept describes an unpack queue: type 1, version 7, 24 bytes",
+        "accept fills in a device handle of type 1, version 7, 24 bytes",
         device_handle,
     ),
 ];
 
-/// A call that takes longer blocks, whatever the machine is doing.
+/// A call that takes longer counts as blocking, even on a loaded machine.
 const CALL_MAX: Duration = Duration::from_secs(2);
 
 fn init_again(subject: &Subject<'_>) -> Checked {
@@ -78,7 +78,7 @@ fn init_again(subject: &Subject<'_>) -> Checked {
     let devices = subject.net.devices()?;
     owe(devices == subject.devices.len(), || {
         format!(
-            "second init: {answer}; then {devices} devices instead of {}",
+            "second init: {answer}; afterwards {devices} devices instead of {}",
             subject.devices.len()
         )
     })?;
@@ -86,7 +86,7 @@ fn init_again(subject: &Subject<'_>) -> Checked {
     exchange(&mut pair, &[4096], 1)?;
     pair.close()?;
     Ok(format!(
-        "second init: {answer}; {devices} devices as before, a message still arrives"
+        "second init: {answer}; still {devices} devices, and a message still arrives"
     ))
 }
 
@@ -95,10 +95,10 @@ fn devices_stable(subject: &Subject<'_>) -> Checked {
         .map(|_| subject.net.devices())
         .collect::<Result<_, _>>()?;
     owe(counts.len() == 1 && !counts.contains(&0), || {
-        format!("100 calls counted {counts:?} devices")
+        format!("100 calls of devices returned {counts:?}")
     })?;
     Ok(format!(
-        "{} devices in each of 100 calls",
+        "{} devices in all 100 calls",
         subject.devices.len()
     ))
 }
@@ -113,18 +113,18 @@ fn properties_sane(subject: &Subject<'_>) -> Checked {
         {
             let device = device.index;
             return Err(Shortfall::Broken(format!(
-                "device {device}: {property} is {then}, and {now} when asked again"
+                "device {device}: {property} is {then} at first, {now} when read again"
             )));
         }
         let printable =
             !device.name.is_empty() && device.name.chars().all(|letter| letter.is_ascii_graphic());
         owe(printable, || {
-            format!("device {} is called {:?}", device.index, device.name)
+            format!("device {} has the name {:?}", device.index, device.name)
         })?;
         let number = |property: &str, value: &dyn std::fmt::Display, sane: bool, owed: &str| {
             owe(sane, || {
                 format!(
-                    "device {}: {property} is {value}, and {owed} is owed",
+                    "device {}: {property} is {value}, expected {owed}",
                     device.name
                 )
             })
@@ -172,7 +172,7 @@ fn properties_sane(subject: &Subject<'_>) -> Checked {
     Ok(seen.join(", "))
 }
 
-/// Every property under its name in nccl_net.h.
+/// The properties of a device by their names in nccl_net.h.
 fn named(device: &Device) -> [(&'static str, String); 13] {
     [
         ("name", format!("{:?}", device.name)),
@@ -199,13 +199,13 @@ fn properties_tcpx(subject: &Subject<'_>) -> Checked {
         let unpack = (device.net_device_type, device.net_device_version);
         owe(
             unpack == (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION),
-            || format!("net device {unpack:?}"),
+            || format!("netDeviceType, netDeviceVersion are {unpack:?}"),
         )?;
         let numbers = (device.max_comms, device.max_recvs);
         owe(numbers == (65_536, 1), || {
             format!("maxComms, maxRecvs are {numbers:?}")
         })?;
-        // A stand-in that takes no device memory says so.
+        // A software plugin without device memory reports host pointers only.
         let pointers = if subject.family() == PluginFamily::Tcpx {
             &[3][..]
         } else {
@@ -236,7 +236,7 @@ fn handles_differ(subject: &Subject<'_>) -> Checked {
         subject.net.close_listen(listener)?;
     }
     owe(differ.len() == 8, || {
-        format!("8 listeners gave {} different handles", differ.len())
+        format!("8 listeners returned {} different handles", differ.len())
     })?;
     Ok("8 listeners, 8 different handles".into())
 }
@@ -249,29 +249,35 @@ fn listener_unused(subject: &Subject<'_>) -> Checked {
         subject.net.close_listen(listener)?;
     }
     owe(started.elapsed() < CALL_MAX, || {
-        format!("16 listen and close took {:.1?}", started.elapsed())
+        format!(
+            "listen and closeListen 16 times took {:.1?}",
+            started.elapsed()
+        )
     })?;
-    Ok(format!("16 times, {:.1?}", started.elapsed()))
+    Ok(format!(
+        "listen and closeListen 16 times in {:.1?}",
+        started.elapsed()
+    ))
 }
 
 fn accept_without_peer(subject: &Subject<'_>) -> Checked {
-    if !subject.net.calls().facts().asks_again {
+    if !subject.net.calls().limits().asks_again {
         return Err(Shortfall::NotOwed(
-            "v4 knows no \"call again\": accept waits for its peer".into(),
+            "v4 has no \"call again\": accept waits for its peer".into(),
         ));
     }
     let mut pair = Pair::start(subject)?;
     let asked = watch(|| {
         let accepted = pair.step_accept()?;
         owe(!accepted, || {
-            "accept gave a comm, and nobody had connected".into()
+            "accept returned a comm although no peer had connected".into()
         })
     })?;
-    // The listener is finished properly: closing one that waits is not owed.
+    // Connect the listener before closing it: closing one that is waiting need not work.
     pair.finish_connect(subject)?;
     pair.close()?;
     Ok(format!(
-        "rc 0 and no comm {asked} times, then a peer connected"
+        "{asked} calls rc 0 with a null comm, then a peer connected"
     ))
 }
 
@@ -287,11 +293,11 @@ fn connect_in_turns(subject: &Subject<'_>) -> Checked {
     })?;
     let took = started.elapsed();
     owe(longest < CALL_MAX, || {
-        format!("one turn of connect and accept blocked for {longest:.1?}")
+        format!("connect and accept blocked for {longest:.1?}")
     })?;
     pair.close()?;
     Ok(format!(
-        "after {calls} turns and {took:.1?}, the longest turn {longest:.1?}"
+        "connected after {calls} calls of each in {took:.1?}, the longest taking {longest:.1?}"
     ))
 }
 
@@ -311,7 +317,7 @@ fn connect_sixteen(subject: &Subject<'_>) -> Checked {
     let took = started.elapsed();
     for (number, pair) in pairs.iter_mut().enumerate() {
         pair.allocate(crate::gpu::HostMemory::host(), CONNECTIONS, 64 << 10)?;
-        // Message k goes over connection k only; sizes differ as well.
+        // Connection k carries message k, and all sizes differ.
         pair.receive(number, 64 << 10)?;
         pair.send(number, 4096 * (number + 1))?;
     }
@@ -322,14 +328,15 @@ fn connect_sixteen(subject: &Subject<'_>) -> Checked {
     }
     pairs.into_iter().try_for_each(Pair::close)?;
     Ok(format!(
-        "16 in {took:.1?}, each message over its own connection"
+        "16 connections in {took:.1?}, each message over its own connection"
     ))
 }
 
 fn device_handle(subject: &Subject<'_>) -> Checked {
     let pair = Pair::connect(subject)?;
     let handle = pair.receiver()?.device_handle().copied();
-    let handle = handle.ok_or_else(|| Shortfall::Broken("accept kept no device handle".into()))?;
+    let handle = handle
+        .ok_or_else(|| Shortfall::Broken("accept did not fill in the device handle".into()))?;
     let numbers = (
         handle.net_device_type,
         handle.net_device_version,
@@ -337,11 +344,13 @@ fn device_handle(subject: &Subject<'_>) -> Checked {
     );
     owe(
         numbers == (NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, 24),
-        || format!("type, version, size: {numbers:?}"),
+        || format!("type, version, size are {numbers:?}"),
     )?;
-    owe(!handle.handle.is_null(), || "its pointer is null".into())?;
+    owe(!handle.handle.is_null(), || {
+        "the device handle's pointer is null".into()
+    })?;
     owe(handle.needs_proxy_progress == 1, || {
-        format!("needsProxyProgress {}", handle.needs_proxy_progress)
+        format!("needsProxyProgress is {}", handle.needs_proxy_progress)
     })?;
     pair.close()?;
     Ok("type 1, version 7, 24 bytes, needsProxyProgress 1".into())

@@ -1,82 +1,82 @@
-//! How many requests a comm takes, and what it answers to one more.
+//! How many requests a comm accepts, and how it refuses one more.
 #![forbid(unsafe_code)]
 
-use super::Row;
+use super::ContractCheck;
 use super::exchange::exchange;
 use super::pair::Pair;
 use super::subject::{Checked, Shortfall, Subject, owe, refused};
 use crate::plugin::PluginResult;
 use tcpx_abi::result::INTERNAL_ERROR;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::any(
+pub(super) const ROWS: &[ContractCheck] = &[
+    ContractCheck::any(
         "slots-receives",
-        "a comm takes at least eight receives, and keeps those it took",
+        "a comm accepts at least 8 receives and completes all that it accepted",
         receives,
     ),
-    Row::any(
+    ContractCheck::any(
         "slots-sends",
-        "a comm takes at least eight sends, and keeps those it took",
+        "a comm accepts at least 8 sends and completes all that it accepted",
         sends,
     ),
-    Row::any(
+    ContractCheck::any(
         "slots-every-depth",
-        "every window depth up to the plugin's limit moves the same bytes",
+        "windows of every depth up to the plugin's limit move all bytes",
         every_depth,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "slots-17th-receive",
-        "sixteen receives fit; one more is rc 3, with words",
+        "16 receives are accepted; the 17th is rc 3, with a log message",
         seventeenth_receive,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "slots-17th-send",
-        "sixteen sends fit; one more is rc 3, with words",
+        "16 sends are accepted; the 17th is rc 3, with a log message",
         seventeenth_send,
     ),
-    Row::tcpx(
+    ContractCheck::tcpx(
         "slots-unconsumed",
         "a done receive keeps its slot until it is consumed",
         unconsumed,
     ),
 ];
 
-/// What NCCL needs per comm.
+/// Fewest requests that a comm must accept; NCCL needs no more.
 const NEEDED: usize = 8;
-/// Beyond this nobody posts.
+/// Most requests that the suite posts.
 const ASKED: usize = 64;
 const SLOTS: usize = 16;
 const LEN: usize = 4096;
 const WORDS: &str = "unable to allocate requests";
 
-/// Posts until the plugin takes no more; how many it took, and its answer.
+/// Posts until the plugin accepts no more. Returns how many it accepted, and its last answer.
 fn fill(mut post: impl FnMut(usize) -> Checked<PluginResult<bool>>) -> Checked<(usize, String)> {
     for taken in 0..ASKED {
         match post(taken)? {
             Ok(true) => {}
-            Ok(false) => return Ok((taken, "rc 0 and no request".into())),
+            Ok(false) => return Ok((taken, "rc 0 with a null request".into())),
             Err(error) => return Ok((taken, error.to_string())),
         }
     }
-    Ok((ASKED, "nothing, it was not asked for more".into()))
+    Ok((ASKED, "not tried".into()))
 }
 
 fn receives(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, ASKED, LEN)?;
     let (taken, answer) = fill(|message| pair.try_receive(message, LEN))?;
     owe(taken >= NEEDED, || {
-        format!("took {taken} receives, then answered {answer}")
+        format!("{taken} receives accepted, the next one: {answer}")
     })?;
     complete(&mut pair, taken, Pair::send)?;
     pair.close()?;
     Ok(format!(
-        "took {taken}, all completed; to one more it said: {answer}"
+        "{taken} accepted, all completed; the next one: {answer}"
     ))
 }
 
 fn sends(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, ASKED, LEN)?;
-    // Some plugins take sends only against posted receives.
+    // Some plugins accept sends only if receives are posted.
     let posted = fill(|message| {
         if message < NEEDED {
             pair.try_receive(message, LEN)
@@ -87,7 +87,7 @@ fn sends(subject: &Subject<'_>) -> Checked {
     .0;
     let (taken, answer) = fill(|message| pair.try_send(message, LEN))?;
     owe(taken >= NEEDED, || {
-        format!("took {taken} sends, then answered {answer}")
+        format!("{taken} sends accepted, the next one: {answer}")
     })?;
     for message in 0..taken {
         if message >= posted {
@@ -98,7 +98,7 @@ fn sends(subject: &Subject<'_>) -> Checked {
     pair.finish()?;
     pair.close()?;
     Ok(format!(
-        "took {taken}, all completed; to one more it said: {answer}"
+        "{taken} accepted, all completed; the next one: {answer}"
     ))
 }
 
@@ -111,7 +111,7 @@ fn finish_one(pair: &mut Pair<'_>, message: usize) -> Checked<()> {
     pair.hand_back()
 }
 
-/// Posts the other end of `taken` messages and checks each.
+/// Posts the other end of `taken` messages and verifies each.
 fn complete<'a>(
     pair: &mut Pair<'a>,
     taken: usize,
@@ -134,7 +134,7 @@ fn every_depth(subject: &Subject<'_>) -> Checked {
     }
     pair.close()?;
     Ok(format!(
-        "depths 1 to {limit}, three windows each, none wrong"
+        "depths 1 to {limit}, three windows each, all verified"
     ))
 }
 
@@ -153,7 +153,7 @@ fn seventeenth_receive(subject: &Subject<'_>) -> Checked {
     let words = full(pair.try_receive(SLOTS, LEN)?)?;
     complete(&mut pair, SLOTS, Pair::send)?;
     pair.close()?;
-    Ok(format!("16 taken, the 17th rc 3: {words}"))
+    Ok(format!("16 accepted, the 17th rc 3: {words}"))
 }
 
 fn seventeenth_send(subject: &Subject<'_>) -> Checked {
@@ -164,7 +164,7 @@ fn seventeenth_send(subject: &Subject<'_>) -> Checked {
     let words = full(pair.try_send(SLOTS, LEN)?)?;
     complete(&mut pair, SLOTS, Pair::receive)?;
     pair.close()?;
-    Ok(format!("16 taken, the 17th rc 3: {words}"))
+    Ok(format!("16 accepted, the 17th rc 3: {words}"))
 }
 
 fn unconsumed(subject: &Subject<'_>) -> Checked {
@@ -175,7 +175,7 @@ fn unconsumed(subject: &Subject<'_>) -> Checked {
         pair.finish()?;
     }
     let words = full(pair.try_receive(SLOTS, LEN)?)?;
-    // The refused post has blanked the place of message 0; the others are intact.
+    // The refused post has blanked the slot of message 0; the others are intact.
     for message in 1..SLOTS {
         pair.verify(message, LEN)?;
     }
@@ -186,15 +186,15 @@ fn unconsumed(subject: &Subject<'_>) -> Checked {
     pair.finish()?;
     pair.close()?;
     Ok(format!(
-        "16 done, none consumed, one more rc 3: {words}; one consumed, one more fits"
+        "16 done, none consumed: the 17th is rc 3: {words}; after one consume, it is accepted"
     ))
 }
 
-/// The answer of a full comm.
+/// Checks that a full comm refused the post, and returns its log message.
 fn full(answer: PluginResult<bool>) -> Checked {
     let words = refused(answer, INTERNAL_ERROR, "a post on a full comm")?;
     owe(words.contains(WORDS), || {
-        format!("rc 3, but it said {words:?} instead of `{WORDS}`")
+        format!("rc 3, but it logged {words:?} instead of `{WORDS}`")
     })?;
     Ok(words)
 }

@@ -1,4 +1,4 @@
-//! The plugin under test, and how a row says what it found.
+//! The plugin under test, and the helpers with which rows report what they found.
 #![forbid(unsafe_code)]
 
 use super::process::Before;
@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 use tcpx_abi::ResultCode;
 use tcpx_words::plugin_family::PluginFamily;
 
-/// Longest that a row waits for a transfer to go on.
+/// Longest time that a row waits for progress.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// How long "nothing happens" is watched.
+/// Shortest time over which a row checks that nothing happens.
 pub(super) const WATCH: Duration = Duration::from_millis(30);
-/// Tests after which "nothing happens" is believed.
+/// Fewest tests with which a row checks that nothing happens.
 pub(super) const WATCH_TESTS: usize = 500;
-/// Polls that only yield before polling rests in between.
+/// Polls that only yield; later polls sleep for `REST` first.
 const EAGER_POLLS: u32 = 200;
 const REST: Duration = Duration::from_micros(20);
 
-/// Why a row is no pass.
+/// Why a row does not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shortfall {
-    /// The promise was broken; what was seen.
+    /// The plugin broke the promise; the text is the evidence.
     Broken(String),
-    /// The promise does not apply here; why.
+    /// The promise does not apply; the text is the reason.
     NotOwed(String),
 }
 
-/// The evidence of a pass, or why there is none.
+/// The evidence of a pass, or why the row does not pass.
 pub(super) type Checked<T = String> = Result<T, Shortfall>;
 
 impl From<PluginError> for Shortfall {
@@ -42,7 +42,7 @@ impl From<MemoryError> for Shortfall {
     }
 }
 
-/// A broken promise unless `kept`.
+/// Fails the row with `otherwise()` unless `kept`.
 pub(super) fn owe(kept: bool, otherwise: impl FnOnce() -> String) -> Checked<()> {
     if kept {
         Ok(())
@@ -51,7 +51,7 @@ pub(super) fn owe(kept: bool, otherwise: impl FnOnce() -> String) -> Checked<()>
     }
 }
 
-/// The plugin's own words for refusing with `code`; anything else is broken.
+/// Checks that the plugin refused with `code`, and returns its WARN lines.
 pub(super) fn refused<T>(answer: PluginResult<T>, code: ResultCode, what: &str) -> Checked {
     match answer {
         Err(PluginError::Refused {
@@ -66,8 +66,8 @@ pub(super) fn refused<T>(answer: PluginResult<T>, code: ResultCode, what: &str) 
     }
 }
 
-/// Asks until there is an answer. Rests between polls, but yields first: most
-/// answers are a few microseconds away.
+/// Calls `step` until it returns a value, within `patience`. The first polls only yield,
+/// because most answers arrive within microseconds; later ones sleep in between.
 pub(super) fn poll<T>(
     what: &str,
     limit: Duration,
@@ -95,7 +95,7 @@ pub(super) fn poll<T>(
     }
 }
 
-/// Repeats a step that must change nothing, long enough to notice if it did;
+/// Repeats a step that must change nothing, for `WATCH` and `WATCH_TESTS` at least. Returns
 /// how often it was repeated.
 pub(super) fn watch(mut step: impl FnMut() -> Checked<()>) -> Checked<usize> {
     let started = Instant::now();
@@ -112,45 +112,46 @@ pub(super) fn watch(mut step: impl FnMut() -> Checked<()>) -> Checked<usize> {
 pub(super) struct Subject<'a> {
     pub(super) net: &'a dyn Net,
     pub(super) devices: &'a [Device],
-    /// The process without the plugin.
+    /// State of the process before the plugin was loaded, if known.
     pub(super) before: Option<&'a Before>,
 }
 
 impl Subject<'_> {
-    /// The device that rows use: the first one.
+    /// The device that rows use: the plugin's first.
     pub(super) fn device(&self) -> Checked<&Device> {
         self.devices
             .first()
             .ok_or_else(|| Shortfall::Broken("the plugin has no device".into()))
     }
 
-    /// Whose plugin it is.
+    /// The family of the plugin, by its name.
     pub(super) fn family(&self) -> PluginFamily {
         self.net.about().family()
     }
 
-    /// Whether finished receives are handed back, as NCCL decides it.
+    /// Whether finished receives must be consumed, decided as NCCL does.
     pub(super) fn hands_back(&self) -> bool {
         self.net.about().consumes && self.device().is_ok_and(Device::is_unpack)
     }
 
-    /// Whether TCPX was told to send nothing before the receive is posted.
+    /// Whether `RECV_SYNC` makes sends wait for their receives.
     pub(super) fn receiver_first(&self) -> bool {
         std::env::var("NCCL_GPUDIRECTTCPX_RECV_SYNC").is_ok_and(|value| value == "1")
     }
 
-    /// Memory that passes for a GPU's.
+    /// Ordinary memory that the plugin accepts as GPU memory.
     pub(super) fn stand_in(&self) -> Checked<HostMemory> {
         if self.family().is_software()
             && std::env::var("TCPXSOFT_CUDA").is_ok_and(|value| value == "standin")
         {
             return Ok(HostMemory::device_stand_in());
         }
-        let why = "needs device memory, for which only the software plugin takes ordinary memory (TCPXSOFT_CUDA=standin)";
+        let why = "needs device memory; only the software plugin accepts ordinary memory as such (TCPXSOFT_CUDA=standin)";
         Err(Shortfall::NotOwed(why.into()))
     }
 
-    /// What connecting may take: the plugin's own fixed waits, twice, and then some.
+    /// Longest time for connecting: `PATIENCE`, plus for TCPX twice its 100 ms per socket and
+    /// its flow-steering wait.
     pub(super) fn connect_patience(&self) -> Duration {
         if self.family() != PluginFamily::Tcpx {
             return PATIENCE;
@@ -172,12 +173,12 @@ impl Subject<'_> {
     }
 }
 
-/// Open descriptors of this process.
+/// Number of open descriptors of this process.
 pub(super) fn descriptors() -> usize {
     entries("/proc/self/fd")
 }
 
-/// Threads of this process.
+/// Number of threads of this process.
 pub(super) fn threads() -> usize {
     entries("/proc/self/task")
 }

@@ -1,11 +1,11 @@
-//! The list of rows, as a list. What rows find is in `tests/contract.rs`, since
-//! each needs a process of its own.
+//! Checks the list of rows. Running rows is tested in `tests/contract.rs`, because each row
+//! needs its own process.
 
 use super::rows;
 use std::collections::BTreeSet;
 
 #[test]
-fn rows_have_names_of_their_own_and_promises_in_words() {
+fn every_row_has_a_unique_name_and_a_promise() {
     let mut seen = BTreeSet::new();
     for row in rows() {
         assert!(seen.insert(row.id), "{} twice", row.id);
@@ -24,12 +24,12 @@ fn rows_have_names_of_their_own_and_promises_in_words() {
 }
 
 #[test]
-fn what_crashes_google_is_asked_of_its_family_only() {
+fn rows_that_crash_google_are_for_the_tcpx_family_only() {
     assert!(rows().all(|row| row.never_on_google.is_none() || row.tcpx_only));
 }
 
 #[test]
-fn an_unknown_row_is_no_row() {
+fn an_unknown_row_name_runs_nothing() {
     let plugin = crate::plugin::Plugin::builtin();
     assert!(super::run_row(&*plugin.net, &[], None, "no-such-row").is_none());
 }

@@ -1,54 +1,54 @@
-//! What can go wrong between us and a plugin.
+//! Errors of calls into a plugin.
 #![forbid(unsafe_code)]
 
 use tcpx_abi::{ResultCode, result};
 use tcpx_words::error::NextStep;
 
-/// A call into a plugin that did not do what it says.
+/// A call into a plugin that failed, or that the engine refused to make.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
     /// The plugin returned a result code other than success.
     #[error("{call} returned {code} ({}){}", result::name(*code), quoted(said))]
     Refused {
-        /// The table's member.
+        /// Name of the call.
         call: &'static str,
-        /// What it returned.
+        /// The result code, not 0.
         code: ResultCode,
-        /// The plugin's own last WARN lines on this thread.
+        /// The plugin's last WARN lines on this thread.
         said: Vec<String>,
     },
-    /// The table has no such member.
+    /// The table's member is null, or this ABI version has none.
     #[error("the plugin has no {call}")]
     Missing {
-        /// The table's member.
+        /// Name of the call.
         call: &'static str,
     },
-    /// A length that the call's argument cannot carry.
+    /// The length exceeds the call's argument type, a C int.
     #[error("{call} cannot take {len} bytes: the argument is a C int")]
     TooLarge {
-        /// The table's member.
+        /// Name of the call.
         call: &'static str,
-        /// The length asked for.
+        /// The requested length.
         len: usize,
     },
-    /// The bytes do not lie inside the registration.
-    #[error("{call}: the data lies outside its registration")]
+    /// The bytes are not all inside the registration.
+    #[error("{call}: the data is outside its registration")]
     OutsideRegistration {
-        /// The table's member.
+        /// Name of the call.
         call: &'static str,
     },
-    /// A success that breaks its own contract.
+    /// The call returned 0 without doing what success requires.
     #[error("{call} reported success but {what}")]
     BrokenPromise {
-        /// The table's member.
+        /// Name of the call.
         call: &'static str,
-        /// What was missing.
+        /// What is wrong, as a verb phrase: `gave no comm`.
         what: String,
     },
-    /// A listener or connect buffer that already gave its one answer.
-    #[error("{call} already gave its one answer for this {what}")]
+    /// The listener or handle has already returned its comm or error and cannot be used again.
+    #[error("{call} was already completed for this {what}")]
     UsedUp {
-        /// The table's member.
+        /// Name of the call.
         call: &'static str,
         /// `listener` or `handle`.
         what: &'static str,
@@ -64,7 +64,7 @@ fn quoted(lines: &[String]) -> String {
 }
 
 impl PluginError {
-    /// The plugin's result code, when it was the plugin that refused.
+    /// The plugin's result code, if the plugin refused the call.
     pub fn code(&self) -> Option<ResultCode> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -77,7 +77,7 @@ impl NextStep for PluginError {
     fn next_step(&self) -> Option<String> {
         match self {
             Self::TooLarge { .. } => Some("use a size below 2 GiB".into()),
-            // The rules know more than we do here.
+            // The diagnosis rules suggest what to do about a plugin's refusal.
             _ => None,
         }
     }

@@ -1,9 +1,9 @@
-//! From a file to a table: what the file is, then dlopen, then which symbol.
+//! Loads a plugin file: inspects it, opens it with dlopen, and chooses a table.
 //!
 //! `inspect` reads the file and calls nothing, so the coordinator may do it.
 //! `Plugin::open` runs the library's constructors: only a worker does that. A
-//! plugin is never unloaded, because its detached threads and static
-//! destructors outlive any handle of ours.
+//! plugin is never unloaded, because its detached threads and static destructors
+//! outlive any library handle.
 #![expect(unsafe_code, reason = "opens a shared object and reads its tables")]
 
 use super::net::{Net, RawTable};
@@ -16,20 +16,20 @@ use tcpx_abi::{SYMBOL_PREFIX, v7};
 use tcpx_node::plugin_files::{LoadError, Source, dynamic_of, inspect};
 use tcpx_words::abi_version::AbiVersion;
 
-/// A loaded table, not yet initialised.
+/// A loaded plugin whose `init` has not been called.
 pub struct Plugin {
-    /// Its safe face.
+    /// The safe interface to its table.
     pub net: Arc<dyn Net>,
-    /// The symbol the table came from; `builtin` for the one linked in.
+    /// The symbol of the table; `builtin` for the plugin linked into this program.
     pub symbol: String,
-    /// Every ncclNet symbol the library exports, newest first, known to us or not.
+    /// Every ncclNet symbol that the library exports, newest first, supported or not.
     pub exports: Vec<String>,
 }
 
 impl Plugin {
-    /// Loads what `source` names, and takes the newest version that both sides
-    /// know, as NCCL does, or the one that is asked for. Runs the library's
-    /// constructors, which may do anything; call it in a process that can be lost.
+    /// Loads the plugin of `source` and takes `version`, or else the newest version that
+    /// both sides support, as NCCL does. Runs the library's constructors, which may do
+    /// anything, so call it in a worker process only.
     pub fn open(source: &Source, version: Option<AbiVersion>) -> Result<Self, LoadError> {
         match (source, version) {
             (Source::Builtin, None | Some(AbiVersion::V7)) => Ok(Self::builtin()),
@@ -54,8 +54,8 @@ impl Plugin {
 
     fn open_file(path: &Path, version: Option<AbiVersion>) -> Result<Self, LoadError> {
         inspect(path)?;
-        // What was inspected: a name without a slash would be looked for along
-        // the linker's own paths instead.
+        // An absolute path opens the file that was inspected; the loader would search its
+        // own paths for a name without a slash.
         let file = std::path::absolute(path).map_err(|error| LoadError::Unreadable {
             path: path.to_owned(),
             why: error.to_string(),
@@ -73,15 +73,14 @@ impl Plugin {
                 }
             })?;
         let plugin = pick(&library, path, version);
-        // Never unloaded, whatever came of it.
+        // Never unloaded, even if no table could be used.
         std::mem::forget(library);
         plugin
     }
 }
 
-/// Symbols of tables that the library exports, newest first, of versions known here or
-/// not. Names in the file that the loader does not find are none, and so is what an
-/// image in memory has hidden.
+/// Table symbols that the library exports, newest first, supported or not. Asks the loader
+/// for each name in the file, because a library may hide symbols while it is loaded.
 fn exported(library: &Library, path: &Path) -> Vec<String> {
     let named = dynamic_of(path)
         .map(|dynamic| dynamic.names(SYMBOL_PREFIX))
@@ -136,7 +135,7 @@ fn pick(library: &Library, path: &Path, wanted: Option<AbiVersion>) -> Result<Pl
         what,
     })?;
     let net = wrap(raw);
-    // The rest may be filled as late as inside `init`.
+    // A plugin may fill the other members as late as in `init`.
     if net.calls().missing() == Some("init") {
         return Err(LoadError::NullMember {
             path: path.to_owned(),
@@ -159,7 +158,7 @@ fn list(exports: &[String]) -> String {
     }
 }
 
-/// The table at `address`, or why there is none.
+/// The table at `address`, or why the symbol is not a table of `version`.
 fn table(version: AbiVersion, address: *mut c_void) -> Result<RawTable, String> {
     macro_rules! tables {
         ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {
@@ -169,7 +168,7 @@ fn table(version: AbiVersion, address: *mut c_void) -> Result<RawTable, String> 
                     if let Some(what) = wrong_symbol(address, size_of::<tcpx_abi::$v::Net>()) {
                         return Err(what);
                     }
-                    // SAFETY: the address of a symbol that says it is this table and is
+                    // SAFETY: the address of a symbol that is named as this table and is
                     // as long, in a library that is never unloaded.
                     Ok(RawTable::$variant(unsafe { &*table }))
                 })+
@@ -179,9 +178,9 @@ fn table(version: AbiVersion, address: *mut c_void) -> Result<RawTable, String> 
     tcpx_abi::with_versions!(tables)
 }
 
-/// What speaks against a table of so many bytes at the address of a symbol.
+/// Why the symbol at `address` cannot be a table of `bytes` bytes; `None` if it can.
 fn wrong_symbol(address: *mut c_void, bytes: usize) -> Option<String> {
-    // The flag of dladdr1 that asks for the symbol, from glibc's dlfcn.h.
+    // RTLD_DL_SYMENT of glibc's dlfcn.h: makes dladdr1 return the symbol table entry.
     const WITH_SYMBOL: i32 = 1;
     // SAFETY: zeroes are a valid `Dl_info`.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -195,13 +194,13 @@ fn wrong_symbol(address: *mut c_void, bytes: usize) -> Option<String> {
     let entry = unsafe { entry.cast::<libc::Elf64_Sym>().as_ref() }?;
     match entry.st_info & 0xf {
         2 | 10 => return Some("is a function, not a table".into()),
-        6 => return Some("is a thread's own variable, not a table".into()),
+        6 => return Some("is a thread-local variable, not a table".into()),
         _ => {}
     }
     if !address.addr().is_multiple_of(align_of::<usize>()) {
-        return Some("lies where no table can lie".into());
+        return Some("is not pointer-aligned".into());
     }
     let has = usize::try_from(entry.st_size).unwrap_or(usize::MAX);
     (has != 0 && has < bytes)
-        .then(|| format!("has {has} bytes, and a table of this version {bytes}"))
+        .then(|| format!("has {has} bytes; a table of this version has {bytes}"))
 }

@@ -1,12 +1,12 @@
-//! What a plugin prints through its logger: bounded, sampled and counted.
+//! Receives a plugin's log lines: counts all of them, and passes a bounded sample on.
 //!
-//! The callback may run on any thread, a million times a second. Lines are
-//! counted per place (function and line number); the first few of each place
-//! are passed on, then only every doubling of the count, so a flood costs its
-//! formatting and little more, and the counts stay exact.
+//! The callback may run on any thread, a million times a second. Lines are counted per
+//! source location (function and line number). The first 20 lines of each location are
+//! passed on, then only those at which the count reaches a power of two, so a flood of lines
+//! costs little more than their formatting, and the counts stay exact.
 //!
-//! The last WARN lines of the calling thread are kept aside, because they are
-//! the plugin's explanation of the error it returns next.
+//! The last WARN lines of the calling thread are kept, because they explain the error that
+//! the plugin returns next.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tcpx_abi::{LoggerArg, level, logger};
 use tcpx_words::log::{LogLine, LogSummary};
 
-/// Lines of one place that are passed on before sampling starts.
+/// Lines of one location that are passed on before sampling starts.
 const FIRST: u64 = 20;
-/// Places that are told apart; beyond it all share one count.
+/// Locations with a count of their own; all others share one.
 const PLACES_MAX: usize = 512;
-/// Bytes of one line that are kept.
+/// Bytes kept of a line or function name.
 const TEXT_MAX: usize = 4096;
 /// WARN lines kept per thread.
 const SAID_MAX: usize = 3;
@@ -40,7 +40,7 @@ fn counts() -> MutexGuard<'static, Option<Counts>> {
     COUNTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Totals so far.
+/// How many lines were logged, were warnings, and were passed on so far.
 pub fn summary() -> LogSummary {
     counts()
         .as_ref()
@@ -48,8 +48,8 @@ pub fn summary() -> LogSummary {
         .unwrap_or_default()
 }
 
-/// The callback to hand to `init`; sampled lines go to `pass_on`, which must
-/// neither block nor call the plugin. The first caller's `pass_on` stays.
+/// Returns the logger callback for `init`. Sampled lines go to `pass_on`, which must neither
+/// block nor call the plugin. The first `pass_on` of a process stays in effect.
 pub fn capture(pass_on: impl Fn(&LogLine) + Send + Sync + 'static) -> LoggerArg {
     Some(logger::install(move |raw| {
         let Some(count) = admit(&raw) else {
@@ -72,12 +72,12 @@ pub fn capture(pass_on: impl Fn(&LogLine) + Send + Sync + 'static) -> LoggerArg 
     }))
 }
 
-/// A logger for loading a plugin where nobody listens.
+/// The installed logger; installs one that drops every line if there is none.
 pub(super) fn installed() -> LoggerArg {
     capture(|_| {})
 }
 
-/// Counts a line; its number when it is to be passed on.
+/// Counts a line. Returns the location's count if the line must be passed on.
 fn admit(raw: &logger::Line<'_>) -> Option<u64> {
     let mut guard = counts();
     let counts = guard.get_or_insert_default();
@@ -94,7 +94,7 @@ fn admit(raw: &logger::Line<'_>) -> Option<u64> {
     admitted
 }
 
-/// FNV-1a: stable, and good enough to tell function names apart.
+/// FNV-1a, for telling function names apart.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
@@ -107,7 +107,7 @@ fn clean(bytes: &[u8]) -> String {
 }
 
 fn remember(text: String) {
-    // A thread that is going away has nobody to explain to.
+    // The thread-local is gone while the thread exits; the line is not needed then.
     let _ = SAID.try_with(|said| {
         let mut said = said.borrow_mut();
         if said.len() == SAID_MAX {
@@ -117,7 +117,7 @@ fn remember(text: String) {
     });
 }
 
-/// Forgets what this thread's plugin calls said so far.
+/// Drops the kept WARN lines of this thread.
 pub(crate) fn forget_said() {
     let _ = SAID.try_with(|said| said.borrow_mut().clear());
 }
@@ -128,7 +128,7 @@ pub(crate) fn take_said() -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The newest WARN line only: on the hot path nobody forgets in between.
+/// The newest WARN line of this thread only, because hot-path calls do not drop older ones.
 pub(super) fn take_last_said() -> Vec<String> {
     let mut all = take_said();
     all.drain(..all.len().saturating_sub(1));
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_from_one_place_is_counted_and_thinned() {
+    fn a_flood_from_one_location_is_counted_and_sampled() {
         let raw = logger::Line {
             level: level::WARN,
             flags: 0,
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_lose_their_control_characters_and_their_length() {
+    fn lines_are_cut_and_control_characters_removed() {
         assert_eq!(clean(b"a\x1b[31mred\n\tend\xff"), "a[31mred end\u{fffd}");
         assert_eq!(clean(&vec![b'x'; 100_000]).len(), TEXT_MAX);
     }

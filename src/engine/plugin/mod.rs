@@ -1,8 +1,8 @@
-//! One safe face over any ncclNet plugin.
+//! One safe interface to any ncclNet plugin.
 //!
-//! `load.rs` makes a file a table, `shim/` makes the
-//! table a [`Net`], `tapped.rs` records every call, `log.rs` takes what it prints. Loading and calling happen in
-//! a worker process only: a plugin may exit, crash or spin inside any call.
+//! `load.rs` loads a table from a file, `shim/` wraps it as a [`Net`], `tapped.rs` records
+//! every call, `log.rs` receives the plugin's log lines. Plugins are loaded and called in a
+//! worker process only, because a plugin may exit, crash or spin inside any call.
 
 mod error;
 mod load;
@@ -19,5 +19,5 @@ pub use net::{
     About, Comm, ConnectHandle, Connecting, Device, DeviceHandle, ListenComm, MHandle, Net,
     PluginResult, RawTable, RecvComm, Request, SendComm, Tested,
 };
-pub use shim::{Answer, Calls, Facts, GROUP_MAX, Out, wrap};
+pub use shim::{AbiLimits, Answer, Calls, GROUP_MAX, Out, wrap};
 pub use tapped::tapped;

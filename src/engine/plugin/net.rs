@@ -1,13 +1,11 @@
-//! `Net`: the safe face of one loaded plugin, and the tokens its calls deal in.
+//! `Net`: the safe interface to one loaded plugin, and the tokens that its calls take.
 //!
-//! A token names something that lives inside the plugin. Comms and connect
-//! buffers are not `Clone` and closing takes them by value, so a closed comm
-//! cannot be used again; one listener accepts once and one buffer connects
-//! once, because the real plugin frees its state after either.
+//! A token stands for an object inside the plugin. Comms and connect buffers are not `Clone`
+//! and closing takes them by value, so a closed comm cannot be used again. A listener accepts
+//! once and a buffer connects once, because the real plugin frees its state after either.
 //!
-//! Not here: order between requests. `test` may be asked about any request of a
-//! comm and answers as the plugin does; `transfer::window` is what only ever
-//! asks about the oldest.
+//! Not here: the order of requests. `test` takes any request of a comm and returns the
+//! plugin's answer; `transfer::window` restricts callers to the oldest request.
 #![expect(unsafe_code, reason = "declares that comms may move between threads")]
 
 use super::PluginError;
@@ -23,59 +21,59 @@ use tcpx_words::plugin_family::PluginFamily;
 /// The result of a call into a plugin.
 pub type PluginResult<T> = Result<T, PluginError>;
 
-/// What a plugin says of itself.
+/// Name and ABI version of a plugin, from its table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The table's name, e.g. `GPUDirectTCPX_v7`.
     pub name: String,
-    /// ncclNet version of the table in use.
+    /// ncclNet version of the table in use, 4 to 12.
     pub abi: u32,
-    /// Whether finished receives must be handed back with `irecvConsumed`.
+    /// Whether the table has `irecvConsumed`.
     pub consumes: bool,
 }
 
 impl About {
-    /// Whose plugin it is.
+    /// The family of the plugin, by its name.
     pub fn family(&self) -> PluginFamily {
         PluginFamily::of_table_name(&self.name)
     }
 }
 
-/// One device, as `getProperties` describes it. Strings are copied out.
+/// One device, as `getProperties` describes it, with copies of its strings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// Index to `listen` and `connect`.
+    /// Index that `listen` and `connect` take.
     pub index: usize,
     /// Interface name.
     pub name: String,
-    /// sysfs path, where the plugin gave one.
+    /// sysfs path, if the plugin reports one.
     pub pci_path: Option<String>,
     /// Unique id.
     pub guid: u64,
     /// `NCCL_PTR_*` bits.
     pub ptr_support: i32,
-    /// Mbit/s as claimed.
+    /// Reported speed in Mbit/s.
     pub speed_mbps: i32,
-    /// Port.
+    /// Port number.
     pub port: i32,
-    /// Microseconds as claimed; JSON has no word for what is no number.
+    /// Reported latency in microseconds. NaN is `null` in JSON.
     #[serde(deserialize_with = "number_or_none")]
     pub latency_us: f32,
-    /// Most comms.
+    /// Most comms of the device.
     pub max_comms: i32,
-    /// Most grouped receives.
+    /// Most buffers of one receive.
     pub max_recvs: i32,
-    /// 0 host, 1 unpack.
+    /// `netDeviceType`: 0 host, 1 unpack.
     pub net_device_type: i32,
-    /// Unpack layout version.
+    /// `netDeviceVersion`: version of the unpack layout.
     pub net_device_version: i32,
-    /// A registration is good for every comm (v8 and later).
+    /// A registration is valid for every comm (v8 and later).
     #[serde(default)]
     pub reg_is_global: bool,
     /// Receives in device memory must be flushed (v9 and later).
     #[serde(default)]
     pub force_flush: bool,
-    /// Longest message; what NCCL takes it to be where the version does not say.
+    /// Longest message in bytes; before v9 1 GiB, which NCCL assumes.
     #[serde(default)]
     pub max_p2p_bytes: u64,
 }
@@ -85,18 +83,18 @@ fn number_or_none<'a, D: serde::Deserializer<'a>>(from: D) -> Result<f32, D::Err
 }
 
 impl Device {
-    /// Whether messages may lie in a GPU's memory.
+    /// Whether the device accepts GPU memory.
     pub fn takes_cuda(&self) -> bool {
         self.ptr_support & tcpx_abi::PTR_CUDA != 0
     }
 
-    /// Whether receives land in bounce pages that must be unpacked and given back.
+    /// Whether receives land in bounce pages that must be unpacked and consumed.
     pub fn is_unpack(&self) -> bool {
         self.net_device_type == tcpx_abi::NET_DEVICE_UNPACK
     }
 }
 
-/// The 128 bytes a listener hands to its one connector.
+/// The connect handle: 128 bytes from a listener for its one connector.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ConnectHandle(pub [u8; HANDLE_MAX]);
 
@@ -109,17 +107,17 @@ impl std::fmt::Debug for ConnectHandle {
 #[repr(C, align(16))]
 struct HandleBuffer([u8; HANDLE_MAX]);
 
-/// A connect in progress: a private copy of the handle, because the plugin
-/// keeps its own state in the bytes between calls.
+/// A connect in progress. It owns a copy of the handle, because the plugin keeps its state
+/// in those bytes between calls.
 pub struct Connecting {
     buffer: Box<HandleBuffer>,
-    /// Set once the plugin delivered a comm or an error; the buffer then holds
-    /// a pointer to freed state and must never be passed again.
+    /// Set once the plugin has returned a comm or an error. The buffer then holds a pointer
+    /// to freed state and must never be passed again.
     pub(super) finished: bool,
 }
 
 impl Connecting {
-    /// Starts with the bytes that the listener's side sent.
+    /// Starts a connect with the listener's handle.
     pub fn to(handle: ConnectHandle) -> Self {
         Self {
             buffer: Box::new(HandleBuffer(handle.0)),
@@ -132,18 +130,18 @@ impl Connecting {
     }
 }
 
-/// A listener. Accepts once.
+/// A listen comm. It accepts once.
 #[derive(Debug)]
 pub struct ListenComm {
     pub(super) raw: NonNull<c_void>,
-    /// Set once accept delivered a comm or an error.
+    /// Set once `accept` has returned a comm or an error.
     pub(super) accepted: bool,
-    /// The struct that `accept` fills; must exist before the first call.
+    /// The struct that `accept` fills in; it must exist before the first call.
     pub(super) device_handle: Option<Box<DeviceHandle>>,
 }
 
 impl ListenComm {
-    /// The plugin's own pointer, for calls that no token allows.
+    /// The plugin's pointer, for calls on the raw table.
     pub(crate) fn as_ptr(&self) -> *mut c_void {
         self.raw.as_ptr()
     }
@@ -159,32 +157,32 @@ pub struct SendComm {
 #[derive(Debug)]
 pub struct RecvComm {
     pub(super) raw: NonNull<c_void>,
-    /// Filled by `accept`; lives as long as the comm.
+    /// Filled in by `accept`; valid as long as the comm.
     pub(super) device_handle: Option<Box<DeviceHandle>>,
-    /// A finished receive stays the plugin's until it is handed back.
+    /// A finished receive keeps its slot until it is consumed.
     pub(super) hands_back: bool,
 }
 
 impl Comm<'_> {
-    /// The plugin's own pointer, for the recorder.
+    /// The plugin's pointer, by which the recorder knows the comm.
     pub fn as_ptr(self) -> *mut c_void {
         self.raw().as_ptr()
     }
 }
 
 impl RecvComm {
-    /// Whether finished receives are handed back, which those that unpack want.
+    /// Whether finished receives must be consumed, as those of unpacking plugins must.
     pub(crate) fn hands_back(&self) -> bool {
         self.hands_back
     }
 
-    /// What `accept` put into the device handle.
+    /// The device handle that `accept` filled in; `None` if it did not.
     pub fn device_handle(&self) -> Option<&DeviceHandle> {
         self.device_handle.as_deref()
     }
 }
 
-/// The same in every version from v7 on.
+/// The device handle; all versions from v7 on have the same.
 pub type DeviceHandle = newest::DeviceHandle;
 
 // SAFETY: a comm has no thread affinity in ncclNet; calls on one comm must be
@@ -195,7 +193,7 @@ unsafe impl Send for SendComm {}
 // SAFETY: as above; the device handle is plain data.
 unsafe impl Send for RecvComm {}
 
-/// Either kind of connected comm, where a call takes both.
+/// A connected comm, for calls that take either kind.
 #[derive(Debug, Clone, Copy)]
 pub enum Comm<'a> {
     /// Sending end.
@@ -213,9 +211,9 @@ impl Comm<'_> {
     }
 }
 
-/// One registration. Holds the region, so the memory outlives every request on
-/// it; one that is dropped without `dereg_mr` leaks the region rather than free
-/// memory that the plugin may still write to.
+/// One registration. It holds the region, so the memory outlives every request on it.
+/// Dropping it without `dereg_mr` leaks the region, because the plugin may still write to
+/// the memory.
 #[derive(Debug)]
 pub struct MHandle {
     pub(super) raw: *mut c_void,
@@ -234,7 +232,7 @@ impl MHandle {
         start >= self.start && start + span.len() <= self.end
     }
 
-    /// The plugin's own pointer, for calls that no token allows.
+    /// The plugin's pointer, for calls on the raw table.
     pub(crate) fn as_ptr(&self) -> *mut c_void {
         self.raw
     }
@@ -242,12 +240,12 @@ impl MHandle {
 
 impl Drop for MHandle {
     fn drop(&mut self) {
-        // Still registered: the plugin may hold the address.
+        // The memory is still registered and the plugin may hold its address.
         std::mem::forget(self.region.take());
     }
 }
 
-/// One isend or irecv inside the plugin, until its slot is free.
+/// One `isend` or `irecv` inside the plugin, until its slot is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request(pub(super) NonNull<c_void>);
 
@@ -255,41 +253,41 @@ pub struct Request(pub(super) NonNull<c_void>);
 unsafe impl Send for Request {}
 
 impl Request {
-    /// A token that no plugin gave, for tests of code that only orders tokens.
+    /// A made-up token, for tests that only compare tokens.
     #[cfg(test)]
     pub(crate) fn for_tests(address: usize) -> Self {
         Self(NonNull::new(std::ptr::without_provenance_mut(address)).expect("not zero"))
     }
 
-    /// The plugin's own pointer, for reading a receive's scatter list.
+    /// The plugin's pointer.
     pub fn as_ptr(self) -> *mut c_void {
         self.0.as_ptr()
     }
 
-    /// From a call that was made on the raw table; `None` for null.
+    /// The token of a request from a call on the raw table; `None` for null.
     pub(crate) fn from_ptr(raw: *mut c_void) -> Option<Self> {
         NonNull::new(raw).map(Self)
     }
 }
 
-/// What `test` answered.
+/// The result of `test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tested {
-    /// The request is finished.
+    /// Whether the request is finished.
     pub done: bool,
-    /// What the plugin wrote into `sizes`, or `Tested::UNREPORTED`: TCPX writes
-    /// nothing. A claim, never a fact.
+    /// What the plugin wrote into `sizes`, or `Tested::UNREPORTED` if it wrote nothing, as
+    /// TCPX does. Unchecked: callers must compare it with what they know.
     pub reported: i32,
 }
 
 impl Tested {
-    /// No plugin has received so few bytes.
+    /// Initial value of the size, which no plugin reports.
     pub(crate) const UNREPORTED: i32 = -1;
 }
 
 macro_rules! raw_table {
     ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {
-        /// The table behind a `Net`, by its version.
+        /// The table behind a `Net`, by its ABI version.
         #[derive(Clone, Copy)]
         #[expect(missing_docs, reason = "each is the version that its name says")]
         pub enum RawTable {
@@ -299,30 +297,31 @@ macro_rules! raw_table {
 }
 tcpx_abi::with_versions!(raw_table);
 
-/// One loaded plugin.
+/// One loaded plugin. The calls are those of ncclNet.
 pub trait Net: Send + Sync {
-    /// Who it is, as its table says now: some tables are filled by `init`.
+    /// Name and version. May change in `init`, because some plugins fill their table there.
     fn about(&self) -> About;
-    /// Its table.
+    /// The plugin's table.
     fn table(&self) -> RawTable;
-    /// The calls themselves, for those who must misbehave on purpose.
+    /// The raw calls, for callers that must make illegal calls on purpose.
     fn calls(&self) -> &dyn Calls;
-    /// `init` with our logger; once per process.
+    /// Calls `init` with the installed logger. Once per process.
     fn init(&self) -> PluginResult<()>;
-    /// Ends what `init` made; nothing before v11. For when every comm is closed.
+    /// Ends the context that `init` created; does nothing before v11. Call after closing every
+    /// comm.
     fn finalize(&self) -> PluginResult<()>;
-    /// Number of devices; negative answers are errors.
+    /// Number of devices. A negative number from the plugin is an error.
     fn devices(&self) -> PluginResult<usize>;
-    /// One device.
+    /// Properties of one device.
     fn properties(&self, device: usize) -> PluginResult<Device>;
-    /// A listener and the bytes for its one connector.
+    /// Creates a listener and the handle for its one connector.
     fn listen(&self, device: usize) -> PluginResult<(ListenComm, ConnectHandle)>;
-    /// `None`: not connected yet, call again with the same `Connecting`.
+    /// Connects. `None`: not connected yet, call again with the same `Connecting`.
     fn connect(&self, device: usize, connecting: &mut Connecting)
     -> PluginResult<Option<SendComm>>;
-    /// `None`: no peer yet, call again with the same listener.
+    /// Accepts. `None`: no peer yet, call again with the same listener.
     fn accept(&self, listen: &mut ListenComm) -> PluginResult<Option<RecvComm>>;
-    /// Registers `offset..offset + len` of a region with one comm.
+    /// Registers bytes `offset..offset + len` of a region with one comm.
     fn reg_mr(
         &self,
         comm: Comm<'_>,
@@ -330,37 +329,37 @@ pub trait Net: Send + Sync {
         offset: usize,
         len: usize,
     ) -> PluginResult<MHandle>;
-    /// Ends a registration; the region is kept if the plugin refuses.
+    /// Ends a registration. If the plugin refuses, the region is leaked.
     fn dereg_mr(&self, comm: Comm<'_>, mhandle: MHandle) -> PluginResult<()>;
-    /// Posts a send. `None`: nothing was posted, try again.
+    /// Posts a send. `None`: the plugin posted nothing, try again.
     fn isend(
         &self,
         comm: &SendComm,
         data: Span,
         mhandle: &MHandle,
     ) -> PluginResult<Option<Request>>;
-    /// Posts a receive. `None`: nothing was posted, try again.
+    /// Posts a receive. `None`: the plugin posted nothing, try again.
     fn irecv(
         &self,
         comm: &RecvComm,
         data: Span,
         mhandle: &MHandle,
     ) -> PluginResult<Option<Request>>;
-    /// Makes what was received in device memory visible there. `None`: it is already.
+    /// Starts to make received bytes visible in device memory. `None`: they already are.
     fn iflush(
         &self,
         comm: &RecvComm,
         data: Span,
         mhandle: &MHandle,
     ) -> PluginResult<Option<Request>>;
-    /// Drives the comm and asks about one of its requests.
+    /// Drives the request's comm and returns the state of the request.
     fn test(&self, request: Request) -> PluginResult<Tested>;
-    /// Hands a finished receive back, where the plugin unpacks and wants it.
+    /// Consumes a finished receive; does nothing if the comm's receives need not be consumed.
     fn irecv_consumed(&self, comm: &RecvComm, request: Request) -> PluginResult<()>;
     /// Closes a sending end; outstanding requests are dropped.
     fn close_send(&self, comm: SendComm) -> PluginResult<()>;
     /// Closes a receiving end; outstanding requests are dropped.
     fn close_recv(&self, comm: RecvComm) -> PluginResult<()>;
-    /// Closes a listener; the accepted comm lives on.
+    /// Closes a listener; the accepted comm stays open.
     fn close_listen(&self, comm: ListenComm) -> PluginResult<()>;
 }

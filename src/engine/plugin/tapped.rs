@@ -1,4 +1,4 @@
-//! The same plugin, every call recorded.
+//! Records every call of a plugin.
 #![forbid(unsafe_code)]
 
 use super::net::{Net, RawTable};
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tcpx_recorder::Recorder;
 use tcpx_tap::{Tap, TooManyTaps};
 
-/// Puts the tap between us and `net`'s table.
+/// Wraps `net`'s table in the tap, which records every call to `recorder`.
 ///
 /// # Errors
-/// This process has wrapped as many tables as one may.
+/// The process has already wrapped `tcpx_tap::TAPS_MAX` tables of this version.
 pub fn tapped(net: &dyn Net, recorder: Arc<Recorder>) -> Result<(Arc<dyn Net>, Tap), TooManyTaps> {
     macro_rules! tap {
         ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {

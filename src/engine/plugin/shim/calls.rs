@@ -1,13 +1,12 @@
-//! One table's calls with the arguments of the newest version: what an older one
-//! has no place for is left out on the way.
+//! One table's calls with the arguments of the newest ABI version. Arguments that an older
+//! version lacks are dropped.
 //!
-//! Members are read anew at each call, because a plugin may fill its table as
-//! late as inside `init`. `None` says that the member is null, or that the
-//! version has none of that name. Lengths must fit [`Facts`]; what does not is
-//! cut, as C would.
+//! Every call reads its member again, because a plugin may fill its table as late as in
+//! `init`. `None` means that the member is null or that the version lacks it. Lengths must
+//! fit [`AbiLimits`]; longer ones are truncated as in C.
 //!
-//! Not here: judging an answer. [`super::net_of`] does that for everyone who means
-//! well; `contract` calls these on purpose with what no plugin should be given.
+//! Not here: checking results. [`super::net_of`] does that; `contract` makes these calls with
+//! deliberately illegal arguments.
 #![expect(
     unsafe_code,
     reason = "declares calls through the plugin's function table"
@@ -18,51 +17,51 @@ use crate::plugin::net::DeviceHandle;
 use std::ffi::{c_char, c_int, c_void};
 use tcpx_abi::{LoggerArg, ProfilerArg, ResultCode, newest};
 
-/// What a call returned, if there is such a call.
+/// The result code of a call; `None` if the table lacks the call.
 pub type Answer = Option<ResultCode>;
 
-/// A pointer that the plugin writes.
+/// An out-parameter to which the plugin writes a pointer.
 pub type Out = *mut *mut c_void;
 
-/// What a version can express.
+/// What an ABI version can express.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts {
+pub struct AbiLimits {
     /// ncclNet version.
     pub version: u32,
     /// The exported symbol.
     pub symbol: &'static str,
-    /// Longest message that `isend` and `irecv` can be told of.
+    /// Longest message in bytes that the size of `isend` and `irecv` can express.
     pub message_max: usize,
-    /// Longest registration that `regMr` can be told of.
+    /// Longest registration in bytes that the size of `regMr` can express.
     pub registration_max: usize,
-    /// Whether one receive may have several buffers.
+    /// Whether a receive can have several buffers.
     pub groups: bool,
-    /// Whether `connect` and `accept` may be asked again.
+    /// Whether `connect` and `accept` return instead of waiting for the peer.
     pub asks_again: bool,
-    /// Whether `init` makes a context that `finalize` ends.
+    /// Whether `init` creates a context that `finalize` ends.
     pub has_context: bool,
 }
 
 /// The calls of one table.
 ///
 /// # Safety
-/// Every call goes to the table's own function with the caller's arguments, which
-/// must be what ncclNet says they are, or whatever the caller dares.
+/// Every call passes the caller's arguments to the plugin's function. They must be what
+/// ncclNet requires, or the caller must know how the plugin handles them.
 #[expect(clippy::too_many_arguments, reason = "the ABI's own")]
 pub trait Calls: Send + Sync {
-    /// What the version can express.
-    fn facts(&self) -> Facts;
-    /// Where the name is.
+    /// The limits of the table's ABI version.
+    fn limits(&self) -> AbiLimits;
+    /// The plugin's name, a C string in the plugin.
     fn name(&self) -> *const c_char;
-    /// The first member that every plugin owes and this table has not.
+    /// The first mandatory member that is null in this table.
     fn missing(&self) -> Option<&'static str>;
-    /// Whether `irecvConsumed` is there.
+    /// Whether the table has `irecvConsumed`.
     fn consumes(&self) -> bool;
-    /// `init`; before v11 it makes no context.
+    /// `init`; before v11 it creates no context.
     unsafe fn init(&self, context: Out, logger: LoggerArg, profiler: ProfilerArg) -> Answer;
     /// `devices`
     unsafe fn devices(&self, count: *mut c_int) -> Answer;
-    /// `getProperties`, in the newest layout; what the version does not say is zero.
+    /// `getProperties`, converted to the newest layout.
     unsafe fn properties(&self, device: c_int, properties: &mut newest::Properties) -> Answer;
     /// `listen`
     unsafe fn listen(
@@ -131,7 +130,7 @@ pub trait Calls: Send + Sync {
         mhandles: Out,
         request: Out,
     ) -> Answer;
-    /// `iflush` of `n` buffers, of one before v5.
+    /// `iflush` of `n` buffers; of one buffer before v5.
     unsafe fn iflush(
         &self,
         comm: *mut c_void,
@@ -155,11 +154,11 @@ pub trait Calls: Send + Sync {
     unsafe fn finalize(&self, context: *mut c_void) -> Answer;
 }
 
-/// Most buffers of one grouped receive; NCCL has no more.
+/// Most buffers of one grouped receive, as in NCCL.
 pub const GROUP_MAX: usize = 8;
 
-/// [`Calls`] of a version that is known when this program is built.
+/// [`Calls`] of an ABI version known at compile time.
 pub(super) trait Version: Calls {
-    /// What it can express.
-    const FACTS: Facts;
+    /// The version's limits.
+    const LIMITS: AbiLimits;
 }

@@ -1,5 +1,5 @@
-//! Table to `Net`: `version.rs` makes the calls of each version by its shape,
-//! `net_of.rs` is what all of them make of the calls.
+//! Wraps a table as a `Net`: `version.rs` implements the calls of each ABI version by its
+//! shape, `net_of.rs` implements `Net` over those calls.
 
 mod calls;
 mod net_of;
@@ -7,10 +7,10 @@ mod properties;
 mod version;
 
 use super::net::{Net, RawTable};
-pub use calls::{Answer, Calls, Facts, GROUP_MAX, Out};
+pub use calls::{AbiLimits, Answer, Calls, GROUP_MAX, Out};
 use std::sync::Arc;
 
-/// The safe face of a table.
+/// Returns the safe interface to a table.
 pub fn wrap(table: RawTable) -> Arc<dyn Net> {
     macro_rules! shim {
         ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {

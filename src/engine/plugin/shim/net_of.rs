@@ -1,9 +1,9 @@
-//! [`Net`] over the calls of one version, which it is compiled for: between the
-//! engine and the plugin's function lies what is written here and no dispatch.
+//! [`Net`] over the calls of one ABI version. It is generic over that version, so calls into
+//! the plugin go through no further dispatch.
 //!
-//! Every pointer that goes in is ours and lives as long as the call needs it;
-//! every pointer that comes out is null-checked and becomes a token at once. A
-//! pointer that a plugin leaves in its properties is never followed here.
+//! Every pointer passed in is owned here and valid as long as the call needs it. Every pointer
+//! that comes out is null-checked and becomes a token at once. Pointers in a plugin's
+//! properties are never dereferenced here.
 #![expect(unsafe_code, reason = "makes the calls")]
 
 use super::calls::{Calls, GROUP_MAX, Version};
@@ -27,9 +27,9 @@ use tcpx_abi::{
 pub(super) struct Shim<V> {
     calls: V,
     raw: RawTable,
-    /// What `init` made, from v11 on.
+    /// The context that `init` created; null before v11.
     context: AtomicPtr<c_void>,
-    /// Devices that said they unpack nothing; those beyond 64 have not said.
+    /// Bit n is set if device n reported that its receives need no unpacking; for n below 64.
     hosts: AtomicU64,
 }
 
@@ -47,8 +47,8 @@ impl<V: Version> Shim<V> {
         self.context.load(Acquire)
     }
 
-    /// What an unpacking receiver needs before `accept`: TCPX crashes in the first
-    /// receive without a real struct there.
+    /// The device handle to pass to `accept`. TCPX crashes in the first receive of a comm
+    /// that was accepted without one.
     fn device_handle_of(&self, device: usize) -> DeviceHandle {
         let host = device < 64 && self.hosts.load(Relaxed) >> device & 1 == 1;
         let (net_device_type, net_device_version) = if host {
@@ -66,7 +66,7 @@ impl<V: Version> Shim<V> {
     }
 }
 
-/// A string of the plugin's, wherever it points.
+/// Copies a string of the plugin; `None` if it is null or unreadable.
 fn text(string: *const c_char) -> Option<String> {
     let mut room = [0; 1024];
     let length = copy_string(string, &mut room)?;
@@ -87,7 +87,7 @@ fn check(call: &'static str, answer: Option<ResultCode>) -> PluginResult<()> {
     }
 }
 
-/// As `check`, where nobody forgot older lines before the call.
+/// As `check`, for hot-path calls, which do not drop older WARN lines before the call.
 #[inline]
 fn check_hot(call: &'static str, answer: Option<ResultCode>) -> PluginResult<()> {
     if answer == Some(result::SUCCESS) {
@@ -113,7 +113,7 @@ fn int(call: &'static str, len: usize) -> PluginResult<c_int> {
     c_int::try_from(len).map_err(|_| PluginError::TooLarge { call, len })
 }
 
-/// The profiler that NCCL passes where nobody profiles.
+/// A profiler callback that does nothing, as NCCL passes without a profiler.
 unsafe extern "C" fn no_profiler(
     _: *mut *mut c_void,
     _: c_int,
@@ -129,7 +129,7 @@ impl<V: Version> Net for Shim<V> {
         let name = text(self.calls.name()).unwrap_or_default();
         About {
             name,
-            abi: V::FACTS.version,
+            abi: V::LIMITS.version,
             consumes: self.calls.consumes(),
         }
     }
@@ -151,14 +151,14 @@ impl<V: Version> Net for Shim<V> {
                 .init(&mut context, log::installed(), Some(no_profiler))
         })?;
         self.context.store(context, Release);
-        // A table may be filled as late as here.
+        // A plugin may fill its table as late as in `init`.
         self.calls
             .missing()
             .map_or(Ok(()), |call| Err(PluginError::Missing { call }))
     }
 
     fn finalize(&self) -> PluginResult<()> {
-        if !V::FACTS.has_context {
+        if !V::LIMITS.has_context {
             return Ok(());
         }
         log::forget_said();
@@ -291,7 +291,7 @@ impl<V: Version> Net for Shim<V> {
             return Ok(None);
         };
         let device_handle = listen.device_handle.take();
-        // As NCCL decides it: a request of a plugin that unpacks nothing ends with `done`.
+        // As in NCCL, receives of a plugin that does not unpack need not be consumed.
         let unpacks = device_handle
             .as_ref()
             .is_some_and(|handle| handle.net_device_type == NET_DEVICE_UNPACK);
@@ -312,7 +312,7 @@ impl<V: Version> Net for Shim<V> {
         let span = region
             .span(offset, len)
             .ok_or(PluginError::OutsideRegistration { call: "regMr" })?;
-        if len > V::FACTS.registration_max {
+        if len > V::LIMITS.registration_max {
             return Err(PluginError::TooLarge { call: "regMr", len });
         }
         let kind = match region.kind() {
@@ -355,7 +355,7 @@ impl<V: Version> Net for Shim<V> {
         if !mhandle.covers(data) {
             return Err(PluginError::OutsideRegistration { call: "isend" });
         }
-        if data.len() > V::FACTS.message_max {
+        if data.len() > V::LIMITS.message_max {
             return Err(PluginError::TooLarge {
                 call: "isend",
                 len: data.len(),
@@ -387,7 +387,7 @@ impl<V: Version> Net for Shim<V> {
         if !mhandle.covers(data) {
             return Err(PluginError::OutsideRegistration { call: "irecv" });
         }
-        if data.len() > V::FACTS.message_max {
+        if data.len() > V::LIMITS.message_max {
             return Err(PluginError::TooLarge {
                 call: "irecv",
                 len: data.len(),

@@ -1,11 +1,11 @@
-//! Every version's properties in the newest layout. What a version does not say
-//! is what NCCL takes it to be: one buffer per receive, messages up to 1 GiB.
+//! Converts every version's properties to the newest layout. Properties that a version lacks
+//! get NCCL's defaults: one buffer per receive, messages up to 1 GiB.
 #![forbid(unsafe_code)]
 
 use tcpx_abi::{MESSAGE_MAX, newest};
 
 macro_rules! copy {
-    // As many devices as both have room for.
+    // As many physical devices as both layouts can hold.
     ($from:ident => $into:ident: v_props) => {
         $into.v_props.ndevs = $from.v_props.ndevs;
         for (place, device) in $into.v_props.devs.iter_mut().zip($from.v_props.devs) {

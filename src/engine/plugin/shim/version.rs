@@ -1,9 +1,8 @@
-//! [`super::calls::Calls`] for every version, each made by its shape (see
-//! `tcpx_abi`'s list of versions); it compiles only where shape and transcription
-//! agree.
+//! [`super::calls::Calls`] for every ABI version, generated from its shape (see `tcpx_abi`'s
+//! list of versions). The code compiles only if shape and transcribed table agree.
 #![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
-/// Reads a member where the plugin has it, now.
+/// Reads a member of the plugin's table at the time of the call.
 macro_rules! member {
     ($shim:ident.$member:ident) => {{
         // SAFETY: the table is a library's that is never unloaded.
@@ -13,7 +12,7 @@ macro_rules! member {
     }};
 }
 
-/// An expression where a version has an argument or member of that name.
+/// Expands to the expression; used where a version has an argument of that name.
 macro_rules! where_there_is {
     ($name:ident, $value:expr) => {
         $value
@@ -142,7 +141,7 @@ macro_rules! receives {
     };
 }
 
-/// The functions that are the same in every version.
+/// Calls whose signature is the same in every version.
 macro_rules! same_calls {
     ($($name:ident($($argument:ident: $type:ty),*);)+) => {
         $(
@@ -170,10 +169,11 @@ macro_rules! version_calls {
             use std::ptr::null_mut;
             use tcpx_abi::{$v as abi, LoggerArg, ProfilerArg, newest};
 
-            /// The table, where the plugin has it.
+            /// The plugin's table, in the plugin's memory.
             pub(crate) struct Table(*const abi::Net);
 
-            // SAFETY: functions of a library that stays loaded; ncclNet says who may call what when.
+            // SAFETY: functions of a library that stays loaded; ncclNet says which thread may
+            // call what and when.
             unsafe impl Send for Table {}
             // SAFETY: as above.
             unsafe impl Sync for Table {}
@@ -184,12 +184,12 @@ macro_rules! version_calls {
                 }
             }
 
-            /// A communicator of ours, for plugins that keep a state for each.
+            /// The communicator id passed to `init`, for plugins that keep state per communicator.
             #[allow(dead_code, reason = "only versions with a context name their communicator")]
             const COMM_ID: u64 = 0x7c9c_0001;
 
             impl Version for Table {
-                const FACTS: Facts = Facts {
+                const LIMITS: AbiLimits = AbiLimits {
                     version: $number,
                     symbol: abi::SYMBOL,
                     message_max: <$size>::MAX as usize,
@@ -201,8 +201,8 @@ macro_rules! version_calls {
             }
 
             impl Calls for Table {
-                fn facts(&self) -> Facts {
-                    Self::FACTS
+                fn limits(&self) -> AbiLimits {
+                    Self::LIMITS
                 }
 
                 fn name(&self) -> *const c_char {
