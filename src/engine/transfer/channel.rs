@@ -1,14 +1,14 @@
 //! One comm, its registration, its memory and its window.
 //!
-//! The most recently freed slot is used next, because its lines are still in the
-//! cache. Where bytes are written or taken by a GPU, a send is posted once its
-//! pattern is there, and a receive is handed back once its job has passed; the
-//! requests that are done in between are taken together, by one launch.
+//! The most recently freed slot is used next, because its bytes are still in the CPU's
+//! cache. With GPU memory, a send is posted once the GPU has written its pattern, and a
+//! receive is consumed once the GPU has unpacked and compared it; one launch covers all
+//! requests that became done since the last one.
 //!
-//! A receive into device memory of a plugin that unpacks nothing is flushed before
-//! its bytes are looked at, as NCCL does; TCPX's are unpacked and never flushed.
+//! If the plugin does not unpack, a receive into device memory is flushed before its bytes
+//! are compared, as NCCL does. TCPX's receives are unpacked and never flushed.
 //!
-//! Posting and draining never allocate, lock or make a system call of their own.
+//! Posting and draining do not allocate, lock or make system calls outside the plugin.
 #![forbid(unsafe_code)]
 
 use super::Pace;
@@ -27,57 +27,57 @@ use tcpx_tap::Tap;
 use tcpx_words::payload::{Mismatch, StampId, Tally};
 use tcpx_words::side::Side;
 
-/// What stopped a channel. Terminal for its comm.
+/// Why a channel failed. Its comm cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// The plugin refused a call.
+    /// A call into the plugin failed.
     #[error(transparent)]
     Plugin(#[from] PluginError),
-    /// No memory.
+    /// Memory could not be allocated, or a GPU operation failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The scatter list cannot be true.
-    #[error("a received scatter list was refused: {0}")]
+    /// The plugin published an inconsistent scatter list.
+    #[error("the scatter list of a receive is invalid: {0}")]
     Scatter(#[from] ScatterError),
-    /// The peer closed before everything had arrived.
+    /// The peer closed before all data had arrived.
     #[error("the peer closed with {missing} chunks outstanding; {error}")]
     ClosedEarly {
         /// Chunks of this iteration not yet done.
         missing: u64,
-        /// The plugin's last answer.
+        /// The plugin's last error.
         error: PluginError,
     },
-    /// `test` told another size than was sent.
-    #[error("test reported {reported} bytes for a receive of {sent}")]
+    /// `test` reported a size other than the one sent.
+    #[error("test reported {reported} bytes for a receive of {sent} bytes")]
     Size {
         /// What the plugin wrote into `sizes`.
         reported: i32,
-        /// What the peer sends, as planned on both sides.
+        /// Bytes that the peer sends, by the plan that both sides share.
         sent: u32,
     },
-    /// A bug of ours, kept as a value.
-    #[error("the engine broke its own order: {0}")]
+    /// A bug in the engine: a step out of order.
+    #[error("engine bug: {0}")]
     Order(#[from] Illegal),
-    /// A bug of ours: bytes of a slot could not be reached.
-    #[error("slot {0} is not memory of its channel")]
+    /// A bug in the engine: a slot is outside the channel's memory.
+    #[error("engine bug: slot {0} is outside the channel's memory")]
     Slot(u8),
 }
 
-/// Sizes and habits of a channel.
+/// Sizes and options of a channel.
 #[derive(Clone)]
 pub struct ChannelSetup {
     /// Index within its direction.
     pub index: usize,
-    /// Requests in flight at most.
+    /// Most requests in flight.
     pub window: usize,
     /// Bytes of a full chunk.
     pub chunk: usize,
-    /// Write and check the pattern.
+    /// The pattern to write and verify; `None` for neither.
     pub verify: Option<Arc<Pattern>>,
-    /// How receives in bounce pages get into place.
+    /// How receives are unpacked from bounce pages.
     pub unpack: Unpack,
-    /// How long rc 2 from the head of a receive may be a peer that closed
-    /// after everything had arrived.
+    /// How long rc 2 for the oldest receive is taken for a peer that closed after sending
+    /// everything.
     pub close_grace: Duration,
 }
 
@@ -95,7 +95,7 @@ impl End {
     }
 }
 
-/// See [`Channel::pieces`].
+/// The parts of a channel that [`Channel::pieces`] lends.
 pub(super) struct Pieces<'a> {
     pub(super) end: Comm<'a>,
     pub(super) mhandle: &'a MHandle,
@@ -105,20 +105,20 @@ pub(super) struct Pieces<'a> {
 /// One comm, its mhandle and its window.
 pub struct Channel {
     setup: ChannelSetup,
-    // Before the comm: its memory may still be worked on.
+    // Dropped before the comm, because the GPU may still be working on its memory.
     slots: Slots,
     end: End,
     window: Window,
     free: Vec<u8>,
-    /// Neither free nor in the window.
+    /// Slots that the GPU is filling: neither free nor in the window.
     filling: Filling,
     share: Share,
     iteration: u64,
     turn: u64,
     refused_since: Option<Duration>,
-    /// What is received must be flushed.
+    /// Whether receives must be flushed.
     flushes: bool,
-    /// The oldest request has arrived and is being flushed.
+    /// The flush of the oldest request, which has arrived.
     flushing: Option<Request>,
     recorded: Option<(Tap, Key)>,
     tally: Tally,
@@ -135,8 +135,8 @@ impl Channel {
         Self::new(net, End::Send(comm), device, setup)
     }
 
-    /// A channel that receives on `comm`. With device memory, a comm that unpacks
-    /// must have a queue that this process can read.
+    /// A channel that receives on `comm`. With device memory, the comm of an unpacking plugin
+    /// must have published a readable unpack queue.
     pub fn receiver(
         net: &dyn Net,
         comm: RecvComm,
@@ -145,12 +145,12 @@ impl Channel {
     ) -> Result<Self, ChannelError> {
         let (on_device, unpacks) = (device.kind() == MemoryKind::Device, comm.hands_back());
         if !unpacks {
-            // There is nothing to unpack, and how to is no question.
+            // Nothing is unpacked, so the option must have no effect.
             setup.unpack = Unpack::Kernel;
         }
         let mut channel = Self::new(net, End::Recv(comm), device, setup)?;
         channel.flushes = on_device && !unpacks;
-        // After the registration, whose refusal says more than a missing queue.
+        // After the registration, whose error is more useful than a missing queue.
         if let (true, true, End::Recv(comm)) = (on_device, unpacks, &channel.end) {
             channel.slots.receive_from(comm)?;
         }
@@ -183,8 +183,8 @@ impl Channel {
         })
     }
 
-    /// Numbers the channel in the flight recorder, which sees every call but
-    /// the unpacking.
+    /// Writes the channel's number into the flight recorder, and records unpacks from now on;
+    /// the tap records the calls.
     pub fn record(&mut self, tap: Tap) {
         self.recorded = tap.key(self.end.comm().as_ptr()).map(|key| (tap, key));
         if let Some((tap, key)) = self.recorded {
@@ -192,7 +192,7 @@ impl Channel {
         }
     }
 
-    /// Send or receive.
+    /// The direction: send or receive.
     pub fn side(&self) -> Side {
         match self.end {
             End::Send(_) => Side::Send,
@@ -205,12 +205,12 @@ impl Channel {
         self.setup.index
     }
 
-    /// What it did so far.
+    /// Bytes, mismatches and null requests so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// From here on bytes count as measured; wrong ones count from the start.
+    /// Resets the byte counts after warm-up. Mismatches are kept.
     pub fn start_measuring(&mut self) {
         self.tally.bytes = 0;
         self.tally.verified_bytes = 0;
@@ -221,13 +221,12 @@ impl Channel {
         self.slots.registered_bytes()
     }
 
-    /// The window, for those who report on it.
+    /// The window, for reporting.
     pub fn window(&self) -> &Window {
         &self.window
     }
 
-    /// Sets the next iteration up; a sender writes its pattern here, outside
-    /// the timed part.
+    /// Prepares the next iteration. A sender writes its pattern here, outside the timed part.
     pub fn begin(&mut self, plan: Plan, iteration: u64) -> Result<(), ChannelError> {
         self.share = plan.share(self.setup.index);
         self.iteration = iteration;
@@ -245,7 +244,7 @@ impl Channel {
         (0..slots::count(&self.setup) as u8).try_for_each(|slot| self.slots.fill(slot, id))
     }
 
-    /// Has a GPU write the coming messages into whatever slots are free.
+    /// Queues GPU jobs that write the next messages into the free slots, and launches them.
     fn fill_free(&mut self) -> Result<(), ChannelError> {
         while self.filling.next_turn() < self.share.turns()
             && let Some(slot) = self.free.pop()
@@ -283,18 +282,18 @@ impl Channel {
         self.turn < self.share.turns() && self.window.has_room()
     }
 
-    /// Whether every chunk of the iteration was posted.
+    /// Whether every chunk of the iteration has been posted.
     pub(crate) fn has_posted_all(&self) -> bool {
         self.turn == self.share.turns()
     }
 
-    /// Whether nothing more can be posted for lack of room.
+    /// Whether the window is full.
     pub(crate) fn is_full(&self) -> bool {
         !self.window.has_room()
     }
 
-    /// Posts the next chunk. `false`: the plugin said "try again", or there is
-    /// nothing to post.
+    /// Posts the next chunk. `false`: the plugin said "try again", no slot is ready, or there
+    /// is nothing to post.
     pub fn post(&mut self, net: &dyn Net) -> Result<bool, ChannelError> {
         if !self.can_post() {
             return Ok(false);
@@ -330,13 +329,13 @@ impl Channel {
         Ok(true)
     }
 
-    /// The slot of the next post, if its message is ready to go.
+    /// The slot for the next post, if one is free and, for a send, its message is written.
     fn next_slot(&mut self) -> Result<Option<u8>, ChannelError> {
         if self.side() == Side::Recv || !self.slots.fills_later() {
             return Ok(self.free.last().copied());
         }
         if self.filling.written_for(self.turn).is_none() {
-            // Whatever could not be launched before; nobody may be draining.
+            // Launch jobs that could not be launched before; `drain` may not be running.
             self.slots.launch()?;
             self.see_filled()?;
         }
@@ -351,8 +350,8 @@ impl Channel {
         }
     }
 
-    /// Tests the oldest request until one is not done; takes, checks and hands
-    /// back what is. Returns how many requests went on.
+    /// Tests the oldest request until one is not done. Unpacks, verifies and consumes those
+    /// that are done. Returns how many requests advanced.
     pub fn drain(&mut self, net: &dyn Net, pace: &dyn Pace) -> Result<u32, ChannelError> {
         let mut moved = self.retire(net)?;
         while self.finish_one(net, pace)? {
@@ -362,7 +361,7 @@ impl Channel {
         Ok(moved)
     }
 
-    /// As `drain`, for at most one request that is done.
+    /// As `drain`, but finishes at most one request.
     pub(crate) fn drain_one(
         &mut self,
         net: &dyn Net,
@@ -398,8 +397,8 @@ impl Channel {
         Ok(true)
     }
 
-    /// Whether what has arrived is in its place: the plugin had nothing to flush,
-    /// or the flush, begun here or before, is done.
+    /// Starts the flush of a receive, or tests the one in progress. Returns whether the bytes
+    /// are visible: the flush is done, or the plugin needed none.
     fn flush(&mut self, net: &dyn Net, head: InFlight) -> Result<bool, ChannelError> {
         let End::Recv(comm) = &self.end else {
             return Ok(true);
@@ -417,7 +416,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// A size that `test` did report; plugins that unpack, like TCPX, report none.
+    /// Checks the size that `test` reported, if any. Unpacking plugins such as TCPX report none.
     fn check_size(&self, tested: Tested, head: InFlight) -> Result<(), ChannelError> {
         let told = match &self.end {
             End::Recv(comm) if !comm.hands_back() => tested.reported,
@@ -432,7 +431,7 @@ impl Channel {
         })
     }
 
-    /// Books a request that is done; where it is taken later, its job is queued.
+    /// Records that a request is done. If a GPU unpacks it, queues the job.
     fn finish(&mut self, head: InFlight) -> Result<(), ChannelError> {
         self.window.step(Step::Finish)?;
         self.tally.bytes += u64::from(head.len);
@@ -448,8 +447,7 @@ impl Channel {
         self.side() == Side::Recv && self.slots.takes_later()
     }
 
-    /// Launches the jobs of all requests that were done, or fills all slots that
-    /// became free.
+    /// Launches the GPU jobs of all finished receives, or fills the free slots of a sender.
     fn launch(&mut self) -> Result<(), ChannelError> {
         match self.side() {
             Side::Recv => self.slots.launch(),
@@ -458,7 +456,7 @@ impl Channel {
         }
     }
 
-    /// Hands back every receive whose job has passed, and none before.
+    /// Consumes, in order, every receive whose GPU job has finished.
     fn retire(&mut self, net: &dyn Net) -> Result<u32, ChannelError> {
         let mut retired = 0;
         while self.takes_later()
@@ -472,7 +470,7 @@ impl Channel {
         Ok(retired)
     }
 
-    /// Books what a job found out.
+    /// Records the result of a GPU job.
     fn judge(&mut self, one: InFlight, passed: Passed) -> Result<(), ChannelError> {
         if self.setup.verify.is_none() {
             return Ok(());
@@ -501,17 +499,17 @@ impl Channel {
         self.id(self.share.chunk(one.turn).index)
     }
 
-    /// Which turn is posted next.
+    /// The turn that is posted next.
     pub(super) fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// Some bytes of the channel, for a post that must be refused.
+    /// Registered bytes for a post that must be refused.
     pub(super) fn any_span(&self) -> Option<Span> {
         self.slots.span(0, self.setup.chunk).ok()
     }
 
-    /// Hands back every receive that is done; waits for jobs that are under way.
+    /// Consumes every finished receive, waiting for GPU jobs in progress.
     pub(super) fn catch_up(&mut self, net: &dyn Net) -> Result<(), ChannelError> {
         while self.takes_later() && self.window.to_unpack().is_some() {
             self.slots.settle()?;
@@ -522,7 +520,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Takes a payload whose pages were handed back already.
+    /// Unpacks a receive that was already consumed, as the fault `consumed-early` wants.
     pub(super) fn take_too_late(&mut self) -> Result<(), ChannelError> {
         let Some(one) = self.window.to_test() else {
             return Ok(());
@@ -540,7 +538,7 @@ impl Channel {
         self.free_slot(one)
     }
 
-    /// What `rogue` may reach: the pieces whose order it breaks on purpose.
+    /// Lends comm, registration and window to `rogue`, which breaks their order on purpose.
     pub(super) fn pieces(&mut self) -> Pieces<'_> {
         Pieces {
             end: self.end.comm(),
@@ -549,7 +547,7 @@ impl Channel {
         }
     }
 
-    /// Payload of the oldest done request into place, checked, handed back.
+    /// Unpacks, verifies and consumes the oldest finished request.
     fn take(&mut self, net: &dyn Net) -> Result<(), ChannelError> {
         let Some(one) = self.window.to_unpack() else {
             return Ok(());
@@ -569,7 +567,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Consumes a request whose payload was taken, or ends a send.
+    /// Consumes a receive that was unpacked, or retires a send, and frees the slot.
     fn hand_back(&mut self, net: &dyn Net, one: InFlight) -> Result<(), ChannelError> {
         self.window.step(Step::Unpack)?;
         if let End::Recv(comm) = &self.end {
@@ -589,8 +587,8 @@ impl Channel {
         Ok(())
     }
 
-    /// rc 2 from the head of a receive may only say that the peer closed after
-    /// sending everything; TCPX then succeeds when asked again.
+    /// Handles an error of `test`. rc 2 for the oldest receive may mean only that the peer
+    /// closed after sending everything: TCPX then succeeds on a later call.
     #[cold]
     fn maybe_closed(&mut self, error: PluginError, pace: &dyn Pace) -> Result<bool, ChannelError> {
         if !matches!(self.end, End::Recv(_)) || error.code() != Some(SYSTEM_ERROR) {
@@ -605,8 +603,8 @@ impl Channel {
         Err(ChannelError::ClosedEarly { missing, error })
     }
 
-    /// Deregisters and closes; for after the barrier that ends the run, or to
-    /// give everything back after an error.
+    /// Deregisters the memory and closes the comm, after the barrier that ends the run or
+    /// after an error.
     pub fn close(self, net: &dyn Net) -> Result<(), PluginError> {
         let deregistered = self.slots.end(net, self.end.comm());
         let closed = match self.end {

@@ -1,12 +1,12 @@
-//! Slots whose pattern a GPU writes, between free and posted.
+//! Slots of a sender whose pattern a GPU writes: no longer free, not yet posted.
 //!
-//! Each is for one turn of its channel, in the order of the turns; jobs pass in
-//! that order, too, so those in front are written.
+//! Each slot is for one turn of its channel. Slots are added in the order of the turns and
+//! GPU jobs finish in that order, so the written slots are at the front.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
 
-/// The slots of one channel that are on their way to being sent.
+/// The slots of one channel that are being filled or are filled and not posted.
 pub(super) struct Filling {
     queue: VecDeque<(u8, u64)>,
     written: usize,
@@ -14,7 +14,7 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// Of a channel with so many slots.
+    /// For a channel with `slots` slots.
     pub(super) fn new(slots: usize) -> Self {
         Self {
             queue: VecDeque::with_capacity(slots),
@@ -23,33 +23,33 @@ impl Filling {
         }
     }
 
-    /// Turns count from 0 again; every slot was posted.
+    /// Starts turns at 0 again. Every slot must have been posted.
     pub(super) fn restart(&mut self) {
         self.next = 0;
     }
 
-    /// The turn that the next slot is for.
+    /// The turn of the next slot to be added.
     pub(super) fn next_turn(&self) -> u64 {
         self.next
     }
 
-    /// A job for the next turn was queued for this slot.
+    /// Adds a slot whose job for the next turn was queued.
     pub(super) fn add(&mut self, slot: u8) {
         self.queue.push_back((slot, self.next));
         self.next += 1;
     }
 
-    /// Whether jobs have not passed yet.
+    /// Whether any job is unfinished.
     pub(super) fn is_waiting(&self) -> bool {
         self.written < self.queue.len()
     }
 
-    /// The oldest job that had not passed has.
+    /// Marks the oldest unfinished job as finished.
     pub(super) fn passed(&mut self) {
         self.written += 1;
     }
 
-    /// The slot that is written for this turn.
+    /// The slot that holds the message of this turn, if it is written.
     pub(super) fn written_for(&self, turn: u64) -> Option<u8> {
         let front = self
             .queue
@@ -58,7 +58,7 @@ impl Filling {
         front.map(|(slot, _)| *slot)
     }
 
-    /// That slot was posted.
+    /// Removes the slot that was posted.
     pub(super) fn posted(&mut self) {
         if self.queue.pop_front().is_some() {
             self.written -= 1;

@@ -1,13 +1,13 @@
 //! The engine: moves chunks over channels through a `&dyn Net`.
 //!
-//! No sockets, no files, and no clock but the [`Pace`] it is given. Nothing on
-//! the way from post to consumed allocates, locks, formats or logs.
+//! It has no sockets, no files, and no clock except its [`Pace`]. Nothing between post and
+//! consume allocates, locks, formats or logs.
 //!
-//! `plan` says which bytes each chunk of each channel carries, `window` which
-//! request may be tested or consumed next, `slots` holds the memory of one
-//! channel, `filling` those of its slots that a GPU writes now, `channel` ties one
-//! comm to its window and slots, `progress` decides whose turn it is, `payload`
-//! what the bytes must be. `rogue` misbehaves on purpose; nothing else can.
+//! `plan` assigns bytes to the chunks of each channel, `window` decides which request may be
+//! tested or consumed next, `slots` holds the memory of one channel, `filling` the slots that
+//! a GPU is writing, `channel` combines one comm with its window and slots, `progress` decides
+//! which channel is driven, `payload` writes and verifies patterns. `rogue` breaks the
+//! plugin's rules on purpose; no other module can.
 
 mod channel;
 mod filling;

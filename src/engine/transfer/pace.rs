@@ -1,9 +1,9 @@
-//! How the engine waits when nothing moved, and how it learns to stop.
+//! How the engine waits when no request advanced, and how it is stopped.
 //!
-//! The default, `adaptive`, was measured on TCPX, NCCL's socket transport and
-//! our own plugin: a few sweeps at full speed (a `test` that is not done may
-//! still have promoted or batched something), then yields, then short sleeps.
-//! Plain spinning starves plugins with busy helper threads by a factor of 14.
+//! The default strategy, `adaptive`, was measured on TCPX, NCCL's socket transport and the
+//! software plugin: a few sweeps at full speed (a `test` that is not done may still have
+//! promoted or batched a request), then yields, then short sleeps. Plain spinning slows
+//! plugins with busy helper threads down by a factor of 14.
 #![forbid(unsafe_code)]
 
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep, sched_yield};
@@ -14,11 +14,11 @@ use tcpx_words::progress::Idle;
 
 /// The engine's only view of time.
 pub trait Pace {
-    /// Called after the n-th empty sweep in a row (1, 2, …).
+    /// Waits. Called after the n-th sweep in a row without progress, n = 1, 2, …
     fn idle(&mut self, empty_sweeps: u32);
-    /// Whether to give up now.
+    /// Whether the engine must stop.
     fn stopped(&self) -> bool;
-    /// Monotonic; only asked off the hot path.
+    /// Monotonic time. Not called on the hot path.
     fn now(&self) -> Duration;
 }
 
@@ -30,10 +30,10 @@ pub struct WallPace {
     started: Instant,
 }
 
-/// Empty sweeps at full speed: what a plugin batches before it moves bytes. More
-/// would keep a peer on the same core from answering.
+/// Sweeps without progress at full speed, enough for a plugin that batches requests before
+/// moving bytes. More would keep a peer on the same core from running.
 const SPINS: u32 = 8;
-/// Then so many yields before the first sleep.
+/// Yields after that, before the first sleep.
 const YIELDS: u32 = 96;
 const NAP: Duration = Duration::from_micros(50);
 
@@ -74,6 +74,6 @@ fn sleep(nap: Duration) {
         tv_sec: nap.as_secs() as i64,
         tv_nsec: i64::from(nap.subsec_nanos()),
     };
-    // Woken early by a signal is as good as having slept.
+    // A signal may end the sleep early, which does no harm.
     let (NanosleepRelativeResult::Ok | _) = nanosleep(&request);
 }

@@ -1,12 +1,11 @@
-//! What the bytes must be: patterns written and verified.
+//! Writes and verifies the pattern of a chunk.
 //!
-//! A chunk is a row of 2 KiB blocks. Each block starts with a *stamp*, an
-//! invertible scramble of (iteration, channel, chunk, block), so a wrong block
-//! can be asked where it came from; the rest is *body*, a word table drawn from
-//! the run's seed and shifted by iteration, channel and page. Every byte is
-//! compared. Bytes of another iteration, channel or place differ in every word;
-//! bytes of another chunk at the same place differ in the stamps, so a stretch
-//! of 2 KiB or more (the smallest unit the plugin moves is a page) is found.
+//! A chunk is a sequence of 2 KiB blocks. Each block starts with a *stamp*, an invertible
+//! scramble of (iteration, channel, chunk, block), from which the origin of a wrong block is
+//! recovered; the rest is *body*, a word table drawn from the run's seed and shifted by
+//! iteration, channel and page. Every byte is compared. Bytes of another iteration, channel
+//! or offset differ in every word. Bytes of another chunk at the same offset differ in the
+//! stamps, so 2 KiB or more of them are detected; the smallest unit a plugin moves is a page.
 //!
 //! The body depends on iteration and channel only, so it is written to a slot
 //! once per iteration, outside the timed part; only the stamps (one word in 256)
@@ -47,7 +46,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// The same seed on both ends gives the same bytes.
+    /// The pattern of a seed; both ends use the same.
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
         let key = splitmix(&mut state);
@@ -70,7 +69,7 @@ impl Pattern {
         ((packed(id) + block % BLOCKS) ^ self.key).wrapping_mul(SCRAMBLE)
     }
 
-    /// What a GPU needs to write and compare the same bytes.
+    /// The parameters with which a GPU writes and compares the same bytes.
     pub fn key(&self) -> PatternKey {
         PatternKey {
             table: Box::new(self.table.0),
@@ -78,7 +77,7 @@ impl Pattern {
         }
     }
 
-    /// What it needs for one message.
+    /// The GPU's parameters for one message.
     pub fn stamp_of(&self, id: StampId) -> Stamp {
         Stamp {
             body: self.body_key(id),
@@ -119,7 +118,7 @@ impl Pattern {
             if let Some(stamp) = bytes.first_chunk_mut::<8>() {
                 *stamp = self.stamp(id, block as u64).to_le_bytes();
             } else {
-                // Too short for a stamp; an earlier, longer chunk may have left one.
+                // Too short for a stamp; the bytes may still hold one of an earlier chunk.
                 let body = self.word(self.body_key(id), block * BLOCK).to_le_bytes();
                 let len = bytes.len();
                 bytes.copy_from_slice(&body[..len]);
@@ -136,9 +135,8 @@ impl Pattern {
         }
     }
 
-    /// The fast path: one pass that only collects whether anything differs. The
-    /// kernel has just written the bytes, so they are in the second-level cache,
-    /// and wider registers are what keeps up with it.
+    /// The fast path: one pass that only determines whether any byte differs. The bytes were
+    /// just written and are in the second-level cache, so wide registers pay off.
     fn matches(&self, id: StampId, bytes: &[u8]) -> bool {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx512f") {
@@ -172,7 +170,7 @@ impl Pattern {
             let table = &self.table.0[number % PAGE_BLOCKS * BLOCK..][..BLOCK];
             let shift = page_shift(key, number / PAGE_BLOCKS);
             let words = block.as_chunks::<8>().0;
-            // The stamp's neighbours apart, so that the rest is whole registers.
+            // The words next to the stamp separately, so that the rest fills whole registers.
             differs |= u64::from_le_bytes(words[0]) ^ self.stamp(id, number as u64);
             differs |= differences(&words[1..LANES], &table[1..LANES], shift);
             differs |= differences(&words[LANES..], &table[LANES..], shift);
@@ -185,8 +183,8 @@ impl Pattern {
         differs == 0 && rest_matches
     }
 
-    /// The word with index `at`, however it came about. A last block of fewer
-    /// than eight bytes has no room for a stamp and is body.
+    /// The body word with index `at`. A last block of fewer than eight bytes has no stamp,
+    /// only body.
     fn word(&self, key: u64, at: usize) -> u64 {
         self.table.0[at % TABLE].wrapping_add(page_shift(key, at / TABLE))
     }
@@ -202,7 +200,7 @@ impl Pattern {
         value.to_le_bytes()[at % 8]
     }
 
-    /// The slow path: where, how much, and what it looks like.
+    /// The slow path: finds the first wrong byte, counts the wrong bytes and classifies them.
     #[cold]
     fn explain(&self, id: StampId, bytes: &[u8]) -> Mismatch {
         let key = self.body_key(id);
@@ -237,7 +235,7 @@ impl Pattern {
             return (MismatchKind::Corrupt, None);
         };
         let (from, from_number) = self.read_stamp(u64::from_le_bytes(*stamp));
-        // A stamp is believed only when the body behind it agrees.
+        // A stamp counts only if the body after it agrees.
         let key = self.body_key(from);
         let first_word = from_number as usize % (BLOCKS as usize) * BLOCK;
         let agrees = block[8..]
@@ -273,7 +271,7 @@ fn differences(words: &[[u8; 8]], body: &[u64], shift: u64) -> u64 {
     })
 }
 
-/// A message in one number, with room for the blocks.
+/// Packs iteration, channel and chunk into one number, leaving the low bits for the block.
 fn packed(id: StampId) -> u64 {
     (((id.iteration % ITERATIONS) * CHANNELS + id.channel % CHANNELS) * CHUNKS + id.chunk % CHUNKS)
         * BLOCKS
@@ -326,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_bytes_are_told_apart() {
+    fn wrong_bytes_are_classified() {
         let len = 20_000;
         assert_eq!(kind(&filled(ID, len)), None);
         assert_eq!(kind(&vec![0; len]), Some((MismatchKind::Zero, 0)));
@@ -388,7 +386,7 @@ mod tests {
             bytes[at] ^= 1 << bit;
             let mismatch = Pattern::new(7).verify(ID, &bytes).expect("differs");
             prop_assert_eq!((mismatch.offset, mismatch.wrong_bytes), (at as u64, 1));
-            // With wide registers or without.
+            // Also without the wide registers.
             prop_assert!(!Pattern::new(7).matches_anywhere(ID, &bytes));
         }
     }

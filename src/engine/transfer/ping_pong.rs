@@ -1,25 +1,25 @@
-//! One message there, one message back: the round trip, without a window.
+//! Measures round trips: one message there, one message back, no window.
 //!
-//! The end that leads sends a chunk and waits for one; the other waits and
-//! answers. Both test whatever they wait for, since nothing moves otherwise.
+//! The leading end sends a chunk and waits for one; the other end waits and answers. Both
+//! keep testing the request they wait for, because nothing progresses otherwise.
 #![forbid(unsafe_code)]
 
 use super::Pace;
 use super::channel::Channel;
-use super::progress::{TransferError, of, rest};
+use super::progress::{TransferError, error_on, rest};
 use crate::plugin::Net;
 use std::time::Duration;
 use tcpx_words::side::Side;
 
-/// Most round trips that are kept; later ones are made and not timed.
+/// Most round trips whose time is kept; later ones are not timed.
 const KEPT_MAX: usize = 1 << 22;
 
-/// Round trips of one end that leads, in nanoseconds.
+/// Round-trip times of a leading end, in nanoseconds.
 #[derive(Debug, Default)]
 pub struct RoundTrips(Vec<u32>);
 
 impl RoundTrips {
-    /// Room for so many more, so that keeping one never allocates.
+    /// Allocates room for `more` round trips, so that keeping one does not allocate.
     pub fn reserve(&mut self, more: u64) {
         let room = KEPT_MAX.saturating_sub(self.0.len());
         self.0
@@ -33,12 +33,12 @@ impl RoundTrips {
         }
     }
 
-    /// Forgets what was kept, as after warm-up.
+    /// Drops the times kept so far, after warm-up.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The shares of an ordered list at 0.5, 0.99, 0.999 and 1, in microseconds.
+    /// The quantiles 0.5, 0.99, 0.999 and 1 in microseconds; `None` without a round trip.
     pub fn quantiles_us(&self) -> Option<[f64; 4]> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -49,19 +49,19 @@ impl RoundTrips {
         Some([at(500), at(990), at(999), at(1000)])
     }
 
-    /// How many.
+    /// Number of round trips kept.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether no round trip was kept.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Makes every round trip of the iteration that `Channel::begin` set up: the
-/// k-th sending channel and the k-th receiving one are a pair, pair after pair.
+/// Makes every round trip of the iteration that `Channel::begin` prepared. The k-th sending
+/// and the k-th receiving channel form a pair; pairs take turns one after the other.
 pub fn ping_pong(
     net: &dyn Net,
     channels: &mut [Channel],
@@ -76,7 +76,7 @@ pub fn ping_pong(
     let (sends, recvs) = channels.split_at_mut(split);
     for (send, recv) in sends.iter_mut().zip(recvs) {
         while !(send.is_finished() && recv.is_finished()) {
-            // Posted before the answer can be on its way.
+            // Post the receive before the answer can be sent.
             post(net, recv, pace)?;
             if leads {
                 let started = pace.now();
@@ -94,10 +94,10 @@ pub fn ping_pong(
     Ok(())
 }
 
-/// Posts one chunk; a plugin may say "try again".
+/// Posts one chunk, again while the plugin says "try again".
 fn post(net: &dyn Net, channel: &mut Channel, pace: &mut dyn Pace) -> Result<(), TransferError> {
     let mut empty = 0;
-    while !channel.post(net).map_err(of(channel))? {
+    while !channel.post(net).map_err(error_on(channel))? {
         empty += 1;
         rest(empty, pace)?;
     }
@@ -107,7 +107,7 @@ fn post(net: &dyn Net, channel: &mut Channel, pace: &mut dyn Pace) -> Result<(),
 fn drain(net: &dyn Net, channel: &mut Channel, pace: &mut dyn Pace) -> Result<(), TransferError> {
     let mut empty = 0;
     while !channel.window().is_drained() {
-        let moved = channel.drain_one(net, pace).map_err(of(channel))?;
+        let moved = channel.drain_one(net, pace).map_err(error_on(channel))?;
         empty = if moved { 0 } else { empty + 1 };
         rest(empty, pace)?;
     }

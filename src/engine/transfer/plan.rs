@@ -1,8 +1,8 @@
-//! Bytes to chunks to channels: which chunk carries which bytes.
+//! Divides a transfer into chunks and assigns them to channels.
 //!
-//! Chunks go round the channels in order, so both ends agree without a word:
-//! the k-th request of channel c is chunk `k * channels + c`. Several GPUs in one
-//! process are groups of channels, each with a plan like every other's.
+//! Chunks are assigned round-robin, so both ends agree without communication: the k-th
+//! request of channel c is chunk `k * channels + c`. With several GPUs in one process, each
+//! GPU has a group of channels, and all groups have the same plan.
 #![forbid(unsafe_code)]
 
 /// One iteration of one direction, cut into chunks.
@@ -14,12 +14,12 @@ pub struct Plan {
     groups: u32,
 }
 
-/// What falls to one channel. All that is divided is divided once, not for every
-/// request: an iteration of small messages would spend a tenth of its time on it.
+/// The chunks of one channel. All divisions are done once here and not per request, where
+/// they would cost a tenth of the time of small messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Share {
     turns: u64,
-    /// Chunks of the groups before.
+    /// Chunks of all groups before this channel's.
     before: u64,
     place: u64,
     channels: u64,
@@ -30,21 +30,21 @@ pub struct Share {
 /// The part of an iteration that one request carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
-    /// Counted over all channels of all groups.
+    /// Index over all channels of all groups.
     pub index: u64,
-    /// Bytes of its group before it.
+    /// Byte offset within its group.
     pub offset: u64,
-    /// Bytes; only the last chunk is short.
+    /// Bytes; only the last chunk is shorter than the others.
     pub len: u32,
 }
 
 impl Plan {
-    /// `None` when a part is zero, or the chunk is larger than a C int.
+    /// A plan for one group; `None` if an argument is zero or the chunk exceeds a C int.
     pub fn new(total: u64, chunk: u64, channels: usize) -> Option<Self> {
         Self::of_groups(total, chunk, channels, 1)
     }
 
-    /// The same for so many groups, each of so many bytes over so many channels.
+    /// A plan for `groups` groups, each of `total` bytes over `channels` channels.
     pub fn of_groups(total: u64, chunk: u64, channels: usize, groups: usize) -> Option<Self> {
         let groups = u32::try_from(groups).ok().filter(|groups| *groups > 0)?;
         let chunk = u32::try_from(chunk)
@@ -75,7 +75,7 @@ impl Plan {
         self.total.div_ceil(u64::from(self.chunk))
     }
 
-    /// What falls to one channel.
+    /// The chunks of one channel.
     pub fn share(self, channel: usize) -> Share {
         let (channel, channels, chunks) = (
             channel as u64,
@@ -100,13 +100,13 @@ impl Plan {
 }
 
 impl Share {
-    /// Chunks of it.
+    /// Number of chunks of the channel.
     #[inline]
     pub fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// The chunk of a turn; only meaningful below [`Share::turns`].
+    /// The chunk of a turn, which must be below [`Share::turns`].
     #[inline]
     pub fn chunk(&self, turn: u64) -> Chunk {
         let index = turn * self.channels + self.place;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_cannot_be_planned() {
+    fn a_plan_needs_bytes_chunks_and_channels() {
         assert_eq!(Plan::new(0, 1, 1), None);
         assert_eq!(Plan::new(1, 0, 1), None);
         assert_eq!(Plan::new(1, 1, 0), None);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_group_moves_the_same_in_chunks_of_its_own() {
+    fn every_group_moves_the_same_bytes_in_its_own_chunks() {
         let (one, two) = (
             Plan::new(9_001, 1000, 2).expect("a plan"),
             Plan::of_groups(9_001, 1000, 2, 2).expect("a plan"),

@@ -1,7 +1,7 @@
-//! Whose turn it is: the loop that posts, tests, takes and drains.
+//! The loops that drive the channels of an iteration, one per policy.
 //!
-//! Progress happens only inside `test`, and only for the comm of the request
-//! tested, so every policy is a rule about which channel is tested when.
+//! Progress happens only inside `test`, and only for the comm of the tested request, so a
+//! policy is a rule about which channel is tested when.
 #![forbid(unsafe_code)]
 
 use super::Pace;
@@ -10,21 +10,21 @@ use crate::plugin::Net;
 use tcpx_words::progress::Policy;
 use tcpx_words::side::Side;
 
-/// What ended an iteration before its last chunk.
+/// Why an iteration ended before its last chunk.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// A channel failed; its comm is unusable.
+    /// A channel failed; its comm cannot be used any more.
     #[error("{side:?} channel {channel}: {error}")]
     Channel {
         /// Index within its direction.
         channel: usize,
         /// Its direction.
         side: Side,
-        /// Why.
+        /// The channel's error.
         #[source]
         error: Box<ChannelError>,
     },
-    /// Told to stop.
+    /// [`Pace::stopped`] became true.
     #[error("stopped before the transfer was complete")]
     Stopped,
     /// A driving thread panicked.
@@ -37,7 +37,8 @@ pub enum TransferError {
     },
 }
 
-pub(super) fn of(channel: &Channel) -> impl FnOnce(ChannelError) -> TransferError + use<> {
+/// Returns a function that adds the channel's name to its error.
+pub(super) fn error_on(channel: &Channel) -> impl FnOnce(ChannelError) -> TransferError + use<> {
     let (index, side) = (channel.index(), channel.side());
     move |error| TransferError::Channel {
         channel: index,
@@ -46,7 +47,7 @@ pub(super) fn of(channel: &Channel) -> impl FnOnce(ChannelError) -> TransferErro
     }
 }
 
-/// Moves every chunk that `Channel::begin` set up.
+/// Moves every chunk of the iteration that `Channel::begin` prepared.
 pub fn run_iteration<P: Pace + Clone + Send>(
     net: &dyn Net,
     channels: &mut [Channel],
@@ -72,7 +73,7 @@ fn opportunistic(
             if channel.is_finished() {
                 continue;
             }
-            moved |= turn(net, channel, pace).map_err(of(channel))?;
+            moved |= turn(net, channel, pace).map_err(error_on(channel))?;
             finished &= channel.is_finished();
         }
         if finished {
@@ -83,8 +84,9 @@ fn opportunistic(
     }
 }
 
-/// The whole window is filled before anything is tested: a plugin can batch
-/// only what it has been given.
+/// Fills the channel's window, then drains it. A plugin can only batch requests that are
+/// posted, so nothing is tested before the window is full. Returns whether a request
+/// advanced.
 pub(super) fn turn(
     net: &dyn Net,
     channel: &mut Channel,
@@ -97,6 +99,7 @@ pub(super) fn turn(
     Ok(channel.drain(net, pace)? > 0 || moved)
 }
 
+/// Waits after sweeps without progress, unless the engine must stop.
 pub(super) fn rest(empty_sweeps: u32, pace: &mut dyn Pace) -> Result<(), TransferError> {
     if empty_sweeps == 0 {
         return Ok(());
@@ -120,11 +123,11 @@ fn window_full_only(
         {
             let mut empty_sweeps = 0;
             while channel.is_full() {
-                let moved = channel.drain_one(net, pace).map_err(of(channel))?;
+                let moved = channel.drain_one(net, pace).map_err(error_on(channel))?;
                 empty_sweeps = if moved { 0 } else { empty_sweeps + 1 };
                 rest(empty_sweeps, pace)?;
             }
-            if !channel.post(net).map_err(of(channel))? {
+            if !channel.post(net).map_err(error_on(channel))? {
                 rest(1, pace)?;
             }
         }
@@ -132,7 +135,7 @@ fn window_full_only(
     for channel in channels.iter_mut() {
         let mut empty_sweeps = 0;
         while !channel.is_finished() {
-            let moved = channel.drain_one(net, pace).map_err(of(channel))?;
+            let moved = channel.drain_one(net, pace).map_err(error_on(channel))?;
             empty_sweeps = if moved { 0 } else { empty_sweeps + 1 };
             rest(empty_sweeps, pace)?;
         }

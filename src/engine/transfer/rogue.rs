@@ -1,34 +1,33 @@
-//! Misbehaving on purpose: what the field's programs did wrong, on demand.
+//! Injects driver faults: mistakes that real programs made.
 //!
-//! The engine cannot break the plugin's order, because `Window` offers one
-//! request per step. This module reaches past the window to the plugin, for one
-//! channel, from one chunk on; everything before is the engine's own loop.
-//! Nothing else may use `Channel::pieces`.
+//! The engine itself cannot break the plugin's order, because `Window` offers one request per
+//! step. This module calls the plugin without the window, on one channel from one chunk on;
+//! until then the channel is driven as usual. No other module may use `Channel::pieces`.
 #![forbid(unsafe_code)]
 
 use super::Pace;
 use super::channel::{Channel, ChannelError};
-use super::progress::{TransferError, of, turn};
+use super::progress::{TransferError, error_on, turn};
 use super::window::{SLOTS_MAX, Step};
 use crate::plugin::{Comm, Net};
 use tcpx_words::progress::DriverFault;
 use tcpx_words::side::Side;
 
-/// One driver fault: who, from when on, what.
+/// A driver fault: which, on which channel, from which chunk on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rogue {
-    /// What to do wrong.
+    /// The fault.
     pub kind: DriverFault,
-    /// On channels of this side.
+    /// Direction of the faulty channel.
     pub side: Side,
-    /// On which of them.
+    /// Index of the faulty channel within its direction.
     pub channel: usize,
-    /// After how many of its chunks were posted.
+    /// Chunks of that channel that are posted before the fault begins.
     pub after_chunk: u64,
 }
 
 impl Rogue {
-    /// As `run_iteration` with the opportunistic policy, and with the fault.
+    /// Runs an iteration with the opportunistic policy and the fault.
     pub fn run_iteration(
         self,
         net: &dyn Net,
@@ -46,7 +45,7 @@ impl Rogue {
                 } else {
                     turn(net, channel, pace)
                 };
-                moved |= step.map_err(of(channel))?;
+                moved |= step.map_err(error_on(channel))?;
             }
             empty_sweeps = if moved { 0 } else { empty_sweeps + 1 };
             if pace.stopped() {
@@ -87,7 +86,7 @@ impl Rogue {
                 Ok(posted)
             }
             DriverFault::ConsumedEarly => {
-                // One after the other, or the order would be what is refused.
+                // Consume the others first, or the plugin would refuse the order.
                 channel.catch_up(net)?;
                 let pieces = channel.pieces();
                 if let (Comm::Recv(comm), Some(head)) = (pieces.end, pieces.window.to_test())
@@ -115,7 +114,7 @@ fn finish_only(net: &dyn Net, channel: &mut Channel) -> Result<bool, ChannelErro
     Ok(done)
 }
 
-/// A post that the window knows nothing of.
+/// Posts a request that the window does not track.
 fn one_more(net: &dyn Net, channel: &mut Channel) -> Result<(), ChannelError> {
     let Some(span) = channel.any_span() else {
         return Ok(());

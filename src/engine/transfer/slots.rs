@@ -1,12 +1,11 @@
-//! The memory of one channel, cut into as many slots as the window is deep: each
-//! on a page of its own, a whole chunk and then a canary.
+//! The memory of one channel, cut into slots. Each slot starts on a page and holds one chunk
+//! followed by a canary.
 //!
-//! Where this process can reach the bytes, everything here is done at once. Where
-//! only a GPU can, filling, unpacking and comparing are jobs on a lane: queued,
-//! launched together, and told of once they have passed. The scatter list of a
-//! receive is read and checked at the moment it is done, either way.
+//! Host memory is filled, unpacked and compared at once. For GPU memory these are jobs on a
+//! lane: they are queued, launched together, and reported once the GPU has finished them. In
+//! both cases the scatter list of a receive is read and checked as soon as it is done.
 //!
-//! Not here: which slot, in which order, and when to consume.
+//! Not here: which slot is used, in which order, and when a receive is consumed.
 #![forbid(unsafe_code)]
 
 use super::channel::{ChannelError, ChannelSetup};
@@ -23,9 +22,9 @@ use tcpx_words::payload::{Mismatch, MismatchKind, StampId};
 const GUARD: usize = 4096;
 const CANARY: [u8; 64] = [0xc5; 64];
 
-/// Region, registration, and what moves bytes in it.
+/// The region, its registration, and the GPU lane that works on it.
 pub(super) struct Slots {
-    // Before the region: it waits for work on it when dropped.
+    // Dropped before the region: dropping the lane waits for its work on the region.
     lane: Option<Box<dyn Lane>>,
     region: Arc<Region>,
     mhandle: MHandle,
@@ -38,7 +37,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Allocates, registers with `comm` and touches.
+    /// Allocates the region, registers it with `comm` and touches every slot.
     pub(super) fn new(
         net: &dyn Net,
         comm: Comm<'_>,
@@ -59,7 +58,7 @@ impl Slots {
             },
             pattern: pattern.as_ref() as Option<&PatternKey>,
         })?;
-        // The plugin binds a registration to whichever GPU is current.
+        // The plugin binds a registration to the thread's current GPU.
         device.make_current()?;
         let mhandle = net.reg_mr(comm, &region, 0, region.len())?;
         let slots = Self {
@@ -77,7 +76,7 @@ impl Slots {
         Ok(slots)
     }
 
-    /// Reads receives of `comm` from its scatter lists from now on.
+    /// Unpacks receives by the scatter lists of `comm` from now on.
     pub(super) fn receive_from(&mut self, comm: &RecvComm) -> Result<(), ChannelError> {
         if let Some(handle) = comm.device_handle() {
             let source = self.device.scatter_source(handle)?;
@@ -94,7 +93,7 @@ impl Slots {
         self.region.len()
     }
 
-    /// Deregisters; the memory goes with it.
+    /// Deregisters and frees the memory.
     pub(super) fn end(self, net: &dyn Net, comm: Comm<'_>) -> Result<(), PluginError> {
         drop(self.lane);
         net.dereg_mr(comm, self.mhandle)
@@ -107,17 +106,17 @@ impl Slots {
             .ok_or(ChannelError::Slot(slot))
     }
 
-    /// Whether anything is done to received bytes before they are handed back.
+    /// Whether received bytes are unpacked or compared before the receive is consumed.
     pub(super) fn has_work(&self) -> bool {
         self.scatter.is_some() || self.pattern.is_some()
     }
 
-    /// Whether received bytes wait for jobs rather than being taken at once.
+    /// Whether receives are unpacked and compared by GPU jobs instead of at once.
     pub(super) fn takes_later(&self) -> bool {
         self.lane.is_some() && self.unpack != Unpack::None
     }
 
-    /// Whether sent bytes wait for jobs rather than being written at once.
+    /// Whether sends are written by GPU jobs instead of at once.
     pub(super) fn fills_later(&self) -> bool {
         self.lane.is_some() && self.pattern.is_some()
     }
@@ -133,7 +132,7 @@ impl Slots {
             .ok_or(ChannelError::Slot(slot))
     }
 
-    /// Writes the stamps of a message over a body of its iteration, at once.
+    /// Writes the stamps of a message, at once. The slot must hold this iteration's body.
     pub(super) fn stamp(&self, slot: u8, len: usize, id: StampId) -> Result<(), ChannelError> {
         let Some(pattern) = &self.pattern else {
             return Ok(());
@@ -144,7 +143,7 @@ impl Slots {
             .ok_or(ChannelError::Slot(slot))
     }
 
-    /// Puts the `number`-th receive into place, at once.
+    /// Unpacks the `number`-th receive, at once.
     pub(super) fn unpack(&mut self, slot: u8, len: usize, number: u64) -> Result<(), ChannelError> {
         let span = self.span(slot, len)?;
         let Some((source, scratch)) = &mut self.scatter else {
@@ -191,7 +190,7 @@ impl Slots {
         self.pattern.as_ref().filter(|_| !unread)
     }
 
-    /// Queues the writing of a message.
+    /// Queues a job that writes a message.
     pub(super) fn queue_fill(
         &mut self,
         slot: u8,
@@ -208,8 +207,8 @@ impl Slots {
         })?)
     }
 
-    /// Reads and checks the scatter list of the `number`-th receive, and queues
-    /// its unpacking and comparing.
+    /// Reads and checks the scatter list of the `number`-th receive, and queues a job that
+    /// unpacks and compares it.
     pub(super) fn queue_take(
         &mut self,
         slot: u8,
@@ -234,7 +233,7 @@ impl Slots {
         })?)
     }
 
-    /// Launches what was queued.
+    /// Launches the queued jobs.
     pub(super) fn launch(&mut self) -> Result<(), ChannelError> {
         match &mut self.lane {
             Some(lane) => Ok(lane.launch()?),
@@ -242,7 +241,7 @@ impl Slots {
         }
     }
 
-    /// Launches what was queued and waits for it, within the GPU's own deadline.
+    /// Launches the queued jobs and waits for all jobs, within the lane's deadline.
     pub(super) fn settle(&mut self) -> Result<(), ChannelError> {
         match &mut self.lane {
             Some(lane) => Ok(lane.settle()?),
@@ -250,7 +249,7 @@ impl Slots {
         }
     }
 
-    /// The oldest job, if it has passed.
+    /// The result of the oldest job, if the GPU has finished it.
     pub(super) fn passed(&mut self) -> Result<Option<Passed>, ChannelError> {
         match &mut self.lane {
             Some(lane) => Ok(lane.passed()?),
@@ -258,8 +257,8 @@ impl Slots {
         }
     }
 
-    /// What exactly is wrong with a message that a job found wrong: the bytes are
-    /// fetched and looked at here. A message that looks right by now is still wrong.
+    /// Describes a mismatch that a GPU job found, by reading the bytes back. If the bytes are
+    /// right by now, it is still a mismatch.
     #[cold]
     pub(super) fn explain(
         &self,
@@ -296,9 +295,9 @@ impl Slots {
         }
     }
 
-    /// Makes every slot memory of its own: pages that were never written all
-    /// read as one page of zeroes, and sending that page over and over would be
-    /// faster than anything real. Behind each slot goes its canary.
+    /// Writes the slot and its canary, so that the slot has pages of its own. Pages that were
+    /// never written are all backed by one zero page, and sending that page would be
+    /// unrealistically fast.
     fn touch(&self, slot: u8) -> Result<(), ChannelError> {
         self.device.write(
             &self.region,
@@ -318,12 +317,12 @@ impl Slots {
     }
 }
 
-/// Slots of a channel: as many as its window is deep.
+/// Number of slots of a channel, the depth of its window.
 pub(super) fn count(setup: &ChannelSetup) -> usize {
     setup.window.clamp(1, SLOTS_MAX)
 }
 
-/// The first byte that is no canary.
+/// The first byte that differs from the canary: its offset and value.
 fn overrun(bytes: &[u8]) -> Option<(usize, u8)> {
     let at = bytes
         .iter()

@@ -1,13 +1,12 @@
 //! The in-flight requests of one channel.
 //!
-//! A comm finishes and releases requests in posting order: once one is
-//! transmitting, `test` is refused for any but the oldest unfinished request,
-//! and `irecvConsumed` for any but the oldest finished one. The window offers
-//! exactly one request for each. A slot is free only once consumed, which for a
-//! send is the moment it is done.
+//! A comm finishes and releases requests in posting order: once one is transmitting, `test`
+//! is refused for any but the oldest unfinished request, and `irecvConsumed` for any but the
+//! oldest finished one. The window offers exactly one request for each. A slot is free only
+//! once its request is consumed; a send counts as consumed as soon as it is done.
 //!
-//! Four counters over a ring say everything: the request with number n is
-//! posted when `n < posted`, done when `n < done`, and so on.
+//! The state is four counters over a ring: request n is posted if `n < posted`, done if
+//! `n < done`, and so on.
 //!
 //! Not here: calling the plugin, waiting, or choosing a channel for a chunk.
 #![forbid(unsafe_code)]
@@ -17,48 +16,48 @@ use crate::plugin::Request;
 /// Request slots of one TCPX comm; no window is deeper.
 pub const SLOTS_MAX: usize = 16;
 
-/// Where one request stands.
+/// The stage of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Given to the plugin.
+    /// Posted to the plugin.
     Posted,
-    /// `test` said done.
+    /// `test` reported it done.
     Done,
-    /// Payload is in place and checked.
+    /// The payload is in its buffer and verified.
     Unpacked,
-    /// Handed back; the slot is free.
+    /// Consumed; the slot is free.
     Consumed,
 }
 
-/// What may happen to a request.
+/// A step from one stage to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// `test` reports done.
     Finish,
-    /// The payload was gathered and checked.
+    /// The payload was unpacked and verified.
     Unpack,
-    /// `irecvConsumed`, or nothing at all for a send.
+    /// `irecvConsumed` for a receive, no call for a send.
     Consume,
 }
 
-/// A step that the plugin's contract does not allow.
+/// A step that is not allowed in the request's stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a request that is {stage:?} cannot {step:?}")]
 pub struct Illegal {
-    /// Where the request stood.
+    /// The stage of the request.
     pub stage: Stage,
-    /// What was tried.
+    /// The attempted step.
     pub step: Step,
 }
 
 impl Stage {
-    /// The stage after a step.
+    /// The stage after `step`.
     pub fn after(self, step: Step) -> Result<Self, Illegal> {
         match (self, step) {
             (Self::Posted, Step::Finish) => Ok(Self::Done),
             (Self::Done, Step::Unpack) => Ok(Self::Unpacked),
-            // Consuming earlier hands the bounce pages back while they are
-            // still being read; the payload then fails to verify.
+            // Consuming earlier frees the bounce pages while they are still being
+            // read, and the payload then differs.
             (Self::Unpacked, Step::Consume) => Ok(Self::Consumed),
             (stage, step) => Err(Illegal { stage, step }),
         }
@@ -68,11 +67,11 @@ impl Stage {
 /// One posted request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlight {
-    /// The plugin's token.
+    /// The plugin's request.
     pub request: Request,
-    /// Which turn of the channel it carries.
+    /// The channel's turn, which determines the chunk.
     pub turn: u64,
-    /// Which memory slot it uses.
+    /// The memory slot that it uses.
     pub slot: u8,
     /// Bytes.
     pub len: u32,
@@ -90,7 +89,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// `depth` is clamped to 1..=16.
+    /// A window of `depth` requests, clamped to 1..=16.
     pub fn new(depth: usize) -> Self {
         let depth = depth.clamp(1, SLOTS_MAX) as u64;
         Self {
@@ -108,13 +107,13 @@ impl Window {
         (self.posted - self.consumed) as usize
     }
 
-    /// Whether one more may be posted.
+    /// Whether one more request can be posted.
     pub fn has_room(&self) -> bool {
         self.posted - self.consumed < self.depth
     }
 
-    /// Remembers a posted request; gives it back when the window is full, which
-    /// is our refusal of the 17th post, before the plugin's.
+    /// Adds a posted request, or returns it as an error if the window is full. The window
+    /// thus refuses the 17th post before the plugin does.
     pub fn post(&mut self, one: InFlight) -> Result<(), InFlight> {
         if !self.has_room() {
             return Err(one);
@@ -133,8 +132,7 @@ impl Window {
         }
     }
 
-    /// The request after the one that may be tested; asking about it is a fault
-    /// that only `rogue` commits.
+    /// The request after the one that may be tested. Only `rogue` tests it, as a fault.
     pub(super) fn second_oldest(&self) -> Option<InFlight> {
         if self.done + 1 < self.posted {
             self.ring[index(self.done + 1)]
@@ -143,7 +141,7 @@ impl Window {
         }
     }
 
-    /// The one request whose payload may be taken.
+    /// The one request that may be unpacked.
     pub(crate) fn to_unpack(&self) -> Option<InFlight> {
         if self.unpacked < self.done {
             self.ring[index(self.unpacked)]
@@ -152,7 +150,7 @@ impl Window {
         }
     }
 
-    /// Takes a step with the request that the matching `to_…` offers.
+    /// Applies a step to the oldest request that can take it.
     pub fn step(&mut self, step: Step) -> Result<(), Illegal> {
         let next = match step {
             Step::Finish => self.done,
@@ -168,8 +166,8 @@ impl Window {
         Ok(())
     }
 
-    /// Where a request stands, counted from 0 since the channel was made. One that
-    /// is not posted yet has a slot that is free, like one that was consumed.
+    /// The stage of request `number`, counted from 0 over the life of the channel. A request
+    /// that is not posted yet counts as consumed, because its slot is free.
     fn stage(&self, number: u64) -> Stage {
         match number {
             _ if number >= self.posted => Stage::Consumed,
@@ -180,12 +178,12 @@ impl Window {
         }
     }
 
-    /// Whether nothing is in flight.
+    /// Whether no request is in flight.
     pub(crate) fn is_drained(&self) -> bool {
         self.posted == self.consumed
     }
 
-    /// Posted, done, unpacked, consumed since the channel was made.
+    /// Requests posted, done, unpacked and consumed over the life of the channel.
     pub(crate) fn totals(&self) -> [u64; 4] {
         [self.posted, self.done, self.unpacked, self.consumed]
     }
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seventeenth_post_is_refused_by_us() {
+    fn the_window_refuses_the_seventeenth_post() {
         let mut window = Window::new(16);
         for turn in 0..16 {
             window.post(one(turn)).expect("room");
