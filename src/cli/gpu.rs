@@ -17,7 +17,7 @@ use clap::Args;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
-use tcpx_engine::gpu::bench::{self, Latency, Payload, Row, Setup};
+use tcpx_engine::gpu::bench::{self, BenchSetup, LatencyRow, PayloadRow, UnpackRow};
 use tcpx_engine::gpu::{CudaDevice, CudaMemory, MemoryError, Unpack, Wanted, cuda_node};
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::ByteCount;
@@ -59,14 +59,14 @@ struct Document<'a> {
     gpu: &'a CudaDevice,
     dma_buf_export: Option<String>,
     rows: Vec<Measured<'a>>,
-    payload: &'a Payload,
-    latency: &'a [Latency],
+    payload: &'a PayloadRow,
+    latency: &'a [LatencyRow],
 }
 
 #[derive(Serialize)]
 struct Measured<'a> {
     #[serde(flatten)]
-    row: &'a Row,
+    row: &'a UnpackRow,
     gb_per_s: f64,
     of_copy: f64,
 }
@@ -101,7 +101,7 @@ fn measure(common: &Common, arguments: &Arguments) -> Result<bool, MemoryError> 
         ));
     }
     let sizes = |counts: &[ByteCount]| counts.iter().map(|count| count.as_usize()).collect();
-    let setup = Setup {
+    let setup = BenchSetup {
         chunks: sizes(&arguments.chunk),
         fragments: sizes(&arguments.fragment),
         batches: arguments.batch.iter().map(|batch| batch.get()).collect(),
@@ -142,7 +142,7 @@ fn heading(gpu: &CudaDevice, cuda: &str, no_export: Option<String>) -> String {
     )
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[UnpackRow]) -> String {
     let names = [
         "chunk", "fragment", "count", "batch", "policy", "time(us)", "GB/s", "of copy", "verified",
     ];
@@ -172,7 +172,7 @@ fn word(policy: Unpack) -> &'static str {
     }
 }
 
-fn closing(payload: &Payload, latency: &[Latency]) -> String {
+fn closing(payload: &PayloadRow, latency: &[LatencyRow]) -> String {
     let rate = |nanoseconds: u64| payload.bytes as f64 / nanoseconds as f64;
     let mut text = format!(
         "#\n# Payload : fill {:.0} GB/s, verify {:.0} GB/s, copy {:.0} GB/s; both {:.3} of the copy\n",

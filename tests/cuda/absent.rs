@@ -62,7 +62,7 @@ fn a_driver_without_a_gpu() {
         &[],
         &[
             "CUDA_VISIBLE_DEVICES is ``",
-            "next: look at CUDA_VISIBLE_DEVICES",
+            "next: check CUDA_VISIBLE_DEVICES",
         ],
     );
 }
@@ -72,7 +72,7 @@ fn a_driver_that_is_too_old() {
     refused(
         &[("FAKE_CUDA_VERSION", "10020")],
         &[],
-        &["for CUDA 10.2; at least 11.0", "update the NVIDIA driver"],
+        &["supports CUDA 10.2; 11.0 or later", "update the NVIDIA driver"],
     );
 }
 

@@ -351,7 +351,7 @@ fn a_handle_that_leads_nowhere_on_the_gpu_is_refused() {
                     net_device_version: 8,
                     ..handle(region.as_ptr())
                 },
-                "describes no unpack queue",
+                "does not describe an unpack queue",
             );
             let lists: [u64; 3] = [region.as_ptr().addr() as u64, 0, !0];
             let bytes: Vec<u8> = lists.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -1,7 +1,7 @@
-//! What holds of any scatter list a plugin may publish: a target under `fuzz/`
-//! looks for a counterexample, the suite tries its seeds and random ones.
+//! Properties that hold for any scatter list a plugin may publish. A target under `fuzz/`
+//! searches for counterexamples; the tests try its seeds and random lists.
 //!
-//! Absent from a normal build.
+//! Compiled for tests and fuzzing only.
 #![forbid(unsafe_code)]
 
 use super::{ScatterError, ScatterSource};
@@ -11,12 +11,12 @@ use tcpx_abi::v7::DeviceHandle;
 use tcpx_abi::{NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION};
 
 const POSTED_MAX: usize = 64 * 1024;
-/// Wherever in the first half an entry begins, its bytes lie in the pool.
+/// Twice the longest message, so that an entry that starts in the first half ends in the pool.
 const POOL_BYTES: usize = 2 * POSTED_MAX;
 const BUFFER_BYTES: usize = POSTED_MAX + 64;
 const UNTOUCHED: u8 = 0xee;
 
-/// What a plugin publishes for one comm.
+/// The structs that a plugin publishes for one comm.
 struct Published {
     meta: UnpackMeta,
     pool: Vec<u8>,
@@ -29,7 +29,7 @@ thread_local! {
     }));
 }
 
-/// Which receive, how many bytes were posted, the count word, and the entries.
+/// Checks one input: receive number, bytes posted, count word, and entries.
 pub fn list(data: &[u8]) {
     let mut words = data
         .chunks(4)
@@ -39,7 +39,7 @@ pub fn list(data: &[u8]) {
     let mut entries = vec![LoadMeta::default(); ENTRIES.min(count as usize)];
     for entry in entries.iter_mut().take(data.len() / 16) {
         let (src_off, len, low, high) = (word(), word(), word(), word());
-        // That the source lies in the pool is the plugin's promise.
+        // The plugin guarantees that the source is inside the pool.
         let src_off = src_off % POSTED_MAX as u32;
         *entry = LoadMeta {
             src_off,
@@ -107,7 +107,8 @@ fn describes(entries: &[LoadMeta], count: u32, posted: usize) -> bool {
         && covers(entries, posted)
 }
 
-/// Whether every byte is somebody's; with as many as there are, each is one's only.
+/// Whether the entries cover every byte. Their lengths sum up to `posted`, so none is
+/// covered twice.
 fn covers(entries: &[LoadMeta], posted: usize) -> bool {
     let mut covered = vec![false; posted];
     entries
@@ -116,7 +117,7 @@ fn covers(entries: &[LoadMeta], posted: usize) -> bool {
     covered.into_iter().all(|byte| byte)
 }
 
-/// Byte by byte.
+/// The message, copied byte by byte.
 fn copied(entries: &[LoadMeta], pool: &[u8]) -> Vec<u8> {
     let mut buffer = vec![UNTOUCHED; BUFFER_BYTES];
     for one in entries {

@@ -1,4 +1,4 @@
-//! Page-aligned anonymous memory, straight from `mmap`.
+//! Page-aligned anonymous memory from `mmap`.
 #![expect(unsafe_code, reason = "maps and unmaps anonymous memory")]
 
 use super::{DeviceMemory, MemoryError, MemoryKind, Region, Scatter, Span, Unpack};
@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// Ordinary memory, registered as host memory or as a stand-in for a GPU's.
+/// Host memory, registered as such or as a stand-in for GPU memory.
 #[derive(Debug, Clone, Copy)]
 pub struct HostMemory {
     kind: MemoryKind,
@@ -20,8 +20,7 @@ impl HostMemory {
         }
     }
 
-    /// Regions registered as `NCCL_PTR_CUDA`; only for a plugin that says it
-    /// takes ordinary memory as such.
+    /// Regions registered as `NCCL_PTR_CUDA`, for a plugin that accepts host memory as such.
     pub const fn device_stand_in() -> Self {
         Self {
             kind: MemoryKind::Device,
@@ -84,11 +83,11 @@ impl DeviceMemory for HostMemory {
 
     fn gather(&self, how: Unpack, list: &Scatter<'_>, region: &Region, span: Span) -> bool {
         let gathered = region.with_bytes(span, |into| match how {
-            // On the host one gather and one copy per fragment are the same loop;
-            // on a device they are one launch and many.
+            // For host memory, one gather and one copy per fragment are the same loop; on a
+            // GPU they are one launch and many.
             Unpack::Kernel | Unpack::D2d => list.copy_into(into),
             Unpack::Host => {
-                // Off the timed path by nature: this policy exists to be compared.
+                // This policy exists for comparison, so the allocation does not matter.
                 let mut staging = vec![0; into.len()];
                 list.copy_into(&mut staging);
                 into.copy_from_slice(&staging);

@@ -1,31 +1,30 @@
-//! Work on memory that only a GPU can reach: what one channel asks of it.
+//! The work of one channel on memory that only a GPU can access.
 //!
-//! A job is queued, launched together with the others queued since the last
-//! launch, and has passed once the GPU says so; nobody waits for it. Jobs pass in
-//! the order in which they were queued, so a channel consumes a receive exactly
-//! when its job has passed.
+//! Jobs are queued, launched together, and polled; nothing waits for them. A job that the GPU
+//! has finished has *passed*. Jobs pass in the order in which they were queued, so a channel
+//! consumes a receive exactly when its job has passed.
 #![forbid(unsafe_code)]
 
 use super::{MemoryError, Scatter, Span, Unpack};
 
-/// Words after which the body of the pattern repeats: a page.
+/// Words after which the body of the pattern repeats, one page.
 pub const TABLE_WORDS: usize = 512;
 
-/// What makes the pattern of a run; `transfer::Pattern` has the arithmetic.
+/// Parameters of a run's pattern, defined by `transfer::Pattern`.
 #[derive(Clone)]
 pub struct PatternKey {
-    /// The body.
+    /// The words of the body.
     pub table: Box<[u64; TABLE_WORDS]>,
-    /// What stamps are scrambled with.
+    /// Scrambles the stamps.
     pub key: u64,
 }
 
-/// What makes the pattern of one message.
+/// Parameters of one message's pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Added to every word of the table.
     pub body: u64,
-    /// The stamp of its first block before it is scrambled.
+    /// The stamp of the first block, before scrambling.
     pub first: u64,
 }
 
@@ -33,57 +32,57 @@ pub struct Stamp {
 pub enum Work<'a> {
     /// Write a message's pattern.
     Fill {
-        /// Where.
+        /// The bytes to write.
         span: Span,
-        /// Which.
+        /// The message's pattern.
         stamp: Stamp,
     },
-    /// Put a received message into place, and compare it.
+    /// Unpack a received message and compare it.
     Take {
-        /// Its scatter list, checked; `None` when it is in place already.
+        /// The checked scatter list; `None` if the message is already in its buffer.
         list: Option<&'a Scatter<'a>>,
-        /// Where it belongs.
+        /// The message's buffer.
         span: Span,
-        /// What it must be, if that matters.
+        /// The expected pattern; `None` to skip the comparison.
         verify: Option<Stamp>,
-        /// The canary begins this far behind the start of `span`.
+        /// Offset of the canary from the start of `span`.
         guard: usize,
     },
 }
 
-/// What became of a job that has passed.
+/// The result of a job that has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {
-    /// Written, or taken and right, or not compared.
+    /// The message was written, or is correct, or was not compared.
     Right,
-    /// Some byte differs; which one is for the host to find out.
+    /// Some byte of the message differs; the host finds out which.
     Wrong,
-    /// The message is right and the canary behind it is not.
+    /// The message is correct, but the canary after it was overwritten.
     Overrun,
 }
 
-/// Sizes of a lane.
+/// Sizes and options of a lane.
 #[derive(Clone)]
 pub struct LaneSetup<'a> {
-    /// Jobs between queued and passed, at most.
+    /// Most jobs that are queued and have not passed.
     pub jobs: usize,
     /// Bytes of the longest message.
     pub chunk: usize,
-    /// How received messages get into place.
+    /// How received messages are unpacked.
     pub unpack: Unpack,
-    /// For filling and comparing.
+    /// The pattern for filling and comparing, if any.
     pub pattern: Option<&'a PatternKey>,
 }
 
-/// One channel's work, in order. Driven by one thread at a time.
+/// The GPU work of one channel, in order. Driven by one thread at a time.
 pub trait Lane: Send {
     /// Adds a job to the next launch.
     fn queue(&mut self, work: &Work<'_>) -> Result<(), MemoryError>;
-    /// Launches what was queued; leaves it for later while too much is under way.
+    /// Launches the queued jobs, unless all other batches are still in progress.
     fn launch(&mut self) -> Result<(), MemoryError>;
-    /// Launches, and waits until all that is under way has passed, within a
-    /// deadline. For what is not timed.
+    /// Launches the queued jobs and waits until all jobs have passed, within a deadline. Not
+    /// for the timed part.
     fn settle(&mut self) -> Result<(), MemoryError>;
-    /// The oldest job, if it has passed and was not told of. Asks, never waits.
+    /// The result of the oldest unreported job, if it has passed. Does not wait.
     fn passed(&mut self) -> Result<Option<Passed>, MemoryError>;
 }

@@ -1,10 +1,9 @@
-//! Memory that a transfer moves: `DeviceMemory` and what it hands out.
+//! The memory that a transfer moves: `DeviceMemory`, regions, spans and scatter lists.
 //!
-//! `scatter.rs` reads the scatter list of a receive and believes nothing in it.
-//! `host.rs` is ordinary page-aligned memory, registered as host memory or, as
-//! a stand-in for a GPU, as CUDA memory with a plugin that accepts it.
-//! `cuda/` is the memory of a real GPU, by a driver that is looked for at run
-//! time; `lane.rs` is what a channel asks of memory that it cannot reach itself.
+//! `scatter.rs` reads and checks the scatter list of a receive. `host.rs` provides host memory,
+//! registered as such or, for a plugin that accepts it, as CUDA memory. `cuda/` provides the
+//! memory of a real GPU, through a driver that is loaded at run time. `lane.rs` is the
+//! interface for work on memory that only a GPU can access.
 
 mod cuda;
 #[cfg(any(test, fuzzing))]

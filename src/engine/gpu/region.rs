@@ -1,5 +1,5 @@
-//! A region: one allocation that can be registered, cut into spans, and that
-//! outlives every request on it because whoever registers it holds an `Arc`.
+//! A region: one allocation that can be registered and cut into spans. It outlives every
+//! request on it, because the registration holds an `Arc` of it.
 #![expect(
     unsafe_code,
     reason = "gives the bytes of a mapping to one closure at a time"
@@ -13,42 +13,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tcpx_abi::v7::DeviceHandle;
 use tcpx_words::error::NextStep;
 
-/// What a registration tells the plugin about the memory.
+/// The memory type that a registration passes to the plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
     /// `NCCL_PTR_HOST`
     Host,
-    /// `NCCL_PTR_CUDA`; over ordinary memory when the plugin is a stand-in.
+    /// `NCCL_PTR_CUDA`. Host memory if the plugin is a stand-in.
     Device,
 }
 
-/// Why memory could not be had.
+/// Errors of allocating memory and of working on it.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// The system or the driver refused.
+    /// The system or the driver refused the allocation.
     #[error("cannot allocate {bytes} bytes of {kind:?} memory: {why}")]
     Allocate {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
-        /// Kind asked for.
+        /// Requested kind.
         kind: MemoryKind,
-        /// The system's words.
+        /// The error of the system or driver.
         why: String,
     },
-    /// A GPU or its driver.
+    /// An error of a GPU or its driver.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// More work than a lane was made for: a bug of ours.
-    #[error("a lane for {jobs} messages of {chunk} bytes was given more")]
+    /// A bug in the engine: more jobs or longer messages than the lane was created for.
+    #[error("engine bug: a lane for {jobs} messages of {chunk} bytes got more")]
     Lane {
-        /// Of the lane.
+        /// Most jobs of the lane.
         jobs: usize,
-        /// Of the lane.
+        /// Longest message of the lane in bytes.
         chunk: usize,
     },
-    /// A span of another region, or one that is lent already: a bug of ours.
-    #[error("bytes were asked for that are not of their region")]
+    /// A bug in the engine: a span of another region, or bytes that are already lent.
+    #[error("engine bug: access to bytes outside a region")]
     Outside,
 }
 
@@ -61,7 +61,7 @@ impl NextStep for MemoryError {
     }
 }
 
-/// How a received scatter list becomes a message.
+/// How the fragments of a receive are copied into its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unpack {
@@ -69,45 +69,45 @@ pub enum Unpack {
     Kernel,
     /// One copy per fragment.
     D2d,
-    /// Through a staging buffer.
+    /// One copy per fragment to a staging buffer on the host, and one back.
     Host,
-    /// Not at all: pages are handed back unread.
+    /// Not at all: the receive is consumed without reading its pages.
     None,
 }
 
-/// Where regions come from, and how bytes get from bounce pages into place.
+/// A kind of memory: allocates regions and unpacks receives into them.
 pub trait DeviceMemory: Send + Sync {
-    /// The kind that its regions are registered as.
+    /// The kind with which its regions are registered.
     fn kind(&self) -> MemoryKind;
-    /// A zeroed region of at least `len` bytes that starts on a 4 KiB boundary.
+    /// Allocates a zeroed region of at least `len` bytes, aligned to 4 KiB.
     fn allocate(&self, len: usize) -> Result<Arc<Region>, MemoryError>;
-    /// Gathers a checked scatter list into `span`; `false` when the span is not
-    /// of this region, or is not this process's to write.
+    /// Copies the fragments of a checked scatter list into `span`. `false` if the span is not
+    /// in `region` or this process cannot write it.
     fn gather(&self, how: Unpack, list: &Scatter<'_>, region: &Region, span: Span) -> bool;
 
-    /// Makes the memory's GPU the calling thread's, for a plugin that binds to
-    /// whichever is current: before every listen, connect, accept and regMr.
+    /// Makes the memory's GPU current in the calling thread. Call before every listen,
+    /// connect, accept and regMr, because plugins use the current GPU.
     fn make_current(&self) -> Result<(), MemoryError> {
         Ok(())
     }
 
-    /// Where a comm publishes its scatter lists.
+    /// The scatter lists of a comm, from its device handle.
     fn scatter_source(&self, handle: &DeviceHandle) -> Result<ScatterSource, ScatterError> {
         ScatterSource::from_host_handle(handle)
     }
 
-    /// One channel's work, for memory that this process cannot reach by itself.
+    /// Creates the lane of one channel; `None` for memory that this process can access.
     fn lane(&self, _setup: &LaneSetup<'_>) -> Result<Option<Box<dyn Lane>>, MemoryError> {
         Ok(None)
     }
 
-    /// Copies `span` out; waits. For what is not timed.
+    /// Copies `span` into `into` and waits. Not for the timed part.
     fn read(&self, region: &Region, span: Span, into: &mut [u8]) -> Result<(), MemoryError> {
         let read = region.with_bytes(span, |bytes| into.copy_from_slice(&bytes[..into.len()]));
         read.ok_or(MemoryError::Outside)
     }
 
-    /// Copies into `span`; waits. For what is not timed.
+    /// Copies `from` into `span` and waits. Not for the timed part.
     fn write(&self, region: &Region, span: Span, from: &[u8]) -> Result<(), MemoryError> {
         let written = region.with_bytes(span, |bytes| bytes[..from.len()].copy_from_slice(from));
         written.ok_or(MemoryError::Outside)
@@ -117,8 +117,8 @@ pub trait DeviceMemory: Send + Sync {
     fn describe(&self) -> String;
 }
 
-/// One allocation. Plugins write into it behind the compiler's back, so it is
-/// only ever read and written through raw pointers.
+/// One allocation. Plugins write into it without the compiler's knowledge, so it is accessed
+/// through raw pointers only.
 pub struct Region {
     start: usize,
     len: usize,
@@ -126,7 +126,7 @@ pub struct Region {
     /// Whether this process can read and write it.
     reachable: bool,
     borrowed: AtomicBool,
-    // Frees the memory when the last `Arc` goes.
+    // Frees the memory when the last `Arc` is dropped.
     _owner: Box<dyn Any + Send + Sync>,
 }
 
@@ -148,7 +148,7 @@ impl Region {
         })
     }
 
-    /// As `new`, of memory that only a GPU can reach.
+    /// As `new`, for memory that only a GPU can access.
     pub(super) fn of_gpu(start: usize, len: usize, owner: Box<dyn Any + Send + Sync>) -> Arc<Self> {
         let kind = MemoryKind::Device;
         Arc::new(Self {
@@ -171,20 +171,19 @@ impl Region {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How it is registered.
+    /// The kind with which it is registered.
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
 
-    /// Lends `span`'s bytes to `f`; `None` when the span is not of this region or
-    /// its bytes are lent already. Only for memory that this process can read,
-    /// and only while no request on the span is outstanding: the plugin's writes
-    /// are invisible to the compiler.
+    /// Lends `span`'s bytes to `f`. `None` if the span is not in this region, its bytes are
+    /// already lent, or only a GPU can access them. No request on the span may be outstanding,
+    /// because the plugin's writes are invisible to the compiler.
     pub fn with_bytes<R>(&self, span: Span, f: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         if !self.reachable || !self.holds(span) {
             return None;
@@ -205,12 +204,12 @@ impl Region {
         Some(f(bytes))
     }
 
-    /// Whether a span is of this region.
+    /// Whether a span is inside this region.
     pub fn holds(&self, span: Span) -> bool {
         span.start >= self.start && span.start + span.len <= self.start + self.len
     }
 
-    /// A part of it, or `None` when it would leave the region.
+    /// A part of the region, or `None` if it would exceed the region.
     pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
         let end = offset.checked_add(len)?;
         (end <= self.len).then(|| Span {
@@ -226,8 +225,8 @@ impl std::fmt::Debug for Region {
     }
 }
 
-/// A checked part of a region. A plain value: whoever posts it keeps the
-/// region's `Arc` in the registration.
+/// A checked part of a region. It does not keep the region alive; the registration that it is
+/// posted with does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     start: usize,
@@ -240,7 +239,7 @@ impl Span {
         std::ptr::with_exposed_provenance_mut(self.start)
     }
 
-    /// First byte, as a GPU counts.
+    /// The GPU's address of the first byte.
     pub fn address(self) -> u64 {
         self.start as u64
     }
@@ -250,7 +249,7 @@ impl Span {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Whether the length is 0.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }

@@ -1,11 +1,10 @@
-//! The scatter list of a finished receive: read once, checked, then copied by.
+//! The scatter list of a finished receive: read once, checked, then used for copying.
 //!
-//! The plugin publishes, per comm, sixteen lists and counts in host-readable
-//! memory and one bounce buffer; the k-th finished receive uses slot k mod 16
-//! (NCCL's own way to find it, which needs no private field). Everything read
-//! here is a claim: a count within 2048, lengths that sum to what was posted,
-//! destinations inside the buffer and beside each other, sources inside the
-//! pool where its size is known. Anything else is refused, never copied.
+//! For each comm the plugin publishes sixteen lists and counts in host-readable memory and one
+//! bounce buffer. The k-th finished receive uses slot k mod 16, as in NCCL; no private field
+//! is needed to find it. Nothing in a list is trusted: the count must be 1 to 2048, the
+//! lengths must add up to the bytes posted, destinations must be inside the buffer without
+//! overlap, and sources inside the pool if its size is known. Any other list is refused.
 #![expect(unsafe_code, reason = "reads memory that the plugin publishes")]
 
 use std::mem::offset_of;
@@ -13,53 +12,53 @@ use std::ptr::NonNull;
 use tcpx_abi::unpack::{ENTRIES, LoadMeta, SLOTS, UnpackHandle, UnpackMeta};
 use tcpx_abi::v7::DeviceHandle;
 
-/// Why a scatter list is not used.
+/// Why a scatter list is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScatterError {
-    /// `accept` did not describe an unpack queue.
+    /// The device handle does not describe the known unpack queue.
     #[error(
-        "the device handle describes no unpack queue (type {kind}, version {version}, {size} bytes)"
+        "the device handle does not describe an unpack queue (type {kind}, version {version}, {size} bytes)"
     )]
     NoQueue {
         /// `netDeviceType`
         kind: i32,
         /// `netDeviceVersion`
         version: i32,
-        /// Bytes behind the handle.
+        /// Bytes of the queue.
         size: usize,
     },
-    /// The page pool was not imported.
+    /// The plugin has not imported the page pool.
     #[error("the plugin has no bounce buffer for this comm")]
     NoBounceBuffer,
-    /// The driver was asked where the queue or the pool is.
+    /// The driver does not confirm the addresses of the queue or the pool.
     #[error("the plugin's unpack queue cannot be used: {why}")]
     Unusable {
-        /// What the driver said, or what is wrong with its answer.
+        /// The driver's error, or the problem with an address.
         why: String,
     },
-    /// Two fragments claim the same bytes, so others are claimed by none.
-    #[error("fragment {entry} of slot {slot} begins at byte {at}, where another has been")]
+    /// Two fragments overlap, so other bytes are not covered.
+    #[error("fragment {entry} of slot {slot} overlaps another one at byte {at}")]
     Overlap {
         /// Entry index.
         entry: usize,
         /// Slot index.
         slot: usize,
-        /// Its first byte.
+        /// First byte of the fragment.
         at: u64,
     },
-    /// A fragment would be read from outside the pool.
-    #[error("fragment {entry} of slot {slot} ends at byte {end} of a pool of {pool} bytes")]
+    /// A fragment's source is outside the pool.
+    #[error("fragment {entry} of slot {slot} ends at byte {end}, beyond the pool of {pool} bytes")]
     OutsidePool {
         /// Entry index.
         entry: usize,
         /// Slot index.
         slot: usize,
-        /// First byte after it.
+        /// First byte after the fragment.
         end: u64,
         /// Bytes of the pool.
         pool: u64,
     },
-    /// More fragments than a slot holds, or none.
+    /// The count is 0 or more than a slot holds.
     #[error("{count} fragments in slot {slot}, expected 1 to {ENTRIES}")]
     Count {
         /// The count word.
@@ -67,7 +66,7 @@ pub enum ScatterError {
         /// Slot index.
         slot: usize,
     },
-    /// The lengths do not add up.
+    /// The lengths do not add up to the bytes posted.
     #[error("the fragments of slot {slot} hold {sum} bytes, expected {expected}")]
     Sum {
         /// Bytes in all fragments.
@@ -77,26 +76,26 @@ pub enum ScatterError {
         /// Slot index.
         slot: usize,
     },
-    /// A fragment would land outside the message.
+    /// A fragment's destination is outside the message.
     #[error("fragment {entry} of slot {slot} ends at byte {end}, beyond the {expected} posted")]
     Outside {
         /// Entry index.
         entry: usize,
         /// Slot index.
         slot: usize,
-        /// First byte after it.
+        /// First byte after the fragment.
         end: u64,
         /// Bytes posted.
         expected: u64,
     },
 }
 
-/// Where one comm publishes its lists.
+/// The published scatter lists of one comm.
 #[derive(Debug)]
 pub struct ScatterSource {
     meta: NonNull<UnpackMeta>,
     bounce: NonNull<u8>,
-    /// Bytes of the pool, where somebody knows.
+    /// Bytes of the pool, if known.
     pool: Option<u64>,
 }
 
@@ -104,19 +103,19 @@ pub struct ScatterSource {
 unsafe impl Send for ScatterSource {}
 
 impl ScatterSource {
-    /// From the handle that `accept` filled, when its 24 bytes can be read by
-    /// this process (a device stand-in; on a GPU they are copied out first).
+    /// From a device handle whose 24 bytes this process can read, as with a device stand-in.
+    /// On a GPU they must be copied out first.
     pub fn from_host_handle(handle: &DeviceHandle) -> Result<Self, ScatterError> {
         let queue = queue_of(handle)?;
         // SAFETY: a plugin that announces type UNPACK, version 7 and 24 bytes
         // promises this struct, valid as long as the comm.
         let queue = unsafe { queue.read() };
-        Self::of_queue(handle, queue.meta, queue.bounce_buf.cast(), None)
+        Self::from_queue(handle, queue.meta, queue.bounce_buf.cast(), None)
     }
 
-    /// From what the handle's 24 bytes say: where this process reads the lists,
-    /// and the pool by its address, with its size if that is known.
-    pub(super) fn of_queue(
+    /// From the addresses in the handle's 24 bytes: the lists, readable by this process, and
+    /// the pool, with its size if known.
+    pub(super) fn from_queue(
         handle: &DeviceHandle,
         meta: *mut UnpackMeta,
         bounce: *mut u8,
@@ -165,7 +164,7 @@ impl ScatterSource {
     }
 }
 
-/// The unpack queue that a device handle leads to, if it is of the one known layout.
+/// The unpack queue that a device handle points to, if its layout is the known one.
 pub(super) fn queue_of(handle: &DeviceHandle) -> Result<*const UnpackHandle, ScatterError> {
     let queue = handle.handle.cast::<UnpackHandle>();
     let known = handle.net_device_type == tcpx_abi::NET_DEVICE_UNPACK
@@ -230,8 +229,8 @@ fn check(
     }
 }
 
-/// With several sockets the entries come in the order in which task chunks
-/// ended, so they are put in order of place first.
+/// Checks that no two fragments overlap. With several sockets the entries are in the order in
+/// which task chunks finished, so they are sorted by destination first.
 fn check_beside(list: &[LoadMeta], slot: usize) -> Result<(), ScatterError> {
     let mut order = [0u16; ENTRIES];
     let order = &mut order[..list.len()];
@@ -258,42 +257,41 @@ fn check_beside(list: &[LoadMeta], slot: usize) -> Result<(), ScatterError> {
     Ok(())
 }
 
-/// A checked list: every destination lies inside the message.
+/// A checked scatter list: every destination is inside the message.
 pub struct Scatter<'a> {
     list: &'a [LoadMeta],
     bounce: NonNull<u8>,
 }
 
 impl<'a> Scatter<'a> {
-    /// A list of our own over a pool of our own.
-    pub(super) fn of_pool(list: &'a [LoadMeta], bounce: NonNull<u8>) -> Self {
+    /// A list and pool of the caller, not checked.
+    pub(super) fn over_pool(list: &'a [LoadMeta], bounce: NonNull<u8>) -> Self {
         Self { list, bounce }
     }
 }
 
 impl Scatter<'_> {
-    /// Fragments.
+    /// Number of fragments.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no fragments.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Its entries.
+    /// The entries.
     pub fn entries(&self) -> &[LoadMeta] {
         self.list
     }
 
-    /// Where `src_off` counts from.
+    /// The bounce buffer's address, to which `src_off` is relative.
     pub fn bounce(&self) -> u64 {
         self.bounce.as_ptr().addr() as u64
     }
 
-    /// Copies every fragment to its place; a message shorter than the list was
-    /// checked for takes what fits.
+    /// Copies every fragment into `into`. Bytes beyond its end are dropped.
     pub(crate) fn copy_into(&self, into: &mut [u8]) {
         for one in self.list {
             let (Ok(start), len) = (usize::try_from(one.dst_off), one.len as usize) else {

@@ -1,12 +1,11 @@
-//! What unpacking costs on one GPU, beside a plain copy of the same bytes.
+//! Measures the cost of unpacking on one GPU, compared with a plain copy of the same bytes.
 //!
-//! For each shape (bytes of a chunk, bytes of a fragment, chunks per batch) the
-//! pool is filled so that a right gather yields the pattern; fragments lie
-//! shuffled, each in pages of its own. Batches are launched back to back on one
-//! stream from lists that were made before, and timed by events; the copy is one
-//! call for all bytes, in the same round. Every policy's result is verified.
-//! Latency is another matter: one chunk through a lane, from launch to seen, by
-//! the clock of the host.
+//! For each shape (bytes per chunk, bytes per fragment, chunks per batch) the pool is filled
+//! so that a correct gather yields the pattern; fragments are shuffled, each in its own pages.
+//! Batches are launched back to back on one stream from prepared lists and timed by events;
+//! the copy is one call for all bytes in the same round. Every policy's result is verified.
+//! Latency is measured separately: one chunk through a lane, from launch until the host sees
+//! the event, by the host's clock.
 #![forbid(unsafe_code)]
 
 use super::memory::CudaMemory;
@@ -23,101 +22,101 @@ type Result<T> = std::result::Result<T, MemoryError>;
 
 /// What to measure.
 #[derive(Debug, Clone)]
-pub struct Setup {
-    /// Bytes of a chunk, below 2 GiB.
+pub struct BenchSetup {
+    /// Bytes per chunk, each below 2 GiB.
     pub chunks: Vec<usize>,
-    /// Bytes of a fragment.
+    /// Bytes per fragment.
     pub fragments: Vec<usize>,
     /// Chunks per batch.
     pub batches: Vec<usize>,
-    /// Bytes of one round.
+    /// Bytes per round.
     pub total: usize,
-    /// Rounds; medians are reported.
+    /// Rounds; the results are medians over them.
     pub rounds: usize,
 }
 
-/// One shape under one policy.
+/// The result of one shape with one unpack policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// How it was unpacked.
+pub struct UnpackRow {
+    /// Unpack policy.
     pub policy: Unpack,
-    /// Bytes.
+    /// Bytes per chunk.
     pub chunk: usize,
-    /// Bytes.
+    /// Bytes per fragment.
     pub fragment: usize,
-    /// Fragments of one chunk.
+    /// Fragments per chunk.
     pub fragments: usize,
     /// Chunks per batch.
     pub batch: usize,
-    /// Bytes of one round.
+    /// Bytes per round.
     pub bytes: usize,
-    /// Median over the rounds, on the GPU's clock.
+    /// Median time of a round, by the GPU's clock.
     pub nanoseconds: u64,
-    /// One plain copy of the same bytes, likewise.
+    /// Median time of one plain copy of the same bytes, likewise.
     pub copy_nanoseconds: u64,
-    /// Every byte was right afterwards.
+    /// Whether every byte was correct afterwards.
     pub verified: bool,
 }
 
-impl Row {
-    /// 10^9 bytes per second.
+impl UnpackRow {
+    /// Unpack rate in 10^9 bytes per second.
     pub fn gb_per_s(&self) -> f64 {
         self.bytes as f64 / self.nanoseconds as f64
     }
 
-    /// Share of the plain copy's rate.
+    /// Unpack rate as a share of the plain copy's.
     pub fn of_copy(&self) -> f64 {
         self.copy_nanoseconds as f64 / self.nanoseconds as f64
     }
 }
 
-/// Filling and verifying, beside a copy.
+/// The cost of filling and verifying, compared with a copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Payload {
-    /// Bytes of one chunk.
+pub struct PayloadRow {
+    /// Bytes per chunk.
     pub chunk: usize,
-    /// Bytes of one round.
+    /// Bytes per round.
     pub bytes: usize,
-    /// Medians, on the GPU's clock.
+    /// Median time to fill a round, by the GPU's clock.
     pub fill_nanoseconds: u64,
-    /// See `fill_nanoseconds`.
+    /// Median time to verify a round.
     pub verify_nanoseconds: u64,
-    /// See `fill_nanoseconds`.
+    /// Median time to copy a round.
     pub copy_nanoseconds: u64,
 }
 
-impl Payload {
-    /// Filling and verifying a byte, as a share of the rate of copying it.
+impl PayloadRow {
+    /// Rate of filling and verifying as a share of the copy rate.
     pub fn of_copy(&self) -> f64 {
         self.copy_nanoseconds as f64 / (self.fill_nanoseconds + self.verify_nanoseconds) as f64
     }
 }
 
-/// One chunk at a time through a lane, microseconds on the host's clock.
+/// Latency of one chunk at a time through a lane, in microseconds of the host's clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// How it was unpacked.
+pub struct LatencyRow {
+    /// Unpack policy.
     pub policy: Unpack,
     /// Bytes of the chunk.
     pub chunk: usize,
     /// Fragments of the chunk.
     pub fragments: usize,
-    /// Checking the list and noting it down.
+    /// Median time to check the scatter list and queue the job.
     pub queue_us_p50: f64,
-    /// In the launching calls.
+    /// Median time in the launch calls.
     pub launch_us_p50: f64,
-    /// From launch to the event being seen.
+    /// Median time from launch until the event is seen.
     pub seen_us_p50: f64,
-    /// See `seen_us_p50`.
+    /// 99th percentile of the same.
     pub seen_us_p99: f64,
 }
 
-/// Chunks of one latency row.
+/// Chunks measured for one latency row.
 const TRIES: usize = 500;
-/// Copies of one round by policies that make one per fragment.
+/// Most copies per round, for policies that copy each fragment.
 pub(super) const COPIES_MAX: usize = 8192;
 
-/// A pattern for nothing but this.
+/// A random pattern for the benchmark.
 pub fn pattern() -> PatternKey {
     let mut word = 0x243f_6a88_85a3_08d3u64;
     let mut next = || {
@@ -131,8 +130,8 @@ pub fn pattern() -> PatternKey {
     PatternKey { table, key: next() }
 }
 
-/// Every shape under every policy.
-pub fn rows(memory: &CudaMemory, setup: &Setup) -> Result<Vec<Row>> {
+/// Measures every shape with every policy.
+pub fn rows(memory: &CudaMemory, setup: &BenchSetup) -> Result<Vec<UnpackRow>> {
     let mut rows = Vec::new();
     for (chunk, fragment) in setup
         .chunks
@@ -146,7 +145,7 @@ pub fn rows(memory: &CudaMemory, setup: &Setup) -> Result<Vec<Row>> {
         let shape = Shape::new(memory, chunk, fragment, setup.total)?;
         for batch in &setup.batches {
             for policy in [Unpack::Kernel, Unpack::D2d, Unpack::Host] {
-                // Only a kernel knows of batches.
+                // Only the kernel policy has batches.
                 if policy == Unpack::Kernel || *batch == setup.batches[0] {
                     rows.push(shape.row(policy, *batch, setup.rounds)?);
                 }
@@ -156,8 +155,13 @@ pub fn rows(memory: &CudaMemory, setup: &Setup) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Filling and verifying.
-pub fn payload(memory: &CudaMemory, chunk: usize, total: usize, rounds: usize) -> Result<Payload> {
+/// Measures filling and verifying.
+pub fn payload(
+    memory: &CudaMemory,
+    chunk: usize,
+    total: usize,
+    rounds: usize,
+) -> Result<PayloadRow> {
     let shape = Shape::new(memory, chunk, chunk.min(4096), total)?;
     let (mut fills, mut verifies, mut copies) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..=rounds {
@@ -165,7 +169,7 @@ pub fn payload(memory: &CudaMemory, chunk: usize, total: usize, rounds: usize) -
         verifies.push(shape.timed(|shape| shape.verify())?);
         copies.push(shape.copy(shape.bytes())?);
     }
-    Ok(Payload {
+    Ok(PayloadRow {
         chunk,
         bytes: shape.bytes(),
         fill_nanoseconds: median(fills),
@@ -174,13 +178,13 @@ pub fn payload(memory: &CudaMemory, chunk: usize, total: usize, rounds: usize) -
     })
 }
 
-/// One chunk at a time.
+/// Measures the latency of one chunk at a time.
 pub fn latency(
     memory: &CudaMemory,
     policy: Unpack,
     chunk: usize,
     fragment: usize,
-) -> Result<Latency> {
+) -> Result<LatencyRow> {
     let shape = Shape::new(memory, chunk, fragment, chunk)?;
     let setup = LaneSetup {
         jobs: 16,
@@ -199,7 +203,7 @@ pub fn latency(
     let (mut queued, mut launched, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TRIES + 20 {
         let started = Instant::now();
-        let list = Scatter::of_pool(list, pool);
+        let list = Scatter::over_pool(list, pool);
         lane.queue(&Work::Take {
             list: Some(&list),
             span,
@@ -215,13 +219,13 @@ pub fn latency(
         }
         seen.push(started.elapsed());
     }
-    // The first ones warm up.
+    // The first chunks are warm-up.
     let at = |times: &[Duration], share: usize| {
         let mut sorted = times[20..].to_vec();
         sorted.sort_unstable();
         sorted[(sorted.len() * share / 100).min(sorted.len() - 1)].as_secs_f64() * 1e6
     };
-    Ok(Latency {
+    Ok(LatencyRow {
         policy,
         chunk,
         fragments: shape.per_chunk,
@@ -232,7 +236,7 @@ pub fn latency(
     })
 }
 
-/// Of all but the first.
+/// The median in nanoseconds of all times except the first, which is warm-up.
 pub(super) fn median(mut times: Vec<Duration>) -> u64 {
     let counted = &mut times[1..];
     counted.sort_unstable();

@@ -1,8 +1,8 @@
-//! One GPU in use: its primary context, retained once and released once.
+//! A GPU in use: its primary context, retained once and released once.
 //!
-//! The primary context is the one that the CUDA runtime, and with it a plugin,
-//! uses too. It is current per thread, so whoever calls the driver, or a plugin
-//! that asks which GPU is current, makes it current first.
+//! The CUDA runtime, and so a plugin, uses the primary context too. A context is current per
+//! thread, so it must be made current before calling the driver, or a plugin that uses the
+//! thread's current GPU.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::devices::{self, CudaDevice, Wanted};
@@ -58,7 +58,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Makes it the calling thread's, for calls of the driver.
+    /// Makes the context current in the calling thread, for driver calls.
     pub(super) fn make_current(&self) -> Cuda<()> {
         // SAFETY: retained until `drop`.
         self.driver.check("cuCtxSetCurrent", unsafe {
@@ -66,14 +66,14 @@ impl Context {
         })
     }
 
-    /// As `make_current`, and for the CUDA runtime that a plugin has loaded, which
-    /// keeps a notion of its own.
+    /// As `make_current`, and also sets the current device of the CUDA runtimes that plugins
+    /// have loaded, which track it separately.
     pub(super) fn make_current_for_plugin(&self) -> Cuda<()> {
         self.make_current()?;
         runtime::set_device(self.device.ordinal)
     }
 
-    /// Free and total bytes.
+    /// Free and total bytes of GPU memory.
     pub(super) fn memory(&self) -> Cuda<(usize, usize)> {
         let (mut free, mut total) = (0, 0);
         self.make_current()?;
@@ -84,7 +84,7 @@ impl Context {
         Ok((free, total))
     }
 
-    /// An allocation of the driver's own, not of a pool: only that can be registered.
+    /// Allocates with `cuMemAlloc`, because memory of a pool cannot be registered.
     pub(super) fn allocate(&self, bytes: usize) -> Cuda<u64> {
         self.make_current()?;
         let mut at = 0;
@@ -103,7 +103,7 @@ impl Context {
         Ok(at)
     }
 
-    /// The allocation that an address lies in: its start and length.
+    /// Start and length of the allocation that contains an address.
     pub(super) fn allocation_of(&self, at: u64) -> Cuda<(u64, usize)> {
         self.make_current()?;
         let (mut start, mut len) = (0, 0);
@@ -113,7 +113,7 @@ impl Context {
         Ok((start, len))
     }
 
-    /// That memory at `at` is this GPU's, and not another's or the host's.
+    /// Checks that `at` is memory of this GPU.
     pub(super) fn check_owner(&self, what: &'static str, at: u64) -> Cuda<()> {
         let wrong = |problem: String| Err(CudaError::Address { what, at, problem });
         // `CU_MEMORYTYPE_DEVICE`
@@ -146,7 +146,7 @@ impl Context {
             .map(|()| value)
     }
 
-    /// Where the host reads what the GPU sees at `at`; memory of the host only.
+    /// The host address of the memory that the GPU sees at `at`, which must be host memory.
     pub(super) fn host_address(&self, what: &'static str, at: u64) -> Cuda<u64> {
         self.make_current()?;
         let mut address = 0u64;

@@ -1,8 +1,8 @@
-//! The GPUs as CUDA numbers them, and which one is meant.
+//! The GPUs as CUDA numbers them, and how one is selected.
 //!
-//! CUDA lists what `CUDA_VISIBLE_DEVICES` leaves, in an order of its own unless
-//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`; the PCI address is what the kernel, the
-//! network plugin and people agree on.
+//! CUDA lists the GPUs that `CUDA_VISIBLE_DEVICES` allows, in its own order unless
+//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`. PCI addresses are the same for the kernel, the network
+//! plugin and users.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::driver::{Cuda, Driver, visible_devices};
@@ -17,46 +17,45 @@ use tcpx_node::PciAddress;
 /// One GPU, as the driver describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CudaDevice {
-    /// CUDA's number in this process.
+    /// CUDA's device number in this process.
     pub ordinal: usize,
-    /// Where it is.
+    /// PCI address.
     pub pci_address: PciAddress,
-    /// Marketing name.
+    /// Product name.
     pub name: String,
-    /// Bytes.
+    /// Bytes of memory.
     pub memory: usize,
-    /// Major and minor.
+    /// Compute capability: major, minor.
     pub compute_capability: (u32, u32),
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Whether it is a slice of a GPU.
+    /// Whether the device is a MIG instance.
     pub mig: bool,
-    /// Whether the driver says that its memory can be exported as a dma-buf,
-    /// which TCPX registers by.
+    /// Whether the driver can export its memory as a dma-buf, with which TCPX registers it.
     pub dma_buf: bool,
 }
 
-/// What the driver says about this node.
+/// What the NVIDIA driver reports about this node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CudaNode {
     /// The newest CUDA that the driver supports, e.g. `12.2`.
     pub cuda: String,
-    /// `CUDA_VISIBLE_DEVICES`, where set.
+    /// `CUDA_VISIBLE_DEVICES`, if set.
     pub visible_devices: Option<String>,
-    /// In CUDA's order.
+    /// The GPUs, in CUDA's order.
     pub devices: Vec<CudaDevice>,
 }
 
-/// Which GPU is meant.
+/// Selects a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// CUDA's number.
+    /// By CUDA's device number.
     Ordinal(usize),
-    /// Wherever CUDA lists it.
+    /// By PCI address.
     Pci(PciAddress),
 }
 
-/// Neither a number nor a PCI address.
+/// The text is neither a device number nor a PCI address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a CUDA device number nor a PCI address such as 0000:04:00.0")]
 pub struct BadGpu(String);
@@ -69,7 +68,7 @@ impl FromStr for Wanted {
             .ok()
             .filter(|ordinal| *ordinal < 1024)
             .map(Self::Ordinal);
-        // `nvidia-smi` writes eight digits of domain, people often none.
+        // `nvidia-smi` prints eight domain digits; users often omit the domain.
         let pci = || {
             text.parse()
                 .or_else(|_| format!("0000:{text}").parse())
@@ -91,11 +90,11 @@ impl std::fmt::Display for Wanted {
     }
 }
 
-/// How long a driver may take to list its GPUs.
+/// Longest time that the driver may take to list its GPUs.
 const LISTING: Duration = Duration::from_secs(30);
 
-/// Everything CUDA knows, or why it knows nothing. A driver that hangs costs the
-/// deadline and a thread.
+/// The GPUs of this node, or why there are none. If the driver hangs, returns an error after
+/// a deadline and leaves a thread behind.
 pub fn cuda_node() -> Result<CudaNode, CudaError> {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || tell.send(node()));
@@ -114,7 +113,7 @@ fn node() -> Cuda<CudaNode> {
     })
 }
 
-/// Every GPU that CUDA lists; never none.
+/// Every GPU that CUDA lists; an error if there is none.
 fn list() -> Cuda<Vec<CudaDevice>> {
     let driver = Driver::get()?;
     let mut count = 0;
@@ -132,7 +131,7 @@ fn list() -> Cuda<Vec<CudaDevice>> {
         .collect()
 }
 
-/// The GPU that is meant.
+/// Finds the selected GPU.
 pub(super) fn choose(wanted: &Wanted) -> Cuda<CudaDevice> {
     let devices = list()?;
     let listed = devices
@@ -186,7 +185,7 @@ fn describe(driver: &Driver, ordinal: c_int) -> Cuda<CudaDevice> {
             number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ),
         multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        // The driver API has no question for it; its name says so.
+        // The driver API has no attribute for MIG, so the name tells.
         mig: name.split(' ').any(|word| word == "MIG"),
         // Drivers before 11.7 do not know the attribute.
         dma_buf: number(Attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)
@@ -207,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_is_meant_by_number_or_by_place() {
+    fn a_gpu_is_selected_by_number_or_pci_address() {
         let pci = |text: &str| Wanted::Pci(text.parse().unwrap());
         assert_eq!("3".parse(), Ok(Wanted::Ordinal(3)));
         assert_eq!("0000:8a:00.0".parse(), Ok(pci("0000:8a:00.0")));

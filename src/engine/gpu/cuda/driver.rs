@@ -1,8 +1,8 @@
-//! The NVIDIA driver library: found at run time, its entries looked up by name.
+//! The NVIDIA driver library, found at run time, with its entries looked up by name.
 //!
-//! cudarc finds and keeps the library and has its types. Its calls are not used:
-//! they panic where an entry is missing, and return an enum where a newer driver
-//! may return a code that is not in it. Here every entry returns a plain int.
+//! cudarc loads the library and provides the types. Its calls are not used, because they
+//! panic if an entry is missing and return an enum that lacks the codes of newer drivers.
+//! Here every entry returns a plain int.
 #![expect(
     unsafe_code,
     reason = "looks up and calls entries of the driver library"
@@ -15,10 +15,10 @@ use cudarc::driver::sys::{
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-/// The oldest driver that exports everything below.
+/// The oldest driver that exports every required entry.
 const NEEDED: CudaVersion = CudaVersion(11_000);
 
-/// A result of the driver.
+/// The result of a driver call.
 pub(super) type Cuda<T> = Result<T, CudaError>;
 
 macro_rules! entries {
@@ -26,7 +26,7 @@ macro_rules! entries {
         required { $($name:ident = $symbol:literal ($($type:ty),*);)* }
         optional { $($maybe:ident = $maybe_symbol:literal ($($maybe_type:ty),*);)* }
     ) => {
-        /// Entries of the loaded library, which is never unloaded.
+        /// The entries of the loaded library, which is never unloaded.
         pub(super) struct Driver {
             $(pub(super) $name: unsafe extern "C" fn($($type),*) -> c_int,)*
             $(pub(super) $maybe: Option<unsafe extern "C" fn($($maybe_type),*) -> c_int>,)*
@@ -98,7 +98,7 @@ entries! {
         );
     }
     optional {
-        // Since 11.7; without it no memory can be exported as a dma-buf.
+        // Since CUDA 11.7. Without it, memory cannot be exported as a dma-buf.
         mem_get_handle = "cuMemGetHandleForAddressRange"(*mut c_void, CUdeviceptr, usize, c_int, u64);
     }
 }
@@ -114,8 +114,8 @@ unsafe fn entry<T: Copy>(symbol: &str) -> Option<T> {
 }
 
 impl Driver {
-    /// The driver of this process, initialised at first use. A failure is final,
-    /// as it is in CUDA.
+    /// The driver of this process, initialised at first use. A failure is permanent, as in
+    /// CUDA.
     pub(super) fn get() -> Cuda<&'static Self> {
         static DRIVER: OnceLock<Cuda<Driver>> = OnceLock::new();
         DRIVER
@@ -156,7 +156,7 @@ impl Driver {
         Ok(CudaVersion(version))
     }
 
-    /// A code as a result, with the driver's own name for it.
+    /// Converts a result code; an error carries the driver's name for the code.
     pub(super) fn check(&self, call: &'static str, code: c_int) -> Cuda<()> {
         if code == 0 {
             Ok(())
@@ -176,13 +176,13 @@ impl Driver {
                 .to_string_lossy()
                 .into_owned()
         } else {
-            "a code without a name".to_owned()
+            "unknown code".to_owned()
         };
         CudaError::Call { call, code, name }
     }
 }
 
-/// `CUDA_VISIBLE_DEVICES`, where set.
+/// `CUDA_VISIBLE_DEVICES`, if set.
 pub(super) fn visible_devices() -> Option<String> {
     std::env::var_os("CUDA_VISIBLE_DEVICES").map(|value| value.to_string_lossy().into_owned())
 }

@@ -1,9 +1,9 @@
-//! What can be wrong with a GPU or its driver, in words, and what to do.
+//! Errors of GPUs and their driver, and what to do about them.
 #![forbid(unsafe_code)]
 
 use tcpx_words::error::NextStep;
 
-/// CUDA as drivers number it: 12020 is 12.2.
+/// A CUDA version as drivers number it: 12020 is 12.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion(pub i32);
 
@@ -16,97 +16,97 @@ impl std::fmt::Display for CudaVersion {
 /// Why a GPU cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// No file of that name, or one that does not load.
+    /// libcuda.so.1 is missing or cannot be loaded.
     #[error("no NVIDIA driver library: libcuda.so.1 is not on this node or does not load")]
     NoDriver,
-    /// Something that calls itself libcuda.
+    /// The library lacks entries, so it is not a usable driver.
     #[error("the NVIDIA driver library has no {}", missing.join(", "))]
     Lacks {
-        /// Entries that are not exported.
+        /// The missing entries.
         missing: Vec<&'static str>,
     },
-    /// An old one.
-    #[error("the NVIDIA driver is for CUDA {has}; at least {needs} is needed")]
+    /// The driver is too old.
+    #[error("the NVIDIA driver supports CUDA {has}; {needs} or later is required")]
     TooOld {
-        /// What the driver says.
+        /// The driver's CUDA version.
         has: CudaVersion,
-        /// What we need.
+        /// The oldest supported CUDA version.
         needs: CudaVersion,
     },
-    /// The driver works and lists none.
+    /// The driver works and lists no GPU.
     #[error("the NVIDIA driver lists no GPU{}", hidden(.visible))]
     NoDevice {
-        /// `CUDA_VISIBLE_DEVICES`, where set.
+        /// `CUDA_VISIBLE_DEVICES`, if set.
         visible: Option<String>,
     },
-    /// Not one of those there are.
+    /// The driver does not list the selected GPU.
     #[error("there is no GPU {wanted}; the driver lists {listed}{}", hidden(.visible))]
     NoSuchGpu {
-        /// As asked for.
+        /// The selection, as given.
         wanted: String,
-        /// Those there are.
+        /// The GPUs that the driver lists.
         listed: String,
-        /// `CUDA_VISIBLE_DEVICES`, where set.
+        /// `CUDA_VISIBLE_DEVICES`, if set.
         visible: Option<String>,
     },
-    /// A slice of a GPU has no PCI function, by which TCPX finds its page pool.
+    /// A MIG instance has no PCI function, by which TCPX finds a GPU's page pool.
     #[error(
         "GPU {ordinal} is a MIG instance ({name}), which a network plugin cannot register memory of"
     )]
     Mig {
-        /// CUDA's number.
+        /// CUDA's device number.
         ordinal: usize,
-        /// CUDA's name.
+        /// Product name.
         name: String,
     },
     /// Not enough memory.
-    #[error("GPU {ordinal} has {free} of {total} bytes free, {wanted} are needed")]
+    #[error("GPU {ordinal} has {free} of {total} bytes free, {wanted} are required")]
     OutOfMemory {
-        /// CUDA's number.
+        /// CUDA's device number.
         ordinal: usize,
-        /// Bytes.
+        /// Requested bytes.
         wanted: usize,
-        /// Bytes.
+        /// Free bytes.
         free: usize,
-        /// Bytes.
+        /// Total bytes.
         total: usize,
     },
-    /// An address that is not what it must be.
+    /// An address does not have a required property.
     #[error("{what} at {at:#x} {problem}")]
     Address {
-        /// Whose address.
+        /// What the address is of.
         what: &'static str,
         /// The address.
         at: u64,
-        /// What is wrong with it.
+        /// The problem, as a verb phrase.
         problem: String,
     },
-    /// Any other refusal of the driver.
+    /// Any other error of the driver.
     #[error("{call} failed: {name} (code {code})")]
     Call {
-        /// Entry.
+        /// Name of the driver call.
         call: &'static str,
-        /// As returned; newer drivers know more than we do.
+        /// The result code.
         code: i32,
-        /// The driver's own name of it.
+        /// The driver's name for the code.
         name: String,
     },
-    /// The driver took too long.
-    #[error("{what} was still going on after {seconds} s")]
+    /// The driver did not finish within its deadline.
+    #[error("{what} did not finish within {seconds} s")]
     Hangs {
-        /// What was waited for.
+        /// The operation.
         what: &'static str,
-        /// How long.
+        /// The deadline in seconds.
         seconds: u64,
     },
-    /// The CUDA runtime inside the process.
+    /// `cudaSetDevice` of a CUDA runtime in this process failed.
     #[error("cudaSetDevice({ordinal}) of {library} failed: code {code}")]
     Runtime {
-        /// CUDA's number.
+        /// CUDA's device number.
         ordinal: usize,
-        /// Which copy.
+        /// The runtime library.
         library: String,
-        /// As returned.
+        /// The result code.
         code: i32,
     },
 }
@@ -117,7 +117,7 @@ fn hidden(variable: &Option<String>) -> String {
     })
 }
 
-/// The stub of a toolkit in place of the driver, `CUDA_ERROR_STUB_LIBRARY`.
+/// `CUDA_ERROR_STUB_LIBRARY`: a toolkit's stub was loaded instead of the driver.
 const STUB: i32 = 34;
 /// `CUDA_ERROR_NO_DEVICE`
 pub(super) const NO_DEVICE: i32 = 100;
@@ -140,26 +140,28 @@ impl NextStep for CudaError {
             Self::NoDevice { visible: Some(_) }
             | Self::NoSuchGpu {
                 visible: Some(_), ..
-            } => "look at CUDA_VISIBLE_DEVICES, and at `tcpxctl discover`",
+            } => "check CUDA_VISIBLE_DEVICES and the output of `tcpxctl discover`",
             Self::NoDevice { visible: None } => {
-                "run `nvidia-smi`, and `tcpxctl discover` for what the kernel sees"
+                "run `nvidia-smi`, and `tcpxctl discover` for the GPUs that the kernel sees"
             }
             Self::NoSuchGpu { visible: None, .. } => "choose one that `tcpxctl discover` lists",
-            Self::Mig { .. } => "choose a whole GPU, or switch MIG off",
+            Self::Mig { .. } => "choose a whole GPU, or disable MIG",
             Self::OutOfMemory { .. } => {
-                "see with `nvidia-smi` who holds it, or use smaller chunks or windows"
+                "check with `nvidia-smi` which process uses the memory, or use smaller chunks or windows"
             }
             Self::Call { code: STUB, .. } => {
-                "LD_LIBRARY_PATH leads to the toolkit's stub of libcuda; put the driver's folder first"
+                "LD_LIBRARY_PATH finds the toolkit's stub libcuda first; put the driver's folder before it"
             }
             Self::Call {
                 code: DRIVER_MISMATCH,
                 ..
-            } => "kernel module and library differ: reboot after a driver update",
-            Self::Call { code: UNKNOWN, .. } => {
-                "see `dmesg` for lines of NVRM, and run `nvidia-smi`"
+            } => {
+                "the kernel module and the driver library have different versions: reboot after a driver update"
             }
-            Self::Hangs { .. } => "see `dmesg` for lines of NVRM",
+            Self::Call { code: UNKNOWN, .. } => {
+                "check `dmesg` for NVRM lines, and run `nvidia-smi`"
+            }
+            Self::Hangs { .. } => "check `dmesg` for NVRM lines",
             Self::Address { .. } | Self::Call { .. } | Self::Runtime { .. } => return None,
         };
         Some(step.to_owned())
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_read_as_people_write_them() {
+    fn versions_print_as_major_dot_minor() {
         assert_eq!(
             [11000, 12020, 13000].map(|number| CudaVersion(number).to_string()),
             ["11.0", "12.2", "13.0"]
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_gpus_is_named() {
+    fn the_variable_that_hides_gpus_is_named() {
         let error = CudaError::NoDevice {
             visible: Some("".into()),
         };

@@ -1,8 +1,8 @@
 //! The compiled kernels of one context, and how they are launched.
 //!
-//! The PTX is checked in; `scripts/kernels` makes it from `kernels.cu`, whose
-//! structs are repeated here. The driver translates it for its GPU when it is
-//! loaded, once per process and GPU.
+//! The PTX is checked in; `scripts/kernels` compiles it from `kernels.cu`, whose structs are
+//! repeated here. The driver compiles it for its GPU when it is loaded, once per process and
+//! GPU.
 #![expect(unsafe_code, reason = "loads and launches GPU code")]
 
 use super::context::Context;
@@ -15,20 +15,20 @@ use std::sync::Arc;
 
 const PTX: &str = include_str!("../kernels/kernels.ptx");
 
-/// Threads of a block; `fill` and `verify` rely on it: 16 bytes each are a page.
+/// Threads of a block. `fill` and `verify` rely on 16 bytes per thread being a page.
 const THREADS: u32 = 256;
-/// Threads of a warp, each of which copies whole pieces.
+/// Threads of a warp. Each warp copies whole pieces.
 const WARP: u32 = 32;
-/// Pages that one block fills or verifies in a row: the kernels' `UNROLL`.
+/// Pages that one block fills or verifies, the kernels' `UNROLL`.
 const PAGES_PER_BLOCK: u32 = 8;
 /// Bytes of a page.
 const PAGE: u32 = 4096;
-/// Pieces that travel as an argument.
+/// Most pieces that fit into the launch arguments.
 const FEW: usize = 128;
-/// Messages of one launch; their descriptions travel as its arguments.
+/// Most messages of one launch, whose descriptions are launch arguments.
 pub(super) const CHUNKS_MAX: usize = 64;
 
-/// Part of a fragment.
+/// A part of a fragment that one warp copies.
 #[repr(C, align(16))]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Piece {
@@ -48,28 +48,28 @@ pub(super) struct Chunk {
     pub(super) guard: u32,
 }
 
-/// What `unpack_few` takes.
+/// The argument of `unpack_few`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Pieces([Piece; FEW]);
 
-/// What `fill` and `verify` take.
+/// The argument of `fill` and `verify`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Chunks([Chunk; CHUNKS_MAX]);
 
 const _: () = assert!(size_of::<Piece>() == 16 && size_of::<Chunk>() == 32);
-// Arguments of a launch are 4 KiB at most.
+// The arguments of a launch are limited to 4 KiB.
 const _: () = assert!(size_of::<Chunks>() + 32 <= 4096 && size_of::<Pieces>() + 32 <= 4096);
 
-/// The table and key of a run's pattern; the table by its device address.
+/// A run's pattern: device address of the table, and the key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PatternAt {
     pub(super) table: u64,
     pub(super) key: u64,
 }
 
-/// The kernels, loaded.
+/// The loaded kernels of one context.
 pub(super) struct Kernels {
     module: CUmodule,
     unpack: CUfunction,
@@ -88,7 +88,7 @@ impl Kernels {
     pub(super) fn load(context: &Arc<Context>) -> Cuda<Arc<Self>> {
         context.make_current()?;
         let driver = context.driver;
-        // Cut at the first NUL there would be, of which the text has none.
+        // The text has no NUL.
         let text = CString::new(PTX).unwrap_or_default();
         let mut module = null_mut();
         // SAFETY: terminated text; ours to write.
@@ -123,7 +123,7 @@ impl Kernels {
             .map(|()| function)
     }
 
-    /// Gathers `pieces` pieces of the list from `first` on.
+    /// Gathers `pieces` pieces of the list, starting at `first`.
     ///
     /// # Safety
     /// Sources and destinations are memory of this GPU, and stay with the list
@@ -137,7 +137,7 @@ impl Kernels {
         pieces: usize,
     ) -> Cuda<()> {
         let count = pieces as u32;
-        // Few pieces over many multiprocessors.
+        // A few pieces are spread over many multiprocessors.
         let few = pieces <= FEW;
         let threads = if few { 2 * WARP } else { THREADS };
         let grid = ((count * WARP).div_ceil(threads), 1, threads);
@@ -182,7 +182,7 @@ impl Kernels {
         Ok(())
     }
 
-    /// Compares each message with its pattern; `flags` has an int for each.
+    /// Compares each message with its pattern. `flags` has one int per message.
     ///
     /// # Safety
     /// As for `unpack`, of the messages, the table and the flags.
@@ -239,7 +239,7 @@ impl Kernels {
     }
 }
 
-/// The messages as an argument, and the grid over them.
+/// The launch argument for the messages, and the grid dimensions.
 fn arguments_of(chunks: &[Chunk]) -> (Chunks, (u32, u32, u32)) {
     let mut held = Chunks([Chunk::default(); CHUNKS_MAX]);
     held.0[..chunks.len()].copy_from_slice(chunks);
@@ -262,7 +262,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     #[test]
-    fn the_checked_in_ptx_is_made_of_the_checked_in_source() {
+    fn the_checked_in_ptx_was_compiled_from_the_checked_in_source() {
         let source = Sha256::digest(include_bytes!("../kernels/kernels.cu"));
         let hex: String = source.iter().map(|byte| format!("{byte:02x}")).collect();
         let first = PTX.lines().next().unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ptx_is_for_old_drivers_and_old_gpus() {
+    fn the_ptx_targets_old_drivers_and_gpus() {
         assert!(PTX.contains(".version 6.3\n.target sm_70\n"));
         for kernel in ["unpack", "unpack_few", "fill", "verify"] {
             assert!(

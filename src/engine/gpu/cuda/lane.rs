@@ -1,10 +1,9 @@
-//! One channel's work on a GPU: batches on a stream of its own.
+//! One channel's work on a GPU: batches of jobs on the channel's own stream.
 //!
-//! Everything a batch needs is made once: its event, its piece list and flags in
-//! pinned memory, its staging buffer where the policy wants one. A batch holds
-//! whatever was queued since the last launch; four are used in turn, and while
-//! the other three are under way the fourth goes on filling up. After a launch
-//! nothing is waited for: the event is asked.
+//! A batch's event, its piece list and flags in pinned memory, and its staging buffer, if the
+//! policy needs one, are created once. A batch holds the jobs queued since the last launch.
+//! Four batches are used in turn: while three are in progress, jobs are added to the fourth.
+//! Nothing waits for a launch; its event is polled.
 //!
 //! The policies differ in `gather` only. `kernel` is one launch for the whole
 //! batch, `d2d` one copy per fragment, `host` one copy per fragment to the host
@@ -23,18 +22,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tcpx_abi::unpack::ENTRIES;
 
-/// Batches that one lane uses in turn.
+/// Number of batches that a lane uses in turn.
 const BATCHES: usize = 4;
-/// Bytes of one piece at most; longer fragments are cut.
+/// Most bytes of a piece; longer fragments are split.
 const PIECE: usize = 4096;
 
-/// The table of a pattern on the GPU.
+/// A pattern's table in GPU memory.
 pub(super) struct Table {
     pub(super) allocation: Allocation,
     pub(super) key: u64,
 }
 
-/// See the module.
+/// The lane of one channel on a GPU.
 pub(super) struct CudaLane {
     stream: Stream,
     kernels: Arc<Kernels>,
@@ -43,13 +42,13 @@ pub(super) struct CudaLane {
     jobs: usize,
     chunk: usize,
     batches: Vec<Batch>,
-    /// Which of them is filling up.
+    /// Index of the batch to which jobs are added.
     open: usize,
-    /// Those that are under way, oldest first.
+    /// Indices of the launched batches, oldest first.
     under_way: VecDeque<usize>,
-    /// Jobs queued and not told of yet.
+    /// Jobs queued and not yet reported.
     outstanding: usize,
-    /// Jobs of the oldest batch, which has passed, that were told of.
+    /// Jobs of the oldest batch, which is finished, that were reported.
     told: usize,
 }
 
@@ -59,11 +58,11 @@ struct Batch {
     flags: Pinned<u32>,
     staging: Option<Pinned<u8>>,
     piece_count: usize,
-    /// Copies of the policies without a kernel: from, to, bytes.
+    /// Copies of the policies without a kernel: source, destination, bytes.
     copies: Vec<(u64, u64, usize)>,
     bounce: u64,
     fills: Vec<Chunk>,
-    /// By job; one without a length is not compared.
+    /// One per job; a job with length 0 is not compared.
     checks: Vec<Chunk>,
     jobs: usize,
     passed: bool,
@@ -77,7 +76,7 @@ impl CudaLane {
     ) -> Cuda<Self> {
         let context = &kernels.context;
         let jobs = setup.jobs.max(1);
-        // One more of each, back from the host.
+        // The host policy copies each fragment twice.
         let copies = if setup.unpack == Unpack::Kernel {
             0
         } else {
@@ -148,12 +147,12 @@ impl CudaLane {
         })
     }
 
-    /// Notes a checked list down as the policy wants it.
+    /// Adds a checked scatter list to the open batch, as pieces or copies.
     fn gather(&mut self, list: &Scatter<'_>, span: Span) -> Result<(), MemoryError> {
         let batch = &mut self.batches[self.open];
         if batch.bounce != 0 && batch.bounce != list.bounce() {
-            // A comm has one pool for its whole life.
-            let problem = format!("is another pool than {:#x}", batch.bounce);
+            // A comm has the same pool for its whole life.
+            let problem = format!("differs from the comm's pool at {:#x}", batch.bounce);
             return Err(CudaError::Address {
                 what: "the bounce buffer",
                 at: list.bounce(),

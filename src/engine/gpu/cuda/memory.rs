@@ -1,4 +1,4 @@
-//! `DeviceMemory` of one GPU.
+//! `DeviceMemory` for the memory of one GPU.
 #![expect(
     unsafe_code,
     reason = "copies between the host and checked spans of the GPU"
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tcpx_abi::unpack::UnpackHandle;
 use tcpx_abi::v7::DeviceHandle;
 
-/// Bytes of one copy between the host and the GPU.
+/// Most bytes per copy between host and GPU.
 const STAGE: usize = 1 << 20;
 /// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`
 const DMA_BUF: i32 = 1;
@@ -30,9 +30,9 @@ const DMA_BUF: i32 = 1;
 pub struct CudaMemory {
     context: Arc<Context>,
     kernels: Arc<Kernels>,
-    /// Of the run's pattern; a run has one.
+    /// The table of the run's pattern.
     table: Mutex<Option<Arc<Table>>>,
-    /// For copies that nothing waits for but the caller.
+    /// Stream and buffer for the synchronous copies of `read` and `write`.
     stage: Mutex<Stage>,
 }
 
@@ -42,7 +42,7 @@ struct Stage {
 }
 
 impl CudaMemory {
-    /// Takes a GPU: its primary context, and the kernels on it.
+    /// Retains the GPU's primary context and loads the kernels.
     pub fn open(wanted: &Wanted) -> Result<Self, CudaError> {
         let context = Context::open(wanted)?;
         let kernels = Kernels::load(&context)?;
@@ -58,13 +58,13 @@ impl CudaMemory {
         })
     }
 
-    /// Which GPU it is.
+    /// The GPU.
     pub fn device(&self) -> &CudaDevice {
         &self.context.device
     }
 
-    /// Whether a page of this GPU's memory can be exported as a dma-buf, which is
-    /// how TCPX registers it; the driver's own words where it cannot.
+    /// Checks that memory of this GPU can be exported as a dma-buf, as TCPX's registration
+    /// requires; otherwise returns the driver's error.
     pub fn dma_buf_export(&self) -> Result<(), CudaError> {
         let driver = self.context.driver;
         let Some(entry) = driver.mem_get_handle else {
@@ -100,7 +100,7 @@ impl CudaMemory {
         &self.kernels
     }
 
-    /// The pattern's table on the GPU, uploaded once.
+    /// The pattern's table in GPU memory, uploaded at first use.
     pub(super) fn table(&self, pattern: &PatternKey) -> Result<Arc<Table>, MemoryError> {
         let mut held = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = held.as_ref().filter(|table| table.key == pattern.key) {
@@ -153,7 +153,7 @@ impl CudaMemory {
         Ok(())
     }
 
-    /// The 24 bytes that a device handle leads to, copied out of the GPU once.
+    /// Copies the 24-byte unpack queue that a device handle points to out of GPU memory.
     fn queue(&self, handle: &DeviceHandle) -> Result<UnpackHandle, ScatterError> {
         let at = queue_of(handle)?.addr() as u64;
         let unusable = |error: CudaError| ScatterError::Unusable {
@@ -208,14 +208,14 @@ impl DeviceMemory for CudaMemory {
         self.context
             .check_owner("the bounce buffer", bounce)
             .map_err(unusable)?;
-        // A pool that was imported from another process may not be known as one range.
+        // The driver may not know the range of a pool that another process exported.
         let pool = self.context.allocation_of(bounce).ok();
         let pool = pool.map(|(start, len)| (start + len as u64).saturating_sub(bounce));
         let (meta, bounce) = (
             std::ptr::with_exposed_provenance_mut(meta as usize),
             std::ptr::with_exposed_provenance_mut(bounce as usize),
         );
-        ScatterSource::of_queue(handle, meta, bounce, pool)
+        ScatterSource::from_queue(handle, meta, bounce, pool)
     }
 
     fn lane(&self, setup: &LaneSetup<'_>) -> Result<Option<Box<dyn Lane>>, MemoryError> {

@@ -1,12 +1,11 @@
-//! The memory of a real GPU, by the driver alone.
+//! The memory of a real GPU, through the CUDA driver API only.
 //!
-//! `driver.rs` looks the driver up at run time, so nothing of CUDA is needed to
-//! build; without one everything here is an error in words. `devices.rs` lists
-//! and chooses GPUs, `context.rs` holds one in use, `objects.rs` has streams,
-//! events and pinned memory, `kernels.rs` the compiled kernels, `lane.rs` one
-//! channel's work, `memory.rs` puts them behind `DeviceMemory`, and `bench.rs`
-//! measures them, one `shape.rs` after the other. `runtime.rs` knows about other
-//! people's CUDA runtime.
+//! `driver.rs` loads the driver at run time, so building needs no CUDA; without a driver every
+//! call returns an error. `devices.rs` lists and selects GPUs, `context.rs` holds a GPU in
+//! use, `objects.rs` has streams, events and pinned memory, `kernels.rs` the compiled kernels,
+//! `lane.rs` one channel's work, `memory.rs` implements `DeviceMemory` with them, and
+//! `bench.rs` measures them, one `shape.rs` after the other. `runtime.rs` sets the current
+//! device of CUDA runtimes that plugins have loaded.
 
 pub mod bench;
 mod context;

@@ -1,5 +1,4 @@
-//! Streams, events, pinned host memory and device allocations, each given back
-//! when dropped.
+//! Streams, events, pinned host memory and device allocations, each released when dropped.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::context::Context;
@@ -10,17 +9,16 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// `CU_STREAM_NON_BLOCKING`: not ordered with whatever a plugin does on the
-/// default stream.
+/// `CU_STREAM_NON_BLOCKING`: not synchronised with a plugin's work on the default stream.
 const NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`
 const NO_TIMING: u32 = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
 const PORTABLE_AND_MAPPED: u32 = 1 | 2;
-/// Longest that anything which is not timed is waited for.
+/// Longest wait for GPU work that is not timed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Work in order.
+/// A stream: its work is executed in order.
 pub(super) struct Stream {
     pub(super) raw: CUstream,
     pub(super) context: Arc<Context>,
@@ -42,7 +40,7 @@ impl Stream {
         })
     }
 
-    /// Waits until everything on it is done, within a deadline.
+    /// Waits until all work on the stream is done, within a deadline.
     pub(super) fn finish(&self) -> Cuda<()> {
         let event = Event::new(&self.context, false)?;
         event.record(self)?;
@@ -59,7 +57,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Device to device.
+    /// Starts a copy from device to device.
     ///
     /// # Safety
     /// Both ranges are device memory that lives until the copy is done.
@@ -69,7 +67,7 @@ impl Stream {
         self.context.driver.check("cuMemcpyDtoDAsync", code)
     }
 
-    /// Device to host.
+    /// Starts a copy from device to host.
     ///
     /// # Safety
     /// As for `copy`; `to` is writable and nobody else's until then.
@@ -79,7 +77,7 @@ impl Stream {
         self.context.driver.check("cuMemcpyDtoHAsync", code)
     }
 
-    /// Host to device.
+    /// Starts a copy from host to device.
     ///
     /// # Safety
     /// As for `copy`; nobody writes `from` until then.
@@ -110,7 +108,7 @@ impl Drop for Stream {
     }
 }
 
-/// A place on a stream that work passes.
+/// An event: a mark on a stream that tells when the work before it is done.
 pub(super) struct Event {
     raw: CUevent,
     context: Arc<Context>,
@@ -139,7 +137,7 @@ impl Event {
         self.context.driver.check("cuEventRecord", code)
     }
 
-    /// Whether all work before the last `record` is done. Asks, never waits.
+    /// Whether all work before the last `record` is done. Does not wait.
     pub(super) fn has_passed(&self) -> Cuda<bool> {
         // SAFETY: alive.
         match unsafe { (self.context.driver.event_query)(self.raw) } {
@@ -152,7 +150,7 @@ impl Event {
         }
     }
 
-    /// Between two recorded events that have passed.
+    /// Time between two recorded events that have both passed.
     pub(super) fn since(&self, earlier: &Self) -> Cuda<Duration> {
         let mut milliseconds = 0.0;
         // SAFETY: ours to write; both are alive.
@@ -171,7 +169,7 @@ impl Drop for Event {
     }
 }
 
-/// Elements in page-locked memory of the host that a GPU reads by the same address.
+/// Elements in page-locked host memory that the GPU accesses by the same address.
 pub(super) struct Pinned<T> {
     start: NonNull<T>,
     len: usize,
@@ -206,7 +204,7 @@ impl<T: Copy + Default> Pinned<T> {
         Ok(made)
     }
 
-    /// As the GPU counts.
+    /// The GPU's address of the first element.
     pub(super) fn address(&self) -> u64 {
         self.start.as_ptr().addr() as u64
     }
@@ -219,8 +217,8 @@ impl<T: Copy + Default> Pinned<T> {
         self.len
     }
 
-    /// Writes one element; `false` behind the end. Only while no work that reads
-    /// or writes it is under way.
+    /// Writes one element; `false` if `at` is out of range. No GPU work on the element may be
+    /// in progress.
     pub(super) fn put(&mut self, at: usize, value: T) -> bool {
         if at >= self.len {
             return false;
@@ -232,7 +230,7 @@ impl<T: Copy + Default> Pinned<T> {
         true
     }
 
-    /// One element; as `put`.
+    /// Reads one element; `None` if `at` is out of range. Otherwise as `put`.
     pub(super) fn get(&self, at: usize) -> Option<T> {
         if at >= self.len {
             return None;
@@ -252,21 +250,21 @@ impl<T> Drop for Pinned<T> {
     }
 }
 
-/// Device memory.
+/// An allocation of device memory.
 pub(super) struct Allocation {
     pub(super) at: u64,
     pub(super) bytes: usize,
     pub(super) context: Arc<Context>,
 }
 
-/// What registrations must start on.
+/// Alignment that registrations require.
 const PAGE: u64 = 4096;
-/// What allocations are rounded up to, so that no two share a block of the driver's
-/// and an export of whole pages never takes a neighbour along.
+/// Allocations are rounded up to this size, so that no two share a block of the driver and
+/// exporting whole pages never exports a neighbour.
 const BLOCK: usize = 2 << 20;
 
 impl Allocation {
-    /// `bytes` or more, zeroed, on a page boundary, on this context's GPU: checked.
+    /// Allocates at least `bytes` zeroed bytes. Checks alignment, GPU and size of the result.
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Cuda<Self> {
         let rounded = bytes
             .max(1)
@@ -290,7 +288,7 @@ impl Allocation {
         let (start, len) = context.allocation_of(at)?;
         if start > at || start + (len as u64) < at + rounded as u64 {
             return Err(wrong(format!(
-                "is {len} bytes from {start:#x}, {rounded} were asked for"
+                "is {len} bytes from {start:#x}, requested were {rounded}"
             )));
         }
         let stream = Stream::new(context)?;

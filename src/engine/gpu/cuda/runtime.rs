@@ -1,10 +1,9 @@
-//! The CUDA runtime of somebody else in this process.
+//! The CUDA runtimes that plugins have loaded into this process.
 //!
-//! A plugin asks its CUDA *runtime* which GPU is current. Where that runtime is a
-//! shared library, `cudaSetDevice` is called in that very copy: it is found among
-//! the files that are mapped and opened with `RTLD_NOLOAD`, never loaded anew.
-//! Where it is linked into the plugin, nobody can reach it, and only
-//! `CUDA_VISIBLE_DEVICES` decides what its device 0 is.
+//! A plugin asks its CUDA *runtime* which GPU is current. If the runtime is a shared library,
+//! `cudaSetDevice` is called in that copy: it is found among the mapped files and opened with
+//! `RTLD_NOLOAD`, so no new copy is loaded. A runtime that is linked into the plugin cannot be
+//! reached; only `CUDA_VISIBLE_DEVICES` decides which GPU is its device 0.
 #![expect(
     unsafe_code,
     reason = "opens libraries that are loaded already and calls one entry"
@@ -16,7 +15,7 @@ use libloading::os::unix::Library;
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 
-/// Every libcudart that is mapped into this process.
+/// Paths of every libcudart that is mapped into this process.
 pub fn loaded_runtimes() -> BTreeSet<String> {
     in_maps(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
 }
@@ -35,7 +34,7 @@ fn in_maps(maps: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Makes a GPU current in each of them.
+/// Calls `cudaSetDevice` in every loaded runtime.
 pub(super) fn set_device(ordinal: usize) -> Cuda<()> {
     for path in loaded_runtimes() {
         // RTLD_NOLOAD: not in the standard library's flags.

@@ -1,8 +1,8 @@
-//! One shape of the benchmark: a pool, a list for every byte of a round, and where
-//! the bytes go; and the ways to get them there.
+//! One shape of the benchmark: pool, scatter lists and destination of a round, and the
+//! policies that unpack it.
 #![expect(unsafe_code, reason = "launches work on allocations of its own")]
 
-use super::bench::{COPIES_MAX, Row, median, pattern};
+use super::bench::{COPIES_MAX, UnpackRow, median, pattern};
 use super::kernels::{Chunk, PatternAt, Piece};
 use super::lane::Table;
 use super::memory::CudaMemory;
@@ -14,7 +14,7 @@ use tcpx_abi::unpack::LoadMeta;
 
 type Result<T> = std::result::Result<T, MemoryError>;
 
-/// One shape: a pool, a list for every byte of a round, and where it goes.
+/// One shape: pool, scatter lists and destination of one round.
 pub(super) struct Shape<'a> {
     memory: &'a CudaMemory,
     stream: Stream,
@@ -24,7 +24,7 @@ pub(super) struct Shape<'a> {
     fragment: usize,
     pub(super) per_chunk: usize,
     chunks: Vec<Chunk>,
-    /// As a plugin would publish them, chunk by chunk.
+    /// The scatter lists as a plugin would publish them, chunk by chunk.
     pub(super) entries: Vec<LoadMeta>,
     pieces: Pinned<Piece>,
     pieces_per_chunk: usize,
@@ -44,7 +44,7 @@ impl<'a> Shape<'a> {
         let context = memory.context();
         let per_chunk = chunk.div_ceil(fragment);
         let room = fragment.next_multiple_of(4096);
-        // Lists name the pool's bytes by 32 bits.
+        // Scatter lists have 32-bit offsets into the pool.
         let most = u32::MAX as usize / (per_chunk * room);
         let count = (total / chunk).clamp(1, most.max(1));
         let stride = chunk.next_multiple_of(4096);
@@ -121,7 +121,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The pattern, cut up and put where the lists will look for it.
+    /// Writes the pattern into the pool, fragment by fragment, where the lists point.
     fn fill_pool(&self) -> Result<()> {
         self.fill()?;
         for (number, one) in self.entries.iter().enumerate() {
@@ -157,7 +157,7 @@ impl<'a> Shape<'a> {
         }?)
     }
 
-    /// What the GPU's clock says about some work.
+    /// The duration of some work, by the GPU's clock.
     pub(super) fn timed(&self, work: impl FnOnce(&Self) -> Result<()>) -> Result<Duration> {
         self.memory.context().make_current()?;
         self.marks[0].record(&self.stream)?;
@@ -172,7 +172,7 @@ impl<'a> Shape<'a> {
         self.timed(|shape| Ok(unsafe { shape.stream.copy(shape.target.at, shape.pool.at, bytes) }?))
     }
 
-    pub(super) fn row(&self, policy: Unpack, batch: usize, rounds: usize) -> Result<Row> {
+    pub(super) fn row(&self, policy: Unpack, batch: usize, rounds: usize) -> Result<UnpackRow> {
         let most = if policy == Unpack::Kernel {
             usize::MAX
         } else {
@@ -180,12 +180,12 @@ impl<'a> Shape<'a> {
         };
         let count = self.chunks.len().min(most);
         let (mut times, mut copies) = (Vec::new(), Vec::new());
-        // One more than is counted, to warm up.
+        // One extra round for warm-up.
         for _ in 0..=rounds {
             times.push(self.timed(|shape| shape.unpack(policy, batch, count))?);
             copies.push(self.copy(count * self.chunk)?);
         }
-        Ok(Row {
+        Ok(UnpackRow {
             policy,
             chunk: self.chunk,
             fragment: self.fragment,
@@ -246,7 +246,7 @@ impl<'a> Shape<'a> {
         Ok(())
     }
 
-    /// Unpacks once more into blanked memory and looks at every byte.
+    /// Unpacks once more into blanked memory and verifies every byte.
     fn is_right(&self, policy: Unpack, batch: usize, count: usize) -> Result<bool> {
         // SAFETY: our own allocation.
         unsafe { self.stream.set(self.target.at, 0xc5, self.target.bytes) }?;
@@ -260,7 +260,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Numbers in an order that looks like none.
+/// The numbers below `count` in a shuffled, fixed order.
 fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
