@@ -142,11 +142,10 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let (mut handle, mut listener) = ([0u8; 128], ptr::null_mut());
+        let listen = table().listen.unwrap();
         // SAFETY: 128 bytes of ours.
-        assert_eq!(
-            unsafe { table().listen.unwrap()(0, handle.as_mut_ptr().cast(), &mut listener) },
-            0
-        );
+        let code = unsafe { listen(0, handle.as_mut_ptr().cast(), &mut listener) };
+        assert_eq!(code, 0);
         let (mut sender, mut receiver): (*mut c_void, *mut c_void) =
             (ptr::null_mut(), ptr::null_mut());
         let mut device = DeviceHandle {
@@ -160,18 +159,16 @@ impl Pair {
         while sender.is_null() || receiver.is_null() {
             if sender.is_null() {
                 let connect = table().connect.unwrap();
+                let buffer = handle.as_mut_ptr().cast();
                 // SAFETY: 128 bytes of ours, the same on each call.
-                assert_eq!(
-                    unsafe { connect(0, handle.as_mut_ptr().cast(), &mut sender, ptr::null_mut()) },
-                    0
-                );
+                let code = unsafe { connect(0, buffer, &mut sender, ptr::null_mut()) };
+                assert_eq!(code, 0);
             }
             if receiver.is_null() {
+                let accept = table().accept.unwrap();
                 // SAFETY: our listener and device handle.
-                assert_eq!(
-                    unsafe { table().accept.unwrap()(listener, &mut receiver, &mut device) },
-                    0
-                );
+                let code = unsafe { accept(listener, &mut receiver, &mut device) };
+                assert_eq!(code, 0);
             }
         }
         // SAFETY: our listener.
@@ -236,11 +233,10 @@ impl Pair {
         // SAFETY: as above.
         unsafe { table().close_recv.unwrap()(self.receiver) };
         for mhandle in self.mhandles {
+            let dereg_mr = table().dereg_mr.unwrap();
             // SAFETY: as above.
-            assert_eq!(
-                unsafe { table().dereg_mr.unwrap()(ptr::null_mut(), mhandle) },
-                0
-            );
+            let code = unsafe { dereg_mr(ptr::null_mut(), mhandle) };
+            assert_eq!(code, 0);
         }
     }
 }

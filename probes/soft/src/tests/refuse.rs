@@ -305,10 +305,8 @@ fn a_device_index_is_checked() {
         assert!(plugin.properties(device).is_err());
         let mut handle = [0u8; 128];
         // SAFETY: 128 bytes of ours.
-        assert_eq!(
-            unsafe { calls::listen_on(plugin, device, handle.as_mut_ptr().cast()) },
-            Err(REFUSED)
-        );
+        let listened = unsafe { calls::listen_on(plugin, device, handle.as_mut_ptr().cast()) };
+        assert_eq!(listened, Err(REFUSED));
     }
     let properties = plugin.properties(0).unwrap();
     assert_eq!(
