@@ -1,4 +1,4 @@
-//! A socket address as the file has it: four words.
+//! A socket address as stored in the file: four words.
 #![forbid(unsafe_code)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,18 +12,17 @@ pub const SOCKADDR_BYTES: usize = 28;
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Where.
+    /// IP address.
     pub ip: IpAddr,
     /// TCP port.
     pub port: u16,
-    /// IPv6 scope: the interface's index for a link-local address, else 0.
+    /// IPv6 scope: the interface index of a link-local address, otherwise 0.
     pub scope: u32,
 }
 
 impl Address {
-    /// What a `sockaddr_in` or `sockaddr_in6` says; `None` for anything else,
-    /// and for one without a port or with the unspecified address, which names
-    /// no connection.
+    /// Reads a `sockaddr_in` or `sockaddr_in6`. `None` for any other family, and for port 0 or
+    /// the unspecified address, which identify no connection.
     pub fn from_sockaddr(bytes: &[u8; SOCKADDR_BYTES]) -> Option<Self> {
         let port = u16::from_be_bytes([bytes[2], bytes[3]]);
         let (ip, scope) = match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     fn v4(family: u16, port: u16, ip: [u8; 4]) -> [u8; SOCKADDR_BYTES] {
-        // The tail of an IPv4 address is whatever the plugin's memory held.
+        // The bytes after an IPv4 address are arbitrary plugin memory.
         let mut bytes = [0xa5; SOCKADDR_BYTES];
         bytes[..2].copy_from_slice(&family.to_ne_bytes());
         bytes[2..4].copy_from_slice(&port.to_be_bytes());
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_what_the_plugin_wrote_and_survives_the_file() {
+    fn an_address_survives_the_file() {
         let address = Address::from_sockaddr(&v4(2, 40001, [10, 0, 1, 25])).unwrap();
         assert_eq!(address.to_string(), "10.0.1.25:40001");
         let mut bytes = v4(10, 7, [0; 4]);
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn other_bytes_are_no_address() {
         for bytes in [
             v4(1, 5, [1; 4]),
             v4(2, 0, [1; 4]),

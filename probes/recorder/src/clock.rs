@@ -1,18 +1,17 @@
-//! Monotonic nanoseconds at the price of one `rdtsc`.
+//! Monotonic nanoseconds at the cost of one `rdtsc`.
 //!
-//! `clock_gettime` costs about 20 ns, `rdtsc` about 9, and a state change reads
-//! the clock once. Where CPUID promises an invariant TSC, a straight line from
-//! ticks to `CLOCK_MONOTONIC` is fitted and, at the first reading after about a
-//! second, fitted again from two fresh samples; a line that ran ahead is
-//! continued with a smaller slope rather than set back. A TSC that disagrees
-//! with the kernel by more than the fit can explain (a migrated or suspended
-//! machine) is given up for good. Elsewhere, and for the first hundredth of a
-//! second, every reading is `clock_gettime`.
+//! `clock_gettime` costs about 20 ns, `rdtsc` about 9, and every state change reads the clock
+//! once. If CPUID reports an invariant TSC, a straight line from ticks to `CLOCK_MONOTONIC` is
+//! fitted, and refitted from two new samples at the first reading after about a second. A line
+//! that ran ahead continues with a smaller slope instead of stepping back. If the TSC disagrees
+//! with the kernel by more than the fit explains (a migrated or suspended machine), it is not
+//! used any more. Without an invariant TSC, and for the first 10 ms, every reading is
+//! `clock_gettime`.
 //!
-//! A line is read by many threads and replaced by one: two of them take turns,
-//! and a reader that saw the turn change reads again. Two *threads* may disagree
-//! by the error of a fit (well below a microsecond); a slot therefore never
-//! takes a time below the last one it holds.
+//! Many threads read the line and one replaces it: there are two lines used alternately, and a
+//! reader that sees the current one change reads again. Two *threads* may disagree by the
+//! error of a fit (well below a microsecond), so a slot never stores a time below its last
+//! one.
 #![expect(unsafe_code, reason = "clock_gettime and rdtsc")]
 
 /// `CLOCK_MONOTONIC` in nanoseconds, from the kernel.
@@ -45,7 +44,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Looks at the CPU once.
+    /// Checks once whether the CPU has an invariant TSC.
     #[cfg(target_arch = "x86_64")]
     pub fn new() -> Self {
         Self {
@@ -53,13 +52,13 @@ impl Clock {
         }
     }
 
-    /// This machine has no `rdtsc`; every reading is `clock_gettime`.
+    /// Without `rdtsc` every reading is `clock_gettime`.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn new() -> Self {
         Self {}
     }
 
-    /// Now, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// The current time in nanoseconds of `CLOCK_MONOTONIC`.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         #[cfg(target_arch = "x86_64")]
@@ -83,7 +82,7 @@ mod tsc {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
 
     const SECOND: u64 = 1_000_000_000;
-    /// A first fit over less than this would be too coarse.
+    /// Shortest time over which the first line is fitted; less would be too coarse.
     const FIRST_FIT_NS: u64 = 10_000_000;
 
     /// CPUID leaf 0x8000_0007, EDX bit 8.
@@ -96,7 +95,7 @@ mod tsc {
         unsafe { _rdtsc() }
     }
 
-    /// `ns + ((ticks - self.ticks) * slope >> 32)`, good for `window` ticks.
+    /// `ns + ((ticks - self.ticks) * slope >> 32)`, valid for `window` ticks.
     #[derive(Debug, Default)]
     struct Line {
         ticks: AtomicU64,
@@ -105,7 +104,7 @@ mod tsc {
         window: AtomicU64,
     }
 
-    /// One moment on both clocks.
+    /// A simultaneous reading of both clocks.
     #[derive(Debug, Clone, Copy)]
     pub(super) struct Sample {
         pub(super) ticks: u64,
@@ -113,7 +112,7 @@ mod tsc {
     }
 
     impl Sample {
-        /// The tightest of three, so that one interrupt spoils nothing.
+        /// Takes the tightest of three readings, so that one interrupt does no harm.
         fn take() -> Self {
             let mut best = (u64::MAX, Self { ticks: 0, ns: 0 });
             for _ in 0..3 {
@@ -136,10 +135,11 @@ mod tsc {
 
     #[derive(Debug)]
     pub(super) struct Tsc {
-        /// Which line counts; both are empty, and so never used, until the first fit.
+        /// The index of the current line. Both lines are empty, and so unused, before the first
+        /// fit.
         turn: AtomicU64,
         lines: [Line; 2],
-        /// Held by the one thread that fits; nobody waits for it.
+        /// Set while a thread fits a line; the other threads do not wait.
         fitting: AtomicBool,
         given_up: AtomicBool,
         /// The sample behind the current line; read and written while `fitting`.
@@ -189,7 +189,7 @@ mod tsc {
             ns
         }
 
-        /// Replaces the line by one through `now`, and says what time it is there.
+        /// Replaces the line by one through `now`. Returns the time of `now` on it.
         pub(super) fn fit(&self, now: Sample) -> u64 {
             let last = Sample {
                 ticks: self.last_ticks.load(Relaxed),
@@ -201,7 +201,7 @@ mod tsc {
                 return now.ns;
             }
             let ticks_passed = now.ticks.wrapping_sub(last.ticks);
-            // A TSC that went backwards has "passed" half of all numbers.
+            // If the TSC went backwards, the difference wraps to a huge number.
             if ns_passed == 0 || ticks_passed == 0 || ticks_passed > u64::MAX / 2 {
                 return self.give_up(now);
             }
@@ -279,7 +279,7 @@ mod tests {
         let clock = Clock::new();
         let start = monotonic_ns();
         let mut last = 0;
-        // Beyond the first fit, so that both sources take part.
+        // Until after the first fit, so that both sources are used.
         while last < start + 30_000_000 {
             let before = monotonic_ns();
             let now = clock.now_ns();
@@ -332,7 +332,7 @@ mod tests {
                 before > late.ns && after.abs_diff(before) <= 2,
                 "{before} then {after}"
             );
-            // One honest second later the lead is gone.
+            // After one correct second the lead is gone.
             let third = Sample {
                 ticks: late.ticks + 3 * SECOND + 150_000,
                 ns: 3 * SECOND,
@@ -357,7 +357,7 @@ mod tests {
         }
 
         #[test]
-        fn a_counter_that_broke_its_promise_is_given_up() {
+        fn a_counter_that_disagrees_with_the_kernel_is_given_up() {
             for broken in [
                 Sample {
                     ticks: 1,
@@ -386,7 +386,7 @@ mod tests {
         }
 
         #[test]
-        fn a_long_idle_time_is_no_reason_to_give_up() {
+        fn the_counter_is_kept_after_a_long_idle_time() {
             let clock = Tsc::starting_at(0, 0);
             clock.fit(at(SECOND / 50, 40));
             clock.fit(at(3600 * SECOND, 0));

@@ -1,11 +1,10 @@
-//! Rings as they are read: events of one channel, or of the set-up calls, in
-//! order, with the number of those that are gone.
+//! Reads rings: the events of one channel, or of the set-up calls, in order, and how many were
+//! overwritten.
 //!
-//! A copy of a ring that is being written shows places half rewritten. The
-//! ring's counter, taken before and after the copy, says which: see
-//! [`crate::format`]. Not here: trust. A count that cannot be, a place that says
-//! it holds another event, an unknown kind: such events are left out and counted
-//! as damaged. What is read is bounded by the caller and by the ring.
+//! A copy of a ring that is being written may contain half-written entries. The ring's counter,
+//! read before and after the copy, tells which: see [`crate::format`]. The file is not trusted:
+//! entries with an impossible count, another event's number or an unknown kind are skipped and
+//! counted as damaged. The caller and the ring bound how much is read.
 #![forbid(unsafe_code)]
 
 use crate::format::{Call, EVENT_BYTES, EventKind, channel, event, life};
@@ -16,32 +15,32 @@ use crate::words::Words;
 /// Events of one ring, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Events {
-    /// In order of their numbers, which may have gaps where some were damaged.
+    /// Ordered by number. Damaged events leave gaps in the numbers.
     pub events: Vec<Event>,
-    /// Older ones of the same life that were overwritten.
+    /// Older events of the same life of the slot that were overwritten.
     pub overwritten: u64,
-    /// Ones that should be here and make no sense.
+    /// Events that should be present and are not valid.
     pub damaged: u64,
 }
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Of its ring, counted from 0.
+    /// Number within its ring, counted from 0.
     pub number: u64,
     /// When it happened, nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
     /// What happened.
     pub kind: EventKind,
-    /// In which call.
+    /// The call in which it happened.
     pub call: Call,
-    /// What the call returned.
+    /// The call's return code.
     pub code: i32,
-    /// Which request, lowest 32 bits; see [`crate::format`].
+    /// The request's number, lowest 32 bits; see [`crate::format`].
     pub request: u32,
     /// Bytes, or for [`EventKind::Called`] nanoseconds that the call took.
     pub value: u64,
-    /// Tells threads apart, mostly.
+    /// A tag of the thread; different threads usually have different tags.
     pub thread: u8,
 }
 
@@ -86,7 +85,7 @@ pub(crate) fn read_events(
         next: before.next,
     };
     let copied = ring.copy(source, max, buffer)?;
-    // What was written meanwhile may have overwritten the oldest of the copy.
+    // Events written during the copy may have overwritten the oldest copied ones.
     let Some(after) = now()? else {
         return Ok(Events::default());
     };
@@ -94,7 +93,7 @@ pub(crate) fn read_events(
     Ok(ring.decode(copied, oldest, buffer))
 }
 
-/// What a slot says of its ring: its first lines alone are read.
+/// The slot's fields about its ring, read without the rest of the slot.
 struct Counted {
     generation: u32,
     first: u64,
@@ -155,7 +154,7 @@ pub(crate) fn read_setup_events(
     Ok(ring.decode(copied, oldest, buffer))
 }
 
-/// One ring, and the numbers of its events that are wanted.
+/// One ring, and the range of event numbers to read.
 struct Ring<'a> {
     header: &'a Header,
     index: u64,
@@ -164,8 +163,8 @@ struct Ring<'a> {
 }
 
 impl Ring<'_> {
-    /// Copies the newest events, at most `max`, into the buffer; the number of
-    /// the first. What the file does not have is zero.
+    /// Copies the newest events, at most `max`, into the buffer. Returns the number of the
+    /// first. Bytes that the file lacks are zero.
     fn copy(
         &self,
         source: &impl Source,
@@ -185,7 +184,7 @@ impl Ring<'_> {
         buffer.resize((self.next - from) as usize * EVENT_BYTES, 0);
         let mut number = from;
         while number < self.next {
-            // Up to the ring's end, where it begins again.
+            // Up to the end of the ring; the rest is at its start.
             let place = number % places;
             let count = (places - place).min(self.next - number);
             let start = (number - from) as usize * EVENT_BYTES;

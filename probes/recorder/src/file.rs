@@ -1,5 +1,5 @@
-//! A new file: sized, its header written with the magic last. And what is
-//! written to it with system calls, because that may fail without harm.
+//! Creates the file, writes its header with the magic last, and encodes what is written to it
+//! with system calls, which may fail without harm.
 #![expect(unsafe_code, reason = "getrlimit and fallocate")]
 
 use crate::clock::{monotonic_ns, wall_ns};
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-/// Makes the file and gives its name, which says who writes it.
+/// Creates the file. Returns it and its name, which identifies the writing process.
 pub(crate) fn create(folder: &Folder, blueprint: &Blueprint) -> io::Result<(String, File)> {
     let identity = Identity::own();
     let name = format!(
@@ -36,10 +36,10 @@ pub(crate) fn create(folder: &Folder, blueprint: &Blueprint) -> io::Result<(Stri
 fn fill(file: &File, blueprint: &Blueprint, identity: &Identity) -> io::Result<()> {
     let shape = blueprint.shape();
     let bytes = shape.file_bytes();
-    // Growing beyond the limit is a signal (SIGXFSZ) before it is an error.
+    // Exceeding the limit raises SIGXFSZ before it returns an error.
     if bytes > file_size_limit() {
         return Err(io::Error::other(format!(
-            "{bytes} bytes are more than the file size limit (ulimit -f)"
+            "{bytes} bytes exceed the file size limit (ulimit -f)"
         )));
     }
     file.set_len(bytes)?;
@@ -89,7 +89,7 @@ fn fill(file: &File, blueprint: &Blueprint, identity: &Identity) -> io::Result<(
     file.write_all_at(&MAGIC, header::MAGIC as u64)
 }
 
-/// Zero-padded, cut between characters.
+/// `text` as a zero-padded label, cut at a character boundary.
 pub(crate) fn label<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     let cut = text.floor_char_boundary(N);
@@ -97,7 +97,7 @@ pub(crate) fn label<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// Writes zeroes, so that their pages are there: all of them or none.
+/// Writes zeroes, so that the pages have memory. On failure none of them keeps memory.
 pub(crate) fn back(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     const ZEROES: [u8; 16 * 1024] = [0; 16 * 1024];
     let mut offset = from;
@@ -112,8 +112,8 @@ pub(crate) fn back(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Where little memory is left, what could not be used whole is for others. The
-/// pages at both ends may hold something else and stay.
+/// Frees the pages of a range that could not be backed completely. The pages at both ends may
+/// hold other data and are kept.
 fn give_back(file: &File, from: u64, bytes: u64) {
     let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let (first, end) = (from.next_multiple_of(4096), (from + bytes) / 4096 * 4096);
@@ -138,7 +138,7 @@ pub(crate) fn device_bytes(what: &Device<'_>) -> [u8; device::BYTES] {
     bytes
 }
 
-/// A line of the log; function and text share the room, most of it the text's.
+/// Encodes a log line. Function and text share the entry; most of it is for the text.
 pub(crate) fn line_bytes(
     number: u64,
     at_ns: u64,

@@ -1,8 +1,8 @@
-//! The per-user folder that recorder files live in, held open so that every
-//! step is relative to the folder that was checked and not to its name.
+//! The per-user folder of recorder files. It is held open, so that every access goes to the
+//! folder that was checked and not to another one of the same name.
 //!
-//! `/dev/shm` is writable by everyone, so the folder may be somebody else's
-//! trap: it must be a directory, ours, closed to others, and not a link.
+//! `/dev/shm` is writable by everyone, so another user may have created the folder as a trap.
+//! It must be a directory, not a link, owned by this user and inaccessible to others.
 #![expect(unsafe_code, reason = "mkdirat, openat and unlinkat")]
 
 use std::ffi::{CStr, CString};
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where recorder files go when it is there: memory, and gone after a reboot.
+/// The default place of recorder files: in memory, and empty after a reboot.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The name of this user's folder below a parent such as [`SHARED_MEMORY`].
@@ -28,7 +28,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// This user's folder below `parent`, made if missing.
+    /// Opens this user's folder below `parent`, creating it if necessary.
     pub(crate) fn make(parent: &Path) -> io::Result<Self> {
         let path = parent.join(folder_name());
         let name = c_string(path.as_os_str().as_bytes())?;
@@ -40,7 +40,7 @@ impl Folder {
         Self::open(path)
     }
 
-    /// This user's folder below `parent`, if there is one that may be trusted.
+    /// Opens this user's folder below `parent`, if it exists and is safe.
     pub(crate) fn find(parent: &Path) -> io::Result<Self> {
         Self::open(parent.join(folder_name()))
     }
@@ -59,7 +59,7 @@ impl Folder {
         }
         if meta.mode() & 0o077 != 0 {
             return Err(io::Error::other(format!(
-                "others may enter it (mode {:o})",
+                "other users can access it (mode {:o})",
                 meta.mode() & 0o7777
             )));
         }
@@ -70,12 +70,12 @@ impl Folder {
         &self.path
     }
 
-    /// A new file; a name that is taken, by a link too, is an error.
+    /// Creates a file. It is an error if the name exists, even as a link.
     pub(crate) fn create(&self, name: &str) -> io::Result<File> {
         self.open_at(name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
     }
 
-    /// A file that is there, to read. Never waits, should it be a pipe.
+    /// Opens an existing file for reading, without blocking if it is a pipe.
     pub(crate) fn read(&self, name: &CStr) -> io::Result<File> {
         self.open_c(name, libc::O_RDONLY | libc::O_NONBLOCK)
     }
@@ -120,7 +120,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_folder_is_made_closed_and_found_again() {
+    fn a_folder_is_created_private_and_found_again() {
         let parent = tempfile::tempdir().unwrap();
         assert!(Folder::find(parent.path()).is_err());
         let made = Folder::make(parent.path()).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_enter_is_refused() {
+    fn a_folder_that_others_can_access_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let made = Folder::make(parent.path()).unwrap();
         fs::set_permissions(made.path(), Permissions::from_mode(0o770)).unwrap();

@@ -1,12 +1,10 @@
-//! A forked child must not write into its parent's recorders, and cannot be
-//! asked to look first: the hot path has no room for that. So the child's copy
-//! of each mapping is replaced by empty memory of its own while `fork` is still
-//! inside the C library. There every slot is free, so no call of the child finds
-//! its channel; the first call that sets something up gives it a file of its own
+//! Keeps a forked child from writing into its parent's recorders. The hot path cannot afford to
+//! check for a fork, so the child's copy of each mapping is replaced by private empty memory
+//! while `fork` is still inside the C library. In it every slot is free, so no call of the child
+//! finds its channel. The child's first set-up call gives it its own file
 //! ([`crate::Recorder::settle`]).
 //!
-//! A child made by the bare system call, or by `vfork`, is not covered; such
-//! children call `exec`.
+//! Children of the bare system call or of `vfork` are not covered; they call `exec`.
 #![expect(unsafe_code, reason = "pthread_atfork, and mmap in the child")]
 
 use std::io;
@@ -14,7 +12,7 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
-/// Mappings of one process at a time.
+/// Most mappings of one process at a time.
 const MAPPINGS_MAX: usize = 64;
 
 struct Entry {
@@ -29,15 +27,15 @@ static ENTRIES: [Entry; MAPPINGS_MAX] = [const {
     }
 }; MAPPINGS_MAX];
 
-/// A mapping that children lose, until dropped.
+/// A mapping that forked children do not inherit, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Registration(usize);
 
-/// From here on a forked child finds empty memory at this mapping of ours.
+/// Makes forked children see empty memory in place of this mapping.
 pub(crate) fn empty_in_children(base: *mut u8, bytes: usize) -> io::Result<Registration> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Without memory for it, children are on their own.
+        // If registering fails for lack of memory, children are not protected.
         // SAFETY: the handler is a function of ours and makes system calls only.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
@@ -52,7 +50,7 @@ pub(crate) fn empty_in_children(base: *mut u8, bytes: usize) -> io::Result<Regis
         }
     }
     Err(io::Error::other(format!(
-        "this process has {MAPPINGS_MAX} recorders already"
+        "this process already has {MAPPINGS_MAX} recorders"
     )))
 }
 

@@ -1,8 +1,7 @@
-//! The file, byte by byte, and the words that writer and readers share.
+//! The file format, byte by byte, and the types that writer and readers share.
 //!
-//! Every number is little-endian and aligned to its own size. Times are
-//! nanoseconds of `CLOCK_MONOTONIC` unless they say wall clock. Reserved bytes
-//! are zero.
+//! Every number is little-endian and aligned to its size. Times are nanoseconds of
+//! `CLOCK_MONOTONIC` unless marked as wall clock. Reserved bytes are zero.
 //!
 //! ```text
 //! 0         header, 4096 bytes
@@ -11,19 +10,18 @@
 //! log       log_entries lines of log_entry_bytes each
 //! ```
 //!
-//! The file is sparse: a ring takes memory once its slot was used by a send or
-//! receive comm, a line of the log once it was written. With ring_events 0 there
-//! are no rings, with log_entries 0 there is no log.
+//! The file is sparse: a ring takes memory once its slot is used by a send or receive comm, a
+//! log line once it is written. If ring_events is 0 there are no rings, if log_entries is 0
+//! there is no log.
 //!
-//! A reader finds the sections by the offsets in the header and steps by the
-//! slot size in the header, never by its own constants: a later writer of the
-//! same version may append fields to the header and to the slot, and sections
-//! to the file. The version changes only when a field that is here moves or
-//! means something else.
+//! A reader must use the section offsets and the slot size of the header, not its own
+//! constants: a later writer of the same version may append fields to the header and to the
+//! slot, and sections to the file. The version changes only if an existing field moves or
+//! changes its meaning.
 //!
 //! # Header
 //!
-//! Constant once `magic` is there, which is written last:
+//! Constant once `magic` is set, which is written last:
 //!
 //! | at | width | field |
 //! |---|---|---|
@@ -50,28 +48,28 @@
 //! | 120 | 4 | log_kept, the first lines, which are never overwritten |
 //! | 124 | 4 | reserved |
 //!
-//! Changing at any time:
+//! May change at any time:
 //!
 //! | at | width | field |
 //! |---|---|---|
 //! | 128 | 64 | role label, UTF-8, zero-padded |
 //! | 192 | 256 | plugin label, UTF-8, zero-padded |
 //! | 512 | 8 | channel_count, slots claimed so far; at most the capacity |
-//! | 520 | 8 | channels_reused, times a closed slot began a second life |
-//! | 528 | 8 | channels_refused, comms that found no slot |
+//! | 520 | 8 | channels_reused, times a closed slot was given to another comm |
+//! | 528 | 8 | channels_refused, comms that got no slot |
 //! | 536 | 8 | reserved |
-//! | 544 | 8 | requests_unknown, `test`s of a request that no open channel has pending |
-//! | 552 | 8 | requests_untracked, posts that could not be followed, in no channel's counters |
+//! | 544 | 8 | requests_unknown, calls of `test` for a request that no open channel has pending |
+//! | 552 | 8 | requests_untracked, posts that could not be tracked; in no channel's counters |
 //! | 560 | 8 | setup_calls_entered, calls that belong to no channel (`init`, `connect`, ...) |
 //! | 568 | 8 | setup_calls_left |
 //! | 576 | 8 | setup_call, the one entered last, [`Call`] |
-//! | 584 | 8 | setup_errors, such calls that did not return 0 |
+//! | 584 | 8 | setup_errors, set-up calls that did not return 0 |
 //! | 592 | 8 | setup_last_error: code in the low half, [`Call`] in the high half |
-//! | 600 | 8 | setup_events, events that the setup ring was given so far |
-//! | 608 | 8 | log_lines, lines that the log was given so far |
+//! | 600 | 8 | setup_events, events written to the setup ring so far |
+//! | 608 | 8 | log_lines, lines written to the log so far |
 //! | 1024 | 2048 | devices, 32 entries of 64 bytes: device n at 1024 + 64 n, zero while unknown |
 //!
-//! A device is what `getProperties` said of it:
+//! A device holds the properties from `getProperties`:
 //!
 //! | at | width | field |
 //! |---|---|---|
@@ -84,9 +82,9 @@
 //!
 //! # Channel slot
 //!
-//! 3392 bytes: an odd number of cache lines, so that the hot first lines of
-//! many channels do not fall on the same few sets of a cache. Written by one
-//! thread at a time, the one that drives the comm.
+//! 3392 bytes: an odd number of cache lines, so that the hot first lines of many channels do
+//! not map to the same few cache sets. Written by one thread at a time, the one that drives
+//! the comm.
 //!
 //! | at | width | field |
 //! |---|---|---|
@@ -102,10 +100,10 @@
 //! | 72 | 8 | in_flight_high_water |
 //! | 80 | 8 | bytes_done |
 //! | 88 | 8 | bytes_posted |
-//! | 96 | 8 | last_change: opened, posted, done, unpacked, consumed or closed; an error is none |
-//! | 104 | 8 | events, that the slot's ring was given so far, in all its lives |
+//! | 96 | 8 | last_change, time of the last open, post, done, unpack, consume or close; errors do not count |
+//! | 104 | 8 | events, number of events written to the slot's ring over all its lives |
 //! | 112 | 8 | latency_max |
-//! | 120 | 8 | flags: bit 0 somebody writes unpacked |
+//! | 120 | 8 | flags: bit 0 unpacked is valid |
 //! | 128 | 8 | comm, the plugin's pointer |
 //! | 136 | 4 | device, -1 where unknown |
 //! | 140 | 4 | role, [`Role`] |
@@ -115,22 +113,22 @@
 //! | 160 | 8 | closed, 0 while open |
 //! | 168 | 8 | null_requests, posts that returned 0 and null: "call again" |
 //! | 176 | 8 | flushes, requests made by `iflush` |
-//! | 184 | 8 | first_event, what events was when this life began |
-//! | 192 | 80 | errors, ten counts: return codes 0 to 8 at their own place (0 never counts), any other last |
+//! | 184 | 8 | first_event, value of events when this life began |
+//! | 192 | 80 | errors, ten counts: return codes 0 to 8 by index (0 is never counted), all others in the last |
 //! | 272 | 8 | last_error: code in the low half, [`Call`] in the high half |
 //! | 280 | 8 | last_error_at |
 //! | 288 | 32 | reserved |
-//! | 320 | 512 | post_ns, 64 times: when request n was posted stands at n mod 64 |
-//! | 832 | 512 | post_bytes, in the same places: its bytes |
+//! | 320 | 512 | post_ns, 64 times: entry n mod 64 is when request n was posted |
+//! | 832 | 512 | post_bytes, 64 sizes: entry n mod 64 is the bytes of request n |
 //! | 1344 | 1936 | latency, 242 buckets: counts of posted-to-done times, see `bucket_of` |
 //! | 3280 | 32 | local, an address of this end of the comm's connections |
 //! | 3312 | 32 | peer, an address of the other end |
-//! | 3344 | 32 | ctrl, the address that the ctrl connection goes to; on a send comm the peer's, else the local one |
+//! | 3344 | 32 | ctrl, the address that the ctrl connection connects to; on a send comm the peer's, else the local one |
 //! | 3376 | 16 | reserved |
 //!
-//! An address is known where the plugin's connect handle begins with a socket
-//! address (TCPX, its stand-in and NCCL's own socket transport): that of the
-//! listener, so the port belongs to one comm.
+//! Addresses are known if the plugin's connect handle begins with a socket address, as with
+//! TCPX, its stand-in and NCCL's socket transport. It is the listener's address, so its port
+//! identifies one comm.
 //!
 //! | at | width | field |
 //! |---|---|---|
@@ -140,59 +138,56 @@
 //! | 8 | 16 | address in network order; IPv4 in the first four bytes |
 //! | 24 | 8 | reserved |
 //!
-//! `life` stands first and is written last when a slot is opened, so a copy
-//! made in ascending order that shows an open slot shows its identity too. The
-//! counters stand in the order consumed, done, posted for the same reason: such
-//! a copy never shows more done than posted.
+//! `life` is the first field and is written last when a slot is opened, so a copy made in
+//! ascending order that shows an open slot also shows its identity. For the same reason the
+//! counters are in the order consumed, done, posted: such a copy never shows more done than
+//! posted.
 //!
 //! # Ring
 //!
-//! Event n of a ring, counting from 0, stands at place n mod ring_events, and
-//! nothing else tells how old it is: with `events` at e, the ring holds events
-//! e - ring_events + 1 to e - 1. The place of event e may be half rewritten at
-//! any time, by a writer that was killed there too. A slot's ring has one writer,
-//! the slot's: it writes an event first and counts it then, so a reader that
-//! takes `events`, then the ring, then `events` again may keep what both counts
-//! allow. The setup ring has many writers, which count first and write then;
-//! there the sequence number alone says which event stands in a place.
+//! Event n of a ring, counting from 0, is entry n mod ring_events. If `events` is e, the ring
+//! holds events e - ring_events + 1 to e - 1. The entry of event e may be half-written at any
+//! time, also because the writer was killed. A slot's ring has one writer, the slot's, which
+//! writes an event first and then counts it. A reader that reads `events`, then the ring, then
+//! `events` again may use the events that both counts allow. The setup ring has many writers,
+//! which count first and then write, so only the sequence number tells which event an entry
+//! holds.
 //!
 //! | at | width | field |
 //! |---|---|---|
-//! | 0 | 8 | n + 1; on a slot's ring a second proof |
-//! | 8 | 8 | when it happened: calls that return, return then |
-//! | 16 | 4 | request: its number, lowest 32 bits; of an unpack or a consume, how many there were before |
+//! | 0 | 8 | sequence, n + 1; in a slot's ring an additional check |
+//! | 8 | 8 | time; for a call, when it returned |
+//! | 16 | 4 | request number, lowest 32 bits; for an unpack or consume, how many there were before |
 //! | 20 | 4 | code that the call returned |
 //! | 24 | 8 | value in bits 0..40, [`EventKind`] in 40..48, [`Call`] in 48..56, in 56..64 a tag of the thread |
 //!
-//! The value is bytes or, of a [`EventKind::Called`], nanoseconds that the call
-//! took; more than fits is the most that fits. A thread's tag tells threads apart
-//! as well as eight bits can.
+//! The value is bytes or, for [`EventKind::Called`], the call's duration in nanoseconds; larger
+//! values are clamped. The thread tag distinguishes threads as far as eight bits can.
 //!
 //! # Log
 //!
-//! Line n stands at place n while n < log_kept, then at place
-//! log_kept + (n - log_kept) mod (log_entries - log_kept): the first lines say
-//! what the plugin was told, the last what became of it. Many writers, as with
-//! the setup ring.
+//! Line n is entry n if n < log_kept, otherwise entry
+//! log_kept + (n - log_kept) mod (log_entries - log_kept). So the first lines, with the
+//! plugin's settings, are kept, and the last ones. Many writers, as with the setup ring.
 //!
 //! | at | width | field |
 //! |---|---|---|
-//! | 0 | 8 | n + 1 |
-//! | 8 | 8 | when |
-//! | 16 | 8 | flags, as the plugin gave them |
+//! | 0 | 8 | sequence, n + 1 |
+//! | 8 | 8 | time |
+//! | 16 | 8 | flags of the plugin's log call |
 //! | 24 | 4 | level |
 //! | 28 | 4 | line number |
 //! | 32 | 4 | thread id |
-//! | 36 | 2 | bytes of the function that are here |
-//! | 38 | 2 | bytes of the text that are here, behind the function |
-//! | 40 | 4 | bytes that the text had |
+//! | 36 | 2 | bytes of the function name that are stored |
+//! | 38 | 2 | bytes of the text that are stored, after the function name |
+//! | 40 | 4 | bytes of the whole text |
 //! | 44 | 4 | reserved |
 //! | 48 | 464 | function, then text |
 #![forbid(unsafe_code)]
 
 /// First eight bytes of every file.
 pub const MAGIC: [u8; 8] = *b"TCPXREC\0";
-/// The version that this page describes.
+/// The format version described here.
 pub const VERSION: u32 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
@@ -207,27 +202,27 @@ pub const POSTS: usize = 64;
 pub(crate) const EVENT_BYTES: usize = 32;
 /// Most events of one ring.
 pub const RING_EVENTS_MAX: u32 = 1 << 20;
-/// Events of one ring, unless told otherwise: 32 KiB per channel.
+/// Default number of events of one ring: 32 KiB per channel.
 pub const RING_EVENTS: u32 = 1024;
-/// Bytes of a line of the log.
+/// Bytes of a log line.
 pub const LOG_ENTRY_BYTES: usize = 512;
-/// Lines of the log, unless told otherwise: 512 KiB.
+/// Default number of log lines: 512 KiB.
 pub const LOG_ENTRIES: u32 = 1024;
-/// Of these, first ones that stay.
+/// Log lines at the start that are never overwritten.
 pub(crate) const LOG_KEPT: u32 = 256;
 /// Most lines of the log.
 pub const LOG_ENTRIES_MAX: u32 = 1 << 16;
-/// Devices that the header has room for; TCPX has at most 16.
+/// Most devices in the header; TCPX has at most 16.
 pub const DEVICES: usize = 32;
-/// Distinct counts of return codes.
+/// Number of return code counts.
 pub(crate) const ERROR_KINDS: usize = 10;
-/// `channel` of a slot that no engine numbered.
+/// Value of `channel` if no engine numbered the slot.
 pub(crate) const NO_CHANNEL: u32 = u32::MAX;
-/// How recorder files are called: `NAME-PID-START.tcpxrec`.
+/// Suffix of recorder file names, `NAME-PID-START.tcpxrec`.
 pub const FILE_SUFFIX: &str = ".tcpxrec";
 
 /// Byte offsets in the header.
-#[allow(missing_docs, reason = "the table above names each")]
+#[allow(missing_docs, reason = "the tables above describe each")]
 pub mod header {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 8;
@@ -275,7 +270,7 @@ pub mod header {
 }
 
 /// Byte offsets in a device.
-#[allow(missing_docs, reason = "the table above names each")]
+#[allow(missing_docs, reason = "the tables above describe each")]
 pub mod device {
     pub const NAME: usize = 0;
     pub const PCI: usize = 32;
@@ -293,7 +288,7 @@ pub mod device {
 }
 
 /// Byte offsets in an event.
-#[allow(missing_docs, reason = "the table above names each")]
+#[allow(missing_docs, reason = "the tables above describe each")]
 pub mod event {
     pub(crate) const SEQUENCE: usize = 0;
     pub(crate) const AT_NS: usize = 8;
@@ -301,12 +296,12 @@ pub mod event {
     pub const CODE: usize = 20;
     pub const REST: usize = 24;
 
-    /// The most that the value of an event can be.
+    /// Largest value of an event.
     pub(crate) const VALUE_MAX: u64 = (1 << 40) - 1;
 }
 
 /// Byte offsets in a line of the log.
-#[allow(missing_docs, reason = "the table above names each")]
+#[allow(missing_docs, reason = "the tables above describe each")]
 pub mod log {
     pub(crate) const SEQUENCE: usize = 0;
     pub(crate) const AT_NS: usize = 8;
@@ -321,7 +316,7 @@ pub mod log {
 }
 
 /// Byte offsets in a channel slot.
-#[allow(missing_docs, reason = "the table above names each")]
+#[allow(missing_docs, reason = "the tables above describe each")]
 pub mod channel {
     pub(crate) const LIFE: usize = 0;
     pub(crate) const IN_CALL: usize = 8;
@@ -364,21 +359,21 @@ pub mod channel {
 
 /// Bits of `life`.
 pub mod life {
-    /// The state's bits.
+    /// Mask of the state.
     pub const STATE: u64 = 0b11;
-    /// The comm is there.
+    /// The comm is open.
     pub const OPEN: u64 = 1;
-    /// The comm was closed; its counters stay until the slot is needed again.
+    /// The comm was closed. Its counters are kept until the slot is reused.
     pub const CLOSED: u64 = 2;
-    /// Between two lives.
+    /// The slot is being cleared for another comm.
     pub(crate) const REWRITTEN: u64 = 3;
     /// A receive of this channel retires when consumed, not when done.
     pub(crate) const RETIRES_CONSUMED: u64 = 0b100;
-    /// Where the generation starts.
+    /// Lowest bit of the generation.
     pub(crate) const GENERATION_SHIFT: u32 = 8;
 }
 
-/// Bit of a slot's flags: `unpacked` is written.
+/// Bit of a slot's flags: `unpacked` is valid.
 pub(crate) const UNPACKED_KNOWN: u64 = 1;
 
 /// What a channel's comm is for.
@@ -394,7 +389,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role behind a number of the file.
+    /// The role with this number in the file.
     pub fn from_raw(raw: u32) -> Option<Self> {
         match raw {
             1 => Some(Self::Listen),
@@ -415,7 +410,7 @@ macro_rules! calls {
         }
 
         impl Call {
-            /// The call behind a number of the file.
+            /// The call with this number in the file.
             pub fn from_raw(raw: u64) -> Option<Self> {
                 match raw {
                     $($number => Some(Self::$variant),)*
@@ -454,33 +449,33 @@ calls! {
     18 IrecvConsumed "irecvConsumed",
 }
 
-/// What an event says.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventKind {
-    /// The comm appeared; the value is its slot's generation.
+    /// The comm was opened; the value is its slot's generation.
     Opened = 1,
     /// A send or receive was accepted.
     Posted = 2,
-    /// It was reported done; the value is its bytes.
+    /// `test` reported a request done; the value is its bytes.
     Done = 3,
-    /// The engine moved a finished receive's payload to its place.
+    /// The engine unpacked a finished receive.
     Unpacked = 4,
-    /// A finished receive was handed back.
+    /// A finished receive was consumed.
     Consumed = 5,
-    /// `iflush` made a request.
+    /// `iflush` returned a request.
     Flushed = 6,
-    /// A call did not return 0. Repetitions without anything else in between
-    /// are counted in the slot and not here.
+    /// A call did not return 0. Immediate repetitions of the same failure are counted in the
+    /// slot and not recorded as events.
     Failed = 7,
-    /// A call that changes no request returned 0; the value is how long it took.
+    /// A call that changes no request returned 0; the value is its duration in nanoseconds.
     Called = 8,
     /// The comm was closed.
     Closed = 9,
 }
 
 impl EventKind {
-    /// The kind behind a number of the file.
+    /// The kind with this number in the file.
     pub fn from_raw(raw: u64) -> Option<Self> {
         [
             Self::Opened,
@@ -497,7 +492,7 @@ impl EventKind {
         .find(|kind| *kind as u64 == raw)
     }
 
-    /// In one word.
+    /// The kind's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Opened => "opened",
@@ -513,7 +508,7 @@ impl EventKind {
     }
 }
 
-/// Where line `n` of a log stands; `None` in a log without room.
+/// The entry of line `n` in a log; `None` if the log has no entries.
 pub(crate) fn log_place(n: u64, entries: u32, kept: u32) -> Option<u64> {
     let (entries, kept) = (u64::from(entries), u64::from(kept.min(entries)));
     if n < kept {
@@ -523,7 +518,7 @@ pub(crate) fn log_place(n: u64, entries: u32, kept: u32) -> Option<u64> {
     (rest > 0).then(|| kept + (n - kept) % rest)
 }
 
-/// Where a return code is counted.
+/// The index of a return code's count.
 pub(crate) fn error_kind(code: i32) -> usize {
     match code {
         0..=8 => code as usize,
@@ -534,9 +529,9 @@ pub(crate) fn error_kind(code: i32) -> usize {
 /// Buckets of the latency histogram.
 pub const BUCKETS: usize = 2 + (OCTAVE_END - OCTAVE_FIRST) as usize * SUB_BUCKETS;
 const SUB_BUCKETS: usize = 8;
-/// 2^6 = 64 ns: anything shorter shares the first bucket.
+/// 2^6 = 64 ns: shorter times share the first bucket.
 const OCTAVE_FIRST: u32 = 6;
-/// 2^36 ns = 68.7 s: anything from here on shares the last bucket.
+/// 2^36 ns = 68.7 s: times from here on share the last bucket.
 const OCTAVE_END: u32 = 36;
 
 /// The bucket of a time in nanoseconds: the first holds 0..64, the last holds
@@ -555,8 +550,8 @@ pub(crate) fn bucket_of(ns: u64) -> usize {
     1 + (octave - OCTAVE_FIRST) as usize * SUB_BUCKETS + sub
 }
 
-/// The nanoseconds a bucket stands for: its first, and the first beyond it.
-/// The last bucket has no end.
+/// The range of a bucket in nanoseconds: the first value, and the first value after it. The
+/// last bucket has no end.
 pub(crate) fn bucket_range(bucket: usize) -> (u64, u64) {
     if bucket == 0 {
         return (0, 1 << OCTAVE_FIRST);
@@ -581,9 +576,7 @@ const _: () =
 const _: () = assert!(BUCKETS == 242);
 const _: () = assert!(CAPACITY_MAX <= u16::MAX as u32);
 #[cfg(target_endian = "big")]
-compile_error!(
-    "the recorder's words are stored as the machine has them, and the file is little-endian"
-);
+compile_error!("the recorder stores native words, and the file is little-endian");
 
 #[cfg(test)]
 mod tests {
@@ -620,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_the_file_come_back_as_what_they_were() {
+    fn numbers_of_the_file_convert_back_to_the_same_variants() {
         for raw in 0..=255u64 {
             if let Some(call) = Call::from_raw(raw) {
                 assert_eq!(call as u64, raw);
@@ -635,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lines_stay_and_the_others_go_round() {
+    fn the_first_lines_are_kept_and_the_others_wrap_around() {
         let places = (0..12).map(|n| log_place(n, 6, 2)).collect::<Vec<_>>();
         assert_eq!(places, [0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 2, 3].map(Some));
         assert_eq!(
@@ -645,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_no_header_knows_share_a_count() {
+    fn unknown_return_codes_share_a_count() {
         assert_eq!([-1, 9, i32::MAX].map(error_kind), [9, 9, 9]);
         assert_eq!(
             (0..=8).map(error_kind).collect::<Vec<_>>(),

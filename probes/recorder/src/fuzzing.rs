@@ -1,7 +1,7 @@
-//! What holds of any bytes that claim to be a recorder file: a target under
-//! `fuzz/` looks for a counterexample, the suite tries its seeds and random ones.
+//! Properties that hold for any bytes read as a recorder file. A target under `fuzz/` searches
+//! for counterexamples; the tests try its seeds and random bytes.
 //!
-//! Absent from a normal build.
+//! Compiled for tests and fuzzing only.
 #![forbid(unsafe_code)]
 
 use crate::events::{Events, read_events, read_setup_events};
@@ -10,12 +10,12 @@ use crate::log::read_log;
 use crate::read::{Header, Snapshot, picture};
 use crate::sample::ChannelSample;
 
-/// Events and lines asked for, of one ring or log.
+/// Most events read of a ring, and lines of a log.
 const MAX: usize = 100;
-/// Rings looked at.
+/// Most rings read.
 const RINGS_MAX: usize = 50;
 
-/// Reads a file, its rings and its log; its picture, if it is one.
+/// Reads a file, its rings and its log. Returns the snapshot if it is a recorder file.
 pub fn file(bytes: &[u8]) -> Option<Snapshot> {
     let snapshot = match picture(bytes) {
         Ok(snapshot) => snapshot,
@@ -80,7 +80,7 @@ fn is_shown(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
 
-/// What a reader of a sample may rely on, whatever the file said.
+/// Checks the invariants of a sample, which hold for any file content.
 pub(crate) fn makes_sense(sample: &ChannelSample) -> bool {
     sample.posted >= sample.done
         && sample.done >= sample.consumed

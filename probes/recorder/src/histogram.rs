@@ -1,5 +1,5 @@
-//! Latencies as the reader sees them: bucket counts, an exact maximum, and
-//! quantiles whose error is bounded and said.
+//! Latency histograms as read from the file: bucket counts, the exact maximum, and quantiles
+//! with a documented error bound.
 #![forbid(unsafe_code)]
 
 use crate::format::{BUCKETS, bucket_range};
@@ -12,7 +12,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// No sample.
+    /// A histogram without samples.
     pub fn empty() -> Self {
         Self {
             counts: Box::new([0; BUCKETS]),
@@ -28,7 +28,7 @@ impl Histogram {
         }
     }
 
-    /// Samples in it. Saturates, as a damaged file may claim anything.
+    /// Number of samples. Saturates, because a damaged file may contain any counts.
     pub fn count(&self) -> u64 {
         self.counts
             .iter()
@@ -89,7 +89,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The non-empty buckets: first nanosecond, first beyond, count.
+    /// The non-empty buckets: first nanosecond, first nanosecond after the bucket, count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.counts
             .iter()
@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_as_near_as_promised(
+        fn quantiles_are_within_the_error_bound(
             // Every octave equally likely, from below the first bucket to above the last.
             samples in prop::collection::vec((0u32..40).prop_flat_map(|bits| 0..(1u64 << bits).max(1) * 2), 1..400),
             q in 0.0..=1.0f64,
@@ -165,7 +165,7 @@ mod tests {
         }
 
         #[test]
-        fn any_counts_and_any_share_are_survived(
+        fn any_counts_and_any_share_are_handled(
             counts in prop::collection::vec(any::<u64>(), BUCKETS), max in any::<u64>(), q in any::<f64>(),
         ) {
             let mut histogram = Histogram::new(counts.try_into().unwrap(), max);
