@@ -1,19 +1,19 @@
-//! Reads a recorder file as a live view does, so that a benchmark can tell what
-//! that costs the writer: every counter and the newest events of every channel.
+//! Reads recorder files as a live view does, every counter and the newest events of every
+//! channel, so that a benchmark can measure the cost for the writer.
 //!
 //! ```text
 //! follow PARENT PREFIX HZ SECONDS
 //! ```
 //!
-//! Takes every file below PARENT's folder whose name begins with PREFIX, as they
-//! appear, and says at the end how many pictures it took and how long one took.
+//! Follows every file in the user's folder below PARENT whose name begins with PREFIX, including
+//! new ones, and prints at the end how many snapshots it took and the time of one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_recorder::{Reader, list};
 
-/// Events of each channel that a screen has room for.
+/// Events read of each channel, as many as a screen shows.
 const EVENTS: usize = 64;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

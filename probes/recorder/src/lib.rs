@@ -1,29 +1,28 @@
-//! The flight recorder: one file per process that drives a plugin, holding a
-//! slot of counters and a ring of call events for every comm, and the plugin's
-//! log lines. The process that drives the plugin writes
-//! it through a shared mapping; anyone who may read the file reads it at any
-//! time, also while the writer is stuck inside a plugin call or after SIGKILL.
+//! The flight recorder: one file per process that drives a plugin. It holds a slot of counters
+//! and a ring of call events for every comm, and the plugin's log lines. The process writes it
+//! through a shared mapping; other processes can read it at any time, also while the writer is
+//! stuck inside a plugin call or after SIGKILL.
 //!
-//! * [`mod@format`] is the file, byte by byte, and the words both sides share.
-//! * [`Recorder`] writes: no lock, no allocation, no system call and no atomic
-//!   read-modify-write, but when a comm is opened.
-//! * [`Reader`] reads and believes nothing it finds: [`Reader::snapshot`] for the
-//!   counters, [`Reader::events`] for a channel's history, [`Reader::log`] for
-//!   what the plugin said. Live or long after, the calls are the same.
+//! * [`mod@format`] describes the file byte by byte, and has the types both sides share.
+//! * [`Recorder`] writes. It takes no lock, allocates nothing and makes no system call and no
+//!   atomic read-modify-write, except when a comm is opened.
+//! * [`Reader`] reads without trusting the file: [`Reader::snapshot`] returns the counters,
+//!   [`Reader::events`] a channel's history, [`Reader::log`] the plugin's log lines. Files of
+//!   running and of ended processes are read alike.
 //! * [`list()`] finds the files of this user.
-//! * [`sweep()`] removes what dead writers left.
+//! * [`sweep()`] removes the files of ended writers.
 //!
-//! This crate is loaded into other people's processes: it depends on libc only,
-//! never panics on what it finds, never prints.
+//! This crate is loaded into users' processes: it depends on libc only, never panics on file
+//! content, and never prints.
 //!
-//! Not here: which plugin call changes which counter. `tap` decides that, and
-//! the engine adds `unpacked`.
+//! Not here: which plugin call changes which counter. `tap` decides that, and the engine adds
+//! `unpacked`.
 
 #![cfg_attr(
     test,
     allow(
         clippy::duplicate_mod,
-        reason = "model.rs compiles two files over atomics of its own"
+        reason = "model.rs compiles two files with its own atomics"
     )
 )]
 
@@ -54,7 +53,7 @@ mod thread;
 mod words;
 mod write;
 
-/// What `slot.rs` and `ring.rs` store with; `model.rs` has another.
+/// The atomics that `slot.rs` and `ring.rs` use; `model.rs` substitutes its own.
 mod atomic {
     pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 }

@@ -1,5 +1,5 @@
-//! Finds recorder files: all of this user's below a parent, with who wrote each
-//! and whether it still runs.
+//! Finds this user's recorder files below a parent folder, with the writer of each and whether
+//! it still runs.
 #![forbid(unsafe_code)]
 
 use crate::folder::{Folder, c_string};
@@ -10,25 +10,25 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most names that one look goes through.
+/// Most folder entries that are examined.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
 
-/// One file.
+/// One recorder file.
 #[derive(Debug)]
 pub struct Listed {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it says of itself, or why it cannot be read.
+    /// The file's header, or why it cannot be read.
     pub header: Result<Header, ReadError>,
-    /// Whether its writer runs; [`Liveness::Unknown`] where the header says nothing.
+    /// Whether its writer runs; [`Liveness::Unknown`] if the header cannot be read.
     pub writer: Liveness,
 }
 
 /// Every recorder file in this user's folder below `parent` (such as
-/// [`crate::SHARED_MEMORY`]), by name. No folder is no file.
+/// [`crate::SHARED_MEMORY`]), sorted by name. Empty if there is no folder.
 ///
 /// # Errors
-/// The folder is not ours alone, or cannot be listed.
+/// The folder is not owned by this user alone, or cannot be listed.
 pub fn list(parent: &Path) -> io::Result<Vec<Listed>> {
     let folder = match Folder::find(parent) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

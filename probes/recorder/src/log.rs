@@ -1,43 +1,44 @@
-//! The plugin's log lines as they are read. Text of a foreign file: control
-//! characters are replaced, lengths are checked.
+//! Reads the plugin's log lines. The file is not trusted: control characters are replaced and
+//! lengths are checked.
 #![forbid(unsafe_code)]
 
 use crate::format::{LOG_ENTRY_BYTES, log, log_place};
 use crate::read::{Header, ReadError, Source, read_full};
 use crate::words::Words;
 
-/// A page of the log.
+/// A range of log lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogLines {
-    /// In order; numbers have gaps where lines are gone.
+    /// In order of their numbers, with gaps for missing lines.
     pub lines: Vec<LogEntry>,
-    /// Lines between the first asked for and `next` that are gone: overwritten,
-    /// never written for want of memory, or just being written.
+    /// Missing lines between the first requested and `next`: overwritten, not written for lack
+    /// of memory, or being written.
     pub missing: u64,
-    /// Where to go on.
+    /// Number of the line with which to continue.
     pub next: u64,
 }
 
-/// One line.
+/// One log line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry {
     /// Counted from 0.
     pub number: u64,
     /// When it was logged, nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// 2 WARN, 3 INFO, ...
+    /// Log level: 2 WARN, 3 INFO, ...
     pub level: i32,
     /// Subsystem bits.
     pub flags: u64,
-    /// What the plugin calls the file; control characters replaced.
+    /// The `file` argument of the log call, a function name with TCPX; control characters
+    /// replaced.
     pub function: String,
     /// Source line.
     pub line: i32,
-    /// The message, as far as it is kept; control characters replaced.
+    /// The stored part of the message; control characters replaced.
     pub text: String,
-    /// Bytes the message had.
+    /// Bytes of the whole message.
     pub text_bytes: u32,
-    /// The kernel's id of the thread.
+    /// Kernel thread id.
     pub thread: u32,
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn read_log(
         missing: 0,
         next: from.min(written),
     };
-    // Only so many can be there, however many were written.
+    // The log holds a limited number of lines, however many were written.
     let oldest = written
         .saturating_sub(u64::from(entries - kept))
         .max(kept.into());

@@ -1,9 +1,8 @@
-//! The shared mapping of a recorder's file, as the sections that lie in it.
+//! The shared mapping of a recorder's file, and the sections in it.
 //!
-//! A page that cannot be had when it is first touched through a mapping kills
-//! the process, so whoever asks for a slot says that its bytes were written to
-//! the file before, and a ring is there once [`Map::show_ring`] was told the
-//! same; see `write.rs`.
+//! Touching a page of the mapping for which there is no memory kills the process. So callers
+//! of [`Map::slot`] must have written the slot's bytes to the file before, and a ring is used
+//! only after [`Map::show_ring`], which requires the same; see `write.rs`.
 #![expect(
     unsafe_code,
     reason = "maps a file and shares its words with other processes"
@@ -42,7 +41,7 @@ impl Shape {
         u64::from(self.ring_events) * EVENT_BYTES as u64
     }
 
-    /// Ring `index`; the setup ring is behind the last slot's.
+    /// Offset of ring `index`. The setup ring is after the last slot's ring.
     pub(crate) fn ring_offset(self, index: u64) -> u64 {
         self.rings_offset() + index * self.ring_bytes()
     }
@@ -60,12 +59,12 @@ impl Shape {
 pub(crate) struct Map {
     base: *mut u8,
     bytes: usize,
-    /// By slot: its ring, or null.
+    /// Per slot, its ring or null.
     rings: Box<[AtomicPtr<Place>]>,
-    /// Events of a ring, less one.
+    /// Events of a ring, minus one.
     ring_mask: usize,
     rings_offset: usize,
-    /// Given up before the mapping is.
+    /// Dropped before the mapping is unmapped.
     registration: Option<Registration>,
 }
 
@@ -92,7 +91,7 @@ impl Map {
         })
     }
 
-    /// Puts another file of the same shape at the same addresses, with no ring.
+    /// Maps another file of the same shape at the same addresses, without rings.
     pub(crate) fn replace(&self, file: &File) -> io::Result<()> {
         self.rings
             .iter()
@@ -106,8 +105,7 @@ impl Map {
         unsafe { &*self.base.cast() }
     }
 
-    /// `index` is below the count of slots that were given out, and so within
-    /// the mapping.
+    /// A slot. `index` is below the number of slots handed out, and so within the mapping.
     #[inline]
     pub(crate) fn slot(&self, index: u16) -> &Slot {
         let offset = HEADER_BYTES + usize::from(index) * SLOT_BYTES;
@@ -125,7 +123,7 @@ impl Map {
             .is_some_and(|ring| !ring.load(Relaxed).is_null())
     }
 
-    /// From now on the slot has a ring: its bytes were written to the file.
+    /// Enables the slot's ring, whose bytes must have been written to the file.
     pub(crate) fn show_ring(&self, index: u16) {
         let Some(ring) = self.rings.get(usize::from(index)) else {
             return;
@@ -136,7 +134,7 @@ impl Map {
         ring.store(base.cast(), Release);
     }
 
-    /// The place of event `number` in a slot's ring, if it has one.
+    /// The entry of event `number` in a slot's ring, if it has a ring.
     #[inline]
     pub(crate) fn event(&self, index: u16, number: u64) -> Option<&Place> {
         let ring = self.rings.get(usize::from(index))?.load(Relaxed);
@@ -159,7 +157,7 @@ impl Drop for Map {
     }
 }
 
-/// At an address of the kernel's choice, or with `MAP_FIXED` at ours.
+/// Maps the file at an address chosen by the kernel, or with `MAP_FIXED` at `at`.
 fn map(at: *mut u8, bytes: usize, fixed: i32, file: &File) -> io::Result<*mut u8> {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
     // SAFETY: overlaps nothing, or exactly a mapping of ours that has the same size.

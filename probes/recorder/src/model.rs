@@ -1,17 +1,17 @@
-//! The writer's protocol, tried in every order that memory may show.
+//! Tests the writer's protocol with every order of stores that a reader may observe.
 //!
-//! `slot.rs` and `ring.rs` are compiled here a second time, over atomics that
-//! write down every store. A short life of a slot is played once; what a reader
-//! may find is then made from the list of stores:
+//! `slot.rs` and `ring.rs` are compiled here a second time, with atomics that record every
+//! store. A short life of a slot is run once; the states that a reader may find are then
+//! constructed from the list of stores:
 //!
-//! * a writer that was killed leaves any prefix of them;
-//! * a machine with weak ordering shows some of the later ones before others,
-//!   as far as releases and fences allow;
-//! * a reader that copies a living file, in ascending order as the kernel does,
-//!   meets every word at a later moment than the one before it.
+//! * a killed writer leaves any prefix of the stores;
+//! * a machine with weak memory ordering shows some later stores before earlier ones, as far
+//!   as releases and fences allow;
+//! * a reader that copies the file of a running writer, in ascending order as the kernel does,
+//!   reads every word later than the one before it.
 //!
-//! The real reader must make sense of all of them, and give only events that
-//! were written, whole.
+//! The real reader must produce a valid sample from each of them, and only events that were
+//! written completely.
 #![expect(unsafe_code, reason = "a slot out of zeroes, and its address")]
 
 use crate::events::{Event, read_events};
@@ -42,7 +42,7 @@ mod ring;
 mod slot;
 
 mod atomic {
-    //! Atomics of one thread that remember what was stored in which order.
+    //! Single-threaded atomics that record every store in order.
 
     use super::{LOG, Store};
     use std::cell::Cell;
@@ -70,7 +70,7 @@ mod atomic {
     }
     atomics! { AtomicU64 u64, AtomicU32 u32, AtomicI32 i32, }
 
-    /// No store behind it is shown before all stores in front of it are.
+    /// A fence: no later store is visible before all earlier ones.
     pub(crate) fn fence(_: Ordering) {
         LOG.with_borrow_mut(|log| {
             log.push(Store {
@@ -82,7 +82,8 @@ mod atomic {
     }
 }
 
-/// One store: an address first, then an offset in the file. No bytes: a fence.
+/// One store. `at` is first an address, later a file offset. A store without bytes is a
+/// fence.
 #[derive(Debug, Clone)]
 struct Store {
     at: usize,
@@ -94,15 +95,15 @@ thread_local!(static LOG: RefCell<Vec<Store>> = const { RefCell::new(Vec::new())
 
 const RING_EVENTS: usize = 4;
 
-/// A file as it was made, what was stored into it, and the events that were meant.
+/// A new file, the stores made to it, and the events that were written.
 struct Life {
     empty: Vec<u8>,
     stores: Vec<Store>,
     events: Vec<(EventKind, u64, u64)>,
 }
 
-/// A receive channel's life: posts, tests, and one request after the other to its
-/// end, then a second life. `ringed`: with the events of all that.
+/// Runs the life of a receive channel: posts, tests, and every request to its end, then a
+/// second life. With `ringed`, also writes the events.
 fn play(ringed: bool) -> Life {
     let parent = tempfile::tempdir().expect("a folder");
     let options = Options {
@@ -208,7 +209,7 @@ impl Store {
 }
 
 impl Life {
-    /// What any reader may find must hold of every picture of the file.
+    /// Checks the invariants that hold for every state of the file.
     fn check(&self, source: &impl Source) -> Option<ChannelSample> {
         let mut snapshot = take(source, &mut Vec::new()).expect("a picture");
         assert!(snapshot.channels.len() <= 1);
@@ -227,8 +228,8 @@ impl Life {
         Some(sample)
     }
 
-    /// The same of a file that stands still: nothing was clamped but what weak
-    /// ordering explains, and what is closed is whole.
+    /// As `check`, for a file that does not change while it is read: only effects of weak
+    /// ordering may be clamped, and a closed slot must be complete.
     fn check_still(&self, image: &[u8]) -> Option<ChannelSample> {
         let sample = self.check(&image)?;
         let word = |at: usize| {
@@ -263,7 +264,7 @@ impl Life {
         );
     }
 
-    /// All stores that must be shown when store `last` is.
+    /// The number of stores that must be visible if store `last` is.
     fn before(&self, last: usize) -> usize {
         if self.stores[last].released {
             return last;
@@ -276,7 +277,7 @@ impl Life {
 }
 
 #[test]
-fn a_writer_killed_at_any_store_leaves_a_file_that_makes_sense() {
+fn a_writer_killed_at_any_store_leaves_a_valid_file() {
     for life in [play(true), play(false)] {
         let mut image = life.empty.clone();
         for store in &life.stores {
@@ -287,15 +288,15 @@ fn a_writer_killed_at_any_store_leaves_a_file_that_makes_sense() {
     }
 }
 
-/// One store is shown early, of so many next ones, or two of so many.
+/// How many stores ahead one store, or two stores, may become visible early.
 const AHEAD: (usize, usize) = (64, 12);
 
 #[test]
-fn stores_in_any_order_that_was_not_forbidden_make_sense() {
+fn stores_in_any_allowed_order_leave_a_valid_file() {
     for life in [play(true), play(false)] {
         let mut image = life.empty.clone();
         for (done, store) in life.stores.iter().enumerate() {
-            // One or two of the next stores are shown before this one.
+            // One or two of the next stores become visible before this one.
             let next = done + 1..(done + 1 + AHEAD.0).min(life.stores.len());
             let early: Vec<usize> = next.filter(|early| life.before(*early) <= done).collect();
             for (at, first) in early.iter().enumerate() {
@@ -314,13 +315,13 @@ fn stores_in_any_order_that_was_not_forbidden_make_sense() {
     }
 }
 
-/// A file whose writer goes on while it is read: every word is met a moment later.
+/// A file whose writer continues while it is read, so that every word is read later.
 struct Living<'a> {
     life: &'a Life,
     image: RefCell<Vec<u8>>,
     time: Cell<usize>,
     random: RefCell<Random>,
-    /// Stores that pass between two words, at most.
+    /// Most stores between reading two words.
     pace: u64,
 }
 
@@ -333,7 +334,7 @@ impl Source for Living<'_> {
             .chunks_mut(8)
             .zip((offset as usize..).step_by(8))
         {
-            // Only what is changed at all is worth a wait.
+            // Let time pass only for words that change at all.
             if from >= HEADER_BYTES {
                 self.wait();
             }
@@ -346,7 +347,7 @@ impl Source for Living<'_> {
 impl Living<'_> {
     fn wait(&self) {
         let mut random = self.random.borrow_mut();
-        // Mostly nothing happens between two words, as in life.
+        // Usually no store happens between reading two words.
         let steps = if random.next().is_multiple_of(16) {
             random.next() % (self.pace + 1)
         } else {
@@ -364,7 +365,7 @@ impl Living<'_> {
 }
 
 #[test]
-fn a_copy_of_a_living_file_makes_sense() {
+fn a_copy_of_a_file_that_is_being_written_is_valid() {
     let seed = std::process::id().into();
     println!("seed {seed}");
     let life = play(true);

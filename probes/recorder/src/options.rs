@@ -1,4 +1,4 @@
-//! What a new recorder is called, how much fits in, and why there is none.
+//! Options for creating a recorder, and the errors of creating one.
 #![forbid(unsafe_code)]
 
 use crate::format::{
@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a new recorder is called and how much fits in.
+/// Name, labels and sizes of a new recorder.
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// First part of the file's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, not
@@ -18,13 +18,13 @@ pub struct Options<'a> {
     /// Most comms open at once, listen comms included; 1 to [`CAPACITY_MAX`].
     /// Only slots that were used take memory.
     pub capacity: u32,
-    /// What the process is, for people: `send worker`. Cut at 64 bytes.
+    /// The role of the process, for display: `send worker`. Cut at 64 bytes.
     pub role: &'a str,
-    /// What it drives, for people. Cut at 256 bytes; [`crate::Recorder::set_plugin`] sets it later.
+    /// The plugin, for display. Cut at 256 bytes; [`crate::Recorder::set_plugin`] sets it later.
     pub plugin: &'a str,
-    /// Where to go when `/dev/shm` will not do.
+    /// The folder to use if `/dev/shm` is not usable.
     pub fallback: Option<&'a Path>,
-    /// Leave the file behind when the recorder is dropped, and tell sweeps to do so too.
+    /// Keep the file when the recorder is dropped, and exclude it from sweeps.
     pub keep: bool,
     /// Call events kept per channel, 32 bytes each; rounded up to a power of
     /// two, at most [`RING_EVENTS_MAX`]. 0 for none.
@@ -34,7 +34,8 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Room for 1024 comms, 1024 events of each (35 KiB per channel) and 1024 lines.
+    /// Options with room for 1024 comms, 1024 events of each (35 KiB per channel) and 1024 log
+    /// lines.
     pub const fn new(name: &'a str) -> Self {
         Self {
             name,
@@ -68,7 +69,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// For whoever must make the same file again.
+    /// The options as owned values, for creating the same file again after a fork.
     pub(crate) fn blueprint(&self) -> Blueprint {
         Blueprint {
             name: self.name.to_owned(),
@@ -86,7 +87,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// [`Options`] that outlive the call, less the place.
+/// Owned [`Options`], without the place.
 #[derive(Debug)]
 pub(crate) struct Blueprint {
     pub name: String,
@@ -108,21 +109,21 @@ impl Blueprint {
     }
 }
 
-/// Why there is no recorder.
+/// Why a recorder could not be created.
 #[derive(Debug)]
 pub enum CreateError {
     /// The name is empty, too long, or holds other than `A-Z a-z 0-9 . _ -`.
     BadName(String),
     /// The capacity is 0 or more than [`CAPACITY_MAX`].
     BadCapacity(u32),
-    /// More events or lines than a file may have.
+    /// More events or log lines than a file can hold.
     TooLong {
-        /// As asked for.
+        /// Requested events per channel.
         ring_events: u32,
-        /// As asked for.
+        /// Requested log lines.
         log_entries: u32,
     },
-    /// No place would do; each with its reason.
+    /// No place is usable; each with its error.
     NoPlace(Vec<(PathBuf, io::Error)>),
 }
 
@@ -132,13 +133,13 @@ impl fmt::Display for CreateError {
             Self::BadName(name) => {
                 write!(
                     f,
-                    "a recorder cannot be called {name:?}: 1 to 64 letters, digits, dots, dashes, underscores"
+                    "invalid recorder name {name:?}: expected 1 to 64 letters, digits, dots, dashes or underscores, not starting with a dot"
                 )
             }
             Self::BadCapacity(capacity) => {
                 write!(
                     f,
-                    "a recorder cannot hold {capacity} channels: 1 to {}",
+                    "a recorder cannot hold {capacity} channels, expected 1 to {}",
                     format::CAPACITY_MAX
                 )
             }
@@ -147,11 +148,11 @@ impl fmt::Display for CreateError {
                 log_entries,
             } => write!(
                 f,
-                "a recorder cannot keep {ring_events} events per channel and {log_entries} log lines: at most \
+                "a recorder cannot hold {ring_events} events per channel and {log_entries} log lines, at most \
                  {RING_EVENTS_MAX} and {LOG_ENTRIES_MAX}"
             ),
             Self::NoPlace(reasons) => {
-                f.write_str("no place for the flight recorder")?;
+                f.write_str("cannot create the flight recorder")?;
                 for (at, (parent, reason)) in reasons.iter().enumerate() {
                     let before = if at == 0 { ": " } else { "; " };
                     write!(

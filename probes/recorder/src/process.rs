@@ -1,12 +1,12 @@
-//! Which process wrote a file, and whether it still runs. A pid alone is not
-//! enough: it is reused, it means something else after a reboot, and something
-//! else in another pid namespace that shares `/dev/shm`.
+//! Identifies the process that wrote a file, and tells whether it still runs. A pid alone is
+//! not enough: it is reused, and it means another process after a reboot or in another pid
+//! namespace that shares `/dev/shm`.
 #![forbid(unsafe_code)]
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// One process, told apart from every other that ever had its pid.
+/// Identifies one process among all that ever had its pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// Process id, in its own pid namespace.
@@ -15,23 +15,23 @@ pub struct Identity {
     pub start_ticks: u64,
     /// Hash of the kernel's boot id.
     pub boot_id_hash: u64,
-    /// Inode of the pid namespace; 0 where unknown.
+    /// Inode of the pid namespace; 0 if unknown.
     pub pid_namespace: u64,
 }
 
-/// Whether a process still runs, as far as can be seen from here.
+/// Whether a process still runs, as far as this process can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
     /// It runs.
     Alive,
     /// It has ended.
     Dead,
-    /// It lives or lived in another pid namespace.
+    /// It is or was in another pid namespace.
     Unknown,
 }
 
 impl Identity {
-    /// This process. What `/proc` does not tell is 0.
+    /// The identity of this process. Parts that `/proc` does not provide are 0.
     pub fn own() -> Self {
         let pid = std::process::id();
         Self {
@@ -62,14 +62,14 @@ impl Identity {
     }
 }
 
-/// When a pid's process started; `None` when there is none, or it is a zombie
-/// and so writes nothing any more.
+/// Start time of the process with this pid. `None` if there is none or it is a zombie, which
+/// no longer writes.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     parse_start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The command, field 2, may hold anything, parentheses and spaces included, so
-/// fields are counted from behind its last parenthesis.
+/// Parses field 22 of `/proc/PID/stat`. The command, field 2, may contain parentheses and
+/// spaces, so fields are counted from its last parenthesis.
 fn parse_start_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_is_not_believed_alone() {
+    fn a_pid_alone_does_not_identify_a_process() {
         let own = Identity::own();
         let now = Some(own.start_ticks);
         assert_eq!(

@@ -1,12 +1,10 @@
-//! The reading side: a picture of a recorder file at one moment, taken while
-//! the writer goes on, or long after it died.
+//! Reads a snapshot of a recorder file, while the writer runs or after it has ended.
 //!
-//! The file is read with `pread` into memory of our own, never mapped: a file
-//! that is truncated meanwhile gives a short read and not a signal. Every count,
-//! offset and size in it is a claim: checked against bounds before it is used,
-//! and clamped where the writer was half-way (posted ≥ done ≥ unpacked,
-//! consumed holds in every sample; `torn` says where it had to be enforced).
-//! Memory stays below 48 MiB whatever the file says.
+//! The file is read with `pread`, not mapped, so a file that is truncated meanwhile causes a
+//! short read and not a signal. Every count, offset and size is checked before use. Counters
+//! that the writer was changing are clamped, so that posted ≥ done ≥ unpacked and consumed
+//! hold in every sample; `torn` tells if clamping was necessary. Memory use stays below 48 MiB
+//! for any file.
 #![forbid(unsafe_code)]
 
 use crate::clock::monotonic_ns;
@@ -25,101 +23,101 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// A later writer's slot may be longer than ours, up to this.
+/// Largest supported slot size, for slots of later writers.
 const SLOT_BYTES_MAX: usize = 16 * 1024;
 /// Slots copied by one `pread`.
 const BATCH: usize = 64;
-/// Pictures taken before one is accepted in which a slot changed hands.
+/// Attempts before a snapshot is accepted in which a slot was reused.
 const ATTEMPTS: usize = 3;
 
-/// An open recorder file. One buffer is reused from picture to picture.
+/// An open recorder file. Its buffer is reused for every snapshot.
 #[derive(Debug)]
 pub struct Reader {
     file: File,
     buffer: Vec<u8>,
-    /// As it was read last. What says where things are never changes.
+    /// The header as read last. The section offsets in it never change.
     header: Option<Header>,
 }
 
-/// One picture of a file.
+/// A snapshot of a file.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// The file's own facts and the counters of no channel.
+    /// The file's header, with the counters that belong to no channel.
     pub header: Header,
-    /// Every slot that is open or was closed, in the file's order.
+    /// Every open or closed slot, in the order of the file.
     pub channels: Vec<ChannelSample>,
-    /// When the picture was finished, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the snapshot was complete, in nanoseconds of `CLOCK_MONOTONIC`.
     pub taken_ns: u64,
-    /// The file ends before its last channel; what is there is in `channels`.
+    /// The file ends before its last channel; `channels` has those before the end.
     pub truncated: bool,
-    /// False when slots kept changing hands meanwhile: some sample may mix two comms.
+    /// False if slots were reused during every attempt: a sample may mix two comms.
     pub settled: bool,
 }
 
-/// What the header says.
+/// The header of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Who wrote the file; ask it for [`Identity::liveness`].
+    /// The writing process; see [`Identity::liveness`].
     pub writer: Identity,
-    /// Sweeps leave the file alone.
+    /// Sweeps keep the file.
     pub keep: bool,
     /// Wall clock at creation, nanoseconds since 1970.
     pub created_wall_ns: u64,
     /// `CLOCK_MONOTONIC` at creation, nanoseconds.
     pub created_ns: u64,
-    /// What the writer calls itself; control characters replaced.
+    /// The writer's role; control characters replaced.
     pub role: String,
-    /// What it drives; control characters replaced.
+    /// The plugin it drives; control characters replaced.
     pub plugin: String,
     /// Slots in the file.
     pub capacity: u32,
     /// Slots used so far, at most the capacity.
     pub channel_count: u32,
-    /// Times a closed slot began a second life, its first life's counters lost.
+    /// Times a closed slot was given to another comm and its counters were lost.
     pub channels_reused: u64,
-    /// Comms that found no slot: nothing is known about them.
+    /// Comms that got no slot and are not recorded.
     pub channels_refused: u64,
-    /// `test`s of requests that no open channel posted.
+    /// Calls of `test` for requests that no open channel has pending.
     pub requests_unknown: u64,
-    /// Posts that could not be followed; in no channel's counters.
+    /// Posts that could not be tracked; in no channel's counters.
     pub requests_untracked: u64,
     /// The call without a channel (`init`, `connect`, ...) entered last.
     pub setup_call: Option<Call>,
-    /// How many threads are inside such a call.
+    /// Threads that are inside such a call.
     pub setup_calls_inside: u64,
-    /// Such calls that returned anything but 0.
+    /// Such calls that did not return 0.
     pub setup_errors: u64,
-    /// The last of them and its code.
+    /// The last call that failed, and its code.
     pub setup_last_error: Option<(Call, i32)>,
-    /// Events that the setup ring was given so far.
+    /// Events written to the setup ring so far.
     pub setup_events: u64,
-    /// Lines that the plugin logged so far.
+    /// Lines that the plugin has logged so far.
     pub log_lines: u64,
-    /// What `getProperties` said, by device; `None` for those never asked for.
+    /// Device properties by index; `None` if `getProperties` was not called for the device.
     pub devices: Vec<Option<DeviceFacts>>,
-    /// Events that a channel's ring has room for; 0 where there are no rings.
+    /// Events per ring; 0 without rings.
     pub ring_events: u32,
-    /// Lines that the log has room for, and how many of the first ones stay.
+    /// Lines that the log holds, and how many first lines of them are never overwritten.
     pub log_entries: (u32, u32),
     pub(crate) sections: Sections,
 }
 
-/// A device of the plugin, as `getProperties` told it.
+/// Properties of a plugin device, from `getProperties`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Interface; control characters replaced.
+    /// Interface name; control characters replaced.
     pub name: String,
-    /// PCI address, empty where there is none; control characters replaced.
+    /// PCI address, or empty; control characters replaced.
     pub pci: String,
     /// Mbit/s.
     pub speed_mbit: i32,
-    /// Bits of memory types.
+    /// Supported memory types, `NCCL_PTR_*` bits.
     pub ptr_support: i32,
-    /// 1 where receives must be unpacked.
+    /// `netDeviceType`: 1 if receives must be unpacked.
     pub device_type: i32,
 }
 
-/// Where the sections are; checked.
+/// Checked offsets and sizes of the sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sections {
     pub slots: u64,
@@ -129,10 +127,10 @@ pub(crate) struct Sections {
 }
 
 impl Reader {
-    /// Opens a file; never follows a link, never waits.
+    /// Opens a file. Does not follow links and does not block.
     ///
     /// # Errors
-    /// It cannot be opened, or is no regular file.
+    /// The file cannot be opened or is not a regular file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
         Self::from_file(
@@ -146,7 +144,7 @@ impl Reader {
     /// Takes a file that is already open.
     ///
     /// # Errors
-    /// It is no regular file.
+    /// The file is not a regular file.
     pub fn from_file(file: File) -> Result<Self, ReadError> {
         if !file.metadata()?.is_file() {
             return Err(ReadError::NotARecorder);
@@ -171,20 +169,19 @@ impl Reader {
         read_header(&self.file)
     }
 
-    /// Takes a picture.
+    /// Takes a snapshot.
     ///
     /// # Errors
-    /// The file cannot be read, is no recorder file, has no complete header yet,
-    /// is of another version, or claims what cannot be.
+    /// The file cannot be read, is not a recorder file, has no complete header yet, has another
+    /// version, or has invalid header fields.
     pub fn snapshot(&mut self) -> Result<Snapshot, ReadError> {
         let snapshot = take(&self.file, &mut self.buffer)?;
         self.header = Some(snapshot.header.clone());
         Ok(snapshot)
     }
 
-    /// A channel's newest events, at most `max`, oldest first, as far as they are
-    /// of the life that `sample` is of. Taken later than the sample, they may
-    /// know more than it does.
+    /// A channel's newest events, at most `max`, oldest first, restricted to the comm of
+    /// `sample`. They are read after the sample and may include later events.
     ///
     /// # Errors
     /// As [`Reader::snapshot`].
@@ -205,8 +202,8 @@ impl Reader {
         read_setup_events(&self.file, &read_header(&self.file)?, max, &mut self.buffer)
     }
 
-    /// Lines that the plugin logged, from line `from` on, at most `max`; go on
-    /// with [`LogLines::next`].
+    /// The plugin's log lines from line `from` on, at most `max`. Continue with
+    /// [`LogLines::next`].
     ///
     /// # Errors
     /// As [`Reader::snapshot`].
@@ -215,7 +212,7 @@ impl Reader {
     }
 }
 
-/// What can be read at an offset: a file, or in tests a slice.
+/// A source to read at an offset: a file, or a slice in tests.
 pub(crate) trait Source {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
@@ -238,7 +235,7 @@ impl Source for &[u8] {
     }
 }
 
-/// Reads until the buffer is full or the source ends, and says how much there was.
+/// Reads until the buffer is full or the source ends. Returns the number of bytes.
 pub(crate) fn read_full(source: &impl Source, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -318,7 +315,7 @@ fn read_channels(
     Ok((channels, false))
 }
 
-/// A picture of a file that lies in memory.
+/// A snapshot of a file in memory.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn picture(bytes: &[u8]) -> Result<Snapshot, ReadError> {
     take(&bytes, &mut Vec::new())
@@ -373,7 +370,7 @@ impl Header {
                 return Err(ReadError::Damaged(field, offset));
             }
         }
-        // Read in this order, a call in progress may be missed but not invented.
+        // In this order a call in progress may be missed, but none is invented.
         let left = page.u64(header::SETUP_CALLS_LEFT);
         Ok(Self {
             writer: Identity {
@@ -407,7 +404,7 @@ impl Header {
     }
 }
 
-/// Up to the last one known.
+/// The devices up to the last known one.
 fn devices(page: Words<'_>) -> Vec<Option<DeviceFacts>> {
     let one = |index: usize| {
         let at = header::DEVICES + index * device::BYTES;
@@ -428,18 +425,18 @@ fn devices(page: Words<'_>) -> Vec<Option<DeviceFacts>> {
     all
 }
 
-/// Why there is no picture.
+/// Why a file cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
     /// Opening or reading failed.
     Io(io::Error),
-    /// The file is something else.
+    /// The file is not a recorder file.
     NotARecorder,
-    /// The header is not whole: its writer is just making it, or died doing so.
+    /// The header is incomplete: the writer is creating it, or ended while doing so.
     Unfinished,
     /// Written by a program that uses another version of the format.
     OtherVersion(u32),
-    /// A field of the header that cannot be right, and what it says.
+    /// A header field has an invalid value: its name and value.
     Damaged(&'static str, u64),
 }
 
@@ -486,7 +483,7 @@ mod tests {
     use proptest::prelude::*;
     use std::cell::Cell;
 
-    /// Loses bytes from its end with every read.
+    /// A source that loses bytes from its end with every read.
     struct Shrinking<'a>(&'a [u8], Cell<usize>, usize);
 
     impl Source for Shrinking<'_> {
@@ -563,7 +560,7 @@ mod tests {
             (recv.bytes_posted, recv.bytes_done, recv.unpacked),
             (500, 160, None)
         );
-        // Consumed one, done two: the head is request 1, the oldest not done is request 2.
+        // One consumed, two done: the head is request 1, the oldest unfinished is request 2.
         assert_eq!(recv.head_posted_ns, Some(u64::MAX / 4 + 2_000));
         assert_eq!(recv.not_done_posted_ns, Some(u64::MAX / 4 + 3_000));
         assert_eq!(recv.latency.count(), 2);
@@ -580,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_and_other_versions_are_told_apart() {
+    fn other_files_and_other_versions_are_distinguished() {
         let bytes = valid();
         assert!(matches!(picture(b""), Err(ReadError::Unfinished)));
         assert!(matches!(
@@ -602,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_claims_of_the_header_are_named() {
+    fn invalid_header_fields_are_named() {
         let bytes = valid();
         for (field, at, value) in [
             ("header_bytes", header::HEADER_BYTES, 64u32),
@@ -631,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn more_channels_than_there_are_bytes_are_truncated() {
+    fn channels_beyond_the_end_of_the_file_are_truncated() {
         let bytes = with(&valid(), header::CHANNEL_COUNT, &u64::MAX.to_le_bytes());
         let whole = picture(&bytes).unwrap();
         assert_eq!(
@@ -647,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_make_no_sense_are_clamped_and_said_to_be_torn() {
+    fn inconsistent_counters_are_clamped_and_marked_torn() {
         let at = HEADER_BYTES + channel::CONSUMED;
         let sample = &picture(&with(&valid(), at, &u64::MAX.to_le_bytes()))
             .unwrap()
@@ -657,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_slot_of_a_later_writer_is_stepped_over() {
+    fn longer_slots_of_a_later_writer_are_read() {
         let bytes = valid();
         let mut longer = with(
             &bytes,
@@ -682,14 +679,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_bytes_are_survived(tail in prop::collection::vec(any::<u8>(), 0..6000), ours in any::<bool>()) {
+        fn random_bytes_are_handled(tail in prop::collection::vec(any::<u8>(), 0..6000), ours in any::<bool>()) {
             let mut bytes = if ours { MAGIC.to_vec() } else { vec![] };
             bytes.extend(tail);
             crate::fuzzing::file(&bytes);
         }
 
         #[test]
-        fn damage_anywhere_is_survived_and_samples_make_sense(
+        fn damage_anywhere_is_handled_and_samples_are_valid(
             places in prop::collection::vec((0usize..16 * 1024, any::<[u8; 8]>()), 1..20),
             keep in 0usize..=24 * 1024,
         ) {
@@ -703,7 +700,7 @@ mod tests {
         }
 
         #[test]
-        fn a_file_that_shrinks_meanwhile_is_survived(step in 0usize..9000) {
+        fn a_file_that_shrinks_meanwhile_is_handled(step in 0usize..9000) {
             thread_local!(static VALID: Vec<u8> = valid());
             VALID.with(|bytes| {
                 let source = Shrinking(bytes, Cell::new(bytes.len()), step);

@@ -1,33 +1,33 @@
-//! Events as they are written: what one says, and the four words it takes.
+//! Writing events: the content of an event and its encoding in four words.
 //!
 //! A slot's ring is written by the slot's one writer through the mapping, with
 //! plain stores; the setup ring by whichever thread made the call, one `pwrite`
 //! per event. Both have the layout of [`super::format`].
 //!
-//! Not here: where a ring lies and whether its memory is there; `map.rs` knows.
+//! Not here: where a ring is in the file and whether it has memory, which is in `map.rs`.
 #![forbid(unsafe_code)]
 
 use super::atomic::{AtomicU64, Ordering::*};
 use super::format::{Call, EVENT_BYTES, EventKind, event};
 use std::mem::{offset_of, size_of};
 
-/// What happened, but for when and as which event of its ring.
+/// An event without its time and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Note {
-    /// In one word.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// In which call.
+    /// The call in which it happened.
     pub call: Call,
-    /// What the call returned.
+    /// The call's return code.
     pub code: i32,
-    /// Which request; the lowest 32 bits count.
+    /// The request's number; only the lowest 32 bits are stored.
     pub request: u64,
     /// Bytes, or nanoseconds that the call took.
     pub value: u64,
 }
 
 impl Note {
-    /// A request went on: `value` is its bytes.
+    /// A request advanced; `value` is its bytes.
     #[inline]
     pub fn request(kind: EventKind, call: Call, request: u64, value: u64) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Note {
         ]
     }
 
-    /// The event as bytes of the file.
+    /// The event as stored in the file.
     pub(crate) fn to_bytes(self, number: u64, at_ns: u64) -> [u8; EVENT_BYTES] {
         let [middle, rest] = self.words();
         let mut bytes = [0; EVENT_BYTES];
@@ -88,7 +88,7 @@ impl Note {
     }
 }
 
-/// One place of a ring.
+/// One entry of a ring.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -99,7 +99,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Overwrites the place with event `number`.
+    /// Overwrites the entry with event `number`.
     #[inline]
     pub(crate) fn write(&self, number: u64, at_ns: u64, note: &Note) {
         let [middle, rest] = note.words();
@@ -109,7 +109,7 @@ impl Place {
         self.rest.store(rest, Relaxed);
     }
 
-    /// Whether the place holds this failure already; who repeats it is not told.
+    /// Whether the entry already holds this failure, in any thread.
     pub(crate) fn holds_failure(&self, note: &Note) -> bool {
         let without_thread = (1 << 56) - 1;
         let [middle, rest] = note.words();
@@ -124,8 +124,8 @@ const _: () = assert!(offset_of!(Place, at_ns) == event::AT_NS);
 const _: () = assert!(offset_of!(Place, request_and_code) == event::REQUEST);
 const _: () = assert!(offset_of!(Place, rest) == event::REST);
 
-/// Eight bits that differ between two threads, as a rule: the thread pointer,
-/// which lies a page or more from any other thread's, hashed.
+/// Eight bits that usually differ between two threads: a hash of the thread pointer, which is
+/// at least a page away from any other thread's.
 #[inline]
 fn thread_tag() -> u8 {
     let pointer = super::thread::pointer() as u64;

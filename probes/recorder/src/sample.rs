@@ -1,4 +1,4 @@
-//! One channel of a picture: what its slot says, made to make sense.
+//! One channel of a snapshot: the decoded slot, with inconsistent counters clamped.
 #![forbid(unsafe_code)]
 
 use crate::address::Address;
@@ -7,91 +7,91 @@ use crate::histogram::Histogram;
 use crate::slot::Addresses;
 use crate::words::Words;
 
-/// Whether a sample's comm is still there.
+/// Whether a sample's comm is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It is.
+    /// The comm is open.
     Open,
-    /// It was closed; these are its last counters.
+    /// The comm was closed; the counters are its last.
     Closed,
 }
 
 /// One channel at one moment. Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone)]
 pub struct ChannelSample {
-    /// Place in the file.
+    /// Index of the slot in the file.
     pub slot: u16,
-    /// How many comms had the slot, this one included.
+    /// Number of comms that have had the slot, including this one.
     pub generation: u32,
     /// Open or closed.
     pub state: State,
     /// Listen, send or receive.
     pub role: Role,
-    /// Plugin device; `None` where unknown.
+    /// Plugin device index; `None` if unknown.
     pub device: Option<i32>,
     /// The plugin's comm pointer.
     pub comm: u64,
-    /// The engine's number, if an engine gave one.
+    /// The engine's channel number, if it set one.
     pub channel: Option<u32>,
-    /// When the comm appeared.
+    /// When the comm was opened.
     pub opened_ns: u64,
-    /// When it was closed.
+    /// When the comm was closed.
     pub closed_ns: Option<u64>,
-    /// Sends or receives accepted.
+    /// Requests posted.
     pub posted: u64,
-    /// Of these, reported done.
+    /// Requests reported done.
     pub done: u64,
-    /// Of these, moved to their place; `None` when no engine says so.
+    /// Receives unpacked; `None` if no engine records unpacking.
     pub unpacked: Option<u64>,
-    /// Of the done ones, handed back by `irecvConsumed`.
+    /// Receives consumed with `irecvConsumed`.
     pub consumed: u64,
-    /// A request is in flight until consumed, rather than until done.
+    /// Whether a request is in flight until consumed instead of until done.
     pub retires_consumed: bool,
     /// Most requests in flight at once.
     pub in_flight_high_water: u64,
-    /// When the oldest request in flight was posted; exact for plugins that
-    /// finish in posting order, as TCPX does. `None` when none is in flight, or
-    /// so many are done and not consumed that it is no longer known.
+    /// When the oldest request in flight was posted; exact for plugins that finish in posting
+    /// order, as TCPX does. `None` if no request is in flight, or if so many are done and not
+    /// consumed that the time was overwritten.
     pub head_posted_ns: Option<u64>,
-    /// When the oldest request that is not done was posted.
+    /// When the oldest unfinished request was posted.
     pub not_done_posted_ns: Option<u64>,
-    /// Calls of `test`; on a listen comm, of `accept`.
+    /// Calls of `test`; for a listen comm, of `accept`.
     pub tests: u64,
-    /// Of these, with nothing to report.
+    /// Of these, calls that reported nothing done.
     pub tests_not_done: u64,
-    /// Posts answered with "call again".
+    /// Posts that returned a null request, "call again".
     pub null_requests: u64,
-    /// Requests made by `iflush`.
+    /// Requests returned by `iflush`.
     pub flushes: u64,
-    /// Return codes: 0 to 8 at their own place (0 stays 0), any other last.
+    /// Failed calls by return code: codes 1 to 8 by index, all others in the last entry.
     pub errors: [u64; ERROR_KINDS],
     /// The last call that failed.
     pub last_error: Option<LastError>,
     /// Bytes of all requests posted.
     pub bytes_posted: u64,
-    /// Bytes of all requests done: as posted, or less where the plugin said so.
+    /// Bytes of all finished requests, as posted or, if the plugin reports sizes, as received.
     pub bytes_done: u64,
-    /// The last time anything but an error or a not-done test happened.
+    /// Time of the last event other than an error or an unfinished `test`.
     pub last_change_ns: u64,
-    /// The call it is inside of.
+    /// The call that has not returned, if any.
     pub in_call: Option<InCall>,
-    /// The last call entered, inside or not.
+    /// The last call that was entered, returned or not.
     pub last_call: Option<Call>,
-    /// Grows with every call entered and left; unchanged between two pictures
-    /// means that no call was made or left.
+    /// Increases whenever a call is entered or returns. If it is unchanged between two
+    /// snapshots, no call was made and none returned.
     pub call_sequence: u64,
-    /// Posted-to-done times.
+    /// Histogram of posted-to-done times.
     pub latency: Histogram,
-    /// The requests in flight, oldest first; at most [`POSTS`], the youngest.
+    /// The requests in flight, oldest first; only the youngest [`POSTS`].
     pub requests: Vec<RequestNow>,
-    /// What is known of its connections.
+    /// Known addresses of the comm's connections.
     pub addresses: Addresses,
-    /// Numbers of the ring's events that belong to this life of the slot: the
-    /// first, and the one that comes next. [`crate::Reader::events`] reads them.
+    /// Range of event numbers of this comm in the slot's ring: the first, and the next to be
+    /// written. [`crate::Reader::events`] reads them.
     pub events: (u64, u64),
-    /// Of these events, overwritten by younger ones; all, where there is no ring.
+    /// Events of this comm that were overwritten; all of them if there is no ring.
     pub events_overwritten: u64,
-    /// The writer was half-way, and counters were clamped to make sense.
+    /// Whether inconsistent counters were clamped, because the writer was changing them.
     pub torn: bool,
 }
 
@@ -100,28 +100,28 @@ pub struct ChannelSample {
 pub struct RequestNow {
     /// Counted from 0 over the life of the comm.
     pub number: u64,
-    /// How far it has come.
+    /// Stage of the request.
     pub stage: Stage,
-    /// As posted.
+    /// Bytes posted.
     pub bytes: u64,
     /// When it was posted, nanoseconds of `CLOCK_MONOTONIC`.
     pub posted_ns: u64,
 }
 
-/// How far a request in flight has come. Which ones are unpacked is exact for
-/// engines that unpack in posting order, which TCPX asks for.
+/// The stage of a request in flight. `Unpacked` is exact for engines that unpack in posting
+/// order, as TCPX requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Accepted, and not done.
+    /// Posted and not done.
     Posted,
-    /// Done, and not unpacked as far as is known.
+    /// Done and not known to be unpacked.
     Done,
-    /// Unpacked, and not consumed.
+    /// Unpacked and not consumed.
     Unpacked,
 }
 
 impl Stage {
-    /// `p`, `d` or `u`, for a row of sixteen.
+    /// `p`, `d` or `u`, for displaying a window.
     pub fn letter(self) -> char {
         match self {
             Self::Posted => 'p',
@@ -134,25 +134,25 @@ impl Stage {
 /// A plugin call that has not returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InCall {
-    /// Which one.
+    /// The call.
     pub call: Call,
-    /// Unchanged between two pictures means: inside the same call all the time.
+    /// If unchanged between two snapshots, it is the same call.
     pub sequence: u64,
 }
 
 /// A call that did not return 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastError {
-    /// Which one.
+    /// The call.
     pub call: Call,
-    /// What it returned.
+    /// Its return code.
     pub code: i32,
-    /// When, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When it returned, in nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
 }
 
 impl ChannelSample {
-    /// Requests that have left the channel: consumed or done, as the channel counts.
+    /// Requests that are no longer in flight: consumed or done, see `retires_consumed`.
     pub fn retired(&self) -> u64 {
         if self.retires_consumed {
             self.consumed
@@ -166,13 +166,13 @@ impl ChannelSample {
         self.posted.saturating_sub(self.retired())
     }
 
-    /// How long the oldest request in flight has been so at `now_ns`.
+    /// Age of the oldest request in flight at `now_ns`.
     pub fn head_age_ns(&self, now_ns: u64) -> Option<u64> {
         self.head_posted_ns
             .map(|posted| now_ns.saturating_sub(posted))
     }
 
-    /// All calls that did not return 0.
+    /// Number of calls that did not return 0.
     pub fn rc_errors(&self) -> u64 {
         self.errors
             .iter()
@@ -181,8 +181,8 @@ impl ChannelSample {
 }
 
 impl ChannelSample {
-    /// `None` for a slot that is not in use, or is just being given out. Its
-    /// file has rings of `ring_events`.
+    /// Decodes a slot of a file with `ring_events` events per ring. `None` if the slot is free or
+    /// being reused.
     pub(crate) fn decode(slot: Words<'_>, index: u16, ring_events: u32) -> Option<Self> {
         let life = slot.u64(channel::LIFE);
         let state = match life & life::STATE {
@@ -220,8 +220,8 @@ impl ChannelSample {
             (posted.saturating_sub(POSTS as u64)..posted).find(|number| is_pending(*number));
         let post_bytes = slot.array::<POSTS>(channel::POST_BYTES);
         let unpacks = slot.u64(channel::FLAGS) & format::UNPACKED_KNOWN != 0;
-        // Where receives are consumed they finish in order, and the counters say
-        // more than the bits, which were copied a moment before them.
+        // Receives that are consumed finish in order, so the counters tell more than the bits,
+        // which were copied slightly earlier.
         let stage = |number: u64| match number {
             _ if !retires_consumed || number >= done => Stage::Posted,
             _ if unpacks && number < unpacked => Stage::Unpacked,
@@ -303,11 +303,11 @@ impl ChannelSample {
     }
 }
 
-/// The oldest event that is whole in a ring whose next event is `next`.
+/// The oldest complete event in a ring whose next event is `next`.
 pub(crate) fn oldest_event(next: u64, ring_events: u32) -> u64 {
     match u64::from(ring_events) {
         0 => next,
-        // The place of the next event may be half rewritten.
+        // The entry of the next event may be half-written.
         places if next >= places => next - places + 1,
         _ => 0,
     }

@@ -1,18 +1,15 @@
-//! One channel's slot as the writer holds it, and everything that may happen
-//! to it while the comm is open.
+//! One channel's slot as the writer sees it, with the operations on it while the comm is open.
 //!
-//! One thread at a time drives a comm, so one thread at a time writes a slot:
-//! every counter is a plain load and store, and a caller that breaks the
-//! plugin's rule loses counts, never memory. No call here waits, allocates,
-//! enters the kernel or can panic. What a reader must see in order is stored
-//! with release ordering, which costs nothing on x86-64.
+//! One thread at a time drives a comm, so one thread at a time writes a slot. Every counter is
+//! updated with a plain load and store; a caller that breaks the plugin's threading rule loses
+//! counts but is memory-safe. No function here waits, allocates, enters the kernel or panics.
+//! Stores that readers must see in order use release ordering, which is free on x86-64.
 //!
-//! Not here: reading a clock. The caller does, once per state change, and not
-//! at all for a `test` that is not done.
+//! Not here: reading a clock. The caller reads it once per state change, and not at all for a
+//! `test` that is not done.
 #![forbid(unsafe_code)]
 
-// By way of `super`, so that `model.rs` can put atomics in place that tell what
-// was stored in which order.
+// Imported from `super`, so that `model.rs` can substitute atomics that record every store.
 use super::address::{ADDRESS_WORDS, Address};
 use super::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*, fence};
 use super::format::{
@@ -21,7 +18,7 @@ use super::format::{
 use super::ring::{Note, Place};
 use std::mem::{offset_of, size_of};
 
-/// The counters of one comm, in the file. Laid out as [`crate::format`] says.
+/// The slot of one comm in the file, laid out as [`crate::format`] describes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Slot {
@@ -68,85 +65,85 @@ pub struct Slot {
     reserved_end: [AtomicU64; 2],
 }
 
-/// What is known of a comm's connections.
+/// Known addresses of a comm's connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// One of this end.
+    /// An address of this end.
     pub local: Option<Address>,
-    /// One of the other end.
+    /// An address of the other end.
     pub peer: Option<Address>,
-    /// Where the ctrl connection goes to.
+    /// The address that the ctrl connection connects to.
     pub ctrl: Option<Address>,
 }
 
-/// A comm that wants a slot.
+/// A new comm that needs a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
     /// What the comm is for.
     pub role: Role,
-    /// Plugin device; -1 where unknown.
+    /// Plugin device index; -1 if unknown.
     pub device: i32,
-    /// The plugin's pointer.
+    /// The plugin's comm pointer.
     pub comm: usize,
-    /// A receive stays in flight until consumed (device type UNPACK).
+    /// Whether a receive is in flight until consumed (device type UNPACK).
     pub retires_consumed: bool,
-    /// What is known of its connections.
+    /// Known addresses of the comm's connections.
     pub addresses: Addresses,
 }
 
-/// Proof that a call was entered; give it to [`Slot::leave`].
+/// A call that was entered, for [`Slot::leave`].
 #[derive(Debug)]
 #[must_use]
 pub struct CallToken(u64);
 
 impl Slot {
-    /// Marks the slot as inside `call`. One store.
+    /// Records that `call` was entered. One store.
     #[inline]
     pub fn enter(&self, call: Call) -> CallToken {
-        // Odd after any number of entries and exits, lost ones included.
+        // Odd after any number of entries and exits, even if some were lost.
         let sequence = ((self.in_call.load(Relaxed) >> 8).wrapping_add(1)) | 1;
         let word = sequence << 8 | call as u64;
         self.in_call.store(word, Relaxed);
         CallToken(word)
     }
 
-    /// Marks the call as left; which call it was stays readable. One store.
+    /// Records that the call returned; the slot still tells which call it was. One store.
     #[inline]
     pub fn leave(&self, token: CallToken) {
         self.in_call.store(token.0.wrapping_add(1 << 8), Relaxed);
     }
 
-    /// A `test` of a request of this channel was called.
+    /// Counts a call of `test`.
     #[inline]
     pub fn tested(&self) {
         add(&self.tests, 1);
     }
 
-    /// It said "not done".
+    /// Counts a `test` that was not done.
     #[inline]
     pub fn not_done(&self) {
         add(&self.tests_not_done, 1);
     }
 
-    /// The number that the next request will have, from 0; `None` while the one
-    /// [`POSTS`] before it is still pending, as they share a place.
+    /// The number of the next request, from 0. `None` while the request [`POSTS`] before it is
+    /// pending, because they share an entry.
     #[inline]
     pub fn next_request(&self) -> Option<u64> {
         let number = self.posted.load(Relaxed);
         (self.pending.load(Relaxed) & bit(number) == 0).then_some(number)
     }
 
-    /// Whether the request with these lowest bits of its number is posted and
-    /// not done. `bits` says how many there are; at least 7.
+    /// Whether a request is posted and not done. `number` has only the lowest `bits` bits of
+    /// the request's number, at least 7.
     #[inline]
     pub fn is_pending(&self, number: u64, bits: u32) -> bool {
         let age = self.posted.load(Relaxed).wrapping_sub(number) & ((1 << bits) - 1);
         age.wrapping_sub(1) < POSTS as u64 && self.pending.load(Relaxed) & bit(number) != 0
     }
 
-    /// A send or receive of `bytes` was accepted at `now_ns`; its number is what
-    /// [`Slot::next_request`] said. As every change, it gives the time that was
-    /// written down: never before the last one.
+    /// Records that a request of `bytes` was posted at `now_ns`. Its number is that of
+    /// [`Slot::next_request`]. Like all state changes, returns the recorded time, which is never
+    /// before that of the last change.
     #[inline]
     pub fn post(&self, bytes: u64, now_ns: u64) -> u64 {
         let number = self.posted.load(Relaxed);
@@ -165,10 +162,9 @@ impl Slot {
         now_ns
     }
 
-    /// A request that [`Slot::is_pending`] was reported done at `now_ns`; of its
-    /// number only the lowest bits matter. `received` is what the plugin wrote
-    /// into `sizes`: believed if it is more than zero and not more than was posted.
-    /// Gives the time and the bytes.
+    /// Records that a request, which [`Slot::is_pending`], was reported done at `now_ns`. Only
+    /// the lowest bits of `number` are used. `received` is the size that the plugin wrote; it is
+    /// used if it is above zero and at most the bytes posted. Returns the time and the bytes.
     #[inline]
     pub fn finish(&self, number: u64, received: Option<u64>, now_ns: u64) -> (u64, u64) {
         let now_ns = self.changed(now_ns);
@@ -196,9 +192,9 @@ impl Slot {
         }
     }
 
-    /// A finished receive was handed back to the plugin. From the first of them
-    /// on, receives of this channel count as in flight until consumed. Gives the
-    /// time and how many there were before; `None` when none was finished.
+    /// Records that a finished receive was consumed. From the first consume on, receives of this
+    /// channel count as in flight until consumed. Returns the time and the number of earlier
+    /// consumes; `None` if no finished receive is unconsumed.
     #[inline]
     pub fn consume(&self, now_ns: u64) -> Option<(u64, u64)> {
         let consumed = self.consumed.load(Relaxed);
@@ -214,16 +210,16 @@ impl Slot {
         Some((now_ns, consumed))
     }
 
-    /// The engine has moved or checked a finished receive's payload. Gives the
-    /// time and how many there were before.
+    /// Records that the engine unpacked or verified a finished receive. Returns the time and the
+    /// number of earlier unpacks.
     #[inline]
     pub fn unpack(&self, now_ns: u64) -> (u64, u64) {
         let now_ns = self.changed(now_ns);
         (now_ns, self.in_place())
     }
 
-    /// The payload of a finished receive is in its place. Gives how many there
-    /// were before.
+    /// Counts a finished receive that needs no unpacking as unpacked. Returns the number of
+    /// earlier unpacks.
     #[inline]
     pub fn in_place(&self) -> u64 {
         let unpacked = self.unpacked.load(Relaxed);
@@ -233,21 +229,21 @@ impl Slot {
         unpacked
     }
 
-    /// A call returned 0 with nothing: "call again".
+    /// Counts a post that returned 0 and a null request, "call again".
     #[inline]
     pub fn null_request(&self) {
         add(&self.null_requests, 1);
     }
 
-    /// `iflush` made a request. Gives the time.
+    /// Records that `iflush` returned a request. Returns the time.
     #[inline]
     pub fn flush(&self, now_ns: u64) -> u64 {
         add(&self.flushes, 1);
         self.changed(now_ns)
     }
 
-    /// A call returned `code`, not 0. Not a state change: a comm that only
-    /// refuses is a comm that stands still.
+    /// Records that a call returned `code`, not 0. This is not a state change: a comm that only
+    /// returns errors makes no progress.
     #[cold]
     pub fn error(&self, call: Call, code: i32, now_ns: u64) {
         if let Some(count) = self.errors.get(error_kind(code)) {
@@ -263,17 +259,17 @@ impl Slot {
         self.events.load(Relaxed)
     }
 
-    /// Writes the ring's next event into its place, then counts it.
+    /// Writes the ring's next event into its entry, then counts it.
     #[inline]
     pub(crate) fn record(&self, place: &Place, at_ns: u64, note: &Note) {
         let number = self.events.load(Relaxed);
-        // Not before the last event was counted: this place may be its neighbour's guard.
+        // After counting the last event, because a reader may rely on this entry being old.
         fence(Release);
         place.write(number, at_ns, note);
         self.events.store(number.wrapping_add(1), Release);
     }
 
-    /// What is known of the comm's connections.
+    /// Known addresses of the comm's connections.
     pub fn addresses(&self) -> Addresses {
         let read = |words: &[AtomicU64; ADDRESS_WORDS]| {
             Address::from_words(words.each_ref().map(|word| word.load(Relaxed)))
@@ -301,8 +297,7 @@ impl Slot {
         }
     }
 
-    /// Whether the comm that got this slot as its `generation`th (low 16 bits)
-    /// is still open.
+    /// Whether the slot is open with this generation (low 16 bits).
     #[inline]
     pub(crate) fn is_open_as(&self, generation: u16) -> bool {
         let wanted = u64::from(generation) << life::GENERATION_SHIFT | life::OPEN;
@@ -310,7 +305,7 @@ impl Slot {
         (self.life.load(Relaxed) ^ wanted) & looked_at == 0
     }
 
-    /// The plugin device of the comm; -1 where unknown.
+    /// Plugin device index of the comm; -1 if unknown.
     pub fn device(&self) -> i32 {
         self.device.load(Relaxed)
     }
@@ -321,7 +316,7 @@ impl Slot {
         self.role.load(Relaxed) == Role::Recv as u32
     }
 
-    /// Whether receives stay in flight until consumed.
+    /// Whether receives are in flight until consumed.
     #[inline]
     pub fn retires_consumed(&self) -> bool {
         self.life.load(Relaxed) & life::RETIRES_CONSUMED != 0
@@ -336,7 +331,7 @@ impl Slot {
         }
     }
 
-    /// Takes `now_ns` as the time of the last change, unless that would go back.
+    /// Sets the time of the last change to `now_ns`, unless that is earlier. Returns it.
     #[inline]
     fn changed(&self, now_ns: u64) -> u64 {
         let now_ns = now_ns.max(self.last_change_ns.load(Relaxed));
@@ -344,7 +339,7 @@ impl Slot {
         now_ns
     }
 
-    /// A life begins: the slot is free, or being rewritten and empty.
+    /// Opens the slot for a comm. It must be free, or cleared by `rewrite`.
     pub(crate) fn begin(&self, opening: &Opening, generation: u32, now_ns: u64) {
         self.comm.store(opening.comm as u64, Relaxed);
         self.device.store(opening.device, Relaxed);
@@ -365,7 +360,7 @@ impl Slot {
         );
     }
 
-    /// The life ends: `event` is written with the time, then the slot is closed.
+    /// Closes the slot, after calling `event` with the time.
     pub(crate) fn end(&self, now_ns: u64, event: impl FnOnce(u64)) {
         let now_ns = self.changed(now_ns);
         self.closed_ns.store(now_ns, Relaxed);
@@ -374,28 +369,28 @@ impl Slot {
         self.life.store(life & !life::STATE | life::CLOSED, Release);
     }
 
-    /// Whether the comm that had the slot is gone.
+    /// Whether the comm of the slot was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.life.load(Acquire) & life::STATE == life::CLOSED
     }
 
-    /// Empties a closed slot for another life; its generation.
+    /// Clears a closed slot for another comm. Returns its generation.
     pub(crate) fn rewrite(&self) -> u32 {
         let before = self.life.load(Acquire);
         self.life
             .store(before & !life::STATE | life::REWRITTEN, Release);
-        // What a copy shows of the emptied slot must not be taken for the old life.
+        // A copy of the cleared slot must not be mistaken for the old comm's.
         fence(Release);
         self.clear();
         ((before >> life::GENERATION_SHIFT) as u32).wrapping_add(1)
     }
 
-    /// The engine's own number for the channel.
+    /// Sets the engine's channel number.
     pub(crate) fn set_channel(&self, channel: u32) {
         self.channel.store(channel, Relaxed);
     }
 
-    /// Zeroes everything but `life` and `events`, for a second life.
+    /// Zeroes everything except `life` and `events`.
     fn clear(&self) {
         let words = [
             &self.in_call,
@@ -444,13 +439,13 @@ fn bit(number: u64) -> u64 {
     1 << (number % POSTS as u64)
 }
 
-/// A plain load and store: single writer.
+/// Adds with a plain load and store, because there is a single writer.
 #[inline]
 fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
-/// A failing call as one word, so that code and call always belong together.
+/// Packs a failed call into one word, so that readers see a matching code and call.
 pub(crate) fn pack_error(call: Call, code: i32) -> u64 {
     (call as u64) << 32 | u64::from(code as u32)
 }

@@ -1,9 +1,8 @@
-//! Removes what writers that were killed left behind. The next run does this.
+//! Removes the files of writers that were killed. Every run starts with a sweep.
 //!
-//! A file goes when its header, or where the writer died before the header was
-//! whole its name, says that the writer has ended. Files that are to be kept,
-//! whose writer lives in another pid namespace, or that are no recorder files,
-//! stay.
+//! A file is removed if its header identifies a writer that has ended; if the header is
+//! incomplete, its name does. Files marked as kept, files of writers in another pid namespace,
+//! and other files stay.
 #![forbid(unsafe_code)]
 
 use crate::folder::{Folder, c_string};
@@ -15,20 +14,20 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Removed: the writer had ended.
+    /// Removed files, whose writers had ended.
     pub removed: Vec<PathBuf>,
-    /// Left alone: recorder files of writers that run, or may run, or are to be kept.
+    /// Number of recorder files not removed: the writer runs or may run, or the file is kept.
     pub left: usize,
 }
 
 /// Sweeps this user's folder below `parent` (such as [`crate::SHARED_MEMORY`]).
-/// No folder is nothing to sweep; a folder that cannot be trusted is an error.
+/// Does nothing if there is no folder.
 ///
 /// # Errors
-/// The folder is not ours alone, or cannot be listed.
+/// The folder is not owned by this user alone, or cannot be listed.
 pub fn sweep(parent: &Path) -> io::Result<Swept> {
     let folder = match Folder::find(parent) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::default()),
@@ -66,7 +65,8 @@ fn is_abandoned(reader: Result<Reader, ReadError>, name: &str) -> bool {
     }
 }
 
-/// `NAME-PID-START.tcpxrec`, on this boot and in this pid namespace.
+/// The writer that the name `NAME-PID-START.tcpxrec` identifies, assuming this boot and this
+/// pid namespace.
 fn named_writer(name: &str) -> Option<Identity> {
     let mut parts = name.strip_suffix(FILE_SUFFIX)?.rsplitn(3, '-');
     let start_ticks = parts.next()?.parse().ok()?;
@@ -93,7 +93,7 @@ mod tests {
     };
 
     #[test]
-    fn a_live_writers_file_stays_and_a_dead_ones_goes() {
+    fn the_file_of_a_running_writer_stays_and_that_of_an_ended_one_is_removed() {
         let parent = tempfile::tempdir().unwrap();
         let live = Recorder::create_in(parent.path(), &OPTIONS).unwrap();
         let dead = live.path().with_file_name(format!("dead-1-1{FILE_SUFFIX}"));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_to_be_kept_stays_whoever_wrote_it() {
+    fn a_kept_file_stays_after_its_writer_ended() {
         let parent = tempfile::tempdir().unwrap();
         let kept = Recorder::create_in(
             parent.path(),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_bytes_under_our_name_stay() {
+    fn other_files_with_a_recorder_name_stay() {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::make(parent.path()).unwrap();
         fs::write(folder.path().join(format!("x-1-1{FILE_SUFFIX}")), [7; 5000]).unwrap();

@@ -1,10 +1,10 @@
-//! The thread pointer: a number that tells threads apart for one instruction,
-//! where a thread-local variable of a shared object costs a call.
+//! The thread pointer. Reading it takes one instruction, while a thread-local variable of a
+//! shared object costs a call.
 #![expect(unsafe_code, reason = "reads the thread pointer")]
 
 use std::arch::asm;
 
-/// Where the C library keeps this thread's own memory.
+/// The thread pointer: the address of this thread's thread-local storage.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn pointer() -> usize {
@@ -16,7 +16,7 @@ pub(crate) fn pointer() -> usize {
     pointer
 }
 
-/// Where the C library keeps this thread's own memory.
+/// The thread pointer: the address of this thread's thread-local storage.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(crate) fn pointer() -> usize {
@@ -28,7 +28,7 @@ pub(crate) fn pointer() -> usize {
     pointer
 }
 
-/// The kernel's number for this thread.
+/// Kernel thread id of this thread.
 pub(crate) fn id() -> u32 {
     // SAFETY: always succeeds, touches no memory.
     unsafe { libc::gettid() as u32 }

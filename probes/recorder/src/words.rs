@@ -1,10 +1,10 @@
-//! The numbers and texts of a foreign file, by offset. Nothing here can fail:
-//! what is not there reads as 0 or as empty.
+//! Reads numbers and texts of an untrusted file by offset. Nothing here fails: bytes beyond the
+//! end read as 0 or as empty text.
 #![forbid(unsafe_code)]
 
 use crate::format::Call;
 
-/// Little-endian numbers by offset; what is not there is 0.
+/// Bytes of the file, read as little-endian numbers by offset. Bytes beyond the end are 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a>(pub &'a [u8]);
 

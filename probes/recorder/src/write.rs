@@ -1,14 +1,13 @@
-//! The writing side: hands out slots, writes events, and keeps the few counters
-//! that belong to no channel.
+//! Writes the file: hands out slots, writes events, and updates the counters that belong to no
+//! channel.
 //!
-//! The file is sparse. A page that cannot be had when it is first touched
-//! through a mapping kills the process (SIGBUS), and `/dev/shm` is small in many
-//! containers; so every part is written once with a system call, which can say
-//! no, before anything touches it through the mapping. A comm without a slot is
-//! counted and otherwise left alone; a comm without a ring has counters only.
-//! What is not on the hot path (log lines, events of set-up calls, devices) goes
-//! through system calls altogether. Another program of the same user that
-//! truncates the file can still do harm; nothing here protects against oneself.
+//! The file is sparse. Touching a page of the mapping for which there is no memory kills the
+//! process (SIGBUS), and `/dev/shm` is small in many containers. So every part is first written
+//! with a system call, which can fail, before it is touched through the mapping. A comm that
+//! gets no slot is only counted; a comm that gets no ring has counters only. Data that is not
+//! on the hot path (log lines, events of set-up calls, devices) is written with system calls
+//! only. There is no protection against another program of the same user that truncates the
+//! file.
 //!
 //! A forked child finds an empty recorder (`fork.rs`) until it calls
 //! [`Recorder::settle`].
@@ -32,46 +31,46 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One life of one slot; reaches nothing once its comm is closed.
+/// Identifies a comm by slot and generation. Invalid once the comm is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The slot's place in the file.
+    /// Index of the slot in the file.
     pub index: u16,
-    /// How many comms had the slot, this one included; low 16 bits.
+    /// Number of comms that have had the slot, including this one; low 16 bits.
     pub generation: u16,
 }
 
-/// A device, as `getProperties` told it.
+/// Properties of a plugin device, from `getProperties`.
 #[derive(Debug, Clone, Copy)]
 pub struct Device<'a> {
-    /// Interface. Cut at 32 bytes.
+    /// Interface name. Cut at 32 bytes.
     pub name: &'a str,
     /// PCI address, the last part of the plugin's path. Cut at 16 bytes.
     pub pci: &'a str,
     /// Mbit/s.
     pub speed_mbit: i32,
-    /// Bits of memory types.
+    /// Supported memory types, `NCCL_PTR_*` bits.
     pub ptr_support: i32,
-    /// 1 where receives must be unpacked.
+    /// `netDeviceType`: 1 if receives must be unpacked.
     pub device_type: i32,
 }
 
 /// A line that the plugin logged.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLine<'a> {
-    /// 2 WARN, 3 INFO, ...
+    /// Log level: 2 WARN, 3 INFO, ...
     pub level: i32,
     /// Subsystem bits.
     pub flags: u64,
-    /// What the plugin calls the file. Cut at 96 bytes.
+    /// The `file` argument of the log call, a function name with TCPX. Cut at 96 bytes.
     pub function: &'a [u8],
     /// Source line.
     pub line: i32,
-    /// The message. Cut where the entry ends, after 368 bytes or more.
+    /// The message. Cut at the end of the entry, after at least 368 bytes.
     pub text: &'a [u8],
 }
 
-/// A set-up call that was entered; give it to [`Recorder::leave_setup`].
+/// A set-up call that was entered, for [`Recorder::leave_setup`].
 #[derive(Debug)]
 #[must_use]
 pub struct SetupToken {
@@ -82,27 +81,27 @@ pub struct SetupToken {
 /// What [`Recorder::settle`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// The file is this process's.
+    /// This process created the file.
     Here,
-    /// This is a forked child, and from now on the recorder has a file of its
-    /// own. No key from before is good for anything.
+    /// This is a forked child, and the recorder now has its own file. All earlier keys are
+    /// invalid.
     Moved,
-    /// This is a forked child that could not get a file; nothing is recorded.
+    /// This is a forked child whose file could not be created; nothing is recorded.
     Nowhere,
 }
 
-/// One process's flight recorder. Shared by every thread that drives a plugin.
+/// The flight recorder of one process, shared by all threads that drive a plugin.
 #[derive(Debug)]
 pub struct Recorder {
     map: Map,
     shape: Shape,
     keep: bool,
     clock: Clock,
-    /// The process whose file it is.
+    /// Pid of the process that created the file.
     owner: AtomicU32,
-    /// Slots that were handed out and are backed by memory.
+    /// Number of slots handed out, which are backed by memory.
     used: AtomicU32,
-    /// Held while a slot is given out, and for what goes through system calls.
+    /// Locked while a slot is handed out, and for system calls on the file.
     home: Mutex<Home>,
 }
 
@@ -113,15 +112,15 @@ struct Home {
     folder: Folder,
     name: String,
     blueprint: Blueprint,
-    /// Where the search for a closed slot goes on.
+    /// Index at which the search for a closed slot continues.
     cursor: u32,
 }
 
 impl Recorder {
-    /// Makes the file in this user's folder below `/dev/shm`, else below the fallback.
+    /// Creates the file in this user's folder below `/dev/shm`, or else below the fallback.
     ///
     /// # Errors
-    /// A name or a size outside its range, or why each place would not do.
+    /// The name or a size is invalid, or no place is usable.
     pub fn create(options: &Options<'_>) -> Result<Self, CreateError> {
         options.check()?;
         let mut passed_over = Vec::new();
@@ -134,7 +133,7 @@ impl Recorder {
         Err(CreateError::NoPlace(passed_over))
     }
 
-    /// The same in this user's folder below one given place; `fallback` is not used.
+    /// As `create`, in this user's folder below `parent`. `fallback` is not used.
     ///
     /// # Errors
     /// As [`Recorder::create`].
@@ -176,7 +175,7 @@ impl Recorder {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file, for whoever reads it.
+    /// Path of the file, for readers.
     pub fn path(&self) -> PathBuf {
         let home = self.home();
         home.folder.path().join(&home.name)
@@ -187,11 +186,11 @@ impl Recorder {
         self.shape.capacity
     }
 
-    /// Removes the file's name now; writing goes on unseen. Done on drop too,
-    /// unless the file is to be kept.
+    /// Removes the file's name now; writing continues to the unlinked file. Dropping does this
+    /// too, unless the file is marked as kept.
     ///
     /// # Errors
-    /// The name could not be removed, for another reason than being gone.
+    /// The name exists and could not be removed.
     pub fn remove(&self) -> io::Result<()> {
         if !self.is_own() {
             return Ok(());
@@ -203,7 +202,7 @@ impl Recorder {
         }
     }
 
-    /// Now, in nanoseconds of `CLOCK_MONOTONIC`, cheaply.
+    /// The current time in nanoseconds of `CLOCK_MONOTONIC`.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
@@ -213,13 +212,13 @@ impl Recorder {
         self.owner.load(Acquire) == std::process::id()
     }
 
-    /// In a forked child, gives the recorder a file of its own. To be called
-    /// before any other call that sets something up; costs a system call.
+    /// In a forked child, creates the child's own file. Call before every other set-up call;
+    /// costs a system call.
     pub fn settle(&self) -> Settled {
         if self.is_own() {
             return Settled::Here;
         }
-        // Whoever held the lock when the process forked holds it in the child for ever.
+        // A lock that was held when the process forked stays locked in the child forever.
         let Ok(mut home) = self.home.try_lock() else {
             return Settled::Nowhere;
         };
@@ -240,7 +239,7 @@ impl Recorder {
         }
     }
 
-    /// Says what the process drives, once that is known. Cut at 256 bytes.
+    /// Sets the plugin label. Cut at 256 bytes.
     ///
     /// # Errors
     /// Writing to the file failed.
@@ -251,7 +250,7 @@ impl Recorder {
         home.file.write_all_at(&bytes, header::PLUGIN_LABEL as u64)
     }
 
-    /// Says what a device is; one beyond the header's room is left out.
+    /// Sets the properties of a device. Devices beyond the header's limit are ignored.
     ///
     /// # Errors
     /// Writing to the file failed.
@@ -265,9 +264,9 @@ impl Recorder {
             .write_all_at(&file::device_bytes(what), offset as u64)
     }
 
-    /// Gives a comm a slot: a fresh one, or when all are taken the next closed
-    /// one, whose counters are gone then. `None` when every slot is open or no
-    /// memory is left; that is counted. Takes a lock, as no call on the hot path does.
+    /// Hands out a slot: an unused one, or else a closed one, whose counters are then lost.
+    /// `None` if every slot is open or no memory is left, which is counted. Takes a lock; not
+    /// for the hot path.
     pub fn open(&self, opening: &Opening) -> Option<Key> {
         if !self.is_own() {
             return None;
@@ -300,7 +299,7 @@ impl Recorder {
         })
     }
 
-    /// A slot that was never used, its bytes backed.
+    /// An unused slot, with its bytes backed by memory.
     fn fresh(&self, home: &Home) -> Option<(u16, u32)> {
         let used = self.used.load(Relaxed);
         if used == self.shape.capacity {
@@ -318,7 +317,7 @@ impl Recorder {
         Some((used as u16, 1))
     }
 
-    /// A slot whose comm is closed, emptied.
+    /// A closed slot, cleared.
     fn closed(&self, home: &mut Home) -> Option<(u16, u32)> {
         let used = self.used.load(Relaxed);
         for _ in 0..used {
@@ -326,7 +325,8 @@ impl Recorder {
             home.cursor = u32::from(index) + 1;
             let slot = self.slot_at(index)?;
             if slot.is_closed() {
-                // Told first: a reader that copies the slot from here on sees that it must copy again.
+                // Counted first, so that a reader that copies the slot from now on notices and
+                // copies again.
                 self.word(header::CHANNELS_REUSED).fetch_add(1, Relaxed);
                 return Some((index, slot.rewrite()));
             }
@@ -334,7 +334,7 @@ impl Recorder {
         None
     }
 
-    /// Without memory for it, the slot has counters only.
+    /// Gives the slot a ring; without memory for it the slot has counters only.
     fn back_ring(&self, home: &Home, index: u16) {
         if self.shape.ring_events == 0 || self.map.has_ring(index) {
             return;
@@ -350,7 +350,7 @@ impl Recorder {
         }
     }
 
-    /// The comm is gone. Its counters and events stay readable.
+    /// Closes the slot of a comm. Its counters and events stay readable.
     pub fn close(&self, key: Key, call: Call) {
         let Some(slot) = self.slot(key) else { return };
         slot.end(self.now_ns(), |at_ns| {
@@ -363,15 +363,15 @@ impl Recorder {
         });
     }
 
-    /// The engine's own number for a channel, the same on both sides of a run.
+    /// Sets the engine's channel number, which is the same on both sides of a run.
     pub fn set_channel(&self, key: Key, channel: u32) {
         if let Some(slot) = self.slot(key) {
             slot.set_channel(channel);
         }
     }
 
-    /// One finished receive's payload had nowhere to go: it counts as unpacked,
-    /// and no moment is written down for what took no time.
+    /// Counts a finished receive that needs no unpacking as unpacked, without recording a
+    /// time.
     #[inline]
     pub fn in_place(&self, key: Key) {
         if let Some(slot) = self.slot(key) {
@@ -379,8 +379,8 @@ impl Recorder {
         }
     }
 
-    /// One finished receive's payload was moved to its place, or checked there.
-    /// Called by the thread that drives the comm, as `in_place` is.
+    /// Records that a finished receive was unpacked or verified. Call from the thread that
+    /// drives the comm, as for `in_place`.
     #[inline]
     pub fn unpacked(&self, key: Key) {
         if let Some(slot) = self.slot(key) {
@@ -394,8 +394,8 @@ impl Recorder {
         }
     }
 
-    /// Writes an event into the ring of the slot at `index`, by the thread that
-    /// drives its comm. Nothing happens where there is no ring.
+    /// Writes an event into the ring of the slot at `index`, if it has a ring. Call from the
+    /// thread that drives the comm.
     #[inline]
     pub fn event(&self, index: u16, slot: &Slot, at_ns: u64, note: &Note) {
         if let Some(place) = self.map.event(index, slot.next_event()) {
@@ -403,8 +403,8 @@ impl Recorder {
         }
     }
 
-    /// A call on a comm returned `code`, not 0; `request` is the one it was
-    /// about, if any.
+    /// Records that a call on a comm returned `code`, not 0. `request` is the call's request
+    /// number, if any.
     #[cold]
     pub fn failed(&self, index: u16, slot: &Slot, call: Call, code: i32, request: u64) {
         let now_ns = self.now_ns();
@@ -416,34 +416,34 @@ impl Recorder {
         }
     }
 
-    /// The slot, while its comm is open.
+    /// The slot of a comm; `None` once the comm is closed.
     #[inline]
     pub fn slot(&self, key: Key) -> Option<&Slot> {
         self.slot_at(key.index)
             .filter(|slot| slot.is_open_as(key.generation))
     }
 
-    /// The slot at a place, whatever its state; `None` beyond the slots that
-    /// were ever handed out, which must not be touched: no memory may be left.
+    /// The slot at `index` in any state. `None` for slots that were never handed out, which must
+    /// not be touched because they may have no memory.
     #[inline]
     pub(crate) fn slot_at(&self, index: u16) -> Option<&Slot> {
-        // Not the count in the file: no address may depend on what others can write.
+        // Not the count in the file, because other processes can change that.
         (u32::from(index) < self.used.load(Acquire)).then(|| self.map.slot(index))
     }
 
-    /// A `test` named a request that no open channel posted.
+    /// Counts a `test` of a request that no open channel has pending.
     #[cold]
     pub fn unknown_request(&self) {
         self.word(header::REQUESTS_UNKNOWN).fetch_add(1, Relaxed);
     }
 
-    /// A post was accepted that cannot be followed.
+    /// Counts a post that cannot be tracked.
     #[cold]
     pub fn untracked_request(&self) {
         self.word(header::REQUESTS_UNTRACKED).fetch_add(1, Relaxed);
     }
 
-    /// A call that belongs to no channel begins.
+    /// Records that a call that belongs to no channel was entered.
     pub fn enter_setup(&self, call: Call) -> SetupToken {
         self.word(header::SETUP_CALL).store(call as u64, Relaxed);
         self.word(header::SETUP_CALLS_ENTERED).fetch_add(1, Release);
@@ -453,8 +453,8 @@ impl Recorder {
         }
     }
 
-    /// It ended with `code`. One that is `worth` it becomes an event when it
-    /// returned 0; one that did not, unless it repeats the last that did not.
+    /// Records that the call returned `code`. A successful call becomes an event if `worth` is
+    /// true, a failed one unless it repeats the last failure.
     pub fn leave_setup(&self, token: SetupToken, code: i32, worth: bool) {
         let SetupToken { call, entered_ns } = token;
         self.word(header::SETUP_CALLS_LEFT).fetch_add(1, Release);
@@ -483,14 +483,14 @@ impl Recorder {
         let place = number % u64::from(self.shape.ring_events);
         let offset =
             self.shape.ring_offset(self.shape.capacity.into()) + place * EVENT_BYTES as u64;
-        // A full disk loses the event; its number says so.
+        // If the write fails, the event is missing, which its number shows.
         let _ = self
             .home()
             .file
             .write_all_at(&note.to_bytes(number, at_ns), offset);
     }
 
-    /// Keeps a line that the plugin logged. A few system calls; any thread.
+    /// Stores a log line of the plugin, with a few system calls. May be called on any thread.
     pub fn log(&self, line: &LogLine<'_>) {
         if !self.is_own() {
             return;
@@ -502,7 +502,7 @@ impl Recorder {
         };
         let bytes = file::line_bytes(number, self.now_ns(), crate::thread::id(), line);
         let offset = self.shape.log_offset() + place * LOG_ENTRY_BYTES as u64;
-        // A full disk loses the line; its number says so.
+        // If the write fails, the line is missing, which its number shows.
         let _ = self.home().file.write_all_at(&bytes, offset);
     }
 
@@ -513,7 +513,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // A forked child has a copy of this value, but not of the file.
+        // A forked child has a copy of this value but does not own the file.
         if !self.keep {
             let _ = self.remove();
         }

@@ -1,8 +1,8 @@
-//! What must not kill a writer, and what a killed writer leaves: a file that is
-//! readable and makes sense, and that a sweep finds.
+//! A killed writer leaves a valid file that a sweep finds, and lack of space does not kill a
+//! writer.
 //!
-//! The children are this test program itself, told by an environment variable
-//! to write instead of to test.
+//! The children are this test program, which an environment variable makes write instead of
+//! test.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use tcpx_recorder::{
 
 const CHILD: &str = "TCPX_RECORDER_TEST_FOLDER";
 
-/// Writers killed; as many as `TCPX_RECORDER_TEST_KILLS` says, to be sure.
+/// Number of writers to kill, 50 or `TCPX_RECORDER_TEST_KILLS`.
 fn rounds() -> u64 {
     std::env::var("TCPX_RECORDER_TEST_KILLS")
         .map_or(50, |kills| kills.parse().expect("a number of kills"))
 }
 
-/// Writes as fast as it can until killed, over ever new lives of few slots.
+/// Writes as fast as it can until killed, reusing a few slots.
 #[test]
 fn child_writes_until_killed() {
     let Some(parent) = std::env::var_os(CHILD) else {
@@ -38,7 +38,7 @@ fn child_writes_until_killed() {
     println!("FILE {}", recorder.path().display());
     let started = Instant::now();
     let mut round = 0;
-    // Bounded, should the parent die first.
+    // Bounded, in case the parent dies first.
     while started.elapsed() < Duration::from_secs(10) {
         let opening = Opening {
             role: Role::Recv,
@@ -88,7 +88,7 @@ fn child_writes_until_killed() {
     }
 }
 
-/// Opens channels until there is no place for another, then lets one go and takes its slot.
+/// Opens channels until none is left, then closes one and reuses its slot.
 #[test]
 fn child_opens_until_refused() {
     let Some(parent) = std::env::var_os(CHILD) else {
@@ -151,7 +151,8 @@ fn spawn(parent: &Path) -> (Writer, PathBuf) {
     (writer, path.expect("the child ended early"))
 }
 
-/// Each event is whole, and they follow each other as the child made them.
+/// Checks that every event is complete, and that they have the order in which the child wrote
+/// them.
 fn check_events(sample: &ChannelSample, read: &Events) {
     assert_eq!(read.damaged, 0, "{read:?}");
     assert_eq!(read.overwritten, sample.events_overwritten);
@@ -217,7 +218,7 @@ fn a_killed_writer_leaves_a_readable_file() {
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
         std::thread::sleep(Duration::from_micros((random >> 33) % 15_000));
-        // A living writer is as readable as a dead one.
+        // The file of a running writer is as readable as that of a killed one.
         Reader::open(&path).unwrap().snapshot().unwrap();
         writer.0.kill().unwrap();
         writer.0.wait().unwrap();
@@ -228,7 +229,7 @@ fn a_killed_writer_leaves_a_readable_file() {
 }
 
 #[test]
-fn a_file_size_limit_is_an_error_and_no_signal() {
+fn a_file_size_limit_is_an_error_not_a_signal() {
     let parent = tempfile::tempdir().unwrap();
     let output = Command::new("sh")
         .args([
@@ -248,7 +249,7 @@ fn a_file_size_limit_is_an_error_and_no_signal() {
 }
 
 #[test]
-fn a_full_file_system_refuses_channels_and_is_no_signal() {
+fn a_full_file_system_refuses_channels_without_a_signal() {
     let parent = tempfile::tempdir().unwrap();
     // Three pages: the header, and two that hold two whole slots.
     let script = "mount -t tmpfs -o size=12k tmpfs \"$1\" || exit 77

@@ -1,5 +1,5 @@
-//! A process that forks: the child writes nothing into its parent's file, and
-//! gets one of its own when it sets something up.
+//! A forked child writes nothing into its parent's file, and gets its own file with its first
+//! set-up call.
 #![expect(unsafe_code, reason = "forks")]
 
 use tcpx_recorder::format::{Call, EventKind, Role};
@@ -17,7 +17,7 @@ const OPENING: Opening = Opening {
     },
 };
 
-/// Runs `work` in a forked child; whether it said true.
+/// Runs `work` in a forked child and returns its result.
 fn in_child(work: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child runs `work`, which allocates, as the C library allows after
     // its own fork, and leaves without exit handlers.
@@ -71,7 +71,7 @@ fn a_forked_child_leaves_its_parents_file_alone_and_gets_its_own() {
             line: 0,
             text: b"from the child",
         };
-        // Before it settles: nothing is known, nothing is written, nothing is lost.
+        // Before it settles, no channel is known and nothing is written.
         assert!(recorder.slot(key).is_none() && recorder.open(&OPENING).is_none());
         post(slot, key.index);
         recorder.log(&line);

@@ -1,4 +1,4 @@
-//! The writer as its users see it, through the reader.
+//! Tests the writer through the reader.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn read(recorder: &Recorder) -> Snapshot {
 }
 
 #[test]
-fn the_header_says_who_writes_and_what_for() {
+fn the_header_has_the_writer_and_its_labels() {
     let (_parent, recorder) = recorder();
     recorder.set_plugin("GPUDirectTCPX_v7").unwrap();
     let header = read(&recorder).header;
@@ -79,7 +79,7 @@ fn the_file_is_private_small_and_gone_when_dropped() {
 }
 
 #[test]
-fn a_closed_channels_counters_stay_until_its_slot_is_needed() {
+fn a_closed_channels_counters_stay_until_its_slot_is_reused() {
     let (_parent, recorder) = recorder();
     let first = open(&recorder, 1).unwrap();
     recorder.slot(first).unwrap().post(10, 5);
@@ -114,7 +114,7 @@ fn a_closed_channels_counters_stay_until_its_slot_is_needed() {
 }
 
 #[test]
-fn a_key_of_a_closed_comm_reaches_nothing() {
+fn a_key_of_a_closed_comm_is_invalid() {
     let (_parent, recorder) = recorder();
     let old = open(&recorder, 1).unwrap();
     recorder.close(old, Call::CloseRecv);
@@ -129,7 +129,7 @@ fn a_key_of_a_closed_comm_reaches_nothing() {
 }
 
 #[test]
-fn a_channel_knows_its_engines_number_and_its_unpacks() {
+fn a_channel_has_the_engines_number_and_counts_unpacks() {
     let (_parent, recorder) = recorder();
     let key = open(&recorder, 1).unwrap();
     assert_eq!(
@@ -152,7 +152,7 @@ fn a_channel_knows_its_engines_number_and_its_unpacks() {
 }
 
 #[test]
-fn the_call_inside_is_seen_from_outside() {
+fn the_call_in_progress_is_visible_to_readers() {
     let (_parent, recorder) = recorder();
     let slot_key = open(&recorder, 1).unwrap();
     let slot = recorder.slot(slot_key).unwrap();
@@ -183,7 +183,7 @@ fn the_call_inside_is_seen_from_outside() {
 }
 
 #[test]
-fn errors_are_counted_by_code_and_are_no_state_change() {
+fn errors_are_counted_by_code_and_are_not_state_changes() {
     let (_parent, recorder) = recorder();
     let key = open(&recorder, 1).unwrap();
     let slot = recorder.slot(key).unwrap();
@@ -242,7 +242,7 @@ fn requests_that_finish_out_of_order_keep_their_own_times() {
 }
 
 #[test]
-fn a_request_that_never_finishes_blocks_only_its_own_place() {
+fn a_request_that_never_finishes_blocks_only_its_own_entry() {
     let (_parent, recorder) = recorder();
     let key = open(&recorder, 1).unwrap();
     let slot = recorder.slot(key).unwrap();
@@ -258,7 +258,7 @@ fn a_request_that_never_finishes_blocks_only_its_own_place() {
 }
 
 #[test]
-fn names_and_capacities_outside_their_range_are_refused_with_words() {
+fn invalid_names_and_capacities_are_refused() {
     let parent = tempfile::tempdir().unwrap();
     let long = "x".repeat(65);
     for name in ["", ".hidden", "a/b", "a b", "é", long.as_str()] {
@@ -279,7 +279,7 @@ fn names_and_capacities_outside_their_range_are_refused_with_words() {
 }
 
 #[test]
-fn no_place_names_each_place_and_its_reason() {
+fn the_error_names_each_place_and_its_reason() {
     let error = Recorder::create_in(Path::new("/proc"), &OPTIONS).unwrap_err();
     assert!(error.to_string().contains("below /proc: "), "{error}");
     let (parent, recorder) = recorder();
@@ -348,7 +348,7 @@ fn events(recorder: &Recorder, max: usize) -> Events {
 }
 
 #[test]
-fn a_channels_events_tell_what_happened_in_order() {
+fn a_channels_events_are_in_order() {
     let (_parent, recorder) = recorder();
     let key = open(&recorder, 1).unwrap();
     let slot = recorder.slot(key).unwrap();
@@ -402,7 +402,7 @@ fn a_channels_events_tell_what_happened_in_order() {
 }
 
 #[test]
-fn a_ring_overwrites_its_oldest_and_says_how_many() {
+fn a_ring_overwrites_its_oldest_events_and_counts_them() {
     let parent = tempfile::tempdir().unwrap();
     let recorder = small_rings(parent.path());
     let key = open(&recorder, 1).unwrap();
@@ -416,7 +416,7 @@ fn a_ring_overwrites_its_oldest_and_says_how_many() {
         );
     }
     let read = events(&recorder, 100);
-    // Eleven with the opening; of four places one may be half rewritten.
+    // Eleven events with the opening; of the four entries one may be half-written.
     assert_eq!((read.overwritten, read.damaged), (8, 0));
     assert_eq!(
         read.events
@@ -426,7 +426,7 @@ fn a_ring_overwrites_its_oldest_and_says_how_many() {
         [7, 8, 9]
     );
 
-    // Another comm in the same slot: nothing of the first one is its own.
+    // Another comm in the same slot does not see the events of the first one.
     recorder.close(key, Call::CloseRecv);
     open(&recorder, 2).unwrap();
     open(&recorder, 3).unwrap();
@@ -442,7 +442,7 @@ fn a_ring_overwrites_its_oldest_and_says_how_many() {
 }
 
 #[test]
-fn a_failure_that_repeats_is_one_event_and_many_counts() {
+fn a_repeated_failure_is_one_event_and_counted_every_time() {
     let (_parent, recorder) = recorder();
     let key = open(&recorder, 1).unwrap();
     let slot = recorder.slot(key).unwrap();
@@ -499,7 +499,7 @@ fn a_listener_and_a_file_without_rings_have_counters_only() {
 }
 
 #[test]
-fn setup_calls_become_events_when_they_are_worth_it() {
+fn setup_calls_become_events_if_they_are_worth_it() {
     let parent = tempfile::tempdir().unwrap();
     let recorder = small_rings(parent.path());
     for (call, code, worth) in [
@@ -546,7 +546,7 @@ fn the_first_and_the_last_log_lines_are_kept() {
     }
     let mut reader = Reader::open(&recorder.path()).unwrap();
     let page = reader.log(0, 100).unwrap();
-    // Six places, of which three stay.
+    // Six entries, of which three are never overwritten.
     assert_eq!(
         page.lines
             .iter()
@@ -575,7 +575,7 @@ fn the_first_and_the_last_log_lines_are_kept() {
 }
 
 #[test]
-fn devices_and_addresses_are_read_as_they_were_said() {
+fn devices_and_addresses_are_read_as_written() {
     let (_parent, recorder) = recorder();
     let said = Device {
         name: "eth1",
@@ -620,7 +620,7 @@ fn devices_and_addresses_are_read_as_they_were_said() {
 }
 
 #[test]
-fn requests_in_flight_are_told_one_by_one() {
+fn requests_in_flight_are_listed() {
     let (_parent, recorder) = recorder();
     let key = open(&recorder, 1).unwrap();
     let slot = recorder.slot(key).unwrap();
