@@ -106,7 +106,7 @@ fn codes_that_nobody_knows_are_passed_on() {
     refused(
         &[("FAKE_CUDA_FAIL", "cuInit:919")],
         &[],
-        &["cuInit failed: a code without a name (code 919)"],
+        &["cuInit failed: unknown code (code 919)"],
     );
     refused(&[("FAKE_CUDA_FAIL", "cuInit:-7")], &[], &["code -7"]);
     refused(
@@ -163,7 +163,7 @@ fn too_little_memory_says_how_much_there_is() {
     refused(
         &[("FAKE_CUDA_MEMORY", "3000000")],
         &[],
-        &["GPU 0 has ", "of 3000000 bytes free", "are needed"],
+        &["GPU 0 has ", "of 3000000 bytes free", "are required"],
     );
 }
 
