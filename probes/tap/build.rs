@@ -1,5 +1,4 @@
-//! Compiles the C half of the logger: a C-variadic function cannot be defined in
-//! stable Rust.
+//! Compiles the C half of the logger, because stable Rust cannot define C-variadic functions.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/logger.c");

@@ -1,5 +1,5 @@
-//! What the tap costs: the same calls on a plugin that does nothing, bare and
-//! tapped, interleaved, medians of many rounds.
+//! Measures the cost of the tap: the same calls on a plugin that does nothing, without and with
+//! the tap, interleaved. Prints medians over many rounds.
 //!
 //! ```text
 //! cargo run --release -p tcpx-tap --example tap_cost
@@ -24,7 +24,7 @@ use tcpx_tap::v7;
 const ROUNDS: usize = 201;
 const CALLS: usize = 50_000;
 const WINDOW: usize = 16;
-/// TCPX's requests are this far apart.
+/// Distance between TCPX's requests in memory.
 const REQUEST_BYTES: usize = 128;
 const COMM_BYTES: usize = 1 << 16;
 
@@ -42,7 +42,7 @@ unsafe extern "C" fn connect(
     0
 }
 
-/// The tag says which of the comm's requests it is to be.
+/// The tag selects the request of the comm.
 unsafe extern "C" fn isend(
     comm: *mut c_void,
     _: *mut c_void,
@@ -55,7 +55,7 @@ unsafe extern "C" fn isend(
     0
 }
 
-/// Says whatever `done` already holds.
+/// Leaves `done` as the caller set it.
 unsafe extern "C" fn test(_: *mut c_void, done: *mut c_int, _: *mut c_int) -> c_int {
     black_box(done);
     0
@@ -83,7 +83,7 @@ static NULL_PLUGIN: Net = Net {
     irecv_consumed: None,
 };
 
-/// One table with its comms, each with a full window posted.
+/// A table and its comms, each with a full window posted.
 struct Driver {
     net: &'static Net,
     comms: Vec<*mut c_void>,
@@ -134,7 +134,7 @@ impl Driver {
         unsafe { test(request, &mut done, null_mut()) };
     }
 
-    /// Nanoseconds of one not-done test.
+    /// Nanoseconds per unfinished test.
     fn not_done(&self) -> f64 {
         let started = Instant::now();
         let mut channel = 0;
@@ -149,7 +149,7 @@ impl Driver {
         started.elapsed().as_nanos() as f64 / CALLS as f64
     }
 
-    /// Nanoseconds of one done test and the post that takes its place.
+    /// Nanoseconds per finished test and the following post.
     fn pair(&self) -> f64 {
         let started = Instant::now();
         let (mut channel, mut tag) = (0, 0);
@@ -168,7 +168,7 @@ impl Driver {
     }
 }
 
-/// What one kind of call costs without and with the tap, and what the tap adds.
+/// Prints the cost of one kind of call without and with the tap, and the difference.
 fn compare(
     channels: usize,
     call: &str,
@@ -195,7 +195,7 @@ fn compare(
     );
 }
 
-/// Nanoseconds of one reading of the recorder's clock, least disturbed round.
+/// Nanoseconds per reading of the recorder's clock, in the fastest round.
 fn clock_cost(recorder: &Recorder) -> f64 {
     let rounds = (0..ROUNDS).map(|_| {
         let started = Instant::now();

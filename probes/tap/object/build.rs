@@ -1,5 +1,5 @@
-//! The symbol table on pages without code, which `tcpx_tap` writes while the
-//! object is being loaded. It is where linkers put it on x86-64 anyway.
+//! Makes the linker put the symbol table on pages without code, because `tcpx_tap` writes to it
+//! while the object is being loaded. On x86-64 linkers usually do so anyway.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,7 +1,7 @@
-//! What is written down for each kind of call, the same for every version.
+//! Records each kind of call, in the same way for every ABI version.
 //!
-//! The inner call comes as a closure and is made exactly once, whatever is
-//! known about the comm or request it is about.
+//! The plugin's call is passed as a closure and made exactly once, even if its comm or request
+//! is unknown.
 #![expect(unsafe_code, reason = "reads the caller's out-parameters")]
 
 use crate::pointers::{Found, Kind, Meaning, Pointers};
@@ -18,45 +18,45 @@ use tcpx_recorder::{
     Slot,
 };
 
-/// The tap's own knowledge, for an engine that lives in the same process.
+/// Access to a tap's recorder, for an engine in the same process.
 #[derive(Debug, Clone, Copy)]
 pub struct Tap {
     pub(crate) book: &'static Book,
 }
 
 impl Tap {
-    /// Which slot an open comm has; `None` for a comm that is closed, was not
-    /// made through this tap, or found no slot.
+    /// The key of an open comm's slot. `None` if the comm is closed, was not created through
+    /// this tap, or got no slot.
     pub fn key(&self, comm: *mut c_void) -> Option<Key> {
         self.book.comm(comm).map(|found| found.meaning.key())
     }
 
-    /// Gives a channel the engine's own number, the same on both sides of a run.
+    /// Sets the engine's channel number, which is the same on both sides of a run.
     pub fn set_channel(&self, key: Key, channel: u32) {
         self.book.recorder.set_channel(key, channel);
     }
 
-    /// One finished receive's payload had nowhere to go. Called by the thread
-    /// that drives the comm.
+    /// Counts a finished receive that needs no unpacking as unpacked. Call from the thread that
+    /// drives the comm.
     #[inline]
     pub fn in_place(&self, key: Key) {
         self.book.recorder.in_place(key);
     }
 
-    /// One finished receive's payload was moved to its place, or checked there.
-    /// Called by the thread that drives the comm.
+    /// Records that a finished receive was unpacked or verified. Call from the thread that
+    /// drives the comm.
     #[inline]
     pub fn unpacked(&self, key: Key) {
         self.book.recorder.unpacked(key);
     }
 
-    /// Where everything is written.
+    /// The recorder that the tap writes to.
     pub fn recorder(&self) -> &'static Arc<Recorder> {
         &self.book.recorder
     }
 }
 
-/// A recorder, and which slot each pointer of the plugin belongs to.
+/// A recorder, and the table from the plugin's pointers to slots.
 #[derive(Debug)]
 pub(crate) struct Book {
     recorder: Arc<Recorder>,
@@ -64,9 +64,8 @@ pub(crate) struct Book {
     requests: Pointers,
 }
 
-/// Request pointers per slot that the table has room for: 2 KiB per slot. A comm
-/// keeps at most this many, TCPX's 16, and listen comms have none, so windows
-/// are practically never full.
+/// Request pointers per slot in the table, 2 KiB per slot. A comm keeps at most this many, 16
+/// with TCPX, and listen comms have none, so search windows are practically never full.
 const REQUESTS_PER_SLOT: usize = POSTS;
 
 impl Book {
@@ -84,12 +83,12 @@ impl Book {
         self.comms.find(comm.addr(), &self.recorder)
     }
 
-    /// A line that the plugin logged.
+    /// Records a log line of the plugin.
     pub(crate) fn log(&self, line: &LogLine<'_>) {
         self.recorder.log(line);
     }
 
-    /// A call that belongs to no comm.
+    /// Makes and records a call that belongs to no comm.
     pub(crate) fn setup(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
         self.settle();
         let token = self.recorder.enter_setup(call);
@@ -98,8 +97,8 @@ impl Book {
         code
     }
 
-    /// A call about a comm or a request that nothing is known of. These may be
-    /// many, so that they worked is no event.
+    /// Makes and records a call on an unknown comm or request. There may be many, so only
+    /// failures become events.
     fn unknown(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
         let token = self.recorder.enter_setup(call);
         let code = inner();
@@ -107,7 +106,7 @@ impl Book {
         code
     }
 
-    /// In a forked child, nothing that was known before is true any more.
+    /// In a forked child, drops all pointers, which belong to the parent's file.
     fn settle(&self) {
         if self.recorder.settle() == Settled::Moved {
             self.comms.clear();
@@ -116,7 +115,7 @@ impl Book {
         }
     }
 
-    /// A call on a comm that changes nothing in its channel.
+    /// Makes and records a call on a comm that does not change the channel.
     pub(crate) fn on_comm(
         &self,
         comm: *mut c_void,
@@ -172,7 +171,7 @@ impl Book {
             .event(found.meaning.key().index, found.slot, at_ns, note);
     }
 
-    /// What `getProperties` said of a device, whose strings may point anywhere.
+    /// Records the properties of a device. Their string pointers may be invalid.
     pub(crate) fn device(&self, index: c_int, raw: &RawDevice) {
         let (mut name, mut path) = ([0; 256], [0; 1024]);
         let name = text(raw.name, &mut name);
@@ -185,12 +184,12 @@ impl Book {
             device_type: raw.device_type,
         };
         if let Ok(index) = usize::try_from(index) {
-            // A full disk costs the name.
+            // If the write fails, the device's properties are missing.
             let _ = self.recorder.set_device(index, &device);
         }
     }
 
-    /// `listen` and `connect`: a comm may appear in `*comm`.
+    /// Makes and records `listen` or `connect`, which may write a comm to `*comm`.
     ///
     /// # Safety
     /// `comm` is what the caller of the plugin gave to be written, `handle` the
@@ -243,8 +242,8 @@ impl Book {
         code
     }
 
-    /// `accept`: a receive comm may appear in `*comm`. `unpacks` says, once it
-    /// has, whether receives must be consumed.
+    /// Makes and records `accept`, which may write a receive comm to `*comm`. `unpacks` then
+    /// tells whether its receives must be consumed.
     ///
     /// # Safety
     /// `comm` is what the caller of the plugin gave to be written.
@@ -285,7 +284,7 @@ impl Book {
 
     fn opened(&self, opening: Opening) {
         if let Some(old) = self.comms.find(opening.comm, &self.recorder) {
-            // The plugin gives the pointer out again, so that comm is gone.
+            // The plugin reused the pointer, so its previous comm no longer exists.
             self.recorder.close(old.meaning.key(), Call::CloseRecv);
         }
         if let Some(key) = self.recorder.open(&opening) {
@@ -296,8 +295,8 @@ impl Book {
         }
     }
 
-    /// Any of the three closes. The pointer is forgotten before the plugin can
-    /// give it out again; the slot stays marked as inside the call until it returns.
+    /// Makes and records a close. The pointer is forgotten before the plugin can reuse it; the
+    /// slot stays marked as inside the call until the call returns.
     pub(crate) fn close(
         &self,
         comm: *mut c_void,
@@ -313,8 +312,7 @@ impl Book {
         code
     }
 
-    /// `isend` and `irecv`: a request of `bytes` in `grouped` buffers may appear
-    /// in `*request`.
+    /// Makes and records `isend` or `irecv`, which may write a request to `*request`.
     ///
     /// # Safety
     /// `request` is what the caller of the plugin gave to be written.
@@ -361,8 +359,7 @@ impl Book {
         true
     }
 
-    /// A request that cannot be followed. What its pointer meant before, it
-    /// means no longer.
+    /// Counts a request that cannot be tracked. Its pointer's previous meaning is dropped.
     #[cold]
     fn untracked(&self, request: *mut c_void) {
         self.forget(request);
@@ -376,8 +373,8 @@ impl Book {
         }
     }
 
-    /// `iflush`. Where receives are consumed it makes no request: TCPX's reads
-    /// the size of the one it is given.
+    /// Makes and records `iflush`. If receives must be consumed it returns no new request:
+    /// TCPX's `iflush` reads the size of the request it is given.
     ///
     /// # Safety
     /// `request` is what the caller of the plugin gave to be written.
@@ -411,7 +408,7 @@ impl Book {
         code
     }
 
-    /// `test`.
+    /// Makes and records `test`.
     ///
     /// # Safety
     /// `done` and `sizes` are what the caller of the plugin gave to be written.
@@ -455,7 +452,7 @@ impl Book {
         self.recorder.event(meaning.key().index, slot, at_ns, &note);
     }
 
-    /// `irecvConsumed`.
+    /// Makes and records `irecvConsumed`.
     pub(crate) fn consumed(
         &self,
         comm: *mut c_void,
@@ -479,7 +476,7 @@ impl Book {
     }
 }
 
-/// The properties of a device that are the same in every version.
+/// The device properties that every version has.
 #[derive(Debug)]
 pub(crate) struct RawDevice {
     pub name: *const c_char,
@@ -494,7 +491,7 @@ fn text(string: *const c_char, room: &mut [u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&room[..length])
 }
 
-/// Whether `accept` filled in a handle of receives that must be unpacked.
+/// Whether `accept` filled in a device handle of type UNPACK.
 ///
 /// # Safety
 /// Null, or a pointer to null or to a device handle.
@@ -510,10 +507,10 @@ pub(crate) unsafe fn is_unpack(device_handle: *const *mut DeviceHandle) -> bool 
     handle.net_device_type == NET_DEVICE_UNPACK
 }
 
-/// Where TCPX's connect handle has the address of the ctrl socket.
+/// Offset of the ctrl socket's address in TCPX's connect handle.
 const CTRL_AT: usize = 48;
 
-/// A socket address in a connect handle, if there is one.
+/// The socket address at an offset of a connect handle, if there is one.
 ///
 /// # Safety
 /// `handle` is null or has that many bytes behind `at`.
@@ -527,7 +524,7 @@ unsafe fn address(handle: *const c_void, at: usize) -> Option<Address> {
     Address::from_sockaddr(unsafe { &*place.cast::<[u8; SOCKADDR_BYTES]>() })
 }
 
-/// One `isend` or `irecv`, as asked for.
+/// The arguments of an `isend` or `irecv`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Post {
     kind: Kind,
@@ -589,7 +586,7 @@ unsafe fn sum<S: Copy + TryInto<u64>>(sizes: *const S, count: u8) -> u64 {
     })
 }
 
-/// The comm or request that a call with this `code` delivered, if it did.
+/// The comm or request that a call with this `code` wrote, if any.
 ///
 /// # Safety
 /// `place` is null or, after success, readable.
@@ -602,7 +599,7 @@ unsafe fn delivered(code: ResultCode, place: *const *mut c_void) -> Option<*mut 
     unsafe { read(place) }.filter(|pointer| !pointer.is_null())
 }
 
-/// What an out-parameter holds; `None` where the caller gave no place.
+/// The value of an out-parameter; `None` if the caller passed null.
 ///
 /// # Safety
 /// The pointer is null or readable.

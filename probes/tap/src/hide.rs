@@ -1,33 +1,32 @@
-//! Takes an exported table away before anyone can look for it.
+//! Hides an exported table before the program can look it up.
 //!
-//! What a library exports is a promise, since a program takes the newest version
-//! that it finds. The tap is built with a table of every version and, while it is
-//! being loaded, makes those that its plugin does not have undefined in its own
-//! symbol table: in this process's image, not in the file. `dlsym` then answers
-//! as if they had never been there. One object stands for any plugin so, however
-//! a program came to load it.
+//! A program uses the newest version that a library exports, so the tap must export exactly the
+//! versions of its plugin. It is built with a table of every version. While it is being loaded
+//! it makes the versions that the plugin lacks undefined in its own symbol table, in this
+//! process's image and not in the file. `dlsym` then does not find them. So one object works
+//! for every plugin, however a program loads it.
 //!
-//! The symbol table is mapped read-only, beside no code (`object/build.rs`), and
-//! is so again afterwards.
+//! The symbol table is on read-only pages without code (`object/build.rs`), and is read-only
+//! again afterwards.
 #![expect(unsafe_code, reason = "edits a symbol of this object's image")]
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-/// Flag of dladdr1, from glibc's dlfcn.h: also give the symbol.
+/// RTLD_DL_SYMENT of glibc's dlfcn.h: makes dladdr1 return the symbol table entry.
 const WITH_SYMBOL: c_int = 1;
 
-/// Makes `symbol` of this object, which lies at `address`, undefined.
+/// Makes `symbol` of this object, which is at `address`, undefined.
 ///
 /// # Errors
-/// The loader knows another symbol there, or the page cannot be written.
+/// The loader finds another symbol at the address, or the page cannot be made writable.
 pub(crate) fn hide(symbol: &CStr, address: *mut c_void) -> Result<(), String> {
-    let entry = entry_of(symbol, address).ok_or("the loader does not know the symbol")?;
+    let entry = entry_of(symbol, address).ok_or("the loader does not find the symbol")?;
     let (page, bytes) = pages_of(entry);
     protect(page, bytes, libc::PROT_READ | libc::PROT_WRITE)?;
     // SAFETY: the loader's own entry; only this constructor knows of it yet.
     let hidden = unsafe { &mut *entry };
-    // Where a symbol has neither section nor value, the loader looks on.
+    // The loader skips a symbol without section and value.
     hidden.st_shndx = 0;
     hidden.st_value = 0;
     hidden.st_size = 0;
@@ -48,7 +47,7 @@ fn entry_of(symbol: &CStr, address: *mut c_void) -> Option<*mut libc::Elf64_Sym>
     (name == symbol).then_some(entry.cast())
 }
 
-/// The pages that an entry lies on.
+/// The pages that contain an entry.
 fn pages_of(entry: *mut libc::Elf64_Sym) -> (*mut c_void, usize) {
     // SAFETY: asks for a constant of the system.
     let size = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);

@@ -1,29 +1,27 @@
-//! The recording interposer: takes a plugin's table and gives back a table of
-//! the same version that does the same and writes down what happened.
+//! The recording interposer: wraps a plugin's table in a table of the same version that passes
+//! every call on and records it.
 //!
-//! * [`v7::wrap`] and its like for every other version make the table; nothing is
-//!   called yet.
-//! * Every argument, return code, out-parameter and request pointer passes
-//!   through as it is. A member that is null stays null, the name stays the
-//!   plugin's own string. Requests are not wrapped, as callers read their bytes.
-//! * A comm gets a [`tcpx_recorder::Slot`] when `listen`, `connect` or `accept`
-//!   delivers it, and keeps it until closed. Calls that belong to no known comm
-//!   are counted in the recorder's header.
+//! * [`v7::wrap`], and the same function of every other version, creates the table without
+//!   calling the plugin.
+//! * Arguments, return codes, out-parameters and request pointers are passed on unchanged. A
+//!   null member stays null, and the name is the plugin's own string. Requests are not wrapped,
+//!   because callers read their bytes.
+//! * A comm gets a [`tcpx_recorder::Slot`] when `listen`, `connect` or `accept` returns it, and
+//!   keeps it until it is closed. Calls on unknown comms are counted in the recorder's header.
 //!
-//! A C function has no room for a closure, so each table's state is found
-//! through a constant of its functions: a process may wrap [`TAPS_MAX`] tables
-//! per version, and none is ever unwrapped, as plugins are never unloaded.
+//! C functions cannot be closures, so a constant of each table's functions selects its state.
+//! A process can wrap [`TAPS_MAX`] tables per version. No table is ever unwrapped, because
+//! plugins are never unloaded.
 //!
-//! The rules of a plugin hold for its tap: one thread at a time per comm. Who
-//! breaks them loses counts. Times are those at which calls *return*; a `test`
-//! that is not done reads no clock. What it costs: `examples/tap_cost.rs`.
+//! The plugin's rule holds for its tap too: one thread at a time per comm. Breaking it loses
+//! counts. Recorded times are those at which calls *return*; a `test` that is not done does not
+//! read the clock. `examples/tap_cost.rs` measures the cost.
 //!
-//! Every call of the data path that changes something becomes an event in the
-//! channel's ring, every line of the plugin's log an entry of the recorder's; the
-//! program's own logger gets it too, formatted.
+//! Every data path call that changes a request becomes an event in the channel's ring. Every
+//! log line of the plugin is recorded, and then passed formatted to the program's logger.
 //!
-//! [`object`] makes a shared object of all this, which presents the versions that
-//! the plugin behind it exports; `object/` is that object.
+//! [`object`] builds a shared object from this crate that exports the versions of the plugin
+//! behind it; `object/` is that shared object.
 //!
 //! Not here: anything that could panic, wait, print, or refuse a call.
 
@@ -43,10 +41,10 @@ use std::fmt;
 pub use tcpx_abi as abi;
 pub use version::*;
 
-/// Tables of one version that one process may wrap.
+/// Most tables of one version that a process can wrap.
 pub const TAPS_MAX: usize = 4;
 
-/// All [`TAPS_MAX`] places of this version are taken.
+/// The process has already wrapped [`TAPS_MAX`] tables of this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyTaps;
 

@@ -1,8 +1,7 @@
-//! The plugin's log lines on their way to the program: each is recorded first,
-//! so that it is there even if the plugin ends the process with the next one.
+//! Records the plugin's log lines and passes them to the program's logger. Each line is recorded
+//! first, so that it is stored even if the plugin then ends the process.
 //!
-//! A program that gives no logger gets what it asked for: the plugin is given
-//! none either, and nothing is recorded.
+//! If the program passes no logger, the plugin gets none either, and no lines are recorded.
 #![expect(unsafe_code, reason = "a callback from C, and one into the program")]
 
 use crate::TAPS_MAX;
@@ -14,13 +13,13 @@ use std::sync::atomic::{AtomicPtr, Ordering::*};
 use tcpx_abi::{Logger, LoggerArg, VERSIONS};
 use tcpx_recorder::LogLine;
 
-/// Tables that may be wrapped, all versions together.
+/// Most tables that can be wrapped, over all versions.
 const TABLES: usize = VERSIONS.len() * TAPS_MAX;
-/// Functions in `logger.c`, one for each such table and some to spare.
+/// Number of logger functions in `logger.c`, at least one per table.
 const LOGGERS: usize = 64;
 const _: () = assert!(TABLES <= LOGGERS, "logger.c needs more functions");
 
-/// What a table's logger does with a line.
+/// Where a table's logger sends its lines.
 struct Target {
     book: AtomicPtr<Book>,
     /// The program's logger.
@@ -40,7 +39,7 @@ unsafe extern "C" {
     safe fn tcpx_tap_logger(table: c_int, to: Sink) -> LoggerArg;
 }
 
-/// The logger to give to the plugin in place of the program's.
+/// Returns the logger to pass to the plugin in place of the program's.
 pub(crate) fn interpose(table: usize, book: &'static Book, program: LoggerArg) -> LoggerArg {
     let (Some(logger), Some(target)) = (program, TARGETS.get(table)) else {
         return program;
@@ -83,14 +82,15 @@ unsafe extern "C" fn logged(
             line,
             text,
         };
-        // No panic may leave; a line less is no reason to end the program.
+        // A panic must not cross the C boundary; the line is dropped instead.
         let _ = catch_unwind(AssertUnwindSafe(|| book.log(&line)));
     }
     let program = target.program.load(Acquire);
     if !program.is_null() {
         // SAFETY: `interpose` stored a logger here, and nothing else does.
         let program = unsafe { std::mem::transmute::<*mut (), Logger>(program) };
-        // SAFETY: the program's logger must bear calls from any thread; the format takes one string.
+        // SAFETY: the program's logger must accept calls from any thread; the format takes one
+        // string.
         unsafe { program(level, flags, file, line, c"%s".as_ptr(), text) };
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_table_has_a_logger_of_its_own() {
+    fn every_table_has_its_own_logger() {
         let all = (0..LOGGERS).map(|table| tcpx_tap_logger(table as c_int, logged));
         let functions: std::collections::BTreeSet<_> =
             all.flatten().map(|logger| logger as usize).collect();

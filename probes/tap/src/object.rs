@@ -1,16 +1,13 @@
-//! The tap as a shared object: what happens while a program loads it.
+//! The tap as a shared object: what it does while a program loads it.
 //!
-//! The table is the exported symbol itself, so it must be whole when `dlopen`
-//! returns: a constructor finds the real plugin, loads it, and fills the table
-//! with what [`crate::v7::wrap`] makes of it; versions that the plugin does not
-//! export are hidden. It finds it by `TCPXTAP_PLUGIN`, else by the rules the
-//! program would have used. Where recording is not
-//! possible the table is the plugin's own, and the program runs on; where there
-//! is no plugin, `init` fails and says why.
+//! The table is the exported symbol itself, so it must be complete when `dlopen` returns. A
+//! constructor finds the real plugin by `TCPXTAP_PLUGIN`, or else by the rules that the program
+//! would have used, loads it, and fills the table as [`crate::v7::wrap`] does. Versions that the
+//! plugin does not export are hidden. If recording is not possible, the table is a copy of the
+//! plugin's and the program runs unrecorded. If there is no plugin, `init` fails and logs why.
 //!
-//! Neither this object nor the plugin is ever unloaded, as the plugin's threads
-//! outlive any `dlclose`. A program that closes and loads it again so meets the
-//! plugin as it left it.
+//! Neither this object nor the plugin is ever unloaded, because the plugin's threads outlive
+//! `dlclose`. A program that closes and reloads it finds the plugin in its earlier state.
 //!
 //! | variable | effect |
 //! |---|---|
@@ -20,7 +17,7 @@
 //! | `TCPXTAP_CHANNELS` | most comms open at once, 1024 |
 //! | `TCPXTAP_RING_EVENTS` | events kept per channel, 1024 |
 //! | `TCPXTAP_LOG_LINES` | log lines kept, 1024 |
-//! | `TCPXTAP_REPORT` | a file: one line is added to say what was recorded where, or why not |
+//! | `TCPXTAP_REPORT` | a file to which a line is appended: the recorder's path, or why nothing is recorded |
 #![expect(unsafe_code, reason = "loads the plugin, and fills an exported table")]
 
 use crate::hide::hide;
@@ -34,7 +31,7 @@ use std::sync::Arc;
 use tcpx_abi as abi;
 use tcpx_recorder::Recorder;
 
-/// An exported table, filled once before anyone can know of it.
+/// An exported table, filled once before the program can find it.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Exported<T>(UnsafeCell<T>);
@@ -43,13 +40,13 @@ pub struct Exported<T>(UnsafeCell<T>);
 unsafe impl<T> Sync for Exported<T> {}
 
 impl<T> Exported<T> {
-    /// A table until the constructor has run.
+    /// The table before the constructor has run.
     pub const fn new(table: T) -> Self {
         Self(UnsafeCell::new(table))
     }
 }
 
-/// A table of some version that this object exports.
+/// An exported table of any version.
 #[derive(Clone, Copy)]
 pub struct Table {
     symbol: &'static CStr,
@@ -61,7 +58,7 @@ macro_rules! tables {
     ($(($version:ident $variant:ident $number:literal $symbol:ident))+) => {
         $(
             impl Table {
-                /// The table of the version that its name says.
+                /// An exported table of this version.
                 pub fn $version(table: &'static Exported<abi::$version::Net>) -> Self {
                     /// # Safety
                     /// `own` is a table of this version that nobody reads yet, `plugin` the
@@ -97,9 +94,9 @@ macro_rules! tables {
 }
 tcpx_abi::with_versions!(tables);
 
-/// The constructor: fills the tables, or leaves them refusing.
+/// The constructor: fills the tables, or leaves tables whose `init` fails.
 pub fn start(tables: &[Table]) {
-    // No panic may leave a constructor; the tables then refuse without a reason.
+    // A panic must not leave a constructor; `init` then fails without a reason.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if let Err(why) = try_start(tables) {
             report(&format!("not-recorded {why}"));
@@ -125,7 +122,7 @@ fn try_start(tables: &[Table]) -> Result<(), String> {
     let mut names = Vec::new();
     for (table, symbol) in tables.iter().zip(symbols) {
         if symbol.is_null() {
-            // One that cannot be taken away refuses, and says why.
+            // A table that cannot be hidden fails in `init` and logs why.
             if let Err(why) = hide(table.symbol, table.address) {
                 let version = table.symbol.to_string_lossy();
                 refuse::because(&format!(
@@ -143,14 +140,14 @@ fn try_start(tables: &[Table]) -> Result<(), String> {
     }
     names.dedup();
     if let Some(recorder) = recorder {
-        // A full disk costs the label.
+        // If the write fails, the label is missing.
         let _ = recorder.set_plugin(&format!("{} {path}", names.join(" ")));
         report(&format!("recording {}", recorder.path().display()));
     }
     Ok(())
 }
 
-/// Pins the object that holds this address.
+/// Keeps the object that contains this address loaded.
 fn stay_loaded(address: Option<*mut c_void>) {
     let Some(address) = address else { return };
     // SAFETY: zeroes are a valid `Dl_info`.
@@ -163,13 +160,13 @@ fn stay_loaded(address: Option<*mut c_void>) {
     }
 }
 
-/// Exports a table of every version: what `tcpx_abi::with_versions!` calls in the
-/// crate of the shared object.
+/// Exports a table of every version. The crate of the shared object passes this macro to
+/// `tcpx_abi::with_versions!`.
 #[macro_export]
 macro_rules! shared_object {
     ($(($version:ident $variant:ident $number:literal $symbol:ident))+) => {
         $(
-            /// What NCCL and every program that loads a plugin looks for.
+            /// The table that NCCL and other programs look up.
             #[unsafe(no_mangle)]
             #[expect(non_upper_case_globals, reason = "the name is the ABI's")]
             pub static $symbol: $crate::object::Exported<$crate::abi::$version::Net> =

@@ -1,36 +1,35 @@
-//! Which channel a pointer of the plugin belongs to: comms and requests, found
-//! without a lock and never attributed to the wrong channel.
+//! Maps the plugin's comm and request pointers to channels, without a lock and never to the
+//! wrong channel.
 //!
-//! Open addressing over a fixed array. A pointer lives within a short window
-//! behind its hash and is never moved. What it means is one word beside it: the
-//! slot, the slot's generation, and the request's number. A word is *live* as
-//! long as that comm is open and that request pending, so nothing has to be
-//! written when a request is done or a comm closed.
+//! A hash table with open addressing over a fixed array. A pointer is stored in an entry within
+//! a short window after its hash and is never moved. The entry's second word is the pointer's
+//! meaning: the slot, the slot's generation, and the request's number. The meaning is *live*
+//! while that comm is open and that request pending, so nothing needs to be written when a
+//! request is done or a comm is closed.
 //!
-//! A place belongs to the comm in its word. While that comm is open, its own
-//! thread alone may give the place another word, and plainly stores it when the
-//! plugin gives out the same pointer again, as TCPX does every sixteenth time.
-//! Everything else is a compare-and-swap: taking a place that is empty, that a
-//! closed comm left, or whose pointer the plugin has meanwhile given to another
-//! comm. So that a plugin with ever new pointers fills no table, a comm keeps
-//! the places of its last [`POSTS`] requests and empties older ones.
+//! An entry belongs to the comm in its meaning. While that comm is open, only the comm's thread
+//! may change the entry, with a plain store if the plugin reuses the pointer, as TCPX does for
+//! every sixteenth request. All other changes use compare-and-swap: taking an entry that is
+//! empty, that a closed comm left, or whose pointer the plugin has given to another comm. To
+//! keep plugins that never reuse pointers from filling the table, a comm keeps the entries of
+//! its last [`POSTS`] requests and empties older ones.
 //!
-//! A reader takes the word, then the pointer, then sees that the word is live:
-//! a live word's place has had its pointer since before the word was written.
+//! A reader reads the meaning, then the pointer, then checks that the meaning is live. The
+//! pointer of a live meaning was stored before the meaning.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tcpx_recorder::format::POSTS;
 use tcpx_recorder::{Key, Recorder, Slot};
 
-/// Places searched for a pointer: four cache lines.
+/// Entries searched for a pointer: four cache lines.
 const WINDOW: usize = 16;
 
-/// A word of a place that never had a pointer.
+/// Meaning of an entry that never had a pointer.
 const EMPTY: u64 = 0;
-/// Somebody is between taking a place and saying what for.
+/// Meaning of an entry that is taken and not yet published.
 const BUSY: u64 = 1;
-/// Lowest two bits of a word that means something.
+/// Lowest two bits of every other meaning.
 const VALID: u64 = 2;
 
 /// Bits of a request's number.
@@ -38,7 +37,7 @@ const NUMBER_BITS: u32 = 24;
 /// Most buffers of a grouped receive; NCCL has at most 8.
 const GROUPED_MAX: u8 = 15;
 
-/// What a pointer is.
+/// The kind of a pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A comm.
@@ -47,23 +46,23 @@ pub(crate) enum Kind {
     Send,
     /// A request from `irecv`.
     Recv,
-    /// A request from `iflush`; not one of the channel's requests.
+    /// A request from `iflush`; it is not counted among the channel's requests.
     Flush,
 }
 
-/// What a pointer means, in one word, so that it is always whole: number 24,
-/// index 16, generation 16, buffers 4, kind 2, tag 2 bits.
+/// The meaning of a pointer, packed into one word so that it is read and written atomically:
+/// number 24, index 16, generation 16, buffers 4, kind 2, tag 2 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meaning(u64);
 
 impl Meaning {
-    /// A comm, or a request of `iflush`, of this life of a slot.
+    /// A comm, or a request from `iflush`, with this key.
     #[inline]
     pub(crate) fn of_comm(key: Key, kind: Kind) -> Self {
         Self::request(key, kind, 0, 0)
     }
 
-    /// Request `number` of this life of a slot, with `grouped` buffers.
+    /// Request `number` of the comm with this key, with `grouped` buffers.
     #[inline]
     pub(crate) fn request(key: Key, kind: Kind, number: u64, grouped: u8) -> Self {
         Self(
@@ -81,7 +80,7 @@ impl Meaning {
         (word & 3 == VALID).then_some(Self(word))
     }
 
-    /// Whose it is.
+    /// The comm's key.
     #[inline]
     pub(crate) fn key(self) -> Key {
         Key {
@@ -90,7 +89,7 @@ impl Meaning {
         }
     }
 
-    /// What it is.
+    /// The kind of the pointer.
     #[inline]
     pub(crate) fn kind(self) -> Kind {
         match self.0 >> 2 & 3 {
@@ -113,8 +112,8 @@ impl Meaning {
         (self.0 >> 4) as u8 & GROUPED_MAX
     }
 
-    /// The slot, if its comm is open and a send or receive is pending. (Number 0
-    /// may be pending beside a comm or flush, which has no number; live it is.)
+    /// The slot, if its comm is open and, for a send or receive, the request is pending. Comms
+    /// and flushes have no request number and are live while the comm is open.
     #[inline]
     fn live(self, recorder: &Recorder) -> Option<&Slot> {
         let slot = recorder.slot(self.key())?;
@@ -130,33 +129,33 @@ struct Place {
     pointer: AtomicUsize,
 }
 
-/// A fixed number of places for pointers.
+/// A table with a fixed number of entries for pointers.
 #[derive(Debug)]
 pub(crate) struct Pointers {
     places: Box<[Place]>,
     shift: u32,
-    /// Per slot and request number, the place its pointer had last.
+    /// Per slot and request number, the last entry of the request's pointer.
     kept: Box<[AtomicU32]>,
 }
 
-/// A pointer that was found, and that is live.
+/// A pointer that was found and is live.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found<'a> {
-    /// What it means.
+    /// The meaning of the pointer.
     pub meaning: Meaning,
-    /// Its channel.
+    /// The channel's slot.
     pub slot: &'a Slot,
     place: &'a Place,
 }
 
 impl Found<'_> {
-    /// Makes the pointer mean nothing, unless it came to mean something else meanwhile.
+    /// Empties the entry, unless its meaning has changed.
     pub(crate) fn forget(self) {
         self.place.empty(self.meaning);
     }
 }
 
-/// A place for a pointer, waiting for what it means.
+/// An entry taken for a pointer, before its meaning is published.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Reserved<'a> {
@@ -165,7 +164,7 @@ pub(crate) struct Reserved<'a> {
 }
 
 impl Reserved<'_> {
-    /// Says what the pointer means from now on. That must be live already.
+    /// Sets the meaning of the pointer, which must already be live.
     #[inline]
     pub(crate) fn publish(self, meaning: Meaning) {
         self.place.word.store(meaning.0, Release);
@@ -183,7 +182,7 @@ impl Place {
         }
     }
 
-    /// Whether the place is `owner`'s now, and has this pointer.
+    /// Tries to take the entry for `owner` and this pointer.
     #[inline]
     fn take(&self, pointer: usize, owner: Key, recorder: &Recorder) -> bool {
         let word = self.word.load(Acquire);
@@ -207,7 +206,7 @@ impl Place {
 
     #[cold]
     fn empty(&self, meaning: Meaning) {
-        // Failing says that it means something else already; there is nothing to do then.
+        // If the exchange fails, the entry already has another meaning.
         let _ = self
             .word
             .compare_exchange(meaning.0, EMPTY, Release, Relaxed);
@@ -215,7 +214,7 @@ impl Place {
 }
 
 impl Pointers {
-    /// Room for `per_slot` pointers of each of `slots` comms, with as many places again.
+    /// A table for `per_slot` pointers of each of `slots` comms, at most half full.
     pub(crate) fn new(slots: usize, per_slot: usize) -> Self {
         let places = slots
             .saturating_mul(per_slot)
@@ -231,20 +230,20 @@ impl Pointers {
         }
     }
 
-    /// Forgets everything. Nobody may be looking for something that is still true.
+    /// Empties the table. No other thread may be using a live entry.
     pub(crate) fn clear(&self) {
         self.places
             .iter()
             .for_each(|place| place.word.store(EMPTY, Release));
     }
 
-    /// Fibonacci hashing: plugins hand out pointers that are a power of two apart.
+    /// Fibonacci hashing, because the plugins' pointers are a power of two apart.
     #[inline]
     fn home(&self, pointer: usize) -> usize {
         ((pointer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// The window behind a pointer's first place.
+    /// The entries of the window that starts at `home`.
     fn behind(&self, home: usize) -> impl Iterator<Item = (usize, &Place)> {
         let mask = self.places.len().wrapping_sub(1);
         (1..WINDOW).filter_map(move |step| {
@@ -253,8 +252,8 @@ impl Pointers {
         })
     }
 
-    /// What a pointer means, if anything.
-    #[inline(always)] // as a call, what was found goes through memory: +8 ns per test
+    /// Finds the live meaning of a pointer.
+    #[inline(always)] // as a call, the result goes through memory: +8 ns per test
     pub(crate) fn find<'a>(&'a self, pointer: usize, recorder: &'a Recorder) -> Option<Found<'a>> {
         let home = self.home(pointer);
         let mut place = self.places.get(home)?;
@@ -284,8 +283,8 @@ impl Pointers {
             .find(|place| live(place))
     }
 
-    /// A place for a pointer that is about to mean something of `owner`'s,
-    /// whatever it meant before. `None` when its window is full.
+    /// Takes an entry for a pointer of `owner`, replacing any earlier meaning. `None` if the
+    /// window is full.
     #[inline]
     pub(crate) fn reserve(
         &self,
@@ -315,8 +314,8 @@ impl Pointers {
         Some(Reserved { place, at })
     }
 
-    /// Lets `reserved` take the turn of request `number` among the places that
-    /// its comm keeps, and empties the one that had it, unless that is in use again.
+    /// Records `reserved` as the entry of request `number`, and empties the entry of the request
+    /// [`POSTS`] before it, unless that entry is in use again.
     #[inline]
     pub(crate) fn keep(&self, reserved: &Reserved<'_>, owner: Key, number: u64) {
         let turn = number as usize % POSTS;
@@ -370,13 +369,13 @@ mod tests {
             .unwrap()
     }
 
-    /// Says what a pointer means; false when there was no place.
+    /// Stores the meaning of a pointer; `false` if its window is full.
     fn insert(pointers: &Pointers, pointer: usize, meaning: Meaning, recorder: &Recorder) -> bool {
         let reserved = pointers.reserve(pointer, meaning.key(), recorder);
         reserved.map(|reserved| reserved.publish(meaning)).is_some()
     }
 
-    /// A post, and what its request pointer means.
+    /// Posts a request and returns the meaning of its pointer.
     fn posted(recorder: &Recorder, key: Key) -> Meaning {
         let slot = recorder.slot(key).unwrap();
         let number = slot.next_request().unwrap();
@@ -392,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meaning_survives_its_word() {
+    fn a_meaning_is_packed_and_unpacked() {
         for index in [0, 1, 16_383, u16::MAX] {
             for (number, grouped) in [(0, 0), (1, GROUPED_MAX), ((1 << NUMBER_BITS) - 1, 8)] {
                 for kind in [Kind::Comm, Kind::Send, Kind::Recv, Kind::Flush] {
@@ -447,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_done_request_is_not_taken_for_the_one_in_its_place() {
+    fn a_done_request_is_not_mistaken_for_the_one_that_reuses_its_pointer() {
         let (_parent, recorder) = recorder(1);
         let key = open(&recorder);
         let pointers = Pointers::new(2, 8);
@@ -463,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_late_forgets_nothing_newer() {
+    fn forgetting_late_keeps_newer_meanings() {
         let (_parent, recorder) = recorder(2);
         let (one, two) = (open(&recorder), open(&recorder));
         let pointers = Pointers::new(2, 8);
@@ -478,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_says_no_until_a_comm_is_closed() {
+    fn a_full_window_refuses_pointers_until_a_comm_is_closed() {
         let (_parent, recorder) = recorder(2);
         let (one, two) = (open(&recorder), open(&recorder));
         let pointers = Pointers::new(1, 1);
@@ -499,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_with_ever_new_pointers_fills_no_table() {
+    fn a_plugin_that_never_reuses_pointers_does_not_fill_the_table() {
         let (_parent, recorder) = recorder(2);
         let pointers = Pointers::new(2, 2 * POSTS);
         let keys = [open(&recorder), open(&recorder)];
@@ -522,8 +521,8 @@ mod tests {
         assert!(used <= keys.len() * POSTS, "{used}");
     }
 
-    /// Every thread uses the same few pointers, handed from thread to thread as
-    /// a plugin's pool would, and must always find what it said last.
+    /// All threads use the same few pointers, passed from thread to thread as by a plugin's
+    /// pool, and each must find the meaning that it stored last.
     #[test]
     fn threads_that_share_a_pool_never_see_each_others_meaning() {
         let (_parent, recorder) = recorder(4);
@@ -545,7 +544,8 @@ mod tests {
                         pointers.keep(&reserved, key, meaning.number());
                         reserved.publish(meaning);
                         assert_eq!(pointers.find(pointer, recorder).unwrap().meaning, meaning);
-                        // As in a plugin, the pool has it back before the tap has written that down.
+                        // As in a plugin, the pool gets the pointer back before the tap records
+                        // that.
                         pool[at].store(false, Release);
                         finish(recorder, meaning);
                     }

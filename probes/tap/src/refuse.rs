@@ -1,5 +1,5 @@
-//! A tap that found no plugin: the program learns it as it would learn of a
-//! plugin that cannot start, from `init`, with the reason in its log.
+//! The table of a tap without a plugin. Its `init` fails and logs the reason, as a plugin that
+//! cannot start does.
 #![expect(unsafe_code, reason = "calls the program's logger")]
 
 use std::ffi::CString;
@@ -9,14 +9,14 @@ use tcpx_abi::{LoggerArg, ResultCode, level, subsystem};
 
 static WHY: OnceLock<CString> = OnceLock::new();
 
-/// Keeps the first reason.
+/// Sets the reason, unless one is already set.
 pub(crate) fn because(why: &str) {
-    // A reason with a zero in it is cut there.
+    // The reason ends at its first NUL.
     let text = why.split('\0').next().unwrap_or_default();
     let _ = WHY.set(CString::new(text).unwrap_or_default());
 }
 
-/// Says why, and fails.
+/// Logs the reason and returns the code for `init`.
 pub(crate) fn say(logger: LoggerArg) -> ResultCode {
     if let (Some(logger), Some(why)) = (logger, WHY.get()) {
         let (flags, format) = (subsystem::INIT | subsystem::NET, c"NET/tcpxtap : %s");
@@ -100,7 +100,7 @@ macro_rules! refused_receive {
 }
 pub(crate) use refused_receive;
 
-/// The functions of a refusing table; nobody calls the others after such an `init`.
+/// The functions of a refusing table. After a failed `init` programs call no other function.
 macro_rules! calls {
     ($v:ident widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
      device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)

@@ -1,8 +1,7 @@
-//! Which plugin the program would have loaded.
+//! Finds the plugin that the program would have loaded.
 //!
-//! `TCPXTAP_PLUGIN` says it outright, and then nothing else will do. Without it
-//! the places are tried that the users' programs and NCCL try, and what turns
-//! out to be this object itself is passed over.
+//! If `TCPXTAP_PLUGIN` is set, only that plugin is tried. Otherwise the places are tried that
+//! programs and NCCL try, skipping the tap itself.
 #![expect(unsafe_code, reason = "dlopen, dlsym and dlerror")]
 
 use std::env;
@@ -11,16 +10,16 @@ use std::os::unix::ffi::OsStringExt;
 
 /// A loaded plugin.
 pub(crate) struct Found {
-    /// As given to the loader.
+    /// The name passed to the loader.
     pub path: String,
-    /// The symbols asked for, in that order; null where there is none.
+    /// The requested symbols, in order; null for a missing one.
     pub symbols: Vec<*const c_void>,
 }
 
-/// By which programs name the plugin.
+/// Variables with which programs name the plugin.
 const VARIABLES: [&str; 2] = ["UCCL_TCPX_PLUGIN_PATH", "NCCL_GPUDIRECTTCPX_PLUGIN_PATH"];
 
-/// Where installers leave TCPX.
+/// Paths where TCPX is usually installed.
 const PLACES: [&str; 4] = [
     "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
     "/var/lib/tcpx/lib64/libnccl-net-tcpx.so",
@@ -28,7 +27,7 @@ const PLACES: [&str; 4] = [
     "/var/lib/tcpx/lib64/libnccl-net.so",
 ];
 
-/// Loads the plugin. `own` are this object's symbols and where they lie.
+/// Loads the plugin. `own` are this object's symbols and their addresses.
 pub(crate) fn plugin(own: &[(&CStr, *mut c_void)]) -> Result<Found, String> {
     if let Some(named) = text_of("TCPXTAP_PLUGIN") {
         return load(&named, own)
@@ -57,7 +56,7 @@ fn lossy(text: OsString) -> String {
     String::from_utf8_lossy(&text.into_vec()).into_owned()
 }
 
-/// Paths, or names for the loader's search.
+/// Paths and library names to try, in order.
 fn candidates() -> Vec<String> {
     let mut all: Vec<String> = VARIABLES.iter().filter_map(|name| text_of(name)).collect();
     let list = text_of("NCCL_NET_PLUGIN").unwrap_or_default();
@@ -66,7 +65,7 @@ fn candidates() -> Vec<String> {
         .map(str::trim)
         .filter(|name| !name.is_empty() && *name != "none")
     {
-        // As NCCL does since 2.21: the name itself first.
+        // Like NCCL since 2.21, try the name itself first.
         if name.contains('/') || name.contains(".so") {
             all.push(name.to_owned());
         }

@@ -1,5 +1,5 @@
-//! How the shared object records, by the environment. What makes no sense is
-//! as if it were not there: no setting of ours ends somebody else's program.
+//! Settings of the shared object, from the environment. Invalid values are ignored, because a
+//! setting of the tap must not end the user's program.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -12,8 +12,8 @@ use tcpx_recorder::format::{
 };
 use tcpx_recorder::{CreateError, Options, Recorder};
 
-/// Recorder files of one process under one name: a program may load several
-/// copies of the tap.
+/// Most recorder files of one process with the same name; a program may load several copies of
+/// the tap.
 const SAME_NAME_MAX: u32 = 16;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Settings {
         }
     }
 
-    /// A file that stays when the program ends, under the first name that is free.
+    /// Creates a recorder whose file is kept, under the first free name.
     pub(crate) fn recorder(&self) -> Result<Recorder, CreateError> {
         let role = format!("tap in {}", program());
         let fallback = env::temp_dir();
@@ -88,13 +88,13 @@ fn is_taken(error: &CreateError) -> bool {
         .any(|(_, reason)| reason.kind() == io::ErrorKind::AlreadyExists)
 }
 
-/// What the program is called.
+/// Name and pid of the program.
 fn program() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     format!("{} ({})", name.trim(), std::process::id())
 }
 
-/// Adds a line to the file that `tcpxctl tap` reads, if it asked for one.
+/// Appends a line to the file of `TCPXTAP_REPORT`, if set. `tcpxctl tap` reads it.
 pub(crate) fn report(line: &str) {
     let Some(path) = env::var_os("TCPXTAP_REPORT") else {
         return;
@@ -103,7 +103,7 @@ pub(crate) fn report(line: &str) {
         .append(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path);
-    // Whoever asked is gone, or reads nothing: the program has nothing to do with it.
+    // A report that cannot be written must not affect the program.
     if let Ok(mut file) = file {
         let _ = file
             .write_all(format!("{} {}\n", std::process::id(), line.replace('\n', " ")).as_bytes());

@@ -1,8 +1,7 @@
-//! The functions of a recorded table, written once for every version, by what the
-//! version's shape in `tcpx_abi` says that it has.
+//! The functions of a recorded table, generated for every version from its shape in `tcpx_abi`.
 #![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
-/// `init`, by what it takes.
+/// `init`, by its arguments.
 macro_rules! tap_init {
     (logger) => {
         unsafe extern "C" fn init<const I: usize>(logger: LoggerArg) -> ResultCode {
@@ -53,7 +52,7 @@ macro_rules! tap_init {
     };
 }
 
-/// `irecv` and `iflush`, of one buffer or of several.
+/// `irecv` and `iflush`, for one buffer or several.
 macro_rules! tap_receive {
     ($size:ty, single) => {
         unsafe extern "C" fn irecv<const I: usize>(
@@ -123,7 +122,7 @@ macro_rules! tap_receive {
     };
 }
 
-/// A value where a version has an argument of that name.
+/// Expands to the value; used where a version has an argument of that name.
 macro_rules! where_there_is {
     ($name:ident, $value:expr) => {
         $value
@@ -136,7 +135,7 @@ macro_rules! tap_version {
      device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
      members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?)
      ($($finalize:ident)?) ($($attributes:ident)?))) => {
-        #[doc = concat!("`ncclNet_", stringify!($v), "_t`, recorded.")]
+        #[doc = concat!("Records calls through `ncclNet_", stringify!($v), "_t`.")]
         pub mod $v {
             use std::ffi::{c_int, c_void};
             use std::ptr;
@@ -148,16 +147,16 @@ macro_rules! tap_version {
             use $crate::book::{Book, Post, RawDevice, Tap};
             use $crate::{TAPS_MAX, TooManyTaps};
 
-            /// The logger of this version's first table; those of the others follow.
+            /// Index of the logger of this version's first table; the others follow.
             const FIRST_LOGGER: usize = (tcpx_abi::VERSIONS[0] - $number) as usize * TAPS_MAX;
 
-            /// What the functions with constant `I` record for.
+            /// The state of one wrapped table.
             struct Wrapped {
-                /// The plugin's own table, which it may fill as late as in `init`.
+                /// The plugin's table, which the plugin may fill as late as in `init`.
                 source: *const abi::Net,
-                /// What the functions call: the source, or a later picture of it.
+                /// The table that is called: `source`, or a later copy of it.
                 net: AtomicPtr<abi::Net>,
-                /// What the program has.
+                /// The table given to the program.
                 given: *mut abi::Net,
                 make: fn(&abi::Net) -> abi::Net,
                 book: Book,
@@ -166,12 +165,12 @@ macro_rules! tap_version {
             static WRAPPED: [AtomicPtr<Wrapped>; TAPS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; TAPS_MAX];
             static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-            /// A table that does what `inner` does and records it. The state behind
-            /// it is never freed; neither is the recorder, so remove its file with
+            /// Returns a table that passes all calls on to `inner` and records them. Its
+            /// state and the recorder are never freed, so remove the recorder's file with
             /// [`Recorder::remove`] when done.
             ///
             /// # Errors
-            /// This process has wrapped [`TAPS_MAX`] tables of this version.
+            /// The process has already wrapped [`TAPS_MAX`] tables of this version.
             pub fn wrap(
                 inner: &'static abi::Net,
                 recorder: Arc<Recorder>,
@@ -183,7 +182,7 @@ macro_rules! tap_version {
                 Ok((unsafe { &*given }, tap))
             }
 
-            /// As [`wrap`], into a table that there is.
+            /// As [`wrap`], but writes the table to `given`.
             ///
             /// # Safety
             /// `given` is a table's place, of which nobody reads yet, and stays.
@@ -214,7 +213,7 @@ macro_rules! tap_version {
                 Ok(Tap { book: &wrapped.book })
             }
 
-            /// After `init`: members that the plugin has filled there.
+            /// After `init`, adds the members that the plugin has filled in there.
             #[cold]
             fn refresh<const I: usize>() {
                 // SAFETY: null, or leaked by `wrap`.
@@ -231,7 +230,7 @@ macro_rules! tap_version {
                 unsafe { wrapped.given.write_volatile((wrapped.make)(&now)) };
             }
 
-            /// Whether a table has members that another has not.
+            /// Whether `now` has members that are null in `then`.
             fn has_more(now: &abi::Net, then: &abi::Net) -> bool {
                 let words = |table: &abi::Net| {
                     let place = ptr::from_ref(table).cast::<usize>();
@@ -271,8 +270,8 @@ macro_rules! tap_version {
                 }
             }
 
-            /// The table of a tap that has no plugin: `init` says why to the logger it
-            /// is given, and every call is refused.
+            /// The table of a tap without a plugin: `init` logs the reason, and every call
+            /// fails.
             pub const fn without_plugin() -> abi::Net {
                 abi::Net {
                     name: c"tcpxtap-without-plugin".as_ptr(),
@@ -303,9 +302,9 @@ macro_rules! tap_version {
             $crate::refuse::calls! { $v widths($reg, $size) init($init) context($($context)?) config($($config)?)
                 device($($device)?) tag($($tag)?) phandle($($phandle)?) receive($($receive)+) finalize($($finalize)?) }
 
-            /// The inner function and the book to write in. `None` cannot happen: a
-            /// table with constant `I` exists only once its state is there, and has
-            /// only the members that the inner one has.
+            /// The plugin's function and the book to record it in. Never `None` in practice:
+            /// a table with constant `I` exists only after its state, and has only the
+            /// members of the plugin's table.
             #[inline]
             fn inner<const I: usize, F>(member: impl FnOnce(&abi::Net) -> Option<F>) -> Option<(F, &'static Book)> {
                 // SAFETY: null, or leaked by `wrap`.
@@ -369,7 +368,7 @@ macro_rules! tap_version {
                 unsafe { book.appears(Call::Connect, dev, readable(handle), comm, call) }
             }
 
-            /// A handle of 128 bytes, in which addresses may be; v4's is shorter.
+            /// The handle if it has 128 bytes and may contain addresses; v4's is shorter.
             fn readable(handle: *mut c_void) -> *mut c_void {
                 $(return where_there_is!($tag, handle);)?
                 #[allow(unreachable_code, reason = "reached in v4")]
@@ -498,7 +497,7 @@ macro_rules! tap_version {
                 }
             )?
 
-            // These say nothing about a comm, so they pass without a trace.
+            // These calls are not about a comm and are not recorded.
             $(
                 unsafe extern "C" fn $merge<const I: usize>(dev: *mut c_int, props: *mut abi::VDeviceProps) -> ResultCode {
                     let Some((make, _)) = inner::<I, _>(|net| net.$merge) else { return INTERNAL_ERROR };

@@ -1,5 +1,5 @@
-//! The tap over two fake plugins: `echo` says whatever the test wants and
-//! remembers what it was asked; `queue` has real comms with sixteen requests.
+//! Tests the tap over two fake plugins: `echo` returns what the test sets and records its calls;
+//! `queue` has comms with sixteen requests.
 #![expect(
     unsafe_code,
     clippy::undocumented_unsafe_blocks,
@@ -19,7 +19,7 @@ use tcpx_recorder::{Address, ChannelSample, Options, Reader, Recorder, Snapshot,
 
 use tcpx_tap::{TAPS_MAX, Tap, TooManyTaps, v7, v8};
 
-/// A wrapped fake and where it writes.
+/// A wrapped fake plugin and its recorder.
 #[derive(Clone, Copy)]
 struct Tapped {
     net: &'static Net,
@@ -39,7 +39,7 @@ impl Tapped {
             .unwrap()
     }
 
-    /// The youngest slot of a comm.
+    /// The latest slot of a comm.
     fn sample(&self, comm: usize) -> ChannelSample {
         let mine = self
             .picture()
@@ -66,7 +66,7 @@ fn echo() -> Tapped {
     *TAPPED.get_or_init(|| Tapped::over(&echo::NET, "echo", 512))
 }
 
-/// Few slots, and the header's counts for one test alone.
+/// A tap with few slots, used by one test only for its header counts.
 fn small() -> Tapped {
     static TAPPED: OnceLock<Tapped> = OnceLock::new();
     *TAPPED.get_or_init(|| Tapped::over(&echo::NET, "small", 2))
@@ -81,8 +81,8 @@ fn at(address: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(address)
 }
 
-/// A connect handle as TCPX fills it: the listener's address, then much that is
-/// nobody's business, and the ctrl socket's address.
+/// A connect handle as TCPX fills it in: the listener's address, other data, and the ctrl
+/// socket's address.
 fn handle() -> *mut c_void {
     static HANDLE: [u8; 128] = {
         let mut bytes = [0xee; 128];
@@ -100,7 +100,7 @@ fn handle() -> *mut c_void {
     HANDLE.as_ptr().cast_mut().cast()
 }
 
-// What a driver does, on a fake that dereferences nothing but what is recorded.
+// The calls of a driver, on a fake that dereferences only what is recorded.
 
 fn connect(tapped: Tapped, dev: c_int, comm: usize) -> c_int {
     echo::will_return(0, comm);
@@ -188,7 +188,7 @@ fn close(tapped: Tapped, comm: usize) {
 }
 
 #[test]
-fn every_argument_code_and_out_parameter_passes_through() {
+fn arguments_codes_and_out_parameters_pass_through() {
     let net = echo().net;
     let (mut number, mut pointer, mut pointers, mut props) = (0, at(1), [at(2)], Properties::ZERO);
     let (mut sizes, mut tags, mut device_handle) = ([5], [6], null_mut());
@@ -310,7 +310,7 @@ fn every_argument_code_and_out_parameter_passes_through() {
 }
 
 #[test]
-fn out_parameters_that_the_caller_leaves_null_stay_alone() {
+fn null_out_parameters_are_not_written() {
     let tapped = echo();
     listen(tapped, 0, 0x1_0100);
     accept(tapped, 0x1_0100, 0x1_0200, 1);
@@ -356,7 +356,7 @@ fn out_parameters_that_the_caller_leaves_null_stay_alone() {
 }
 
 #[test]
-fn the_name_and_missing_members_stay_as_they_are() {
+fn the_name_and_null_members_are_kept() {
     let tapped = echo();
     assert_eq!(tapped.net.name, echo::NET.name);
     assert!(tapped.net.reg_mr_dma_buf.is_none() && echo::NET.reg_mr_dma_buf.is_none());
@@ -368,11 +368,11 @@ fn the_name_and_missing_members_stay_as_they_are() {
         name: null(),
         ..echo::NET
     };
-    // The state is never freed, so this test takes one of the few places.
+    // The state is never freed, so this test uses up one of the few tables.
     let (net, _) = v7::wrap(&BARE, recorder("bare", 1)).unwrap();
     assert!(net.irecv_consumed.is_none() && net.get_device_mr.is_none() && net.name.is_null());
 
-    // Everybody else's places first, then there is none left.
+    // Wrap tables until none is left; other tests may have wrapped some.
     small();
     queued();
     assert_eq!(
@@ -387,7 +387,7 @@ fn the_name_and_missing_members_stay_as_they_are() {
 }
 
 #[test]
-fn v8_is_recorded_too_and_keeps_its_wide_registration() {
+fn v8_is_recorded_and_keeps_its_size_t_registration() {
     let (net, tap) = v8::wrap(&echo::NET_V8, recorder("v8", 4)).unwrap();
     echo::will_return(0, 0x2_0000);
     let mut made = null_mut();
@@ -415,10 +415,10 @@ fn v8_is_recorded_too_and_keeps_its_wide_registration() {
 }
 
 #[test]
-fn a_comm_has_a_slot_from_its_delivery_to_its_close() {
+fn a_comm_has_a_slot_until_it_is_closed() {
     let tapped = echo();
     listen(tapped, 3, 0x3_0000);
-    // Not yet delivered, twice.
+    // Two calls that return no comm yet.
     for _ in 0..2 {
         let mut made = at(1);
         echo::will_return(0, 0);
@@ -564,7 +564,7 @@ fn a_receive_without_unpack_retires_when_done() {
     irecv(tapped, 0x5_1000, &mut [10], 0x5_2000);
     test(tapped, 0x5_2000, 0, 1);
     assert_eq!(tapped.sample(0x5_1000).in_flight(), 0);
-    // Whoever consumes nevertheless is counted from then on as one who must.
+    // After an unnecessary consume the channel counts as one that must consume.
     irecv(tapped, 0x5_1000, &mut [10], 0x5_2000);
     test(tapped, 0x5_2000, 0, 1);
     consumed(tapped, 0x5_1000, 0x5_2000);
@@ -574,7 +574,7 @@ fn a_receive_without_unpack_retires_when_done() {
 }
 
 #[test]
-fn refusals_and_call_agains_are_counted_apart() {
+fn errors_and_null_requests_are_counted_separately() {
     let tapped = echo();
     connect(tapped, 0, 0x6_0000);
     isend(tapped, 0x6_0000, 100, 0, 0x6_1000);
@@ -594,13 +594,13 @@ fn refusals_and_call_agains_are_counted_apart() {
     assert_eq!(sample.errors, [0, 0, 2, 1, 0, 0, 0, 0, 0, 1]);
     let last = sample.last_error.unwrap();
     assert_eq!((last.call, last.code), (Call::Test, 1234));
-    // A refused test leaves the request where it was.
+    // A failed test does not change the request.
     test(tapped, 0x6_1000, 0, 1);
     assert_eq!(tapped.sample(0x6_0000).done, 1);
 }
 
 #[test]
-fn a_request_pointer_may_be_the_comm_pointer_and_is_used_again_and_again() {
+fn a_request_pointer_may_equal_the_comm_pointer_and_be_reused() {
     let tapped = echo();
     connect(tapped, 0, 0x7_0000);
     for round in 0..1000 {
@@ -625,7 +625,7 @@ fn a_request_pointer_may_be_the_comm_pointer_and_is_used_again_and_again() {
 }
 
 #[test]
-fn a_finished_request_is_nobodys() {
+fn a_finished_request_is_unknown() {
     let tapped = echo();
     connect(tapped, 0, 0x8_0000);
     isend(tapped, 0x8_0000, 1, 0, 0x8_1000);
@@ -648,7 +648,7 @@ fn a_flush_is_not_one_of_the_channels_requests() {
             0
         );
     };
-    // A plugin without unpack makes a request, here from the finished receive's memory.
+    // A plugin without unpack returns a request, here in the finished receive's memory.
     accept(tapped, 0x9_0000, 0x9_1000, 0);
     irecv(tapped, 0x9_1000, &mut [10], 0x9_2000);
     test(tapped, 0x9_2000, 0, 1);
@@ -661,7 +661,7 @@ fn a_flush_is_not_one_of_the_channels_requests() {
         (1, 1, 1, 3)
     );
 
-    // TCPX reads the size of the receive that it is given: nothing new to follow.
+    // TCPX reads the size of the given receive, so there is no new request to track.
     accept(tapped, 0x9_0000, 0x9_3000, 1);
     irecv(tapped, 0x9_3000, &mut [10], 0x9_4000);
     flush(0x9_3000, 0x9_4000);
@@ -671,7 +671,7 @@ fn a_flush_is_not_one_of_the_channels_requests() {
 }
 
 #[test]
-fn sizes_are_believed_only_where_they_can_be_true() {
+fn sizes_are_used_only_if_they_are_plausible() {
     let tapped = echo();
     listen(tapped, 0, 0xa_0000);
     accept(tapped, 0xa_0000, 0xa_1000, 0);
@@ -697,20 +697,20 @@ fn sizes_are_believed_only_where_they_can_be_true() {
 }
 
 #[test]
-fn a_comm_or_request_that_comes_again_is_a_new_one() {
+fn a_reused_comm_or_request_pointer_is_a_new_object() {
     let tapped = echo();
     connect(tapped, 0, 0xb_0000);
     isend(tapped, 0xb_0000, 1, 0, 0xb_1000);
     close(tapped, 0xb_0000);
     let old = tapped.sample(0xb_0000);
-    // The same pointer, and the request of the closed comm was never finished.
+    // The same pointer; the request of the closed comm was never finished.
     connect(tapped, 0, 0xb_0000);
     test(tapped, 0xb_1000, 0, 1);
     let new = tapped.sample(0xb_0000);
     assert_ne!((old.slot, old.generation), (new.slot, new.generation));
     assert_eq!((new.posted, new.done, new.tests), (0, 0, 0));
 
-    // The same pointer again without a close: the plugin knows better.
+    // The same pointer again without a close: the previous comm no longer exists.
     connect(tapped, 0, 0xb_0000);
     let lives = tapped
         .picture()
@@ -720,7 +720,7 @@ fn a_comm_or_request_that_comes_again_is_a_new_one() {
     let open = lives.filter(|sample| sample.state == State::Open).count();
     assert_eq!(open, 1);
 
-    // A request that another comm left behind, in the hands of this one.
+    // An unfinished request of another comm, reused by this comm.
     connect(tapped, 0, 0xb_2000);
     isend(tapped, 0xb_2000, 1, 0, 0xb_3000);
     test(tapped, 0xb_3000, 3, 0);
@@ -733,13 +733,13 @@ fn a_comm_or_request_that_comes_again_is_a_new_one() {
 }
 
 #[test]
-fn a_comm_without_a_slot_works_and_is_counted_as_unseen() {
+fn a_comm_without_a_slot_works_and_is_counted_as_refused() {
     let tapped = small();
     connect(tapped, 0, 0xc_0000);
     connect(tapped, 0, 0xc_1000);
     connect(tapped, 0, 0xc_2000);
     assert_eq!(tapped.tap.key(at(0xc_2000)), None);
-    // A request of a known comm that is reused by an unknown one must not count for the first.
+    // A request pointer that an unknown comm reuses must not count for the known comm.
     isend(tapped, 0xc_0000, 1, 0, 0xc_3000);
     isend(tapped, 0xc_2000, 1, 0, 0xc_3000);
     assert_eq!(test(tapped, 0xc_3000, 0, 1), 1);
@@ -771,7 +771,7 @@ fn a_comm_without_a_slot_works_and_is_counted_as_unseen() {
 fn comms_of_many_threads_are_counted_exactly() {
     let tapped = queued();
     let rounds = 3_000u64;
-    // The device tells them apart: a closed comm's address may come again.
+    // The device identifies them, because the address of a closed comm may be reused.
     let drivers: Vec<_> = (0..8)
         .map(|dev| {
             std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! `libnccl_net_tcpxtap.so`: a table of every version, of which those stay that
-//! the plugin behind it exports. All of it is in `tcpx_tap`.
+//! `libnccl_net_tcpxtap.so`: a table of every version; those that the plugin behind it does not
+//! export are hidden at load time. The code is in `tcpx_tap`.
 
 use tcpx_tap::shared_object;
 

@@ -1,5 +1,5 @@
-//! A plugin that dereferences nothing but its out-parameters: it says what the
-//! test wants and remembers, per thread, what it was asked.
+//! A fake plugin that dereferences only its out-parameters. It returns what the test sets, and
+//! records its calls per thread.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
@@ -14,15 +14,15 @@ thread_local! {
     static ASKED: RefCell<Asked> = const { RefCell::new(Vec::new()) };
 }
 
-/// What every call of this thread returns from now on, and what it delivers:
-/// a comm, a request, an mhandle, or whether `test` says done.
+/// Sets what every call of this thread returns from now on, and what it writes: a comm, a
+/// request, an mhandle, or the `done` of `test`.
 pub(crate) fn will_return(code: c_int, made: usize) {
     CODE.set(code);
     MADE.set(made);
     ASKED.take();
 }
 
-/// The calls since then, with their arguments.
+/// Takes the calls since then, with their arguments.
 pub(crate) fn was_asked() -> Asked {
     ASKED.take()
 }
@@ -32,7 +32,7 @@ fn answer(name: &'static str, arguments: &[usize]) -> c_int {
     CODE.get()
 }
 
-/// Delivers on success only, as TCPX does.
+/// Writes the out-parameter on success only, as TCPX does.
 fn deliver(code: c_int, place: *mut *mut c_void) -> c_int {
     if code == 0 && !place.is_null() {
         unsafe { *place = ptr::without_provenance_mut(MADE.get()) };

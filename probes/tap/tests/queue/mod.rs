@@ -1,5 +1,5 @@
-//! A plugin whose send comms hold sixteen requests in their own memory, the
-//! first at the comm's own address, and finish each at its second test.
+//! A fake plugin whose send comms contain their sixteen requests, the first at the comm's own
+//! address, and finish each request at its second test.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -93,7 +93,7 @@ pub(crate) static NET: Net = Net {
     irecv_consumed: None,
 };
 
-/// What was done with one comm, closed since.
+/// The calls made on one comm, which is closed.
 pub(crate) struct Driven {
     pub dev: c_int,
     pub posted: u64,
@@ -103,8 +103,8 @@ pub(crate) struct Driven {
     pub depth: usize,
 }
 
-/// Sends `count` messages with at most `depth` in flight; at the full sixteen
-/// also tries one more, which is refused.
+/// Sends `count` messages with at most `depth` in flight. With a depth of sixteen also tries one
+/// more, which is refused.
 pub(crate) fn drive(net: &Net, dev: c_int, count: u64, depth: usize) -> Driven {
     let mut comm = null_mut();
     assert_eq!(
