@@ -1,13 +1,12 @@
 //! `listen` and `accept`, one step at a time: no threads and no blocking.
 //!
-//! One listener serves one comm, as in TCPX 3.1.9; a second accept is refused
-//! with a line and code 3, where the real plugin frees memory twice.
+//! One listener serves one comm, as in TCPX 3.1.9. A second accept is refused with a log line
+//! and code 3; the real plugin frees memory twice.
 //!
-//! Whoever connects must first send a hello that knows the handle's nonce.
-//! Connections that have not are bounded in number, in bytes and in time, and
-//! are closed without disturbing the comm in the making.
-//! A hello with the right nonce but another session, from somebody who has the
-//! same handle, is closed as well.
+//! A connection must first send a hello with the handle's nonce. Connections that have not done
+//! so are limited in number, bytes and time, and are closed without disturbing the comm that is
+//! being set up. A connection whose hello has the right nonce but another session, sent by
+//! another holder of the handle, is closed too.
 #![forbid(unsafe_code)]
 
 use crate::comm::{Parts, flow};
@@ -29,11 +28,11 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use tcpx_abi::subsystem::{INIT, NET};
 
-/// Connections that have not said who they are.
+/// Most connections that have not sent a hello.
 const STRANGERS_MAX: usize = 16;
-/// How long one of them may take.
+/// Longest time until such a connection must have sent its hello.
 const STRANGER_TIME: Duration = Duration::from_secs(2);
-/// How long one of them may take when others wait.
+/// The same if other connections are waiting.
 const STRANGER_GRACE: Duration = Duration::from_millis(100);
 
 /// A listen comm.
@@ -47,7 +46,7 @@ pub(crate) struct Listener {
     strangers: Vec<Stranger>,
     faults: Option<Box<CommFaults>>,
     gpu: Option<&'static Gpu>,
-    /// Delivered or failed; good for nothing more.
+    /// Set once accept has returned a comm or failed; the listener cannot be used any more.
     used: bool,
     started: bool,
     index: Option<usize>,
@@ -55,13 +54,13 @@ pub(crate) struct Listener {
     session: Option<Session>,
     socket: Option<TcpStream>,
     ctrl: Option<TcpStream>,
-    /// From the last to the first.
+    /// Data sockets accepted so far, from the last index to the first.
     data: Vec<TcpStream>,
     not_before: Instant,
     attempts: u32,
 }
 
-/// A connection that has not said who it is.
+/// A connection that has not sent its hello.
 struct Stranger {
     stream: TcpStream,
     words: Words,
@@ -69,18 +68,18 @@ struct Stranger {
 }
 
 enum Stage {
-    /// For its time, then for a connection with the right hello.
+    /// Waits for the socket's start time, then for a connection with the right hello.
     Meet,
-    /// Our state to be sent.
+    /// Sends this end's state.
     Tell(Words, u32),
-    /// The connector's state.
+    /// Receives the connector's state.
     Hear(Words, u32),
-    /// The index that the connector sends when both states are OK.
+    /// Receives the index that the connector sends if both states are OK.
     Index(Words),
 }
 
 impl Listener {
-    /// `listen`: two sockets on ephemeral ports, and the handle to find them.
+    /// `listen`: creates two sockets on ephemeral ports and the handle with their addresses.
     pub(crate) fn new(plugin: &'static Plugin, device: c_int) -> Result<(Self, Handle), Failed> {
         let function = c"softListen";
         let Some((device, found)) = plugin.device(device) else {
@@ -144,7 +143,7 @@ impl Listener {
         Ok((listener, handle))
     }
 
-    /// One call of `accept`: the comm's parts, or nothing yet.
+    /// One call of `accept`. Returns the comm's parts, or `None` while they are not complete.
     pub(crate) fn accept(&mut self) -> Result<Option<Parts>, Failed> {
         if self.used {
             warning!(
@@ -192,9 +191,9 @@ impl Listener {
         }))
     }
 
-    /// Takes in whoever has connected to the listener that is wanted now, and
-    /// throws out whoever took too long. Nobody is thrown out before there was
-    /// time for a hello to arrive, so a flood delays a comm but cannot stop it.
+    /// Accepts new connections on the listener of the current socket, and closes those that
+    /// took too long. Every connection gets enough time for its hello, so a flood of
+    /// connections delays a comm but cannot prevent it.
     fn admit(&mut self, now: Instant) {
         self.strangers
             .retain(|stranger| now < stranger.since + STRANGER_TIME);
@@ -213,7 +212,7 @@ impl Listener {
             let Ok((stream, _)) = listener.accept() else {
                 return;
             };
-            // Whatever goes wrong with one connection is that connection's loss.
+            // An error on one connection only closes that connection.
             if stream.set_nonblocking(true).is_ok() {
                 self.strangers.push(Stranger {
                     stream,
@@ -224,7 +223,7 @@ impl Listener {
         }
     }
 
-    /// The connection that the socket in hand waits for, if it is among the strangers.
+    /// The connection for the current socket, if it has sent its hello.
     fn meet(&mut self, index: usize) -> Option<TcpStream> {
         let wanted = if self.ctrl.is_none() {
             Purpose::Ctrl
@@ -333,7 +332,7 @@ impl Listener {
         }
     }
 
-    /// Our state for the socket in hand: the control socket's is always OK.
+    /// This end's state for the current socket. It is always OK for the control socket.
     fn verdict(&self) -> u32 {
         let refusals = self
             .faults
@@ -348,7 +347,7 @@ impl Listener {
         }
     }
 
-    /// What the real plugin says of a rule that it was not given.
+    /// Logs the real plugin's line about a refused flow steering rule.
     fn say_unsteered(&self) {
         let ends = self
             .socket
@@ -367,7 +366,7 @@ impl Listener {
         }
     }
 
-    /// The two ends do not agree on the socket in hand.
+    /// Retries the current socket after the two ends disagreed on its state.
     fn again(&mut self) -> Result<bool, Failed> {
         self.socket = None;
         self.stage = Stage::Meet;
@@ -434,8 +433,8 @@ impl Listener {
     }
 }
 
-/// Data sockets of a comm: as many as asked for, but eight at most; nine or
-/// more threads leave each with none, as in the real plugin.
+/// Number of data sockets of a comm: as configured, at most eight. With nine or more threads
+/// there are none, as in the real plugin.
 fn sockets(threads: usize, mut per_thread: usize) -> usize {
     if threads * per_thread > SOCKETS_MAX {
         per_thread = SOCKETS_MAX / threads;

@@ -1,11 +1,10 @@
-//! Where comms live: blocks of memory that are reused but never freed.
+//! The memory of comms: blocks that are reused but never freed.
 //!
-//! The pointer a caller gets is the block's address, and request pointers point
-//! into it, so a stale pointer meets a magic word that says "nobody" instead of
-//! freed memory. Calls that may be slow ask the registry of live comms before
-//! they follow a pointer; `isend`, `irecv`, `test` and `irecvConsumed` only look
-//! at the magic word. A pointer to something that never was a comm is beyond
-//! help there, as it is with the real plugin.
+//! A caller's comm pointer is the address of a block, and request pointers point into it. So a
+//! stale pointer leads to a magic word that marks the block as unused instead of to freed
+//! memory. Calls that may be slow look the pointer up in the registry of live comms before they
+//! dereference it; `isend`, `irecv`, `test` and `irecvConsumed` only check the magic word. They
+//! cannot handle a pointer to memory that never was a comm, as the real plugin cannot.
 #![expect(unsafe_code, reason = "turns the caller's pointers into comms")]
 
 use crate::comm::Comm;
@@ -21,10 +20,10 @@ use tcpx_abi::unpack::Request;
 const LIVE: u64 = u64::from_le_bytes(*b"tcpxsoft");
 const NOBODY: u64 = 0;
 
-/// Requests of one comm: its slots, and what `iflush` gives out.
+/// Requests of one comm: its slots, and those of `iflush`.
 pub(crate) const REQUESTS: usize = SLOTS_MAX + FLUSHES;
 
-/// One comm's place, 128-byte aligned so that most wild pointers are told by
+/// The memory of one comm. The alignment of 128 bytes makes most wild pointers detectable by
 /// their low bits.
 #[repr(C, align(128))]
 pub(crate) struct Block {
@@ -35,7 +34,7 @@ pub(crate) struct Block {
 
 struct Registry {
     live: BTreeSet<usize>,
-    /// Longest unused first, so that a stale pointer is told for as long as possible.
+    /// Longest unused first, so that stale pointers are detected for as long as possible.
     spare: VecDeque<usize>,
 }
 
@@ -44,8 +43,8 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     spare: VecDeque::new(),
 });
 
-/// Gives a comm its place. `make` is told the place's address and its requests,
-/// which are all zero but for their comm.
+/// Creates a comm in a block. `make` gets the block's address and its requests, which are zero
+/// except for their comm.
 pub(crate) fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_void {
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     let address = registry
@@ -67,7 +66,7 @@ pub(crate) fn publish(make: impl FnOnce(usize, *mut Request) -> Comm) -> *mut c_
     block.cast()
 }
 
-/// Takes a comm out of its place, or `None` when the pointer is no live comm's.
+/// Removes a comm from its block. `None` if the pointer is not a live comm.
 pub(crate) fn retire(pointer: *mut c_void) -> Option<Comm> {
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     let address = pointer as usize;
@@ -83,7 +82,7 @@ pub(crate) fn retire(pointer: *mut c_void) -> Option<Comm> {
     comm
 }
 
-/// Whether the pointer is a live comm's; follows nothing.
+/// Whether the pointer is a live comm. Does not dereference it.
 pub(crate) fn is_live(pointer: *mut c_void) -> bool {
     REGISTRY
         .lock()
@@ -110,8 +109,7 @@ pub(crate) unsafe fn comm<'a>(pointer: *mut c_void) -> Option<&'a mut Comm> {
     unsafe { (*place.comm.get()).as_mut() }
 }
 
-/// The comm that `request` belongs to, and the request's slot; those behind the
-/// slots are flushes.
+/// The comm of a request, and the request's index. Indices after the slots are flushes.
 ///
 /// # Safety
 /// As for [`comm`], of `request` and of the comm it names.

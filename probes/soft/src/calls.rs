@@ -1,8 +1,8 @@
-//! The calls of the table once the frame is off: pointers are judged here and
-//! become comms, registrations and slots, and everything below is safe.
+//! The implementation of the table's calls. Pointers are checked here and converted to comms,
+//! registrations and slots; the layers below are safe.
 //!
-//! A null or foreign pointer is refused with a line and code 3, also where the
-//! real plugin crashes.
+//! A null or unknown pointer is refused with a log line and code 3, also if the real plugin
+//! crashes.
 #![expect(
     unsafe_code,
     reason = "reads and writes what the caller's pointers point to"
@@ -30,13 +30,13 @@ use tcpx_abi::unpack::UnpackHandle;
 use tcpx_abi::v7::DeviceHandle;
 use tcpx_abi::{NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_CUDA, PTR_HOST};
 
-/// What a device pointer must be a multiple of.
+/// Alignment of device pointers.
 const ALIGNMENT: usize = 4096;
 
 /// Listen comms by the pointers that callers hold.
 static LISTENERS: Mutex<BTreeMap<usize, Arc<Mutex<Listener>>>> = Mutex::new(BTreeMap::new());
 
-/// `listen`: two listening sockets, and the handle to find them.
+/// `listen`: creates two listening sockets and the handle with their addresses.
 ///
 /// # Safety
 /// `handle` is null or 128 bytes to write to.
@@ -61,7 +61,7 @@ pub(crate) unsafe fn listen_on(
     Ok(key as *mut c_void)
 }
 
-/// One call of `connect`: the comm, or null for call again.
+/// One call of `connect`. Returns the comm, or null for "call again".
 ///
 /// # Safety
 /// `handle` is null or 128 bytes to read and write.
@@ -93,7 +93,7 @@ pub(crate) unsafe fn connect_from(
     Ok(comm)
 }
 
-/// One call of `accept`: the comm, or null for call again.
+/// One call of `accept`. Returns the comm, or null for "call again".
 ///
 /// # Safety
 /// `handle` is null, or points to null or to a device handle to write to.
@@ -165,13 +165,13 @@ fn describe(handle: &mut DeviceHandle, comm: &Comm, pointer: *mut c_void) {
 }
 
 fn settle(parts: Parts) -> Result<*mut c_void, Failed> {
-    let memory = DeviceSide::of(&parts)?;
+    let memory = DeviceSide::for_parts(&parts)?;
     Ok(block::publish(|address, requests| {
         Comm::new(parts, memory, address, requests)
     }))
 }
 
-/// `regMr`. `data` is only looked at as a number.
+/// `regMr`. `data` is not dereferenced.
 pub(crate) fn register(
     comm: *mut c_void,
     data: *mut c_void,
@@ -217,27 +217,27 @@ fn check_device_memory(comm: *mut c_void, data: *mut c_void, length: usize) -> R
         None => comm.plugin.settings.cuda == Cuda::StandIn,
     });
     if !known || data.is_null() || length == 0 {
-        // What the real plugin says when the driver does not know the pointer.
+        // The real plugin's line if the driver does not know the pointer.
         warning!(function, "gpu_tx_reg_mr failed -5");
         return Err(REFUSED);
     }
     Ok(())
 }
 
-/// What a caller posts.
+/// The arguments of a post.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Given {
     /// First byte.
     pub data: *mut c_void,
     /// Bytes.
     pub size: c_int,
-    /// 0 where there are none.
+    /// Tag; 0 in versions without tags.
     pub tag: c_int,
-    /// Of its registration.
+    /// The registration of the bytes.
     pub mhandle: *mut c_void,
 }
 
-/// `isend` and `irecv`; null where a plain comm has no slot for one more.
+/// `isend` and `irecv`. Null if a comm of the plain flavour has no free slot.
 ///
 /// # Safety
 /// `comm` and `mhandle` are as `block::comm` and `mr::region` ask.
@@ -252,7 +252,7 @@ pub(crate) unsafe fn post(
     comm.post(side, &unsafe { buffer(given) }?)
 }
 
-/// `irecv` of several buffers, of the plain flavour.
+/// `irecv` of several buffers, in the plain flavour.
 ///
 /// # Safety
 /// As for [`post`].
@@ -313,7 +313,7 @@ unsafe fn buffer(given: Given) -> Result<Buffer, Failed> {
     })
 }
 
-/// `iflush` of the plain flavour; null where there is nothing to wait for.
+/// `iflush` of the plain flavour. Null if there is nothing to flush.
 ///
 /// # Safety
 /// `comm` is as `block::comm` asks.
@@ -325,7 +325,7 @@ pub(crate) unsafe fn flush(
     unsafe { called_on(comm, c"softIflush", &"iflush") }?.flush(places)
 }
 
-/// `test`: whether the request is done.
+/// `test`. Returns whether the request is done.
 ///
 /// # Safety
 /// `request` is as `block::owner` asks.
@@ -335,8 +335,8 @@ pub(crate) unsafe fn test(request: *mut c_void) -> Result<bool, Failed> {
     comm.test(slot)
 }
 
-/// `test` of the plain flavour; `tell` gets the bytes of each buffer of a request
-/// that is done.
+/// `test` of the plain flavour. If the request is done, calls `tell` with the bytes of each of
+/// its buffers.
 ///
 /// # Safety
 /// As for [`test`].
@@ -401,7 +401,7 @@ pub(crate) unsafe fn consumed(count: c_int, request: *mut c_void) -> Result<(), 
     comm.consumed(slot)
 }
 
-/// `closeSend` and `closeRecv`: one and the same, as in the real plugin.
+/// `closeSend` and `closeRecv`, which are the same, as in the real plugin.
 pub(crate) fn close(comm: *mut c_void) -> Result<(), Failed> {
     if comm.is_null() {
         return Ok(());

@@ -1,16 +1,14 @@
-//! A send or receive comm: its request queue, its sockets, and what the caller
-//! may ask of it.
+//! A send or receive comm: its request queue, its sockets, and its calls.
 //!
-//! Nothing moves but inside `test`, and then everything of the comm moves one
-//! step, whichever request is asked about: `send` and `recv` are the two kinds
-//! of step. Then the front of the transmitting requests decides the answer, one
-//! of exactly four; in the plain flavour, each request for itself.
+//! Progress happens only inside `test`, which advances the whole comm by one step, for any of
+//! its requests; `send` and `recv` implement the step. Then the oldest transmitting request
+//! determines the answer, one of exactly four; in the plain flavour every request has its own.
 //!
-//! Where TCPX 3.1.9 crashes or corrupts memory, this refuses with a line and
-//! code 3: a call for the other side of a comm, a negative size, a null buffer,
-//! a sender longer than the receive, a device message of too many pages.
+//! Calls that make TCPX 3.1.9 crash or corrupt memory are refused with a log line and code 3: a
+//! call for the other side of a comm, a negative size, a null buffer, a message longer than its
+//! receive, a device message of too many pages.
 //!
-//! Not here: pointers as C gives them (`export`, `block`), or setting up.
+//! Not here: raw pointers from C (`export`, `block`), and connection setup.
 #![expect(unsafe_code, reason = "requests live where the caller can read them")]
 
 use crate::block::REQUESTS;
@@ -41,19 +39,19 @@ use std::time::Instant;
 use tcpx_abi::subsystem::NET;
 use tcpx_abi::unpack::Request;
 
-/// Bytes that may be held back for company. Small messages gain by it, large
-/// ones would only wait.
+/// Most bytes that are held back to be sent together with more. Small messages gain by this,
+/// large ones would only be delayed.
 pub(crate) const HOLD_MAX: usize = 128 << 10;
 
 /// `op` of a request.
 const SEND: c_int = 0;
 const RECV: c_int = 1;
 
-/// A comm. Its place is a `block::Block`.
+/// A comm. It is stored in a `block::Block`.
 pub(crate) struct Comm {
     pub(crate) plugin: &'static Plugin,
     pub(crate) side: Side,
-    /// Where it lives, as the caller knows it.
+    /// Its address, the caller's comm pointer.
     pub(crate) address: usize,
     requests: *mut Request,
     pub(crate) queue: Queue,
@@ -66,21 +64,21 @@ pub(crate) struct Comm {
     pub(crate) chunks: u64,
     /// Headers queued so far.
     pub(crate) headers: u64,
-    /// How many of them the kernel has.
+    /// Headers that were written to the socket.
     pub(crate) flushed: u64,
     /// The last header of each slot's request.
     pub(crate) last_header: [u64; SLOTS_MAX],
-    /// Plain flavour: slots whose bytes `test` has called done, one bit each.
+    /// Plain flavour: slots that `test` has reported done, one bit each.
     answered: u64,
-    /// Plain flavour: what belongs to which request.
+    /// Plain flavour: the request of each buffer.
     pub(crate) groups: Groups,
-    /// Plain flavour: the tag of the message that is announced next.
+    /// Plain flavour: the tag of the next announced message.
     pub(crate) tag: c_int,
     /// Bytes of the inline message being received that have arrived.
     pub(crate) inline: Option<usize>,
     /// Bytes assigned since data sockets were last served.
     pub(crate) held_bytes: usize,
-    /// Headers wait until then, on purpose.
+    /// Injected fault: headers are delayed until then.
     pub(crate) delayed: Option<Instant>,
     /// Receive comms only.
     pub(crate) unpack: Option<Unpack>,
@@ -88,9 +86,9 @@ pub(crate) struct Comm {
     pub(crate) stage: Option<Stage>,
     /// Receive comms of the plain flavour that take device memory only.
     pub(crate) landing: Option<Box<Landing>>,
-    /// The GPU that was current when it began.
+    /// The thread's current GPU when setup began.
     pub(crate) gpu: Option<&'static Gpu>,
-    /// A receive waits for a header.
+    /// Tracks how long a receive has waited for a header.
     pub(crate) stall: Stall,
     pub(crate) faults: Option<Box<CommFaults>>,
     /// Bytes sent per data socket.
@@ -100,11 +98,11 @@ pub(crate) struct Comm {
 // SAFETY: `requests` points into the comm's own block, which outlives it.
 unsafe impl Send for Comm {}
 
-/// What setting up hands over.
+/// The result of connection setup.
 pub(crate) struct Parts {
-    /// The process's plugin.
+    /// The plugin instance.
     pub plugin: &'static Plugin,
-    /// Which end.
+    /// The side of the comm.
     pub side: Side,
     /// Device index.
     pub device: usize,
@@ -112,27 +110,27 @@ pub(crate) struct Parts {
     pub ctrl: TcpStream,
     /// The data sockets by index.
     pub data: Vec<TcpStream>,
-    /// What goes wrong on purpose.
+    /// Injected faults.
     pub faults: Option<Box<CommFaults>>,
-    /// The GPU that was current when it began.
+    /// The thread's current GPU when setup began.
     pub gpu: Option<&'static Gpu>,
 }
 
-/// What is posted.
+/// A buffer to post.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffer {
-    /// Where its bytes are, or go.
+    /// First byte.
     pub data: *mut c_void,
-    /// How many.
+    /// Number of bytes.
     pub size: c_int,
-    /// What they lie in.
+    /// The registered memory that contains the bytes.
     pub region: Region,
-    /// Plain flavour: only a message of the same tag goes there.
+    /// Plain flavour: the tag that a message must have.
     pub tag: c_int,
 }
 
 impl Buffer {
-    /// No bytes anywhere.
+    /// An empty buffer.
     pub(crate) const NONE: Self = Self {
         data: std::ptr::null_mut(),
         size: 0,
@@ -145,7 +143,7 @@ impl Buffer {
     };
 }
 
-/// What a comm needs for device memory.
+/// The resources of a comm for device memory.
 pub(crate) struct DeviceSide {
     pool: Option<&'static PagePool>,
     unpack: Option<Unpack>,
@@ -154,8 +152,8 @@ pub(crate) struct DeviceSide {
 }
 
 impl DeviceSide {
-    /// Pages and slots of a receiver, buffers of a sender.
-    pub(crate) fn of(parts: &Parts) -> Result<Self, Failed> {
+    /// Creates the pages and slots of a receiver, or the buffers of a sender.
+    pub(crate) fn for_parts(parts: &Parts) -> Result<Self, Failed> {
         let none = Self {
             pool: None,
             unpack: None,
@@ -194,7 +192,7 @@ impl DeviceSide {
 }
 
 impl Comm {
-    /// A comm over connected sockets, living at `address` with `requests` in it.
+    /// A comm over connected sockets, at `address`, with its `requests`.
     pub(crate) fn new(
         parts: Parts,
         memory: DeviceSide,
@@ -235,7 +233,7 @@ impl Comm {
             side,
             address,
             requests,
-            queue: Queue::of(if settings.is_plain() {
+            queue: Queue::with_slots(if settings.is_plain() {
                 SLOTS_MAX
             } else {
                 SLOTS
@@ -273,7 +271,7 @@ impl Comm {
         }
     }
 
-    /// Where the requests are.
+    /// The first request.
     pub(crate) fn requests(&self) -> *mut Request {
         self.requests
     }
@@ -285,7 +283,7 @@ impl Comm {
         unsafe { &mut *self.place(slot) }
     }
 
-    /// What was posted in two slots changes places; nothing has been done for either.
+    /// Swaps the requests of two slots, neither of which has started.
     pub(crate) fn swap_requests(&mut self, one: usize, other: usize) {
         let first = *self.request(one);
         *self.request(one) = *self.request(other);
@@ -301,7 +299,7 @@ impl Comm {
         unsafe { self.requests.add(slot % REQUESTS) }
     }
 
-    /// `isend` and `irecv`: queues, and does nothing else.
+    /// `isend` and `irecv`: queues the request and does nothing else.
     pub(crate) fn post(&mut self, side: Side, buffer: &Buffer) -> Result<*mut c_void, Failed> {
         let length = self.check_post(side, buffer)?;
         let Some(slot) = self.queue.take(Step::Post) else {
@@ -316,7 +314,7 @@ impl Comm {
         Ok(self.pointer(slot))
     }
 
-    /// A receive of one to [`GROUP_MAX`] buffers, of the plain flavour: all or none.
+    /// Plain flavour: posts a receive of one to [`GROUP_MAX`] buffers, all or none.
     pub(crate) fn post_group(&mut self, buffers: &[Buffer]) -> Result<*mut c_void, Failed> {
         let mut lengths = [0; GROUP_MAX];
         for (length, buffer) in lengths.iter_mut().zip(buffers) {
@@ -340,7 +338,7 @@ impl Comm {
         first.map(|slot| self.pointer(slot)).ok_or(REFUSED)
     }
 
-    /// The bytes of a buffer that may be posted.
+    /// Checks a buffer and returns its number of bytes.
     fn check_post(
         &self,
         side: Side,
@@ -410,7 +408,7 @@ impl Comm {
         Ok(())
     }
 
-    /// `test`: one step of everything, then the front decides.
+    /// `test`: advances the comm by one step, then the oldest request determines the answer.
     pub(crate) fn test(&mut self, slot: usize) -> Result<bool, Failed> {
         self.progress()?;
         let Some(front) = self.queue.oldest(State::Transmitting) else {
@@ -434,8 +432,8 @@ impl Comm {
         }
     }
 
-    /// `test` of the plain flavour: any request may be asked about, in any order,
-    /// and is done once all its buffers are.
+    /// `test` of the plain flavour: takes any request in any order. A request is done once all
+    /// its buffers are.
     pub(crate) fn test_any(&mut self, request: usize) -> Result<bool, Failed> {
         self.progress()?;
         if request >= SLOTS_MAX {
@@ -461,7 +459,7 @@ impl Comm {
         Ok(true)
     }
 
-    /// What arrived for device memory waits to be flushed.
+    /// Moves messages that arrived for device memory to the list of messages to flush.
     fn land(&mut self, request: usize) {
         let Some(mut landing) = self.landing.take() else {
             return;
@@ -472,7 +470,7 @@ impl Comm {
         self.landing = Some(landing);
     }
 
-    /// `iflush` of the plain flavour; null where there is nothing to wait for.
+    /// `iflush` of the plain flavour. Null if there is nothing to flush.
     pub(crate) fn flush(&mut self, places: &[*mut c_void]) -> Result<*mut c_void, Failed> {
         let begun = self
             .landing
@@ -489,8 +487,7 @@ impl Comm {
             && (self.side == Side::Recv || self.is_announced(slot)?))
     }
 
-    /// Slots are given out again in the order in which they were posted, and none
-    /// whose pointer somebody still waits for.
+    /// Frees slots in posting order, except those whose request the caller still waits for.
     fn release_answered(&mut self) {
         let may_go = |comm: &Self, slot: &usize| {
             comm.answered >> slot & 1 == 1 && !comm.groups.is_open(*slot)
@@ -506,7 +503,8 @@ impl Comm {
         }
     }
 
-    /// Bytes of each buffer of a request that `test_any` has just called done.
+    /// Calls `tell` with the bytes of each buffer of a request that `test_any` has just
+    /// reported done.
     pub(crate) fn sizes(&mut self, request: usize, mut tell: impl FnMut(usize, c_int)) {
         if request >= SLOTS_MAX {
             return;
@@ -531,7 +529,7 @@ impl Comm {
         }
     }
 
-    /// Whether a request still has to become tasks.
+    /// Whether a request is not yet completely assigned to tasks.
     pub(crate) fn has_unassigned(&self) -> bool {
         self.queue
             .oldest(State::Active)
@@ -539,7 +537,7 @@ impl Comm {
             .is_some()
     }
 
-    /// Serves every data socket once, unless a helper does.
+    /// Moves bytes once on every data socket, unless a helper thread does.
     pub(crate) fn move_data(&mut self) {
         self.held_bytes = 0;
         if self.helper.is_some() {
@@ -552,7 +550,7 @@ impl Comm {
         }
     }
 
-    /// A task was assigned: in helper mode somebody must know.
+    /// Wakes the helper thread, if there is one, after a task was assigned.
     pub(crate) fn alert(&mut self) -> Result<(), Failed> {
         if self.plugin.settings.io == Io::Inline {
             return Ok(());
@@ -567,7 +565,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Books what the movers have finished.
+    /// Records the tasks that were finished.
     pub(crate) fn reap(&mut self) {
         for index in 0..self.lanes.all.len() {
             while let Some(task) = self.lanes.all[index].reap() {
@@ -580,12 +578,12 @@ impl Comm {
         }
     }
 
-    /// `iflush`, which only tells the size of a request that exists.
+    /// The size of a request, which is all that TCPX's `iflush` returns.
     pub(crate) fn size_of(&mut self, slot: usize) -> c_int {
         self.request(slot).size
     }
 
-    /// `closeSend` and `closeRecv`: drops everything, outstanding or not.
+    /// `closeSend` and `closeRecv`: closes the comm and drops outstanding requests.
     pub(crate) fn close(mut self) {
         if let Some(helper) = self.helper.take() {
             helper.end();
@@ -633,7 +631,7 @@ fn name_of(device: &Device) -> String {
     device.interface.name.clone()
 }
 
-/// `<local><port>->...` with the local end first on both sides.
+/// `<local><port>->...`, with the local end first on both sides.
 pub(crate) fn flow(stream: &TcpStream, side: Side) -> String {
     let end = |address: std::io::Result<std::net::SocketAddr>| match address {
         Ok(address) => format!("{}<{}>", address.ip(), address.port()),

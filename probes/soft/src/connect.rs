@@ -1,18 +1,16 @@
 //! `connect`, one step at a time: no threads and no blocking.
 //!
-//! The first call with a handle starts a connector and writes a token into
-//! bytes 80..88 of the caller's buffer; later calls find the connector by it.
-//! When it delivers a comm or fails it is forgotten, so a buffer used again is
-//! refused with a line and code 3, where the real plugin reads freed memory.
-//! The sockets come in the real one's order: control first, then data sockets
-//! from the last to the first, each with its exchange of states.
+//! The first call with a handle creates a connector and writes a token into bytes 80..88 of the
+//! caller's buffer, by which later calls find the connector. It is removed when it returns a
+//! comm or fails, so reusing the buffer is refused with a log line and code 3; the real plugin
+//! reads freed memory. Sockets are connected in the real plugin's order: control first, then the
+//! data sockets from the last to the first, each with an exchange of states.
 //!
-//! Nobody tells us that a caller has given up, so a connector that has not been
-//! stepped for a minute is dropped at the next call.
+//! A caller may give up without a call, so a connector that was not stepped for a minute is
+//! dropped at the next call.
 //!
-//! Refused connections are tried again every millisecond for twenty seconds,
-//! and nothing else has a deadline here: as with the real plugin, how long to
-//! wait for the peer is the caller's to decide.
+//! Refused connections are retried every millisecond for twenty seconds. There is no other
+//! deadline: as with the real plugin, the caller decides how long to wait for the peer.
 #![forbid(unsafe_code)]
 
 use crate::comm::{Parts, flow};
@@ -36,14 +34,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tcpx_abi::subsystem::INIT;
 
-/// The states that the two ends exchange for every socket.
+/// State of a socket that the ends exchange: usable.
 pub(crate) const STATE_OK: u32 = 0;
-/// Try this socket again.
+/// State: retry this socket.
 pub(crate) const STATE_PENDING: u32 = 1;
-/// Give up.
+/// State: give up.
 pub(crate) const STATE_FAILED: u32 = 2;
 
-/// The real plugin's wait before each socket.
+/// The real plugin's fixed wait before each socket.
 pub(crate) const SOCKET_WAIT: Duration = Duration::from_millis(100);
 const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 const REFUSED_FOR: Duration = Duration::from_secs(20);
@@ -54,11 +52,11 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// Connectors between calls, by token.
 static CONNECTORS: Mutex<BTreeMap<u64, Connector>> = Mutex::new(BTreeMap::new());
 
-/// What one call of `connect` came to.
+/// The result of one call of `connect`.
 pub(crate) struct Call {
-    /// To be written to the handle, when it is new.
+    /// A new token, to be written to the handle.
     pub token: Option<u64>,
-    /// The finished comm's parts, nothing yet, or a failure.
+    /// The comm's parts, `None` while they are not complete, or an error.
     pub outcome: Result<Option<Parts>, Failed>,
 }
 
@@ -113,7 +111,7 @@ fn begin(
     Ok((scatter(token).max(1), connector))
 }
 
-/// Steps a connector that nobody else can reach, and keeps it unless it ended.
+/// Steps a connector that was taken from the table, and puts it back unless it ended.
 fn step(token: u64, mut connector: Connector) -> Result<Option<Parts>, Failed> {
     let now = Instant::now();
     connector.stepped = now;
@@ -128,17 +126,17 @@ fn step(token: u64, mut connector: Connector) -> Result<Option<Parts>, Failed> {
     Ok(None)
 }
 
-/// What the socket in hand waits for.
+/// The stage of the current socket.
 enum Stage {
-    /// Its time.
+    /// Waits for its start time.
     Wait,
-    /// The TCP connection.
+    /// Waits for the TCP connection.
     Dial,
-    /// The hello to be sent.
+    /// Sends the hello.
     Greet(Words),
-    /// The acceptor's state.
+    /// Receives the acceptor's state.
     Hear(Words),
-    /// Our state, and the index, to be sent.
+    /// Sends this end's state and the index.
     Answer(Words, bool),
 }
 
@@ -149,12 +147,12 @@ struct Connector {
     session: Session,
     faults: Option<Box<CommFaults>>,
     gpu: Option<&'static Gpu>,
-    /// The socket in hand; `None` when all stand.
+    /// The current socket; `None` once all are connected.
     index: Option<usize>,
     stage: Stage,
     socket: Option<TcpStream>,
     ctrl: Option<TcpStream>,
-    /// From the last to the first.
+    /// Data sockets connected so far, from the last index to the first.
     data: Vec<TcpStream>,
     not_before: Instant,
     refused_since: Option<Instant>,
@@ -211,7 +209,7 @@ impl Connector {
         Ok(connector)
     }
 
-    /// Does what can be done; `false` when there is nothing now.
+    /// Does the next step. `false` if nothing can be done now.
     fn advance(&mut self, now: Instant) -> Result<bool, Failed> {
         let Some(index) = self.index else {
             return Ok(false);
@@ -286,7 +284,7 @@ impl Connector {
         }
     }
 
-    /// A connection did not come about: again, or the end.
+    /// Handles a failed connection: retries or fails.
     fn undialled(&mut self, error: &io::Error, index: usize, now: Instant) -> Result<bool, Failed> {
         let again = match error.kind() {
             ErrorKind::ConnectionRefused => {
@@ -370,7 +368,7 @@ impl Connector {
         Ok(true)
     }
 
-    /// The socket in hand stands.
+    /// Stores the current socket, which is connected.
     fn keep(&mut self, index: usize) {
         let Some(stream) = self.socket.take() else {
             return;
@@ -442,7 +440,7 @@ impl Connector {
         self.ctrl.is_none()
     }
 
-    /// Where states are exchanged: on the control socket, once there is one.
+    /// The socket on which states are exchanged: the control socket, once connected.
     fn talk(&self) -> Option<&TcpStream> {
         self.ctrl.as_ref().or(self.socket.as_ref())
     }
@@ -472,19 +470,19 @@ impl Connector {
     }
 }
 
-/// What lines call the two kinds of socket.
+/// The name of a kind of socket in log lines.
 pub(crate) fn through(ctrl: bool) -> &'static str {
     if ctrl { "host" } else { "cuda" }
 }
 
-/// A number for a flow string, the same on every run.
+/// A hash of a flow string, the same on every run.
 pub(crate) fn flow_id(flow: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     flow.hash(&mut hasher);
     hasher.finish()
 }
 
-/// A system call failed.
+/// Logs a failed system call.
 pub(crate) fn system(call: &str, error: &io::Error) -> Failed {
     warning!(
         c"softSocket",
@@ -502,7 +500,7 @@ mod tests {
     fn a_connector_is_given_up_a_minute_after_its_last_step() {
         let pairs = [("TCPXSOFT_SOCKET_IFNAME", "=lo")];
         let plugin: &'static Plugin = Box::leak(Box::new(
-            Plugin::start(crate::settings::Settings::of(&pairs)).unwrap(),
+            Plugin::start(crate::settings::Settings::from_pairs(&pairs)).unwrap(),
         ));
         let here = "127.0.0.1:9".parse().unwrap();
         let handle = Handle {

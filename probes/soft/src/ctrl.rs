@@ -1,12 +1,11 @@
-//! The control socket of a comm: a buffer each way, filled and drained without
-//! blocking. Eight headers may wait to be sent, as in the real plugin, and
-//! behind a header the payload of one inline message, so that both go by one
-//! system call and arrive by one.
+//! The control socket of a comm, with a buffer for each direction and nonblocking I/O. As in the
+//! real plugin, eight headers can wait to be sent. The payload of an inline message is buffered
+//! after its header, so that one system call sends both and one receives both.
 //!
-//! Reading goes on until the buffer is full or the socket is empty, so headers
-//! and the end of the stream can be found by the same call. It then fails
-//! although headers are buffered, and the next call succeeds: the real plugin's
-//! return code 2 at the end of a run. A driver has to cope with it.
+//! Reading continues until the buffer is full or the socket is empty, so one call may find both
+//! headers and the end of the stream. That call fails although headers are buffered, and the
+//! next call succeeds. The real plugin does the same: drivers see return code 2 at the end of a
+//! run and must tolerate it.
 #![forbid(unsafe_code)]
 
 use crate::failed::{BROKEN, Failed};
@@ -16,7 +15,7 @@ use crate::socket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// Bytes of headers that may wait to be sent: eight.
+/// Bytes of eight headers, the most that can wait to be sent.
 pub(crate) const HEADERS: usize = 128;
 /// Bytes of each buffer: the headers, and the longest inline message.
 pub(crate) const BUFFER: usize = HEADERS + 2048;
@@ -30,7 +29,7 @@ pub(crate) struct Ctrl {
     out: [u8; BUFFER],
     sent: usize,
     written: usize,
-    /// Something queued was lost.
+    /// Set once queued bytes were lost.
     broken: bool,
     /// Bytes received, from `taken` to `filled`.
     input: [u8; BUFFER],
@@ -69,8 +68,8 @@ impl Ctrl {
         true
     }
 
-    /// Sends what is queued as far as the socket takes it. A failure loses what
-    /// was queued: the peer is gone.
+    /// Sends as many queued bytes as the socket accepts. On an error the queued bytes are lost,
+    /// because the peer is gone.
     pub(crate) fn flush(&mut self) -> Result<(), Failed> {
         while self.sent < self.written {
             match (&self.stream).write(&self.out[self.sent..self.written]) {
@@ -92,7 +91,7 @@ impl Ctrl {
         self.written == 0 && !self.broken
     }
 
-    /// Reads until the buffer is full or nothing is there.
+    /// Reads until the buffer is full or the socket is empty.
     pub(crate) fn fill(&mut self) -> Result<(), Failed> {
         self.input.copy_within(self.taken..self.filled, 0);
         (self.taken, self.filled) = (0, self.filled - self.taken);
@@ -107,17 +106,17 @@ impl Ctrl {
         Ok(())
     }
 
-    /// The next `N` buffered bytes, left where they are.
+    /// The next `N` buffered bytes, without removing them.
     pub(crate) fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
         self.input[self.taken..self.filled].first_chunk()
     }
 
-    /// Forgets the next `count` buffered bytes.
+    /// Removes the next `count` buffered bytes.
     pub(crate) fn skip(&mut self, count: usize) {
         self.taken = (self.taken + count).min(self.filled);
     }
 
-    /// Fills some of `bytes`, from the buffer and then from the socket; returns how many.
+    /// Reads into `bytes`, first from the buffer, then from the socket. Returns how many.
     pub(crate) fn receive(&mut self, bytes: &mut [u8]) -> Result<usize, Failed> {
         if self.taken < self.filled {
             let count = bytes.len().min(self.filled - self.taken);

@@ -1,12 +1,11 @@
-//! A real GPU's memory for `TCPXSOFT_CUDA=device`: the driver, by `dlopen`.
+//! A real GPU's memory for `TCPXSOFT_CUDA=device`, through the driver, opened with `dlopen`.
 //!
-//! As in the real plugin, the GPU of a comm is whichever is current in the thread
-//! that calls `listen` or `connect`; its primary context is retained for good.
-//! The thread's own current context is left as it was by every call. There is
-//! one stream per GPU: uploads, poison and copies out happen in order. Uploads
-//! use the gather kernel of this project, one launch for a whole scatter list.
+//! As in the real plugin, the GPU of a comm is the current one of the thread that calls `listen`
+//! or `connect`; its primary context is retained permanently. Every call restores the thread's
+//! current context. There is one stream per GPU, so uploads, poisoning and copies to the host
+//! are ordered. Uploads use this project's gather kernel, one launch per scatter list.
 //!
-//! Not here: which bytes go where; `pages`, `unpack` and `stage` say.
+//! Not here: which bytes are copied where, see `pages`, `unpack` and `stage`.
 #![expect(
     unsafe_code,
     reason = "looks up and calls entries of the driver library"
@@ -33,7 +32,7 @@ const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and `CU_MEMORYTYPE_DEVICE`
 const MEMORY_TYPE: c_int = 2;
 const ON_DEVICE: c_int = 2;
-/// Threads of a block: eight warps, a piece each.
+/// Threads of a block: eight warps, one piece each.
 const THREADS: u32 = 256;
 const WARP: u32 = 32;
 
@@ -91,7 +90,7 @@ entries! {
 }
 
 impl Driver {
-    /// The driver of this process, or a line that says what is wrong with it.
+    /// The driver of this process; `None` after logging why there is none.
     fn get() -> Option<&'static Self> {
         static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
         DRIVER.get_or_init(Self::open).as_ref()
@@ -139,7 +138,7 @@ impl Driver {
     }
 }
 
-/// Whether `init` may go on: the driver is there and lists a GPU.
+/// Whether the driver can be loaded and lists a GPU.
 pub(crate) fn is_there() -> bool {
     Driver::get().is_some()
 }
@@ -148,18 +147,18 @@ pub(crate) fn is_there() -> bool {
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
-    /// Bytes from the base.
+    /// Source, as an offset from the base.
     pub from: u32,
-    /// At most a page.
+    /// Bytes, at most a page.
     pub len: u32,
-    /// Address.
+    /// Destination address.
     pub to: u64,
 }
 
-/// A GPU that some comm uses.
+/// A GPU that a comm uses.
 pub(crate) struct Gpu {
     driver: &'static Driver,
-    /// CUDA's handle.
+    /// CUDA's device handle.
     pub device: c_int,
     context: Handle,
     stream: Handle,
@@ -171,7 +170,7 @@ unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
 
-/// A place on a GPU's stream.
+/// An event on a GPU's stream.
 pub(crate) struct Event {
     raw: Handle,
     gpu: &'static Gpu,
@@ -180,7 +179,7 @@ pub(crate) struct Event {
 // SAFETY: as for `Gpu`.
 unsafe impl Send for Event {}
 
-/// Puts the thread's context back.
+/// Restores the thread's previous context when dropped.
 struct Entered<'a>(&'a Driver, Handle);
 
 impl Drop for Entered<'_> {
@@ -191,7 +190,7 @@ impl Drop for Entered<'_> {
 }
 
 impl Gpu {
-    /// The calling thread's GPU.
+    /// The current GPU of the calling thread.
     pub(crate) fn current() -> Result<&'static Self, Failed> {
         static KNOWN: Mutex<BTreeMap<c_int, &'static Gpu>> = Mutex::new(BTreeMap::new());
         let driver = Driver::get().ok_or(REFUSED)?;
@@ -255,7 +254,7 @@ impl Gpu {
         Ok(Entered(self.driver, before))
     }
 
-    /// Device memory.
+    /// Allocates device memory.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<u64, Failed> {
         let _entered = self.enter()?;
         let mut at = 0;
@@ -266,14 +265,14 @@ impl Gpu {
         Ok(at)
     }
 
-    /// Gives back what `allocate` gave.
+    /// Frees memory from `allocate`.
     pub(crate) fn free(&self, at: u64) {
         let Ok(_entered) = self.enter() else { return };
         // SAFETY: the caller gives it up; a wrong address is refused.
         let _ = unsafe { (self.driver.free)(at) };
     }
 
-    /// Page-locked memory of the host that the GPU reads by the same address, zeroed.
+    /// Allocates zeroed page-locked host memory that the GPU accesses by the same address.
     pub(crate) fn pinned(&self, bytes: usize) -> Result<NonNull<u8>, Failed> {
         let _entered = self.enter()?;
         let mut at = ptr::null_mut();
@@ -286,7 +285,7 @@ impl Gpu {
         Ok(at)
     }
 
-    /// Gives back what `pinned` gave, once nothing uses it.
+    /// Waits for the stream and frees memory from `pinned`.
     pub(crate) fn free_pinned(&self, at: NonNull<u8>) {
         let Ok(_entered) = self.enter() else { return };
         // SAFETY: as above, that no work is under way on it.
@@ -295,7 +294,7 @@ impl Gpu {
         let _ = unsafe { (self.driver.free_host)(at.as_ptr().cast()) };
     }
 
-    /// Whether `length` bytes at `start` are one allocation's, in GPU memory.
+    /// Whether `length` bytes at `start` are GPU memory of one allocation.
     pub(crate) fn owns(&self, start: u64, length: usize) -> bool {
         let Ok(_entered) = self.enter() else {
             return false;
@@ -310,7 +309,7 @@ impl Gpu {
         known && kind == ON_DEVICE && found && start + length as u64 <= base + bytes as u64
     }
 
-    /// Copies into device memory and waits.
+    /// Copies to device memory and waits.
     ///
     /// # Safety
     /// `length` bytes can be read at `from`; those at `to` are an allocation's.
@@ -330,7 +329,7 @@ impl Gpu {
         })
     }
 
-    /// Starts to copy out of device memory; `event` passes when that is done.
+    /// Starts a copy from device memory; `event` passes when it is done.
     ///
     /// # Safety
     /// `to` is pinned memory of `length` bytes and nobody else's until then.
@@ -351,8 +350,7 @@ impl Gpu {
         })
     }
 
-    /// Starts to copy pieces from pinned memory at `base`; `event` passes when
-    /// that is done.
+    /// Starts to copy pieces from pinned memory at `base`; `event` passes when this is done.
     ///
     /// # Safety
     /// The list is pinned, and stays with sources and destinations until then.
@@ -396,7 +394,7 @@ impl Gpu {
 }
 
 impl Event {
-    /// One that has passed.
+    /// A new event, which counts as passed.
     pub(crate) fn new(gpu: &'static Gpu) -> Result<Self, Failed> {
         let _entered = gpu.enter()?;
         let mut raw = ptr::null_mut();
@@ -407,7 +405,7 @@ impl Event {
         Ok(Self { raw, gpu })
     }
 
-    /// Whether everything before it is done.
+    /// Whether all work before the event is done.
     pub(crate) fn has_passed(&self) -> Result<bool, Failed> {
         let _entered = self.gpu.enter()?;
         // SAFETY: alive.
@@ -417,7 +415,7 @@ impl Event {
         }
     }
 
-    /// Waits for everything on the stream, which includes what is before it.
+    /// Waits for all work on the stream, including that before the event.
     pub(crate) fn wait(&self) -> Result<(), Failed> {
         let _entered = self.gpu.enter()?;
         // SAFETY: our stream.

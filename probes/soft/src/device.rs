@@ -1,13 +1,13 @@
-//! The machine's real network interfaces, as the plugin's devices.
+//! The plugin's devices: network interfaces of the machine.
 //!
-//! A device is an interface that is up and has an address, chosen with NCCL's
-//! syntax: a comma-separated list of prefixes, `=` in front for exact names, `^`
-//! in front to exclude. Without a list: the first of InfiniBand, then anything
-//! but docker and loopback, then docker, then loopback that has a member.
-//! Devices are sorted by name, so `eth10` comes before `eth2`, as in TCPX 3.1.9.
+//! A device is an interface that is up and has an address. Interfaces are selected with NCCL's
+//! syntax: a comma-separated list of prefixes, with a leading `=` for exact names and a leading
+//! `^` to exclude. Without a list, the first of these classes with a member is used: InfiniBand,
+//! anything except docker and loopback, docker, loopback. Devices are sorted by name, so `eth10`
+//! comes before `eth2`, as in TCPX 3.1.9.
 //!
-//! Unlike the real plugin, interfaces that are down are left out and a control
-//! interface that does not exist is refused. Not here: `NET_COMM_ID`.
+//! Unlike the real plugin, interfaces that are down are skipped and a control interface that
+//! does not exist is refused. `NET_COMM_ID` is not supported.
 #![expect(unsafe_code, reason = "walks the list of getifaddrs")]
 
 use crate::settings::Family;
@@ -18,9 +18,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{fs, io, ptr, slice};
 
-/// Devices, at most; further matches are ignored.
+/// Most devices; further matches are ignored.
 pub(crate) const DEVICES_MAX: usize = 16;
-/// Mbit/s of an interface that does not say.
+/// Mbit/s assumed for an interface of unknown speed.
 pub(crate) const SPEED_UNKNOWN: i32 = 10_000;
 
 /// An interface that could be a device.
@@ -28,7 +28,7 @@ pub(crate) const SPEED_UNKNOWN: i32 = 10_000;
 pub(crate) struct Interface {
     /// Its name.
     pub name: String,
-    /// One address; the port is 0.
+    /// The address used; the port is 0.
     pub address: SocketAddr,
 }
 
@@ -37,17 +37,17 @@ pub(crate) struct Interface {
 pub(crate) struct Device {
     /// Name and address.
     pub interface: Interface,
-    /// The name as C wants it.
+    /// The name as a C string.
     pub name: CString,
-    /// sysfs path of the hardware; none for loopback, veth and bridges.
+    /// sysfs path of the hardware; `None` for loopback, veth and bridges.
     pub pci_path: Option<CString>,
-    /// Mbit/s as sysfs says it.
+    /// Mbit/s reported by sysfs.
     pub speed: Option<i32>,
 }
 
 impl Device {
-    /// Looks up what sysfs knows about `interface`.
-    pub(crate) fn of(interface: Interface) -> Self {
+    /// Reads the properties of `interface` from sysfs.
+    pub(crate) fn from_sysfs(interface: Interface) -> Self {
         let sysfs = Path::new("/sys/class/net").join(&interface.name);
         let pci_path = fs::canonicalize(sysfs.join("device")).ok();
         let speed = fs::read_to_string(sysfs.join("speed"))
@@ -62,7 +62,7 @@ impl Device {
     }
 }
 
-/// The interfaces that `wanted` chooses, sorted by name.
+/// The interfaces that `wanted` selects, sorted by name.
 pub(crate) fn choose(all: &[Interface], wanted: Option<&str>) -> Vec<Interface> {
     let groups = match wanted {
         Some(list) => vec![list],
@@ -70,7 +70,7 @@ pub(crate) fn choose(all: &[Interface], wanted: Option<&str>) -> Vec<Interface> 
     };
     let chosen = groups
         .into_iter()
-        .map(|group| Filter::parse(group).of(all))
+        .map(|group| Filter::parse(group).select(all))
         .find(|chosen| !chosen.is_empty());
     let mut chosen = chosen.unwrap_or_default();
     chosen.sort_by(|one, other| one.name.cmp(&other.name));
@@ -78,7 +78,7 @@ pub(crate) fn choose(all: &[Interface], wanted: Option<&str>) -> Vec<Interface> 
     chosen
 }
 
-/// NCCL's interface list.
+/// A parsed interface list in NCCL's syntax.
 struct Filter<'a> {
     exclude: bool,
     exact: bool,
@@ -93,7 +93,7 @@ impl<'a> Filter<'a> {
         let (exact, text) = text
             .strip_prefix('=')
             .map_or((false, text), |rest| (true, rest));
-        // A port behind a name is for InfiniBand and means nothing here.
+        // A port after a name is for InfiniBand and ignored here.
         let names = text
             .split(',')
             .map(|name| name.split(':').next().unwrap_or_default().trim());
@@ -104,7 +104,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    fn of(&self, all: &[Interface]) -> Vec<Interface> {
+    fn select(&self, all: &[Interface]) -> Vec<Interface> {
         all.iter()
             .filter(|interface| self.admits(&interface.name))
             .cloned()
@@ -123,8 +123,8 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Every interface that is up and has an address of `family`, one address
-/// each: IPv4 before IPv6, link-local last.
+/// Every interface that is up and has an address of `family`, with one address each. IPv4 is
+/// preferred to IPv6, and link-local addresses are last.
 pub(crate) fn interfaces(family: Option<Family>) -> io::Result<Vec<Interface>> {
     let mut found: Vec<Interface> = Vec::new();
     for candidate in addresses()? {
@@ -256,6 +256,6 @@ mod tests {
         let all = interfaces(Some(Family::V4)).unwrap();
         let lo = all.iter().find(|interface| interface.name == "lo").unwrap();
         assert_eq!(lo.address, "127.0.0.1:0".parse().unwrap());
-        assert_eq!(Device::of(lo.clone()).pci_path, None);
+        assert_eq!(Device::from_sysfs(lo.clone()).pci_path, None);
     }
 }

@@ -1,9 +1,8 @@
-//! The function table as C sees it. Every entry is one shape: a fault may speak
-//! first, then the arguments are judged, then a safe call does the work, and no
-//! panic leaves.
+//! The function table for C. Every entry has the same form: an injected fault may answer the
+//! call, the arguments are checked, a safe function does the work, and panics are caught.
 //!
-//! Null arguments are refused with a line and code 3 everywhere, also where the
-//! real plugin crashes. `test` never writes `sizes`.
+//! Null arguments are refused with a log line and code 3, also if the real plugin crashes.
+//! `test` never writes `sizes`.
 #![expect(unsafe_code, reason = "takes pointers from C and writes through them")]
 
 use crate::block;
@@ -23,7 +22,7 @@ use tcpx_abi::{LoggerArg, ResultCode};
 
 const NAME: &std::ffi::CStr = c"TCPXSoft_v7";
 
-/// The table that the shared object exports, and that a program may link.
+/// The table that the shared object exports and that programs can link.
 pub const TABLE: Net = Net {
     name: NAME.as_ptr().cast::<c_char>(),
     init: Some(init),
@@ -46,7 +45,7 @@ pub const TABLE: Net = Net {
     irecv_consumed: Some(irecv_consumed),
 };
 
-/// The frame around every call.
+/// Runs a call: injects faults, catches panics, and converts the result to a code.
 #[inline]
 pub(crate) fn enter(call: Call, work: impl FnOnce() -> Result<(), Failed>) -> ResultCode {
     if let Some(code) = fault::on_call(call) {
@@ -62,7 +61,7 @@ pub(crate) fn enter(call: Call, work: impl FnOnce() -> Result<(), Failed>) -> Re
     }
 }
 
-/// Writes a result where the caller wants it, unless that is nowhere.
+/// Writes a result to the caller's out-parameter; refuses null.
 pub(crate) fn give<T>(place: *mut T, value: T) -> Result<(), Failed> {
     if place.is_null() {
         warning!(c"softCall", "{PRODUCT} : called with a null result pointer");
@@ -227,7 +226,7 @@ unsafe extern "C" fn irecv(
     })
 }
 
-/// An element of an array that the caller passed.
+/// An element of the caller's array; refuses null.
 ///
 /// # Safety
 /// `array` is null or has as many elements and one more.

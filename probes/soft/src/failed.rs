@@ -1,10 +1,10 @@
-//! Why a call fails, once the log has been told: nothing but the code.
+//! The error of a call: only the code, because the reason was logged before.
 #![forbid(unsafe_code)]
 
 use tcpx_abi::ResultCode;
 use tcpx_abi::result::{INTERNAL_ERROR, SYSTEM_ERROR};
 
-/// The call returns this code. The line that says why is already written.
+/// The code that the call returns. The log line with the reason has been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed(pub ResultCode);
 

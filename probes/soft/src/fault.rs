@@ -1,5 +1,5 @@
-//! What can go wrong, and when: the grammar of `TCPXSOFT_FAULT` and the
-//! questions that the rest of the plugin asks it.
+//! Fault injection: the grammar of `TCPXSOFT_FAULT`, and the checks with which the plugin asks
+//! whether a fault applies.
 //!
 //! ```text
 //! TCPXSOFT_FAULT = item { ";" item }
@@ -17,18 +17,17 @@
 //!                                      times, PENDING to that many attempts per data socket
 //! corrupt     chunk=N [byte=B]         one byte of a received chunk is flipped
 //! starve      socket=K [after=N]       data socket K is not served after N chunks
-//! lose        [after=N] [percent=P]    after N chunks so many of a hundred packets to a comm's
-//!                                      data sockets do not arrive (100), by a filter of the kernel
+//! lose        [after=N] [percent=P]    after N chunks a kernel filter drops P percent of the packets
+//!                                      to a comm's data sockets (100)
 //! ```
 //!
-//! Every kind but `rc` and `spin` also takes `side=send|recv` and `comm=K`, the
-//! K-th comm of that side in this process, from 0; left out, it means all.
-//! `nth` and `chunk` count from 1. Names of calls are the table's: `isend`,
-//! `irecvConsumed`. Everything is counted, nothing is timed by chance, so the
-//! same text and the same traffic give the same fault; `seed` chooses the byte
-//! that `corrupt` flips when none is named.
+//! All kinds except `rc` and `spin` also take `side=send|recv` and `comm=K`, the K-th comm of
+//! that side in this process, counted from 0. Without them a fault applies to all comms. `nth`
+//! and `chunk` count from 1. Calls have the names of the table: `isend`, `irecvConsumed`. Faults
+//! depend on counts only, so the same text and traffic give the same fault. `seed` chooses the
+//! byte that `corrupt` flips if none is given.
 //!
-//! With the variable unset each question costs one branch.
+//! If the variable is unset, each check costs one branch.
 #![forbid(unsafe_code)]
 
 mod grammar;
@@ -37,7 +36,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Which end of a connection.
+/// A side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// The end that connects.
@@ -131,12 +130,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
+    /// Whether the plan has no faults.
     pub(crate) fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// What the `comm`-th comm of `side` suffers, or `None` when nothing.
+    /// The faults of the `comm`-th comm of `side`; `None` if there are none.
     pub(crate) fn of_comm(&self, side: Side, comm: u64) -> Option<Box<CommFaults>> {
         let meant = |fault: &&Fault| {
             fault.side.is_none_or(|wanted| wanted == side)
@@ -157,38 +156,38 @@ impl Plan {
     }
 }
 
-/// What one comm suffers.
+/// The faults of one comm.
 #[derive(Debug)]
 pub(crate) struct CommFaults {
     kinds: Vec<Kind>,
     seed: u64,
 }
 
-/// What becomes of a header.
+/// The fate of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is sent.
+    /// The header is sent.
     Sent,
-    /// It is lost.
+    /// The header is dropped.
     Dropped,
-    /// It waits.
+    /// The header is delayed.
     Delayed(Duration),
 }
 
 impl CommFaults {
-    /// Whether nothing may move once `chunks` have been assigned.
+    /// Whether the comm stops after `chunks` assigned chunks.
     pub(crate) fn stopped(&self, chunks: u64) -> bool {
         self.kinds
             .iter()
             .any(|kind| matches!(kind, Kind::Stop { after } if chunks >= *after))
     }
 
-    /// Whether connect or accept is to hang.
+    /// Whether connect or accept hangs.
     pub(crate) fn hangs(&self) -> bool {
         self.kinds.contains(&Kind::Hang)
     }
 
-    /// How often the acceptor puts the connector off; 0 refuses for good.
+    /// How often the acceptor answers PENDING; 0: it answers FAILED.
     pub(crate) fn refuses(&self) -> Option<u64> {
         self.kinds.iter().find_map(|kind| match kind {
             Kind::Refuse { times } => Some(*times),
@@ -196,12 +195,12 @@ impl CommFaults {
         })
     }
 
-    /// Whether the process is to end at the arrival of this chunk.
+    /// Whether the process exits when this chunk arrives.
     pub(crate) fn exits(&self, chunk: u64) -> bool {
         self.kinds.contains(&Kind::Exit { chunk })
     }
 
-    /// What becomes of the `header`-th header.
+    /// The fate of the `header`-th header.
     pub(crate) fn header(&self, header: u64) -> Fate {
         let fate = |kind: &Kind| match kind {
             Kind::DropCtrl { nth } if *nth == header => Some(Fate::Dropped),
@@ -229,7 +228,7 @@ impl CommFaults {
             .map(|byte| (byte % length) as usize)
     }
 
-    /// What the data socket `index` suffers.
+    /// The faults of data socket `index`.
     pub(crate) fn of_socket(&self, index: usize) -> Option<SocketFaults> {
         let index = index as u64;
         let starve_after = self.kinds.iter().find_map(|kind| match kind {
@@ -253,18 +252,18 @@ impl CommFaults {
     }
 }
 
-/// What one data socket suffers.
+/// The faults of one data socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SocketFaults {
-    /// Chunks after which it is not served any more.
+    /// Chunks after which the socket is no longer served.
     pub starve_after: Option<u64>,
-    /// Bytes after which it is closed.
+    /// Bytes after which the socket is closed.
     pub close_after: Option<u64>,
-    /// Chunks after which packets are lost, and how many of a hundred.
+    /// Chunks after which packets are dropped, and the percentage.
     pub lose_after: Option<(u64, u32)>,
 }
 
-/// One step of splitmix64: a seed's bits, spread.
+/// One step of splitmix64.
 pub(crate) fn scatter(seed: u64) -> u64 {
     let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -272,10 +271,10 @@ pub(crate) fn scatter(seed: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Entries of the table that can be named.
+/// Number of table entries that faults can name.
 const CALLS: usize = Call::IrecvConsumed as usize + 1;
 
-/// Calls counted for `rc` and `spin`; empty unless a plan names one.
+/// Call counts for `rc` and `spin`; empty unless the plan names a call.
 struct CallFaults {
     kinds: Vec<Kind>,
     counts: [AtomicU64; CALLS],
@@ -283,7 +282,7 @@ struct CallFaults {
 
 static ARMED: OnceLock<CallFaults> = OnceLock::new();
 
-/// Makes `plan`'s `rc` and `spin` faults happen in this process. Once.
+/// Enables the `rc` and `spin` faults of `plan` in this process, once.
 pub(crate) fn arm(plan: &Plan) {
     let kinds = plan.faults.iter().map(|fault| fault.kind);
     let kinds: Vec<Kind> = kinds
@@ -297,7 +296,7 @@ pub(crate) fn arm(plan: &Plan) {
     }
 }
 
-/// At the door of every call: the code to return instead of doing it.
+/// Called at the start of every call: the code to return instead of making the call.
 pub(crate) fn on_call(call: Call) -> Option<i32> {
     ARMED.get().and_then(|armed| armed.on_call(call))
 }
@@ -325,7 +324,7 @@ impl CallFaults {
     }
 }
 
-/// A call that burns a core and does not come back for a while.
+/// Spins for `time`.
 fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -390,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_meet_their_fate_by_number() {
+    fn headers_are_dropped_and_delayed_by_number() {
         let faults = plan("drop-ctrl:nth=2;delay-ctrl:nth=3,ms=5")
             .of_comm(Side::Send, 0)
             .unwrap();

@@ -1,8 +1,7 @@
-//! What holds of any bytes that reach the plugin from outside: the targets under
-//! `fuzz/` look for a counterexample, the suite tries their seeds and some
-//! random ones.
+//! Properties that hold for any bytes that reach the plugin from outside. The targets under
+//! `fuzz/` search for counterexamples; the tests try their seeds and random bytes.
 //!
-//! Absent from a normal build.
+//! Compiled for tests and fuzzing only.
 #![forbid(unsafe_code)]
 
 use crate::device::{self, DEVICES_MAX, Interface};
@@ -13,8 +12,8 @@ use crate::wire::{
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// The first byte chooses the decoder and the number of data sockets; what
-/// follows is cut or filled with zeroes to the length of the message.
+/// Decodes a message. The first byte selects the decoder and the number of data sockets; the
+/// rest is cut or zero-padded to the length of the message.
 pub fn wire(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else {
         return;
@@ -64,7 +63,7 @@ fn header(bytes: &[u8; HEADER_BYTES], sockets: usize) {
     }
 }
 
-/// A text in, or not in, the grammar of `TCPXSOFT_FAULT`.
+/// Parses a text as `TCPXSOFT_FAULT`.
 pub fn fault(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let plan = match Plan::parse(&text) {
@@ -90,7 +89,7 @@ pub fn fault(data: &[u8]) {
     }
 }
 
-/// The first line chooses among the interfaces that the following lines name.
+/// Applies the first line as an interface list to the interfaces of the following lines.
 pub fn interfaces(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (wanted, names) = text
@@ -111,7 +110,7 @@ pub fn interfaces(data: &[u8]) {
         assert!(names.is_sorted() && names.len() <= DEVICES_MAX);
         BTreeSet::from_iter(names)
     };
-    // Whatever a list chooses, the same list behind a `^` chooses the rest.
+    // The same list with a leading `^` selects the other interfaces.
     let wanted = wanted.trim_start_matches('^');
     let excluded = format!("^{wanted}");
     let (these, others) = (chosen(Some(wanted)), chosen(Some(&excluded)));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_of_each_message_is_believed() {
+    fn one_seed_of_each_message_is_valid() {
         let seeds = seeds("soft_wire");
         let believed = |choice: u8, is: fn(&[u8]) -> bool| {
             let ours = seeds.iter().filter(|seed| seed[0] % 3 == choice);

@@ -1,17 +1,17 @@
-//! Plain flavour: which request each buffer belongs to, and under which tag.
+//! Plain flavour: the request and tag of each buffer.
 //!
-//! A receive of several buffers takes a slot for each; the caller knows it by the
-//! first. Messages fill slots in the order in which they arrive, so a buffer whose
-//! message comes early changes places with those before it, one after the other.
-//! All go on belonging to the requests that they were posted with.
+//! A receive of several buffers takes one slot for each; the caller's request is the first slot.
+//! Messages fill slots in the order of arrival, so a buffer whose message arrives early is
+//! swapped forward past the buffers before it. Every buffer still belongs to the request with
+//! which it was posted.
 //!
-//! Not here: what is in a slot, or when it is whole.
+//! Not here: the content of slots, and when a slot is complete.
 #![forbid(unsafe_code)]
 
 use crate::queue::SLOTS_MAX;
 use std::ffi::c_int;
 
-/// Buffers of one receive: as many as NCCL ever asks for.
+/// Most buffers of one receive, as in NCCL.
 pub(crate) const GROUP_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,9 +31,9 @@ struct Group {
 /// Requests and buffers of one comm.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// By the slot that a buffer is in.
+    /// The buffer in each slot.
     members: [Member; SLOTS_MAX],
-    /// By the slot that the caller's pointer means.
+    /// The request whose first slot this was when it was posted.
     groups: [Group; SLOTS_MAX],
 }
 
@@ -57,7 +57,7 @@ impl Groups {
         self.add(slot, slot, tag);
     }
 
-    /// One more buffer of it; those over [`GROUP_MAX`] are the caller's mistake.
+    /// Adds a buffer to a request. More than [`GROUP_MAX`] are ignored.
     pub(crate) fn add(&mut self, request: usize, slot: usize, tag: c_int) {
         let group = &mut self.groups[request];
         if let Some(place) = group.slots.get_mut(usize::from(group.count)) {
@@ -76,12 +76,12 @@ impl Groups {
         self.members[slot].tag
     }
 
-    /// Takes the tag away, which was told to the peer.
+    /// Clears the tag after it was sent to the peer.
     pub(crate) fn told(&mut self, slot: usize) {
         self.members[slot].tag = 0;
     }
 
-    /// The buffers in two slots have changed places.
+    /// Swaps the buffers of two slots.
     pub(crate) fn swap(&mut self, one: usize, other: usize) {
         self.members.swap(one, other);
         for slot in [one, other] {
@@ -90,20 +90,20 @@ impl Groups {
         }
     }
 
-    /// Where the buffers of a request are, in the order in which they were posted.
+    /// The slots of a request's buffers, in posting order.
     #[inline]
     pub(crate) fn slots(&self, request: usize) -> impl Iterator<Item = usize> + use<> {
         let Group { slots, count, .. } = self.groups[request];
         slots.into_iter().take(count.into()).map(usize::from)
     }
 
-    /// Whether the caller still waits for the request that a slot stands for.
+    /// Whether the caller still waits for the request of a slot.
     #[inline]
     pub(crate) fn is_open(&self, slot: usize) -> bool {
         self.groups[slot].open
     }
 
-    /// The caller was told that a request is done.
+    /// Marks a request that was reported done.
     #[inline]
     pub(crate) fn close(&mut self, request: usize) {
         self.groups[request].open = false;
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_that_change_places_stay_with_their_requests() {
+    fn swapped_buffers_stay_with_their_requests() {
         let mut groups = Groups::default();
         let slots = |groups: &Groups, request| groups.slots(request).collect::<Vec<_>>();
         groups.open(0, 5);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ninth_buffer_is_not_kept() {
+    fn a_ninth_buffer_is_ignored() {
         let mut groups = Groups::default();
         groups.open(0, 0);
         (1..12).for_each(|slot| groups.add(0, slot, 0));

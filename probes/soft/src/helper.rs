@@ -1,9 +1,9 @@
 //! `TCPXSOFT_IO=helper`: one thread per comm that moves bytes between `test`
 //! calls, as the real plugin's does.
 //!
-//! It starts with the first task chunk, sleeps when nothing can move, and ends
-//! at close, or silently when a data socket fails: that failure is never
-//! reported through the API, and every lane of the comm stops with it.
+//! The thread starts with the first task chunk, sleeps while no bytes can be moved, and ends at
+//! close or when a data socket fails. Such a failure is never reported through the API, and
+//! stops all lanes of the comm.
 #![expect(unsafe_code, reason = "moves the tasks that the caller assigns")]
 
 use crate::io::{Moved, pump};
@@ -16,12 +16,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tcpx_abi::subsystem::{INIT, NET};
 
-/// Turns without a byte before the thread sleeps.
+/// Turns without progress before the thread sleeps.
 const SPINS: u32 = 16;
-/// Sleep while a socket has nothing to give or take: long enough to leave the
-/// core to whoever copies, short enough for buffers not to run dry.
+/// Sleep while all sockets are blocked: long enough to leave the core to other threads, short
+/// enough for socket buffers not to run empty.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(50);
-/// Sleep without tasks; a new one wakes the thread.
+/// Longest sleep without tasks; a new task wakes the thread.
 const IDLE_SLEEP: Duration = Duration::from_millis(100);
 
 /// A running helper.
@@ -31,7 +31,7 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Starts the helper of `lanes`, which becomes their only mover.
+    /// Starts the helper thread, which becomes the only mover of `lanes`.
     pub(crate) fn start(lanes: Arc<Lanes>) -> io::Result<Self> {
         let theirs = Arc::clone(&lanes);
         let thread = thread::Builder::new()
@@ -46,12 +46,12 @@ impl Helper {
         Ok(Self { thread, lanes })
     }
 
-    /// A task was assigned.
+    /// Wakes the thread after a task was assigned.
     pub(crate) fn wake(&self) {
         self.thread.thread().unpark();
     }
 
-    /// Ends the helper and waits for it: microseconds, as it never blocks.
+    /// Ends the thread and waits for it, for microseconds, because it never blocks.
     pub(crate) fn end(self) {
         self.lanes.stop.store(true, Relaxed);
         self.thread.thread().unpark();
@@ -77,7 +77,7 @@ fn run(lanes: &Lanes) {
     }
 }
 
-/// Serves every lane once.
+/// Moves bytes once on every lane.
 fn turn(lanes: &Lanes) -> Moved {
     let mut result = Moved::Nothing;
     for lane in &lanes.all {

@@ -1,20 +1,20 @@
-//! The integer variables of the real plugin: their ranges, their defaults, and
-//! the C parser that reads them.
+//! The integer variables of the real plugin with ranges and defaults, and a parser that works
+//! like the plugin's `strtoll`.
 #![forbid(unsafe_code)]
 
 /// One integer variable.
 pub(crate) struct Integer {
-    /// How it is echoed.
+    /// Label in the log line of `init`.
     pub label: &'static str,
-    /// Its name behind `NCCL_`.
+    /// Name without the prefix `NCCL_`.
     pub name: &'static str,
-    /// Its value when unset.
+    /// Value if unset.
     pub declared: i64,
-    /// Its value when out of range.
+    /// Value if out of range.
     pub restored: i64,
-    /// The range, from here.
+    /// Lowest valid value.
     pub least: i64,
-    /// To here.
+    /// Highest valid value.
     pub most: i64,
 }
 
@@ -34,19 +34,19 @@ const fn integer(
     }
 }
 
-/// "Keep the built-in default", as the real plugin declares it.
+/// The real plugin's declared value for "keep the built-in default".
 const KEEP: i64 = -2;
 const INT_MAX: i64 = i32::MAX as i64 - 1;
 const LEAST_WAIT_NS: i64 = 100_000;
 
-/// Whether the plugin works at all.
+/// Whether the plugin is enabled.
 pub(crate) const ENABLE: Integer = integer(
     "TCPXSoft enable",
     "GPUDIRECTTCPX_SOCKET_ENABLE",
     [1, 1],
     [0, 1],
 );
-/// Bytes up to which a message travels on the control socket.
+/// Longest message that is sent on the control socket, in bytes.
 pub(crate) const INLINE: Integer =
     integer("inline threshold", "INLINE_THRESHOLD", [KEEP, 0], [0, 2048]);
 /// Bytes of one task chunk.
@@ -68,7 +68,7 @@ pub(crate) const ATTEMPTS: Integer = integer(
     [KEEP, 3],
     [0, i32::MAX as i64],
 );
-/// Whether senders wait for receivers.
+/// Whether senders wait for posted receives.
 pub(crate) const RECV_SYNC: Integer =
     integer("receiver sync", "GPUDIRECTTCPX_RECV_SYNC", [0, 1], [0, 1]);
 /// Nanoseconds before the first slowness line.
@@ -85,7 +85,7 @@ pub(crate) const NEXT_REPORT: Integer = integer(
     [KEEP, 30_000_000_000],
     [LEAST_WAIT_NS, i64::MAX],
 );
-/// Microseconds that accept waits at its end.
+/// Microseconds that accept waits for flow steering at its end.
 pub(crate) const STEERING: Integer = integer(
     "flow steering wait in micros",
     "GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS",
@@ -93,7 +93,7 @@ pub(crate) const STEERING: Integer = integer(
     [1, i32::MAX as i64],
 );
 
-/// `strtoll(text, NULL, 0)`; `None` where C sets `ERANGE`.
+/// `strtoll(text, NULL, 0)`; `None` if C sets `ERANGE`.
 pub fn strtoll(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, digits) = match text.strip_prefix('-') {
@@ -105,7 +105,7 @@ pub fn strtoll(text: &str) -> Option<i64> {
     for digit in digits.chars().map_while(|letter| letter.to_digit(radix)) {
         let digit = i64::from(digit);
         value = value.checked_mul(i64::from(radix))?;
-        // Downwards for negative values: there is one more of them.
+        // Negative values are accumulated as negative, because there is one more of them.
         value = if negative {
             value.checked_sub(digit)?
         } else {

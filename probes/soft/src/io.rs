@@ -1,13 +1,11 @@
-//! Moving the bytes of a lane's tasks: at most one nonblocking `sendmsg` or
-//! `recvmsg` per call, over all tasks that wait.
+//! Moves the bytes of a lane's tasks, with at most one nonblocking `sendmsg` or `recvmsg` per
+//! call for all waiting tasks.
 //!
-//! One call for six tasks is what makes small messages cheap, and leaving large
-//! ones whole is what makes them fast: cutting I/O into 64 to 128 KiB pieces
-//! loses 20 to 55 % on loopback.
+//! One call for six tasks makes small messages cheap. Large messages are not split, because I/O
+//! in pieces of 64 to 128 KiB is 20 to 55 % slower on loopback.
 //!
-//! A data socket that fails is reported to the log once and never to the
-//! caller: TCPX's helper thread dies the same silent way, and `test` says "not
-//! done" for ever.
+//! A failed data socket is logged once and never reported to the caller: like TCPX's helper
+//! thread it stops silently, and `test` reports "not done" forever.
 #![expect(unsafe_code, reason = "scatter and gather over the caller's memory")]
 
 use crate::fault::Side;
@@ -21,25 +19,25 @@ use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-/// What a call came to.
+/// The result of serving a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// Bytes went.
+    /// Bytes were moved.
     Some,
-    /// No task waits, or the lane is dead or starved on purpose.
+    /// No task is waiting, or the lane is dead or starved by a fault.
     Nothing,
-    /// The socket or the page pool has nothing to give or take right now.
+    /// The socket would block, or the page pool is empty.
     Blocked,
-    /// The socket failed just now.
+    /// The socket failed in this call.
     Died,
 }
 
-/// Vectors of one call when every task is one piece.
+/// Most vectors of one call if every task is one piece.
 const FLAT: usize = crate::lane::TASKS;
-/// Vectors of one call when tasks may lie in pages: 1 MiB.
+/// Most vectors of one call if tasks are in pages: 1 MiB.
 const PAGED: usize = 256;
 
-/// Moves what can be moved on one lane.
+/// Moves as many bytes as possible on one lane.
 ///
 /// # Safety
 /// The calling thread is the lane's only mover, and the memory of its tasks is
@@ -65,9 +63,8 @@ pub(crate) unsafe fn pump(lanes: &Lanes, lane: &Lane) -> Moved {
     }
 }
 
-/// Most bytes of one system call. A receiver's caller looks at each message when
-/// it is whole; three that arrived in one call would push the first out of the
-/// core's cache before that.
+/// Most bytes of one system call. A receiver reads each message when it is complete; with more
+/// bytes per call, later messages would evict the first from the core's cache before that.
 fn piece(side: Side) -> usize {
     match side {
         Side::Send => usize::MAX,
@@ -75,14 +72,14 @@ fn piece(side: Side) -> usize {
     }
 }
 
-/// How many bytes the faults of this socket let pass; `None` for none at all.
+/// How many bytes the socket's faults allow to be moved; `None` for none.
 fn allowed(lane: &Lane, mover: &mut Mover) -> Option<usize> {
     let faults = mover.faults.as_mut()?;
     if let Some((_, percent)) = faults
         .lose_after
         .take_if(|(chunks, _)| u64::from(lane.unfinished().0) >= *chunks)
     {
-        // A kernel that refuses the filter shows as a fault that does not happen.
+        // If the kernel refuses the filter, the fault does not happen.
         if let Err(error) = socket::lose(&lane.stream, percent) {
             warning!(
                 c"softTaskProgress",
@@ -102,7 +99,7 @@ fn allowed(lane: &Lane, mover: &mut Mover) -> Option<usize> {
     };
     let left = limit.saturating_sub(mover.bytes);
     if left == 0 {
-        // What follows fails by itself, as it would with a real dead socket.
+        // The next system call fails as on a socket that the peer closed.
         let _ = lane.stream.shutdown(Shutdown::Both);
         return Some(usize::MAX);
     }
@@ -141,8 +138,8 @@ fn pump_with<const N: usize>(
     }
 }
 
-/// Adds what is left of a task; `false` when no more vectors fit or no page is
-/// free, and later tasks must wait.
+/// Adds the remaining bytes of a task. `false` if no more vectors fit or no page is free, so
+/// later tasks must wait.
 fn gather<const N: usize>(
     lanes: &Lanes,
     mover: &mut Mover,
@@ -187,7 +184,7 @@ fn gather<const N: usize>(
     }
 }
 
-/// Books `moved` bytes and returns the number of the first unfinished task.
+/// Records `moved` bytes and returns the number of the first unfinished task.
 fn advance(lane: &Lane, mover: &mut Mover, first: u32, mut moved: usize) -> u32 {
     let mut number = first;
     while moved > 0 {
@@ -204,7 +201,7 @@ fn advance(lane: &Lane, mover: &mut Mover, first: u32, mut moved: usize) -> u32 
     number
 }
 
-/// Nothing moved; says so when that has lasted long enough.
+/// Handles a blocked socket; logs a slowness line if it has been blocked for long enough.
 fn blocked(lanes: &Lanes, lane: &Lane, mover: &mut Mover, first: u32, code: i32) -> Moved {
     let Some(patience) = lanes.patience else {
         return Moved::Blocked;
@@ -266,11 +263,11 @@ fn flags_of(side: Side) -> i32 {
     }
 }
 
-/// Pieces of memory for one call, on the stack.
+/// The memory pieces of one system call, on the stack.
 struct Vectors<const N: usize> {
     pieces: [MaybeUninit<libc::iovec>; N],
     count: usize,
-    /// Bytes that may still be added.
+    /// Bytes that can still be added.
     most: usize,
 }
 
@@ -283,7 +280,7 @@ impl<const N: usize> Vectors<N> {
         }
     }
 
-    /// `false` when the piece did not fit whole.
+    /// Adds a piece. `false` if it did not fit completely.
     fn push(&mut self, start: *mut u8, length: usize) -> bool {
         let taken = length.min(self.most);
         if self.count == N || taken == 0 {

@@ -1,8 +1,8 @@
-//! Plain flavour: receives into device memory, which a socket cannot write to.
+//! Plain flavour: receives into device memory, to which a socket cannot write.
 //!
-//! A message lands in a buffer of the host. `test` says that it has arrived; it is
-//! in its place once `iflush` was asked for it and the request of that is done,
-//! and not before: a caller that forgets to flush finds its old bytes.
+//! A message is received into a host buffer, and `test` then reports it done. It is copied to
+//! its destination by `iflush`, once the request of the flush is done and not before: a caller
+//! that does not flush finds the old bytes.
 #![expect(unsafe_code, reason = "writes to the caller's buffers")]
 
 use crate::cuda::Gpu;
@@ -13,29 +13,29 @@ use crate::settings::PRODUCT;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 
-/// Flushes of one comm at a time; one more is done before `iflush` returns.
+/// Most flushes of a comm in progress; `iflush` completes one more at once.
 pub(crate) const FLUSHES: usize = 32;
-/// Messages that wait to be flushed: a whole window twice.
+/// Most messages that wait to be flushed: two windows.
 const LANDED_MAX: usize = 2 * SLOTS_MAX;
 
-/// A message on the host, and where it belongs.
+/// A received message in host memory, and its destination.
 struct Landed {
     to: usize,
     bytes: Vec<u8>,
 }
 
-/// What has landed on one comm.
+/// The received messages of one comm that are not flushed.
 pub(crate) struct Landing {
     gpu: Option<&'static Gpu>,
-    /// Being received, by slot.
+    /// Buffers of messages being received, by slot.
     slots: [Option<Vec<u8>>; SLOTS_MAX],
-    /// Arrived, oldest first.
+    /// Received messages, oldest first.
     landed: VecDeque<Landed>,
     flushes: [Option<Vec<Landed>>; FLUSHES],
 }
 
 impl Landing {
-    /// Into a GPU's memory, or into ordinary memory that stands in for it.
+    /// For messages to GPU memory, or to host memory that stands in for it.
     pub(crate) fn new(gpu: Option<&'static Gpu>) -> Self {
         Self {
             gpu,
@@ -45,20 +45,20 @@ impl Landing {
         }
     }
 
-    /// The buffer for the message of a slot, `bytes` long; the same until it arrived.
+    /// The buffer of `bytes` bytes for the message of a slot, the same until it has arrived.
     pub(crate) fn buffer(&mut self, slot: usize, bytes: usize) -> *mut u8 {
         self.slots[slot % SLOTS_MAX]
             .get_or_insert_with(|| vec![0; bytes])
             .as_mut_ptr()
     }
 
-    /// The message of a slot has arrived; it belongs to `to`.
+    /// Records that the message of a slot has arrived. Its destination is `to`.
     pub(crate) fn arrived(&mut self, slot: usize, to: *mut c_void) {
         let Some(bytes) = self.slots[slot % SLOTS_MAX].take() else {
             return;
         };
         let to = to as usize;
-        // What was there before is written over by it.
+        // A newer message replaces an older one with the same destination.
         self.landed.retain(|one| one.to != to);
         if self.landed.len() == LANDED_MAX {
             warning!(
@@ -70,8 +70,8 @@ impl Landing {
         self.landed.push_back(Landed { to, bytes });
     }
 
-    /// Begins to flush what has arrived for these places; says which flush that
-    /// is, or `None` where nothing is left to wait for.
+    /// Starts to flush the messages for these destinations. Returns the number of the flush, or
+    /// `None` if there is nothing to wait for.
     pub(crate) fn flush(&mut self, places: &[*mut c_void]) -> Result<Option<usize>, Failed> {
         let mut mine = Vec::new();
         for place in places {
@@ -90,7 +90,7 @@ impl Landing {
         Ok(Some(free))
     }
 
-    /// `test` of a flush, which is done the first time; `false` for none.
+    /// `test` of a flush, which completes it. `false` if there is no such flush.
     pub(crate) fn finish(&mut self, flush: usize) -> Result<bool, Failed> {
         match self.flushes.get_mut(flush).and_then(Option::take) {
             Some(mine) => self.put(mine).map(|()| true),

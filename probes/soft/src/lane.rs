@@ -1,13 +1,12 @@
-//! One data socket and the ring of at most six task chunks assigned to it.
+//! A data socket and the ring of at most six task chunks assigned to it.
 //!
-//! Two hands touch a lane. The *caller* (whoever calls `test`) assigns tasks
-//! and reaps finished ones. The *mover* (the caller again, or the comm's helper
-//! thread) moves their bytes in order. Three counters that only grow separate
-//! them: assigned is the caller's to write, finished the mover's, reaped the
-//! caller's. A task belongs to the mover between assigned and finished, and to
-//! the caller otherwise.
+//! Two roles access a lane. The *caller*, the thread that calls `test`, assigns tasks and reaps
+//! finished ones. The *mover*, either the caller or the comm's helper thread, moves their bytes
+//! in order. Three increasing counters separate them: the caller writes assigned and reaped, the
+//! mover writes finished. A task belongs to the mover between assigned and finished, and to the
+//! caller otherwise.
 //!
-//! Not here: moving bytes (`io`), or deciding what becomes a task.
+//! Not here: moving bytes (`io`), and dividing messages into tasks.
 #![expect(
     unsafe_code,
     reason = "a ring shared by two threads, synchronised by its counters"
@@ -20,33 +19,33 @@ use std::cell::UnsafeCell;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
-/// Task chunks of one data socket.
+/// Most task chunks of one data socket.
 pub(crate) const TASKS: usize = 6;
 
-/// Where the bytes of a task are, or go.
+/// The memory of a task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Memory {
-    /// In place, in the caller's buffer.
+    /// The caller's buffer.
     Flat(*mut u8),
-    /// In pages; the numbers of the pages taken so far are written here, to
-    /// room for as many as the task can need.
+    /// Pages of the pool. Points to room for the numbers of all pages that the task can need,
+    /// to which the mover writes those of the pages it takes.
     Pages(*mut u32),
 }
 
 /// One task chunk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
-    /// Where its bytes are.
+    /// The memory of its bytes.
     pub memory: Memory,
-    /// How many they are; never 0.
+    /// Number of bytes, not 0.
     pub length: usize,
-    /// Bytes of the message before it.
+    /// Offset within the message.
     pub offset: usize,
     /// Bytes of the message.
     pub total: usize,
-    /// Ring slot of its request.
+    /// Slot of its request.
     pub slot: usize,
-    /// Count of this chunk on its comm, from 1.
+    /// Number of the chunk on its comm, from 1.
     pub number: u64,
 }
 
@@ -59,7 +58,7 @@ const NO_TASK: Task = Task {
     number: 0,
 };
 
-/// What only the mover looks at.
+/// State that only the mover accesses.
 #[derive(Default)]
 pub(crate) struct Mover {
     /// Bytes of the first unfinished task that have moved.
@@ -68,13 +67,13 @@ pub(crate) struct Mover {
     pub held: [usize; TASKS],
     /// Bytes moved on this socket.
     pub bytes: u64,
-    /// Since when nothing moves.
+    /// Tracks how long nothing has moved.
     pub stall: Stall,
-    /// What goes wrong on purpose.
+    /// Injected faults.
     pub faults: Option<SocketFaults>,
 }
 
-/// One data socket with its tasks.
+/// A data socket with its tasks.
 pub(crate) struct Lane {
     /// The socket.
     pub stream: TcpStream,
@@ -113,7 +112,7 @@ impl Lane {
         }
     }
 
-    /// Caller: whether one more task fits.
+    /// Caller: whether one more task can be assigned.
     pub(crate) fn has_room(&self) -> bool {
         self.assigned
             .load(Relaxed)
@@ -121,7 +120,7 @@ impl Lane {
             < TASKS as u32
     }
 
-    /// Caller: gives the mover one more task. `false` when there is no room.
+    /// Caller: assigns a task to the mover. `false` if there is no room.
     pub(crate) fn assign(&self, task: Task) -> bool {
         if !self.has_room() {
             return false;
@@ -143,24 +142,24 @@ impl Lane {
         Some(self.task(number))
     }
 
-    /// Mover: the numbers of the first unfinished task and behind the last.
+    /// Mover: the number of the first unfinished task, and the number after the last task.
     pub(crate) fn unfinished(&self) -> (u32, u32) {
         (self.finished.load(Relaxed), self.assigned.load(Acquire))
     }
 
-    /// Whoever holds it: the task of this number.
+    /// The task with this number, for the role to which it belongs.
     pub(crate) fn task(&self, number: u32) -> Task {
         // SAFETY: a task is written before it is assigned and not again until
         // it is reaped; a copy is taken.
         unsafe { *self.tasks[place(number)].get() }
     }
 
-    /// Mover: hands back every task before `number`.
+    /// Mover: marks every task before `number` as finished.
     pub(crate) fn finish_to(&self, number: u32) {
         self.finished.store(number, Release);
     }
 
-    /// Mover: its own state.
+    /// Mover: the mover's state.
     ///
     /// # Safety
     /// The thread that asks is the lane's only mover and holds no other borrow.
@@ -170,44 +169,44 @@ impl Lane {
         unsafe { &mut *self.mover.get() }
     }
 
-    /// Caller: whether tasks wait for the mover.
+    /// Caller: whether the mover has unfinished tasks.
     pub(crate) fn has_work(&self) -> bool {
         self.finished.load(Relaxed) != self.assigned.load(Relaxed)
     }
 
-    /// The socket failed; nothing moves on it any more.
+    /// Whether the socket has failed, so that no bytes are moved on it any more.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
     }
 
-    /// Mover: see [`Lane::is_dead`].
+    /// Mover: marks the lane as dead.
     pub(crate) fn die(&self) {
         self.dead.store(true, Relaxed);
     }
 }
 
-/// Index in the ring, or in [`Mover::held`], of a task number.
+/// Index of a task number in the ring and in [`Mover::held`].
 pub(crate) fn place(number: u32) -> usize {
     number as usize % TASKS
 }
 
-/// The lanes of one comm and what their mover needs to know about it.
+/// The lanes of one comm, and what their mover needs to know about the comm.
 pub(crate) struct Lanes {
     /// One per data socket, by index.
     pub all: Vec<Lane>,
-    /// Which way the bytes go.
+    /// Direction of the bytes.
     pub side: Side,
-    /// Where device receives land.
+    /// The page pool of device receives.
     pub pool: Option<&'static PagePool>,
-    /// The comm, as its pointer prints.
+    /// The comm's address, for log lines.
     pub comm: usize,
     /// Device index.
     pub device: usize,
     /// Interface name.
     pub interface: String,
-    /// When slowness is reported, if it is.
+    /// Intervals of slowness lines, if enabled.
     pub patience: Option<Patience>,
-    /// Tells a helper to end.
+    /// Set to end the helper thread.
     pub stop: AtomicBool,
 }
 
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn six_tasks_fit_and_a_place_is_free_only_once_reaped() {
+    fn six_tasks_fit_and_an_entry_is_free_only_once_reaped() {
         let lane = lane();
         let task = |number| Task { number, ..NO_TASK };
         for number in 0..6 {

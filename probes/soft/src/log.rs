@@ -1,8 +1,8 @@
-//! Lines to the logger that `init` was given, in the shape the real plugin's
-//! have: level, subsystem flags, function name in place of a file, line, text.
+//! Writes log lines to the logger passed to `init`, in the real plugin's form: level, subsystem
+//! flags, function name instead of a file, line, text.
 //!
-//! Before `init`, or with no logger, nothing is written anywhere: a library in
-//! someone else's process does not print unless asked.
+//! Before `init` and without a logger nothing is written, because a library must not print into
+//! a user's process unless asked.
 #![expect(unsafe_code, reason = "calls the C-variadic logger callback")]
 
 use std::ffi::{CStr, CString};
@@ -12,19 +12,19 @@ use tcpx_abi::{Logger, LoggerArg, level, subsystem};
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// Uses `logger` from now on; the first one given stays.
+/// Sets the logger, unless one is already set.
 pub(crate) fn set(logger: LoggerArg) {
     if let Some(logger) = logger {
         let _ = LOGGER.set(logger);
     }
 }
 
-/// One warning. The real plugin flags every warning with all subsystems.
+/// Logs a warning, flagged with all subsystems as in the real plugin.
 pub(crate) fn warn(function: &CStr, line: u32, text: Arguments<'_>) {
     write(level::WARN, subsystem::ALL, function, line, text);
 }
 
-/// One informational line for the subsystems in `flags`.
+/// Logs an informational line for the subsystems in `flags`.
 pub(crate) fn info(flags: std::ffi::c_ulong, function: &CStr, line: u32, text: Arguments<'_>) {
     write(level::INFO, flags, function, line, text);
 }
@@ -70,7 +70,7 @@ fn remember(_: i32, _: Arguments<'_>) {}
 #[cfg(test)]
 pub(crate) use captured::{remember, take};
 
-/// What this thread has logged, for tests that ask about a line.
+/// Captures this thread's log lines for tests.
 #[cfg(test)]
 mod captured {
     use std::cell::RefCell;
@@ -87,7 +87,7 @@ mod captured {
         LINES.with_borrow_mut(|lines| lines.push(format!("{level} {text}")));
     }
 
-    /// The lines since the last call.
+    /// Takes the lines since the last call.
     pub(crate) fn take() -> Vec<String> {
         LINES.with_borrow_mut(std::mem::take)
     }

@@ -1,9 +1,9 @@
-//! Memory registrations: what an mhandle points to.
+//! Memory registrations, to which mhandles point.
 //!
-//! A host registration checks and pins nothing, and is good for any comm, as in
-//! TCPX 3.1.9. A device registration exists only with the device stand-in; its
-//! address must be 4 KiB aligned. Like comms, registrations live in memory that
-//! is reused but never freed, so a stale mhandle is refused, not followed.
+//! A host registration checks and pins nothing and is valid for any comm, as in TCPX 3.1.9.
+//! Device registrations need the device stand-in and an address aligned to 4 KiB. Like comms,
+//! registrations are in memory that is reused but never freed, so a stale mhandle is detected
+//! and refused.
 #![expect(unsafe_code, reason = "follows the caller's mhandles")]
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 const LIVE: u64 = u64::from_le_bytes(*b"tcpx mr\0");
 
-/// What was registered.
+/// A registered memory range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Region {
     /// First byte.
@@ -25,7 +25,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Whether `length` bytes at `start` lie inside.
+    /// Whether `length` bytes at `start` are inside the region.
     pub(crate) fn contains(&self, start: usize, length: usize) -> bool {
         let end = self.base.saturating_add(self.length);
         start >= self.base && start.checked_add(length).is_some_and(|last| last <= end)
@@ -48,7 +48,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     spare: Vec::new(),
 });
 
-/// Registers `region` and gives its mhandle.
+/// Registers `region` and returns its mhandle.
 pub(crate) fn register(region: Region) -> *mut c_void {
     let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     let fresh = Registration {
@@ -67,7 +67,7 @@ pub(crate) fn register(region: Region) -> *mut c_void {
     address as *mut c_void
 }
 
-/// Ends a registration; `false` when there is none of this mhandle.
+/// Ends a registration. `false` if the mhandle is not registered.
 pub(crate) fn deregister(mhandle: *mut c_void) -> bool {
     let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     let address = mhandle as usize;
@@ -82,7 +82,7 @@ pub(crate) fn deregister(mhandle: *mut c_void) -> bool {
     true
 }
 
-/// What an mhandle registered, or `None` when it is no live one.
+/// The region of an mhandle; `None` if it is not registered.
 ///
 /// # Safety
 /// A pointer that is neither null nor an mhandle, now or in the past, must at
@@ -96,7 +96,7 @@ pub(crate) unsafe fn region(mhandle: *mut c_void) -> Option<Region> {
     (registration.magic.load(Acquire) == LIVE).then_some(registration.region)
 }
 
-/// How many registrations there are.
+/// Whether the mhandle is registered.
 #[cfg(test)]
 pub(crate) fn is_live(mhandle: *mut c_void) -> bool {
     TABLE

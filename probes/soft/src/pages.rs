@@ -1,19 +1,18 @@
-//! The receive page pool of a process: where the payload of a device receive
-//! lands before it is unpacked.
+//! The receive page pool of a process, which holds the payload of device receives until they are
+//! unpacked.
 //!
-//! It stands in for the GPU page pool that TCPX imports. Pages are 4 KiB, handed
-//! out in an order shuffled by a seed, and come back only when a receive is
-//! consumed; an empty pool means that nothing more arrives. A page is poisoned
-//! before it goes back, so whoever consumes before unpacking reads data that is
-//! provably wrong.
+//! It corresponds to the GPU page pool that TCPX imports. Pages have 4 KiB, are handed out in an
+//! order shuffled by a seed, and are freed only when a receive is consumed. While the pool is
+//! empty nothing is received. A page is poisoned when it is freed, so a caller that consumes
+//! before unpacking reads data that is provably wrong.
 //!
-//! With a GPU the pool lies in its memory. Sockets write to pinned memory of the
-//! host, page for page the same, and the GPU fetches what arrived; behind it is
-//! one page of poison, which the GPU fetches for pages that go back.
+//! With a GPU the pool is in GPU memory. Sockets write to pinned host memory with the same
+//! layout, from which the GPU fetches the received pages. It is followed by one page of poison,
+//! which the GPU fetches for freed pages.
 //!
-//! The free list is a lock-free stack of page numbers: comms of several threads
-//! share one pool, and neither posting nor testing may wait for a lock. The
-//! memory is touched only when used.
+//! The free list is a lock-free stack of page numbers, because comms of several threads share
+//! the pool and neither posting nor testing may wait for a lock. Memory is touched only when it
+//! is used.
 #![expect(unsafe_code, reason = "maps memory and hands out raw pages of it")]
 
 use crate::cuda::Gpu;
@@ -25,21 +24,21 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Bytes of one page.
 pub(crate) const PAGE: usize = 4096;
-/// What a page holds after it was given back.
+/// Value of every byte of a freed page.
 pub(crate) const POISON: u8 = 0xDB;
 
-/// Ends the list.
+/// The end of the free list.
 const NONE: u32 = u32::MAX;
 
 /// The pool.
 pub(crate) struct PagePool {
     base: NonNull<u8>,
-    /// The GPU that the pool lies on, and where there.
+    /// The GPU that has the pool, and the pool's address there.
     device: Option<(&'static Gpu, u64)>,
-    /// `next[page]` is the page below it on the stack.
+    /// `next[page]` is the page below `page` on the stack.
     next: Box<[AtomicU32]>,
-    /// Page on top in the low half; a count of changes in the high half, so
-    /// that a page that left and came back does not pass for one that stayed.
+    /// The top page in the low half, and a count of changes in the high half, which prevents the
+    /// ABA problem.
     top: AtomicU64,
     free: AtomicU32,
 }
@@ -50,8 +49,7 @@ unsafe impl Send for PagePool {}
 unsafe impl Sync for PagePool {}
 
 impl PagePool {
-    /// A pool of `bytes`, rounded down to whole pages, in an order that follows
-    /// from `seed`.
+    /// A pool of `bytes` bytes, rounded down to whole pages, in an order that depends on `seed`.
     pub(crate) fn new(bytes: usize, seed: u64) -> io::Result<Self> {
         let pages = (bytes / PAGE).clamp(1, NONE as usize - 1);
         let (protection, flags) = (
@@ -78,7 +76,7 @@ impl PagePool {
 
     /// As `new`, in the memory of a GPU.
     pub(crate) fn on_gpu(gpu: &'static Gpu, bytes: usize, seed: u64) -> Result<Self, Failed> {
-        // One less, so that the poison can be named by 32 bits, too.
+        // One page less, so that the poison page has a 32-bit offset, too.
         let pages = (bytes / PAGE).clamp(1, u32::MAX as usize / PAGE - 1);
         let base = gpu.pinned((pages + 1) * PAGE)?;
         // SAFETY: the last page of the allocation.
@@ -109,42 +107,41 @@ impl PagePool {
         pool
     }
 
-    /// Where `src_off` of a scatter entry counts from: an address of the host, or
-    /// of the GPU.
+    /// The address to which `src_off` of scatter entries is relative, of the host or the GPU.
     pub(crate) fn published(&self) -> *mut u8 {
         self.device
             .map_or(self.base.as_ptr(), |(_, at)| at as *mut u8)
     }
 
-    /// Where sockets write.
+    /// The host memory to which sockets write.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// The GPU that the pool lies on, and where there.
+    /// The GPU that has the pool, and the pool's address there.
     pub(crate) fn device(&self) -> Option<(&'static Gpu, u64)> {
         self.device
     }
 
-    /// Bytes from `base` to the page of poison that a pool on a GPU has.
+    /// Offset of the poison page from `base`, for a pool on a GPU.
     pub(crate) fn poison(&self) -> u32 {
         (self.next.len() * PAGE) as u32
     }
 
-    /// Pages that nobody has.
+    /// Number of free pages.
     #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
         self.free.load(Relaxed) as usize
     }
 
-    /// The first byte of `page`, or `None` when there is no such page.
+    /// The first byte of `page`, or `None` if there is no such page.
     pub(crate) fn at(&self, page: u32) -> Option<NonNull<u8>> {
         let fits = (page as usize) < self.next.len();
         // SAFETY: the page lies in the mapping, whose length is all pages'.
         fits.then(|| unsafe { self.base.add(page as usize * PAGE) })
     }
 
-    /// Takes a page, or `None` when the pool is starved.
+    /// Takes a page, or `None` if the pool is empty.
     pub(crate) fn take(&self) -> Option<u32> {
         let mut top = self.top.load(Acquire);
         loop {
@@ -162,7 +159,7 @@ impl PagePool {
         Some(top as u32)
     }
 
-    /// Takes back a page that was taken, poisoned.
+    /// Poisons and frees a page.
     pub(crate) fn give_back(&self, page: u32) {
         if let Some(start) = self.at(page) {
             // SAFETY: the page is in the mapping, and its taker gives it up.
@@ -171,7 +168,7 @@ impl PagePool {
         }
     }
 
-    /// Takes back a page that was taken and is poisoned already.
+    /// Frees a page that is already poisoned.
     pub(crate) fn push(&self, page: u32) {
         let Some(below) = self.next.get(page as usize) else {
             return;
@@ -202,12 +199,12 @@ impl Drop for PagePool {
     }
 }
 
-/// The list's head after a change that puts `page` on top.
+/// The value of `top` after a change that makes `page` the top.
 fn changed(top: u64, page: u32) -> u64 {
     ((top >> 32).wrapping_add(1) << 32) | u64::from(page)
 }
 
-/// Page numbers in an order that follows from `seed`.
+/// Page numbers in an order that depends on `seed`.
 fn shuffled(pages: u32, seed: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..pages).collect();
     let mut state = seed;

@@ -1,13 +1,12 @@
-//! The plain flavour: a host plugin, behind a table of every version.
+//! The plain flavour: a host plugin with a table of every ABI version.
 //!
-//! The same comms, sockets and wire as the other flavour, without what TCPX asks
-//! of its callers: thirty-two requests per comm and "try again" for one more,
-//! `test` of any of them in any order, sizes reported, nothing to hand back,
-//! `init` as often as one likes. A receive takes one to eight buffers, and every
-//! message goes to the oldest buffer of its tag, or waits for one. With
-//! `TCPXSOFT_CUDA` it takes device memory, too, whose receives must be flushed.
+//! It uses the same comms, sockets and wire format as the other flavour, without TCPX's
+//! restrictions for callers: 32 requests per comm and "try again" for one more, `test` of any
+//! request in any order, sizes reported, no consume, `init` any number of times. A receive has
+//! one to eight buffers, and every message goes to the oldest buffer of its tag or waits for
+//! one. With `TCPXSOFT_CUDA` it accepts device memory, whose receives must be flushed.
 //!
-//! v4 knows no "call again": its `connect` and `accept` wait, for a minute at most.
+//! v4 has no "call again", so its `connect` and `accept` wait, for at most a minute.
 #![expect(unsafe_code, reason = "takes pointers from C and writes through them")]
 
 use crate::calls::{self, Given};
@@ -30,7 +29,7 @@ type Out = *mut *mut c_void;
 
 const NAME: &CStr = c"PlainSoft";
 
-/// Longest that v4's `connect` and `accept` wait.
+/// Longest wait of v4's `connect` and `accept`.
 const PATIENCE: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_micros(100);
 
@@ -44,7 +43,7 @@ fn begin_context(context: Out, logger: LoggerArg) -> ResultCode {
     if code != 0 || context.is_null() {
         return code;
     }
-    // There is one plugin per process, whatever its communicators are.
+    // There is one plugin per process, for all communicators.
     // SAFETY: the ABI makes it the caller's to be written.
     unsafe { context.write(NAME.as_ptr().cast_mut().cast()) };
     code
@@ -80,7 +79,8 @@ fn properties(device: c_int) -> Result<Properties, Failed> {
     })
 }
 
-/// Sizes of every version fit, and no message is longer than an `int` can say.
+/// The arguments of a post, with the size converted from the version's type; refuses sizes that
+/// exceed an `int`.
 fn given(
     data: *mut c_void,
     size: impl TryInto<c_int>,
@@ -148,7 +148,7 @@ unsafe fn flush_group(comm: *mut c_void, count: c_int, data: Out) -> Result<*mut
     unsafe { calls::flush(comm, &places[..count]) }
 }
 
-/// A number of buffers that a call may be given.
+/// Checks the number of buffers of a call.
 fn buffers(call: &str, count: c_int) -> Result<usize, Failed> {
     usize::try_from(count)
         .ok()
@@ -376,7 +376,7 @@ macro_rules! plain_receive {
     };
 }
 
-/// A property in the type that a version has for it.
+/// A property in the version's type.
 macro_rules! plain_property {
     ($from:ident v_props $abi:ident) => {{
         let mut own = $abi::VDeviceProps {
@@ -400,7 +400,7 @@ macro_rules! plain_version {
      device($($device:ident)?) tag($($tag:ident)?) phandle($($phandle:ident)?) receive($($receive:ident)+)
      members(($($dma:ident)?) ($($device_mr:ident)?) ($($consumed:ident)?) ($($merge:ident)?)
      ($($finalize:ident)?) ($($attributes:ident)?))) => {
-        /// The table of the version that the module is called after.
+        /// The table of this ABI version.
         pub mod $v {
             use super::{Out, close_listen, close_recv, close_send, dereg_mr, devices, enter, give, given, test};
             use crate::calls;
@@ -408,7 +408,7 @@ macro_rules! plain_version {
             use std::ffi::{c_int, c_void};
             use tcpx_abi::{$v as abi, LoggerArg, ResultCode};
 
-            /// See the module.
+            /// The table of the plain flavour.
             pub const TABLE: abi::Net = abi::Net {
                 name: super::NAME.as_ptr(),
                 init: Some(init),

@@ -1,8 +1,8 @@
-//! What one process has of the plugin: its settings and its devices, read once
-//! at `init` and never torn down, as the ABI has no way to end it.
+//! The state of the plugin in a process: its settings and devices, read once at `init` and never
+//! freed, because v7 has no call that ends the plugin.
 //!
-//! The table's calls use the process's instance. Tests make instances of their
-//! own, with other settings, in one process.
+//! The table's calls use the process's instance. Tests create further instances with other
+//! settings.
 
 use crate::cuda::{self, Gpu};
 use crate::device::{self, Device, Interface, SPEED_UNKNOWN};
@@ -21,32 +21,32 @@ use tcpx_abi::subsystem::{ENV, INIT, NET};
 use tcpx_abi::v7::Properties;
 use tcpx_abi::{NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_CUDA, PTR_HOST};
 
-/// Comms of one device that we promise, as the real plugin does.
+/// `maxComms`, as reported by the real plugin.
 const COMMS_MAX: c_int = 65_536;
 
-/// Settings, devices, and what all comms share.
+/// Settings, devices, and the state that all comms share.
 pub(crate) struct Plugin {
     /// From the environment.
     pub settings: Settings,
     /// Sorted by name.
     pub devices: Vec<Device>,
-    /// Where control sockets go, when it is named.
+    /// The interface of control sockets, if configured.
     pub ctrl: Option<Interface>,
     pool: OnceLock<Option<PagePool>>,
-    /// Pools in the memory of GPUs, by CUDA's handle.
+    /// Page pools in GPU memory, by CUDA's device handle.
     pools: Mutex<BTreeMap<c_int, &'static PagePool>>,
-    /// Comms begun on each side, for `comm=K` in faults.
+    /// Number of comms begun on each side, for `comm=K` of faults.
     begun: [AtomicU64; 2],
 }
 
 static PLUGIN: OnceLock<Plugin> = OnceLock::new();
 static TRIED: AtomicBool = AtomicBool::new(false);
 
-/// `init`: reads the environment and finds the devices. Once per process, even
-/// when it fails, unless it was disabled.
+/// `init`: reads the environment and finds the devices. Only once per process, even if it fails,
+/// unless the plugin is disabled.
 ///
-/// The plain flavour may be initialised again: from v11 on that happens for each
-/// communicator. The environment is read the first time.
+/// The plain flavour can be initialised again, which v11 does for each communicator. The
+/// environment is read the first time only.
 pub(crate) fn init(flavour: Flavour) -> Result<(), Failed> {
     if flavour == Flavour::Plain && get().is_some() {
         return Ok(());
@@ -74,7 +74,7 @@ pub(crate) fn init(flavour: Flavour) -> Result<(), Failed> {
         REFUSED
     })?;
     fault::arm(&settings.fault);
-    // At the door of this call the plan was not known yet.
+    // The fault plan was not known when this call started.
     if let Some(code) = fault::on_call(Call::Init) {
         return Err(Failed(code));
     }
@@ -96,7 +96,7 @@ pub(crate) fn get() -> Option<&'static Plugin> {
 }
 
 impl Plugin {
-    /// Finds the devices that `settings` ask for.
+    /// Finds the devices that `settings` select.
     pub(crate) fn start(settings: Settings) -> Result<Self, Failed> {
         let function = c"softInitConnectionSetup";
         let all = device::interfaces(settings.family).map_err(|error| {
@@ -122,7 +122,7 @@ impl Plugin {
         }
         let devices: Vec<Device> = device::choose(&all, wanted)
             .into_iter()
-            .map(Device::of)
+            .map(Device::from_sysfs)
             .collect();
         if devices.is_empty() {
             let given = wanted.unwrap_or("any");
@@ -165,12 +165,12 @@ impl Plugin {
         note!(INIT | NET, function, "{PRODUCT} : Using{using}");
     }
 
-    /// The number of a new comm of `side`.
+    /// Returns the number of a new comm of `side`.
     pub(crate) fn begin(&self, side: Side) -> u64 {
         self.begun[side as usize].fetch_add(1, Relaxed)
     }
 
-    /// The calling thread's GPU, where device memory is a GPU's.
+    /// The calling thread's current GPU, if device memory is GPU memory.
     pub(crate) fn gpu(&self) -> Result<Option<&'static Gpu>, Failed> {
         match self.settings.cuda {
             Cuda::Device => Gpu::current().map(Some),
@@ -178,7 +178,7 @@ impl Plugin {
         }
     }
 
-    /// The page pool of a GPU, made at first use and kept.
+    /// The page pool of a GPU, created at first use.
     pub(crate) fn pool_on(&self, gpu: &'static Gpu) -> Result<&'static PagePool, Failed> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(&gpu.device) {
@@ -193,7 +193,7 @@ impl Plugin {
         Ok(made)
     }
 
-    /// The page pool, when the device stand-in is on; made at first use.
+    /// The page pool in host memory, created at first use; `None` without the device stand-in.
     pub(crate) fn pool(&'static self) -> Option<&'static PagePool> {
         let make = || {
             if self.settings.cuda != Cuda::StandIn {
@@ -206,13 +206,13 @@ impl Plugin {
         self.pool.get_or_init(make).as_ref()
     }
 
-    /// The device of this index.
+    /// The device with this index.
     pub(crate) fn device(&self, index: c_int) -> Option<(usize, &Device)> {
         let index = usize::try_from(index).ok()?;
         Some((index, self.devices.get(index)?))
     }
 
-    /// `getProperties`; checks the bounds, which the real one does not.
+    /// `getProperties`. Unlike the real plugin, checks the index.
     pub(crate) fn properties(&self, index: c_int) -> Result<Properties, Failed> {
         let function = c"softGetProperties";
         let Some((index, device)) = self.device(index) else {

@@ -1,52 +1,51 @@
-//! The request slots of one comm and the five states they go round: sixteen, or
-//! thirty-two in the plain flavour.
+//! The request slots of one comm and their five states. There are sixteen slots, or 32 in the
+//! plain flavour.
 //!
-//! Requests enter and leave every state in posting order, so five counters that
-//! only grow say everything: how many requests have taken each of the five
-//! steps. The slot of the k-th request is k mod their number, which is why request
-//! pointers repeat (TCPX 3.1.9 does the same with 32-bit counters and stops for
-//! ever after 2^32 requests; these are 64 bits wide).
+//! Requests enter and leave every state in posting order, so the state is five increasing
+//! counters: how many requests have taken each of the five steps. The slot of the k-th request
+//! is k mod the number of slots, so request pointers repeat. (TCPX 3.1.9 does the same with
+//! 32-bit counters and stops permanently after 2^32 requests; these are 64 bits wide.)
 //!
-//! Not here: what a request is, or what makes it take a step.
+//! Not here: the content of requests, and when they take a step.
 #![forbid(unsafe_code)]
 
 /// Slots of one comm.
 pub(crate) const SLOTS: usize = tcpx_abi::unpack::SLOTS;
-/// Slots of one comm in the plain flavour: what NCCL asks of a plugin.
+/// Slots of one comm in the plain flavour, as many as NCCL requires.
 pub(crate) const SLOTS_MAX: usize = tcpx_abi::REQUESTS_MAX;
 
-/// Where a slot is on its round.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody's.
+    /// Unused.
     Free,
-    /// Given by `isend` or `irecv`; nothing has been done for it.
+    /// Posted by `isend` or `irecv` and not started.
     Posted,
     /// Its task chunks are being assigned to data sockets.
     Active,
-    /// Every task chunk is assigned; bytes are moving or have moved.
+    /// All task chunks are assigned; bytes are being moved or have been moved.
     Transmitting,
-    /// A finished receive that waits for `irecvConsumed`.
+    /// A finished receive that is not yet consumed.
     Inactive,
 }
 
-/// What takes a slot to its next state.
+/// The step that takes a slot to its next state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// `isend` or `irecv`.
     Post,
-    /// `test` looks at it for the first time.
+    /// The first `test` after posting.
     Activate,
     /// The last task chunk is assigned.
     Transmit,
     /// `test` reports it done.
     Finish,
-    /// A send at once, a receive when it is consumed.
+    /// The slot is freed: a send's at once, a receive's when it is consumed.
     Release,
 }
 
 impl Step {
-    /// The transition table: the state that the step leaves, and the one it enters.
+    /// The transition table: the states before and after the step.
     pub(crate) const fn between(self) -> (State, State) {
         match self {
             Step::Post => (State::Free, State::Posted),
@@ -81,31 +80,31 @@ pub(crate) struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self::of(SLOTS)
+        Self::with_slots(SLOTS)
     }
 }
 
 impl Queue {
-    /// With so many slots, [`SLOTS_MAX`] at most.
-    pub(crate) fn of(slots: usize) -> Self {
+    /// A queue of `slots` slots, at most [`SLOTS_MAX`].
+    pub(crate) fn with_slots(slots: usize) -> Self {
         Self {
             taken: [0; 5],
             slots: slots.min(SLOTS_MAX) as u64,
         }
     }
 
-    /// Lets the oldest slot that may take `step` take it and says which, or
-    /// `None` when no slot may.
+    /// Applies `step` to the oldest slot that can take it and returns that slot; `None` if no
+    /// slot can.
     pub(crate) fn take(&mut self, step: Step) -> Option<usize> {
         let slot = self.oldest(step.between().0)?;
         self.taken[step as usize] += 1;
         Some(slot)
     }
 
-    /// The slot that has been in `state` longest.
+    /// The slot that has been in `state` for longest.
     pub(crate) fn oldest(&self, state: State) -> Option<usize> {
         let (enters, leaves) = state.around();
-        // All slots begin free, without having taken a step.
+        // All slots are free initially, without having taken a step.
         let first = if state == State::Free { self.slots } else { 0 };
         let (entered, left) = (self.taken(enters) + first, self.taken(leaves));
         (entered > left).then_some((left % self.slots) as usize)
@@ -119,19 +118,19 @@ impl Queue {
         ahead < entered - left
     }
 
-    /// Slots that are posted or active, oldest first: only the first can have begun.
+    /// Slots that are posted or active, oldest first. Only the first can be active.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = usize> + use<> {
         let slots = self.slots;
         (self.taken(Step::Transmit)..self.taken(Step::Post))
             .map(move |number| (number % slots) as usize)
     }
 
-    /// How many slots are free.
+    /// Number of free slots.
     pub(crate) fn free(&self) -> usize {
         (self.slots + self.taken(Step::Release) - self.taken(Step::Post)) as usize
     }
 
-    /// How many requests have taken `step` so far.
+    /// Number of requests that have taken `step` so far.
     pub(crate) fn taken(&self, step: Step) -> u64 {
         self.taken[step as usize]
     }
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_takes_no_more() {
+    fn a_full_queue_refuses_posts() {
         let mut queue = Queue::default();
         for slot in 0..SLOTS {
             assert_eq!(queue.take(Step::Post), Some(slot));
@@ -207,9 +206,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against sixteen states that step one by one and know nothing of counters.
+        /// Compares the queue with a model of sixteen separate states.
         #[test]
-        fn requests_go_round_in_posting_order(steps in prop::collection::vec(0usize..5, 0..400)) {
+        fn requests_change_state_in_posting_order(steps in prop::collection::vec(0usize..5, 0..400)) {
             let mut queue = Queue::default();
             let mut slots = [State::Free; SLOTS];
             let mut order: Vec<usize> = Vec::new();

@@ -1,13 +1,12 @@
 //! One step of a receive comm, and `irecvConsumed`.
 //!
-//! A step promotes one posted receive, turns headers into tasks for the oldest
-//! active one, and moves bytes. The receive adopts the sender's total; unlike
-//! the real plugin, which then overruns the buffer, a total that is larger than
-//! the posted size is refused, on every call from then on.
+//! A step promotes one posted receive, creates tasks from headers for the oldest active one, and
+//! moves bytes. The receive's size becomes the sender's total. A total above the posted size is
+//! refused, on every call from then on; the real plugin overruns the buffer.
 //!
-//! Data sockets are left alone while the next `test` is certain to add a task:
-//! a header is buffered, its socket has room, another receive waits for tasks,
-//! and little is held back.
+//! Data sockets are not read while the next `test` is certain to add a task: a header is
+//! buffered, its socket has room for a task, another receive waits for tasks, and few bytes are
+//! held back.
 //!
 //! The real plugin warns at every poll of a host receive; this one does not.
 #![expect(unsafe_code, reason = "writes to the caller's buffers")]
@@ -39,7 +38,7 @@ impl Comm {
         Ok(())
     }
 
-    /// One receive leaves POSTED; with RECV_SYNC the peer is told.
+    /// Activates one posted receive; with RECV_SYNC announces it to the peer.
     fn activate_recv(&mut self) {
         if self.queue.oldest(State::Posted).is_none() {
             return;
@@ -69,7 +68,7 @@ impl Comm {
         }
     }
 
-    /// Takes headers until the receive is whole or something is missing.
+    /// Reads headers until the receive is completely assigned or no more can be read.
     fn read_headers(&mut self, slot: usize) -> Result<(), Failed> {
         if self.inline.is_some() {
             return self.read_inline(slot);
@@ -115,7 +114,7 @@ impl Comm {
         }
     }
 
-    /// Makes a task of a header. `false` when no more can be done now.
+    /// Creates the task of a header. `false` if that is not possible now.
     fn accept_chunk(&mut self, slot: usize, index: usize, header: &Header) -> Result<bool, Failed> {
         if self
             .faults
@@ -161,7 +160,7 @@ impl Comm {
         Ok(true)
     }
 
-    /// Whether a header belongs to the active receive and fits it.
+    /// Checks that a header belongs to the active receive and fits it.
     fn check(&mut self, slot: usize, header: &Header) -> Result<(), Failed> {
         let request = *self.request(slot);
         let posted = request.size as u32;
@@ -186,8 +185,8 @@ impl Comm {
         Ok(())
     }
 
-    /// Plain flavour: the oldest buffer of the next message's tag goes before those
-    /// that were to be filled, whose order stays. `false` while there is none.
+    /// Plain flavour: moves the oldest buffer of the next message's tag to the front, keeping the
+    /// order of the others. `false` if there is no such buffer yet.
     fn bring_up(&mut self, slot: usize) -> bool {
         if self.request(slot).size_pending != -1 {
             return true;
@@ -209,7 +208,7 @@ impl Comm {
         true
     }
 
-    /// The first header of a receive gives it its size and its slot.
+    /// Sets size and scatter slot of a receive from its first header.
     fn adopt(&mut self, slot: usize, header: &Header) {
         let request = self.request(slot);
         if request.size_pending != -1 {
@@ -226,7 +225,7 @@ impl Comm {
         self.request(slot).slot = opened;
     }
 
-    /// Where a chunk's bytes go: in place, to a buffer, or to pages.
+    /// The destination of a chunk's bytes: the posted buffer, a host buffer, or pages.
     fn destination(&mut self, slot: usize, offset: usize, length: usize) -> Result<Memory, Failed> {
         let request = *self.request(slot);
         if request.mem_type == PTR_HOST {
@@ -285,7 +284,7 @@ impl Comm {
         Ok(())
     }
 
-    /// A receive is active and the sender has announced nothing.
+    /// Logs a slowness line if an active receive has waited too long for a header.
     fn header_missing(&mut self, slot: usize) {
         if !self.plugin.settings.report_ctrl {
             return;
@@ -318,7 +317,7 @@ impl Comm {
         REFUSED
     }
 
-    /// Books one finished task of a receive.
+    /// Records a finished task of a receive.
     pub(crate) fn received(&mut self, task: &Task) {
         if let Some(byte) = self
             .faults
@@ -350,7 +349,8 @@ impl Comm {
         }
     }
 
-    /// What the real plugin does when payload did not come from GPU memory.
+    /// Injected fault: ends the process, as the real plugin does if payload arrives without a
+    /// control message.
     fn exit_on_purpose(&self, index: usize) {
         if self
             .faults
@@ -366,7 +366,7 @@ impl Comm {
         }
     }
 
-    /// The front receive has all its bytes: its scatter list becomes visible.
+    /// Finishes the oldest receive if it has all its bytes, and publishes its scatter list.
     pub(crate) fn finish_recv(&mut self, slot: usize) -> Result<bool, Failed> {
         let request = *self.request(slot);
         if let Some(unpack) = &mut self.unpack {
@@ -385,7 +385,7 @@ impl Comm {
         let request = *self.request(slot);
         let pointer: *mut c_void = (self.request(slot) as *mut tcpx_abi::unpack::Request).cast();
         let oldest = self.queue.oldest(State::Inactive);
-        // A receive of no bytes is not looked at any closer.
+        // A zero-byte receive is not checked further.
         if request.size != 0 {
             if request.slot.active == 0 {
                 let (size, unpack) = (request.size, &raw const self.request(slot).slot);
@@ -397,7 +397,7 @@ impl Comm {
             }
             if let Some(expected) = oldest.filter(|oldest| *oldest != slot) {
                 let expected: *const _ = self.request(expected);
-                // The real plugin prints the two the wrong way round.
+                // The real plugin prints the two pointers in the wrong order.
                 warning!(
                     function,
                     "{PRODUCT} : irecvConsumed called with invalid request {expected:p} vs expected {pointer:p}"

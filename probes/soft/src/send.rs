@@ -1,18 +1,16 @@
 //! One step of a send comm.
 //!
-//! A step promotes one posted request, cuts task chunks off the oldest active
-//! one, round robin over the data sockets and at most one per socket, announces
-//! each with a header, and moves bytes.
+//! A step promotes one posted request, divides the oldest active one into task chunks,
+//! round-robin over the data sockets and at most one per socket, announces each with a header,
+//! and moves bytes.
 //!
-//! Headers and bytes are held back while the next `test` is certain to add to
-//! them: another request is posted, a header and a task still fit, and little
-//! is held. The order on the wire is the same, and six small messages cost two
-//! system calls instead of twelve. Nothing is held that nobody would add to.
+//! Headers and bytes are held back while the next `test` is certain to add to them: another
+//! request is posted, a header and a task still fit, and few bytes are held back. The order on
+//! the wire does not change, and six small messages cost two system calls instead of twelve.
 //!
-//! With a task chunk of 0, what 3.1.9 does when the variable is unset, or with
-//! no data sockets, a message with bytes never moves and `test` says "not done"
-//! for ever. The real plugin sends empty headers without end meanwhile; we do
-//! not.
+//! With a task chunk of 0, 3.1.9's default if the variable is unset, or without data sockets, a
+//! message with bytes never moves and `test` reports "not done" forever. The real plugin then
+//! sends empty headers endlessly; the software plugin does not.
 #![expect(unsafe_code, reason = "reads the caller's buffers for inline messages")]
 
 use crate::comm::{Comm, HOLD_MAX};
@@ -130,7 +128,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Plain flavour: a tag that is not 0 goes before the message's first header.
+    /// Plain flavour: sends a tag other than 0 before the message's first header.
     fn tell_tag(&mut self, slot: usize) -> bool {
         let tag = self.groups.tag(slot);
         if tag == 0 {
@@ -181,8 +179,8 @@ impl Comm {
         self.alert()
     }
 
-    /// A whole message on the control socket, behind its header. Where a header
-    /// fits, the longest inline message fits behind it.
+    /// Queues a whole message on the control socket, after its header. If the header fits, the
+    /// longest inline message fits after it.
     fn assign_inline(&mut self, slot: usize, total: usize) -> Result<(), Failed> {
         if !self.ctrl.has_room(HEADER_BYTES) {
             return Ok(());
@@ -245,7 +243,7 @@ impl Comm {
             .is_some_and(|faults| faults.stopped(self.chunks))
     }
 
-    /// Whether the kernel has the last header of a slot's send.
+    /// Whether the last header of a slot's send was written to the socket.
     pub(crate) fn is_announced(&mut self, slot: usize) -> Result<bool, Failed> {
         if self.last_header[slot] > self.flushed {
             self.flush_headers()?;
@@ -253,8 +251,8 @@ impl Comm {
         Ok(self.last_header[slot] <= self.flushed)
     }
 
-    /// The front send has handed all its bytes to the kernel. Its header must
-    /// have gone, too: the caller may never call again.
+    /// Finishes the oldest send if the kernel has all its bytes and its last header, because the
+    /// caller may make no further call.
     pub(crate) fn finish_send(&mut self, slot: usize) -> Result<bool, Failed> {
         if !self.is_announced(slot)? {
             return Ok(false);
@@ -267,7 +265,7 @@ impl Comm {
 
 /// One chunk of a message.
 struct Piece {
-    /// Of the message: the caller's buffer, or its copy out of a GPU.
+    /// Start of the message: the caller's buffer, or its copy from GPU memory.
     start: *mut u8,
     offset: usize,
     length: usize,

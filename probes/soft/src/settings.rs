@@ -1,11 +1,11 @@
-//! What the environment says, read once at `init`.
+//! The settings, read from the environment once at `init`.
 //!
-//! Integers are the real plugin's `NCCL_*` and go through its parser: `strtoll`
-//! with base 0, so hexadecimal works, a unit suffix is silently dropped and
-//! garbage is 0; a value out of range restores the built-in default and says
-//! so. A few have a declared default of -2, "keep the built-in one", which
-//! prints that same line on every normal start. Strings are `TCPXSOFT_X`, then
-//! `NCCL_GPUDIRECTTCPX_X`. Lines that `init` echoes have the real one's shape.
+//! Integers are the real plugin's `NCCL_*` variables, parsed as it does: with `strtoll` in base
+//! 0, so hexadecimal works, a unit suffix is silently dropped, and other text is 0. A value out
+//! of range restores the built-in default and logs that. Some have a declared default of -2,
+//! "keep the built-in one", which logs the same line on every normal start. Strings are read
+//! from `TCPXSOFT_X`, then `NCCL_GPUDIRECTTCPX_X`. `init` logs the settings in the real plugin's
+//! form.
 //!
 //! | ours | values, the default first |
 //! |---|---|
@@ -18,10 +18,10 @@
 //! | `TCPXSOFT_FAULT` | nothing: see `fault` |
 //! | `TCPXSOFT_SOCKET_IFNAME`, `_SOCKET_FAMILY`, `_CTRL_DEV` | as the real plugin's |
 //!
-//! Unlike the real plugin, a value that we understand to be a mistake in one of
-//! our own `TCPXSOFT_*` settings is refused at `init` instead of ignored.
+//! Unlike the real plugin, `init` refuses an invalid value of a `TCPXSOFT_*` variable instead of
+//! ignoring it.
 //!
-//! Not here: reading the process's environment; the caller gives a look-up.
+//! Not here: reading the process's environment; the caller passes a lookup function.
 #![forbid(unsafe_code)]
 
 use crate::fault::Plan;
@@ -33,33 +33,33 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tcpx_abi::subsystem;
 
-/// What this process's plugin is; a shared object is one or the other.
+/// The flavour of this process's plugin; a shared object has one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavour {
-    /// As GPUDirect-TCPX: sixteen slots, first in first out, receives that unpack.
+    /// Like GPUDirect-TCPX: sixteen slots, `test` in posting order, receives that are unpacked.
     Tcpx,
-    /// A host plugin with none of that.
+    /// A host plugin without these restrictions.
     Plain,
 }
 
 static IS_PLAIN: AtomicBool = AtomicBool::new(false);
 
 impl Flavour {
-    /// From here on log lines say so.
+    /// Sets the flavour that log lines name.
     pub(crate) fn settle(self) {
         IS_PLAIN.store(self == Self::Plain, Relaxed);
     }
 }
 
-/// The prefix of our log lines, where the real one has `NET/GPUDirectTCPX`.
+/// The prefix of log lines, which is `NET/GPUDirectTCPX` in the real plugin.
 #[derive(Debug)]
 pub(crate) struct Product;
 
-/// See [`Product`].
+/// The value of [`Product`].
 pub(crate) const PRODUCT: Product = Product;
 
 impl Product {
-    /// What stands behind the slash.
+    /// The part after the slash.
     pub(crate) fn name(&self) -> &'static str {
         if IS_PLAIN.load(Relaxed) {
             "PlainSoft"
@@ -84,7 +84,7 @@ pub(crate) enum Io {
     Helper,
 }
 
-/// Which kind of address an interface must have.
+/// The address family that an interface must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     /// IPv4 only.
@@ -93,21 +93,21 @@ pub(crate) enum Family {
     V6,
 }
 
-/// What `NCCL_PTR_CUDA` means.
+/// How `NCCL_PTR_CUDA` memory is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cuda {
     /// It is refused.
     Off,
-    /// Ordinary memory.
+    /// It is host memory.
     StandIn,
-    /// The memory of a GPU, by the driver of this machine.
+    /// It is GPU memory, accessed through the driver.
     Device,
 }
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// What the plugin is.
+    /// The plugin's flavour.
     pub flavour: Flavour,
     /// `NCCL_GPUDIRECTTCPX_SOCKET_ENABLE`
     pub enabled: bool,
@@ -117,39 +117,39 @@ pub(crate) struct Settings {
     pub sockets_per_thread: usize,
     /// Helper threads; here they only multiply the sockets.
     pub threads: usize,
-    /// Messages up to this many bytes travel on the control socket.
+    /// Messages up to this many bytes are sent on the control socket.
     pub inline_threshold: usize,
-    /// Attempts per socket while the acceptor says PENDING.
+    /// Attempts per socket while the acceptor answers PENDING.
     pub attempts: u32,
     /// Senders wait for the receiver's counter.
     pub recv_sync: bool,
-    /// When slowness lines are written.
+    /// Intervals of slowness lines.
     pub patience: Patience,
-    /// Slowness of the control socket is reported.
+    /// Whether slowness of the control socket is logged.
     pub report_ctrl: bool,
-    /// Slowness of data sockets is reported.
+    /// Whether slowness of data sockets is logged.
     pub report_data: bool,
-    /// What accept waits at its end, when waits are real.
+    /// Wait of accept at its end, if `real_waits`.
     pub steering_wait: Duration,
-    /// The real plugin's fixed waits happen.
+    /// Whether the real plugin's fixed waits are made.
     pub real_waits: bool,
     /// Data interfaces, in NCCL's syntax.
     pub interfaces: Option<String>,
-    /// Which addresses count.
+    /// The address family; any if `None`.
     pub family: Option<Family>,
     /// The interface of control sockets.
     pub ctrl_interface: Option<String>,
-    /// TCP congestion control; the system's when `None`.
+    /// TCP congestion control; the system's default if `None`.
     pub congestion: Option<String>,
-    /// Inline or helper.
+    /// What moves the bytes on data sockets.
     pub io: Io,
-    /// What `NCCL_PTR_CUDA` means.
+    /// How `NCCL_PTR_CUDA` memory is treated.
     pub cuda: Cuda,
     /// Bytes of the page pool.
     pub pool_bytes: usize,
-    /// Shuffles the pages.
+    /// Seed of the order of pages.
     pub seed: u64,
-    /// What goes wrong on purpose.
+    /// Injected faults.
     pub fault: Plan,
 }
 
@@ -162,14 +162,14 @@ pub(crate) struct Note {
     pub text: String,
 }
 
-/// One of our own settings with a value that means nothing.
+/// A `TCPXSOFT_*` variable with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadSetting {
     /// The variable.
     pub variable: String,
     /// Its value.
     pub value: String,
-    /// What would have been understood.
+    /// The valid values.
     pub expected: String,
 }
 
@@ -183,11 +183,11 @@ impl fmt::Display for BadSetting {
     }
 }
 
-/// Finds a variable.
+/// Looks a variable up.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Integers of the real plugin that mean nothing without its hardware; naming
-/// one of them is answered with a line instead of silence.
+/// Variables of the real plugin that have no effect without its hardware. `init` logs a line if
+/// one of them is set.
 const WITHOUT_EFFECT: [&str; 8] = [
     "NCCL_MIN_ZCOPY_SIZE",
     "NCCL_THREAD_SPIN_ENABLE",
@@ -199,15 +199,15 @@ const WITHOUT_EFFECT: [&str; 8] = [
     "NCCL_GPUDIRECTTCPX_RX_BINDINGS",
 ];
 
-/// NCCL's messages of 512 KiB over four sockets at once.
+/// Default task chunk of the plain flavour: NCCL's 512 KiB messages use four sockets at once.
 const PLAIN_CHUNK: &str = "131072";
 
-/// Pages address the pool with 32 bits.
+/// Largest pool, because scatter entries have 32-bit offsets.
 const POOL_MOST: usize = u32::MAX as usize & !0xfff;
 const POOL_DEFAULT: usize = 64 << 20;
 
 impl Settings {
-    /// Reads everything; the notes are for the log whether or not it worked.
+    /// Reads all settings. The notes are logged even if a setting is invalid.
     pub(crate) fn read(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
         let mut reader = Reader {
             lookup,
@@ -217,8 +217,8 @@ impl Settings {
         (settings, reader.notes)
     }
 
-    /// The same for the plain flavour, which has NCCL's own variables behind ours
-    /// for interfaces, and a task chunk where none is set.
+    /// As `read`, for the plain flavour, which also reads NCCL's variables for interfaces and has
+    /// a default task chunk.
     pub(crate) fn read_plain(lookup: Lookup<'_>) -> (Result<Self, BadSetting>, Vec<Note>) {
         let plain = |name: &str| match name {
             "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" => {
@@ -228,11 +228,11 @@ impl Settings {
                 lookup(name).or_else(|| lookup("NCCL_SOCKET_FAMILY"))
             }
             "NCCL_DYNAMIC_CHUNK_SIZE" => lookup(name).or_else(|| Some(PLAIN_CHUNK.to_owned())),
-            // Who asks for threads by NCCL's own name gets one, as from its Socket transport.
+            // NCCL's variable for socket threads enables the helper thread.
             "TCPXSOFT_IO" => {
                 lookup(name).or_else(|| lookup("NCCL_SOCKET_NTHREADS").map(|_| "helper".to_owned()))
             }
-            // Switches of the real plugin's that this one does not have.
+            // Switches of the real plugin that this flavour does not have.
             "NCCL_GPUDIRECTTCPX_SOCKET_ENABLE" | "NCCL_GPUDIRECTTCPX_RECV_SYNC" => None,
             _ => lookup(name),
         };
@@ -246,7 +246,7 @@ impl Settings {
         )
     }
 
-    /// Whether this is a host plugin without TCPX's restrictions.
+    /// Whether the flavour is `Plain`.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.flavour == Flavour::Plain
@@ -287,7 +287,7 @@ impl Reader<'_> {
             report_data,
             steering_wait,
             real_waits: self.choice("WAITS", &[("none", false), ("real", true)])?,
-            // One character is ignored, as the real plugin does.
+            // As in the real plugin, a single character is ignored.
             interfaces: self.text("SOCKET_IFNAME").filter(|text| text.len() >= 2),
             family: self.family(),
             ctrl_interface: self.text("CTRL_DEV"),
@@ -333,7 +333,7 @@ impl Reader<'_> {
         value
     }
 
-    /// Whether slowness of `kind` is both detected and reported.
+    /// Whether both detection and report of slowness of `kind` are enabled.
     fn reports(&mut self, kind: &str) -> bool {
         let [detected, reported] = ["SLOWNESS_SWITCH", "SLOWNESS_REPORT"].map(|name| {
             let list = (self.lookup)(&format!("NCCL_GPUDIRECTTCPX_{name}"));
@@ -434,7 +434,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A string of the real plugin's: our name for it first.
+    /// A string setting: `TCPXSOFT_X`, or else the real plugin's variable.
     fn text(&self, name: &str) -> Option<String> {
         self.own(name)
             .or_else(|| (self.lookup)(&format!("NCCL_GPUDIRECTTCPX_{name}")))
@@ -463,8 +463,8 @@ fn bad(variable: &str, value: &str, expected: String) -> BadSetting {
 
 #[cfg(test)]
 impl Settings {
-    /// What `pairs` in the environment give.
-    pub(crate) fn of(pairs: &[(&str, &str)]) -> Self {
+    /// The settings for an environment of `pairs`.
+    pub(crate) fn from_pairs(pairs: &[(&str, &str)]) -> Self {
         let lookup = |name: &str| {
             pairs
                 .iter()
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_out_of_range_restores_the_built_in_default_and_says_so() {
+    fn a_value_out_of_range_restores_the_built_in_default_and_is_logged() {
         let (settings, notes) = read(&[
             ("NCCL_DYNAMIC_CHUNK_SIZE", "-1"),
             ("NCCL_NSOCKS_PERTHREAD", "9"),
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn our_name_for_a_string_wins_over_the_real_plugin_s() {
+    fn a_tcpxsoft_variable_overrides_the_real_plugin_s() {
         let both = [
             ("TCPXSOFT_SOCKET_IFNAME", "eth1"),
             ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth2"),
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_one_of_our_own_settings_is_refused_with_what_was_expected() {
+    fn an_invalid_tcpxsoft_value_is_refused_with_the_valid_ones() {
         let check = |variable: &str, value: &str, expected: &str| {
             let error = read(&[(variable, value)]).0.unwrap_err();
             assert_eq!(
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_missing_hardware_are_answered() {
+    fn settings_for_missing_hardware_are_logged() {
         let (_, notes) = read(&[("NCCL_MIN_ZCOPY_SIZE", "1")]);
         assert!(
             notes
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_flavour_takes_nccls_own_names_and_needs_none() {
+    fn the_plain_flavour_reads_nccls_variables_and_needs_none() {
         let read = |pairs: &[(&str, &str)]| {
             let lookup = |name: &str| {
                 pairs

@@ -1,9 +1,8 @@
-//! The few socket calls that `std::net` cannot express: listening with a deep
-//! backlog, connecting without blocking from a given address, naming a
-//! congestion control, and asking where packets arrive.
+//! Socket calls that `std::net` lacks: listening with a large backlog, nonblocking connect from a
+//! given address, setting the congestion control, and querying where packets arrive.
 //!
-//! Every stream made here is nonblocking. `std` writes with `MSG_NOSIGNAL`, so
-//! control sockets use it as it is; data sockets have their own calls in `io`.
+//! Every stream created here is nonblocking. `std` writes with `MSG_NOSIGNAL`, so control sockets
+//! use `std`; data sockets have their own calls in `io`.
 #![expect(unsafe_code, reason = "socket calls that std does not offer")]
 
 use crate::wire;
@@ -12,7 +11,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// As deep as the real plugin's.
+/// The real plugin's backlog.
 const BACKLOG: c_int = 16_384;
 
 /// A nonblocking listener on an ephemeral port of `address`. Accepted sockets
@@ -32,8 +31,7 @@ pub(crate) fn connect(
     congestion: Option<&str>,
 ) -> io::Result<TcpStream> {
     let socket = create(&to, congestion)?;
-    // The port is chosen when the peer is known, so as many connections fit as
-    // there are address pairs.
+    // The port is chosen at connect, so ports can be shared between peers.
     set_option(
         &socket,
         libc::IPPROTO_IP,
@@ -50,7 +48,7 @@ pub(crate) fn connect(
     }
 }
 
-/// Whether a started connection stands.
+/// Whether a started connection is established.
 pub(crate) fn connected(stream: &TcpStream) -> io::Result<bool> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
@@ -73,12 +71,12 @@ pub(crate) fn congestion_of(socket: &impl AsRawFd) -> io::Result<String> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// The congestion control that new sockets will use when `wanted` is asked for.
+/// The congestion control that new sockets get for `wanted`.
 pub(crate) fn congestion(wanted: Option<&str>) -> io::Result<String> {
     congestion_of(&create(&SocketAddr::from(([127, 0, 0, 1], 0)), wanted)?)
 }
 
-/// CPU and NAPI id that handled the last packet of `socket`; -1 and 0 unknown.
+/// CPU and NAPI id that handled the last packet of `socket`; -1 and 0 if unknown.
 pub(crate) fn arrival(socket: &impl AsRawFd) -> (i32, i32) {
     let ask = |name, unknown: i32| {
         let mut value = unknown.to_ne_bytes();
@@ -93,11 +91,10 @@ pub(crate) fn arrival(socket: &impl AsRawFd) -> (i32, i32) {
     )
 }
 
-/// From now on so many of a hundred packets to `socket` do not arrive: the
-/// kernel drops them before TCP sees them, so the peer retransmits as it would
-/// on a bad link. Needs no privilege.
+/// Drops a percentage of the packets to `socket` from now on, with a kernel filter that runs
+/// before TCP, so the peer retransmits as on a bad link. Needs no privilege.
 pub(crate) fn lose(socket: &impl AsRawFd, percent: u32) -> io::Result<()> {
-    // A random number below this is a packet to drop.
+    // The filter drops a packet if a random number is below this.
     let below = u32::MAX / 100 * percent.min(100);
     let code = |code: u32| code as u16;
     let load = libc::sock_filter {
@@ -147,7 +144,7 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     }
 }
 
-/// An error as `strerror` words it.
+/// The text of an error, as from `strerror`.
 pub(crate) fn words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error")
@@ -250,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_starts_without_blocking_and_stands_later() {
+    fn a_connection_starts_without_blocking() {
         let lo: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let listener = listen(lo, None).unwrap();
         let stream = connect(lo, listener.local_addr().unwrap(), None).unwrap();
@@ -261,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connection_says_so() {
+    fn a_refused_connection_is_an_error() {
         let lo: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let closed = listen(lo, None).unwrap().local_addr().unwrap();
         let error = until(|| match connect(lo, closed, None) {
@@ -273,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_control_is_named_or_the_system_s() {
+    fn congestion_control_is_the_given_one_or_the_system_s() {
         let system = congestion(None).unwrap();
         assert!(!system.is_empty());
         assert_eq!(congestion(Some("reno")).unwrap(), "reno");
@@ -281,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_does_not_arrive() {
+    fn dropped_packets_do_not_arrive() {
         use std::io::{Read, Write};
         let lo: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let listener = listen(lo, None).unwrap();
@@ -289,7 +286,7 @@ mod tests {
         until(|| connected(&stream).unwrap().then_some(()));
         let (mut accepted, _) = until(|| listener.accept().ok());
         accepted.set_nonblocking(true).unwrap();
-        // A packet in a hundred is retransmitted; none of all arrives.
+        // A lost packet in a hundred is retransmitted; with 100 % none arrives.
         lose(&accepted, 1).unwrap();
         stream.write_all(b"a").unwrap();
         assert_eq!(until(|| accepted.read(&mut [0; 8]).ok()), 1);

@@ -1,8 +1,7 @@
-//! Sends out of GPU memory: a pinned buffer per request slot, filled by the GPU.
+//! Sends from GPU memory: a pinned buffer per request slot, filled by the GPU.
 //!
-//! The copy is started when a send is posted and a message becomes task chunks
-//! only when it has arrived. The real plugin's NIC reads the GPU's memory by
-//! itself; a socket cannot.
+//! The copy starts when a send is posted, and the message is divided into task chunks once the
+//! copy is done. With the real plugin the NIC reads GPU memory itself, which a socket cannot.
 #![expect(unsafe_code, reason = "lets a GPU write into buffers of its own")]
 
 use crate::cuda::{Event, Gpu};
@@ -34,7 +33,7 @@ impl Stage {
         }
     }
 
-    /// Starts to fetch `bytes` at device address `from` for a slot.
+    /// Starts to copy `bytes` bytes at device address `from` for a slot.
     pub(crate) fn fetch(&mut self, slot: usize, from: u64, bytes: usize) -> Result<(), Failed> {
         let place = &mut self.slots[slot % SLOTS_MAX];
         if place.as_ref().is_none_or(|buffer| buffer.bytes < bytes) {
@@ -55,14 +54,14 @@ impl Stage {
         }
     }
 
-    /// Whether a slot's message has arrived.
+    /// Whether the copy of a slot's message is done.
     pub(crate) fn is_here(&self, slot: usize) -> Result<bool, Failed> {
         self.slots[slot % SLOTS_MAX]
             .as_ref()
             .map_or(Ok(true), |buffer| buffer.event.has_passed())
     }
 
-    /// Where it is.
+    /// The buffer of a slot's message.
     pub(crate) fn message(&self, slot: usize) -> *mut u8 {
         self.slots[slot % SLOTS_MAX]
             .as_ref()

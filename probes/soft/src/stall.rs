@@ -1,5 +1,5 @@
-//! When to say that something has not moved for long: first after a threshold,
-//! then at a fixed interval, as TCPX 3.1.9 does for its slowness lines.
+//! When to log that nothing has moved: first after a threshold, then at a fixed interval, as
+//! TCPX 3.1.9 does for its slowness lines.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 /// The two intervals, `TIMEOUT_THRESHOLD_NS` and `TIMEOUT_FREQUENCY_NS`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// Before the first report.
+    /// Time before the first report.
     pub first: Duration,
-    /// Between reports.
+    /// Time between reports.
     pub again: Duration,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Stall {
     reported: Option<Instant>,
 }
 
-/// What a slowness line says.
+/// The numbers of a slowness line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slow {
     /// Polls since the stall began.
@@ -31,14 +31,14 @@ pub(crate) struct Slow {
 }
 
 impl Stall {
-    /// Something moved.
+    /// Records progress.
     pub(crate) fn moved(&mut self) {
         if self.polls != 0 {
             *self = Self::default();
         }
     }
 
-    /// A poll at `now` found nothing. `Some` when it is time to say so.
+    /// Records a poll without progress at `now`. `Some` if it is time for a report.
     pub(crate) fn idle(&mut self, now: Instant, patience: Patience) -> Option<Slow> {
         self.polls += 1;
         let since = *self.since.get_or_insert(now);

@@ -1,18 +1,18 @@
-//! The receive side's slots: scatter lists, published counts, the device
-//! handle, and which pages each receive holds.
+//! The scatter slots of a receive comm: scatter lists, published counts, the device handle, and
+//! the pages that each receive holds.
 //!
-//! Layouts are those of `tcpx_abi::unpack`. A slot is taken by the first header
-//! of a receive and given back when it is consumed, both in order, so the slot
-//! of the k-th receive is k mod 16. Entries are appended as task chunks finish,
-//! which with several sockets is not their order in the message.
+//! Layouts are those of `tcpx_abi::unpack`. The first header of a receive takes a slot and its
+//! consume frees the slot, both in order, so the slot of the k-th receive is k mod 16. Entries
+//! are appended as task chunks finish, which with several sockets is not their order in the
+//! message.
 //!
-//! With the pool on a GPU, lists and counts lie in pinned memory and the handle
-//! in the GPU's, as the real plugin's do. A receive is published once the GPU has
-//! fetched all its pages, and consumed once it has poisoned them.
+//! With the pool on a GPU, lists and counts are in pinned memory and the handle is in GPU memory,
+//! as in the real plugin. A receive is published once the GPU has fetched all its pages, and
+//! consumed once the GPU has poisoned them.
 //!
-//! A slot can never be missing here: a receive keeps its request for at least
-//! as long as its slot, and there are sixteen of each. TCPX's line about it
-//! (`no more socket direct task queue slot`) therefore never appears.
+//! There is always a free slot: a receive keeps its request for at least as long as its slot, and
+//! there are sixteen of each. So TCPX's line `no more socket direct task queue slot` never
+//! appears.
 #![expect(
     unsafe_code,
     reason = "scatter lists are read by the caller while we hold them"
@@ -28,17 +28,17 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering::Release};
 use tcpx_abi::unpack::{ENTRIES, LoadMeta, Slot, UnpackHandle, UnpackMeta};
 
-/// No page: reserved, but nothing has arrived for it.
+/// A reserved page number for which nothing has arrived.
 const NO_PAGE: u32 = u32::MAX;
 
-/// All slots of one receive comm.
+/// The scatter slots of one receive comm.
 pub(crate) struct Unpack {
     meta: NonNull<UnpackMeta>,
     handle: NonNull<UnpackHandle>,
     gpu: Option<OnGpu>,
     /// Page numbers, `ENTRIES` per slot.
     pages: NonNull<u32>,
-    /// How many of them are reserved, per slot.
+    /// Number of reserved page numbers, per slot.
     reserved: [usize; SLOTS],
     pool: Option<&'static PagePool>,
     head: u64,
@@ -48,22 +48,22 @@ pub(crate) struct Unpack {
 // SAFETY: owns its memory; readers outside are told when by `cnt`.
 unsafe impl Send for Unpack {}
 
-/// What a comm has on a GPU.
+/// The GPU resources of a comm.
 struct OnGpu {
     gpu: &'static Gpu,
-    /// Of the pool.
+    /// Device address of the pool.
     pool: u64,
-    /// The unpack handle.
+    /// Device address of the unpack handle.
     handle: u64,
-    /// `ENTRIES` per slot, pinned: what is to be fetched, and later poisoned.
+    /// `ENTRIES` pieces per slot, pinned: what the GPU fetches, and later poisons.
     lists: NonNull<Piece>,
     event: Event,
-    /// Whether the pages of the front receive are being fetched.
+    /// Whether the GPU is fetching the pages of the oldest receive.
     fetching: bool,
 }
 
 impl Unpack {
-    /// Empty slots over `pool`. The large tables are touched only when used.
+    /// Empty slots over `pool`. The large tables are touched only when they are used.
     pub(crate) fn new(pool: Option<&'static PagePool>) -> Self {
         // SAFETY: numbers only, for which zero is a value.
         let meta = unsafe { Box::<UnpackMeta>::new_zeroed().assume_init() };
@@ -92,7 +92,7 @@ impl Unpack {
         }
     }
 
-    /// Empty slots over a pool that lies on a GPU.
+    /// Empty slots over a pool in GPU memory.
     pub(crate) fn on_gpu(pool: &'static PagePool) -> Result<Self, Failed> {
         let mut made = Self::new(Some(pool));
         let Some((gpu, at)) = pool.device() else {
@@ -126,19 +126,19 @@ impl Unpack {
         Ok(made)
     }
 
-    /// What the caller's device handle points to.
+    /// The address for the caller's device handle.
     pub(crate) fn handle(&self) -> *mut c_void {
         self.gpu
             .as_ref()
             .map_or(self.handle.as_ptr().cast(), |on| on.handle as *mut c_void)
     }
 
-    /// Consumed and allocated slots so far.
+    /// Number of consumed and of allocated slots so far.
     pub(crate) fn head_and_tail(&self) -> (u64, u64) {
         (self.head, self.tail)
     }
 
-    /// Gives the next slot to a receive.
+    /// Assigns the next slot to a receive.
     pub(crate) fn open(&mut self, slot: &mut Slot) {
         let index = (self.tail % SLOTS as u64) as usize;
         self.tail += 1;
@@ -151,12 +151,12 @@ impl Unpack {
         // SAFETY: as above.
         slot.cnt = unsafe { &raw mut (*meta).cnt[index] };
         slot.cnt_cache = 0;
-        // Whoever reads too early finds nothing rather than an old count.
+        // A caller that reads too early finds 0 instead of an old count.
         self.store_count(index, 0);
     }
 
-    /// Room for the page numbers of one task of `length` bytes, or the number
-    /// of pages that the receive would have needed.
+    /// Reserves room for the page numbers of a task of `length` bytes. The error is the number of
+    /// pages that the receive would need.
     pub(crate) fn reserve(&mut self, slot: &Slot, length: usize) -> Result<*mut u32, usize> {
         let index = slot.idx as usize % SLOTS;
         let first = self.reserved[index];
@@ -199,7 +199,7 @@ impl Unpack {
         }
     }
 
-    /// The first byte of the `offset`-th byte of a task in pages.
+    /// The address of byte `offset` of a task in pages.
     pub(crate) fn byte_of(&self, pages: *mut u32, offset: usize) -> Option<NonNull<u8>> {
         // SAFETY: the caller asks within the task, for which room was reserved.
         let entry = unsafe { pages.add(offset / PAGE) };
@@ -209,8 +209,8 @@ impl Unpack {
         Some(unsafe { start.add(offset % PAGE) })
     }
 
-    /// Whether the pages of the oldest finished receive are where its scatter list
-    /// says; has the GPU fetch them when they are not.
+    /// Whether the GPU has fetched the pages of the oldest finished receive. Starts the fetch if
+    /// necessary.
     pub(crate) fn is_fetched(&mut self, slot: &Slot) -> Result<bool, Failed> {
         let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else {
             return Ok(true);
@@ -219,7 +219,7 @@ impl Unpack {
             return Ok(true);
         }
         if on.fetching {
-            // Asked until it says yes, and only for the one in front.
+            // Called for the oldest receive only, until it returns true.
             on.fetching = !on.event.has_passed()?;
             return Ok(!on.fetching);
         }
@@ -244,12 +244,12 @@ impl Unpack {
         Ok(false)
     }
 
-    /// Lets readers see a finished receive's scatter list.
+    /// Publishes a finished receive's scatter list.
     pub(crate) fn publish(&self, slot: &Slot) {
         self.store_count(slot.idx as usize % SLOTS, slot.cnt_cache);
     }
 
-    /// Gives back the oldest slot and its pages.
+    /// Frees the oldest slot and its pages.
     pub(crate) fn close(&mut self, slot: &mut Slot) {
         self.return_pages(slot.idx as usize % SLOTS);
         slot.active = 0;
@@ -286,7 +286,7 @@ impl Unpack {
                     count += 1;
                 }
             }
-            // A driver that fails here fails everywhere from now on, and says so.
+            // A driver that fails here fails on all later calls, which log it.
             let _ = on.start(pool, index, count).and_then(|()| on.event.wait());
         }
         for offset in 0..std::mem::take(&mut self.reserved[index]) {

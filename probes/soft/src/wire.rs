@@ -1,13 +1,12 @@
-//! Everything two software plugins say to each other, as bytes: the connect
-//! handle, the hello that opens every connection, and the 16-byte headers of
-//! the control socket. Data sockets carry raw payload and need no words.
+//! The encoding of all messages between two software plugins: the connect handle, the hello that
+//! opens every connection, and the 16-byte headers of the control socket. Data sockets carry raw
+//! payload.
 //!
-//! The first 88 bytes of the handle and the headers are laid out as TCPX 3.1.9
-//! lays them out. Ours are a nonce in the handle's unused tail and the hello,
-//! so that a stranger on the port is recognised before it is believed.
+//! The first 88 bytes of the handle, and the headers, have the layout of TCPX 3.1.9. The software
+//! plugin adds a nonce in the handle's unused tail and the hello, with which it recognises
+//! connections that do not belong to the comm.
 //!
-//! Decoders check every field against what the reader may rely on; they never
-//! panic and never trust a length. Not here: sockets.
+//! Decoders check every field; they never panic and never trust a length. Not here: sockets.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -18,25 +17,25 @@ use std::ops::Range;
 pub(crate) const HANDLE_BYTES: usize = 104;
 /// Bytes of a v4 handle, the caller's whole buffer.
 pub(crate) const SHORT_BYTES: usize = tcpx_abi::v4::HANDLE_MAX;
-/// Where `connect` keeps its own state in the caller's buffer; zero on the wire.
+/// The bytes of the caller's buffer in which `connect` keeps its state; zero on the wire.
 pub(crate) const TOKEN: Range<usize> = 80..88;
 /// The listener's secret.
 pub(crate) type Nonce = [u8; 16];
-/// Tells the connections of one `connect` from those of another.
+/// Identifies the connections of one `connect`.
 pub(crate) type Session = [u8; 8];
-/// Data sockets of one comm, at most.
+/// Most data sockets of one comm.
 pub(crate) const SOCKETS_MAX: usize = 8;
-/// Helper threads that a listener may ask for.
+/// Most helper threads that a handle can request.
 pub(crate) const THREADS_MAX: usize = 16;
 
 const ADDRESS_BYTES: usize = 28;
 const FAMILY_V4: u16 = 2;
 const FAMILY_V6: u16 = 10;
 
-/// Why bytes from outside were not believed.
+/// Why received bytes are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Malformed {
-    /// Neither IPv4 nor IPv6; the family found.
+    /// The address family is neither IPv4 nor IPv6.
     Family(u16),
     /// An address without a port.
     NoPort,
@@ -44,28 +43,28 @@ pub(crate) enum Malformed {
     Sockets(i32),
     /// Helper threads outside 1..=16.
     Threads(i32),
-    /// The hello does not start with our magic.
+    /// The hello does not start with the magic.
     Stranger,
     /// The hello of another protocol version.
     Version(u16),
-    /// A hello for the other of the two listening sockets, or of no known role.
+    /// The hello is for the other listening socket, or has an unknown role.
     Role(u8),
-    /// The hello does not know the nonce.
+    /// The hello has the wrong nonce.
     Nonce,
     /// A socket index that the comm does not have.
     Socket(u32),
-    /// A header type other than normal and inline.
+    /// The header type is neither normal nor inline.
     HeaderType(u16),
     /// A task chunk that is empty or does not fit its message.
     Chunk {
         /// Bytes of the chunk.
         size: u32,
-        /// Bytes of the message that came before it.
+        /// Offset within the message.
         offset: u32,
         /// Bytes of the message.
         total: u32,
     },
-    /// A message longer than an `int` can say.
+    /// The message length exceeds an `int`.
     Total(u32),
 }
 
@@ -94,20 +93,20 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// What `listen` hands out and `connect` takes.
+/// The connect handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle {
-    /// Where data sockets connect to.
+    /// Address for data sockets.
     pub data: SocketAddr,
-    /// Where the control socket connects to.
+    /// Address for the control socket.
     pub ctrl: SocketAddr,
     /// Data sockets of the comm; 0 when 9 or more threads share 8 sockets.
     pub sockets: usize,
     /// Helper threads of the comm.
     pub threads: usize,
-    /// The listener uses a control interface of its own.
+    /// Whether the listener uses a separate control interface.
     pub redirect_ctrl: bool,
-    /// Proof that the connector has this handle.
+    /// Nonce that the connector must send.
     pub nonce: Nonce,
 }
 
@@ -126,8 +125,8 @@ impl Handle {
         out
     }
 
-    /// The same in the 64 bytes of a v4 handle, which has no room for two addresses
-    /// as C lays them out. The scope of a link-local address is lost.
+    /// Encodes the handle in the 64 bytes of a v4 handle, which cannot hold two C socket
+    /// addresses. The scope of a link-local address is lost.
     pub(crate) fn encode_short(&self) -> [u8; SHORT_BYTES] {
         let octets = |address: SocketAddr| match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -145,7 +144,7 @@ impl Handle {
         out
     }
 
-    /// Reads a short handle that came from anywhere, as the long one that it was.
+    /// Converts an untrusted short handle to a long one.
     pub(crate) fn lengthen(bytes: &[u8; SHORT_BYTES]) -> Result<[u8; HANDLE_BYTES], Malformed> {
         let address = |ip: usize, port: usize| {
             let ip = Ipv6Addr::from(array::<16>(bytes, ip)).to_canonical();
@@ -168,7 +167,7 @@ impl Handle {
         Ok(handle.encode())
     }
 
-    /// Reads a handle that came from anywhere.
+    /// Decodes an untrusted handle.
     pub(crate) fn decode(bytes: &[u8; HANDLE_BYTES]) -> Result<Self, Malformed> {
         let sockets = i32::from_ne_bytes(array(bytes, 36));
         let threads = i32::from_ne_bytes(array(bytes, 40));
@@ -202,7 +201,7 @@ pub(crate) fn encode_address(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
     out
 }
 
-/// The part of an encoded address that the kernel wants to see.
+/// Length of an encoded address for the kernel.
 pub(crate) fn address_bytes(address: &SocketAddr) -> usize {
     if address.is_ipv4() { 16 } else { ADDRESS_BYTES }
 }
@@ -216,7 +215,7 @@ fn decode_address(bytes: &[u8; ADDRESS_BYTES]) -> Result<SocketAddr, Malformed> 
     }
 }
 
-/// As [`Handle`]'s addresses, but a port of zero is fine: an interface has none.
+/// Decodes an address that may have port 0, such as that of an interface.
 pub(crate) fn decode_host(bytes: &[u8; ADDRESS_BYTES]) -> Result<SocketAddr, Malformed> {
     let port = u16::from_be_bytes(array(bytes, 2));
     match u16::from_ne_bytes(array(bytes, 0)) {
@@ -234,12 +233,12 @@ pub(crate) fn decode_host(bytes: &[u8; ADDRESS_BYTES]) -> Result<SocketAddr, Mal
 }
 
 const MAGIC: [u8; 8] = *b"TCPXSOFT";
-/// Changes whenever anything in this file does.
+/// Must change whenever an encoding in this file changes.
 const VERSION: u16 = 1;
 /// Bytes of a [`Hello`].
 pub(crate) const HELLO_BYTES: usize = 40;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The comm's control socket.
@@ -251,13 +250,13 @@ pub(crate) enum Purpose {
 /// The first bytes on every connection, from the connector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// What the connection is for.
+    /// Purpose of the connection.
     pub purpose: Purpose,
-    /// Socket index; the control socket's is the number of data sockets.
+    /// Socket index; for the control socket the number of data sockets.
     pub index: usize,
     /// The nonce of the handle.
     pub nonce: Nonce,
-    /// Chosen by the connector, the same on all its sockets.
+    /// Session chosen by the connector, the same on all its sockets.
     pub session: Session,
 }
 
@@ -277,7 +276,7 @@ impl Hello {
         out
     }
 
-    /// Believes a hello that knows `nonce`.
+    /// Decodes a hello, which must have `nonce`.
     pub(crate) fn decode(bytes: &[u8; HELLO_BYTES], nonce: &Nonce) -> Result<Self, Malformed> {
         if bytes[..8] != MAGIC {
             return Err(Malformed::Stranger);
@@ -311,23 +310,23 @@ impl Hello {
 /// Bytes of a [`Header`].
 pub(crate) const HEADER_BYTES: usize = 16;
 
-/// How the payload of a header travels.
+/// How the payload of a header is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     /// As a task chunk on the data socket of this index.
     Socket(usize),
-    /// Behind the header, on the control socket; the whole message.
+    /// After the header on the control socket, as a whole message.
     Inline,
 }
 
 /// Announces one task chunk, or one whole inline message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Where its bytes travel.
+    /// How the bytes are sent.
     pub route: Route,
     /// Bytes of this chunk.
     pub size: u32,
-    /// Bytes of the message before this chunk.
+    /// Offset of the chunk within the message.
     pub offset: u32,
     /// Bytes of the message.
     pub total: u32,
@@ -349,8 +348,8 @@ impl Header {
         out
     }
 
-    /// Reads a header for a comm with `sockets` data sockets. What it says is
-    /// consistent in itself; whether it fits the receive is the reader's to ask.
+    /// Decodes a header for a comm with `sockets` data sockets. Checks that it is consistent in
+    /// itself; the caller must check that it fits the receive.
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES], sockets: usize) -> Result<Self, Malformed> {
         let kind = u16::from_le_bytes(array(bytes, 0));
         let index = usize::from(u16::from_le_bytes(array(bytes, 2)));
@@ -387,10 +386,10 @@ impl Header {
     }
 }
 
-/// The kind of a word that is no header: the tag of the message announced next.
+/// The type of a tag message: the tag of the next announced message.
 const TAG: u16 = 2;
 
-/// Plain flavour: what goes before the first header of a message with a tag.
+/// Plain flavour: encodes the tag that is sent before a message's first header.
 pub(crate) fn encode_tag(tag: i32) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     out[..2].copy_from_slice(&TAG.to_le_bytes());
@@ -398,13 +397,13 @@ pub(crate) fn encode_tag(tag: i32) -> [u8; HEADER_BYTES] {
     out
 }
 
-/// The tag, where these bytes are one and not a header.
+/// The tag; `None` if the bytes are a header.
 pub(crate) fn decode_tag(bytes: &[u8; HEADER_BYTES]) -> Option<i32> {
     let tag = i32::from_le_bytes(array(bytes, 4));
     (*bytes == encode_tag(tag)).then_some(tag)
 }
 
-/// `N` bytes at `at`; callers pass constants that fit, so nothing is cut.
+/// `N` bytes at `at`. Callers pass constants within the slice.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     if let Some(part) = bytes.get(at..at + N) {
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_lies_where_tcpx_has_it() {
+    fn a_handle_has_the_layout_of_tcpx() {
         let bytes = handle().encode();
         assert_eq!(bytes[..8], [2, 0, 0x0f, 0xa0, 10, 0, 1, 25]);
         assert_eq!(bytes[28..36], [0xff; 8]);
@@ -448,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_handle_says_all_that_a_long_one_says() {
+    fn a_short_handle_converts_to_the_long_one() {
         let handle = Handle {
             ctrl: "[2001:db8::1]:4001".parse().unwrap(),
             ..handle()
@@ -468,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_lies_is_refused() {
+    fn an_invalid_handle_is_refused() {
         let check = |at: usize, value: u8, expected: Malformed| {
             let mut bytes = handle().encode();
             bytes[at] = value;
@@ -485,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_the_sixteen_bytes_of_tcpx() {
+    fn a_header_has_the_layout_of_tcpx() {
         let header = Header {
             route: Route::Socket(3),
             size: 0x1000,

@@ -1,5 +1,5 @@
-//! A few bytes to send or receive whole over a nonblocking socket, across as
-//! many calls as it takes. What setting up is made of.
+//! Sends or receives a short message completely over a nonblocking socket, across several calls.
+//! Used for connection setup.
 #![forbid(unsafe_code)]
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 const ROOM: usize = crate::wire::HELLO_BYTES;
 
-/// Bytes on their way.
+/// A message being sent or received.
 #[derive(Debug)]
 pub(crate) struct Words {
     bytes: [u8; ROOM],
@@ -16,7 +16,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// To be sent; cut to the room there is, which every message of ours fits.
+    /// A message to send. All messages fit; longer ones are cut.
     pub(crate) fn outgoing(bytes: &[u8]) -> Self {
         let length = bytes.len().min(ROOM);
         let mut words = Self::incoming(length);
@@ -24,7 +24,7 @@ impl Words {
         words
     }
 
-    /// To be received.
+    /// A message of `length` bytes to receive.
     pub(crate) fn incoming(length: usize) -> Self {
         Self {
             bytes: [0; ROOM],
@@ -33,7 +33,7 @@ impl Words {
         }
     }
 
-    /// Sends what is left; `true` when all is sent.
+    /// Sends the remaining bytes. `true` once all are sent.
     pub(crate) fn send(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
         while self.at < self.length {
             match stream.write(&self.bytes[self.at..self.length]) {
@@ -46,7 +46,7 @@ impl Words {
         Ok(true)
     }
 
-    /// Receives what is missing, and not a byte more; `true` when all is there.
+    /// Receives the missing bytes and no more. `true` once the message is complete.
     pub(crate) fn receive(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
         while self.at < self.length {
             match stream.read(&mut self.bytes[self.at..self.length]) {
@@ -60,7 +60,7 @@ impl Words {
         Ok(true)
     }
 
-    /// The bytes of a whole message.
+    /// The bytes of a complete message.
     pub(crate) fn whole(&self) -> &[u8; ROOM] {
         &self.bytes
     }

@@ -1,5 +1,4 @@
-//! The grammar of `TCPXSOFT_FAULT`, read into a plan. The parent module says
-//! what the words mean.
+//! Parses `TCPXSOFT_FAULT` into a plan. The parent module documents the grammar.
 #![forbid(unsafe_code)]
 
 use super::{Call, Fault, Kind, Plan, Side};
@@ -25,10 +24,10 @@ const CALLS: [(&str, Call); 17] = [
     ("irecvConsumed", Call::IrecvConsumed),
 ];
 
-/// How long `spin` spins when nothing else is said.
+/// Default duration of `spin`.
 const SPIN_MS: u64 = 60_000;
 
-/// A text that is not in the grammar: which part, and why.
+/// A text that does not match the grammar: the item, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadFault {
     /// The item as written.
@@ -44,7 +43,7 @@ impl fmt::Display for BadFault {
 }
 
 impl Plan {
-    /// Reads the grammar above. Empty text is a plan without faults.
+    /// Parses a text. Empty text is a plan without faults.
     pub(crate) fn parse(text: &str) -> Result<Self, BadFault> {
         let mut plan = Self::default();
         for item in text
@@ -122,7 +121,7 @@ impl Fault {
     }
 }
 
-/// The `key=value` part of one item; each key is asked for once.
+/// The `key=value` pairs of one item. Reading a key removes it.
 struct Keys<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Keys<'a> {
@@ -221,7 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_bad_fault_is_told_by_its_item_and_reason() {
+    fn an_invalid_fault_is_reported_with_item_and_reason() {
         let check =
             |text: &str, why: &str| assert_eq!(Plan::parse(text).unwrap_err().why, why, "{text}");
         check("stap:after=1", "unknown kind `stap`");

@@ -1,5 +1,4 @@
-//! Device stand-in receives: scatter lists, pages, and consumers that are too
-//! early.
+//! Receives with the device stand-in: scatter lists, pages, and consuming too early.
 
 use super::pair::*;
 use crate::failed::REFUSED;
@@ -24,7 +23,7 @@ fn receive(pair: &Pair, source: &Buffer, target: &Buffer, size: usize) -> *mut s
 }
 
 #[test]
-fn slots_go_round_and_the_device_handle_leads_to_them() {
+fn slots_are_used_in_turn_and_the_device_handle_points_to_them() {
     let pair = Pair::new(&[STAND_IN]);
     let (source, target) = (Buffer::new(10_000, 1), Buffer::new(10_000, 0));
     // SAFETY: the device handle that accept gave; host memory here.
@@ -51,7 +50,7 @@ fn slots_go_round_and_the_device_handle_leads_to_them() {
 }
 
 #[test]
-fn pages_lie_shuffled_in_the_pool() {
+fn pages_are_handed_out_shuffled() {
     let pair = Pair::new(&[STAND_IN]);
     let (source, target) = (Buffer::new(1 << 20, 1), Buffer::new(1 << 20, 0));
     let recv = receive(&pair, &source, &target, 1 << 20);
@@ -70,7 +69,7 @@ fn pages_lie_shuffled_in_the_pool() {
 
 #[test]
 fn with_several_sockets_entries_come_in_the_order_of_completion() {
-    let pair = Pair::of(
+    let pair = Pair::between(
         plugin(&[
             STAND_IN,
             ("NCCL_NSOCKS_PERTHREAD", "2"),
@@ -146,7 +145,7 @@ fn a_closed_comm_gives_its_pages_back() {
         plugin(&[STAND_IN, ("TCPXSOFT_POOL_BYTES", "1048576")]),
     );
     let (source, target) = (Buffer::new(200_000, 1), Buffer::new(200_000, 0));
-    let pair = Pair::of(sends, receives);
+    let pair = Pair::between(sends, receives);
     assert_eq!(receives.pool().unwrap().free(), 256);
     receive(&pair, &source, &target, 200_000);
     let half = pair.irecv_device(target.pointer(), 200_000).unwrap();

@@ -1,4 +1,4 @@
-//! Every fault hook does what the grammar says, and nothing else.
+//! Every fault does what the grammar documents, and nothing else.
 
 use super::pair::*;
 use crate::calls;
@@ -15,7 +15,7 @@ fn pair(fault: &str) -> Pair {
     Pair::new(&small)
 }
 
-/// Sends `count` messages of one chunk and says how many arrive.
+/// Sends `count` messages of one chunk and returns how many arrive.
 fn arrived(pair: &Pair, count: usize) -> usize {
     let (source, target) = (Buffer::new(4096, 1), Buffer::new(4096, 0));
     let sends: Vec<_> = (0..count)
@@ -55,7 +55,7 @@ fn starve_stops_one_socket_and_so_the_comm() {
 #[test]
 fn a_dropped_header_leaves_its_message_behind() {
     let pair = pair("drop-ctrl:nth=3,side=send");
-    // The third message's bytes are taken for the fifth's, which has the same socket.
+    // The third message's bytes are mistaken for the fifth's, which uses the same socket.
     assert_eq!(arrived(&pair, 6), 5);
     pair.close();
 }
@@ -128,12 +128,12 @@ fn a_refusing_acceptor_fails_both_sides() {
 }
 
 #[test]
-fn an_acceptor_that_puts_off_is_tried_again() {
+fn an_acceptor_that_answers_pending_is_retried() {
     let plugin = plugin(&[
         ("TCPXSOFT_FAULT", "refuse:times=2"),
         ("NCCL_NSOCKS_PERTHREAD", "2"),
     ]);
-    Pair::of(plugin, plugin).close();
+    Pair::between(plugin, plugin).close();
     let often = super::pair::plugin(&[("TCPXSOFT_FAULT", "refuse:times=3")]);
     let (listener, mut handle) = listen(often);
     until("the last attempt", || {

@@ -1,5 +1,5 @@
-//! End to end, in process, over loopback: two comms of one process, both I/O
-//! modes, both receive paths, and everything that can be refused.
+//! End-to-end tests over loopback with two comms in one process: both I/O modes, both receive
+//! paths, and every refusal.
 #![expect(unsafe_code, reason = "calls the plugin as C would")]
 
 mod pair;

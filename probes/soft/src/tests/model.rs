@@ -1,5 +1,5 @@
-//! Random orders of calls against a model that knows only the order of things:
-//! sixteen slots, first in first out, consume in order.
+//! Compares random sequences of calls with a model of the order rules: sixteen slots, first in
+//! first out, consume in order.
 
 use super::pair::*;
 use crate::failed::REFUSED;
@@ -34,7 +34,7 @@ struct Receive {
     number: usize,
 }
 
-/// What must be true, whatever the network does meanwhile.
+/// The expected state, independent of network timing.
 struct Model {
     pair: Pair,
     sources: Vec<Vec<u8>>,
@@ -81,7 +81,7 @@ impl Model {
                 match nth {
                     0 if outcome.unwrap() => drop(self.sends.pop_front()),
                     0 => {}
-                    // Refused, or too early to be refused: never done.
+                    // Refused, or not yet refused, but never done.
                     _ => assert!(matches!(outcome, Ok(false) | Err(REFUSED))),
                 }
             }
@@ -123,7 +123,7 @@ impl Model {
         self.finished.push_back(receive);
     }
 
-    /// Everything sent arrives, whatever went before.
+    /// Completes all transfers and checks that everything sent arrived.
     fn drain(&mut self) {
         until("the drain", || {
             for step in [

@@ -1,4 +1,4 @@
-//! Two connected comms, driven as a program would drive them.
+//! Two connected comms for tests, driven as a program drives them.
 
 use crate::calls;
 use crate::failed::Failed;
@@ -13,21 +13,21 @@ use tcpx_abi::unpack::{Request, UnpackHandle};
 use tcpx_abi::v7::DeviceHandle;
 use tcpx_abi::{HANDLE_MAX, PTR_CUDA, PTR_HOST};
 
-/// As long as anything in a test may take.
+/// Longest wait in a test.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A plugin on loopback with `pairs` in its environment, and a chunk that moves.
+/// A plugin on loopback with `pairs` in its environment and a task chunk above 0.
 pub(super) fn plugin(pairs: &[(&str, &str)]) -> &'static Plugin {
     let mut all = pairs.to_vec();
-    // The first of a name counts, so `pairs` may say otherwise.
+    // The first entry of a name is used, so `pairs` overrides the defaults.
     all.extend([
         ("TCPXSOFT_SOCKET_IFNAME", "=lo"),
         ("NCCL_DYNAMIC_CHUNK_SIZE", "131072"),
     ]);
-    Box::leak(Box::new(Plugin::start(Settings::of(&all)).unwrap()))
+    Box::leak(Box::new(Plugin::start(Settings::from_pairs(&all)).unwrap()))
 }
 
-/// Memory that begins on a page and has room around it to notice overruns.
+/// Page-aligned memory with room around it to detect overruns.
 pub(super) struct Buffer(Vec<u8>);
 
 impl Buffer {
@@ -53,7 +53,7 @@ impl Buffer {
     }
 }
 
-/// A request pointer, or why there is none.
+/// A request pointer, or the error.
 pub(super) type Posted = Result<*mut c_void, Failed>;
 
 /// A connection within this process.
@@ -112,11 +112,11 @@ pub(super) fn meet(
 
 impl Pair {
     pub(super) fn new(pairs: &[(&str, &str)]) -> Self {
-        Self::of(plugin(pairs), plugin(pairs))
+        Self::between(plugin(pairs), plugin(pairs))
     }
 
     /// Connects a sender of one plugin to a receiver of another.
-    pub(super) fn of(sends: &'static Plugin, receives: &'static Plugin) -> Self {
+    pub(super) fn between(sends: &'static Plugin, receives: &'static Plugin) -> Self {
         let (listener, mut handle) = listen(receives);
         let mut device = no_device();
         let (sender, receiver) = meet(sends, &mut handle, || accept(listener, &mut device));
@@ -149,7 +149,7 @@ impl Pair {
         self.irecv_as(data, size, PTR_HOST)
     }
 
-    /// A receive to device memory; its size rounded up to be registered.
+    /// Posts a receive to device memory; the registered size is rounded up to a page.
     pub(super) fn irecv_device(&self, data: *mut c_void, size: usize) -> Posted {
         self.irecv_as(data, size, PTR_CUDA)
     }
@@ -185,7 +185,7 @@ impl Pair {
         }
     }
 
-    /// What the unpack kernel would do for a finished device receive.
+    /// Unpacks a finished device receive, as the unpack kernel does.
     pub(super) fn unpack(&self, recv: *mut c_void, data: *mut c_void) -> usize {
         // SAFETY: the device handle that accept gave; host memory here.
         let handle = unsafe { &*self.device.handle.cast::<UnpackHandle>() };
@@ -225,13 +225,13 @@ pub(super) fn consume(request: *mut c_void) -> Result<(), Failed> {
     unsafe { calls::consumed(1, request) }
 }
 
-/// A look at a request, as harnesses take it.
+/// A copy of a request, as test harnesses read it.
 pub(super) fn request(pointer: *mut c_void) -> Request {
     // SAFETY: a request of ours; its block is never freed.
     unsafe { *pointer.cast::<Request>() }
 }
 
-/// Calls `step` until it gives something.
+/// Calls `step` until it returns a value.
 pub(super) fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -242,7 +242,7 @@ pub(super) fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Expects that this thread has logged `text` since this was last asked.
+/// Checks that this thread has logged `text` since the last check.
 pub(super) fn logged(text: &str) {
     let lines = log::take();
     assert!(
@@ -251,7 +251,7 @@ pub(super) fn logged(text: &str) {
     );
 }
 
-/// Bytes that differ at every place and for every seed.
+/// Bytes that depend on position and seed.
 pub(super) fn pattern(length: usize, seed: u8) -> Vec<u8> {
     let mut state = u64::from(seed) | 1;
     let mut next = || {

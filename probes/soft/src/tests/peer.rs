@@ -1,5 +1,4 @@
-//! The other side closes, at every stage; and what a comm that is in trouble
-//! says, to the log and to the caller.
+//! The peer closes at every stage, and what a failing comm logs and returns.
 
 use super::pair::*;
 use crate::calls;
@@ -27,7 +26,7 @@ fn everything_sent_before_the_close_arrives_after_code_two() {
     until("the send", || test(send).unwrap().then_some(()));
     calls::close(pair.sender).unwrap();
     let recv = pair.irecv(target.pointer(), 64).unwrap();
-    // Header and end of stream are found by one call, as the real plugin does.
+    // One call finds both the header and the end of the stream, as in the real plugin.
     let mut failures = 0;
     until("the receive", || match test(recv) {
         Ok(done) => done.then_some(()),
@@ -46,7 +45,7 @@ fn everything_sent_before_the_close_arrives_after_code_two() {
 #[test]
 fn a_data_socket_that_dies_stalls_silently_and_warns_once() {
     for io in ["inline", "helper"] {
-        let pair = Pair::of(
+        let pair = Pair::between(
             plugin(&[("TCPXSOFT_FAULT", "close:after=1000")]),
             plugin(&[("TCPXSOFT_IO", io)]),
         );
@@ -98,7 +97,7 @@ fn a_sender_whose_peer_is_gone_gets_code_two_and_then_silence() {
 }
 
 #[test]
-fn close_drops_what_is_outstanding_and_says_what_was_not_consumed() {
+fn close_drops_outstanding_requests_and_logs_unconsumed_ones() {
     let pair = Pair::new(&[("TCPXSOFT_IO", "helper")]);
     let buffer = Buffer::new(1 << 20, 0);
     for _ in 0..16 {
@@ -157,8 +156,8 @@ fn a_receiver_that_does_not_poll_is_reported_by_the_sender() {
 }
 
 #[test]
-fn a_chunk_of_zero_moves_nothing_and_floods_nobody() {
-    let pair = Pair::of(plugin(&[("NCCL_DYNAMIC_CHUNK_SIZE", "0")]), plugin(&[]));
+fn a_chunk_of_zero_moves_nothing_and_sends_no_headers() {
+    let pair = Pair::between(plugin(&[("NCCL_DYNAMIC_CHUNK_SIZE", "0")]), plugin(&[]));
     let buffer = Buffer::new(64, 0);
     let (send, recv) = (
         pair.isend(buffer.pointer(), 64).unwrap(),
@@ -186,8 +185,8 @@ fn with_recv_sync_nothing_leaves_before_the_receiver_has_posted() {
 }
 
 #[test]
-fn recv_sync_on_the_sender_only_stalls_for_ever() {
-    let pair = Pair::of(
+fn recv_sync_on_the_sender_only_stalls_forever() {
+    let pair = Pair::between(
         plugin(&[("NCCL_GPUDIRECTTCPX_RECV_SYNC", "1")]),
         plugin(&[]),
     );
@@ -217,9 +216,9 @@ fn a_send_is_done_before_the_receiver_has_posted_anything() {
 
 #[test]
 fn more_headers_than_tasks_on_one_socket_wait_with_a_warning() {
-    // The faults keep the sender from holding anything back, so eight headers
-    // arrive while no byte of their payload does.
-    let pair = Pair::of(
+    // The faults keep the sender from holding headers back, so eight headers arrive without
+    // any payload.
+    let pair = Pair::between(
         plugin(&[("TCPXSOFT_FAULT", "starve:socket=0,side=recv")]),
         plugin(&[("TCPXSOFT_FAULT", "starve:socket=0")]),
     );

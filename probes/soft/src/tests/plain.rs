@@ -1,4 +1,4 @@
-//! The plain flavour: tags, and receives of several buffers.
+//! The plain flavour: tags, and receives with several buffers.
 
 use super::pair::{Buffer, Pair, until};
 use crate::block;
@@ -18,7 +18,7 @@ fn pair() -> Pair {
 
 fn pair_with(cuda: &str) -> Pair {
     let chunk = ("NCCL_DYNAMIC_CHUNK_SIZE", "4096");
-    let settings = Settings::of(&[
+    let settings = Settings::from_pairs(&[
         ("TCPXSOFT_SOCKET_IFNAME", "=lo"),
         chunk,
         ("TCPXSOFT_CUDA", cuda),
@@ -29,7 +29,7 @@ fn pair_with(cuda: &str) -> Pair {
     })
     .unwrap();
     let plugin: &'static Plugin = Box::leak(Box::new(plugin));
-    Pair::of(plugin, plugin)
+    Pair::between(plugin, plugin)
 }
 
 fn given(comm: *mut c_void, buffer: &Buffer, size: usize, tag: c_int) -> Given {
@@ -58,7 +58,7 @@ fn send(pair: &Pair, buffer: &Buffer, size: usize, tag: c_int) -> *mut c_void {
     .unwrap()
 }
 
-/// A receive of these buffers, as long as they may be.
+/// Posts a receive of these buffers.
 fn receive(pair: &Pair, buffers: &[(&Buffer, c_int)]) -> *mut c_void {
     let given: Vec<_> = buffers
         .iter()
@@ -68,7 +68,7 @@ fn receive(pair: &Pair, buffers: &[(&Buffer, c_int)]) -> *mut c_void {
     unsafe { calls::post_group(pair.receiver, &given) }.unwrap()
 }
 
-/// The bytes of each buffer, once the request is done.
+/// Tests the request. Returns the bytes of each buffer if it is done.
 fn sizes(request: *mut c_void) -> Option<Vec<c_int>> {
     let mut told = Vec::new();
     // SAFETY: a request of ours.
@@ -84,7 +84,7 @@ fn message(number: usize) -> Buffer {
 }
 
 #[test]
-fn a_group_takes_a_message_of_each_tag_and_tells_how_long_each_is() {
+fn a_group_takes_a_message_of_each_tag_and_reports_sizes() {
     let pair = pair();
     let places = [0, 1, 2].map(|_| Buffer::new(ROOM, 0));
     let group = receive(&pair, &[(&places[0], 7), (&places[1], 0), (&places[2], -3)]);
@@ -138,7 +138,7 @@ fn a_message_waits_for_a_receive_of_its_tag_and_those_behind_it_wait_too() {
 }
 
 #[test]
-fn a_receive_into_device_memory_is_in_its_place_once_flushed() {
+fn a_receive_into_device_memory_is_visible_once_flushed() {
     let pair = pair_with("standin");
     let places = [0, 1, 2].map(|_| Buffer::new(ROOM, 0));
     let given: Vec<_> = places
@@ -231,7 +231,7 @@ proptest! {
                 groups.push(receive(&pair, &buffers));
                 at += group.len();
             }
-            // Some order of their own: a walk with a stride that meets each once.
+            // Another order: a walk with a stride that reaches every message once.
             let stride = (1..=all.len()).filter(|stride| gcd(*stride, all.len()) == 1).collect::<Vec<_>>();
             let stride = stride[(order.index(stride.len()) + round) % stride.len()];
             let turns: Vec<usize> = (0..all.len()).map(|turn| turn * stride % all.len()).collect();
@@ -259,7 +259,7 @@ proptest! {
     }
 }
 
-/// A word of the control stream that no sender of ours would write.
+/// An arbitrary message on the control stream.
 fn word() -> impl Strategy<Value = [u8; HEADER_BYTES]> {
     let near = || {
         prop_oneof![

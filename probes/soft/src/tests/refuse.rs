@@ -1,4 +1,4 @@
-//! What the plugin refuses, with which code and which words.
+//! Refused calls: their codes and log lines.
 
 use super::pair::*;
 use crate::calls;
@@ -66,7 +66,7 @@ fn sixteen_finished_receives_that_are_not_consumed_fill_the_queue() {
 }
 
 #[test]
-fn null_pointers_are_refused_and_never_followed() {
+fn null_pointers_are_refused() {
     let null = ptr::null_mut();
     assert_eq!(test(null), Err(REFUSED));
     logged("NET/TCPXSoft : test called with NULL request");
@@ -93,7 +93,7 @@ fn null_pointers_are_refused_and_never_followed() {
 }
 
 #[test]
-fn pointers_to_something_else_are_refused() {
+fn unknown_pointers_are_refused() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(8192, 0);
     let mhandle = calls::register(pair.sender, buffer.pointer(), 64, PTR_HOST).unwrap();
@@ -148,7 +148,7 @@ fn the_wrong_request_is_refused_only_once_an_older_one_transmits() {
     let buffer = Buffer::new(64, 0);
     let first = pair.isend(buffer.pointer(), 64).unwrap();
     let second = pair.isend(buffer.pointer(), 64).unwrap();
-    // The receiver has posted nothing, so neither may leave POSTED.
+    // The receiver has posted nothing, so neither send leaves POSTED.
     assert_eq!(test(second), Ok(false));
     let recv = pair.irecv(buffer.pointer(), 64).unwrap();
     let refused = until("the first transmits", || {
@@ -174,7 +174,7 @@ fn testing_a_finished_receive_again_says_not_done() {
 }
 
 #[test]
-fn every_wrong_consume_is_refused_in_its_own_words() {
+fn every_wrong_consume_is_refused_with_its_own_log_line() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(64, 0);
     let send = pair.isend(buffer.pointer(), 64).unwrap();
@@ -200,7 +200,7 @@ fn every_wrong_consume_is_refused_in_its_own_words() {
     until("the first arrives", || test(first).unwrap().then_some(()));
     pair.finish(pair.isend(buffer.pointer(), 64).unwrap(), second);
     assert_eq!(consume(second), Err(REFUSED));
-    // The expected request is printed first, the given one second: swapped.
+    // As in TCPX, the two requests are printed in the wrong order.
     logged(&format!(
         "irecvConsumed called with invalid request {first:p} vs expected {second:p}"
     ));
@@ -214,7 +214,7 @@ fn every_wrong_consume_is_refused_in_its_own_words() {
 }
 
 #[test]
-fn consuming_a_receive_of_no_bytes_takes_the_oldest_blindly() {
+fn consuming_a_zero_byte_receive_consumes_the_oldest_unchecked() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(64, 0);
     let recvs = [64, 0].map(|size| {
@@ -258,7 +258,7 @@ fn a_shorter_message_shrinks_the_receive() {
 }
 
 #[test]
-fn registration_knows_two_kinds_and_one_alignment() {
+fn registration_accepts_two_kinds_and_checks_alignment() {
     let pair = Pair::new(&[("TCPXSOFT_CUDA", "standin")]);
     let buffer = Buffer::new(8192, 0);
     let odd = buffer.pointer().wrapping_byte_add(8);
@@ -278,7 +278,7 @@ fn registration_knows_two_kinds_and_one_alignment() {
 }
 
 #[test]
-fn device_memory_without_the_stand_in_is_refused_as_without_a_driver() {
+fn device_memory_without_the_stand_in_is_refused() {
     let pair = Pair::new(&[]);
     let buffer = Buffer::new(8192, 0);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! listen, connect and accept: what they take, refuse and survive.
+//! listen, connect and accept: valid, invalid and hostile use.
 
 use super::pair::*;
 use crate::calls;
@@ -27,7 +27,7 @@ fn the_handle_leaves_the_rest_of_the_buffer_alone_and_the_token_zero() {
 }
 
 #[test]
-fn connect_and_accept_say_call_again_until_the_other_comes() {
+fn connect_and_accept_return_call_again_until_the_peer_arrives() {
     let plugin = plugin(&[]);
     let (listener, mut handle) = listen(plugin);
     let mut device = no_device();
@@ -89,7 +89,7 @@ fn accept_without_a_device_handle_serves_host_receives() {
 }
 
 #[test]
-fn a_handle_of_rubbish_is_refused_at_once() {
+fn an_invalid_handle_is_refused_at_once() {
     let plugin = plugin(&[]);
     for fill in [0, 0xff, 2] {
         assert_eq!(connect(plugin, &mut [fill; HANDLE_MAX]), Err(REFUSED));
@@ -98,7 +98,7 @@ fn a_handle_of_rubbish_is_refused_at_once() {
 }
 
 #[test]
-fn strangers_do_not_disturb_an_accept() {
+fn other_connections_do_not_disturb_an_accept() {
     let plugin = plugin(&[]);
     let (listener, mut handle) = listen(plugin);
     let (ctrl, data) = (decoded(&handle).ctrl, decoded(&handle).data);
@@ -145,7 +145,7 @@ fn strangers_do_not_disturb_an_accept() {
 }
 
 #[test]
-fn a_second_connector_with_the_same_handle_is_turned_away() {
+fn a_second_connector_with_the_same_handle_is_refused() {
     let plugin = plugin(&[]);
     let (listener, handle) = listen(plugin);
     let mut handles = [handle, handle];
@@ -167,7 +167,7 @@ fn a_second_connector_with_the_same_handle_is_turned_away() {
         outcomes[second] = outcomes[second].or(Some(connect(plugin, &mut handles[second])));
         if outcomes[second] == Some(Ok(ptr::null_mut())) {
             outcomes[second] = None;
-            // Nobody accepts any more, but the listener still holds its backlog.
+            // Accept has finished, but the listener still has its backlog.
             calls::unlisten(listener).ok();
         }
         outcomes[second]
@@ -221,7 +221,7 @@ fn a_peer_that_leaves_while_connecting_is_an_error_on_both_sides() {
 }
 
 #[test]
-fn a_refused_connection_is_tried_again() {
+fn a_refused_connection_is_retried() {
     let plugin = plugin(&[]);
     let (listener, mut handle) = listen(plugin);
     let address = decoded(&handle).ctrl;
@@ -229,7 +229,7 @@ fn a_refused_connection_is_tried_again() {
     for _ in 0..50 {
         assert_eq!(connect(plugin, &mut handle), Ok(ptr::null_mut()));
     }
-    // Somebody listens there at last: not us, but the connection stands.
+    // The test now listens on the port, so the connection is established.
     let Ok(late) = TcpListener::bind(address) else {
         return;
     };
@@ -249,7 +249,7 @@ fn a_refused_connection_is_tried_again() {
 }
 
 #[test]
-fn the_real_plugin_s_waits_happen_when_asked_for() {
+fn the_real_plugin_s_waits_can_be_enabled() {
     let settings = [
         ("TCPXSOFT_WAITS", "real"),
         (
@@ -264,7 +264,7 @@ fn the_real_plugin_s_waits_happen_when_asked_for() {
 }
 
 #[test]
-fn no_attempts_mean_no_connection() {
+fn zero_attempts_make_no_connection() {
     let plugin = plugin(&[("NCCL_GPUDIRECTTCPX_CONNECTION_RETRY", "0")]);
     let (listener, mut handle) = listen(plugin);
     assert_eq!(connect(plugin, &mut handle), Err(REFUSED));
@@ -290,7 +290,7 @@ fn nine_threads_leave_no_socket_and_only_empty_messages_pass() {
 }
 
 #[test]
-fn the_congestion_control_asked_for_is_used_on_both_sides() {
+fn the_configured_congestion_control_is_used_on_both_sides() {
     let pair = Pair::new(&[("TCPXSOFT_CONGESTION", "reno")]);
     for comm in [pair.sender, pair.receiver] {
         // SAFETY: our comm.
@@ -309,7 +309,7 @@ fn ipv6_and_a_control_interface_work_where_the_machine_has_them() {
     let (listener, handle) = listen(ctrl);
     assert!(decoded(&handle).redirect_ctrl);
     calls::unlisten(listener).unwrap();
-    Pair::of(ctrl, ctrl).close();
+    Pair::between(ctrl, ctrl).close();
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         return;
     }

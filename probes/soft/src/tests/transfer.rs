@@ -1,11 +1,11 @@
-//! Bytes arrive, whole and in place, in every mode.
+//! Messages arrive complete in every mode.
 
 use super::pair::*;
 use crate::plugin::Plugin;
 
 const SIZES: [usize; 8] = [0, 1, 4095, 4096, 4097, 131_073, 512 << 10, (1 << 20) + 1];
 
-/// One message at a time of every size, then a window of many.
+/// Moves one message of every size, one at a time.
 fn transfer(pair: &Pair, device: bool) {
     for (seed, size) in SIZES.into_iter().enumerate() {
         let mut source = Buffer::new(size, 0);
@@ -64,7 +64,7 @@ fn a_helper_thread_moves_the_same_bytes() {
 }
 
 #[test]
-fn device_receives_land_in_pages_and_unpack_to_the_same_bytes() {
+fn device_receives_unpack_to_the_same_bytes() {
     for io in ["inline", "helper"] {
         for sockets in ["1", "4"] {
             let pair = Pair::new(&[
@@ -80,7 +80,7 @@ fn device_receives_land_in_pages_and_unpack_to_the_same_bytes() {
 
 /// A window of messages of mixed sizes, posted as fast as the slots allow.
 fn window(sends: &'static Plugin, receives: &'static Plugin, count: usize) {
-    let pair = Pair::of(sends, receives);
+    let pair = Pair::between(sends, receives);
     let size = |message: usize| (message * 7919) % 9000;
     let sources: Vec<Vec<u8>> = (0..count)
         .map(|message| pattern(size(message), message as u8))
