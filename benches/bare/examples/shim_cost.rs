@@ -1,6 +1,6 @@
-//! What a shim costs: a send and the test that says it is done, on a plugin that
-//! does nothing, called by its table and called as a `Net`; interleaved, medians of
-//! many rounds, for every version.
+//! Measures the cost of the shim: a send and its finished test on a plugin that does nothing,
+//! called through its table and through `Net`, interleaved, for every ABI version. Prints
+//! medians over many rounds.
 //!
 //! ```text
 //! cargo run --release -p tcpx-bare --example shim_cost
@@ -28,7 +28,7 @@ const CHUNK: usize = 4096;
 
 type Out = *mut *mut c_void;
 
-/// Any pointer that is not null will do.
+/// A dummy pointer that is not null.
 unsafe fn give(place: Out) -> ResultCode {
     unsafe { place.write(std::ptr::without_provenance_mut(4096)) };
     0
@@ -43,11 +43,11 @@ unsafe extern "C" fn end(_: *mut c_void, _: *mut c_void) -> ResultCode {
     0
 }
 
-/// What is measured, of one version.
+/// The measurements of one version.
 struct Version {
     number: u32,
     table: RawTable,
-    /// Nanoseconds of a request by the table's own functions.
+    /// Nanoseconds per request through the table's functions.
     bare: fn() -> f64,
 }
 
@@ -147,7 +147,7 @@ macro_rules! null_plugin {
 
 tcpx_abi::for_each_version!(null_plugin);
 
-/// A comm and a registration, as the engine has them.
+/// A comm and a registration as the engine holds them.
 struct Driver {
     net: Arc<dyn Net>,
     comm: SendComm,
@@ -170,7 +170,7 @@ impl Driver {
         })
     }
 
-    /// Nanoseconds of a request.
+    /// Nanoseconds per request through `Net`.
     fn request(&self) -> Result<f64, Box<dyn Error>> {
         let (net, span) = (
             black_box(&*self.net),

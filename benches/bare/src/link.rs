@@ -1,4 +1,4 @@
-//! The two ends' own TCP connection: connect handles, and being in step.
+//! A TCP connection between the two ends, for connect handles and barriers.
 #![forbid(unsafe_code)]
 
 use crate::Outcome;
@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tcpx_abi::HANDLE_MAX;
 
-/// For the peer to come, and for each thing it says.
+/// Longest wait for the peer to connect, and for each of its messages.
 const PATIENCE: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(2);
 
@@ -15,7 +15,7 @@ const RETRY: Duration = Duration::from_millis(2);
 pub(crate) struct Link(TcpStream);
 
 impl Link {
-    /// The receiver listens, the sender tries until it does.
+    /// Connects the two ends. The receiver listens; the sender retries until it does.
     pub(crate) fn meet(port: u16, sends: bool) -> Outcome<Self> {
         let stream = if sends { dial(port) } else { answer(port) };
         let stream = stream.map_err(|error| format!("the other end, at port {port}: {error}"))?;
@@ -26,12 +26,12 @@ impl Link {
         Ok(Self(stream))
     }
 
-    /// Returns once both ends have called it.
+    /// A barrier: returns once both ends have called it.
     pub(crate) fn barrier(&mut self) -> Outcome<()> {
         self.exchange([0]).map(|_| ())
     }
 
-    /// Gives ours for theirs.
+    /// Sends this end's handle and returns the peer's.
     pub(crate) fn exchange<const BYTES: usize>(
         &mut self,
         ours: [u8; BYTES],
@@ -44,7 +44,7 @@ impl Link {
             .map_err(|error| format!("the other end: {error}"))
     }
 
-    /// As `exchange`, for as many handles as there are.
+    /// As `exchange`, for several handles.
     pub(crate) fn exchange_handles(
         &mut self,
         ours: &[[u8; HANDLE_MAX]],
@@ -71,7 +71,7 @@ fn dial(port: u16) -> std::io::Result<TcpStream> {
     )
 }
 
-/// Tries again after `meanwhile`, for as long as patience lasts.
+/// Retries after `meanwhile`, until the deadline.
 fn retry(
     attempt: impl Fn() -> std::io::Result<TcpStream>,
     meanwhile: std::io::ErrorKind,

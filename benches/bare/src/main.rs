@@ -1,5 +1,5 @@
-//! The bare driver of `scripts/bench`: what a plugin moves when nothing but a
-//! loop over its raw table stands between it and the caller.
+//! The bare driver of `scripts/bench`: drives a plugin with a simple loop over its raw table, to
+//! measure the plugin without the engine.
 //!
 //! ```text
 //! bare recv --plugin PATH --port P --chunk BYTES --total BYTES --window N --channels N --idle adaptive
@@ -8,15 +8,14 @@
 //! bare pingpong-send   (the same)
 //! ```
 //!
-//! Two processes, as in `tcpxctl run`: start them in any order. Each prints one
-//! line of `key=value` words. Memory, slots, windows and idle strategy are the
-//! engine's, so that the difference to `tcpxctl run` is the engine and its tap.
-//! A round trip is a message and its answer, each over a connection of its own;
-//! as many as a tenth of the count go first and are not counted.
+//! There are two processes, as in `tcpxctl run`; start them in any order. Each prints one line
+//! of `key=value` pairs. Memory, slots, windows and idle strategy are the engine's, so that the
+//! difference from `tcpxctl run` is the engine and its tap. A round trip is a message and its
+//! answer, each over its own connection; a tenth of the count is made first as warm-up.
 //!
-//! Not here: verification, counters, a recorder, recovery of any kind. What
-//! goes wrong ends the program: exit 1, or 2 for wrong arguments. Settings of
-//! the plugin come from the environment; `NCCL_DYNAMIC_CHUNK_SIZE` must be set.
+//! Not here: verification, counters, a recorder, error recovery. Any error ends the program with
+//! exit code 1, or 2 for wrong arguments. The plugin is configured through the environment;
+//! `NCCL_DYNAMIC_CHUNK_SIZE` must be set.
 
 mod link;
 mod pingpong;
@@ -32,10 +31,10 @@ use std::time::Duration;
 use tcpx_engine::transfer::{SLOTS_MAX, WallPace};
 use tcpx_words::progress::Idle;
 
-/// A sentence that ends the program.
+/// An error message that ends the program.
 type Outcome<T> = Result<T, String>;
 
-/// No run is longer.
+/// Longest run.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Parser)]
@@ -57,16 +56,16 @@ enum Work {
     PingpongRecv(Pingpong),
 }
 
-/// What every work takes.
+/// Arguments of all subcommands.
 #[derive(Args)]
 struct Common {
-    /// Library with a v7 table.
+    /// Plugin library with a v7 table.
     #[arg(long)]
     plugin: PathBuf,
     /// Port on 127.0.0.1 where the two ends meet; the receiver listens.
     #[arg(long)]
     port: u16,
-    /// What to do when nothing moved.
+    /// Idle strategy when no request advanced.
     #[arg(long, value_enum, default_value_t = Strategy::Adaptive)]
     idle: Strategy,
 }
@@ -75,16 +74,16 @@ struct Common {
 struct Transfer {
     #[command(flatten)]
     common: Common,
-    /// Bytes of one request.
+    /// Bytes per request.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     chunk: u32,
-    /// Bytes that are timed; a multiple of chunk x channels. A tenth of it goes first, untimed.
+    /// Bytes that are timed; a multiple of chunk x channels. A tenth of it is warm-up.
     #[arg(long)]
     total: u64,
-    /// Requests in flight of one channel.
+    /// Requests in flight per channel.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=SLOTS_MAX as i64))]
     window: u8,
-    /// Connections.
+    /// Number of connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     channels: u16,
 }
@@ -96,7 +95,7 @@ struct Pingpong {
     /// Bytes of one message.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: u32,
-    /// Round trips that are counted.
+    /// Round trips that are timed.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     count: u32,
 }
@@ -109,7 +108,7 @@ enum Strategy {
 }
 
 impl Common {
-    /// The engine's own way of waiting; it says stop at the limit.
+    /// The engine's idle strategy, which stops at the time limit.
     fn pace(&self) -> WallPace {
         let strategy = match self.idle {
             Strategy::Adaptive => Idle::Adaptive,
@@ -126,7 +125,7 @@ impl Common {
     }
 }
 
-/// Why a loop that was told to stop ended.
+/// The error of a loop that reached the time limit.
 fn too_long() -> String {
     format!("not finished within {} s", LIMIT.as_secs())
 }

@@ -1,4 +1,4 @@
-//! Round trips at depth one: a message over one connection, its answer over another.
+//! Measures round trips: a message over one connection, its answer over another.
 #![forbid(unsafe_code)]
 
 use crate::link::Link;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory, Region};
 use tcpx_engine::transfer::{Pace, WallPace};
 
-/// One direction.
+/// One direction: a comm, its memory and its registration.
 struct Way {
     comm: Raw,
     mhandle: Raw,
@@ -135,7 +135,7 @@ fn some(request: Raw) -> Option<Raw> {
     (!request.is_null()).then_some(request)
 }
 
-/// Asks until there is an answer.
+/// Repeats a call until it returns a value.
 fn until<T>(pace: &mut WallPace, mut ask: impl FnMut() -> Outcome<Option<T>>) -> Outcome<T> {
     let mut empty = 0;
     loop {

@@ -1,8 +1,7 @@
-//! A v7 table as plain calls: pointers in, result codes out, nothing counted.
+//! Thin wrappers for the calls of a v7 table: raw pointers in, result codes out.
 //!
-//! Comms, registrations and requests are the plugin's own pointers. Each comes
-//! from the call that makes it and is not used after the call that takes it
-//! back; memory outlives the process's last call.
+//! Comms, registrations and requests are the plugin's pointers. Each comes from the call that
+//! creates it and is not used after the call that ends it; memory outlives the last call.
 #![expect(unsafe_code, reason = "calls through the plugin's function table")]
 
 use crate::Outcome;
@@ -16,14 +15,14 @@ use tcpx_engine::gpu::Region;
 use tcpx_engine::plugin::{Plugin, RawTable};
 use tcpx_node::plugin_files::Source;
 
-/// A comm, a registration or a request; null is none.
+/// A comm, a registration or a request, or null.
 pub(crate) type Raw = *mut c_void;
 
-/// What a connector is given, at an address of its own.
+/// A connect handle, at a fixed address.
 #[repr(align(16))]
 pub(crate) struct Handle(pub [u8; HANDLE_MAX]);
 
-/// For all connects and accepts together.
+/// Longest time for all connects and accepts together.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Every connection is on the plugin's first device.
 const DEVICE: c_int = 0;
@@ -32,7 +31,7 @@ const DEVICE: c_int = 0;
 #[derive(Clone, Copy)]
 pub(crate) struct Table(&'static v7::Net);
 
-/// Calls a member, if there is one; a code other than 0 is an error.
+/// Calls a member. A null member or a code other than 0 is an error.
 macro_rules! call {
     ($table:expr, $member:ident ( $($argument:expr),* )) => {{
         let function = $table.0.$member.ok_or(concat!("the plugin has no ", stringify!($member)))?;
@@ -45,7 +44,7 @@ macro_rules! call {
 }
 
 impl Table {
-    /// Loads and initialises.
+    /// Loads and initialises the plugin.
     pub(crate) fn load(path: &Path) -> Outcome<Self> {
         let plugin = Plugin::open(&Source::File(path.to_owned()), None)
             .map_err(|error| error.to_string())?;
@@ -59,7 +58,7 @@ impl Table {
         }
     }
 
-    /// A listener, and the bytes for its one connector.
+    /// Creates a listener and the handle for its one connector.
     pub(crate) fn listen(self) -> Outcome<(Raw, [u8; HANDLE_MAX])> {
         let (mut listener, mut handle) = (null_mut(), Handle([0; HANDLE_MAX]));
         call!(
@@ -69,7 +68,7 @@ impl Table {
         Ok((listener, handle.0))
     }
 
-    /// Connects and accepts by turns, until all have answered.
+    /// Calls connect and accept alternately until all have returned a comm.
     pub(crate) fn connect_all(
         self,
         handles: Vec<[u8; HANDLE_MAX]>,
@@ -114,7 +113,7 @@ impl Table {
         }
     }
 
-    /// Registers all of `region`, which must be kept for as long.
+    /// Registers all of `region`, which must outlive the registration.
     pub(crate) fn register(self, comm: Raw, region: &Arc<Region>) -> Outcome<Raw> {
         let mut mhandle = null_mut();
         let size = c_int::try_from(region.len())
@@ -132,14 +131,14 @@ impl Table {
         Ok(mhandle)
     }
 
-    /// A request; null when the plugin says to try again.
+    /// Posts a send. Null if the plugin says "try again".
     pub(crate) fn isend(self, comm: Raw, data: Raw, size: c_int, mhandle: Raw) -> Outcome<Raw> {
         let mut request = null_mut();
         call!(self, isend(comm, data, size, 0, mhandle, &raw mut request))?;
         Ok(request)
     }
 
-    /// As `isend`.
+    /// Posts a receive, as `isend`.
     pub(crate) fn irecv(
         self,
         comm: Raw,
@@ -163,7 +162,7 @@ impl Table {
         Ok(done != 0)
     }
 
-    /// Hands a done receive back.
+    /// Consumes a finished receive.
     pub(crate) fn consume(self, comm: Raw, request: Raw) -> Outcome<()> {
         if self.0.irecv_consumed.is_none() {
             return Ok(());
@@ -192,7 +191,8 @@ impl Table {
     }
 }
 
-/// TCPX crashes in the first receive of a comm that was accepted without one.
+/// A device handle for `accept`; TCPX crashes in the first receive of a comm accepted without
+/// one.
 const UNPACK: v7::DeviceHandle = v7::DeviceHandle {
     net_device_type: NET_DEVICE_UNPACK,
     net_device_version: NET_DEVICE_UNPACK_VERSION,

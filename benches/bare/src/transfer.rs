@@ -1,4 +1,4 @@
-//! Chunks over channels: fill each window, test its oldest, take what is done.
+//! Moves chunks over channels: fills each window, tests the oldest request, consumes it.
 #![forbid(unsafe_code)]
 
 use crate::link::Link;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory, Region};
 use tcpx_engine::transfer::{Pace, WallPace};
 
-/// Bytes between two slots, as the engine leaves for its canary.
+/// Bytes between two slots, where the engine has its canary.
 const GUARD: usize = 4096;
 
 /// One comm with its memory, slots and requests.
@@ -76,7 +76,7 @@ fn connect(table: Table, link: &mut Link, count: usize, sends: bool) -> Outcome<
     Ok(receives)
 }
 
-/// Nanoseconds between two barriers, with `each` chunks per channel in between.
+/// Nanoseconds between two barriers while `each` chunks are moved per channel.
 fn timed(
     table: Table,
     channels: &mut [Channel],
@@ -136,7 +136,7 @@ impl Channel {
         })
     }
 
-    /// Whether anything was posted or finished.
+    /// Fills the window and drains it. Returns whether a request was posted or finished.
     fn turn(&mut self, table: Table) -> Outcome<bool> {
         let mut moved = false;
         while self.post(table)? {

@@ -1,5 +1,5 @@
-//! The device handle that `connect` and `accept` fill: the one struct that no
-//! version since v7 has changed.
+//! The device handle that `connect` and `accept` fill in. It is the same in all versions since
+//! v7.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};

@@ -1,15 +1,14 @@
-//! Strings that somebody else points to. A plugin may leave a pointer to memory
-//! that is gone, or to bytes that never end; the kernel is asked to read them,
-//! which answers where we would crash.
+//! Copies C strings of a plugin. A plugin may leave a pointer to freed memory or to an
+//! unterminated string, so the kernel reads the bytes and returns an error instead of a crash.
 #![expect(unsafe_code, reason = "hands a foreign pointer to the kernel")]
 
 use std::ffi::c_char;
 
-/// Reads never cross this, so that what is mapped is read up to its end.
+/// Reads do not cross page boundaries, so that everything up to an unmapped page is read.
 const PAGE: usize = 4096;
 
-/// Copies a C string into `room`, without its zero and cut to the room; how many
-/// bytes it had. `None`: null, or unreadable from the first byte on.
+/// Copies a C string into `room`, without its NUL and cut to the room. Returns the number of
+/// bytes copied; `None` if the pointer is null or its first byte is unreadable.
 pub fn copy_string(string: *const c_char, room: &mut [u8]) -> Option<usize> {
     if string.is_null() {
         return None;
@@ -54,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_copied_and_cut_and_bad_pointers_are_told() {
+    fn strings_are_copied_and_cut_and_bad_pointers_detected() {
         let mut room = [0; 8];
         assert_eq!(copy_string(c"eth1".as_ptr(), &mut room), Some(4));
         assert_eq!(&room[..4], b"eth1");
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_that_runs_into_unmapped_memory_is_read_up_to_there() {
+    fn a_string_that_runs_into_unmapped_memory_is_copied_up_to_it() {
         // SAFETY: a fresh mapping of two pages.
         let start = unsafe {
             libc::mmap(

@@ -1,15 +1,13 @@
-//! The ncclNet plugin C ABI: what NCCL, TCPX and everyone who loads a network
-//! plugin agree on, transcribed field for field.
+//! The C ABI of ncclNet plugins, transcribed field for field.
 //!
-//! One file per table version, each whole, none cast into a neighbour; sizes
-//! and offsets are asserted at compile time against numbers that a C program
-//! printed (`layout/layout.c`, run again by `tests/layout.rs`).
+//! Each table version is transcribed completely in its own file and never cast to another
+//! version. Sizes and offsets are asserted at compile time against numbers printed by a C
+//! program (`layout/layout.c`, which `tests/layout.rs` runs again).
 //!
-//! This crate is loaded into other people's processes with `soft` and `tap`:
-//! it depends on libc only, allocates nothing and starts nothing.
+//! This crate is loaded into users' processes with `soft` and `tap`: it depends on libc only,
+//! allocates nothing and starts nothing.
 //!
-//! Not here: judging a result code, or calling anything. `tcpxctl::plugin`
-//! does both.
+//! Not here: checking result codes and making calls, which `tcpx_engine::plugin` does.
 
 pub mod device_handle;
 pub mod foreign;
@@ -20,14 +18,14 @@ mod versions;
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 pub use versions::*;
 
-/// `ncclResult_t` as it crosses the boundary. A plain integer, because a
-/// plugin may return values that no header of ours knows.
+/// `ncclResult_t`. A plain integer, because a plugin may return values that the known headers do
+/// not define.
 pub type ResultCode = c_int;
 
 /// Names for the result codes that NCCL's headers define.
 pub mod result {
     use super::ResultCode;
-    /// The call did what it says.
+    /// The call succeeded.
     pub const SUCCESS: ResultCode = 0;
     /// A CUDA call inside the plugin failed.
     pub const UNHANDLED_CUDA_ERROR: ResultCode = 1;
@@ -44,7 +42,7 @@ pub mod result {
     pub const REMOTE_ERROR: ResultCode = 6;
     /// Still in progress.
     pub const IN_PROGRESS: ResultCode = 7;
-    /// A wait had no end; newest headers only.
+    /// A timeout; in the newest headers only.
     pub const TIMEOUT: ResultCode = 8;
 
     /// The header's name for a code, or `"unknown"`.
@@ -81,13 +79,13 @@ pub const NET_DEVICE_UNPACK: c_int = 1;
 /// The unpack layout that NCCL and TCPX share.
 pub const NET_DEVICE_UNPACK_VERSION: c_int = 0x7;
 
-/// `railId` or `planeId` that says nothing (v12).
+/// Undefined `railId` or `planeId` (v12).
 pub const ID_UNDEFINED: i16 = -1;
-/// `trafficClass` that says nothing (v10 and later).
+/// Undefined `trafficClass` (v10 and later).
 pub const TRAFFIC_CLASS_UNDEFINED: c_int = -1;
-/// Longest message of plugins older than v9, by NCCL's reckoning.
+/// Longest message in bytes that NCCL assumes for plugins older than v9.
 pub const MESSAGE_MAX: usize = 1 << 30;
-/// In-flight requests that NCCL has wanted of a comm since 2.19.
+/// In-flight requests per comm that NCCL requires since 2.19.
 pub const REQUESTS_MAX: usize = 32;
 
 /// Log levels of the callback.

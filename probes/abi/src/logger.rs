@@ -1,6 +1,6 @@
-//! The Rust half of the logger callback: a process-wide sink for finished
-//! lines. The C ABI gives the callback no user pointer, so there is one sink
-//! per process; tell plugins apart by running one per process.
+//! The Rust half of the logger callback: a process-wide sink for formatted lines. The C ABI has
+//! no user pointer for the callback, so there is one sink per process; lines of several plugins
+//! in one process cannot be distinguished.
 #![cfg_attr(
     feature = "logger",
     expect(
@@ -16,14 +16,14 @@ mod with_c {
     use std::panic::catch_unwind;
     use std::sync::OnceLock;
 
-    /// One finished line, as the plugin gave it; nothing is stripped or cut.
+    /// One formatted line, unmodified.
     #[derive(Debug, Clone, Copy)]
     pub struct Line<'a> {
         /// One of [`crate::level`], or anything else the plugin passed.
         pub level: c_int,
         /// Subsystem bits.
         pub flags: c_ulong,
-        /// What the plugin calls the file; TCPX passes the pretty function.
+        /// The `file` argument of the log call; TCPX passes the pretty function name.
         pub file: &'a [u8],
         /// Source line in that file.
         pub line: c_int,
@@ -76,9 +76,9 @@ mod with_c {
         });
     }
 
-    /// Makes `sink` receive every line of every plugin of this process, and
-    /// returns the callback to give to `init`. The first sink stays; a second
-    /// call returns the same callback and drops its argument.
+    /// Makes `sink` receive every line of every plugin of this process, and returns the callback
+    /// for `init`. The first sink stays in effect; later calls return the same callback and drop
+    /// their argument.
     pub fn install(sink: impl Fn(Line<'_>) + Send + Sync + 'static) -> Logger {
         let _ = SINK.set(Box::new(sink));
         // SAFETY: stores a function pointer that lives as long as the process.

@@ -1,9 +1,9 @@
-//! What a receiver of an UNPACK plugin reads: the scatter list, its count
-//! word, and the private part of a TCPX request.
+//! The structs that a receiver of an UNPACK plugin reads: scatter lists, their counts, and the
+//! private part of a TCPX request.
 //!
-//! Layouts from NCCL's `net_device_unpack_defs.h` and TCPX 3.1.9; the request
-//! view was also used against the 3.1.6 binary. Everything found through these
-//! structs is a plugin's claim: check it against what was posted before use.
+//! Layouts are from NCCL's `net_device_unpack_defs.h` and TCPX 3.1.9; the request layout was also
+//! used with the 3.1.6 binary. Values read through these structs are untrusted: check them
+//! against the posted receive before use.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -34,7 +34,7 @@ pub struct UnpackMeta {
     pub cnt: [u64; SLOTS],
 }
 
-/// What the device handle points to, in device memory.
+/// The struct in device memory to which the device handle points.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct UnpackHandle {

@@ -1,4 +1,4 @@
-//! The Rust transcription against what a C compiler makes of the headers.
+//! Compares the Rust transcription with the layout that a C compiler computes for the headers.
 
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
@@ -27,7 +27,7 @@ fn from_c() -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// A field's name as the headers have it.
+/// A field's name in the C headers.
 fn in_c(field: &str) -> String {
     let mut words = field.split('_');
     let first = words.next().unwrap_or_default().to_owned();
@@ -45,7 +45,7 @@ macro_rules! rows {
     };
 }
 
-/// Every struct that a version has, called by its number as in `layout.c`.
+/// The structs of a version, with the version number in their names as in `layout.c`.
 macro_rules! version_layout {
     ($v:ident $variant:ident $number:literal $symbol:ident properties($($property:ident)*)
      widths($reg:ty, $size:ty) init($init:ident) context($($context:ident)?) config($($config:ident)?)
@@ -82,7 +82,7 @@ macro_rules! where_there_is {
 tcpx_abi::for_each_version!(version_layout);
 
 #[test]
-fn rust_and_c_lay_out_every_struct_alike() {
+fn rust_and_c_have_the_same_layout_of_every_struct() {
     let mut rust = Vec::new();
     macro_rules! each {
         ($(($v:ident $variant:ident $number:literal $symbol:ident))+) => {

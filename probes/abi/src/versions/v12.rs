@@ -17,16 +17,16 @@ pub const SYMBOL: &str = "ncclNetPlugin_v12";
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct VDeviceProps {
-    /// How many of them count.
+    /// Number of valid entries in `devs`.
     pub ndevs: c_int,
-    /// Their indices.
+    /// Device indices.
     pub devs: [c_int; 8],
 }
 
 const _: () = assert!(size_of::<VDeviceProps>() == 36);
 const _: () = assert!(offset_of!(VDeviceProps, devs) == 4);
 
-/// What a communicator asks of its connections (`ncclNetCommConfig_v12_t`).
+/// A communicator's configuration of its connections (`ncclNetCommConfig_v12_t`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CommConfig {
@@ -36,7 +36,7 @@ pub struct CommConfig {
 
 const _: () = assert!(size_of::<CommConfig>() == 4);
 
-/// How many peers and flows one side of a communicator will have at once.
+/// Number of peers and flows that one side of a communicator uses at once.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CommAttr {
@@ -50,13 +50,13 @@ pub struct CommAttr {
     pub min_flows_per_peer: i32,
 }
 
-/// What a communicator is about to do (`ncclNetAttr_v12_t`); -1 says nothing.
+/// The operation that a communicator is about to start (`ncclNetAttr_v12_t`); -1 means unspecified.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct NetAttr {
-    /// Of its sends.
+    /// Peers and flows of its sends.
     pub send_comm_attr: CommAttr,
-    /// Of its receives.
+    /// Peers and flows of its receives.
     pub recv_comm_attr: CommAttr,
     /// Operation.
     pub op: u32,
@@ -78,7 +78,7 @@ const _: () = assert!(offset_of!(NetAttr, proto) == 40);
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Properties {
-    /// Interface name; the plugin's own storage.
+    /// Interface name, in the plugin's memory.
     pub name: *mut c_char,
     /// sysfs path of the device, or null.
     pub pci_path: *mut c_char,
@@ -96,15 +96,15 @@ pub struct Properties {
     pub port: c_int,
     /// Microseconds.
     pub latency: f32,
-    /// Most comms of one device.
+    /// Most comms of the device.
     pub max_comms: c_int,
-    /// Most grouped receives.
+    /// Most buffers of one receive.
     pub max_recvs: c_int,
     /// [`crate::NET_DEVICE_HOST`] or [`crate::NET_DEVICE_UNPACK`].
     pub net_device_type: c_int,
     /// Unpack layout version.
     pub net_device_version: c_int,
-    /// The physical devices behind it; a plain device lists itself.
+    /// The physical devices of a virtual device; a physical device lists itself.
     pub v_props: VDeviceProps,
     /// Longest message of a send or receive.
     pub max_p2p_bytes: usize,
@@ -119,7 +119,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// What a caller passes in: every field zero.
+    /// The struct to pass in, with every field zero.
     pub const ZERO: Self = Self {
         name: std::ptr::null_mut(),
         pci_path: std::ptr::null_mut(),
@@ -192,8 +192,8 @@ pub struct Net {
     pub listen: Option<
         unsafe extern "C" fn(*mut c_void, c_int, *mut c_void, *mut *mut c_void) -> ResultCode,
     >,
-    /// `context, dev, handle[128], &sendComm, &deviceHandle`; success with a null comm means call again
-    /// with the same handle buffer.
+    /// `context, dev, handle[128], &sendComm, &deviceHandle`; success with a null comm means call
+    /// again with the same handle buffer.
     pub connect: Option<
         unsafe extern "C" fn(
             *mut c_void,
@@ -278,11 +278,11 @@ pub struct Net {
     /// `comm, mhandle, &deviceMhandle`
     pub get_device_mr:
         Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void) -> ResultCode>,
-    /// `recvComm, n, request`: hands a finished receive's pages and slot back.
+    /// `recvComm, n, request`: frees the pages and the slot of a finished receive.
     pub irecv_consumed: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> ResultCode>,
-    /// `&dev, devices`: makes one device of several.
+    /// `&dev, devices`: creates a virtual device from several.
     pub make_v_device: Option<unsafe extern "C" fn(*mut c_int, *mut VDeviceProps) -> ResultCode>,
-    /// `context`: pairs with `init`.
+    /// `context`: ends a context of `init`.
     pub finalize: Option<unsafe extern "C" fn(*mut c_void) -> ResultCode>,
     /// `context, attributes`
     pub set_net_attr: Option<unsafe extern "C" fn(*mut c_void, *mut NetAttr) -> ResultCode>,

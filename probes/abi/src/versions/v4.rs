@@ -1,5 +1,5 @@
-//! `ncclNet_v4_t`, field for field (NCCL 2.8): the oldest table that anyone still
-//! exports. Connect handles have 64 bytes, `connect` and `accept` may block, there
+//! `ncclNet_v4_t`, field for field (NCCL 2.8): the oldest table that plugins still
+//! export. Connect handles have 64 bytes, `connect` and `accept` may block, there
 //! are no tags, and one receive is one buffer.
 #![expect(
     unsafe_code,
@@ -21,7 +21,7 @@ pub const HANDLE_MAX: usize = 64;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Properties {
-    /// Interface name; the plugin's own storage.
+    /// Interface name, in the plugin's memory.
     pub name: *mut c_char,
     /// sysfs path of the device, or null.
     pub pci_path: *mut c_char,
@@ -33,12 +33,12 @@ pub struct Properties {
     pub speed: c_int,
     /// Port number.
     pub port: c_int,
-    /// Most comms of one device.
+    /// Most comms of the device.
     pub max_comms: c_int,
 }
 
 impl Properties {
-    /// What a caller passes in: every field zero.
+    /// The struct to pass in, with every field zero.
     pub const ZERO: Self = Self {
         name: std::ptr::null_mut(),
         pci_path: std::ptr::null_mut(),

@@ -16,7 +16,7 @@ pub const SYMBOL: &str = "ncclNetPlugin_v6";
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Properties {
-    /// Interface name; the plugin's own storage.
+    /// Interface name, in the plugin's memory.
     pub name: *mut c_char,
     /// sysfs path of the device, or null.
     pub pci_path: *mut c_char,
@@ -30,14 +30,14 @@ pub struct Properties {
     pub port: c_int,
     /// Microseconds.
     pub latency: f32,
-    /// Most comms of one device.
+    /// Most comms of the device.
     pub max_comms: c_int,
-    /// Most grouped receives.
+    /// Most buffers of one receive.
     pub max_recvs: c_int,
 }
 
 impl Properties {
-    /// What a caller passes in: every field zero.
+    /// The struct to pass in, with every field zero.
     pub const ZERO: Self = Self {
         name: std::ptr::null_mut(),
         pci_path: std::ptr::null_mut(),

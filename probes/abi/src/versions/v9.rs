@@ -19,9 +19,9 @@ pub const SYMBOL: &str = "ncclNetPlugin_v9";
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct VDeviceProps {
-    /// How many of them count.
+    /// Number of valid entries in `devs`.
     pub ndevs: c_int,
-    /// Their indices.
+    /// Device indices.
     pub devs: [c_int; 4],
 }
 
@@ -33,7 +33,7 @@ const _: () = assert!(offset_of!(VDeviceProps, devs) == 4);
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Properties {
-    /// Interface name; the plugin's own storage.
+    /// Interface name, in the plugin's memory.
     pub name: *mut c_char,
     /// sysfs path of the device, or null.
     pub pci_path: *mut c_char,
@@ -51,15 +51,15 @@ pub struct Properties {
     pub port: c_int,
     /// Microseconds.
     pub latency: f32,
-    /// Most comms of one device.
+    /// Most comms of the device.
     pub max_comms: c_int,
-    /// Most grouped receives.
+    /// Most buffers of one receive.
     pub max_recvs: c_int,
     /// [`crate::NET_DEVICE_HOST`] or [`crate::NET_DEVICE_UNPACK`].
     pub net_device_type: c_int,
     /// Unpack layout version.
     pub net_device_version: c_int,
-    /// The physical devices behind it; a plain device lists itself.
+    /// The physical devices of a virtual device; a physical device lists itself.
     pub v_props: VDeviceProps,
     /// Longest message of a send or receive.
     pub max_p2p_bytes: usize,
@@ -68,7 +68,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// What a caller passes in: every field zero.
+    /// The struct to pass in, with every field zero.
     pub const ZERO: Self = Self {
         name: std::ptr::null_mut(),
         pci_path: std::ptr::null_mut(),
@@ -125,8 +125,8 @@ pub struct Net {
     pub get_properties: Option<unsafe extern "C" fn(c_int, *mut Properties) -> ResultCode>,
     /// `dev, handle[128], &listenComm`
     pub listen: Option<unsafe extern "C" fn(c_int, *mut c_void, *mut *mut c_void) -> ResultCode>,
-    /// `dev, handle[128], &sendComm, &deviceHandle`; success with a null comm means call again
-    /// with the same handle buffer.
+    /// `dev, handle[128], &sendComm, &deviceHandle`; success with a null comm means call
+    /// again with the same handle buffer.
     pub connect: Option<
         unsafe extern "C" fn(
             c_int,
@@ -208,9 +208,9 @@ pub struct Net {
     /// `comm, mhandle, &deviceMhandle`
     pub get_device_mr:
         Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void) -> ResultCode>,
-    /// `recvComm, n, request`: hands a finished receive's pages and slot back.
+    /// `recvComm, n, request`: frees the pages and the slot of a finished receive.
     pub irecv_consumed: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> ResultCode>,
-    /// `&dev, devices`: makes one device of several.
+    /// `&dev, devices`: creates a virtual device from several.
     pub make_v_device: Option<unsafe extern "C" fn(*mut c_int, *mut VDeviceProps) -> ResultCode>,
 }
 
