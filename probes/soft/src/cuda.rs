@@ -332,7 +332,7 @@ impl Gpu {
     /// Starts a copy from device memory; `event` passes when it is done.
     ///
     /// # Safety
-    /// `to` is pinned memory of `length` bytes and nobody else's until then.
+    /// `to` is pinned memory of `length` bytes that nothing else accesses until then.
     pub(crate) unsafe fn copy_out(
         &self,
         to: *mut u8,

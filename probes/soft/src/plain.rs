@@ -258,7 +258,7 @@ unsafe fn connect_short(device: c_int, handle: *mut c_void) -> Result<*mut c_voi
 }
 
 /// # Safety
-/// Nothing to promise; a pointer that is no listener is told.
+/// No requirements: a pointer that is not a listener is refused.
 unsafe fn accept_long(listener: *mut c_void) -> Result<*mut c_void, Failed> {
     // SAFETY: no device handle to write to.
     unsafe { calls::accept_on(listener, ptr::null_mut()) }

@@ -61,7 +61,7 @@ macro_rules! tables {
                 /// An exported table of this version.
                 pub fn $version(table: &'static Exported<abi::$version::Net>) -> Self {
                     /// # Safety
-                    /// `own` is a table of this version that nobody reads yet, `plugin` the
+                    /// `own` is a table of this version that no thread reads yet, `plugin` the
                     /// plugin's, which stays.
                     unsafe fn fill(
                         own: *mut c_void,

@@ -185,7 +185,7 @@ macro_rules! tap_version {
             /// As [`wrap`], but writes the table to `given`.
             ///
             /// # Safety
-            /// `given` is a table's place, of which nobody reads yet, and stays.
+            /// `given` points to a table that no thread reads yet and that is never freed.
             pub(crate) unsafe fn wrap_into(
                 inner: *const abi::Net,
                 recorder: Arc<Recorder>,

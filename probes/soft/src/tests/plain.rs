@@ -161,7 +161,7 @@ fn a_receive_into_device_memory_is_visible_once_flushed() {
     });
     assert!(
         places.iter().all(|place| place.bytes(1)[0] == 0),
-        "nobody flushed"
+        "not flushed yet"
     );
     let flush = |places: &[&Buffer]| {
         let places: Vec<_> = places.iter().map(|place| place.pointer()).collect();

@@ -70,7 +70,7 @@ impl Stream {
     /// Starts a copy from device to host.
     ///
     /// # Safety
-    /// As for `copy`; `to` is writable and nobody else's until then.
+    /// As for `copy`; `to` is writable and nothing else accesses it until then.
     pub(super) unsafe fn copy_out(&self, to: *mut u8, from: u64, bytes: usize) -> Cuda<()> {
         // SAFETY: by the contract above.
         let code = unsafe { (self.context.driver.memcpy_dtoh)(to.cast(), from, bytes, self.raw) };
@@ -80,7 +80,7 @@ impl Stream {
     /// Starts a copy from host to device.
     ///
     /// # Safety
-    /// As for `copy`; nobody writes `from` until then.
+    /// As for `copy`; nothing writes to `from` until then.
     pub(super) unsafe fn copy_in(&self, to: u64, from: *const u8, bytes: usize) -> Cuda<()> {
         // SAFETY: by the contract above.
         let code = unsafe { (self.context.driver.memcpy_htod)(to, from.cast(), bytes, self.raw) };
@@ -99,8 +99,8 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let _ = self.context.make_current();
-        // Whoever drops a stream drops the memory its work is on, too. A failed
-        // GPU answers at once.
+        // Wait, because the caller frees the memory of the stream's work next. A failed GPU
+        // returns at once.
         // SAFETY: made in `new`.
         let _ = unsafe { (self.context.driver.stream_synchronize)(self.raw) };
         // SAFETY: made in `new`, destroyed once.
