@@ -72,7 +72,10 @@ fn a_driver_that_is_too_old() {
     refused(
         &[("FAKE_CUDA_VERSION", "10020")],
         &[],
-        &["supports CUDA 10.2; 11.0 or later", "update the NVIDIA driver"],
+        &[
+            "supports CUDA 10.2; 11.0 or later",
+            "update the NVIDIA driver",
+        ],
     );
 }
 
