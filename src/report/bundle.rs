@@ -22,7 +22,7 @@ use tcpx_run_model::record::{RunFiles, record_value, thin};
 use tcpx_words::units::{ByteCount, hex};
 
 /// Where the sums are.
-pub const SUMS: &str = "SHA256SUMS";
+pub(crate) const SUMS: &str = "SHA256SUMS";
 /// Where a reader begins.
 const SUMMARY: &str = "SUMMARY.md";
 /// Bytes of all recorders; what a reader of bundles takes is more.
@@ -51,7 +51,7 @@ pub struct BundledFile {
     /// Its size.
     pub bytes: u64,
     /// Its sum.
-    pub sha256: String,
+    pub(crate) sha256: String,
 }
 
 /// Files while they are gathered.

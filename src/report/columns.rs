@@ -21,17 +21,17 @@ pub enum Place {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// Bytes of one iteration and direction.
-    pub total_bytes: u64,
+    pub(crate) total_bytes: u64,
     /// Bytes of one chunk.
-    pub chunk_bytes: u64,
+    pub(crate) chunk_bytes: u64,
     /// For each lane.
-    pub connections: u64,
+    pub(crate) connections: u64,
     /// Receives in flight on a channel.
-    pub recv_window: u64,
+    pub(crate) recv_window: u64,
     /// Sends in flight on a channel.
-    pub send_window: u64,
+    pub(crate) send_window: u64,
     /// Whether every byte was compared.
-    pub verify: bool,
+    pub(crate) verify: bool,
 }
 
 impl From<&Transfer> for Asked {
@@ -69,20 +69,20 @@ pub struct ChannelRow<'a> {
 
 /// One column: where it is shown, under which head, and what is in it.
 #[derive(Debug, Clone, Copy)]
-pub struct Column<F> {
+pub(crate) struct Column<F> {
     terminal: Option<&'static str>,
     report: Option<&'static str>,
     /// Whether a page aligns it as numbers.
-    pub is_number: bool,
+    pub(crate) is_number: bool,
     /// Whether it is left out where no row has anything in it.
-    pub is_optional: bool,
+    pub(crate) is_optional: bool,
     cell: F,
 }
 
 /// Of the table of results.
-pub type ResultColumn = Column<fn(&ResultRow<'_>) -> String>;
+pub(crate) type ResultColumn = Column<fn(&ResultRow<'_>) -> String>;
 /// Of the table of counters.
-pub type ChannelColumn = Column<fn(&ChannelRow<'_>) -> String>;
+pub(crate) type ChannelColumn = Column<fn(&ChannelRow<'_>) -> String>;
 
 /// What a cell has where nothing is known.
 const NOTHING: &str = "-";
@@ -132,7 +132,7 @@ const fn optional<F: Copy>(column: Column<F>) -> Column<F> {
 }
 
 /// The columns of results, in order.
-pub const RESULTS: &[ResultColumn] = &[
+pub(crate) const RESULTS: &[ResultColumn] = &[
     on_terminal("size", |row| asked(row, |asked| asked.total_bytes)),
     on_terminal("count", |row| {
         asked(row, |asked| {
@@ -178,7 +178,7 @@ pub const RESULTS: &[ResultColumn] = &[
 ];
 
 /// The columns of a channel's counters, in order.
-pub const CHANNELS: &[ChannelColumn] = &[
+pub(crate) const CHANNELS: &[ChannelColumn] = &[
     words(in_report("direction", |row| row.direction.to_owned())),
     words(in_report("channel", |row| {
         format!("{} {}", row.channel.side, row.channel.id)
@@ -258,7 +258,7 @@ pub struct Table {
     /// One for each column.
     pub heads: Vec<&'static str>,
     /// As `heads`.
-    pub is_number: Vec<bool>,
+    pub(crate) is_number: Vec<bool>,
     /// As many cells as heads in each.
     pub rows: Vec<Vec<String>>,
 }

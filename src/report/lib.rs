@@ -33,7 +33,7 @@ mod write;
 
 use tcpx_words::plugin_family::PluginFamily;
 
-pub use bundle::{Bundled, BundledFile, SUMS, Verified, bundle, verify};
+pub use bundle::{Bundled, BundledFile, Verified, bundle, verify};
 pub use csv::csv;
 pub use gather::gather;
 pub use html::html;
@@ -43,7 +43,7 @@ pub use markdown::markdown;
 pub use prometheus::prometheus;
 pub use redacted::{learn, redacted};
 pub use short::short;
-pub use story::{SCHEMA, Story};
+pub use story::Story;
 pub use words::Language;
 pub use write::{WriteError, write_whole};
 

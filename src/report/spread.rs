@@ -118,9 +118,9 @@ impl<'a> ByNode<'a> {
 /// A table with a column for each node, or, where they are many, with one for all.
 pub(super) struct NodeTable {
     /// The first is of what the rows are about.
-    pub heads: Vec<String>,
+    pub(crate) heads: Vec<String>,
     /// As many cells as heads in each.
-    pub rows: Vec<Vec<String>>,
+    pub(crate) rows: Vec<Vec<String>>,
     names: Vec<String>,
 }
 

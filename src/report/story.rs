@@ -15,88 +15,88 @@ use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
 /// Value of the key `schema`.
-pub const SCHEMA: &str = "tcpxctl.report/2";
+pub(crate) const SCHEMA: &str = "tcpxctl.report/2";
 
 /// One run, told.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Story {
     /// [`SCHEMA`]
-    pub schema: String,
+    pub(crate) schema: String,
     /// Of the program that gathered it.
-    pub tcpxctl_version: String,
+    pub(crate) tcpxctl_version: String,
     /// What names somebody was replaced.
     pub redacted: bool,
     /// The run's id.
     pub id: String,
     /// How far the record goes.
-    pub state: State,
+    pub(crate) state: State,
     /// RFC 3339, UTC.
-    pub started: Option<String>,
+    pub(crate) started: Option<String>,
     /// As `started`.
-    pub finished: Option<String>,
+    pub(crate) finished: Option<String>,
     /// How it ended.
-    pub outcome: Option<Outcome>,
+    pub(crate) outcome: Option<Outcome>,
     /// Of the command.
-    pub exit_code: Option<u8>,
+    pub(crate) exit_code: Option<u8>,
     /// In one sentence, unless it passed.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// What to do about it.
-    pub next_step: Option<String>,
+    pub(crate) next_step: Option<String>,
     /// Gates that were not met.
-    pub unmet: Vec<String>,
+    pub(crate) unmet: Vec<String>,
     /// The scenario's name.
-    pub scenario: String,
+    pub(crate) scenario: String,
     /// The whole of it, to be run again.
-    pub scenario_toml: Option<String>,
+    pub(crate) scenario_toml: Option<String>,
     /// The keys that decide what was run: name and value.
-    pub transfer: Vec<(String, String)>,
+    pub(crate) transfer: Vec<(String, String)>,
     /// Of these, what figures are derived from.
-    pub asked: Option<Asked>,
+    pub(crate) asked: Option<Asked>,
     /// As it was typed, where that was recorded.
-    pub command: Option<String>,
+    pub(crate) command: Option<String>,
     /// Who took part; a [`NodeId`] is a place in this list.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// The workers, two and two; a [`PairId`] is a place in this list.
-    pub pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<Pair>,
     /// Other runs of the same kind, and this one, where several were named.
     #[serde(default)]
-    pub sweep: Vec<Point>,
+    pub(crate) sweep: Vec<Point>,
     /// What is not the same on every node.
-    pub differences: Vec<Difference>,
+    pub(crate) differences: Vec<Difference>,
     /// Each direction of each lane.
-    pub transfers: Vec<Transfer>,
+    pub(crate) transfers: Vec<Transfer>,
     /// The worst first.
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// The run's time in equal parts.
-    pub axis: Axis,
+    pub(crate) axis: Axis,
     /// What each channel did over time.
-    pub series: Vec<ChannelSeries>,
+    pub(crate) series: Vec<ChannelSeries>,
     /// Posted to done, by worker and side.
-    pub latencies: Vec<Latency>,
+    pub(crate) latencies: Vec<Latency>,
     /// The requests around the moment that decides.
-    pub timeline: Option<RequestTimeline>,
+    pub(crate) timeline: Option<RequestTimeline>,
     /// Every channel's window at that moment.
-    pub windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
     /// What the plugin says that it was set to, beside the environment.
-    pub settings: Vec<Setting>,
+    pub(crate) settings: Vec<Setting>,
     /// What was checked of the nodes.
-    pub checks: Vec<Check>,
+    pub(crate) checks: Vec<Check>,
     /// What known log lines say.
-    pub log: Vec<LogFinding>,
+    pub(crate) log: Vec<LogFinding>,
     /// WARN lines that no signature knows.
-    pub unknown_lines: Vec<Excerpt>,
+    pub(crate) unknown_lines: Vec<Excerpt>,
     /// What else the run folder holds of the nodes: a name and the text's begin.
-    pub evidence: Vec<Evidence>,
+    pub(crate) evidence: Vec<Evidence>,
     /// What a reader may look for in vain, and why.
-    pub missing: Vec<Missing>,
+    pub(crate) missing: Vec<Missing>,
     /// What the evidence could not decide.
-    pub questions: Vec<Question>,
+    pub(crate) questions: Vec<Question>,
 }
 
 /// How far the record goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub(crate) enum State {
     /// The run ended and was recorded.
     Finished,
     /// No `run.json`, and nobody can say why.
@@ -124,96 +124,96 @@ impl From<Unfinished> for State {
 
 /// One node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub(crate) struct Node {
     /// How it is shown: `local` and `peer` where there are two.
-    pub name: String,
+    pub(crate) name: String,
     /// Host name.
-    pub host: String,
+    pub(crate) host: String,
     /// What the command line called it.
-    pub address: String,
+    pub(crate) address: String,
     /// Its clock against the coordinator's.
-    pub clock: Option<Clock>,
+    pub(crate) clock: Option<Clock>,
     /// What it is, by name.
-    pub facts: Vec<(String, String)>,
+    pub(crate) facts: Vec<(String, String)>,
     /// Its environment, as far as it is of interest.
-    pub env: BTreeMap<String, String>,
+    pub(crate) env: BTreeMap<String, String>,
     /// Why its agent could not go on.
-    pub last_words: Vec<String>,
+    pub(crate) last_words: Vec<String>,
 }
 
 /// Two workers that moved bytes between them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// Their nodes.
-    pub nodes: [NodeId; 2],
+    pub(crate) nodes: [NodeId; 2],
     /// What they moved bytes for.
-    pub lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// How it ended.
-    pub outcome: Option<Outcome>,
+    pub(crate) outcome: Option<Outcome>,
     /// In one sentence, unless it passed.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// The workers, in the order of `nodes`.
-    pub workers: [Worker; 2],
+    pub(crate) workers: [Worker; 2],
 }
 
 /// One worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Worker {
+pub(crate) struct Worker {
     /// How it is shown: `peer gpu 3`.
-    pub name: String,
+    pub(crate) name: String,
     /// What it did with payload.
-    pub role: Option<Role>,
+    pub(crate) role: Option<Role>,
     /// The plugin it used.
-    pub plugin: Option<PluginRecord>,
+    pub(crate) plugin: Option<PluginRecord>,
     /// What it was given on top of its node's environment.
-    pub env: BTreeMap<String, String>,
+    pub(crate) env: BTreeMap<String, String>,
     /// What it used, by name.
-    pub facts: Vec<(String, String)>,
+    pub(crate) facts: Vec<(String, String)>,
     /// What it last did: its last plugin call, how it ended.
-    pub last_words: Vec<String>,
+    pub(crate) last_words: Vec<String>,
 }
 
 /// One direction of one lane.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     /// `local->peer`, and `local->peer@gpu3` for one GPU.
-    pub direction: String,
+    pub(crate) direction: String,
     /// What was measured.
     #[serde(flatten)]
-    pub record: TransferRecord,
+    pub(crate) record: TransferRecord,
 }
 
 /// One run of a sweep, in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub(crate) struct Point {
     /// Its id.
-    pub run: String,
+    pub(crate) run: String,
     /// Which way.
-    pub direction: String,
+    pub(crate) direction: String,
     /// Bytes of one chunk.
-    pub chunk_bytes: u64,
+    pub(crate) chunk_bytes: u64,
     /// Bytes of one iteration.
-    pub total_bytes: u64,
+    pub(crate) total_bytes: u64,
     /// Per GPU pair.
-    pub connections: u64,
+    pub(crate) connections: u64,
     /// Median over its iterations.
-    pub median_gb_per_s: f64,
+    pub(crate) median_gb_per_s: f64,
     /// Interfaces that carried it.
-    pub nics: usize,
+    pub(crate) nics: usize,
 }
 
 /// Something that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// What.
-    pub what: String,
+    pub(crate) what: String,
     /// On each node, in the order of [`Story::nodes`]; none where it is absent.
-    pub values: Vec<Option<String>>,
+    pub(crate) values: Vec<Option<String>>,
 }
 
 impl Difference {
     /// The values in words.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         self.values
             .iter()
             .map(|value| value.as_deref().unwrap_or("absent"))
@@ -222,20 +222,20 @@ impl Difference {
 
 /// Equal parts of the run's time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// Milliseconds since the command started.
-    pub from_ms: f64,
+    pub(crate) from_ms: f64,
     /// As `from_ms`.
-    pub to_ms: f64,
+    pub(crate) to_ms: f64,
     /// How many.
-    pub parts: usize,
+    pub(crate) parts: usize,
     /// When a stall was declared.
-    pub stall_ms: Option<f64>,
+    pub(crate) stall_ms: Option<f64>,
 }
 
 impl Axis {
     /// The part that a moment is in.
-    pub fn part(&self, ms: f64) -> Option<usize> {
+    pub(crate) fn part(&self, ms: f64) -> Option<usize> {
         let span = self.to_ms - self.from_ms;
         if span <= 0.0 || ms < self.from_ms || ms > self.to_ms || self.parts == 0 {
             return None;
@@ -246,122 +246,122 @@ impl Axis {
 
 /// One channel of one side over the parts of the [`Axis`]; `None` where nobody looked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ChannelSeries {
+pub(crate) struct ChannelSeries {
     /// Whose it is.
-    pub worker: Subject,
+    pub(crate) worker: Subject,
     /// Which end of its connection.
-    pub side: Side,
+    pub(crate) side: Side,
     /// Index within its direction.
-    pub index: usize,
+    pub(crate) index: usize,
     /// Interface.
-    pub dev: String,
+    pub(crate) dev: String,
     /// Bytes done in each part.
-    pub bytes: Vec<Option<u64>>,
+    pub(crate) bytes: Vec<Option<u64>>,
     /// Most requests in flight in each part.
-    pub in_flight: Vec<Option<u32>>,
+    pub(crate) in_flight: Vec<Option<u32>>,
 }
 
 /// Posted-to-done times of all channels of one side of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
+pub(crate) struct Latency {
     /// Whose they are.
-    pub worker: Subject,
+    pub(crate) worker: Subject,
     /// Which end of its connections.
-    pub side: Side,
+    pub(crate) side: Side,
     /// First nanosecond of a bucket, the first behind it, and how many.
-    pub buckets: Vec<(u64, u64, u64)>,
+    pub(crate) buckets: Vec<(u64, u64, u64)>,
     /// Quantiles over all of them.
-    pub quantiles: Option<LatencyUs>,
+    pub(crate) quantiles: Option<LatencyUs>,
 }
 
 /// One channel's requests on both ends around a moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RequestTimeline {
+pub(crate) struct RequestTimeline {
     /// Why this moment, in words.
-    pub why: String,
+    pub(crate) why: String,
     /// Index of the channel.
-    pub channel: usize,
+    pub(crate) channel: usize,
     /// Nanoseconds before the moment at which the picture begins, and after it at which it ends.
-    pub before_ns: u64,
+    pub(crate) before_ns: u64,
     /// See `before_ns`.
-    pub after_ns: u64,
+    pub(crate) after_ns: u64,
     /// Each end.
-    pub ends: Vec<TimelineEnd>,
+    pub(crate) ends: Vec<TimelineEnd>,
     /// What was noted or logged: nanoseconds from the moment, who, and the words.
-    pub notes: Vec<(i64, String, String)>,
+    pub(crate) notes: Vec<(i64, String, String)>,
 }
 
 /// One end of the channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TimelineEnd {
+pub(crate) struct TimelineEnd {
     /// Its worker.
-    pub worker: Subject,
+    pub(crate) worker: Subject,
     /// Which end.
-    pub side: Side,
+    pub(crate) side: Side,
     /// Oldest first.
-    pub requests: Vec<TimelineRequest>,
+    pub(crate) requests: Vec<TimelineRequest>,
 }
 
 /// One request; times are nanoseconds from the moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimelineRequest {
+pub(crate) struct TimelineRequest {
     /// Counted from 0 on its channel, lowest 32 bits.
-    pub number: u32,
+    pub(crate) number: u32,
     /// Posted.
-    pub posted: Option<i64>,
+    pub(crate) posted: Option<i64>,
     /// Done.
-    pub done: Option<i64>,
+    pub(crate) done: Option<i64>,
     /// Unpacked.
-    pub unpacked: Option<i64>,
+    pub(crate) unpacked: Option<i64>,
     /// Handed back.
-    pub consumed: Option<i64>,
+    pub(crate) consumed: Option<i64>,
 }
 
 /// One channel's window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Window {
+pub(crate) struct Window {
     /// Whose it is.
-    pub worker: Subject,
+    pub(crate) worker: Subject,
     /// Which end of its connection.
-    pub side: Side,
+    pub(crate) side: Side,
     /// Index within its direction.
-    pub index: usize,
+    pub(crate) index: usize,
     /// Interface.
-    pub dev: String,
+    pub(crate) dev: String,
     /// Requests in flight, oldest first, a letter each: `p` posted, `d` done, `u` unpacked.
-    pub requests: String,
+    pub(crate) requests: String,
     /// Requests posted.
-    pub posted: u64,
+    pub(crate) posted: u64,
     /// Done.
-    pub done: u64,
+    pub(crate) done: u64,
     /// Handed back.
-    pub consumed: u64,
+    pub(crate) consumed: u64,
     /// Age of the oldest in flight, milliseconds.
-    pub head_age_ms: Option<u64>,
+    pub(crate) head_age_ms: Option<u64>,
     /// Since any changed state, milliseconds.
-    pub quiet_ms: u64,
+    pub(crate) quiet_ms: u64,
     /// Calls of `test`.
-    pub tests: u64,
+    pub(crate) tests: u64,
     /// Of them not done.
-    pub tests_not_done: u64,
+    pub(crate) tests_not_done: u64,
     /// Results other than success.
-    pub rc_errors: u64,
+    pub(crate) rc_errors: u64,
     /// The call it is inside of.
-    pub in_call: Option<String>,
+    pub(crate) in_call: Option<String>,
     /// The last call that failed, and its code.
-    pub last_error: Option<(String, i32)>,
+    pub(crate) last_error: Option<(String, i32)>,
     /// Addresses of both ends.
-    pub addresses: Option<(String, String)>,
+    pub(crate) addresses: Option<(String, String)>,
 }
 
 impl Window {
     /// Posted and not yet retired.
-    pub fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         in_flight(self.side, self.posted, self.done, self.consumed)
     }
 
     /// `recv 1`.
-    pub fn channel(&self) -> String {
+    pub(crate) fn channel(&self) -> String {
         format!("{} {}", self.side, self.index)
     }
 }
@@ -373,105 +373,105 @@ pub(super) fn in_flight(side: Side, posted: u64, done: u64, consumed: u64) -> u6
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// The plugin's label, or a variable.
-    pub key: String,
+    pub(crate) key: String,
     /// What the plugin says that it took, by the name of its worker.
-    pub effective: BTreeMap<String, String>,
+    pub(crate) effective: BTreeMap<String, String>,
     /// What a worker's environment says, by the name of the node, or of the worker
     /// where those of a node differ.
-    pub environment: BTreeMap<String, String>,
+    pub(crate) environment: BTreeMap<String, String>,
     /// Both are known, and are not the same.
-    pub differs: bool,
+    pub(crate) differs: bool,
 }
 
 /// One row of the doctor's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
+pub(crate) struct Check {
     /// Whose, as the doctor names it.
-    pub node: String,
+    pub(crate) node: String,
     /// The check's name.
-    pub id: String,
+    pub(crate) id: String,
     /// `PASS`, `FAIL`, `WARN`, `UNKNOWN`.
-    pub verdict: String,
+    pub(crate) verdict: String,
     /// What was seen.
-    pub value: String,
+    pub(crate) value: String,
     /// What to do.
-    pub next_step: Option<String>,
+    pub(crate) next_step: Option<String>,
 }
 
 /// Lines of one signature.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LogFinding {
+pub(crate) struct LogFinding {
     /// The signature.
-    pub signature: String,
+    pub(crate) signature: String,
     /// How bad.
-    pub severity: tcpx_logs::Severity,
+    pub(crate) severity: tcpx_logs::Severity,
     /// Lines.
-    pub count: u64,
+    pub(crate) count: u64,
     /// What it means.
-    pub meaning: String,
+    pub(crate) meaning: String,
     /// Likely causes, the likeliest first.
-    pub causes: Vec<String>,
+    pub(crate) causes: Vec<String>,
     /// What to do.
-    pub next_step: Option<String>,
+    pub(crate) next_step: Option<String>,
     /// The first of them.
-    pub excerpt: Excerpt,
+    pub(crate) excerpt: Excerpt,
     /// When the last came.
-    pub last_at: Option<String>,
+    pub(crate) last_at: Option<String>,
 }
 
 /// A line with how often it came.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Excerpt {
+pub(crate) struct Excerpt {
     /// Who wrote it.
-    pub worker: Subject,
+    pub(crate) worker: Subject,
     /// When.
-    pub at: Option<String>,
+    pub(crate) at: Option<String>,
     /// Lines of its kind.
-    pub count: u64,
+    pub(crate) count: u64,
     /// The line.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// A file of a node that says more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evidence {
+pub(crate) struct Evidence {
     /// Its name in the run folder.
-    pub name: String,
+    pub(crate) name: String,
     /// Its size.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// As much as a report shows.
-    pub text: String,
+    pub(crate) text: String,
     /// There is more of it.
-    pub cut: bool,
+    pub(crate) cut: bool,
 }
 
 /// Something that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
+pub(crate) struct Missing {
     /// What.
-    pub what: String,
+    pub(crate) what: String,
     /// Why.
-    pub why: String,
+    pub(crate) why: String,
 }
 
 /// Something to ask Google.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub(crate) struct Question {
     /// Stable kebab-case name.
-    pub id: String,
+    pub(crate) id: String,
     /// In English.
-    pub english: String,
+    pub(crate) english: String,
     /// In Chinese.
-    pub chinese: String,
+    pub(crate) chinese: String,
     /// What of this run makes it a question.
-    pub because: Vec<String>,
+    pub(crate) because: Vec<String>,
 }
 
 impl Story {
     /// How everyone is called.
-    pub fn names(&self) -> Names {
+    pub(crate) fn names(&self) -> Names {
         let node = |node: &Node| NodeIntro {
             name: node.name.clone(),
             address: node.address.clone(),
@@ -487,7 +487,7 @@ impl Story {
     }
 
     /// Every worker.
-    pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
         (0..).zip(&self.pairs).flat_map(|(number, pair)| {
             let of = move |node| WorkerId::of_pair(node, PairId(number));
             pair.nodes.map(of).into_iter().zip(&pair.workers)
@@ -495,7 +495,7 @@ impl Story {
     }
 
     /// Every plugin that was used; at most one for each worker.
-    pub fn plugins(&self) -> impl Iterator<Item = &PluginRecord> {
+    pub(crate) fn plugins(&self) -> impl Iterator<Item = &PluginRecord> {
         self.workers()
             .filter_map(|(_, worker)| worker.plugin.as_ref())
     }
@@ -511,19 +511,19 @@ impl Story {
     }
 
     /// Whether it passed, stalled, ...
-    pub fn is(&self, outcome: Outcome) -> bool {
+    pub(crate) fn is(&self, outcome: Outcome) -> bool {
         self.outcome == Some(outcome)
     }
 
     /// Bytes that were verified, in all directions.
-    pub fn verified_bytes(&self) -> u64 {
+    pub(crate) fn verified_bytes(&self) -> u64 {
         self.transfers
             .iter()
             .fold(0, |sum, one| sum.saturating_add(one.record.verified_bytes))
     }
 
     /// Of these wrong.
-    pub fn wrong_bytes(&self) -> u64 {
+    pub(crate) fn wrong_bytes(&self) -> u64 {
         self.transfers
             .iter()
             .fold(0, |sum, one| sum.saturating_add(one.record.wrong_bytes))
@@ -564,7 +564,7 @@ impl Story {
 
     /// Whether there is a moment at which something did not move: a stall, or an end
     /// with requests in flight that nobody asked for.
-    pub fn stood_still(&self) -> bool {
+    pub(crate) fn stood_still(&self) -> bool {
         let waiting = self.windows.iter().any(|window| window.in_flight() > 0);
         self.axis.stall_ms.is_some() || (waiting && !self.is(Outcome::Passed))
     }
@@ -576,7 +576,7 @@ impl Story {
     }
 
     /// Notes that something is absent.
-    pub fn lacks(&mut self, what: &str, why: impl Into<String>) {
+    pub(crate) fn lacks(&mut self, what: &str, why: impl Into<String>) {
         self.missing.push(Missing {
             what: what.to_owned(),
             why: why.into(),

@@ -26,11 +26,11 @@ pub(super) enum Tone {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
-    pub tone: Tone,
+    pub(crate) tone: Tone,
     /// `PASSED`, `STALLED`, ...
-    pub word: String,
+    pub(crate) word: String,
     /// One sentence.
-    pub sentence: String,
+    pub(crate) sentence: String,
 }
 
 pub(super) fn verdict(story: &Story, language: Language) -> Verdict {

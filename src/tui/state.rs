@@ -74,27 +74,27 @@ pub(crate) enum Item {
 
 #[derive(Debug, Clone)]
 pub(crate) struct ViewState {
-    pub theme: Theme,
+    pub(crate) theme: Theme,
     /// The moment that is looked at; `None` is now.
-    pub at: Option<u64>,
-    pub selected: Option<Key>,
+    pub(crate) at: Option<u64>,
+    pub(crate) selected: Option<Key>,
     /// First line of the table that is shown.
-    pub scroll: usize,
-    pub sort: Sort,
-    pub reversed: bool,
-    pub grouped: bool,
-    pub filter: String,
+    pub(crate) scroll: usize,
+    pub(crate) sort: Sort,
+    pub(crate) reversed: bool,
+    pub(crate) grouped: bool,
+    pub(crate) filter: String,
     /// The filter is being typed.
-    pub typing: bool,
-    pub collapsed: BTreeSet<(WorkerId, i64)>,
+    pub(crate) typing: bool,
+    pub(crate) collapsed: BTreeSet<(WorkerId, i64)>,
     /// What the lower half of the screen shows.
-    pub pane: Option<&'static Pane>,
-    pub zoomed: bool,
-    pub help: bool,
+    pub(crate) pane: Option<&'static Pane>,
+    pub(crate) zoomed: bool,
+    pub(crate) help: bool,
     /// Log lines between the shown and the newest.
-    pub lines_back: usize,
+    pub(crate) lines_back: usize,
     /// What just happened, for a moment.
-    pub said: Option<String>,
+    pub(crate) said: Option<String>,
 }
 
 impl ViewState {

@@ -92,10 +92,10 @@ pub(crate) fn histogram(title: &str, buckets: &[(u64, u64, u64)], marks: &[(&str
 
 /// One iteration, or one run of a sweep.
 pub(crate) struct Dot {
-    pub x: f64,
-    pub y: f64,
+    pub(crate) x: f64,
+    pub(crate) y: f64,
     /// Shown hollow: it does not count.
-    pub apart: bool,
+    pub(crate) apart: bool,
 }
 
 /// Dots in the order in which things were done; lines across with names.

@@ -14,9 +14,9 @@ const NAME_GAP: f64 = 14.0;
 
 /// One line.
 pub(crate) struct Line {
-    pub name: String,
+    pub(crate) name: String,
     /// One for each part of the axis.
-    pub values: Vec<Option<f64>>,
+    pub(crate) values: Vec<Option<f64>>,
 }
 
 /// Rates over the parts of an axis.

@@ -71,15 +71,15 @@ pub(crate) fn seconds(ms: f64) -> String {
 /// The plane that things are drawn in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plane {
-    pub height: f64,
-    pub right: f64,
-    pub x: (f64, f64),
-    pub y: (f64, f64),
+    pub(crate) height: f64,
+    pub(crate) right: f64,
+    pub(crate) x: (f64, f64),
+    pub(crate) y: (f64, f64),
 }
 
 impl Plane {
     /// Where `x` is drawn.
-    pub fn at_x(&self, x: f64) -> f64 {
+    pub(crate) fn at_x(&self, x: f64) -> f64 {
         let span = self.x.1 - self.x.0;
         let share = if span > 0.0 {
             (x - self.x.0) / span
@@ -90,7 +90,7 @@ impl Plane {
     }
 
     /// Where `y` is drawn.
-    pub fn at_y(&self, y: f64) -> f64 {
+    pub(crate) fn at_y(&self, y: f64) -> f64 {
         let span = self.y.1 - self.y.0;
         let share = if span > 0.0 {
             (y - self.y.0) / span
@@ -101,7 +101,7 @@ impl Plane {
     }
 
     /// Opens the picture: for those who cannot see it, the title says what is in it.
-    pub fn begin(&self, title: &str) -> String {
+    pub(crate) fn begin(&self, title: &str) -> String {
         let title = escape(title);
         format!(
             "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>\n",
@@ -110,7 +110,7 @@ impl Plane {
     }
 
     /// Horizontal lines with their numbers, and what they count.
-    pub fn vertical_axis(&self, svg: &mut String, unit: &str) {
+    pub(crate) fn vertical_axis(&self, svg: &mut String, unit: &str) {
         for tick in ticks(self.y.1) {
             if tick > self.y.1 * 1.0001 {
                 break;
@@ -135,7 +135,7 @@ impl Plane {
     }
 
     /// Numbers below, at round values of `shown(x)`.
-    pub fn horizontal_axis(
+    pub(crate) fn horizontal_axis(
         &self,
         svg: &mut String,
         label: &str,
@@ -166,7 +166,7 @@ impl Plane {
     }
 
     /// Seconds since the command started, below.
-    pub fn time_axis(&self, svg: &mut String) {
+    pub(crate) fn time_axis(&self, svg: &mut String) {
         let (from, to) = self.x;
         let step = ticks((to - from) / 1e3).get(1).copied().unwrap_or(1.0) * 1e3;
         let first = (from / step).ceil() as i64;
@@ -179,7 +179,7 @@ impl Plane {
     }
 
     /// A moment that matters, across everything.
-    pub fn moment(&self, svg: &mut String, x: f64, name: &str) {
+    pub(crate) fn moment(&self, svg: &mut String, x: f64, name: &str) {
         let at = self.at_x(x);
         let (anchor, text) = if at > WIDTH / 2.0 {
             ("end", at - 4.0)

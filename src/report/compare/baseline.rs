@@ -16,19 +16,19 @@ const FILE_MAX: u64 = 64 << 20;
 /// A figure with its source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Profile {
+pub(crate) struct Profile {
     /// As it is asked for.
-    pub name: String,
+    pub(crate) name: String,
     /// What it is a figure of.
-    pub metric: String,
+    pub(crate) metric: String,
     /// 10^9 bytes per second.
-    pub gb_per_s: f64,
+    pub(crate) gb_per_s: f64,
     /// In words.
-    pub what: String,
+    pub(crate) what: String,
     /// Where it is said.
-    pub source: String,
+    pub(crate) source: String,
     /// When it was said, or looked up.
-    pub date: String,
+    pub(crate) date: String,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ struct File {
 }
 
 /// Those that are shipped; a test reads them.
-pub fn profiles() -> &'static [Profile] {
+pub(crate) fn profiles() -> &'static [Profile] {
     static ALL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
         toml::from_str::<File>(PROFILES)
             .map(|file| file.profile)
@@ -117,7 +117,7 @@ pub struct Baselines {
 
 impl Baselines {
     /// In this folder.
-    pub fn at(folder: PathBuf) -> Self {
+    pub(crate) fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
 

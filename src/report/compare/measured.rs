@@ -93,14 +93,14 @@ impl Metric {
     }
 
     /// 10^9 bytes per second.
-    pub fn rate(samples: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn rate(samples: impl IntoIterator<Item = f64>) -> Self {
         Self::new("GB/s", Better::Higher, true, samples)
     }
 }
 
 impl Measured {
     /// Puts a metric in, unless nothing is known of it.
-    pub fn metric(&mut self, name: impl Into<String>, metric: Metric) {
+    pub(crate) fn metric(&mut self, name: impl Into<String>, metric: Metric) {
         if !metric.samples.is_empty() {
             self.metrics.insert(name.into(), metric);
         }
@@ -108,7 +108,7 @@ impl Measured {
 
     /// Without what may not leave the machine; names of metrics are nobody's.
     #[must_use]
-    pub fn redacted(self, redactor: &mut Redactor) -> Self {
+    pub(crate) fn redacted(self, redactor: &mut Redactor) -> Self {
         Self {
             name: redactor.redact(&self.name),
             source: redactor.redact(&self.source),

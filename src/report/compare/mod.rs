@@ -14,7 +14,8 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use baseline::{BaselineError, Baselines, Profile, profiles};
+pub(crate) use baseline::profiles;
+pub use baseline::{BaselineError, Baselines};
 pub use measured::{Better, Measured, Metric, UnreadRun};
 pub use others::{ReadError, read};
 pub use render::{compared_html, compared_markdown, compared_text};

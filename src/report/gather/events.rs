@@ -16,22 +16,22 @@ use tcpx_words::side::Side;
 #[derive(Debug, Default)]
 pub(super) struct Events {
     /// What is known at its end.
-    pub state: RunState,
+    pub(crate) state: RunState,
     /// Counters of each worker over time, oldest first.
-    pub samples: BTreeMap<WorkerId, Vec<SampleLine<Counters>>>,
+    pub(crate) samples: BTreeMap<WorkerId, Vec<SampleLine<Counters>>>,
 }
 
 /// As much of a channel's counters as a chart needs.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct Counters {
-    pub side: Side,
-    pub index: usize,
-    pub device: i64,
-    pub posted: u64,
-    pub done: u64,
-    pub consumed: u64,
-    pub bytes: u64,
+    pub(crate) side: Side,
+    pub(crate) index: usize,
+    pub(crate) device: i64,
+    pub(crate) posted: u64,
+    pub(crate) done: u64,
+    pub(crate) consumed: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Events {

@@ -25,28 +25,28 @@ pub(crate) fn escape(text: &str) -> String {
 /// A page while it is written.
 #[derive(Default)]
 pub(super) struct Page {
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl Page {
     /// Markup of ours.
-    pub fn raw(&mut self, markup: &str) {
+    pub(crate) fn raw(&mut self, markup: &str) {
         self.text.push_str(markup);
     }
 
     /// Foreign text in a tag of ours.
-    pub fn tag(&mut self, tag: &str, text: &str) {
+    pub(crate) fn tag(&mut self, tag: &str, text: &str) {
         let name = tag.split(' ').next().unwrap_or(tag);
         self.raw(&format!("<{tag}>{}</{name}>\n", escape(text)));
     }
 
     /// A heading that others can point to.
-    pub fn section(&mut self, id: &str, title: &str) {
+    pub(crate) fn section(&mut self, id: &str, title: &str) {
         self.raw(&format!("<h2 id=\"{id}\">{}</h2>\n", escape(title)));
     }
 
     /// A picture with its caption.
-    pub fn figure(&mut self, caption: &str, about: &str, svg: &str) {
+    pub(crate) fn figure(&mut self, caption: &str, about: &str, svg: &str) {
         let (caption, about) = (escape(caption), escape(about));
         self.raw(&format!(
             "<figure><figcaption>{caption} <small>{about}</small></figcaption>{svg}</figure>\n"
@@ -54,7 +54,7 @@ impl Page {
     }
 
     /// Rows below names of columns; a name that starts with `#` is of numbers.
-    pub fn table(&mut self, class: &str, columns: &[&str], rows: &[Row]) {
+    pub(crate) fn table(&mut self, class: &str, columns: &[&str], rows: &[Row]) {
         self.raw(&format!(
             "<div class=\"wide\"><table class=\"{class}\"><thead><tr>"
         ));
@@ -90,7 +90,7 @@ impl Page {
     }
 
     /// A table of the shared columns.
-    pub fn columns(&mut self, table: Table) {
+    pub(crate) fn columns(&mut self, table: Table) {
         let heads = table.heads.iter().zip(&table.is_number);
         let heads: Vec<String> = heads
             .map(|(head, is_number)| {
@@ -114,7 +114,7 @@ impl Page {
     }
 
     /// Something long that is shown when asked for.
-    pub fn folded(&mut self, summary: &str, open: bool, inside: impl FnOnce(&mut Self)) {
+    pub(crate) fn folded(&mut self, summary: &str, open: bool, inside: impl FnOnce(&mut Self)) {
         let open = if open { " open" } else { "" };
         self.raw(&format!(
             "<details{open}><summary>{}</summary>\n",
@@ -128,9 +128,9 @@ impl Page {
 /// One row of a table.
 #[derive(Default)]
 pub(super) struct Row {
-    pub cells: Vec<String>,
+    pub(crate) cells: Vec<String>,
     /// It stands out.
-    pub marked: bool,
+    pub(crate) marked: bool,
 }
 
 impl<const N: usize> From<[String; N]> for Row {
