@@ -1,4 +1,4 @@
-//! Files that are whole or not there: a full disk leaves the old report as it was.
+//! Files that are written completely or not at all: a full disk leaves the old report in place.
 #![forbid(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -9,7 +9,7 @@ use tcpx_words::error::{NextStep, Outcome};
 
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {source}; what was there before is untouched", path.display())]
+#[error("cannot write {}: {source}; any existing file is unchanged", path.display())]
 pub struct WriteError {
     path: PathBuf,
     #[source]
@@ -17,7 +17,7 @@ pub struct WriteError {
 }
 
 impl WriteError {
-    /// Whose problem it is.
+    /// The exit code's outcome.
     pub fn outcome(&self) -> Outcome {
         Outcome::NotRun
     }
@@ -25,15 +25,15 @@ impl WriteError {
 
 impl NextStep for WriteError {
     fn next_step(&self) -> Option<String> {
-        Some("make room there, or choose another place".into())
+        Some("free disk space there, or choose another path".into())
     }
 }
 
-/// Writes beside it, then puts it into its place. Only its owner may read it: it is
-/// about somebody's machines.
+/// Writes a temporary file beside `path`, then renames it to `path`. Mode 0600, because a
+/// report describes someone's machines.
 ///
 /// # Errors
-/// It cannot be written whole; nothing of it is left then.
+/// The file cannot be written completely. The temporary file is removed then.
 pub fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -43,7 +43,7 @@ pub fn write_whole(
         source,
     };
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        // A pipe or a device is written to; another file in its place would be no help.
+        // A pipe or a device is opened and written; renaming a file over it would replace it.
         return std::fs::OpenOptions::new()
             .write(true)
             .open(path)
@@ -52,20 +52,19 @@ pub fn write_whole(
     }
     let name = path
         .file_name()
-        .ok_or_else(|| failed(io::Error::other("it names no file")))?;
+        .ok_or_else(|| failed(io::Error::other("the path has no file name")))?;
     let mut beside = name.to_owned();
     beside.push(format!(".{}.partial", std::process::id()));
     let beside = path.with_file_name(beside);
     let written = write_new(&beside, write).and_then(|()| std::fs::rename(&beside, path));
     if written.is_err() {
-        // Half of it helps nobody.
         let _ = std::fs::remove_file(&beside);
     }
     written.map_err(failed)
 }
 
 fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // What a killed process of the same number left.
+    // A killed process with the same pid may have left a temporary file.
     let _ = std::fs::remove_file(path);
     let file = OpenOptions::new()
         .write(true)
@@ -74,7 +73,7 @@ fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) 
         .open(path)?;
     let mut buffered = io::BufWriter::with_capacity(1 << 18, file);
     write(&mut buffered)?;
-    // A full disk may say so only now.
+    // A full disk may be reported only when the data is flushed.
     buffered
         .into_inner()
         .map_err(io::IntoInnerError::into_error)?
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_stays_one() {
+    fn a_device_is_written_and_not_replaced() {
         write_whole(Path::new("/dev/null"), |to| to.write_all(b"x")).expect("written");
         assert!(!std::fs::metadata("/dev/null").expect("there").is_file());
         assert!(write_whole(Path::new("/dev/full"), |to| to.write_all(b"x")).is_err());
@@ -102,7 +101,7 @@ mod tests {
                 .and(Err(io::ErrorKind::StorageFull.into()))
         };
         let error = write_whole(&path, full).expect_err("full");
-        assert!(error.to_string().contains("is untouched"), "{error}");
+        assert!(error.to_string().contains("is unchanged"), "{error}");
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
     }

@@ -45,7 +45,7 @@ fn a_run_is_reported_sent_read_in_place_and_compared() {
             > 0
     );
 
-    told(run, &["compare", "RUN", "RUN"], 0).says(&["noise", "0 metrics that gate are worse"]);
+    told(run, &["compare", "RUN", "RUN"], 0).says(&["noise", "0 gating metrics are worse"]);
     told(run, &["compare", "google-150gbps", "RUN"], 1).says(&["worse"]);
     told(run, &["compare", "chs-60", "RUN"], 3);
     let reports = run.parent().unwrap().to_str().unwrap();
@@ -286,7 +286,7 @@ fn a_full_disk_leaves_the_old_report_intact() {
             &["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "bash"],
         )
         .ends_with(3);
-    ended.says(&["is untouched"]);
+    ended.says(&["is unchanged"]);
     assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }

@@ -1,4 +1,4 @@
-//! Results that are kept under a name, and figures that are shipped.
+//! Baselines, which are results saved under a name, and profiles, which are shipped figures.
 #![forbid(unsafe_code)]
 
 use super::measured::{Measured, Metric};
@@ -10,36 +10,36 @@ use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::folders::user_config;
 
 const PROFILES: &str = include_str!("profiles/profiles.toml");
-/// Bytes of a kept result.
+/// Maximum size of a baseline file.
 const FILE_MAX: u64 = 64 << 20;
 
-/// A figure with its source.
+/// A shipped figure with its source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
-    /// As it is asked for.
+    /// The name that selects the profile on the command line.
     pub(crate) name: String,
-    /// What it is a figure of.
+    /// The metric that the figure is compared with.
     pub(crate) metric: String,
     /// 10^9 bytes per second.
     pub(crate) gb_per_s: f64,
-    /// In words.
+    /// What the figure means, in words.
     pub(crate) what: String,
-    /// Where it is said.
+    /// Who published it.
     pub(crate) source: String,
-    /// When it was said, or looked up.
+    /// When it was published or looked up, as YYYY-MM-DD.
     pub(crate) date: String,
 }
 
 #[derive(Deserialize)]
-struct File {
+struct ProfileFile {
     profile: Vec<Profile>,
 }
 
-/// Those that are shipped; a test reads them.
+/// The shipped profiles. A test ensures that the file can be parsed.
 pub(crate) fn profiles() -> &'static [Profile] {
     static ALL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
-        toml::from_str::<File>(PROFILES)
+        toml::from_str::<ProfileFile>(PROFILES)
             .map(|file| file.profile)
             .unwrap_or_default()
     });
@@ -59,38 +59,38 @@ impl From<&Profile> for Measured {
     }
 }
 
-/// What goes wrong with them.
+/// Why a baseline cannot be saved or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
-    /// Not a name.
-    #[error("`{0}` is no name for a baseline: letters, digits, `.`, `_` and `-`")]
+    /// The name has characters that are not allowed in a file name.
+    #[error("`{0}` is not a valid baseline name: use letters, digits, `.`, `_` and `-`")]
     Name(String),
-    /// A name of ours.
-    #[error("`{0}` is a shipped profile")]
+    /// The name belongs to a shipped profile.
+    #[error("`{0}` is the name of a shipped profile")]
     Shipped(String),
-    /// Nothing of that name.
+    /// There is no baseline of that name.
     #[error("there is no baseline `{name}` in {}", folder.display())]
     Nothing {
-        /// As given.
+        /// The requested name.
         name: String,
-        /// Where was looked.
+        /// The folder that was searched.
         folder: PathBuf,
     },
-    /// One that cannot be read.
+    /// The folder cannot be created, or the file cannot be read or parsed.
     #[error("cannot read {}: {why}", path.display())]
     Unreadable {
-        /// Which.
+        /// The baseline's file, or the folder of baselines.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system or the JSON parser.
         why: String,
     },
-    /// Or written.
+    /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] crate::WriteError),
 }
 
 impl BaselineError {
-    /// Whose problem it is.
+    /// The outcome that decides the exit code.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Name(_) | Self::Shipped(_) | Self::Nothing { .. } => Outcome::Usage,
@@ -102,26 +102,25 @@ impl BaselineError {
 impl NextStep for BaselineError {
     fn next_step(&self) -> Option<String> {
         match self {
-            Self::Nothing { .. } => Some("`tcpxctl baseline list` names them all".into()),
+            Self::Nothing { .. } => Some("run `tcpxctl baseline list` to see all names".into()),
             Self::Shipped(_) => Some("choose another name".into()),
             _ => None,
         }
     }
 }
 
-/// Where a user's baselines are: a file each.
+/// The folder of a user's baselines, with one file for each baseline.
 #[derive(Debug, Clone)]
 pub struct Baselines {
     folder: PathBuf,
 }
 
 impl Baselines {
-    /// In this folder.
     pub(crate) fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// `$XDG_CONFIG_HOME/tcpxctl/baselines`, or the same under `~/.config`.
+    /// The baselines in `$XDG_CONFIG_HOME/tcpxctl/baselines`, or `~/.config/tcpxctl/baselines`.
     pub fn of_user(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Self {
         Self::at(
             user_config(variable)
@@ -140,10 +139,10 @@ impl Baselines {
         }
     }
 
-    /// Keeps a result under a name; one that is there is replaced.
+    /// Saves a result under a name, replacing an older baseline of that name.
     ///
     /// # Errors
-    /// A name that is none, or a place that cannot be written.
+    /// The name is invalid or belongs to a profile, or the file cannot be written.
     pub fn save(&self, name: &str, measured: &Measured) -> Result<PathBuf, BaselineError> {
         if profiles().iter().any(|profile| profile.name == name) {
             return Err(BaselineError::Shipped(name.to_owned()));
@@ -165,10 +164,10 @@ impl Baselines {
         Ok(path)
     }
 
-    /// The one of that name; a shipped profile is one, too.
+    /// Loads the baseline or shipped profile of a name.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// There is no such baseline, or its file cannot be read.
     pub fn load(&self, name: &str) -> Result<Measured, BaselineError> {
         if let Some(profile) = profiles().iter().find(|profile| profile.name == name) {
             return Ok(profile.into());
@@ -183,7 +182,7 @@ impl Baselines {
         read(&path).map_err(|why| BaselineError::Unreadable { path, why })
     }
 
-    /// All that can be read, by name, and then the shipped ones.
+    /// Every readable baseline, sorted by name, followed by the shipped profiles.
     pub fn list(&self) -> Vec<Measured> {
         let entries = std::fs::read_dir(&self.folder)
             .into_iter()

@@ -1,4 +1,4 @@
-//! What was measured, whoever measured it.
+//! A result that can be compared, whichever tool measured it.
 #![forbid(unsafe_code)]
 
 use super::statistics::quartiles;
@@ -11,25 +11,25 @@ use tcpx_run_model::record::TransferRecord;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::side::Side;
 
-/// Samples of one metric that are kept.
+/// Maximum samples of one metric.
 const SAMPLES_MAX: usize = 100_000;
 
-/// One result.
+/// The settings and metrics of one result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What it is called here.
+    /// Run id, baseline name, profile name or file name.
     pub name: String,
-    /// `tcpxctl`, `nccl-tests`, `iperf3`, `neper`, `profile`.
+    /// `tcpxctl`, `nccl-tests`, `iperf3`, `neper` or `profile`.
     pub tool: String,
-    /// When and where it comes from, in words.
+    /// Time of the run, path of the file, or source of the profile, in words.
     pub source: String,
-    /// What was set.
+    /// Settings by name.
     pub settings: BTreeMap<String, String>,
-    /// By name.
+    /// Metrics by name.
     pub metrics: BTreeMap<String, Metric>,
 }
 
-/// A run whose record cannot be read, so nothing is known of what it measured.
+/// A run whose record cannot be read, so that it has no metrics to compare.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{run}: {why}")]
 pub struct UnreadRun {
@@ -44,26 +44,26 @@ impl NextStep for UnreadRun {
     }
 }
 
-/// Which way is better.
+/// Whether a metric is better when it is higher or lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
-    /// A rate.
+    /// Higher is better, as for a rate.
     Higher,
-    /// A time, or a count of what went wrong.
+    /// Lower is better, as for a latency or an error count.
     Lower,
 }
 
-/// One metric.
+/// The samples of one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
-    /// Of every sample.
+    /// Unit of the samples.
     pub unit: String,
-    /// Which way is better.
+    /// Whether higher or lower samples are better.
     pub better: Better,
-    /// A change for the worse fails a comparison.
+    /// Whether a comparison fails if this metric gets worse.
     pub gates: bool,
-    /// One, where only one figure is known.
+    /// One sample for each iteration or channel; a single one if only one figure is known.
     pub samples: Vec<f64>,
 }
 
@@ -87,26 +87,26 @@ impl Metric {
         }
     }
 
-    /// Half of the samples are below it.
+    /// The median of the samples; `None` without samples.
     pub fn median(&self) -> Option<f64> {
         quartiles(&self.samples).map(|[median, ..]| median)
     }
 
-    /// 10^9 bytes per second.
+    /// A gating metric in 10^9 bytes per second.
     pub(crate) fn rate(samples: impl IntoIterator<Item = f64>) -> Self {
         Self::new("GB/s", Better::Higher, true, samples)
     }
 }
 
 impl Measured {
-    /// Puts a metric in, unless nothing is known of it.
+    /// Adds a metric, unless it has no samples.
     pub(crate) fn metric(&mut self, name: impl Into<String>, metric: Metric) {
         if !metric.samples.is_empty() {
             self.metrics.insert(name.into(), metric);
         }
     }
 
-    /// Without what may not leave the machine; names of metrics are nobody's.
+    /// The result with names, addresses and secrets replaced. Metric names are not redacted.
     #[must_use]
     pub(crate) fn redacted(self, redactor: &mut Redactor) -> Self {
         Self {
@@ -121,11 +121,11 @@ impl Measured {
         }
     }
 
-    /// What a run measured. With one direction its rate is just `rate`, as other
-    /// tools have it.
+    /// The result of a run. If the run has only one direction, its rate is named `rate`, as in
+    /// the results of other tools.
     ///
     /// # Errors
-    /// Its record is of a version that this program does not know.
+    /// The run's record has a version that this program does not know.
     pub fn of_run(story: &Story) -> Result<Self, UnreadRun> {
         if story.state == State::OtherVersion {
             let why = story.reason.clone().unwrap_or_default();
@@ -153,16 +153,17 @@ impl Measured {
             );
         }
         for transfer in &story.transfers {
-            let of = match story.transfers.len() {
+            let suffix = match story.transfers.len() {
                 1 => String::new(),
                 _ => format!(" {}", transfer.direction),
             };
-            measured.transfer(&transfer.record, &of);
+            measured.add_transfer(&transfer.record, &suffix);
         }
         Ok(measured)
     }
 
-    fn transfer(&mut self, transfer: &TransferRecord, of: &str) {
+    /// Adds the metrics of one direction; `suffix` ends their names.
+    fn add_transfer(&mut self, transfer: &TransferRecord, suffix: &str) {
         let per_iteration = transfer.bytes as f64 / f64::from(transfer.iterations.max(1));
         let times = transfer
             .iteration_seconds
@@ -176,10 +177,10 @@ impl Measured {
             .collect();
         let nics = nics.len().max(1) as f64;
         self.metric(
-            format!("rate per NIC{of}"),
+            format!("rate per NIC{suffix}"),
             Metric::rate(rates.iter().map(|rate| rate / nics)),
         );
-        self.metric(format!("rate{of}"), Metric::rate(rates));
+        self.metric(format!("rate{suffix}"), Metric::rate(rates));
         let us = |gates, samples: Vec<f64>| Metric::new("µs", Better::Lower, gates, samples);
         for (side, name) in [(Side::Send, "send"), (Side::Recv, "recv")] {
             let of_side = transfer
@@ -188,37 +189,37 @@ impl Measured {
                 .filter(|channel| channel.side == side);
             let latencies: Vec<_> = of_side.filter_map(|channel| channel.latency_us).collect();
             self.metric(
-                format!("{name} p50{of}"),
+                format!("{name} p50{suffix}"),
                 us(true, latencies.iter().map(|one| one.p50).collect()),
             );
             self.metric(
-                format!("{name} p99{of}"),
+                format!("{name} p99{suffix}"),
                 us(true, latencies.iter().map(|one| one.p99).collect()),
             );
         }
         let round = transfer.round_trip_us;
         self.metric(
-            format!("round trip p50{of}"),
+            format!("round trip p50{suffix}"),
             us(true, round.iter().map(|one| one.p50).collect()),
         );
         self.metric(
-            format!("round trip p99{of}"),
+            format!("round trip p99{suffix}"),
             us(true, round.iter().map(|one| one.p99).collect()),
         );
-        // Loading and connecting are in it: told, and no gate.
+        // The first iteration includes loading and connecting, so it is shown but does not gate.
         let first = transfer
             .first_iteration_seconds
             .map(|seconds| seconds * 1e6);
         self.metric(
-            format!("first iteration{of}"),
+            format!("first iteration{suffix}"),
             us(false, first.into_iter().collect()),
         );
         let wrong = Metric::new("bytes", Better::Lower, true, [transfer.wrong_bytes as f64]);
-        self.metric(format!("wrong{of}"), wrong);
+        self.metric(format!("wrong{suffix}"), wrong);
     }
 }
 
-/// A setting without what may not leave: `NAME of peer` is a variable.
+/// A setting, redacted. The first word of `NAME of peer` is the variable's name.
 pub(super) fn setting(redactor: &mut Redactor, name: &str, value: &str) -> (String, String) {
     let key = name.split(' ').next().unwrap_or(name);
     let value = redactor.redact_pair(key, value);
@@ -237,7 +238,7 @@ fn settings(story: &Story) -> BTreeMap<String, String> {
         let mut set = |name: &str, pick: &dyn Fn(&Worker) -> Option<String>| {
             let values: Vec<Option<String>> =
                 workers.iter().map(|(_, worker)| pick(worker)).collect();
-            // Of the node where its workers agree, as with one worker.
+            // One setting for the node if its workers agree, otherwise one for each worker.
             let is_same = values.windows(2).all(|two| two[0] == two[1]);
             let whose = workers
                 .iter()

@@ -1,9 +1,7 @@
-//! Results beside each other: runs, baselines, shipped profiles, and what other
-//! tools measured.
+//! Comparing results: runs, baselines, shipped profiles, and the output of other tools.
 //!
-//! Everything becomes [`Measured`]: settings, and metrics with the samples behind
-//! them. The first is the reference that the others are held against; the rule is
-//! in `statistics.rs`.
+//! Every result becomes a [`Measured`]: settings, and metrics with their samples. The first
+//! result is the reference for the others; the rule is in `statistics.rs`.
 #![forbid(unsafe_code)]
 
 mod baseline;

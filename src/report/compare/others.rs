@@ -1,5 +1,5 @@
-//! What other tools print: nccl-tests as text and JSON, iperf3's JSON, neper's
-//! `key=value` lines. All of it is a claim, and bounded.
+//! Results of other tools: the text and JSON of nccl-tests, the JSON of iperf3, and the
+//! `key=value` lines of neper. The files are untrusted, and their size is bounded.
 #![forbid(unsafe_code)]
 
 use super::measured::{Measured, Metric};
@@ -9,24 +9,24 @@ use std::path::{Path, PathBuf};
 use tcpx_node::redact::Redactor;
 use tcpx_words::error::NextStep;
 
-/// Bytes of a result file.
+/// Maximum size of a result file.
 const FILE_MAX: u64 = 64 << 20;
 
-/// Why a file holds no result.
+/// Why a file cannot be read as a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The file cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It is something else.
+    /// The file is not the output of a known tool.
     #[error("{} holds no result of nccl-tests, iperf3 or neper", path.display())]
     Unknown {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
 }
@@ -34,17 +34,17 @@ pub enum ReadError {
 impl NextStep for ReadError {
     fn next_step(&self) -> Option<String> {
         Some(
-            "name a run, a baseline, nccl-tests' table or -J file, iperf3 -J, or neper's output"
+            "name a run, a baseline, or the output of nccl-tests (table or -J), iperf3 -J or neper"
                 .into(),
         )
     }
 }
 
-/// Reads a file of another tool; `redactor` learns the names in it, also those of
-/// which a comparison shows nothing: the file may be called by them.
+/// Reads the result file of another tool. `redactor` learns every name in the file, even if the
+/// comparison does not show it, because the file itself may be named after a machine.
 ///
 /// # Errors
-/// It cannot be read, or no tool that is known wrote it.
+/// The file cannot be read, or is not the output of a known tool.
 pub fn read(path: &Path, redactor: Option<&mut Redactor>) -> Result<Measured, ReadError> {
     use std::io::Read;
     let failed = |source| ReadError::Io {
@@ -71,14 +71,14 @@ pub fn read(path: &Path, redactor: Option<&mut Redactor>) -> Result<Measured, Re
     Ok(measured)
 }
 
-/// The JSON of a tool that prints some, behind whatever a launcher printed before.
+/// The JSON document in a tool's output, after any lines that a launcher printed.
 fn document(text: &str) -> Option<Value> {
     text.find('{')
         .and_then(|at| serde_json::from_str(text[at..].trim()).ok())
 }
 
-/// Machines are named under `host` and `hostname`, in iperf3's `uname -a`, and behind
-/// the process in nccl-tests' lines of ranks.
+/// Teaches the redactor the machine names in a file: the values of `host` and `hostname`, the
+/// `uname -a` of iperf3, and the rank lines of nccl-tests.
 pub(super) fn learn(text: &str, redactor: &mut Redactor) {
     if let Some(document) = document(text) {
         redactor.learn_value(&document);
@@ -113,17 +113,17 @@ pub(super) fn recognised(text: &str) -> Option<Measured> {
     found.filter(|measured| !measured.metrics.is_empty())
 }
 
-fn of(tool: &str) -> Measured {
+fn empty_result(tool: &str) -> Measured {
     Measured {
         tool: tool.to_owned(),
         ..Measured::default()
     }
 }
 
-/// The received rate of every interval. Omitted ones do not count.
+/// The received rate of each interval that iperf3 did not mark as omitted.
 fn iperf3(document: &Value) -> Option<Measured> {
     let end = document.get("end")?;
-    let mut measured = of("iperf3");
+    let mut measured = empty_result("iperf3");
     let start = &document["start"]["test_start"];
     let setting = |key: &str| {
         start
@@ -155,10 +155,10 @@ fn iperf3(document: &Value) -> Option<Measured> {
     Some(measured)
 }
 
-/// `-J`: one entry per size, in and out of place.
+/// The output of `-J`: one entry for each size, in place and out of place.
 fn nccl_tests_json(document: &Value) -> Option<Measured> {
     let results = document.get("results")?.as_array()?;
-    let mut measured = of("nccl-tests");
+    let mut measured = empty_result("nccl-tests");
     for key in ["config", "nccl_version", "version"] {
         if let Some(value) = document.get(key) {
             measured.settings.insert(key.to_owned(), value.to_string());
@@ -179,10 +179,10 @@ fn nccl_tests_json(document: &Value) -> Option<Measured> {
     Some(measured)
 }
 
-/// Its table: `size count type redop root time algbw busbw #wrong`, where some
-/// collectives have no redop and root, and newer versions no `#`.
+/// The table `size count type redop root time algbw busbw #wrong`. Some collectives have no
+/// redop and root, and newer versions no `#`.
 fn nccl_tests_text(text: &str) -> Option<Measured> {
-    let mut measured = of("nccl-tests");
+    let mut measured = empty_result("nccl-tests");
     let mut average = None;
     let mut rates = Vec::new();
     let mut command = None;
@@ -208,8 +208,8 @@ fn nccl_tests_text(text: &str) -> Option<Measured> {
     })
 }
 
-/// The out-of-place bus bandwidth of one row: behind the type of the elements come
-/// an operation and a root, or neither, then time, algbw and busbw.
+/// Size and out-of-place bus bandwidth of one row. After the element type come the operation and
+/// root, or neither, then time, algbw and busbw.
 fn row(line: &str) -> Option<(u64, f64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (size, count) = (
@@ -220,7 +220,7 @@ fn row(line: &str) -> Option<(u64, f64)> {
         return None;
     }
     let behind = words.get(3..)?;
-    // Names of operations are words, roots are whole numbers (-1 for none).
+    // The operation is a word, so a number here is already the time.
     let figures = match behind.first()?.parse::<f64>() {
         Ok(_) => behind,
         Err(_) => behind.get(2..)?,
@@ -244,7 +244,7 @@ fn sizes(measured: &mut Measured, rates: Vec<(u64, f64)>, average: Option<f64>) 
     }
 }
 
-/// `throughput=…` in the units that another line names, or transactions.
+/// `throughput=…` in the unit of the line `throughput_units`, or the latency of transactions.
 fn neper(text: &str) -> Option<Measured> {
     let pairs: BTreeMap<&str, &str> = text
         .lines()
@@ -255,7 +255,7 @@ fn neper(text: &str) -> Option<Measured> {
     if !pairs.contains_key("throughput") && !pairs.contains_key("num_transactions") {
         return None;
     }
-    let mut measured = of("neper");
+    let mut measured = empty_result("neper");
     let factor = match pairs.get("throughput_units").copied().unwrap_or("Mbit/s") {
         "Gbit/s" => 0.125,
         "Kbit/s" => 0.125e-6,

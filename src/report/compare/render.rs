@@ -1,4 +1,4 @@
-//! A comparison as text, as Markdown, and as a page with plots.
+//! A comparison as text, Markdown, and HTML with plots.
 #![forbid(unsafe_code)]
 
 use super::measured::Measured;
@@ -8,7 +8,7 @@ use crate::html::{escape, frame};
 use crate::markdown::inline;
 use std::fmt::Write;
 
-/// Samples of one result that are drawn.
+/// Maximum samples of one result in a plot.
 const DOTS_MAX: usize = 400;
 
 fn cells(compared: &Compared, row: &Row) -> [String; 8] {
@@ -58,7 +58,8 @@ const COLUMNS: [&str; 8] = [
     "gates",
 ];
 
-/// Columns for a terminal, under lines that start with `#`.
+/// The comparison for a terminal: `columns` renders the table from its heads and rows, and all
+/// other lines start with `#`.
 pub fn compared_text(
     compared: &Compared,
     mut columns: impl FnMut(&[&str], &[[String; 8]]) -> String,
@@ -92,7 +93,7 @@ pub fn compared_text(
     let worse = compared.regressions().count();
     let _ = writeln!(
         text,
-        "# Tolerance : {:.1} %; {worse} metrics that gate are worse",
+        "# Tolerance : {:.1} %; {worse} gating metrics are worse",
         compared.tolerance * 100.0
     );
     text
@@ -105,7 +106,7 @@ fn shown(values: &[Option<String>]) -> Vec<String> {
         .collect()
 }
 
-/// Tables to be pasted.
+/// The comparison as Markdown tables.
 pub fn compared_markdown(compared: &Compared) -> String {
     let mut text = String::from("# Comparison\n\n");
     for (index, one) in compared.results.iter().enumerate() {
@@ -156,7 +157,7 @@ pub fn compared_markdown(compared: &Compared) -> String {
     text
 }
 
-/// A page with a plot of every metric that several results have.
+/// The comparison as an HTML page, with a plot of each metric that several results have.
 pub fn compared_html(compared: &Compared) -> String {
     let worse = compared.regressions().count();
     let (tone, word) = if worse > 0 {
@@ -165,7 +166,7 @@ pub fn compared_html(compared: &Compared) -> String {
         ("good", "✓ NOT WORSE")
     };
     let mut body = format!(
-        "<header class=\"verdict {tone}\"><strong>{word}</strong><p>{worse} metrics that gate are worse than {}, by more than {:.1} % and more than chance.</p></header>\n",
+        "<header class=\"verdict {tone}\"><strong>{word}</strong><p>{worse} gating metrics are worse than {}, by more than {:.1} % and more than chance.</p></header>\n",
         escape(
             compared
                 .results
@@ -230,7 +231,7 @@ pub fn compared_html(compared: &Compared) -> String {
     frame("comparison", &body)
 }
 
-/// Every sample of one metric, a column of dots per result, their medians named.
+/// A plot of one metric: a column of dots for each result, and a line at each median.
 fn plot(compared: &Compared, name: &str) -> String {
     let with: Vec<(usize, &Measured)> = compared
         .results
@@ -251,7 +252,7 @@ fn plot(compared: &Compared, name: &str) -> String {
             continue;
         };
         let count = metric.samples.len().clamp(1, DOTS_MAX) as f64;
-        // Side by side in the order in which they were taken.
+        // The samples of a result stand side by side in the order of measurement.
         let place = |sample: usize| *index as f64 + 0.7 * ((sample as f64 + 0.5) / count - 0.5);
         all.extend(
             metric
@@ -277,7 +278,7 @@ fn plot(compared: &Compared, name: &str) -> String {
     let svg = dots(
         name,
         &unit,
-        "every sample in the order in which it was taken; hollow: the reference",
+        "samples in the order of measurement; hollow: the reference",
         &all,
         &medians,
         &marks,

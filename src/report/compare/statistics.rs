@@ -1,4 +1,4 @@
-//! Better, worse, or noise: one rule, stated where it is used.
+//! Better, worse or noise: the statistical rule of a comparison.
 #![forbid(unsafe_code)]
 
 use super::measured::{Better, Measured, Metric, setting};
@@ -6,32 +6,32 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use tcpx_node::redact::Redactor;
 
-/// The rule in words, for `--help`, reports and the book.
+/// The rule in words, for `--help` and reports.
 pub const RULE: &str = "Samples are the measured iterations (for latencies: the channels). A metric is better or worse when \
 its medians differ by more than the tolerance AND a two-sided Mann-Whitney U test (normal approximation, corrected for ties and \
 continuity) gives p < 0.05. With fewer than 4 samples on either side, as in a profile or another tool's one figure, the \
 tolerance alone decides, and no p is shown. Everything else is noise. Iterations of one run are not independent: repeat runs \
 before you trust a small difference.";
 
-/// A difference is taken for one below this probability of chance.
+/// A difference counts below this p value.
 const P_MAX: f64 = 0.05;
-/// With fewer samples the test cannot reach it.
+/// With fewer samples on either side the test cannot reach [`P_MAX`].
 const SAMPLES_MIN: usize = 4;
 
-/// What became of a metric.
+/// How a metric compares with the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Beyond the tolerance and beyond chance.
+    /// Better by more than the tolerance and chance.
     Better,
-    /// As `Better`, the other way.
+    /// Worse by more than the tolerance and chance.
     Worse,
-    /// Neither.
+    /// Within the tolerance or chance.
     Noise,
 }
 
 impl Verdict {
-    /// In one word.
+    /// The verdict as a word, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -41,45 +41,45 @@ impl Verdict {
     }
 }
 
-/// Results held against the first.
+/// Results compared with the first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
     /// The reference first.
     pub results: Vec<Measured>,
-    /// Settings that are not the same: the name, and each result's value.
+    /// Settings that differ: the name, and the value in each result.
     pub settings: Vec<(String, Vec<Option<String>>)>,
-    /// Metrics that the reference and another result have.
+    /// The metrics that the reference shares with another result.
     pub rows: Vec<Row>,
-    /// Relative.
+    /// Relative tolerance: 0.05 is 5 %.
     pub tolerance: f64,
 }
 
-/// One metric of one result beside the reference's.
+/// One metric of one result, compared with the reference.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Which.
+    /// Name of the metric.
     pub metric: String,
-    /// Of the figures.
+    /// Unit of the quartiles.
     pub unit: String,
-    /// Index of the other result.
+    /// Index of the result in [`Compared::results`].
     pub result: usize,
-    /// Of the reference: median, first and third quartile.
+    /// Median, first and third quartile of the reference.
     pub reference: [f64; 3],
-    /// Of the other.
+    /// Median, first and third quartile of the result.
     pub other: [f64; 3],
-    /// The median's relative change; none from zero.
+    /// Relative change of the median; `None` if the reference is 0.
     pub change: Option<f64>,
-    /// Of the test, where there were samples for one.
+    /// p value of the test; `None` with too few samples.
     pub p: Option<f64>,
-    /// By [`RULE`].
+    /// The result of [`RULE`].
     pub verdict: Verdict,
-    /// Worse would fail the comparison.
+    /// Whether `Worse` fails the comparison.
     pub gates: bool,
 }
 
 impl Compared {
-    /// Without what may not leave the machine. What differed still does, though two
-    /// secrets have one stand-in.
+    /// The comparison with names, addresses and secrets replaced. A setting that differs stays
+    /// listed even if both values become the same replacement.
     #[must_use]
     pub fn redacted(self, redactor: &mut Redactor) -> Self {
         let settings = self.settings.into_iter().map(|(name, values)| {
@@ -102,7 +102,7 @@ impl Compared {
         }
     }
 
-    /// Metrics that got worse and matter.
+    /// Gating metrics that got worse.
     pub fn regressions(&self) -> impl Iterator<Item = &Row> {
         self.rows
             .iter()
@@ -110,7 +110,7 @@ impl Compared {
     }
 }
 
-/// Holds every result against the first; `tolerance` is relative, 0.05 for 5 %.
+/// Compares every result with the first. `tolerance` is relative: 0.05 is 5 %.
 pub fn compare(results: Vec<Measured>, tolerance: f64) -> Compared {
     let mut rows = Vec::new();
     if let Some((reference, others)) = results.split_first() {
@@ -168,8 +168,8 @@ fn row(
     })
 }
 
-/// What is not the same among results of the reference's tool; others call nothing
-/// by the same names.
+/// Settings that differ among results of the reference's tool. Other tools use other names for
+/// their settings, so they are not compared.
 fn settings(results: &[Measured]) -> Vec<(String, Vec<Option<String>>)> {
     let Some(reference) = results.first() else {
         return Vec::new();
@@ -196,7 +196,7 @@ fn settings(results: &[Measured]) -> Vec<(String, Vec<Option<String>>)> {
         .collect()
 }
 
-/// Median, first and third quartile, between neighbours by share.
+/// Median, first and third quartile, with linear interpolation.
 pub(super) fn quartiles(samples: &[f64]) -> Option<[f64; 3]> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -209,7 +209,7 @@ pub(super) fn quartiles(samples: &[f64]) -> Option<[f64; 3]> {
     Some([at(0.5), at(0.25), at(0.75)])
 }
 
-/// Two-sided p that both are of one distribution.
+/// The two-sided p value that both samples come from one distribution.
 pub(super) fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
     let mut all: Vec<(f64, bool)> = a
         .iter()
@@ -223,7 +223,7 @@ pub(super) fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
             .iter()
             .take_while(|one| one.0 == all[from].0)
             .count();
-        // Those that are equal share the mean of their ranks.
+        // Equal values share the mean of their ranks.
         let rank = from as f64 + (same as f64 + 1.0) / 2.0;
         ranks_of_a += rank * all[from..from + same].iter().filter(|one| one.1).count() as f64;
         ties += (same as f64).powi(3) - same as f64;
@@ -240,7 +240,7 @@ pub(super) fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
     complementary_error(z / std::f64::consts::SQRT_2)
 }
 
-/// erfc, by Abramowitz and Stegun 7.1.26: off by 1.5e-7 at most.
+/// erfc by Abramowitz and Stegun 7.1.26, with an error of at most 1.5e-7.
 fn complementary_error(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
     let sum = [

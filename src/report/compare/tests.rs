@@ -1,4 +1,4 @@
-//! The rule, and what other tools print.
+//! The rule of comparisons, and the results of other tools.
 
 use super::measured::{Better, Measured, Metric};
 use super::others::{learn, read, recognised};
@@ -37,8 +37,8 @@ fn a_difference_must_be_beyond_the_tolerance_and_beyond_chance() {
 }
 
 #[test]
-fn what_does_not_gate_fails_nothing_and_lower_may_be_better() {
-    let of = |us: f64, gates: bool| {
+fn a_metric_that_does_not_gate_is_no_regression_and_lower_can_be_better() {
+    let result = |us: f64, gates: bool| {
         let mut measured = Measured::default();
         let metric = Metric {
             unit: "µs".into(),
@@ -49,25 +49,25 @@ fn what_does_not_gate_fails_nothing_and_lower_may_be_better() {
         measured.metric("first iteration", metric);
         measured
     };
-    let told = compare(vec![of(10.0, false), of(20.0, false)], 0.05);
+    let compared = compare(vec![result(10.0, false), result(20.0, false)], 0.05);
     assert_eq!(
-        (told.rows[0].verdict, told.regressions().count()),
+        (compared.rows[0].verdict, compared.regressions().count()),
         (Verdict::Worse, 0)
     );
     assert_eq!(
-        compare(vec![of(10.0, true), of(20.0, true)], 0.05)
+        compare(vec![result(10.0, true), result(20.0, true)], 0.05)
             .regressions()
             .count(),
         1
     );
     assert_eq!(
-        compare(vec![of(20.0, true), of(10.0, true)], 0.05).rows[0].verdict,
+        compare(vec![result(20.0, true), result(10.0, true)], 0.05).rows[0].verdict,
         Verdict::Better
     );
 }
 
 #[test]
-fn the_test_agrees_with_tables() {
+fn p_values_agree_with_published_tables() {
     // Exact values of the two-sided test: 2/70 and 2/252.
     let p = mann_whitney_p(&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 7.0, 8.0]);
     assert!((p - 0.0286).abs() < 0.004, "{p}");
@@ -88,7 +88,7 @@ const NCCL_TESTS: &str = "\
 ";
 
 #[test]
-fn other_tools_are_read() {
+fn results_of_other_tools_are_parsed() {
     let median = |measured: &Measured, name: &str| {
         quartiles(&measured.metrics[name].samples).map(|all| all[0])
     };
@@ -124,7 +124,7 @@ fn other_tools_are_read() {
     assert!(recognised("nothing of the kind").is_none() && recognised("{}").is_none());
 }
 
-/// A file of another tool that is called by the machine it was made on.
+/// The redacted comparison of a file that is named after a machine.
 fn shown(text: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a3-node7-10.0.1.25.txt");
@@ -136,7 +136,7 @@ fn shown(text: &str) -> String {
 }
 
 #[test]
-fn names_in_files_of_other_tools_are_in_no_comparison() {
+fn names_in_files_of_other_tools_are_redacted() {
     let iperf = r#"{"start":{"connecting_to":{"host":"10.0.1.25"},"system_info":"Linux a3-node7 6.6","test_start":{"num_streams":8}},"intervals":[],"end":{"sum_received":{"bits_per_second":15e9}}}"#;
     let nccl = r#"{"config":{"nranks":2,"peers":{"hostname":"a3-node7","address":"10.0.1.25"}},"results":[{"size":1024,"out_of_place":{"bus_bw":3.5}}]}"#;
     let table = format!(
@@ -154,7 +154,7 @@ fn names_in_files_of_other_tools_are_in_no_comparison() {
 }
 
 #[test]
-fn settings_that_differ_still_do_without_their_secrets() {
+fn a_secret_that_differs_is_still_listed_after_redaction() {
     let with = |value: &str| {
         let settings = [
             ("API_TOKEN of peer", value),
@@ -184,7 +184,7 @@ fn settings_that_differ_still_do_without_their_secrets() {
 }
 
 #[test]
-fn shipped_profiles_have_a_source_and_a_date_and_cannot_be_replaced() {
+fn profiles_have_a_source_and_a_date_and_cannot_be_replaced() {
     assert_eq!(profiles().len(), 4);
     for profile in profiles() {
         assert!(
@@ -218,7 +218,7 @@ fn shipped_profiles_have_a_source_and_a_date_and_cannot_be_replaced() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC{0,200}", table in "[0-9 a-z.#\\n-]{0,200}") {
+    fn arbitrary_text_never_panics(text in "\\PC{0,200}", table in "[0-9 a-z.#\\n-]{0,200}") {
         let mut redactor = tcpx_node::redact::Redactor::default();
         [&text, &table].into_iter().for_each(|text| learn(text, &mut redactor));
         let _ = (recognised(&text), recognised(&table), recognised(&format!("{{\"results\":[{{\"size\":{}}}]}}", text.len())));

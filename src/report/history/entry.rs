@@ -1,4 +1,4 @@
-//! What a history keeps of one run: as much as fits a line.
+//! The summary of one run in the history.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
@@ -11,53 +11,53 @@ use tcpx_run_model::record::{
 };
 use tcpx_words::units::printable;
 
-/// The outcome of a run whose record this program cannot read.
+/// The outcome shown for a run whose record has a version that this program does not know.
 pub const OTHER_VERSION: &str = "other-version";
 
-/// One run.
+/// The summary of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Name of its folder.
     pub id: String,
-    /// When it began, RFC 3339; as the folder's name has it where there is no record.
+    /// Start time, RFC 3339; taken from the folder's name if there is no record.
     pub started: String,
     /// The scenario's name.
     pub scenario: String,
-    /// `passed`, `stalled`, ...; a word of [`Unfinished`] without a record, `damaged`
-    /// where it cannot be read, [`OTHER_VERSION`] where it is of one.
+    /// The run's outcome, such as `passed`. Without a record, a word of [`Unfinished`];
+    /// `damaged` or [`OTHER_VERSION`] if the record cannot be read.
     pub outcome: String,
-    /// Of the command.
+    /// Exit code of `tcpxctl run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
-    /// Of every direction.
+    /// The median rate of each direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<Rate>,
-    /// Of all directions.
+    /// Bytes that failed verification, summed over all directions.
     #[serde(default)]
     pub wrong_bytes: u64,
-    /// The first finding that is more than information.
+    /// Condition of the first finding that is a warning or an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<String>,
-    /// Why nothing is known of it, where its record is of another version.
+    /// Why a record of another version cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What the record looked like when it was read: size, and when it was changed in
-    /// nanoseconds. None without one.
+    /// Size and modification time (in nanoseconds) of `run.json` when it was read; `None` if
+    /// there is no `run.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seen: Option<(u64, i64)>,
 }
 
-/// One direction's median.
+/// The median rate of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
-    /// `local->peer`.
+    /// Display name of the direction, such as `local->peer`.
     pub direction: String,
     /// 10^9 bytes per second.
     pub median_gb_per_s: f64,
 }
 
 impl Entry {
-    /// Reads a run folder; a damaged one is an entry, too.
+    /// Reads a run folder. A damaged run gives an entry too.
     pub(super) fn read(folder: &Path, id: &str, seen: Option<(u64, i64)>) -> Self {
         let bare = |outcome: &str| Self {
             id: printable(id),
@@ -75,7 +75,7 @@ impl Entry {
         let mut bytes = Vec::new();
         let read = file.and_then(|file| file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes));
         match read.map(|_| RunBrief::parse(&bytes)) {
-            Ok(Ok(brief)) => Self::of(brief, id, seen),
+            Ok(Ok(brief)) => Self::from_brief(brief, id, seen),
             Ok(Err(error @ RecordError::Schema { .. })) => Self {
                 why: Some(error.to_string()),
                 ..bare(OTHER_VERSION)
@@ -84,7 +84,7 @@ impl Entry {
         }
     }
 
-    fn of(brief: RunBrief, id: &str, seen: Option<(u64, i64)>) -> Self {
+    fn from_brief(brief: RunBrief, id: &str, seen: Option<(u64, i64)>) -> Self {
         let measured = brief.transfers.iter().filter(|one| one.iterations > 0);
         let rate = |one: &BriefTransfer| Rate {
             direction: printable(&one.direction),
@@ -112,7 +112,7 @@ impl Entry {
     }
 }
 
-/// `20261120T101500Z-4conn` began at 2026-11-20T10:15:00Z.
+/// The start time in a run's id: `20261120T101500Z-4conn` gives `2026-11-20T10:15:00Z`.
 fn started(id: &str) -> String {
     let digits = |from: usize, to: usize| {
         id.get(from..to)

@@ -1,9 +1,8 @@
-//! All runs of a folder, from one file where that is still right.
+//! All runs of a folder, with an index file as a cache.
 //!
-//! The index is a cache and never the truth: an entry counts only while its run's
-//! record has the size and the time of change that it was made of. What is new,
-//! changed or missing is read from the runs; an index that is gone, damaged or of
-//! another version costs the time to read them all.
+//! An entry of the index is used only while the run's record has the size and modification time
+//! that it was read with. New and changed runs are read from their folders. If the index is
+//! missing, damaged or of another version, all runs are read.
 #![forbid(unsafe_code)]
 
 use super::entry::{Entry, OTHER_VERSION};
@@ -15,16 +14,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tcpx_words::error::{NextStep, Outcome};
 
-/// Beside the runs; not a name that a run has.
+/// File name of the index, beside the runs. No run's name starts with a dot.
 const INDEX: &str = ".history.json";
-/// Indexes of earlier programs call runs of `tcpxctl.run/2` damaged.
+/// Version 1 is not used, because it lists runs of `tcpxctl.run/2` as damaged.
 const VERSION: u32 = 2;
-/// Runs that are looked at.
+/// Maximum runs of a folder.
 const RUNS_MAX: usize = 1_000_000;
-/// Readers of records at once.
+/// Maximum threads that read records.
 const THREADS_MAX: usize = 8;
 
-/// Why there is no history.
+/// The folder of the runs cannot be listed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot list {}: {source}", folder.display())]
 pub struct HistoryError {
@@ -33,7 +32,7 @@ pub struct HistoryError {
 }
 
 impl HistoryError {
-    /// Whose problem it is.
+    /// The outcome that decides the exit code.
     pub fn outcome(&self) -> Outcome {
         if self.source.kind() == io::ErrorKind::NotFound {
             Outcome::Usage
@@ -45,31 +44,31 @@ impl HistoryError {
 
 impl NextStep for HistoryError {
     fn next_step(&self) -> Option<String> {
-        Some("name the folder of the runs with --reports DIR".into())
+        Some("name the folder that holds the runs with --reports DIR".into())
     }
 }
 
 /// The runs of a folder.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
-    /// The oldest first.
+    /// Oldest first.
     pub runs: Vec<Entry>,
-    /// How many were read from their folders and not from the index.
+    /// Number of runs that were read from their folders rather than from the index.
     pub read: usize,
-    /// Why the index could not be kept.
+    /// Why the index could not be written.
     pub unkept: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct IndexFile {
     version: u32,
     runs: Vec<Entry>,
 }
 
-/// Every run under a folder.
+/// Lists every run in a folder, including runs that cannot be read.
 ///
 /// # Errors
-/// The folder cannot be listed. A run that cannot be read is one all the same.
+/// The folder cannot be listed.
 pub fn read(folder: &Path) -> Result<History, HistoryError> {
     let failed = |source| HistoryError {
         folder: folder.to_owned(),
@@ -112,7 +111,7 @@ pub fn read(folder: &Path) -> Result<History, HistoryError> {
     Ok(History { runs, read, unkept })
 }
 
-/// Size and time of change of a run's record.
+/// Size and modification time (in nanoseconds) of a run's record.
 fn seen(run: &Path) -> Option<(u64, i64)> {
     let meta = std::fs::symlink_metadata(run.join("run.json"))
         .ok()
@@ -128,7 +127,7 @@ fn seen(run: &Path) -> Option<(u64, i64)> {
 fn known(folder: &Path) -> Vec<Entry> {
     let file = std::fs::read(folder.join(INDEX))
         .ok()
-        .and_then(|bytes| serde_json::from_slice::<File>(&bytes).ok());
+        .and_then(|bytes| serde_json::from_slice::<IndexFile>(&bytes).ok());
     file.filter(|file| file.version == VERSION)
         .map(|file| file.runs)
         .unwrap_or_default()
@@ -155,13 +154,13 @@ fn read_all(folder: &Path, fresh: &[(String, Option<(u64, i64)>)]) -> Vec<Entry>
     })
 }
 
-/// What cannot be kept costs time, and is said.
+/// Writes the index, and returns the error if that fails.
 fn keep(folder: &Path, runs: &[Entry]) -> Option<String> {
-    // A run that has no record yet is looked at again, and one of another version
-    // may be of one that the next program knows.
+    // A run without a record is read again next time, and so is a run of another version, which
+    // a newer program may know.
     let is_settled = |entry: &&Entry| entry.seen.is_some() && entry.outcome != OTHER_VERSION;
     let runs = runs.iter().filter(is_settled).cloned().collect();
-    let file = File {
+    let file = IndexFile {
         version: VERSION,
         runs,
     };

@@ -1,8 +1,7 @@
-//! The runs under `reports/`: each in a line, and where a metric stands over time.
+//! The runs under `reports/`, one line each.
 //!
-//! `entry.rs` is what is kept of a run, `index.rs` keeps all of them in one file
-//! that is believed only as far as the folders agree with it; `prune.rs` says
-//! which runs could go.
+//! `entry.rs` summarizes a run, `index.rs` caches the summaries of all runs in one file and
+//! checks it against the folders, `prune.rs` selects runs to delete.
 #![forbid(unsafe_code)]
 
 mod entry;

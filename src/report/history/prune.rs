@@ -1,4 +1,4 @@
-//! Which runs could go, and their removal.
+//! Selecting old runs and deleting them.
 #![forbid(unsafe_code)]
 
 use super::entry::Entry;
@@ -6,21 +6,21 @@ use std::io;
 use std::path::Path;
 use tcpx_run_model::record::Unfinished;
 
-/// What stays.
+/// Which runs to keep. A run is kept if any of the conditions holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// So many of the newest runs of each scenario.
+    /// Keep this many of the newest runs of each scenario.
     pub newest: Option<usize>,
-    /// Whatever began at this time or later, RFC 3339.
+    /// Keep runs that started at this time or later, RFC 3339.
     pub since: Option<String>,
-    /// Runs that did not pass, whatever their age.
+    /// Keep runs that did not pass, whatever their age.
     pub failed: bool,
 }
 
-/// Not over, as far as anybody can say.
+/// Outcomes of runs that may still be going.
 const OPEN: [&str; 2] = [Unfinished::GoesOn.word(), Unfinished::Open.word()];
 
-/// Those that nothing keeps, the oldest first. A run that is not over is kept.
+/// The runs to delete, oldest first. A run that may still be going is always kept.
 pub fn choose<'a>(runs: &'a [Entry], keep: &Keep) -> Vec<&'a Entry> {
     let mut newer = std::collections::HashMap::<&str, usize>::new();
     let mut going: Vec<&Entry> = runs
@@ -42,11 +42,11 @@ pub fn choose<'a>(runs: &'a [Entry], keep: &Keep) -> Vec<&'a Entry> {
     going
 }
 
-/// Removes a run's folder, which must be one below `folder`; links are removed and
-/// not followed.
+/// Deletes a run's folder, directly below `folder`. Symbolic links inside are deleted and not
+/// followed.
 ///
 /// # Errors
-/// It is no plain name, or cannot be removed.
+/// The run's id is not a plain name or not a folder, or the folder cannot be deleted.
 pub fn remove(folder: &Path, run: &Entry) -> io::Result<()> {
     let is_plain = !run.id.is_empty() && !run.id.contains('/') && !run.id.starts_with('.');
     let path = folder.join(&run.id);
@@ -54,7 +54,7 @@ pub fn remove(folder: &Path, run: &Entry) -> io::Result<()> {
         true => std::fs::remove_dir_all(path),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is no run folder",
+            "not a run folder",
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! The index is believed as far as it is right.
+//! The history, its index, and pruning.
 
 use super::{Keep, choose, read, remove};
 use std::path::Path;
@@ -18,7 +18,7 @@ fn run(folder: &Path, id: &str, outcome: &str, rate: f64) {
 }
 
 #[test]
-fn runs_are_listed_whatever_became_of_them_and_read_once() {
+fn every_run_is_listed_and_only_changed_runs_are_read_again() {
     let folder = tempfile::tempdir().expect("a folder");
     for minute in 10..14 {
         run(
@@ -43,7 +43,7 @@ fn runs_are_listed_whatever_became_of_them_and_read_once() {
     );
     assert_eq!(first.runs[1].rates[0].median_gb_per_s, 11.0);
     assert_eq!(first.runs[3].started, "2026-11-20T10:13:00Z");
-    // Only what is not over is looked at again.
+    // Only the run without a record is read again.
     let again = read(folder.path()).expect("read");
     assert_eq!((&again.runs, again.read), (&first.runs, 1));
     run(folder.path(), "20261120T101300Z-4conn", "stalled", 2.0);
@@ -63,7 +63,7 @@ fn runs_are_listed_whatever_became_of_them_and_read_once() {
 }
 
 #[test]
-fn a_run_without_a_record_goes_on_or_was_killed_or_was_none() {
+fn a_run_without_a_record_is_running_killed_or_examined() {
     let folder = tempfile::tempdir().expect("a folder");
     let stamp = |minute: u32| format!("20261120T10{minute}00Z");
     let going = RunFolder::create(folder.path(), &stamp(10), "going").expect("a run");
@@ -82,7 +82,7 @@ fn a_run_without_a_record_goes_on_or_was_killed_or_was_none() {
             kept,
         )
     };
-    // The thread that writes lines ends with the process of a killed run, and soon here.
+    // In this process the thread that writes events ends a moment after the run is dropped.
     let soon = |expected: &[&str]| {
         let since = std::time::Instant::now();
         while outcomes().0 != expected {
@@ -101,7 +101,7 @@ fn a_run_without_a_record_goes_on_or_was_killed_or_was_none() {
 }
 
 #[test]
-fn what_is_kept_is_kept_and_only_run_folders_go() {
+fn prune_keeps_what_it_is_told_to_and_deletes_only_run_folders() {
     let folder = tempfile::tempdir().expect("a folder");
     for (minute, outcome) in [
         (10, "passed"),
