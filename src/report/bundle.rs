@@ -1,11 +1,11 @@
-//! A run as one archive that can be sent: what was recorded, what is made of it,
-//! and the sum of every file.
+//! A run as one archive that can be sent: the recorded files, the reports made from them, and
+//! the checksum of every file.
 //!
-//! Redacted in two passes: every file is read for names first, so that what one
-//! gives away no other keeps. Bounded: samples are thinned, recorders beyond the
-//! bound are left out, and the summary says so.
+//! Redaction takes two passes: the first collects the names in every file, the second replaces
+//! them in all files. The size is bounded: samples are thinned and recorders beyond the bound
+//! are omitted, and the summary lists both.
 //!
-//! Not here: reading one (`record::RunFiles`), and keeping the map.
+//! Not here: reading a bundle (`record::RunFiles`), and saving the map of replaced names.
 #![forbid(unsafe_code)]
 
 use super::{Language, Story, html, json, markdown, short};
@@ -21,51 +21,50 @@ use tcpx_node::redact::Redactor;
 use tcpx_run_model::record::{RunFiles, record_value, thin};
 use tcpx_words::units::{ByteCount, hex};
 
-/// Where the sums are.
-pub(crate) const SUMS: &str = "SHA256SUMS";
-/// Where a reader begins.
+/// Name of the file with the SHA-256 checksums, in the format of `sha256sum`.
+const SUMS: &str = "SHA256SUMS";
+/// Name of the file to read first.
 const SUMMARY: &str = "SUMMARY.md";
-/// Bytes of all recorders; what a reader of bundles takes is more.
+/// Maximum size of all recorders together. Readers of bundles accept more.
 const RECORDERS_MAX: u64 = 128 << 20;
-/// Bytes of events that are no samples.
+/// Maximum size of all events that are not samples.
 const EVENTS_MAX: usize = 32 << 20;
-/// Bytes of any other file.
+/// Maximum size of any other file.
 const FILE_MAX: u64 = 16 << 20;
 
-/// What was put into a bundle.
+/// The contents of a bundle that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bundled {
-    /// The folder in it.
+    /// Name of the bundle's top folder.
     pub name: String,
-    /// Each file.
+    /// The files in the bundle, except the checksums.
     pub files: Vec<BundledFile>,
-    /// What was cut or left out, in words.
+    /// What was thinned or omitted, one sentence each.
     pub cut: Vec<String>,
 }
 
 /// One file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BundledFile {
-    /// Below the bundle's folder.
-    pub name: String,
-    /// Its size.
-    pub bytes: u64,
-    /// Its sum.
+    /// Path below the bundle's top folder.
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    /// SHA-256 in hexadecimal.
     pub(crate) sha256: String,
 }
 
-/// Files while they are gathered.
+/// The files of a bundle while it is built.
 #[derive(Default)]
 struct Contents {
     files: BTreeMap<String, Vec<u8>>,
     cut: Vec<String>,
 }
 
-/// Writes a run and its report. Without a redactor everything goes as it is, and
-/// the summary says so.
+/// Writes a run and its report as a bundle. Without a redactor nothing is replaced, and the
+/// summary says so.
 ///
 /// # Errors
-/// It cannot be written.
+/// Writing to `to` fails.
 pub fn bundle(
     files: &RunFiles,
     story: &Story,
@@ -105,7 +104,7 @@ pub fn bundle(
     let summary = summary(story, &contents);
     add(&mut contents, SUMMARY, summary);
     let name = tcpx_words::units::file_name(&name);
-    let told: Vec<BundledFile> = contents
+    let bundled: Vec<BundledFile> = contents
         .files
         .iter()
         .map(|(name, bytes)| BundledFile {
@@ -117,20 +116,21 @@ pub fn bundle(
     add(
         &mut contents,
         SUMS,
-        told.iter()
+        bundled
+            .iter()
             .map(|file| format!("{}  {}\n", file.sha256, file.name))
             .collect(),
     );
     write(&name, &contents, to)?;
     Ok(Bundled {
         name,
-        files: told,
+        files: bundled,
         cut: contents.cut,
     })
 }
 
-/// Folders of nodes, as they are and as they are called in the bundle: a node's
-/// name is in its folder's, in another form where that holds no such letters.
+/// The folder of each node in the run, and its redacted name in the bundle. A folder's name is
+/// the node's name with unsafe characters replaced, so redacting the path alone would miss it.
 fn folders(files: &RunFiles, redactor: &mut Redactor) -> BTreeMap<String, String> {
     let names = files.node_names();
     let folder = |name: &str| tcpx_words::units::file_name(name);
@@ -153,7 +153,7 @@ fn recorded(files: &RunFiles) -> Contents {
                 Ok(bytes) => drop(contents.files.insert(name, bytes)),
                 Err(error) => contents
                     .cut
-                    .push(format!("events.jsonl is left out: {error}")),
+                    .push(format!("events.jsonl is omitted: {error}")),
             }
             continue;
         }
@@ -170,14 +170,14 @@ fn recorded(files: &RunFiles) -> Contents {
                 recorders += if is_recorder { bytes.len() as u64 } else { 0 };
                 contents.files.insert(name, bytes);
             }
-            Err(error) => contents.cut.push(format!("{name} is left out: {error}")),
+            Err(error) => contents.cut.push(format!("{name} is omitted: {error}")),
         }
     }
     facts(&mut contents);
     contents
 }
 
-/// Every event but most samples, in their order.
+/// Every event except most samples, in the original order.
 fn events(files: &RunFiles, cut: &mut Vec<String>) -> io::Result<Vec<u8>> {
     let file = BufReader::with_capacity(1 << 20, files.file("events.jsonl")?);
     let (mut lines, mut size, mut lost) = (Vec::<(u64, Vec<u8>)>::new(), 0, 0u64);
@@ -201,14 +201,14 @@ fn events(files: &RunFiles, cut: &mut Vec<String>) -> io::Result<Vec<u8>> {
     }
     if lost > 0 {
         cut.push(format!(
-            "events.jsonl lacks {lost} events beyond {}",
+            "events.jsonl lacks the last {lost} events, beyond {}",
             ByteCount(EVENTS_MAX as u64).about()
         ));
     }
     Ok(lines.into_iter().flat_map(|line| line.1).collect())
 }
 
-/// What the nodes are, as files of their own.
+/// Adds the facts of each node as a file.
 fn facts(contents: &mut Contents) {
     let record = contents
         .files
@@ -253,13 +253,14 @@ fn redact(
     let of_node = name
         .strip_prefix("nodes/")
         .and_then(|rest| rest.split_once('/'));
-    let told = match of_node.and_then(|(folder, file)| Some((folders.get(folder)?, file))) {
+    let redacted_name = match of_node.and_then(|(folder, file)| Some((folders.get(folder)?, file)))
+    {
         Some((folder, file)) => format!("nodes/{folder}/{}", redactor.redact(file)),
         None => redactor.redact(&name),
     };
     if bytes.contains(&0) {
         redactor.redact_recorder(&mut bytes);
-        return (told, bytes);
+        return (redacted_name, bytes);
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = match name.rsplit('.').next() {
@@ -276,27 +277,28 @@ fn redact(
         },
         _ => redactor.redact(&text),
     };
-    (told, text.into_bytes())
+    (redacted_name, text.into_bytes())
 }
 
 fn summary(story: &Story, contents: &Contents) -> String {
     let mut text = short(story, Language::English);
     let how = match story.redacted {
         true => {
-            "Redacted: host names, addresses, user names, home folders and secrets are stand-ins, the same one by the same."
+            "Redacted: host names, addresses, user names, home directories and secrets are replaced; each always gets the same replacement."
         }
-        false => {
-            "**NOT REDACTED**: names, addresses and everything else are as they were recorded."
-        }
+        false => "**NOT REDACTED**: contains real names, addresses and other recorded text.",
     };
     text.push_str(&format!("\n---\n\n{how}\n\n"));
     match contents.cut.is_empty() {
-        true => text.push_str("Nothing was cut.\n\n"),
+        true => text.push_str("Nothing was omitted.\n\n"),
         false => contents.cut.iter().for_each(|words| {
-            text.push_str(&format!("* cut: {}\n", super::markdown::inline(words)))
+            text.push_str(&format!(
+                "* incomplete: {}\n",
+                super::markdown::inline(words)
+            ))
         }),
     }
-    text.push_str("\nIt is read where it is: `tcpxctl report|diagnose|watch --replay|logs|trace FILE`, `tcpxctl bundle --verify FILE`.\n\n");
+    text.push_str("\nThese commands read the bundle without unpacking: `tcpxctl report|diagnose|watch --replay|logs|trace FILE`. `tcpxctl bundle --verify FILE` checks it.\n\n");
     for (name, bytes) in &contents.files {
         text.push_str(&format!(
             "* `{}`, {} bytes\n",
@@ -313,7 +315,7 @@ fn sum(bytes: &[u8]) -> String {
 
 fn write(folder: &str, contents: &Contents, to: &mut dyn Write) -> io::Result<()> {
     let mut archive = Builder::new(GzEncoder::new(to, Compression::fast()));
-    // Where a reader begins comes first.
+    // The summary comes first in the archive.
     let first = contents.files.iter().filter(|(name, _)| *name == SUMMARY);
     let others = contents.files.iter().filter(|(name, _)| *name != SUMMARY);
     for (name, bytes) in first.chain(others) {
@@ -327,23 +329,23 @@ fn write(folder: &str, contents: &Contents, to: &mut dyn Write) -> io::Result<()
     archive.into_inner()?.finish()?.flush()
 }
 
-/// What came of holding a bundle against its own sums.
+/// The result of checking a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// Files that are as they were written.
+    /// Number of files that match their checksum.
     pub intact: usize,
-    /// What is not, in words.
+    /// Files that are changed, missing or unlisted, one sentence each.
     pub problems: Vec<String>,
-    /// Texts that still look like an address, a name or a secret, with their files; at most a few.
+    /// `FILE: TEXT` for text that looks like an address, a name or a secret; at most 20.
     pub revealing: Vec<String>,
-    /// Its report says that it was redacted.
+    /// Whether the bundle's report is marked as redacted.
     pub redacted: bool,
 }
 
-/// Texts that are named.
 const REVEALING_MAX: usize = 20;
 
-/// Checks every file against the sums, and that nothing reads like a name.
+/// Checks every file of a bundle against its checksum, and a redacted bundle for text that
+/// looks like a name.
 pub fn verify(files: &RunFiles) -> Verified {
     let mut verified = Verified::default();
     let text = |name: &str| {
@@ -375,8 +377,8 @@ pub fn verify(files: &RunFiles) -> Verified {
             Some(known) if *known == sum(&bytes) => verified.intact += 1,
             Some(_) => verified
                 .problems
-                .push(format!("{name} is not as it was written")),
-            None => verified.problems.push(format!("{name} has no sum")),
+                .push(format!("{name} does not match its checksum")),
+            None => verified.problems.push(format!("{name} has no checksum")),
         }
         if verified.redacted && !bytes.contains(&0) {
             reveals(name, &bytes, &mut verified.revealing);

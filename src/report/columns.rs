@@ -1,36 +1,35 @@
-//! The columns of results, once for a terminal, a page and Markdown.
+//! The columns of the results and counters tables, for the terminal, HTML and Markdown alike.
 //!
-//! Each says where it is shown and under which head: a terminal has nccl-tests'
-//! words, a report has its own. A new figure is one more entry here.
+//! Each column has a head for each place that shows it: the terminal uses the words of
+//! nccl-tests, reports use longer ones. To show a new figure, add a column here.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 use tcpx_run_model::record::{ChannelRecord, LatencyUs, TransferRecord};
 use tcpx_run_model::scenario::Transfer;
 
-/// Where a table is shown.
+/// Where a table is shown, which decides its columns and their heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// What `run` prints.
+    /// The output of `tcpxctl run`.
     Terminal,
-    /// A page, or Markdown.
+    /// An HTML or Markdown report.
     Report,
 }
 
-/// What was asked for, as far as figures are derived from it.
+/// The requested sizes and windows, from which figures are derived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// Bytes of one iteration and direction.
     pub(crate) total_bytes: u64,
-    /// Bytes of one chunk.
     pub(crate) chunk_bytes: u64,
     /// For each lane.
     pub(crate) connections: u64,
-    /// Receives in flight on a channel.
+    /// Maximum number of receives in flight on a channel.
     pub(crate) recv_window: u64,
-    /// Sends in flight on a channel.
+    /// Maximum number of sends in flight on a channel.
     pub(crate) send_window: u64,
-    /// Whether every byte was compared.
+    /// Whether every byte was verified.
     pub(crate) verify: bool,
 }
 
@@ -47,44 +46,42 @@ impl From<&Transfer> for Asked {
     }
 }
 
-/// One direction of one lane.
+/// One row of the results table: one direction of one lane.
 #[derive(Debug, Clone, Copy)]
 pub struct ResultRow<'a> {
-    /// `local->peer`.
+    /// Display name of the direction, such as `local->peer`.
     pub direction: &'a str,
-    /// What was measured.
+    /// The measured figures.
     pub transfer: &'a TransferRecord,
-    /// What was asked for, where it is known.
+    /// The requested sizes, if the record has them.
     pub asked: Option<Asked>,
 }
 
-/// One channel of one end.
+/// One row of the counters table: one channel of one end.
 #[derive(Debug, Clone, Copy)]
 pub struct ChannelRow<'a> {
-    /// The direction it is of.
+    /// Display name of the direction that the channel belongs to.
     pub direction: &'a str,
-    /// Its counters.
+    /// The channel's counters.
     pub channel: &'a ChannelRecord,
 }
 
-/// One column: where it is shown, under which head, and what is in it.
+/// One column: its head in each place that shows it, and the function that fills its cells.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column<F> {
     terminal: Option<&'static str>,
     report: Option<&'static str>,
-    /// Whether a page aligns it as numbers.
+    /// Whether HTML aligns the cells as numbers.
     pub(crate) is_number: bool,
-    /// Whether it is left out where no row has anything in it.
+    /// Whether the column is omitted when all its cells are empty.
     pub(crate) is_optional: bool,
     cell: F,
 }
 
-/// Of the table of results.
-pub(crate) type ResultColumn = Column<fn(&ResultRow<'_>) -> String>;
-/// Of the table of counters.
-pub(crate) type ChannelColumn = Column<fn(&ChannelRow<'_>) -> String>;
+type ResultColumn = Column<fn(&ResultRow<'_>) -> String>;
+type ChannelColumn = Column<fn(&ChannelRow<'_>) -> String>;
 
-/// What a cell has where nothing is known.
+/// The text of a cell whose value is not known.
 const NOTHING: &str = "-";
 
 const fn both<F>(terminal: &'static str, report: &'static str, cell: F) -> Column<F> {
@@ -131,8 +128,8 @@ const fn optional<F: Copy>(column: Column<F>) -> Column<F> {
     }
 }
 
-/// The columns of results, in order.
-pub(crate) const RESULTS: &[ResultColumn] = &[
+/// The columns of the results table, in order.
+const RESULTS: &[ResultColumn] = &[
     on_terminal("size", |row| asked(row, |asked| asked.total_bytes)),
     on_terminal("count", |row| {
         asked(row, |asked| {
@@ -177,8 +174,8 @@ pub(crate) const RESULTS: &[ResultColumn] = &[
     })),
 ];
 
-/// The columns of a channel's counters, in order.
-pub(crate) const CHANNELS: &[ChannelColumn] = &[
+/// The columns of the counters table, in order.
+const CHANNELS: &[ChannelColumn] = &[
     words(in_report("direction", |row| row.direction.to_owned())),
     words(in_report("channel", |row| {
         format!("{} {}", row.channel.side, row.channel.id)
@@ -192,7 +189,7 @@ pub(crate) const CHANNELS: &[ChannelColumn] = &[
         row.channel.consumed.to_string()
     }),
     both("bytes", "bytes", |row| row.channel.bytes.to_string()),
-    both("high", "in flight, most", |row| {
+    both("high", "max in flight", |row| {
         row.channel.in_flight_high_water.to_string()
     }),
     both("tests", "tests", |row| row.channel.tests.to_string()),
@@ -203,7 +200,9 @@ pub(crate) const CHANNELS: &[ChannelColumn] = &[
         );
         format!("{:.0}%", 100.0 * not_done / tests)
     }),
-    in_report("not done", |row| row.channel.tests_not_done.to_string()),
+    in_report("tests not done", |row| {
+        row.channel.tests_not_done.to_string()
+    }),
     both("rc!=0", "rc errors", |row| {
         row.channel.rc_errors.to_string()
     }),
@@ -213,8 +212,8 @@ pub(crate) const CHANNELS: &[ChannelColumn] = &[
     on_terminal("max", |row| latency(row, |us| us.max)),
 ];
 
-/// A rate, where anything was measured.
-pub(super) fn rate(transfer: &TransferRecord, gb_per_s: f64) -> String {
+/// A rate in GB/s, if at least one iteration was measured.
+fn rate(transfer: &TransferRecord, gb_per_s: f64) -> String {
     if transfer.iterations == 0 {
         NOTHING.to_owned()
     } else {
@@ -241,25 +240,25 @@ fn or_nothing(figure: Option<f64>, digits: usize) -> String {
     figure.map_or(NOTHING.to_owned(), |figure| format!("{figure:.digits$}"))
 }
 
-/// Bytes that were not what they should be, where anything was compared.
+/// Bytes that failed verification, if any byte was verified.
 fn wrong(row: &ResultRow<'_>) -> String {
     let transfer = row.transfer;
     match transfer.verified_bytes.saturating_add(transfer.wrong_bytes) {
         _ if row.asked.is_some_and(|asked| !asked.verify) => "N/A".to_owned(),
-        // The worker that would have compared them was lost.
+        // The worker that verifies was lost before it could report.
         0 => NOTHING.to_owned(),
         _ => transfer.wrong_bytes.to_string(),
     }
 }
 
-/// A table: heads, whether each is of numbers, and cells.
+/// A table as text: the heads of its columns, and its cells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
-    /// One for each column.
+    /// One head for each column.
     pub heads: Vec<&'static str>,
-    /// As `heads`.
+    /// For each column, whether HTML aligns the cells as numbers.
     pub(crate) is_number: Vec<bool>,
-    /// As many cells as heads in each.
+    /// One cell for each column in each row.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -272,7 +271,7 @@ impl<F> Column<F> {
     }
 }
 
-/// Results as a table.
+/// The results table.
 pub fn results<'a>(place: Place, rows: impl IntoIterator<Item = ResultRow<'a>>) -> Table {
     let rows: Vec<ResultRow<'_>> = rows.into_iter().collect();
     table(RESULTS, place, rows.len(), |column, row| {
@@ -280,7 +279,7 @@ pub fn results<'a>(place: Place, rows: impl IntoIterator<Item = ResultRow<'a>>) 
     })
 }
 
-/// Counters as a table.
+/// The counters table.
 pub fn channels<'a>(place: Place, rows: impl IntoIterator<Item = ChannelRow<'a>>) -> Table {
     let rows: Vec<ChannelRow<'_>> = rows.into_iter().collect();
     table(CHANNELS, place, rows.len(), |column, row| {

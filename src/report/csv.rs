@@ -1,10 +1,10 @@
-//! The series of a run as rows: one per channel and part of the time axis.
+//! Each channel over time as CSV: one row for each channel and part of the time axis.
 #![forbid(unsafe_code)]
 
 use super::Story;
 use std::fmt::Write;
 
-/// RFC 4180, with a header. An empty cell was not looked at.
+/// RFC 4180, with a header. A cell is empty where there is no sample.
 pub fn csv(story: &Story) -> String {
     let mut text =
         String::from("node,side,channel,interface,from_ms,to_ms,bytes,gb_per_s,in_flight_max\r\n");
@@ -37,7 +37,7 @@ pub fn csv(story: &Story) -> String {
     text
 }
 
-/// Text that no spreadsheet takes for a formula.
+/// A quoted cell that no spreadsheet treats as a formula.
 pub(super) fn cell(text: &str) -> String {
     let text = match text.chars().next() {
         Some('=' | '+' | '-' | '@') => format!("'{text}"),

@@ -1,12 +1,12 @@
-//! The story itself: `tcpxctl.report/2`.
+//! The story as JSON, with schema `tcpxctl.report/2`.
 #![forbid(unsafe_code)]
 
 use super::Story;
 
-/// As one JSON document.
+/// The story as one JSON document. NaN and infinite numbers become `null`.
 ///
 /// # Errors
-/// None that a story can have; numbers that are none become `null`.
+/// The story cannot be serialized. No story that `gather` returns causes this.
 pub fn json(story: &Story) -> serde_json::Result<String> {
     serde_json::to_string_pretty(story).map(|text| text + "\n")
 }

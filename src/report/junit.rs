@@ -1,11 +1,12 @@
-//! A run's gates as JUnit XML: one suite, one case per gate.
+//! A run as JUnit XML: one suite, with a case for the outcome, each transfer and each gate that
+//! was not met.
 #![forbid(unsafe_code)]
 
 use super::Story;
 use super::suite::{Case, Ended, Suite};
 use tcpx_words::error::Outcome;
 
-/// `<testsuites>` of one run.
+/// The run as a JUnit XML document.
 pub fn junit(story: &Story) -> String {
     let suite = Suite {
         name: story.scenario.clone(),
@@ -21,7 +22,7 @@ pub fn junit(story: &Story) -> String {
 
 fn cases(story: &Story) -> Vec<Case> {
     let ended = match story.outcome {
-        // A run that was meant to end so has exit code 0.
+        // A run that ended as its scenario expects has exit code 0.
         _ if story.exit_code == Some(0) => Ended::Passed(None),
         Some(Outcome::Passed) => Ended::Passed(None),
         Some(Outcome::NotRun | Outcome::Interrupted) => {
@@ -32,8 +33,8 @@ fn cases(story: &Story) -> Vec<Case> {
             story.reason.as_deref().unwrap_or("no reason recorded")
         )),
         None => {
-            let ends = || "the record ends before the run does".to_owned();
-            Ended::Error(story.reason.clone().unwrap_or_else(ends))
+            let fallback = || "no final result was recorded".to_owned();
+            Ended::Error(story.reason.clone().unwrap_or_else(fallback))
         }
     };
     let mut cases = vec![Case {

@@ -1,11 +1,11 @@
-//! What is told of a run: to a team, to Google, to a machine that gates on it.
+//! Reports of a run: for a team, for Google, and for a CI job that gates on the result.
 //!
-//! A [`Story`] is gathered once from a run's files, finished or not, and redacted
-//! unless told otherwise; every renderer reads it and nothing else. Charts are SVG
-//! made here, so a page needs no network and a print needs no colour.
+//! A [`Story`] is gathered once from a run's files, finished or not, and redacted by default.
+//! Every renderer reads only the story. Charts are SVG made here, so an HTML report needs no
+//! network and stays readable in black and white.
 //!
-//! Not here: reading an archive (`record`), redacting text (`redact`), judging a
-//! run (`diagnose`).
+//! Not here: reading an archive (`record`), redacting text (`redact`), finding conditions
+//! (`diagnose`).
 
 mod bundle;
 mod chart;
@@ -47,7 +47,7 @@ pub use story::Story;
 pub use words::Language;
 pub use write::{WriteError, write_whole};
 
-/// Whether any of a run's plugins is Google's, and not the one that stands in for it.
+/// Whether any worker used Google's TCPX plugin, rather than its software replacement.
 fn is_of_tcpx(story: &Story) -> bool {
     story
         .plugins()

@@ -1,4 +1,4 @@
-//! The report as Markdown, to be pasted into an issue or an e-mail.
+//! The report as Markdown, for an issue or an e-mail.
 #![forbid(unsafe_code)]
 
 use super::Story;
@@ -11,10 +11,10 @@ use std::fmt::Write;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::PluginRecord;
 
-/// Rows of one table; a paste has its limits.
+/// Maximum rows of one table, because issue trackers limit the size of a comment.
 const ROWS_MAX: usize = 64;
 
-/// The whole report. `for_google` puts the questions first.
+/// The full report. `for_google` puts the questions first.
 pub fn markdown(story: &Story, for_google: bool, language: Language) -> String {
     let verdict = verdict(story, Language::English);
     let mut text = String::new();
@@ -61,7 +61,7 @@ pub fn markdown(story: &Story, for_google: bool, language: Language) -> String {
     text
 }
 
-/// Text between words: nothing in it is markup.
+/// Escapes text so that nothing in it is Markdown markup.
 pub(super) fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.replace('\n', " ").chars() {
@@ -73,13 +73,13 @@ pub(super) fn inline(text: &str) -> String {
         }
         safe.push(letter);
     }
-    // A name with underscores inside words needs none of it, and reads badly.
+    // An underscore inside a word is not markup, and a backslash there is hard to read.
     safe.replace("\\_", "_")
         .replace("\\#", "#")
         .replace("\\!", "!")
 }
 
-/// Text between backticks.
+/// Text that is safe between backticks and in a table cell.
 pub(super) fn code(text: &str) -> String {
     text.replace('`', "'").replace(['\n', '|'], " ")
 }
@@ -90,7 +90,7 @@ fn line(text: &mut String, line: &str) {
 }
 
 fn block(text: &mut String, inside: &str) {
-    // A fence that is longer than any inside.
+    // The fence must be longer than any run of backticks in the text.
     let longest = inside
         .split(|letter| letter != '`')
         .map(str::len)
@@ -142,7 +142,7 @@ fn ran(text: &mut String, story: &Story) {
 fn findings(text: &mut String, story: &Story) {
     let _ = writeln!(text, "## Findings\n");
     if story.findings.is_empty() {
-        let _ = writeln!(text, "None was recorded.\n");
+        let _ = writeln!(text, "No findings.\n");
     }
     for finding in &story.findings {
         let _ = writeln!(
@@ -193,7 +193,7 @@ fn standstill(text: &mut String, story: &Story) {
     }
     let _ = writeln!(
         text,
-        "## Windows that were not empty\n\np posted, d done, u unpacked; oldest first.\n"
+        "## Channels with requests in flight\n\nWindow: p posted, d done, u unpacked; oldest first.\n"
     );
     table(
         text,
@@ -279,16 +279,9 @@ fn nodes(text: &mut String, story: &Story) {
             .for_each(|one| differ.row(&one.what, one.words()));
         let heads: Vec<String> = differ.heads.iter().map(|head| inline(head)).collect();
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-        match (differ.rows.is_empty(), story.nodes.len()) {
-            (true, 2) => line(
-                text,
-                "Nothing of what was compared differs between the two.\n",
-            ),
-            (true, _) => line(
-                text,
-                "Nothing of what was compared differs between the nodes.\n",
-            ),
-            (false, _) => table(text, &heads, &differ.rows),
+        match differ.rows.is_empty() {
+            true => line(text, "No differences between the nodes were found.\n"),
+            false => table(text, &heads, &differ.rows),
         }
     }
     let rows: Vec<Vec<String>> = story
@@ -322,13 +315,13 @@ fn nodes(text: &mut String, story: &Story) {
     if !story.checks.is_empty() {
         let _ = writeln!(
             text,
-            "Doctor: {} rows passed, {} did not.\n",
+            "Doctor: {} checks passed, {} did not.\n",
             story.checks.len() - open.len(),
             open.len()
         );
     }
     if !open.is_empty() {
-        table(text, &["node", "verdict", "check", "seen"], &open);
+        table(text, &["node", "verdict", "check", "value"], &open);
     }
 }
 
@@ -373,7 +366,7 @@ fn log(text: &mut String, story: &Story) {
 fn missing(text: &mut String, story: &Story) {
     let _ = writeln!(text, "## Missing\n");
     if story.missing.is_empty() {
-        let _ = writeln!(text, "Nothing that this version knows to look for.\n");
+        let _ = writeln!(text, "No expected data is missing.\n");
     }
     story.missing.iter().for_each(|one| {
         line(
@@ -387,7 +380,7 @@ fn missing(text: &mut String, story: &Story) {
 fn questions(text: &mut String, story: &Story, language: Language) {
     let _ = writeln!(text, "## Questions for Google\n");
     if story.questions.is_empty() {
-        let _ = writeln!(text, "None: this run gives no reason to ask one.\n");
+        let _ = writeln!(text, "None: the evidence of this run raises no question.\n");
     }
     for (number, question) in story.questions.iter().enumerate() {
         let _ = writeln!(
@@ -409,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_stays_text() {
+    fn text_from_files_is_never_markup() {
         assert_eq!(
             inline("a|b <script> [x](y) `z` NCCL_DEBUG"),
             "a\\|b \\<script> \\[x\\](y) \\`z\\` NCCL_DEBUG"

@@ -1,4 +1,4 @@
-//! A run's figures in Prometheus' text format 0.0.4, for a textfile collector.
+//! A run's figures in the Prometheus text format 0.0.4, for a textfile collector.
 #![forbid(unsafe_code)]
 
 use super::story::{Story, Transfer};
@@ -8,7 +8,7 @@ use tcpx_words::error::Outcome;
 
 type Pick = fn(&TransferRecord) -> f64;
 
-/// Gauges of one run, each with its unit in its name.
+/// The gauges of one run. The name of each gauge ends in its unit.
 pub fn prometheus(story: &Story) -> String {
     let mut text = String::new();
     let run = format!(
@@ -24,7 +24,7 @@ pub fn prometheus(story: &Story) -> String {
     family(
         &mut text,
         "tcpxctl_run_passed",
-        "Whether the run passed.",
+        "1 if the run passed, otherwise 0.",
         &outcome,
     );
     let of_transfers = |pick: Pick| {
@@ -39,25 +39,27 @@ pub fn prometheus(story: &Story) -> String {
     let gauges: [(&str, &str, Pick); 5] = [
         (
             "tcpxctl_run_median_gigabytes_per_second",
-            "Median over measured iterations, 10^9 bytes.",
+            "Median rate of the measured iterations, in 10^9 bytes per second.",
             |one| one.median_gb_per_s,
         ),
         (
             "tcpxctl_run_gigabytes_per_second",
-            "Over all measured iterations, 10^9 bytes.",
+            "Rate over all measured iterations, in 10^9 bytes per second.",
             |one| one.gb_per_s,
         ),
         (
             "tcpxctl_run_verified_bytes",
-            "Bytes compared with what they should be.",
+            "Payload bytes compared with the expected pattern.",
             |one| one.verified_bytes as f64,
         ),
-        ("tcpxctl_run_wrong_bytes", "Of these wrong.", |one| {
-            one.wrong_bytes as f64
-        }),
+        (
+            "tcpxctl_run_wrong_bytes",
+            "Compared bytes that differed from the pattern, warm-up included.",
+            |one| one.wrong_bytes as f64,
+        ),
         (
             "tcpxctl_run_first_iteration_seconds",
-            "The very first iteration.",
+            "Duration of the first iteration.",
             |one| one.first_iteration_seconds.unwrap_or(f64::NAN),
         ),
     ];
@@ -89,7 +91,7 @@ pub fn prometheus(story: &Story) -> String {
     family(
         &mut text,
         "tcpxctl_run_request_seconds",
-        "Posted to done.",
+        "Time from posted to done.",
         &latencies,
     );
     let findings: Vec<(String, f64)> = story
@@ -108,7 +110,7 @@ pub fn prometheus(story: &Story) -> String {
     family(
         &mut text,
         "tcpxctl_run_finding_confidence",
-        "What was found, and how sure that is.",
+        "Confidence of each finding, 0 to 1.",
         &findings,
     );
     text

@@ -1,7 +1,7 @@
-//! What the evidence could not decide, to be asked in Google's words for things.
+//! Questions for Google that the evidence of a run could not answer.
 //!
-//! A question is asked only where this run gives a reason for it, and with that
-//! reason beside it; what the plugin's source answers is not asked.
+//! A question is asked only if facts of this run raise it, and those facts stand beside it.
+//! Nothing is asked that the plugin's source code answers.
 #![forbid(unsafe_code)]
 
 use super::story::{Question, Story};
@@ -15,11 +15,11 @@ struct Ask {
     because: fn(&Story) -> Vec<String>,
 }
 
-/// All of them, the most urgent first.
+/// Every question, most urgent first.
 const ALL: [Ask; 9] = [
     Ask {
         id: "stalled-progress",
-        english: "Both ends keep calling test and neither sees a request change state. Which condition inside the plugin keeps a posted request from being promoted, and which TRACE lines would show it?",
+        english: "Both ends keep calling test and neither sees a request change state. Which condition inside the plugin keeps a posted request from advancing, and which TRACE lines would show it?",
         chinese: "两端都在持续调用 test，但没有任何请求的状态发生变化。插件内部的哪个条件会阻止已 post 的请求继续推进？哪些 TRACE 日志可以看出这一点？",
         because: |story| {
             waiting(story, |window| {
@@ -29,7 +29,7 @@ const ALL: [Ask; 9] = [
     },
     Ask {
         id: "silent-sender",
-        english: "The receiver has requests posted and no header arrives while the sender shows them done. Can a send complete locally before its data has left the host, and where would it be seen?",
+        english: "The receiver has requests posted and no header arrives while the sender shows them done. Can a send complete locally before its data has left the host, and where would that be visible?",
         chinese: "接收端已 post 请求但收不到头部，而发送端显示已完成。发送请求是否可能在数据离开主机之前就在本地完成？在哪里可以观察到？",
         because: silent_sender,
     },
@@ -51,12 +51,12 @@ const ALL: [Ask; 9] = [
     },
     Ask {
         id: "settings-not-taken",
-        english: "Some settings in the environment are not the ones that the plugin reports. Which of them does this build read, and when?",
+        english: "Some settings in the environment differ from the values that the plugin reports. Which of them does this build read, and when?",
         chinese: "部分环境变量的取值与插件报告的实际值不一致。该版本会读取其中哪些变量？在什么时候读取？",
         because: |story| {
             let row = |one: &super::story::Setting| {
                 format!(
-                    "{}: given {:?}, taken {:?}",
+                    "{}: environment {:?}, effective {:?}",
                     one.key, one.environment, one.effective
                 )
             };
@@ -99,7 +99,7 @@ const ALL: [Ask; 9] = [
     },
     Ask {
         id: "plugin-exit",
-        english: "The plugin ended the process. Is the condition that it names recoverable, and can it be reported to the caller instead of exiting?",
+        english: "The plugin ended the process. Is the condition that it logged recoverable, and could the plugin return an error to the caller instead of exiting?",
         chinese: "插件直接结束了进程。日志中给出的条件是否可以恢复？能否改为向调用者返回错误而不是退出？",
         because: |story| match story.outcome {
             Some(Outcome::PluginDied) => story
@@ -116,13 +116,13 @@ const ALL: [Ask; 9] = [
     },
     Ask {
         id: "rate-below-guidance",
-        english: "The rate per NIC is below the guidance for this machine type. Which counters of the plugin, the manager or gVNIC tell whether the NIC, the flow steering or the polling is the limit?",
+        english: "The rate per NIC is below the guidance for this machine type. Which counters of the plugin, the manager or gVNIC show whether the NIC, flow steering or polling is the bottleneck?",
         chinese: "每张网卡的速率低于该机型的指导值。插件、manager 或 gVNIC 的哪些计数器可以说明瓶颈在网卡、流引导还是轮询？",
         because: slow,
     },
     Ask {
         id: "far-nic",
-        english: "A GPU was used with a NIC behind another PCI root. Is that supported, and what happens to flow steering and header split there?",
+        english: "A GPU was used with a NIC under a different PCI root. Is that supported, and how do flow steering and header split behave there?",
         chinese: "有 GPU 使用了位于其他 PCI root 下的网卡。这种组合是否受支持？此时流引导和 header split 会如何工作？",
         because: |story| {
             let far = |one: &&tcpx_run_model::finding::Finding| {
@@ -140,7 +140,7 @@ const ALL: [Ask; 9] = [
     },
 ];
 
-/// Each of them once.
+/// The distinct values, joined with `and`.
 fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let mut seen: Vec<&str> = Vec::new();
     for word in words {
@@ -151,21 +151,24 @@ fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> String {
     seen.join(" and ")
 }
 
-pub(super) fn of(story: &Story) -> Vec<Question> {
-    let asked = |ask: &Ask| {
+/// The questions that the facts of a run raise.
+pub(super) fn questions_for(story: &Story) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for ask in &ALL {
         let because = (ask.because)(story);
-        let question = || Question {
-            id: ask.id.to_owned(),
-            english: ask.english.to_owned(),
-            chinese: ask.chinese.to_owned(),
-            because: because.clone(),
-        };
-        (!because.is_empty()).then(question)
-    };
-    ALL.iter().filter_map(asked).collect()
+        if !because.is_empty() {
+            questions.push(Question {
+                id: ask.id.to_owned(),
+                english: ask.english.to_owned(),
+                chinese: ask.chinese.to_owned(),
+                because,
+            });
+        }
+    }
+    questions
 }
 
-/// Channels that wait, where a fault of our own making is not what they wait for.
+/// The counters of the first few matching channels of a run that stalled.
 fn waiting(story: &Story, is_meant: fn(&super::story::Window) -> bool) -> Vec<String> {
     if !story.is(Outcome::Stalled) {
         return Vec::new();

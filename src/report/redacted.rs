@@ -1,19 +1,20 @@
-//! A story that may leave the machine.
+//! Redacting a story, so that it may leave the machine.
 #![forbid(unsafe_code)]
 
 use super::story::{State, Story};
 use serde_json::Value;
 use tcpx_node::redact::Redactor;
 
-/// Keys whose values are words of this program's own: a machine may be called `send`.
+/// Keys whose values are this program's own words. They are not redacted, even on a machine
+/// named `send`.
 const WORDS: [&str; 8] = [
     "outcome", "severity", "side", "role", "state", "lane", "lanes", "family",
 ];
-/// Keys whose values are by names of somebody else's.
+/// Keys of maps whose keys are redacted too: node names, worker names and variables.
 const MAPS: [&str; 3] = ["env", "effective", "environment"];
 
-/// From now on knows the names in a story: what one part of it gives away, no other
-/// part keeps.
+/// Teaches the redactor every name in a story, so that a name found in one part is replaced
+/// in all parts.
 pub fn learn(story: &Story, redactor: &mut Redactor) {
     for node in &story.nodes {
         redactor.host(&node.host);
@@ -27,7 +28,7 @@ pub fn learn(story: &Story, redactor: &mut Redactor) {
 /// The story with every text redacted.
 pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
     learn(&story, redactor);
-    // What a variable is called says that its value is a secret.
+    // The name of a variable can show that its value is a secret.
     for setting in &mut story.settings {
         let values = setting
             .effective
@@ -42,38 +43,38 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
             .for_each(|value| *value = redactor.redact_pair(&one.what, value));
     }
     let id = redactor.redact(&story.id);
-    let told = serde_json::to_value(&story)
-        .map(|value| told(value, "", redactor))
+    let redacted = serde_json::to_value(&story)
+        .map(|value| redact_value(value, "", redactor))
         .and_then(serde_json::from_value);
-    // Nothing at all, before something that names somebody.
-    let nothing = Story {
+    // An empty story is safer than one that is not redacted.
+    let empty = Story {
         id,
         state: State::Damaged,
         ..Story::default()
     };
     Story {
         redacted: true,
-        ..told.unwrap_or(nothing)
+        ..redacted.unwrap_or(empty)
     }
 }
 
-/// The value of a key without what may not leave.
-fn told(value: Value, key: &str, redactor: &mut Redactor) -> Value {
+/// The value of a key, redacted.
+fn redact_value(value: Value, key: &str, redactor: &mut Redactor) -> Value {
     match value {
         Value::String(word) if WORDS.contains(&key) => Value::String(word),
         Value::String(text) => Value::String(redactor.redact_pair(key, &text)),
         Value::Array(all) => Value::Array(
             all.into_iter()
-                .map(|one| told(one, key, redactor))
+                .map(|one| redact_value(one, key, redactor))
                 .collect(),
         ),
         Value::Object(all) => {
             let is_map = MAPS.contains(&key);
-            let of = |(key, value): (String, Value)| {
-                let value = told(value, &key, redactor);
+            let entry = |(key, value): (String, Value)| {
+                let value = redact_value(value, &key, redactor);
                 (if is_map { redactor.redact(&key) } else { key }, value)
             };
-            Value::Object(all.into_iter().map(of).collect())
+            Value::Object(all.into_iter().map(entry).collect())
         }
         plain => plain,
     }

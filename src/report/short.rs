@@ -1,5 +1,4 @@
-//! The report on one screen, for the body of an e-mail: at most sixty lines, in
-//! English or in Chinese.
+//! A short report for the body of an e-mail: at most sixty lines, in English or Chinese.
 #![forbid(unsafe_code)]
 
 use super::Story;
@@ -10,13 +9,33 @@ use super::story::Difference;
 use super::verdict::verdict;
 use super::words::Language;
 
-/// Lines in all.
 const LINES_MAX: usize = 60;
-/// Characters of a line that quotes something.
-const WIDTH: usize = 220;
+/// Maximum number of characters of a quoted text.
+const QUOTE_MAX: usize = 220;
 
-/// Markdown of at most sixty lines.
+/// The report as Markdown of at most sixty lines.
 pub fn short(story: &Story, language: Language) -> String {
+    let mut lines = headline(story, language);
+    results(&mut lines, story, language);
+    findings(&mut lines, story, language);
+    windows(&mut lines, story, language);
+    log(&mut lines, story, language);
+    differences(&mut lines, story, language);
+    questions(&mut lines, story, language);
+    missing(&mut lines, story, language);
+    if lines.len() > LINES_MAX {
+        lines.truncate(LINES_MAX - 1);
+        let rest = language.pick(
+            "…truncated here; see the full report.",
+            "……以下省略，完整内容见报告。",
+        );
+        lines.push(rest.to_owned());
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Outcome, run, plugin and command line.
+fn headline(story: &Story, language: Language) -> Vec<String> {
     let say = |english, chinese| language.pick(english, chinese);
     let verdict = verdict(story, language);
     let mut lines = vec![
@@ -42,24 +61,27 @@ pub fn short(story: &Story, language: Language) -> String {
             cut(&code(command))
         ));
     }
-    let of = |key: &str| {
-        story
-            .transfer
-            .iter()
-            .find(|(name, _)| name == key)
-            .map_or("-", |(_, value)| value.as_str())
+    let setting = |key: &str| {
+        let found = story.transfer.iter().find(|(name, _)| name == key);
+        found.map_or("-", |(_, value)| value.as_str())
     };
     if !story.transfer.is_empty() {
         lines.push(format!(
             "* {}: {} {}, chunk {}, total {}, {}",
             say("transfer", "传输"),
-            of("transfer.connections"),
+            setting("transfer.connections"),
             say("connections", "条连接"),
-            of("transfer.chunk"),
-            of("transfer.total"),
-            of("progress.policy")
+            setting("transfer.chunk"),
+            setting("transfer.total"),
+            setting("progress.policy")
         ));
     }
+    lines
+}
+
+/// One line for each direction that was measured.
+fn results(lines: &mut Vec<String>, story: &Story, language: Language) {
+    let say = |english, chinese| language.pick(english, chinese);
     for one in story
         .transfers
         .iter()
@@ -82,125 +104,115 @@ pub fn short(story: &Story, language: Language) -> String {
             say("bytes wrong", "字节错误")
         ));
     }
-    part(
-        &mut lines,
-        say("Findings", "诊断结论"),
-        story.findings.iter().take(4).flat_map(|finding| {
-            // With one pair the facts below say which end it is.
-            let place = finding
-                .place()
-                .filter(|_| story.pairs.len() > 1)
-                .map(|place| format!(", {}", inline(place)));
-            let mut told = vec![format!(
-                "* **{}** ({}, {:.2}{})",
-                inline(&finding.condition),
-                finding.severity,
-                finding.confidence,
-                place.unwrap_or_default()
-            )];
-            told.extend(
-                finding
-                    .because
-                    .iter()
-                    .take(2)
-                    .map(|one| format!("  * {}", cut(&inline(one)))),
-            );
-            told.extend(
-                finding
-                    .next_step
-                    .iter()
-                    .map(|step| format!("  * {}: {}", say("next", "下一步"), cut(&inline(step)))),
-            );
-            told
-        }),
-    );
-    let waiting = story
-        .windows
-        .iter()
-        .filter(|window| window.in_flight() > 0 && story.stood_still());
-    part(
-        &mut lines,
-        say("Windows that were not empty", "非空窗口"),
-        waiting.take(6).map(|window| {
-            let age = window
-                .head_age_ms
-                .map_or("-".to_owned(), |age| format!("{age} ms"));
-            format!(
-                "* {} {}: `{}`, posted {}, done {}, consumed {}, {} {age}",
-                inline(&window.worker.name),
-                window.channel(),
-                dump(window),
-                window.posted,
-                window.done,
-                window.consumed,
-                say("head", "队首")
-            )
-        }),
-    );
-    part(
-        &mut lines,
-        say("Log", "日志"),
-        story.log.iter().take(4).map(|found| {
-            format!(
-                "* {} (x{}, {}): `{}`",
-                inline(&found.signature),
-                found.count,
-                inline(&found.excerpt.worker.name),
-                cut(&code(&found.excerpt.text))
-            )
-        }),
-    );
-    part(
-        &mut lines,
-        if story.nodes.len() > 2 {
-            say("Differences between the nodes", "各节点差异")
-        } else {
-            say("Differences between the nodes", "两节点差异")
-        },
-        story
-            .differences
-            .iter()
-            .take(4)
-            .map(|one| format!("* {}: {}", inline(&one.what), differing(story, one))),
-    );
-    part(
-        &mut lines,
-        say("Questions for Google", "向 Google 提出的问题"),
-        story.questions.iter().take(5).flat_map(|question| {
-            let asked = language.pick(&question.english, &question.chinese);
-            let because = question
-                .because
-                .iter()
-                .take(1)
-                .map(|one| format!("  * {}", cut(&inline(one))));
-            std::iter::once(format!("* {}", inline(asked)))
-                .chain(because)
-                .collect::<Vec<_>>()
-        }),
-    );
-    part(
-        &mut lines,
-        say("Missing", "缺失的信息"),
-        story
-            .missing
-            .iter()
-            .take(4)
-            .map(|one| format!("* {}: {}", inline(&one.what), cut(&inline(&one.why)))),
-    );
-    if lines.len() > LINES_MAX {
-        lines.truncate(LINES_MAX - 1);
-        lines.push(
-            say(
-                "…cut here; the whole report has the rest.",
-                "……以下省略，完整内容见报告。",
-            )
-            .to_owned(),
-        );
-    }
-    lines.join("\n") + "\n"
 }
 
-/// The value of each node, or where these are more than two of each group of them.
+fn findings(lines: &mut Vec<String>, story: &Story, language: Language) {
+    let mut section = Vec::new();
+    for finding in story.findings.iter().take(4) {
+        // With only one pair, the facts below the condition name the end.
+        let place = match finding.place() {
+            Some(place) if story.pairs.len() > 1 => format!(", {}", inline(place)),
+            _ => String::new(),
+        };
+        section.push(format!(
+            "* **{}** ({}, {:.2}{place})",
+            inline(&finding.condition),
+            finding.severity,
+            finding.confidence,
+        ));
+        for fact in finding.because.iter().take(2) {
+            section.push(format!("  * {}", cut(&inline(fact))));
+        }
+        if let Some(step) = &finding.next_step {
+            let next = language.pick("next", "下一步");
+            section.push(format!("  * {next}: {}", cut(&inline(step))));
+        }
+    }
+    add_section(lines, language.pick("Findings", "诊断结论"), section);
+}
+
+fn windows(lines: &mut Vec<String>, story: &Story, language: Language) {
+    if !story.stood_still() {
+        return;
+    }
+    let mut section = Vec::new();
+    let waiting = story.windows.iter().filter(|window| window.in_flight() > 0);
+    for window in waiting.take(6) {
+        let age = window
+            .head_age_ms
+            .map_or("-".to_owned(), |age| format!("{age} ms"));
+        section.push(format!(
+            "* {} {}: `{}`, posted {}, done {}, consumed {}, {} {age}",
+            inline(&window.worker.name),
+            window.channel(),
+            dump(window),
+            window.posted,
+            window.done,
+            window.consumed,
+            language.pick("head", "队首")
+        ));
+    }
+    let title = language.pick("Channels with requests in flight", "非空窗口");
+    add_section(lines, title, section);
+}
+
+fn log(lines: &mut Vec<String>, story: &Story, language: Language) {
+    let mut section = Vec::new();
+    for found in story.log.iter().take(4) {
+        section.push(format!(
+            "* {} (x{}, {}): `{}`",
+            inline(&found.signature),
+            found.count,
+            inline(&found.excerpt.worker.name),
+            cut(&code(&found.excerpt.text))
+        ));
+    }
+    add_section(lines, language.pick("Log", "日志"), section);
+}
+
+fn differences(lines: &mut Vec<String>, story: &Story, language: Language) {
+    let mut section = Vec::new();
+    for one in story.differences.iter().take(4) {
+        section.push(format!(
+            "* {}: {}",
+            inline(&one.what),
+            differing(story, one)
+        ));
+    }
+    let chinese = match story.nodes.len() {
+        0..=2 => "两节点差异",
+        _ => "各节点差异",
+    };
+    let title = language.pick("Differences between the nodes", chinese);
+    add_section(lines, title, section);
+}
+
+fn questions(lines: &mut Vec<String>, story: &Story, language: Language) {
+    let mut section = Vec::new();
+    for question in story.questions.iter().take(5) {
+        let text = language.pick(&question.english, &question.chinese);
+        section.push(format!("* {}", inline(text)));
+        if let Some(fact) = question.because.first() {
+            section.push(format!("  * {}", cut(&inline(fact))));
+        }
+    }
+    let title = language.pick("Questions for Google", "向 Google 提出的问题");
+    add_section(lines, title, section);
+}
+
+fn missing(lines: &mut Vec<String>, story: &Story, language: Language) {
+    let mut section = Vec::new();
+    for one in story.missing.iter().take(4) {
+        section.push(format!(
+            "* {}: {}",
+            inline(&one.what),
+            cut(&inline(&one.why))
+        ));
+    }
+    add_section(lines, language.pick("Missing", "缺失的信息"), section);
+}
+
+/// The values of a difference: of both nodes, or grouped by value if there are more nodes.
 fn differing(story: &Story, one: &Difference) -> String {
     if one.values.len() == 2 {
         return one
@@ -213,27 +225,16 @@ fn differing(story: &Story, one: &Difference) -> String {
     cut(&inline(&together(names.zip(one.words()), one.values.len())))
 }
 
-fn part(lines: &mut Vec<String>, title: &str, all: impl Iterator<Item = impl Told>) {
-    let told: Vec<String> = all.flat_map(Told::lines).collect();
-    if !told.is_empty() {
+/// Adds the lines of a section under its title, or nothing if there are no lines.
+fn add_section(lines: &mut Vec<String>, title: &str, section: Vec<String>) {
+    if !section.is_empty() {
         lines.extend([String::new(), format!("**{title}**"), String::new()]);
-        lines.extend(told);
-    }
-}
-
-/// One line, or several.
-trait Told {
-    fn lines(self) -> Vec<String>;
-}
-
-impl Told for String {
-    fn lines(self) -> Vec<String> {
-        vec![self]
+        lines.extend(section);
     }
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(WIDTH) {
+    match text.char_indices().nth(QUOTE_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }

@@ -1,16 +1,17 @@
-//! One value for each of many: told once where all agree, else by who has it.
+//! Text for the values of many nodes or workers: one value where all agree, otherwise each
+//! value with the names that have it.
 #![forbid(unsafe_code)]
 
 use crate::story::{Story, Worker};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::ids::NodeId;
 
-/// Names that are told before the others are counted.
+/// Names that are listed; the others are counted.
 const NAMES_MAX: usize = 6;
-/// Nodes that have a column each.
+/// With more nodes than this, all of them share one column.
 const COLUMNS_MAX: usize = 8;
 
-/// One value where all of `everyone` have it, else each with who has it.
+/// The value, if all of `everyone` have the same; otherwise `names: value` for each value.
 pub(super) fn together<'a, 'b>(
     values: impl IntoIterator<Item = (&'a str, &'b str)>,
     everyone: usize,
@@ -28,11 +29,11 @@ pub(super) fn together<'a, 'b>(
         [] => "-".to_owned(),
         [(value, names)] if names.len() >= everyone => (*value).to_owned(),
         groups => {
-            let told: Vec<String> = groups
+            let parts: Vec<String> = groups
                 .iter()
                 .map(|(value, names)| format!("{}: {value}", few(names)))
                 .collect();
-            told.join("; ")
+            parts.join("; ")
         }
     }
 }
@@ -49,10 +50,11 @@ fn few(names: &[&str]) -> String {
     }
 }
 
-/// The workers of each node, and what tells them apart there.
+/// The workers of each node.
 pub(super) struct ByNode<'a> {
-    story: &'a Story,
+    /// For each node, its workers with a name that is unique on the node, such as `gpu 3`.
     workers: Vec<Vec<(String, &'a Worker)>>,
+    story: &'a Story,
 }
 
 impl<'a> ByNode<'a> {
@@ -66,20 +68,20 @@ impl<'a> ByNode<'a> {
         Self { story, workers }
     }
 
-    fn of(&self, node: NodeId) -> &[(String, &'a Worker)] {
+    fn workers_of(&self, node: NodeId) -> &[(String, &'a Worker)] {
         self.workers
             .get(node.index())
             .map(Vec::as_slice)
             .unwrap_or_default()
     }
 
-    /// What the workers of a node have.
+    /// One text for a value of all workers of a node.
     pub(super) fn together(
         &self,
         node: NodeId,
         pick: impl Fn(&Worker) -> Option<String>,
     ) -> String {
-        let workers = self.of(node);
+        let workers = self.workers_of(node);
         let values: Vec<(&str, String)> = workers
             .iter()
             .filter_map(|(unit, worker)| Some((unit.as_str(), pick(worker)?)))
@@ -90,7 +92,7 @@ impl<'a> ByNode<'a> {
         )
     }
 
-    /// What a node and its workers did last.
+    /// The last words of a node and of its workers.
     pub(super) fn last_words(&self, node: NodeId) -> Vec<String> {
         let mut words = self
             .story
@@ -98,28 +100,23 @@ impl<'a> ByNode<'a> {
             .get(node.index())
             .map(|node| node.last_words.clone())
             .unwrap_or_default();
-        for (unit, worker) in self.of(node) {
-            let before = if unit.is_empty() {
-                String::new()
-            } else {
-                format!("{unit}: ")
-            };
-            words.extend(
-                worker
-                    .last_words
-                    .iter()
-                    .map(|said| format!("{before}{said}")),
-            );
+        for (unit, worker) in self.workers_of(node) {
+            for line in &worker.last_words {
+                words.push(match unit.is_empty() {
+                    true => line.clone(),
+                    false => format!("{unit}: {line}"),
+                });
+            }
         }
         words
     }
 }
 
-/// A table with a column for each node, or, where they are many, with one for all.
+/// A table with a column for each node, or one column for all nodes if there are many.
 pub(super) struct NodeTable {
-    /// The first is of what the rows are about.
+    /// The first head is for the names of the rows.
     pub(crate) heads: Vec<String>,
-    /// As many cells as heads in each.
+    /// One cell for each head in each row.
     pub(crate) rows: Vec<Vec<String>>,
     names: Vec<String>,
 }
@@ -139,7 +136,7 @@ impl NodeTable {
         }
     }
 
-    /// A row of one value for each node.
+    /// Adds a row with one value for each node.
     pub(super) fn row<'a>(&mut self, what: &str, values: impl Iterator<Item = &'a str>) {
         let mut row = vec![what.to_owned()];
         if self.names.len() > COLUMNS_MAX {
@@ -154,7 +151,7 @@ impl NodeTable {
     }
 }
 
-/// Names of facts that any node or worker has, in their order.
+/// The name of every fact of a node or worker, once each, in the order of first use.
 pub(super) fn fact_names(story: &Story) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let of_nodes = story.nodes.iter().flat_map(|node| &node.facts);
@@ -169,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_have_is_told_once_and_what_differs_by_who_has_it() {
+    fn a_shared_value_is_shown_once_and_others_with_their_names() {
         let check = |values: &[(&str, &str)], everyone: usize, expected: &str| {
             assert_eq!(together(values.iter().copied(), everyone), expected);
         };

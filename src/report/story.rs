@@ -1,8 +1,7 @@
-//! Everything that a report says of one run, gathered once, as plain data.
+//! Everything that a report shows about one run, gathered once, as plain data.
 //!
-//! Renderers read this and nothing else, and what is made to leave the machine
-//! is redacted here, once, for all of them. What is not known is absent, and
-//! `missing` says why.
+//! Renderers read only this. A report that leaves the machine is redacted here, once for
+//! all renderers. A value that is not known is absent, and `missing` gives the reason.
 #![forbid(unsafe_code)]
 
 use crate::columns::{Asked, ResultRow};
@@ -17,98 +16,95 @@ use tcpx_words::side::Side;
 /// Value of the key `schema`.
 pub(crate) const SCHEMA: &str = "tcpxctl.report/2";
 
-/// One run, told.
+/// Everything that a report shows about one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Story {
-    /// [`SCHEMA`]
+    /// Always [`SCHEMA`].
     pub(crate) schema: String,
-    /// Of the program that gathered it.
+    /// Version of the tcpxctl that gathered the story.
     pub(crate) tcpxctl_version: String,
-    /// What names somebody was replaced.
+    /// Whether names, addresses and secrets have been replaced.
     pub redacted: bool,
-    /// The run's id.
+    /// The run's id, which is the name of its folder.
     pub id: String,
-    /// How far the record goes.
     pub(crate) state: State,
     /// RFC 3339, UTC.
     pub(crate) started: Option<String>,
-    /// As `started`.
+    /// RFC 3339, UTC.
     pub(crate) finished: Option<String>,
-    /// How it ended.
     pub(crate) outcome: Option<Outcome>,
-    /// Of the command.
+    /// Exit code of `tcpxctl run`.
     pub(crate) exit_code: Option<u8>,
-    /// In one sentence, unless it passed.
+    /// Why the run ended as it did, in one sentence; `None` if it passed.
     pub(crate) reason: Option<String>,
-    /// What to do about it.
     pub(crate) next_step: Option<String>,
-    /// Gates that were not met.
+    /// Gates of the scenario that the run did not meet.
     pub(crate) unmet: Vec<String>,
     /// The scenario's name.
     pub(crate) scenario: String,
-    /// The whole of it, to be run again.
+    /// The complete scenario file, from which the run can be repeated.
     pub(crate) scenario_toml: Option<String>,
-    /// The keys that decide what was run: name and value.
+    /// The scenario keys that decide what was run, as (key, value).
     pub(crate) transfer: Vec<(String, String)>,
-    /// Of these, what figures are derived from.
+    /// The requested sizes and windows from which figures are derived.
     pub(crate) asked: Option<Asked>,
-    /// As it was typed, where that was recorded.
+    /// The command line as typed, where it was recorded.
     pub(crate) command: Option<String>,
-    /// Who took part; a [`NodeId`] is a place in this list.
+    /// The nodes of the run; a [`NodeId`] is an index into this list.
     pub(crate) nodes: Vec<Node>,
-    /// The workers, two and two; a [`PairId`] is a place in this list.
+    /// The worker pairs; a [`PairId`] is an index into this list.
     pub(crate) pairs: Vec<Pair>,
-    /// Other runs of the same kind, and this one, where several were named.
+    /// This run and the other runs named on the command line, for charts over a sweep.
     #[serde(default)]
     pub(crate) sweep: Vec<Point>,
-    /// What is not the same on every node.
+    /// Facts that are not the same on every node.
     pub(crate) differences: Vec<Difference>,
-    /// Each direction of each lane.
+    /// One entry for each direction of each lane.
     pub(crate) transfers: Vec<Transfer>,
-    /// The worst first.
+    /// Most severe first.
     pub(crate) findings: Vec<Finding>,
-    /// The run's time in equal parts.
+    /// The time axis that `series` is divided by.
     pub(crate) axis: Axis,
     /// What each channel did over time.
     pub(crate) series: Vec<ChannelSeries>,
-    /// Posted to done, by worker and side.
+    /// Posted-to-done times, by worker and side.
     pub(crate) latencies: Vec<Latency>,
-    /// The requests around the moment that decides.
+    /// The requests of one channel around the last change before the run stopped moving.
     pub(crate) timeline: Option<RequestTimeline>,
-    /// Every channel's window at that moment.
+    /// The window of every channel at the stall, or when last sampled.
     pub(crate) windows: Vec<Window>,
-    /// What the plugin says that it was set to, beside the environment.
+    /// Settings that the plugin logged, beside the environment.
     pub(crate) settings: Vec<Setting>,
-    /// What was checked of the nodes.
+    /// Doctor checks of the nodes.
     pub(crate) checks: Vec<Check>,
-    /// What known log lines say.
+    /// Log lines that match a known signature.
     pub(crate) log: Vec<LogFinding>,
-    /// WARN lines that no signature knows.
+    /// WARN lines that match no signature.
     pub(crate) unknown_lines: Vec<Excerpt>,
-    /// What else the run folder holds of the nodes: a name and the text's begin.
+    /// Other text files that the run folder holds about the nodes.
     pub(crate) evidence: Vec<Evidence>,
-    /// What a reader may look for in vain, and why.
+    /// Data that a reader would expect and that is not there, with the reason.
     pub(crate) missing: Vec<Missing>,
-    /// What the evidence could not decide.
+    /// Questions that the evidence could not answer.
     pub(crate) questions: Vec<Question>,
 }
 
-/// How far the record goes.
+/// How complete the run's record is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
-    /// The run ended and was recorded.
+    /// The run ended and `run.json` was written.
     Finished,
-    /// No `run.json`, and nobody can say why.
+    /// No `run.json`, for an unknown reason.
     #[default]
     Unfinished,
-    /// No `run.json` yet.
+    /// No `run.json` yet: the run is still going.
     Running,
-    /// No `run.json`: its coordinator was killed.
+    /// No `run.json`: the coordinator was killed.
     Killed,
-    /// Something in it cannot be read.
+    /// Part of the record cannot be read.
     Damaged,
-    /// Its record is of a version that this program does not know.
+    /// The record's schema version is not known to this program.
     OtherVersion,
 }
 
@@ -122,54 +118,48 @@ impl From<Unfinished> for State {
     }
 }
 
-/// One node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Node {
-    /// How it is shown: `local` and `peer` where there are two.
+    /// Display name: `local` and `peer` in a run of two nodes.
     pub(crate) name: String,
-    /// Host name.
+    /// The host name that the node reports.
     pub(crate) host: String,
-    /// What the command line called it.
+    /// The node's name or address on the command line.
     pub(crate) address: String,
-    /// Its clock against the coordinator's.
+    /// Offset of the node's clock from the coordinator's.
     pub(crate) clock: Option<Clock>,
-    /// What it is, by name.
+    /// Hardware and system facts, as (name, value).
     pub(crate) facts: Vec<(String, String)>,
-    /// Its environment, as far as it is of interest.
+    /// The recorded part of its environment.
     pub(crate) env: BTreeMap<String, String>,
-    /// Why its agent could not go on.
+    /// Why its agent ended early, if it did.
     pub(crate) last_words: Vec<String>,
 }
 
 /// Two workers that moved bytes between them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pair {
-    /// Their nodes.
     pub(crate) nodes: [NodeId; 2],
-    /// What they moved bytes for.
+    /// Host memory, or the GPUs that the pair moved bytes for.
     pub(crate) lanes: Vec<Lane>,
-    /// How it ended.
     pub(crate) outcome: Option<Outcome>,
-    /// In one sentence, unless it passed.
+    /// Why the pair ended as it did, in one sentence; `None` if it passed.
     pub(crate) reason: Option<String>,
-    /// The workers, in the order of `nodes`.
+    /// In the order of `nodes`.
     pub(crate) workers: [Worker; 2],
 }
 
-/// One worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Worker {
-    /// How it is shown: `peer gpu 3`.
+    /// Display name, such as `peer gpu 3`.
     pub(crate) name: String,
-    /// What it did with payload.
     pub(crate) role: Option<Role>,
-    /// The plugin it used.
     pub(crate) plugin: Option<PluginRecord>,
-    /// What it was given on top of its node's environment.
+    /// Variables that the worker was given on top of its node's environment.
     pub(crate) env: BTreeMap<String, String>,
-    /// What it used, by name.
+    /// Memory use, as (name, value).
     pub(crate) facts: Vec<(String, String)>,
-    /// What it last did: its last plugin call, how it ended.
+    /// Its failure and its exit, oldest first.
     pub(crate) last_words: Vec<String>,
 }
 
@@ -178,7 +168,6 @@ pub(crate) struct Worker {
 pub(crate) struct Transfer {
     /// `local->peer`, and `local->peer@gpu3` for one GPU.
     pub(crate) direction: String,
-    /// What was measured.
     #[serde(flatten)]
     pub(crate) record: TransferRecord,
 }
@@ -186,33 +175,30 @@ pub(crate) struct Transfer {
 /// One run of a sweep, in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
-    /// Its id.
+    /// The run's id.
     pub(crate) run: String,
-    /// Which way.
     pub(crate) direction: String,
-    /// Bytes of one chunk.
     pub(crate) chunk_bytes: u64,
     /// Bytes of one iteration.
     pub(crate) total_bytes: u64,
-    /// Per GPU pair.
+    /// For each lane.
     pub(crate) connections: u64,
-    /// Median over its iterations.
     pub(crate) median_gb_per_s: f64,
-    /// Interfaces that carried it.
+    /// Number of interfaces that carried the transfer.
     pub(crate) nics: usize,
 }
 
-/// Something that differs.
+/// A fact that is not the same on every node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Difference {
-    /// What.
+    /// Name of the fact.
     pub(crate) what: String,
-    /// On each node, in the order of [`Story::nodes`]; none where it is absent.
+    /// One value for each of [`Story::nodes`]; `None` where the node has none.
     pub(crate) values: Vec<Option<String>>,
 }
 
 impl Difference {
-    /// The values in words.
+    /// The values as text, with `absent` for a node that has none.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         self.values
             .iter()
@@ -220,21 +206,21 @@ impl Difference {
     }
 }
 
-/// Equal parts of the run's time.
+/// The run's time, in equal parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Axis {
     /// Milliseconds since the command started.
     pub(crate) from_ms: f64,
-    /// As `from_ms`.
+    /// Milliseconds since the command started.
     pub(crate) to_ms: f64,
-    /// How many.
+    /// Number of parts.
     pub(crate) parts: usize,
-    /// When a stall was declared.
+    /// When a stall was declared, in milliseconds since the command started.
     pub(crate) stall_ms: Option<f64>,
 }
 
 impl Axis {
-    /// The part that a moment is in.
+    /// Index of the part that contains a moment; `None` outside the axis.
     pub(crate) fn part(&self, ms: f64) -> Option<usize> {
         let span = self.to_ms - self.from_ms;
         if span <= 0.0 || ms < self.from_ms || ms > self.to_ms || self.parts == 0 {
@@ -244,233 +230,209 @@ impl Axis {
     }
 }
 
-/// One channel of one side over the parts of the [`Axis`]; `None` where nobody looked.
+/// One channel of one side over the parts of the [`Axis`]; `None` in parts without a sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChannelSeries {
-    /// Whose it is.
     pub(crate) worker: Subject,
-    /// Which end of its connection.
     pub(crate) side: Side,
-    /// Index within its direction.
+    /// Index within its side.
     pub(crate) index: usize,
-    /// Interface.
+    /// Network interface.
     pub(crate) dev: String,
-    /// Bytes done in each part.
+    /// Bytes completed in each part.
     pub(crate) bytes: Vec<Option<u64>>,
-    /// Most requests in flight in each part.
+    /// Maximum number of requests in flight in each part.
     pub(crate) in_flight: Vec<Option<u32>>,
 }
 
 /// Posted-to-done times of all channels of one side of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
-    /// Whose they are.
     pub(crate) worker: Subject,
-    /// Which end of its connections.
     pub(crate) side: Side,
-    /// First nanosecond of a bucket, the first behind it, and how many.
+    /// Histogram buckets: first nanosecond, first nanosecond after the bucket, count.
     pub(crate) buckets: Vec<(u64, u64, u64)>,
-    /// Quantiles over all of them.
     pub(crate) quantiles: Option<LatencyUs>,
 }
 
-/// One channel's requests on both ends around a moment.
+/// The requests of one channel on both ends around the channel's last change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RequestTimeline {
-    /// Why this moment, in words.
+    /// Why this channel was chosen, in words.
     pub(crate) why: String,
     /// Index of the channel.
     pub(crate) channel: usize,
-    /// Nanoseconds before the moment at which the picture begins, and after it at which it ends.
+    /// Nanoseconds shown before the last change.
     pub(crate) before_ns: u64,
-    /// See `before_ns`.
+    /// Nanoseconds shown after the last change.
     pub(crate) after_ns: u64,
-    /// Each end.
     pub(crate) ends: Vec<TimelineEnd>,
-    /// What was noted or logged: nanoseconds from the moment, who, and the words.
+    /// Log lines: nanoseconds from the last change, worker, text.
     pub(crate) notes: Vec<(i64, String, String)>,
 }
 
-/// One end of the channel.
+/// One end of the channel of a [`RequestTimeline`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TimelineEnd {
-    /// Its worker.
     pub(crate) worker: Subject,
-    /// Which end.
     pub(crate) side: Side,
     /// Oldest first.
     pub(crate) requests: Vec<TimelineRequest>,
 }
 
-/// One request; times are nanoseconds from the moment.
+/// When a request reached each stage, in nanoseconds from the channel's last change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TimelineRequest {
-    /// Counted from 0 on its channel, lowest 32 bits.
+    /// Lowest 32 bits of the request's number, which counts from 0 on each channel.
     pub(crate) number: u32,
-    /// Posted.
     pub(crate) posted: Option<i64>,
-    /// Done.
     pub(crate) done: Option<i64>,
-    /// Unpacked.
     pub(crate) unpacked: Option<i64>,
-    /// Handed back.
     pub(crate) consumed: Option<i64>,
 }
 
-/// One channel's window.
+/// The window of one channel at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Window {
-    /// Whose it is.
     pub(crate) worker: Subject,
-    /// Which end of its connection.
     pub(crate) side: Side,
-    /// Index within its direction.
+    /// Index within its side.
     pub(crate) index: usize,
-    /// Interface.
+    /// Network interface.
     pub(crate) dev: String,
-    /// Requests in flight, oldest first, a letter each: `p` posted, `d` done, `u` unpacked.
+    /// One letter for each request in flight, oldest first: `p` posted, `d` done, `u` unpacked.
     pub(crate) requests: String,
-    /// Requests posted.
     pub(crate) posted: u64,
-    /// Done.
     pub(crate) done: u64,
-    /// Handed back.
     pub(crate) consumed: u64,
-    /// Age of the oldest in flight, milliseconds.
+    /// Age of the oldest request in flight.
     pub(crate) head_age_ms: Option<u64>,
-    /// Since any changed state, milliseconds.
+    /// Time since any request changed state.
     pub(crate) quiet_ms: u64,
     /// Calls of `test`.
     pub(crate) tests: u64,
-    /// Of them not done.
+    /// Calls of `test` that returned done=0.
     pub(crate) tests_not_done: u64,
-    /// Results other than success.
+    /// Calls that returned a code other than success.
     pub(crate) rc_errors: u64,
-    /// The call it is inside of.
+    /// The plugin call that the channel's thread is inside of.
     pub(crate) in_call: Option<String>,
-    /// The last call that failed, and its code.
+    /// The last call that failed, and its return code.
     pub(crate) last_error: Option<(String, i32)>,
-    /// Addresses of both ends.
+    /// Local and remote address.
     pub(crate) addresses: Option<(String, String)>,
 }
 
 impl Window {
-    /// Posted and not yet retired.
+    /// Requests that are posted and not yet retired.
     pub(crate) fn in_flight(&self) -> u64 {
         in_flight(self.side, self.posted, self.done, self.consumed)
     }
 
-    /// `recv 1`.
+    /// Side and index, such as `recv 1`.
     pub(crate) fn channel(&self) -> String {
         format!("{} {}", self.side, self.index)
     }
 }
 
-/// Requests that are posted and not retired: a receive retires when it is handed back.
+/// Requests that are posted and not yet retired: a send retires when it is done, a receive
+/// when it is consumed.
 pub(super) fn in_flight(side: Side, posted: u64, done: u64, consumed: u64) -> u64 {
-    posted.saturating_sub(if side == Side::Recv { consumed } else { done })
+    let retired = if side == Side::Recv { consumed } else { done };
+    posted.saturating_sub(retired)
 }
 
-/// One setting.
+/// One setting: the value that the plugin logged, beside the environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Setting {
-    /// The plugin's label, or a variable.
+    /// The plugin's label for the setting, or the name of its variable.
     pub(crate) key: String,
-    /// What the plugin says that it took, by the name of its worker.
+    /// The value that the plugin logged, by worker name.
     pub(crate) effective: BTreeMap<String, String>,
-    /// What a worker's environment says, by the name of the node, or of the worker
-    /// where those of a node differ.
+    /// The value in the environment, by node name, or by worker name where the workers of a
+    /// node have different values.
     pub(crate) environment: BTreeMap<String, String>,
-    /// Both are known, and are not the same.
+    /// Whether a worker's effective value differs from its environment or from another worker's.
     pub(crate) differs: bool,
 }
 
-/// One row of the doctor's table.
+/// One doctor check of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Check {
-    /// Whose, as the doctor names it.
+    /// The node, as the doctor names it.
     pub(crate) node: String,
     /// The check's name.
     pub(crate) id: String,
-    /// `PASS`, `FAIL`, `WARN`, `UNKNOWN`.
+    /// `PASS`, `FAIL`, `WARN` or `UNKNOWN`.
     pub(crate) verdict: String,
-    /// What was seen.
+    /// The value that was found.
     pub(crate) value: String,
-    /// What to do.
     pub(crate) next_step: Option<String>,
 }
 
-/// Lines of one signature.
+/// The log lines of one worker that match one signature.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LogFinding {
-    /// The signature.
+    /// The signature's name.
     pub(crate) signature: String,
-    /// How bad.
     pub(crate) severity: tcpx_logs::Severity,
-    /// Lines.
+    /// Number of matching lines.
     pub(crate) count: u64,
-    /// What it means.
     pub(crate) meaning: String,
-    /// Likely causes, the likeliest first.
+    /// Most likely first.
     pub(crate) causes: Vec<String>,
-    /// What to do.
     pub(crate) next_step: Option<String>,
-    /// The first of them.
+    /// The first matching line.
     pub(crate) excerpt: Excerpt,
-    /// When the last came.
+    /// Time of the last matching line.
     pub(crate) last_at: Option<String>,
 }
 
-/// A line with how often it came.
+/// A log line, and how many lines of its kind there were.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Excerpt {
-    /// Who wrote it.
+    /// The worker that logged it.
     pub(crate) worker: Subject,
-    /// When.
+    /// Time of the line.
     pub(crate) at: Option<String>,
-    /// Lines of its kind.
+    /// Number of lines of its kind.
     pub(crate) count: u64,
-    /// The line.
     pub(crate) text: String,
 }
 
-/// A file of a node that says more.
+/// A text file about a node, from the run folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
-    /// Its name in the run folder.
+    /// Path below the run folder.
     pub(crate) name: String,
-    /// Its size.
+    /// Size of the whole file.
     pub(crate) bytes: u64,
-    /// As much as a report shows.
+    /// The beginning of the file, as much as a report shows.
     pub(crate) text: String,
-    /// There is more of it.
+    /// Whether the file is longer than `text`.
     pub(crate) cut: bool,
 }
 
-/// Something that is not there.
+/// Data that a reader would expect and that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Missing {
-    /// What.
     pub(crate) what: String,
-    /// Why.
     pub(crate) why: String,
 }
 
-/// Something to ask Google.
+/// A question for Google's TCPX team.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Question {
     /// Stable kebab-case name.
     pub(crate) id: String,
-    /// In English.
     pub(crate) english: String,
-    /// In Chinese.
     pub(crate) chinese: String,
-    /// What of this run makes it a question.
+    /// The facts of this run that raise the question.
     pub(crate) because: Vec<String>,
 }
 
 impl Story {
-    /// How everyone is called.
+    /// The display names of nodes and pairs.
     pub(crate) fn names(&self) -> Names {
         let node = |node: &Node| NodeIntro {
             name: node.name.clone(),
@@ -486,21 +448,23 @@ impl Story {
         }
     }
 
-    /// Every worker.
+    /// Every worker with its id.
     pub(crate) fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
         (0..).zip(&self.pairs).flat_map(|(number, pair)| {
-            let of = move |node| WorkerId::of_pair(node, PairId(number));
-            pair.nodes.map(of).into_iter().zip(&pair.workers)
+            let ids = pair
+                .nodes
+                .map(|node| WorkerId::of_pair(node, PairId(number)));
+            ids.into_iter().zip(&pair.workers)
         })
     }
 
-    /// Every plugin that was used; at most one for each worker.
+    /// The plugin of every worker that loaded one.
     pub(crate) fn plugins(&self) -> impl Iterator<Item = &PluginRecord> {
         self.workers()
             .filter_map(|(_, worker)| worker.plugin.as_ref())
     }
 
-    /// The rows of the table of results.
+    /// The rows of the results table.
     pub(super) fn result_rows(&self) -> impl Iterator<Item = ResultRow<'_>> {
         let asked = self.asked;
         self.transfers.iter().map(move |one| ResultRow {
@@ -510,26 +474,26 @@ impl Story {
         })
     }
 
-    /// Whether it passed, stalled, ...
+    /// Whether the run ended with this outcome.
     pub(crate) fn is(&self, outcome: Outcome) -> bool {
         self.outcome == Some(outcome)
     }
 
-    /// Bytes that were verified, in all directions.
+    /// Verified bytes, summed over all directions.
     pub(crate) fn verified_bytes(&self) -> u64 {
         self.transfers
             .iter()
             .fold(0, |sum, one| sum.saturating_add(one.record.verified_bytes))
     }
 
-    /// Of these wrong.
+    /// Bytes that failed verification, summed over all directions.
     pub(crate) fn wrong_bytes(&self) -> u64 {
         self.transfers
             .iter()
             .fold(0, |sum, one| sum.saturating_add(one.record.wrong_bytes))
     }
 
-    /// Takes another run into the sweep; the first brings this one, too.
+    /// Adds another run to the sweep. The first call also adds this run.
     pub fn sweep_with(&mut self, other: &Self) {
         if self.sweep.is_empty() {
             self.sweep = self.points();
@@ -539,43 +503,43 @@ impl Story {
 
     fn points(&self) -> Vec<Point> {
         let asked = self.asked.unwrap_or_default();
-        let point = |one: &Transfer| Point {
-            run: self.id.clone(),
-            direction: one.direction.clone(),
-            chunk_bytes: asked.chunk_bytes,
-            total_bytes: asked.total_bytes,
-            connections: asked.connections,
-            median_gb_per_s: one.record.median_gb_per_s,
-            nics: one
-                .record
+        let mut points = Vec::new();
+        for transfer in &self.transfers {
+            let record = &transfer.record;
+            if record.iterations == 0 {
+                continue;
+            }
+            let nics: BTreeSet<&str> = record
                 .channels
                 .iter()
-                .map(|channel| &channel.dev)
-                .collect::<BTreeSet<_>>()
-                .len()
-                .max(1),
-        };
-        self.transfers
-            .iter()
-            .filter(|one| one.record.iterations > 0)
-            .map(point)
-            .collect()
+                .map(|channel| channel.dev.as_str())
+                .collect();
+            points.push(Point {
+                run: self.id.clone(),
+                direction: transfer.direction.clone(),
+                chunk_bytes: asked.chunk_bytes,
+                total_bytes: asked.total_bytes,
+                connections: asked.connections,
+                median_gb_per_s: record.median_gb_per_s,
+                nics: nics.len().max(1),
+            });
+        }
+        points
     }
 
-    /// Whether there is a moment at which something did not move: a stall, or an end
-    /// with requests in flight that nobody asked for.
+    /// Whether a stall was declared, or a run that did not pass ended with requests in flight.
     pub(crate) fn stood_still(&self) -> bool {
         let waiting = self.windows.iter().any(|window| window.in_flight() > 0);
         self.axis.stall_ms.is_some() || (waiting && !self.is(Outcome::Passed))
     }
 
-    /// Notes that something cannot be read.
+    /// Records that part of the run folder cannot be read.
     pub(super) fn damaged(&mut self, what: &str, why: impl Into<String>) {
         self.state = State::Damaged;
         self.lacks(what, why);
     }
 
-    /// Notes that something is absent.
+    /// Records that data is missing, with the reason.
     pub(crate) fn lacks(&mut self, what: &str, why: impl Into<String>) {
         self.missing.push(Missing {
             what: what.to_owned(),

@@ -1,56 +1,56 @@
-//! A JUnit XML file in the shape that CI systems agree on: one suite, its cases, and
-//! counts that are theirs.
+//! A JUnit XML file in the form that all CI systems read: one suite, its cases, and the
+//! counts of the cases.
 #![forbid(unsafe_code)]
 
 use super::html::escape;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// One suite.
+/// A test suite.
 #[derive(Debug, Default)]
 pub struct Suite {
-    /// What was looked at.
+    /// What the suite tests, such as a scenario or a plugin.
     pub name: String,
-    /// Of every case.
+    /// `classname` of every case.
     pub classname: String,
-    /// Of all; the cases' sum without it.
+    /// Duration of the suite; the sum over its cases if `None`.
     pub seconds: Option<f64>,
-    /// When it began.
+    /// Start of the suite.
     pub started: Option<jiff::Timestamp>,
-    /// Where.
+    /// Host that the suite ran on.
     pub host: Option<String>,
-    /// In order.
+    /// The cases, in the order of the file.
     pub cases: Vec<Case>,
-    /// What there is to say of all of them.
+    /// Text of the suite's `system-out`.
     pub said: Option<String>,
 }
 
-/// One case.
+/// A test case.
 #[derive(Debug)]
 pub struct Case {
-    /// A second one of that name gets a number: readers keep one of a name.
+    /// A repeated name gets a number, because readers keep only one case of each name.
     pub name: String,
-    /// How long it took.
+    /// Duration of the case.
     pub seconds: f64,
-    /// How it ended.
+    /// Result of the case.
     pub ended: Ended,
 }
 
-/// How a case ended, and in which words.
+/// The result of a case, with its text.
 #[derive(Debug)]
 pub enum Ended {
-    /// It holds; with what was seen.
+    /// The case passed; the text goes to `system-out`.
     Passed(Option<String>),
-    /// It was not tried, and why.
+    /// The case was not run; the text is the reason.
     Skipped(String),
-    /// It does not hold.
+    /// The case failed; the text is the reason.
     Failure(String),
-    /// It could not be said whether it holds.
+    /// The case could not be decided; the text is the reason.
     Error(String),
 }
 
 impl Suite {
-    /// The whole file.
+    /// The suite as an XML document.
     pub fn render(&self) -> String {
         let count =
             |is: fn(&Ended) -> bool| self.cases.iter().filter(|case| is(&case.ended)).count();
@@ -122,7 +122,7 @@ impl Suite {
     }
 }
 
-/// Text that must not be empty.
+/// Escaped text, or `otherwise` if the text is blank.
 fn words(text: &str, otherwise: &str) -> String {
     let safe = escape(text.trim());
     if safe.is_empty() {
@@ -140,7 +140,7 @@ fn reason(why: &str) -> String {
     words(why, "no reason recorded")
 }
 
-/// Left out where there is nothing to say.
+/// An XML attribute, or nothing if the value is blank.
 fn attribute(name: &str, value: Option<&str>) -> String {
     let value = value
         .map(|value| escape(value.trim()))
@@ -150,14 +150,8 @@ fn attribute(name: &str, value: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// Seconds; what a record claims may be none.
+/// Seconds with three decimals; 0 for the NaN or negative number that a damaged record may hold.
 fn time(seconds: f64) -> String {
-    format!(
-        "{:.3}",
-        if seconds.is_finite() {
-            seconds.max(0.0)
-        } else {
-            0.0
-        }
-    )
+    let seconds = if seconds.is_finite() { seconds } else { 0.0 };
+    format!("{:.3}", seconds.max(0.0))
 }

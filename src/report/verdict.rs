@@ -1,4 +1,4 @@
-//! The first words of every report: how it ended, in one sentence that holds.
+//! The headline of every report: how the run ended, in one sentence.
 #![forbid(unsafe_code)]
 
 use super::story::{State, Story, Transfer};
@@ -7,29 +7,28 @@ use tcpx_run_model::finding::Severity;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
 
-/// Rates that are told one by one.
+/// With more directions than this, only the range of their rates is shown.
 const RATES_MAX: usize = 8;
 
-/// Good, bad, or not known.
+/// How the headline is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// Everything that was asked for holds.
+    /// The run passed.
     Good,
-    /// It holds, with a warning.
+    /// The run passed with a warning.
     Warned,
-    /// Something does not hold.
+    /// The run did not pass, missed a gate, or moved wrong bytes.
     Bad,
-    /// Nobody can say.
+    /// The run has no recorded outcome.
     Open,
 }
 
-/// How a run ended.
+/// The headline of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(crate) tone: Tone,
-    /// `PASSED`, `STALLED`, ...
+    /// The outcome in capitals, such as `PASSED` or `STALLED`.
     pub(crate) word: String,
-    /// One sentence.
     pub(crate) sentence: String,
 }
 
@@ -61,7 +60,7 @@ pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
     }
 }
 
-/// No run, but what the nodes are.
+/// Whether the folder holds only doctor checks and no run.
 fn is_examination(story: &Story) -> bool {
     story.outcome.is_none()
         && story.series.is_empty()
@@ -71,35 +70,15 @@ fn is_examination(story: &Story) -> bool {
 
 fn sentence(story: &Story, language: Language) -> String {
     if is_examination(story) {
-        let of = |verdict: &str| {
-            story
-                .checks
-                .iter()
-                .filter(|check| check.verdict == verdict)
-                .count()
-        };
-        let counts = format!(
-            "{} FAIL, {} WARN, {} UNKNOWN, {} PASS",
-            of("FAIL"),
-            of("WARN"),
-            of("UNKNOWN"),
-            of("PASS")
-        );
-        return match language {
-            Language::English => format!("The nodes were examined and nothing was run: {counts}."),
-            Language::Chinese => format!("仅检查了节点，没有运行传输：{counts}。"),
-        };
+        return examined(story, language);
     }
     let moved = moved(story, language);
-    let unsaid = match story.outcome {
+    let fallback = match story.outcome {
         Some(Outcome::Passed) => return moved,
-        Some(_) => language.pick("no reason was recorded", "未记录原因"),
-        None => language.pick(
-            "The record ends before the run does",
-            "记录在运行结束前中断",
-        ),
+        Some(_) => language.pick("No reason was recorded", "未记录原因"),
+        None => language.pick("No final result was recorded", "未记录最终结果"),
     };
-    let reason = story.reason.as_deref().unwrap_or(unsaid);
+    let reason = story.reason.as_deref().unwrap_or(fallback);
     format!(
         "{}{} {moved}",
         reason.trim_end_matches('.'),
@@ -107,16 +86,41 @@ fn sentence(story: &Story, language: Language) -> String {
     )
 }
 
-/// Many rates by their ends.
-fn among(measured: &[&Transfer], language: Language) -> String {
-    let median = |one: &&&Transfer| one.record.median_gb_per_s;
-    let by_rate = |a: &&&Transfer, b: &&&Transfer| median(a).total_cmp(&median(b));
-    let (slowest, fastest) = (
-        measured.iter().min_by(by_rate),
-        measured.iter().max_by(by_rate),
+/// How many doctor checks have each verdict.
+fn examined(story: &Story, language: Language) -> String {
+    let count = |verdict: &str| {
+        let checks = story.checks.iter();
+        checks.filter(|check| check.verdict == verdict).count()
+    };
+    let counts = format!(
+        "{} FAIL, {} WARN, {} UNKNOWN, {} PASS",
+        count("FAIL"),
+        count("WARN"),
+        count("UNKNOWN"),
+        count("PASS")
     );
-    let direction = slowest.map_or("", |one| one.direction.as_str());
-    let [low, high] = [slowest, fastest].map(|one| one.as_ref().map_or(0.0, median));
+    match language {
+        Language::English => format!("The nodes were checked; no transfer was run: {counts}."),
+        Language::Chinese => format!("仅检查了节点，没有运行传输：{counts}。"),
+    }
+}
+
+/// The range of the median rates, and the slowest direction.
+fn rate_range(measured: &[&Transfer], language: Language) -> String {
+    let mut by_rate = measured.to_vec();
+    by_rate.sort_by(|a, b| {
+        a.record
+            .median_gb_per_s
+            .total_cmp(&b.record.median_gb_per_s)
+    });
+    let [slowest, .., fastest] = by_rate.as_slice() else {
+        return String::new();
+    };
+    let direction = &slowest.direction;
+    let (low, high) = (
+        slowest.record.median_gb_per_s,
+        fastest.record.median_gb_per_s,
+    );
     let count = measured.len();
     match language {
         Language::English => {
@@ -130,7 +134,7 @@ fn among(measured: &[&Transfer], language: Language) -> String {
     }
 }
 
-/// What was moved and how fast, as far as it was measured.
+/// How many bytes were verified, and the rates that were measured.
 fn moved(story: &Story, language: Language) -> String {
     if story.transfers.is_empty() {
         return language
@@ -145,7 +149,7 @@ fn moved(story: &Story, language: Language) -> String {
         .filter(|one| one.record.iterations > 0)
         .collect();
     if measured.len() > RATES_MAX {
-        let rates = among(&measured, language);
+        let rates = rate_range(&measured, language);
         return match language {
             Language::English => format!("{verified} verified, {wrong} bytes wrong; {rates}."),
             Language::Chinese => format!("已校验 {verified}，错误 {wrong} 字节；{rates}。"),

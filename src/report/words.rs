@@ -1,18 +1,18 @@
-//! The languages of the short form and of the questions.
+//! The languages of the short report and of the questions for Google.
 #![forbid(unsafe_code)]
 
-/// In which language people are told.
+/// Language of a report's text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Language {
     /// English.
     #[default]
     English,
-    /// Chinese, simplified.
+    /// Simplified Chinese.
     Chinese,
 }
 
 impl Language {
-    /// One of two texts.
+    /// The text in this language.
     pub(super) fn pick<'a>(self, english: &'a str, chinese: &'a str) -> &'a str {
         match self {
             Self::English => english,

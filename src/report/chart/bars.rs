@@ -1,14 +1,14 @@
-//! Counts by duration, and iterations one by one.
+//! Histograms of durations, and dot charts of single iterations.
 #![forbid(unsafe_code)]
 
-use super::scale::{BOTTOM, Plane, RIGHT, TOP, duration, frame_end, number, ticks};
+use super::scale::{BOTTOM, LEFT, Plane, RIGHT, TOP, WIDTH, duration, frame_end, number, ticks};
 use crate::html::escape;
 use std::fmt::Write;
 
 const HEIGHT: f64 = 220.0;
 
-/// How many requests took how long: buckets (first ns, first ns behind, count), and
-/// marks with their names.
+/// A histogram of durations: buckets (first ns, first ns after the bucket, count), and named
+/// marks.
 pub(crate) fn histogram(title: &str, buckets: &[(u64, u64, u64)], marks: &[(&str, f64)]) -> String {
     let log = |ns: f64| ns.max(1.0).log10();
     let from = buckets
@@ -35,6 +35,7 @@ pub(crate) fn histogram(title: &str, buckets: &[(u64, u64, u64)], marks: &[(&str
         .fold(0.0, f64::max);
     let plane = Plane {
         height: HEIGHT,
+        left: LEFT,
         right: RIGHT,
         x: (from, to),
         y: (0.0, ticks(most * 1.02).last().copied().unwrap_or(1.0)),
@@ -90,15 +91,15 @@ pub(crate) fn histogram(title: &str, buckets: &[(u64, u64, u64)], marks: &[(&str
     frame_end(svg)
 }
 
-/// One iteration, or one run of a sweep.
+/// One dot of a chart: an iteration, a sample, or a run of a sweep.
 pub(crate) struct Dot {
     pub(crate) x: f64,
     pub(crate) y: f64,
-    /// Shown hollow: it does not count.
+    /// Whether the dot is drawn hollow.
     pub(crate) apart: bool,
 }
 
-/// Dots in the order in which things were done; lines across with names.
+/// A dot chart with named horizontal reference lines.
 pub(crate) fn dots(
     title: &str,
     unit: &str,
@@ -122,6 +123,7 @@ pub(crate) fn dots(
     let pad = ((to - from) * 0.03).max(0.5);
     let plane = Plane {
         height: HEIGHT,
+        left: LEFT,
         right: RIGHT,
         x: (from - pad, to + pad),
         y: (0.0, ticks(most * 1.02).last().copied().unwrap_or(1.0)),
@@ -134,9 +136,9 @@ pub(crate) fn dots(
         let _ = writeln!(
             svg,
             "<path class=\"reference\" d=\"M{:.1} {y:.1}H{:.1}\"/><text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{} {}</text>",
-            super::scale::LEFT,
-            super::scale::WIDTH - RIGHT,
-            super::scale::WIDTH - RIGHT + 6.0,
+            LEFT,
+            WIDTH - RIGHT,
+            WIDTH - RIGHT + 6.0,
             y + 4.0,
             escape(name),
             number((value * 1000.0).round() / 1000.0)

@@ -1,7 +1,7 @@
-//! A strip per channel: the stronger, the fuller.
+//! A heat strip for each channel: the stronger the colour, the higher the value.
 //!
-//! Cells of one level are one path, and neighbours one rectangle, so that 128
-//! channels over a run of any length stay a few hundred kilobytes.
+//! All cells of one level are one SVG path, and equal neighbours one rectangle, so that a chart
+//! of 128 channels stays below a few hundred kilobytes however long the run is.
 #![forbid(unsafe_code)]
 
 use super::scale::{BOTTOM, LEFT, Plane, TOP, WIDTH, frame_end};
@@ -9,14 +9,18 @@ use crate::html::escape;
 use crate::story::Axis;
 use std::fmt::Write;
 
-/// Levels between empty and full.
+/// Highest level; 0 is empty.
 const LEVELS: usize = 6;
 const RIGHT: f64 = 16.0;
+/// Width of one character of a label.
+const LETTER: f64 = 6.6;
+/// Characters of the longest label that is shown whole.
+const LABEL_MAX: usize = 40;
 
-/// A strip's name, and how full it was in each part of the axis, 0 to 1.
+/// A strip's label, and its value in each part of the axis, 0 to 1.
 pub(crate) type Strip = (String, Vec<Option<f64>>);
 
-/// Strips, and below them what the levels mean.
+/// Heat strips with a legend below. `full` is the legend's text for the value 1.
 pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> String {
     let row = if strips.len() > 32 {
         7.0
@@ -25,16 +29,20 @@ pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> Str
     } else {
         18.0
     };
+    let longest = strips.iter().map(|(name, _)| name.chars().count());
+    let label = longest.max().unwrap_or(0).min(LABEL_MAX) as f64 * LETTER;
+    let left = (label + 8.0).max(LEFT);
     let legend = 22.0;
     let height = TOP + strips.len() as f64 * row + legend + BOTTOM;
     let plane = Plane {
         height: height - legend,
+        left,
         right: RIGHT,
         x: (axis.from_ms, axis.to_ms),
         y: (0.0, 1.0),
     };
     let mut svg = Plane { height, ..plane }.begin(title);
-    let part = (WIDTH - LEFT - RIGHT) / axis.parts.max(1) as f64;
+    let part = (WIDTH - left - RIGHT) / axis.parts.max(1) as f64;
     let mut paths = vec![String::new(); LEVELS + 1];
     for (place, (name, values)) in strips.iter().enumerate() {
         let y = TOP + place as f64 * row;
@@ -42,9 +50,9 @@ pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> Str
             let _ = writeln!(
                 svg,
                 "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 5.0,
+                left - 5.0,
                 y + row.min(14.0) - 2.0,
-                escape(name)
+                escape(&cut(name))
             );
         }
         let level = |value: &Option<f64>| value.map(level);
@@ -56,7 +64,7 @@ pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> Str
                 .take_while(|value| level(value) == now)
                 .count();
             if let Some(now) = now {
-                let (x, width) = (LEFT + from as f64 * part, same as f64 * part);
+                let (x, width) = (left + from as f64 * part, same as f64 * part);
                 let _ = write!(
                     paths[now],
                     "M{x:.1} {y:.1}h{width:.1}v{:.1}h-{width:.1}z",
@@ -78,7 +86,7 @@ pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> Str
         plane.moment(&mut svg, ms, "stall declared");
     }
     for level in 0..=LEVELS {
-        let (x, y) = (LEFT + level as f64 * 30.0, height - 14.0);
+        let (x, y) = (left + level as f64 * 30.0, height - 14.0);
         let _ = write!(
             svg,
             "<path class=\"heat h{level}\" d=\"M{x:.1} {y:.1}h28v10h-28z\"/>"
@@ -87,16 +95,24 @@ pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> Str
     let _ = writeln!(
         svg,
         "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">empty</text><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-        LEFT - 5.0,
+        left - 5.0,
         height - 5.0,
-        LEFT + 30.0 * (LEVELS + 1) as f64 + 4.0,
+        left + 30.0 * (LEVELS + 1) as f64 + 4.0,
         height - 5.0,
         escape(full)
     );
     frame_end(svg)
 }
 
-/// Empty and full are levels of their own.
+/// The end of a label that is too long, because a label ends with the channel.
+fn cut(name: &str) -> String {
+    match name.chars().count().checked_sub(LABEL_MAX) {
+        None | Some(0) => name.to_owned(),
+        Some(over) => format!("…{}", name.chars().skip(over + 1).collect::<String>()),
+    }
+}
+
+/// The level of a value. Only 0 has the lowest level and only 1 the highest.
 fn level(value: f64) -> usize {
     match value {
         value if value <= 0.0 => 0,
@@ -110,7 +126,7 @@ mod tests {
     use super::level;
 
     #[test]
-    fn empty_and_full_are_told_from_nearly_so() {
+    fn empty_and_full_have_levels_of_their_own() {
         assert_eq!(
             [0.0, 0.01, 0.5, 0.99, 1.0, 3.0].map(level),
             [0, 1, 3, 5, 6, 6]

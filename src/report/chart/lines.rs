@@ -1,25 +1,25 @@
-//! Lines over time.
+//! Line charts over time.
 #![forbid(unsafe_code)]
 
-use super::scale::{Plane, RIGHT, WIDTH, frame_end, ticks};
+use super::scale::{LEFT, Plane, RIGHT, WIDTH, frame_end, ticks};
 use crate::html::escape;
 use crate::story::Axis;
 use std::fmt::Write;
 
 const HEIGHT: f64 = 280.0;
-/// Kinds of lines that the style sheet tells apart.
+/// Number of line styles in the style sheet.
 const KINDS: usize = 8;
-/// Between the names of two lines.
+/// Minimum distance between the names of two lines.
 const NAME_GAP: f64 = 14.0;
 
-/// One line.
+/// One line of a chart.
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// One for each part of the axis.
+    /// One value for each part of the axis; `None` interrupts the line.
     pub(crate) values: Vec<Option<f64>>,
 }
 
-/// Rates over the parts of an axis.
+/// A chart of lines over the parts of a time axis.
 pub(crate) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String {
     let values = all
         .iter()
@@ -28,6 +28,7 @@ pub(crate) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String
     let top = ticks(most * 1.02).last().copied().unwrap_or(1.0);
     let plane = Plane {
         height: HEIGHT,
+        left: LEFT,
         right: RIGHT,
         x: (axis.from_ms, axis.to_ms),
         y: (0.0, top),
@@ -58,7 +59,7 @@ pub(crate) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String
         let _ = writeln!(svg, "<path class=\"line k{}\" d=\"{path}\"/>", kind % KINDS);
         names.extend(last.map(|(_, y)| (y, kind, &line.name)));
     }
-    // Names keep clear of each other.
+    // Names are moved down so that they do not overlap.
     names.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut free = 0.0f64;
     for (y, kind, name) in names {

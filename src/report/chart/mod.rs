@@ -1,8 +1,8 @@
-//! Charts as SVG text: made for a page of 960 units, readable without colour.
+//! Charts as SVG text, 960 units wide and readable without colour.
 //!
-//! Lines differ by dash and by the name at their end, levels by lightness, marks
-//! by shape; colours come from the page's style sheet, so light, dark and print
-//! are its business. Every axis has its unit.
+//! Lines differ by dash pattern and by the name at their end, levels by lightness, marks by
+//! shape. Colours for light mode, dark mode and print come from the page's style sheet. Every
+//! axis shows its unit.
 #![forbid(unsafe_code)]
 
 mod bars;

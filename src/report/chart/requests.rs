@@ -1,4 +1,4 @@
-//! Both ends of one channel: a row per request, from posted to handed back.
+//! The requests of both ends of one channel: a row for each request, from posted to consumed.
 #![forbid(unsafe_code)]
 
 use super::scale::{BOTTOM, LEFT, Plane, TOP, WIDTH, duration, frame_end, ticks};
@@ -11,7 +11,7 @@ const ROW: f64 = 11.0;
 const HEAD: f64 = 22.0;
 const RIGHT: f64 = 24.0;
 
-/// The requests before and at the moment, above each other: senders, then receivers.
+/// A chart of the requests around the channel's last change: senders above receivers.
 pub(crate) fn requests(timeline: &RequestTimeline) -> String {
     let rows: usize = timeline.ends.iter().map(|end| end.requests.len()).sum();
     let height = TOP + timeline.ends.len() as f64 * HEAD + rows as f64 * ROW + BOTTOM + 20.0;
@@ -21,6 +21,7 @@ pub(crate) fn requests(timeline: &RequestTimeline) -> String {
     );
     let plane = Plane {
         height: height - 20.0,
+        left: LEFT,
         right: RIGHT,
         x: range,
         y: (0.0, 1.0),
@@ -94,9 +95,9 @@ fn legend(svg: &mut String, height: f64) {
     let y = height - 14.0;
     let entries = [
         ("posted", "posted, not done"),
-        ("done", "done, not handed back"),
+        ("done", "done, not consumed"),
         ("posted open", "never done"),
-        ("done open", "never handed back"),
+        ("done open", "never consumed"),
     ];
     for (place, (class, words)) in entries.into_iter().enumerate() {
         let x = LEFT + place as f64 * (WIDTH - LEFT) / 4.2;

@@ -1,4 +1,4 @@
-//! Axes: round steps, ticks, and the frame around a chart.
+//! The plane of a chart: its axes with round ticks, and its frame.
 #![forbid(unsafe_code)]
 
 use crate::html::escape;
@@ -6,16 +6,16 @@ use std::fmt::Write;
 
 /// Width of every chart.
 pub(super) const WIDTH: f64 = 960.0;
-/// Room for the numbers of the vertical axis.
+/// Left margin, for the numbers of the vertical axis.
 pub(super) const LEFT: f64 = 64.0;
-/// Room for the names of lines.
+/// Right margin, for the names of lines.
 pub(super) const RIGHT: f64 = 150.0;
-/// Room above.
+/// Top margin.
 pub(super) const TOP: f64 = 14.0;
-/// Room for the numbers of the horizontal axis.
+/// Bottom margin, for the numbers of the horizontal axis.
 pub(super) const BOTTOM: f64 = 40.0;
 
-/// Round values from 0 to at least `most`, four to eight of them.
+/// Four to eight round values from 0 to at least `most`.
 pub(super) fn ticks(most: f64) -> Vec<f64> {
     if !(most.is_finite() && most > 0.0) {
         return vec![0.0, 1.0];
@@ -31,7 +31,7 @@ pub(super) fn ticks(most: f64) -> Vec<f64> {
     (0..=count.max(1)).map(|n| n as f64 * step).collect()
 }
 
-/// A number as short as it can be said.
+/// A number with three to five significant digits, and no trailing zeros.
 pub(super) fn number(value: f64) -> String {
     let text = match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -45,7 +45,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A duration in the unit that fits.
+/// A duration in ns, µs, ms or s, whichever gives a short number.
 pub(crate) fn duration(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         size if size < 1e3 => (ns, "ns"),
@@ -68,17 +68,22 @@ pub(crate) fn seconds(ms: f64) -> String {
     format!("{} s", number((ms / 10.0).round() / 100.0))
 }
 
-/// The plane that things are drawn in.
+/// The area of a chart, and the values that its axes span.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plane {
     pub(crate) height: f64,
+    /// Left margin.
+    pub(crate) left: f64,
+    /// Right margin.
     pub(crate) right: f64,
+    /// First and last value of the horizontal axis.
     pub(crate) x: (f64, f64),
+    /// First and last value of the vertical axis.
     pub(crate) y: (f64, f64),
 }
 
 impl Plane {
-    /// Where `x` is drawn.
+    /// Horizontal position of the value `x`.
     pub(crate) fn at_x(&self, x: f64) -> f64 {
         let span = self.x.1 - self.x.0;
         let share = if span > 0.0 {
@@ -86,10 +91,10 @@ impl Plane {
         } else {
             0.0
         };
-        LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - self.right)
+        self.left + share.clamp(0.0, 1.0) * (WIDTH - self.left - self.right)
     }
 
-    /// Where `y` is drawn.
+    /// Vertical position of the value `y`.
     pub(crate) fn at_y(&self, y: f64) -> f64 {
         let span = self.y.1 - self.y.0;
         let share = if span > 0.0 {
@@ -100,7 +105,7 @@ impl Plane {
         self.height - BOTTOM - share.clamp(0.0, 1.0) * (self.height - TOP - BOTTOM)
     }
 
-    /// Opens the picture: for those who cannot see it, the title says what is in it.
+    /// Opens the SVG element. Screen readers read the title.
     pub(crate) fn begin(&self, title: &str) -> String {
         let title = escape(title);
         format!(
@@ -109,7 +114,7 @@ impl Plane {
         )
     }
 
-    /// Horizontal lines with their numbers, and what they count.
+    /// Draws horizontal grid lines with their numbers, and the unit.
     pub(crate) fn vertical_axis(&self, svg: &mut String, unit: &str) {
         for tick in ticks(self.y.1) {
             if tick > self.y.1 * 1.0001 {
@@ -119,9 +124,10 @@ impl Plane {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 svg,
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{:.1}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                "<path class=\"grid\" d=\"M{:.1} {y:.1}H{:.1}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                self.left,
                 WIDTH - self.right,
-                LEFT - 6.0,
+                self.left - 6.0,
                 y + 4.0,
                 number(tick)
             );
@@ -134,7 +140,7 @@ impl Plane {
         );
     }
 
-    /// Numbers below, at round values of `shown(x)`.
+    /// Draws the horizontal axis with its marks, each a value and its text, and the label below.
     pub(crate) fn horizontal_axis(
         &self,
         svg: &mut String,
@@ -144,7 +150,8 @@ impl Plane {
         let y = self.height - BOTTOM;
         let _ = writeln!(
             svg,
-            "<path class=\"axis\" d=\"M{LEFT} {y:.1}H{:.1}\"/>",
+            "<path class=\"axis\" d=\"M{:.1} {y:.1}H{:.1}\"/>",
+            self.left,
             WIDTH - self.right
         );
         for (x, text) in marks {
@@ -156,7 +163,7 @@ impl Plane {
                 escape(&text)
             );
         }
-        let middle = (LEFT + WIDTH - self.right) / 2.0;
+        let middle = (self.left + WIDTH - self.right) / 2.0;
         let _ = writeln!(
             svg,
             "<text class=\"unit\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
@@ -165,7 +172,7 @@ impl Plane {
         );
     }
 
-    /// Seconds since the command started, below.
+    /// Draws a horizontal axis in seconds since the command started.
     pub(crate) fn time_axis(&self, svg: &mut String) {
         let (from, to) = self.x;
         let step = ticks((to - from) / 1e3).get(1).copied().unwrap_or(1.0) * 1e3;
@@ -178,7 +185,7 @@ impl Plane {
         self.horizontal_axis(svg, "seconds since the command started", marks);
     }
 
-    /// A moment that matters, across everything.
+    /// Draws a vertical line with a name at the value `x`.
     pub(crate) fn moment(&self, svg: &mut String, x: f64, name: &str) {
         let at = self.at_x(x);
         let (anchor, text) = if at > WIDTH / 2.0 {
@@ -196,7 +203,7 @@ impl Plane {
     }
 }
 
-/// Closes a picture.
+/// Closes the SVG element.
 pub(super) fn frame_end(mut svg: String) -> String {
     svg.push_str("</svg>\n");
     svg
@@ -207,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_reach_the_most() {
+    fn ticks_are_round_and_reach_the_maximum() {
         for (most, expected) in [
             (1.0, "0 0.2 0.4 0.6 0.8 1"),
             (17.3, "0 5 10 15 20"),
@@ -228,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_the_unit_that_fits() {
+    fn durations_are_shown_in_the_unit_that_gives_a_short_number() {
         for (ns, expected) in [
             (12.0, "12 ns"),
             (1500.0, "1.5 µs"),

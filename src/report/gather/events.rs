@@ -1,4 +1,4 @@
-//! `events.jsonl` in one pass, however long it is: the run's state, and as many
+//! Reads `events.jsonl` in one pass, however long it is, and keeps the run's state and as many
 //! samples of each worker as a chart needs.
 #![forbid(unsafe_code)]
 
@@ -12,16 +12,16 @@ use tcpx_run_model::record::{RunFiles, Thinned};
 use tcpx_run_model::state::RunState;
 use tcpx_words::side::Side;
 
-/// What the event stream says.
+/// The contents of the event stream.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// What is known at its end.
+    /// The run's state after the last event.
     pub(crate) state: RunState,
-    /// Counters of each worker over time, oldest first.
+    /// The samples of each worker, oldest first.
     pub(crate) samples: BTreeMap<WorkerId, Vec<SampleLine<Counters>>>,
 }
 
-/// As much of a channel's counters as a chart needs.
+/// The counters of a channel that charts use.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct Counters {
@@ -51,7 +51,7 @@ impl Events {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                story.lacks("what happened over time", format!("events.jsonl: {error}"));
+                story.lacks("events over time", format!("events.jsonl: {error}"));
             }
             Err(error) => story.damaged(
                 "the end of the event stream",
@@ -60,8 +60,8 @@ impl Events {
         }
         if story.state == State::OtherVersion {
             story.lacks(
-                "the whole event stream",
-                "what its version added to it is passed over",
+                "part of the event stream",
+                "events that only its newer version defines are skipped",
             );
         }
         events
@@ -78,7 +78,8 @@ fn samples(thinned: &Thinned) -> BTreeMap<WorkerId, Vec<SampleLine<Counters>>> {
             all.entry(line.worker).or_default().push(line);
         }
     }
-    all.values_mut()
-        .for_each(|of| of.sort_by(|a, b| a.ms.total_cmp(&b.ms)));
+    for samples in all.values_mut() {
+        samples.sort_by(|a, b| a.ms.total_cmp(&b.ms));
+    }
     all
 }

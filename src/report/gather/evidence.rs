@@ -1,21 +1,22 @@
-//! What else lies in the run folder: freeze-frames, a doctor's table, and the
-//! critical checks that were made before the plugin was loaded.
+//! Other files of the run folder: freeze-frames, the doctor's checks, and the critical checks
+//! that each worker made before it loaded the plugin.
 #![forbid(unsafe_code)]
 
 use crate::story::{Check, Evidence, Story};
 use serde_json::Value;
+use std::io;
 use tcpx_run_model::record::{DOCTOR, RunFiles};
 use tcpx_run_model::results::Preflight;
 use tcpx_run_model::state::RunState;
 
-/// Bytes of a file that a report shows.
+/// Bytes of each file that a report shows.
 const SHOWN_MAX: usize = 24 << 10;
-/// Bytes of a file that is read whole.
+/// Bytes of a file that is read.
 const READ_MAX: u64 = 16 << 20;
-/// Files that are shown.
+/// Number of files that a report shows.
 const FILES_MAX: usize = 32;
 
-pub(super) fn tell(files: &RunFiles, state: &RunState, story: &mut Story) {
+pub(super) fn add_evidence(files: &RunFiles, state: &RunState, story: &mut Story) {
     for (id, worker) in &state.workers {
         if let Some(preflight) = &worker.preflight {
             checked(&state.names.worker(*id), preflight, &mut story.checks);
@@ -23,14 +24,9 @@ pub(super) fn tell(files: &RunFiles, state: &RunState, story: &mut Story) {
     }
     for name in files.names() {
         if name.ends_with(DOCTOR) {
-            match files
-                .read(&name, READ_MAX)
-                .map_err(|error| error.to_string())
-                .and_then(|bytes| {
-                    serde_json::from_slice::<Value>(&bytes).map_err(|error| error.to_string())
-                }) {
+            match read_json(files, &name) {
                 Ok(document) => examined("", &document, &mut story.checks),
-                Err(why) => story.lacks("the doctor's table", format!("{name}: {why}")),
+                Err(error) => story.lacks("doctor checks", format!("{name}: {error}")),
             }
         } else if name.starts_with("nodes/") && !name.ends_with(tcpx_recorder::format::FILE_SUFFIX)
         {
@@ -39,10 +35,15 @@ pub(super) fn tell(files: &RunFiles, state: &RunState, story: &mut Story) {
     }
     if story.checks.is_empty() {
         story.lacks(
-            "the doctor's table",
-            "the nodes were not examined: `run --report-on-fail` does so, and `tcpxctl doctor --json` kept as doctor.json in the run folder",
+            "doctor checks",
+            "the nodes were not checked: use `run --report-on-fail`, or save the output of `tcpxctl doctor --json` as doctor.json in the run folder",
         );
     }
+}
+
+fn read_json(files: &RunFiles, name: &str) -> io::Result<Value> {
+    let bytes = files.read(name, READ_MAX)?;
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 fn show(files: &RunFiles, name: &str, story: &mut Story) {
@@ -66,6 +67,7 @@ fn show(files: &RunFiles, name: &str, story: &mut Story) {
     }
 }
 
+/// Adds the checks that a worker made before it loaded the plugin.
 fn checked(node: &str, preflight: &Preflight, checks: &mut Vec<Check>) {
     let mut push = |id: &str, verdict: &str, value: String| {
         checks.push(Check {
@@ -76,22 +78,17 @@ fn checked(node: &str, preflight: &Preflight, checks: &mut Vec<Check>) {
             next_step: None,
         });
     };
-    push(
-        "critical checks before the run",
-        "PASS",
-        format!("{} hold", preflight.passed),
-    );
-    preflight
-        .failed
-        .iter()
-        .for_each(|id| push(id, "FAIL", "before the run".to_owned()));
-    preflight
-        .open
-        .iter()
-        .for_each(|id| push(id, "UNKNOWN", "before the run".to_owned()));
+    let passed = format!("{} passed", preflight.passed);
+    push("critical checks before the run", "PASS", passed);
+    for id in &preflight.failed {
+        push(id, "FAIL", "before the run".to_owned());
+    }
+    for id in &preflight.open {
+        push(id, "UNKNOWN", "before the run".to_owned());
+    }
 }
 
-/// Every list of checks in a doctor's document, with the node that it is of.
+/// Adds every list of checks in a doctor document, each with its node.
 fn examined(node: &str, document: &Value, checks: &mut Vec<Check>) {
     let node = document["node"].as_str().unwrap_or(node);
     let Some(all) = document.as_object() else {

@@ -1,5 +1,5 @@
-//! What the plugin and the workers printed, read as `tcpxctl logs` reads files:
-//! settings, known lines with their counts, and WARN lines that nobody knows.
+//! The log lines of the plugin and the workers, read as `tcpxctl logs` reads files: settings,
+//! lines that match a signature, and WARN lines that match none.
 #![forbid(unsafe_code)]
 
 use crate::story::{Excerpt, LogFinding, Setting, Story, Worker};
@@ -11,25 +11,28 @@ use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
 use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
 use tcpx_words::units::printable;
 
-/// Bytes of one worker's lines that are read.
+/// Maximum size of one worker's log.
 const BYTES_MAX: usize = 16 << 20;
-/// Kinds of lines that are shown.
+/// Maximum number of signatures, and of unknown lines, in a report.
 const KINDS_MAX: usize = 64;
 
-pub(super) fn tell(state: &RunState, story: &mut Story) {
-    // Making the search takes longer than most runs have lines for.
+pub(super) fn add_log(state: &RunState, story: &mut Story) {
+    // Building the search takes longer than searching the lines of most runs.
     static CATALOGUE: LazyLock<Result<Catalogue, CatalogueError>> =
         LazyLock::new(Catalogue::embedded);
     let catalogue = match &*CATALOGUE {
         Ok(catalogue) => catalogue,
-        Err(error) => return story.lacks("what log lines mean", error.to_string()),
+        Err(error) => return story.lacks("meaning of log lines", error.to_string()),
     };
     if state
         .workers
         .values()
         .all(|worker| worker.lines().is_empty())
     {
-        story.lacks("plugin log", "no line of a plugin or a worker was recorded");
+        story.lacks(
+            "plugin log",
+            "no line of the plugin or a worker was recorded",
+        );
     }
     let filter = Filter::default();
     let mut settings = Settings::default();
@@ -55,9 +58,9 @@ pub(super) fn tell(state: &RunState, story: &mut Story) {
     story.unknown_lines.truncate(KINDS_MAX);
 }
 
-/// A worker's lines with their times, as a program prints them that hands the plugin
-/// a logger of its own. Each kind stands where its first was, and the rest of them
-/// where its last was.
+/// A worker's lines with their times, in the form that programs with their own plugin logger
+/// print. The record keeps repeated lines as a count, so the first of a kind is placed at its
+/// first time and the others at its last.
 fn text(worker: &WorkerState, state: &RunState) -> String {
     let mut places: Vec<(f64, u64, &KeptLine)> = Vec::new();
     for line in worker.lines() {
@@ -123,20 +126,21 @@ fn take(worker: &Subject, report: &Report, story: &mut Story) {
     }
 }
 
-/// What is known of each setting, by the plugin's label of it or its variable.
-type Settings = BTreeMap<String, Known>;
+/// The values of each setting, by the plugin's label or by the name of the variable.
+type Settings = BTreeMap<String, SettingValues>;
 
 #[derive(Default)]
-struct Known {
-    /// What the plugin says that it took.
+struct SettingValues {
+    /// The value that the plugin logged.
     effective: BTreeMap<WorkerId, String>,
-    /// What a node's environment has.
+    /// The value in the node's environment.
     of_node: BTreeMap<NodeId, String>,
-    /// What a worker was given on top of it.
+    /// The value that the worker was given on top of its node's environment.
     of_worker: BTreeMap<WorkerId, String>,
 }
 
-impl Known {
+impl SettingValues {
+    /// The value in a worker's environment.
     fn given(&self, worker: WorkerId) -> Option<&String> {
         self.of_worker
             .get(&worker)
@@ -144,10 +148,10 @@ impl Known {
     }
 }
 
-/// What is known of a variable on any side in one row. The plugin's label of a
-/// setting is the variable's end, in its own case.
+/// Joins the settings that the plugin logged with the variables of the environment. The
+/// plugin's label for a setting is the end of the variable's name, in any case.
 fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<Setting> {
-    // Many workers have the same few variables.
+    // Each name is matched once, because many workers have the same few variables.
     let mut keys: BTreeMap<&str, String> = BTreeMap::new();
     let of_nodes = story.nodes.iter().flat_map(|node| node.env.keys());
     for name in of_nodes.chain(story.workers().flat_map(|(_, worker)| worker.env.keys())) {
@@ -187,13 +191,13 @@ fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<Setting>
 
 fn setting(
     key: String,
-    known: &Known,
+    known: &SettingValues,
     workers: &BTreeMap<WorkerId, &Worker>,
     story: &Story,
 ) -> Setting {
     let mut environment = BTreeMap::new();
     for (id, node) in (0..).zip(&story.nodes) {
-        // A worker's id begins with its node's.
+        // Worker ids are ordered by node first.
         let all = WorkerId::of_pair(NodeId(id), PairId(0))
             ..=WorkerId::of_pair(NodeId(id), PairId(u32::MAX));
         let here = || workers.range(all.clone());
@@ -228,7 +232,8 @@ fn setting(
     }
 }
 
-/// `NCCL_GPUDIRECTTCPX_TX_BINDINGS` and `tx bindings`.
+/// Whether a label such as `tx bindings` names a variable such as
+/// `NCCL_GPUDIRECTTCPX_TX_BINDINGS`.
 fn means(label: &str, variable: &str) -> bool {
     let plain = |text: &str| {
         text.chars()
@@ -249,7 +254,7 @@ mod tests {
     use super::means;
 
     #[test]
-    fn a_label_and_its_variable_are_one_setting() {
+    fn a_label_matches_the_variable_that_it_abbreviates() {
         assert!(means("NSOCKS_PERTHREAD", "NCCL_NSOCKS_PERTHREAD"));
         assert!(means("tx_bindings", "NCCL_GPUDIRECTTCPX_TX_BINDINGS"));
         assert!(!means("TX_BINDINGS", "NCCL_GPUDIRECTTCPX_RX_BINDINGS"));

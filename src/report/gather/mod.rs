@@ -1,11 +1,11 @@
-//! A run's files to its story.
+//! Gathers a run's files into its story.
 //!
-//! `run.json` says how it ended, `events.jsonl` what happened meanwhile, the
-//! recorders what each request did. Each is taken as far as it can be read; what
-//! is absent is named with the reason and never filled in.
+//! `run.json` has the result, `events.jsonl` the course of the run, the recorders the history
+//! of each request. Each file is used as far as it can be read. Missing data is listed with the
+//! reason and never guessed.
 //!
-//! Not here: folding events. A story is a projection of the run's state, its record
-//! and the samples that `record` keeps of a long stream.
+//! Not here: folding events. A story is a projection of the run's state, its record and the
+//! samples that `record` keeps of a long stream.
 #![forbid(unsafe_code)]
 
 mod events;
@@ -24,7 +24,8 @@ use tcpx_diagnose::{diagnose, of_files};
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::units::printable;
 
-/// Tells a run. Never fails: a run of which nothing can be read is a story, too.
+/// Gathers the story of a run. This never fails: from a run folder without any readable file
+/// comes a story that lists everything as missing.
 pub fn gather(files: &RunFiles) -> Story {
     let mut story = Story {
         schema: SCHEMA.to_owned(),
@@ -37,7 +38,7 @@ pub fn gather(files: &RunFiles) -> Story {
     if let Some(record) = &record {
         record::introduce(record, &mut events.state.names);
     }
-    // What this program cannot read it does not judge.
+    // A record of an unknown version is not diagnosed: its events may mean something else.
     if record.is_none() && story.state != State::OtherVersion {
         story.findings = of_files(files)
             .map(|evidence| diagnose(&evidence))
@@ -46,40 +47,39 @@ pub fn gather(files: &RunFiles) -> Story {
             .unfinished()
             .map(|unfinished| unfinished.words(events.state.now_ms));
     }
-    nodes::tell(record.as_ref(), &events.state, &mut story);
-    record::transfers(record.as_ref(), &events.state.names, &mut story);
-    series::tell(&events, &mut story);
+    nodes::add_nodes(record.as_ref(), &events.state, &mut story);
+    record::add_transfers(record.as_ref(), &events.state.names, &mut story);
+    series::add_series(&events, &mut story);
     let recorders = recorders::read(files, &events.state.names, &mut story);
-    series::windows(&events.state, &mut story);
-    recorders::tell(&recorders, &mut story);
-    lines::tell(&events.state, &mut story);
-    evidence::tell(files, &events.state, &mut story);
-    story.questions = questions::of(&story);
+    series::add_windows(&events.state, &mut story);
+    recorders::add_requests(&recorders, &mut story);
+    lines::add_log(&events.state, &mut story);
+    evidence::add_evidence(files, &events.state, &mut story);
+    story.questions = questions::questions_for(&story);
     clean(story)
 }
 
-/// Every text fit for a terminal, Markdown and CSV: it came from a file.
+/// Removes control and escape characters from every text, because all of it came from files.
 fn clean(story: Story) -> Story {
     let id = printable(&story.id);
-    let told = serde_json::to_value(&story)
-        .map(tidy)
+    let cleaned = serde_json::to_value(&story)
+        .map(clean_value)
         .and_then(serde_json::from_value);
-    // A story without text at all is still one.
-    told.unwrap_or(Story {
+    cleaned.unwrap_or(Story {
         id,
         state: State::Damaged,
         ..Story::default()
     })
 }
 
-fn tidy(value: Value) -> Value {
+fn clean_value(value: Value) -> Value {
     let lines = |text: &str| text.lines().map(printable).collect::<Vec<_>>().join("\n");
     match value {
         Value::String(text) => Value::String(lines(&text)),
-        Value::Array(all) => Value::Array(all.into_iter().map(tidy).collect()),
+        Value::Array(all) => Value::Array(all.into_iter().map(clean_value).collect()),
         Value::Object(all) => Value::Object(
             all.into_iter()
-                .map(|(key, value)| (lines(&key), tidy(value)))
+                .map(|(key, value)| (lines(&key), clean_value(value)))
                 .collect(),
         ),
         plain => plain,

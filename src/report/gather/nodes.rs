@@ -1,4 +1,4 @@
-//! Nodes and workers: what they are, what they were given, and where nodes differ.
+//! Nodes and workers: their facts, their plugins and environment, and how nodes differ.
 #![forbid(unsafe_code)]
 
 use crate::story::{Difference, Node, Pair, Story, Worker};
@@ -9,7 +9,7 @@ use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
 use tcpx_run_model::record::PluginRecord;
 use tcpx_run_model::state::{NodeState, RunState, WorkerState};
 
-/// What is shown of a node's facts, and where it stands in them.
+/// The facts of a node that a report shows: name, and JSON pointer into the facts.
 const FACTS: [(&str, &str); 9] = [
     ("kernel", "/host/kernel"),
     ("boot id", "/host/boot_id"),
@@ -24,70 +24,60 @@ const FACTS: [(&str, &str); 9] = [
         "/limits/locked_memory_bytes/soft",
     ),
 ];
-/// Of these, what every machine has of its own.
+/// Facts that are different on every machine, so they are not compared.
 const OWN: [&str; 2] = ["boot id", "network namespace"];
 
-/// What is shown of what a worker used, and the key of the record that has it.
+/// The facts of a worker that a report shows: name, and key in the record.
 const USED: [(&str, &str); 3] = [
     ("messages in", "memory"),
     ("registered, bytes", "registered_bytes"),
     ("worker resident, bytes", "resident_bytes"),
 ];
 
-pub(super) fn tell(record: Option<&Value>, state: &RunState, story: &mut Story) {
+pub(super) fn add_nodes(record: Option<&Value>, state: &RunState, story: &mut Story) {
     let list = |key: &str| {
         record
             .and_then(|record| record[key].as_array())
             .map(Vec::as_slice)
             .unwrap_or_default()
     };
-    let known = (0..).zip(&state.names.nodes).map(|(id, intro)| {
-        let of_state = state.node(NodeId(id));
-        let mut node = match (list("nodes").get(id as usize), of_state) {
-            (Some(value), _) => recorded_node(value),
-            (None, of_state) => heard_node(of_state),
+    let (nodes, pairs) = (list("nodes"), list("pairs"));
+    // An event stream of version 1 does not introduce its two nodes, so the names alone do not
+    // show that anything is known about them.
+    let is_known = !nodes.is_empty() || !state.nodes.is_empty() || !state.workers.is_empty();
+    if !is_known || state.names.nodes.is_empty() {
+        let why = "neither run.json nor the event stream describes them";
+        story.lacks("nodes", why);
+    }
+    if !is_known {
+        return;
+    }
+    for (id, intro) in (0..).zip(&state.names.nodes) {
+        let node_state = state.node(NodeId(id));
+        let mut node = match nodes.get(id as usize) {
+            Some(value) => recorded_node(value),
+            None => node_of_state(node_state),
         };
         (node.name, node.address) = (intro.name.clone(), intro.address.clone());
-        node.last_words = of_state
-            .and_then(|node| node.broken.as_ref())
-            .map(|why| format!("the agent: {}", why.what))
-            .into_iter()
-            .collect();
-        node
-    });
-    // A stream of version 1 introduces nobody: of these two nothing may be known.
-    let is_known =
-        !list("nodes").is_empty() || !state.nodes.is_empty() || !state.workers.is_empty();
-    story.nodes = if is_known {
-        known.collect()
-    } else {
-        Vec::new()
-    };
-    if story.nodes.is_empty() {
-        story.lacks(
-            "nodes",
-            "neither run.json nor the event stream describes them",
-        );
+        if let Some(broken) = node_state.and_then(|node| node.broken.as_ref()) {
+            node.last_words = vec![format!("the agent: {}", broken.what)];
+        }
+        story.nodes.push(node);
     }
-    let pairs = (0..).zip(&state.names.pairs).map(|(id, intro)| {
-        let value = list("pairs").get(id as usize);
+    for (id, intro) in (0..).zip(&state.names.pairs) {
+        let value = pairs.get(id as usize);
         let worker = |place: usize| {
             let id = WorkerId::of_pair(intro.nodes[place], PairId(id));
             worker(id, value.map(|pair| &pair["workers"][place]), state)
         };
-        Pair {
+        story.pairs.push(Pair {
             nodes: intro.nodes,
             lanes: intro.lanes.clone(),
             outcome: value.and_then(|pair| Deserialize::deserialize(&pair["outcome"]).ok()),
             reason: value.and_then(|pair| Some(pair["reason"].as_str()?.to_owned())),
             workers: [worker(0), worker(1)],
-        }
-    });
-    story.pairs = if is_known {
-        pairs.collect()
-    } else {
-        Vec::new()
-    };
+        });
+    }
     story.differences = differences(story);
 }
 
@@ -101,20 +91,20 @@ fn recorded_node(value: &Value) -> Node {
     }
 }
 
-/// A node of a run without a record: what its agent said when it came.
-fn heard_node(state: Option<&NodeState>) -> Node {
-    let told = state
+/// A node of a run without a record, from the facts that its agent sent when it connected.
+fn node_of_state(state: Option<&NodeState>) -> Node {
+    let recorded = state
         .and_then(|state| serde_json::to_value(state.facts.as_ref()?).ok())
         .unwrap_or_default();
     Node {
-        host: told
+        host: recorded
             .pointer("/host/name")
             .and_then(Value::as_str)
             .unwrap_or("unknown")
             .to_owned(),
         clock: state.and_then(|state| state.clock),
-        facts: facts(&told),
-        env: strings(&told["environment"]),
+        facts: facts(&recorded),
+        env: strings(&recorded["environment"]),
         ..Node::default()
     }
 }
@@ -167,54 +157,52 @@ fn facts(facts: &Value) -> Vec<(String, String)> {
     if !facts.is_object() {
         return Vec::new();
     }
-    let mut told: Vec<(String, String)> = FACTS
+    let mut shown_facts: Vec<(String, String)> = FACTS
         .iter()
         .map(|(name, pointer)| ((*name).to_owned(), shown(facts.pointer(pointer))))
         .collect();
     let numa = facts["cpu"]["numa_nodes"]
         .as_array()
         .map_or("unknown".to_owned(), |all| all.len().to_string());
-    told.push(("NUMA nodes".to_owned(), numa));
+    shown_facts.push(("NUMA nodes".to_owned(), numa));
     for nic in facts["nics"]
         .as_array()
         .into_iter()
         .flatten()
         .filter(|nic| nic["virtual"] != Value::Bool(true))
     {
-        let of = |key: &str| shown(nic.get(key));
+        let fact = |key: &str| shown(nic.get(key));
         let speed = nic["speed"]["mbit_per_s"]
             .as_u64()
-            .map_or("speed not readable".to_owned(), |speed| {
+            .map_or("speed unreadable".to_owned(), |speed| {
                 format!("{speed} Mbit/s")
             });
         let words = format!(
             "{}, {}, MTU {}, {speed}, {} at {}, NUMA {}",
-            of("driver"),
-            of("operstate"),
-            of("mtu"),
-            of("pci_address"),
-            of("pci_root"),
-            of("numa_node")
+            fact("driver"),
+            fact("operstate"),
+            fact("mtu"),
+            fact("pci_address"),
+            fact("pci_root"),
+            fact("numa_node")
         );
-        told.push((format!("NIC {}", of("name")), words));
+        shown_facts.push((format!("NIC {}", fact("name")), words));
     }
     for gpu in facts["gpus"]["devices"].as_array().into_iter().flatten() {
-        let of = |key: &str| shown(gpu.get(key));
-        told.push((
-            format!("GPU {}", of("index")),
-            format!(
-                "{} at {}, {}, NUMA {}",
-                of("model"),
-                of("pci_address"),
-                of("pci_root"),
-                of("numa_node")
-            ),
-        ));
+        let fact = |key: &str| shown(gpu.get(key));
+        let words = format!(
+            "{} at {}, {}, NUMA {}",
+            fact("model"),
+            fact("pci_address"),
+            fact("pci_root"),
+            fact("numa_node")
+        );
+        shown_facts.push((format!("GPU {}", fact("index")), words));
     }
-    told
+    shown_facts
 }
 
-/// A value for people; an unknown with its reason.
+/// A fact as text; for an unknown fact, the reason.
 fn shown(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "unknown".to_owned(),
@@ -255,7 +243,7 @@ fn differences(story: &Story) -> Vec<Difference> {
     story
         .workers()
         .for_each(|(id, worker)| by_node.entry(id.node).or_default().push(worker));
-    // What the workers of a node have; several where they differ among themselves.
+    // The value of a node's workers, joined with `and` where they differ among themselves.
     let of_workers = |node: NodeId, pick: &dyn Fn(&Worker) -> Option<String>| {
         let values: BTreeSet<String> = by_node
             .get(&node)?

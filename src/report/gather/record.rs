@@ -1,5 +1,5 @@
-//! `run.json`, key by key: a damaged one still says what it can, and one of an
-//! earlier version the same as one of this.
+//! Reads `run.json` key by key: a damaged record still yields every key that can be read, and
+//! a record of an earlier version yields the same keys as a current one.
 #![forbid(unsafe_code)]
 
 use crate::columns::Asked;
@@ -16,7 +16,7 @@ use tcpx_run_model::record::{
 use tcpx_run_model::scenario;
 use tcpx_words::error::NextStep;
 
-/// Keys that say what was run, in the order in which people ask.
+/// Scenario keys that a report shows, most important first.
 const KEYS: [&str; 15] = [
     "transfer.connections",
     "transfer.chunk",
@@ -35,8 +35,8 @@ const KEYS: [&str; 15] = [
     "limits.stall_after",
 ];
 
-/// The record as JSON of this version, if it can be read; what it says of the run as a
-/// whole goes into the story.
+/// Reads the record as JSON of the current version, and copies the result of the run into the
+/// story. `None` if there is no readable record.
 pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
     story.scenario_toml = files
         .read("scenario.toml", 1 << 20)
@@ -59,7 +59,7 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
     match record {
         Ok(record) => {
             story.state = State::Finished;
-            tell(&record, story);
+            add_result(&record, story);
             Some(record)
         }
         Err(error) => {
@@ -77,7 +77,7 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
     }
 }
 
-fn tell(record: &Value, story: &mut Story) {
+fn add_result(record: &Value, story: &mut Story) {
     let text = |key: &str| record[key].as_str().map(str::to_owned);
     (story.started, story.finished) = (text("started"), text("finished"));
     (story.reason, story.next_step, story.command) =
@@ -103,11 +103,11 @@ fn tell(record: &Value, story: &mut Story) {
     story.findings = each::<Finding>(&record["findings"], "findings", story);
     story.findings.sort_by_key(|finding| finding.severity);
     if story.outcome.is_none() {
-        story.damaged("outcome", "run.json does not say it");
+        story.damaged("outcome", "run.json has no valid outcome");
     }
 }
 
-/// How the record calls everyone, as far as it does.
+/// Copies the names of nodes and pairs from the record, where it has them.
 pub(super) fn introduce(record: &Value, names: &mut Names) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |key: &str| record[key].as_array().into_iter().flatten();
@@ -126,24 +126,23 @@ pub(super) fn introduce(record: &Value, names: &mut Names) {
             Err(_) => names.pairs.get(place).cloned(),
         }
     };
-    // The place of a pair is its id, so one that cannot be read ends the list.
+    // A pair's index is its id, so a pair that cannot be read ends the list.
     let pairs: Vec<PairIntro> = list("pairs").enumerate().map_while(pair).collect();
     if !pairs.is_empty() {
         names.pairs = pairs;
     }
 }
 
-/// What was measured, by the names of the directions.
-pub(super) fn transfers(record: Option<&Value>, names: &Names, story: &mut Story) {
+/// Adds the measured transfers, with the names of their directions.
+pub(super) fn add_transfers(record: Option<&Value>, names: &Names, story: &mut Story) {
     let Some(record) = record else { return };
-    let told = |record: TransferRecord| Transfer {
-        direction: names.direction(record.from, record.to, record.lane),
-        record,
-    };
-    story.transfers = each(&record["transfers"], "transfers", story)
-        .into_iter()
-        .map(told)
-        .collect();
+    let records: Vec<TransferRecord> = each(&record["transfers"], "transfers", story);
+    for record in records {
+        story.transfers.push(Transfer {
+            direction: names.direction(record.from, record.to, record.lane),
+            record,
+        });
+    }
 }
 
 fn setting(resolved: &Value, key: &str) -> Option<String> {
@@ -157,23 +156,23 @@ fn setting(resolved: &Value, key: &str) -> Option<String> {
     )
 }
 
-/// The elements that can be read; the others are said to be missing.
+/// The elements of a list that can be read; the others are recorded as missing.
 fn each<T: DeserializeOwned>(list: &Value, what: &str, story: &mut Story) -> Vec<T> {
     let Some(list) = list.as_array() else {
         story.lacks(what, format!("run.json has no list of {what}"));
         return Vec::new();
     };
-    let mut told = Vec::new();
+    let mut elements = Vec::new();
     for (index, element) in list.iter().enumerate() {
         match T::deserialize(element) {
-            Ok(element) => told.push(element),
+            Ok(element) => elements.push(element),
             Err(error) => story.damaged(
                 what,
-                format!("entry {index} of run.json cannot be read: {error}"),
+                format!("{what}[{index}] of run.json cannot be read: {error}"),
             ),
         }
     }
-    told
+    elements
 }
 
 fn scenario_name(toml: Option<&str>) -> String {

@@ -1,5 +1,5 @@
-//! The recorders of both ends: how long requests took, and what each request of
-//! the channel in question did.
+//! The recorders of all workers: the latency of requests, and the history of each request of
+//! the channel in question.
 #![forbid(unsafe_code)]
 
 use crate::story::{Latency, RequestTimeline, Story, TimelineEnd, TimelineRequest, Window};
@@ -12,18 +12,18 @@ use tcpx_run_model::record::{LatencyUs, RunFiles, WorkerFile};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
-/// Requests of one end that are drawn.
+/// Maximum number of requests of each end in the timeline.
 const REQUESTS_MAX: usize = 24;
-/// Log lines of one worker beside them.
+/// Maximum number of different log lines of each worker beside the timeline.
 const NOTES_MAX: usize = 12;
 
-/// The recorder of a worker, by the clock of the coordinator.
+/// The contents of a worker's recorder, with times by the coordinator's clock.
 pub(super) struct Recorded {
     worker: Subject,
     trace: WorkerTrace,
 }
 
-/// Every recorder of the run.
+/// Reads every recorder of the run.
 pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<Recorded> {
     let mut all = Vec::new();
     for (id, file) in files.of_workers(WorkerFile::Recorder, names) {
@@ -46,37 +46,37 @@ pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<Re
     }
     if all.is_empty() {
         story.lacks(
-            "latency distribution and requests one by one",
-            "the run folder has no recorder that can be read",
+            "latency distribution and request timeline",
+            "the run folder has no readable recorder",
         );
     }
     all
 }
 
-pub(super) fn tell(recorders: &[Recorded], story: &mut Story) {
+pub(super) fn add_requests(recorders: &[Recorded], story: &mut Story) {
     story.latencies = latencies(recorders);
     if story.windows.is_empty() {
         story.windows = recorders.iter().flat_map(windows).collect();
     }
-    for window in story
-        .windows
-        .iter_mut()
-        .filter(|window| window.dev.is_empty())
-    {
-        let of = |recorded: &&Recorded| recorded.worker == window.worker;
-        let channels = recorders
-            .iter()
-            .find(of)
-            .map(|recorded| recorded.trace.channels.as_slice())
-            .unwrap_or_default();
-        let is = |channel: &&ChannelTrace| {
-            channel.side() == Some(window.side) && channel.index == window.index
-        };
-        if let Some(channel) = channels.iter().find(is) {
-            window.dev.clone_from(&channel.device);
+    for window in &mut story.windows {
+        if window.dev.is_empty() {
+            window.dev = interface(recorders, window).unwrap_or_default();
         }
     }
     story.timeline = timeline(recorders, story);
+}
+
+/// The interface of a window's channel, from the recorder of its worker.
+fn interface(recorders: &[Recorded], window: &Window) -> Option<String> {
+    let recorded = recorders
+        .iter()
+        .find(|recorded| recorded.worker == window.worker)?;
+    let channel = recorded
+        .trace
+        .channels
+        .iter()
+        .find(|one| one.side() == Some(window.side) && one.index == window.index)?;
+    Some(channel.device.clone())
 }
 
 fn latencies(recorders: &[Recorded]) -> Vec<Latency> {
@@ -115,7 +115,7 @@ fn latencies(recorders: &[Recorded]) -> Vec<Latency> {
     all
 }
 
-/// What a run without samples leaves in its recorders.
+/// The windows of a run without samples, from the last state in its recorders.
 fn windows(recorded: &Recorded) -> Vec<Window> {
     let window = |channel: &ChannelTrace| {
         let sample = &channel.sample;
@@ -147,8 +147,8 @@ fn windows(recorded: &Recorded) -> Vec<Window> {
     recorded.trace.channels.iter().filter_map(window).collect()
 }
 
-/// The channel that a finding names, or else the one that has waited longest: its
-/// pair, its index, and why it is the one.
+/// The channel that a finding names, or otherwise the channel that has waited longest: its pair,
+/// its index, and the reason for choosing it.
 fn in_question(story: &Story) -> Option<(Option<Unit>, usize, String)> {
     let unit = |worker: &Subject| worker.pair.map(Unit::Pair);
     let named = story.findings.iter().find_map(|finding| {
@@ -171,7 +171,7 @@ fn in_question(story: &Story) -> Option<(Option<Unit>, usize, String)> {
     named.or_else(waiting)
 }
 
-/// Both ends of one channel up to the last thing that happened on it.
+/// The requests of both ends of the channel in question, up to the channel's last change.
 fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
     if story.is(Outcome::Passed) && story.axis.stall_ms.is_none() {
         return None;
@@ -192,8 +192,8 @@ fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
                 .map(|channel| (recorded, channel)),
         );
     }
-    // What a comm does last is to be closed; the moment before that is meant.
-    let stirred = |(recorded, channel): &(&Recorded, &ChannelTrace)| {
+    // The last change of a request, because the last change of a comm is its close.
+    let last_change = |(recorded, channel): &(&Recorded, &ChannelTrace)| {
         let times = requests(channel)
             .into_iter()
             .flat_map(|one| [one.posted, one.done, one.unpacked, one.consumed]);
@@ -204,12 +204,12 @@ fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
                 .unwrap_or(channel.sample.last_change_ns),
         )
     };
-    let moment = ends.iter().map(stirred).max()?;
+    let moment = ends.iter().map(last_change).max()?;
     let mut ends: Vec<TimelineEnd> = ends
         .iter()
         .filter_map(|(recorded, channel)| end(recorded, channel, moment))
         .collect();
-    // As the data goes: from the sender down.
+    // In the direction of the data: senders above receivers.
     ends.sort_by_key(|end| (end.side, end.worker.name.clone()));
     let times = || {
         ends.iter()

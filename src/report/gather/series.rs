@@ -1,4 +1,4 @@
-//! Counters over time, in as many parts as a chart can show.
+//! Counters over time, divided into as many parts as a chart can show.
 #![forbid(unsafe_code)]
 
 use super::events::{Counters, Events};
@@ -10,12 +10,12 @@ use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
 use tcpx_words::side::Side;
 
-/// Parts of the time axis; a chart is some 900 pixels wide.
+/// Maximum parts of the time axis; a chart is about 900 pixels wide.
 const PARTS_MAX: usize = 240;
-/// Channels of all workers that are shown.
+/// Maximum channels in a report, over all workers.
 const CHANNELS_MAX: usize = 4096;
 
-pub(super) fn tell(events: &Events, story: &mut Story) {
+pub(super) fn add_series(events: &Events, story: &mut Story) {
     let state = &events.state;
     let all = || events.samples.values().flatten();
     let most = events.samples.values().map(Vec::len).max().unwrap_or(0);
@@ -25,10 +25,7 @@ pub(super) fn tell(events: &Events, story: &mut Story) {
     );
     story.axis.stall_ms = state.stall().map(|stall| stall.at_ms);
     if most < 2 || to_ms <= from_ms {
-        story.lacks(
-            "charts over time",
-            "fewer than two samples of any worker were recorded",
-        );
+        story.lacks("charts over time", "no worker has two or more samples");
         return;
     }
     story.axis = Axis {
@@ -39,14 +36,16 @@ pub(super) fn tell(events: &Events, story: &mut Story) {
     };
     for (id, samples) in &events.samples {
         let worker = Subject::worker(*id, &state.names);
-        let of = state.workers.get(id);
-        let mut series = of_samples(&worker, samples, story.axis, |device| interface(of, device));
+        let worker_state = state.workers.get(id);
+        let mut series = channel_series(&worker, samples, story.axis, |device| {
+            interface(worker_state, device)
+        });
         series.truncate(CHANNELS_MAX.saturating_sub(story.series.len()));
         story.series.append(&mut series);
     }
 }
 
-/// The interface of a plugin device, as its worker told.
+/// The interface of a plugin device, as its worker reported it.
 fn interface(worker: Option<&WorkerState>, device: i64) -> String {
     worker
         .and_then(|worker| worker.nic(device))
@@ -54,13 +53,13 @@ fn interface(worker: Option<&WorkerState>, device: i64) -> String {
         .to_owned()
 }
 
-fn of_samples(
+fn channel_series(
     worker: &Subject,
     samples: &[SampleLine<Counters>],
     axis: Axis,
     interface: impl Fn(i64) -> String,
 ) -> Vec<ChannelSeries> {
-    let mut found: BTreeMap<(Side, usize), Gathered> = BTreeMap::new();
+    let mut found: BTreeMap<(Side, usize), SeriesBuilder> = BTreeMap::new();
     for sample in samples {
         for counters in &sample.channels {
             let gathered = found
@@ -74,23 +73,25 @@ fn of_samples(
                         bytes: Vec::new(),
                         in_flight: Vec::new(),
                     };
-                    Gathered::new(series, axis)
+                    SeriesBuilder::new(series, axis)
                 });
-            gathered.take(sample.ms, counters);
+            gathered.add(sample.ms, counters);
         }
     }
-    found.into_values().map(Gathered::told).collect()
+    found.into_values().map(SeriesBuilder::finish).collect()
 }
 
-struct Gathered {
+/// The series of one channel while samples are added.
+struct SeriesBuilder {
     series: ChannelSeries,
     axis: Axis,
     bytes: Vec<Option<f64>>,
     in_flight: Vec<Option<u32>>,
+    /// Milliseconds and bytes of the previous sample.
     before: Option<(f64, u64)>,
 }
 
-impl Gathered {
+impl SeriesBuilder {
     fn new(series: ChannelSeries, axis: Axis) -> Self {
         Self {
             series,
@@ -101,7 +102,7 @@ impl Gathered {
         }
     }
 
-    fn take(&mut self, ms: f64, now: &Counters) {
+    fn add(&mut self, ms: f64, now: &Counters) {
         let in_flight = in_flight(now.side, now.posted, now.done, now.consumed);
         let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         let Some(part) = self.axis.part(ms) else {
@@ -114,7 +115,7 @@ impl Gathered {
         self.before = Some((ms, now.bytes));
     }
 
-    /// Bytes between two samples belong to the parts between them, by time.
+    /// Spreads the bytes between two samples evenly over the time between them.
     fn spread(&mut self, from_ms: f64, to_ms: f64, bytes: u64) {
         let (Some(first), Some(last)) = (self.axis.part(from_ms), self.axis.part(to_ms)) else {
             return;
@@ -132,8 +133,8 @@ impl Gathered {
         }
     }
 
-    fn told(mut self) -> ChannelSeries {
-        // Between two samples nothing else was seen.
+    fn finish(mut self) -> ChannelSeries {
+        // A part without a sample keeps the value of the part before, up to the last sample.
         let last = self
             .in_flight
             .iter()
@@ -154,9 +155,9 @@ impl Gathered {
     }
 }
 
-/// Every channel's window at the moment that decides: at a stall those of its pair,
-/// else the newest, and of a worker that failed as it was then.
-pub(super) fn windows(state: &RunState, story: &mut Story) {
+/// Adds every channel's window. In a run that stalled, these are the windows of the stalled
+/// pairs at the stall. Otherwise they are the newest, or those at the failure of a worker.
+pub(super) fn add_windows(state: &RunState, story: &mut Story) {
     let stalls: BTreeMap<usize, DeclaredStall> = (0..)
         .zip(&state.pairs)
         .filter_map(|(pair, of)| Some((pair, of.stall?)))
@@ -178,10 +179,10 @@ pub(super) fn windows(state: &RunState, story: &mut Story) {
             .extend(channels.iter().take(CHANNELS_MAX).map(window));
     }
     if story.windows.len() > CHANNELS_MAX {
-        // Those that wait are what is asked for.
+        // Channels with requests in flight are kept first.
         story.windows.sort_by_key(|window| window.in_flight() == 0);
         story.windows.truncate(CHANNELS_MAX);
-        story.lacks("some windows", format!("{CHANNELS_MAX} are shown"));
+        story.lacks("some windows", format!("only {CHANNELS_MAX} are shown"));
     }
 }
 
@@ -212,7 +213,7 @@ mod tests {
     use tcpx_run_model::ids::{Names, NodeId, PairId, WorkerId};
 
     #[test]
-    fn bytes_fall_into_the_parts_they_moved_in_and_none_is_lost() {
+    fn bytes_are_spread_over_the_parts_between_two_samples() {
         let id = WorkerId::of_pair(NodeId(1), PairId(0));
         let counters = |bytes: u64, posted: u64| Counters {
             side: Side::Recv,
@@ -236,7 +237,7 @@ mod tests {
             stall_ms: None,
         };
         let worker = Subject::worker(id, &Names::default());
-        let series = of_samples(&worker, &samples, axis, |_| "eth1".into());
+        let series = channel_series(&worker, &samples, axis, |_| "eth1".into());
         assert_eq!(series[0].bytes, [100, 100, 100, 100].map(Some));
         assert_eq!(series[0].in_flight, [Some(1), Some(5), Some(5), Some(2)]);
     }

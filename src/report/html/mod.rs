@@ -1,4 +1,5 @@
-//! One page that opens from disk: no script, no request, and says so to the browser.
+//! The report as one HTML file without scripts or external resources. A content security policy
+//! makes the browser enforce that.
 #![forbid(unsafe_code)]
 
 mod nodes;
@@ -17,10 +18,10 @@ use page::{Page, Row};
 use tcpx_run_model::finding::Severity;
 
 const STYLE: &str = include_str!("style.css");
-/// What the browser may fetch: nothing.
+/// The content security policy: the browser may fetch nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// The whole report as one HTML file. `for_google` puts the questions first.
+/// The full report as one HTML file. `for_google` puts the questions first.
 pub fn html(story: &Story, for_google: bool) -> String {
     let mut page = Page::default();
     head(&mut page, story);
@@ -85,7 +86,7 @@ fn head(page: &mut Page, story: &Story) {
     page.raw("</nav>\n");
 }
 
-/// All of a page up to its body: nothing is fetched, and the browser is told so.
+/// The beginning of a page, up to its content.
 fn top(title: &str) -> String {
     let title = escape(title);
     format!(
@@ -98,7 +99,7 @@ fn top(title: &str) -> String {
 
 const END: &str = "</main>\n</body>\n</html>\n";
 
-/// A page of the same looks.
+/// A complete page in the style of the report.
 pub(super) fn frame(title: &str, body: &str) -> String {
     format!("{}{body}{END}", top(title))
 }
@@ -106,15 +107,15 @@ pub(super) fn frame(title: &str, body: &str) -> String {
 fn state(story: &Story) -> &'static str {
     match story.state {
         State::Finished => "",
-        State::Unfinished => " The record has no end: the run goes on, or was killed.",
-        State::Running => " The run goes on, and its record with it.",
-        State::Killed => " The record has no end: the coordinator was killed.",
-        State::OtherVersion => " The record is of a version that this program does not know.",
-        State::Damaged => " The record is damaged; what could be read is below.",
+        State::Unfinished => " There is no run.json: the run is still going, or was killed.",
+        State::Running => " The run is still going; the report shows its state so far.",
+        State::Killed => " There is no run.json: the coordinator was killed.",
+        State::OtherVersion => " This version of tcpxctl cannot read the record's version.",
+        State::Damaged => " The record is damaged; the report shows the readable parts.",
     }
 }
 
-/// Every plugin that was used, by name; each once.
+/// Each plugin that was used, with its version, joined with `and`.
 pub(super) fn plugins(story: &Story) -> String {
     let name = |plugin: &tcpx_run_model::record::PluginRecord| {
         let version = plugin
@@ -126,7 +127,7 @@ pub(super) fn plugins(story: &Story) -> String {
     };
     let names: std::collections::BTreeSet<String> = story.plugins().map(name).collect();
     match names.is_empty() {
-        true => "no plugin that was recorded".to_owned(),
+        true => "an unrecorded plugin".to_owned(),
         false => names.into_iter().collect::<Vec<_>>().join(" and "),
     }
 }
@@ -135,10 +136,7 @@ fn ran(page: &mut Page, story: &Story) {
     page.section("ran", "What was run");
     match &story.command {
         Some(command) => page.tag("pre", command),
-        None => page.tag(
-            "p class=\"soft\"",
-            "The command line was not recorded; the scenario below runs again as it is.",
-        ),
+        None => page.tag("p class=\"soft\"", "The command line was not recorded."),
     }
     page.raw("<dl class=\"keys\">\n");
     for (key, value) in &story.transfer {
@@ -150,7 +148,7 @@ fn ran(page: &mut Page, story: &Story) {
     }
     page.raw("</dl>\n");
     if let Some(toml) = &story.scenario_toml {
-        page.folded("The whole scenario, to be run again", false, |page| {
+        page.folded("Complete scenario, to repeat the run", false, |page| {
             page.tag("pre", toml)
         });
     }
@@ -159,7 +157,7 @@ fn ran(page: &mut Page, story: &Story) {
 fn findings(page: &mut Page, story: &Story) {
     page.section("findings", "Findings");
     if story.findings.is_empty() {
-        page.tag("p", "None was recorded.");
+        page.tag("p", "No findings.");
     }
     for finding in &story.findings {
         let tone = match finding.severity {
@@ -171,12 +169,12 @@ fn findings(page: &mut Page, story: &Story) {
         page.tag("h3", &finding.condition);
         page.tag("p class=\"soft\"", &place(finding));
         list(page, "", &finding.because);
-        list(page, "What this cannot see: ", &finding.cannot_see);
+        list(page, "Cannot see: ", &finding.cannot_see);
         if let Some(step) = &finding.next_step {
             page.tag("p", &format!("Next: {step}"));
         }
         if let Some(reference) = &finding.reference {
-            page.tag("p class=\"soft\"", &format!("Read on: {reference}"));
+            page.tag("p class=\"soft\"", &format!("See also: {reference}"));
         }
         page.raw("</div>\n");
     }
@@ -209,11 +207,11 @@ fn list(page: &mut Page, before: &str, all: &[String]) {
 }
 
 fn log(page: &mut Page, story: &Story) {
-    page.section("log", "What the plugin and the workers logged");
+    page.section("log", "Log of the plugin and the workers");
     if story.log.is_empty() && story.unknown_lines.is_empty() {
         page.tag(
             "p",
-            "No line that is known for a problem, and no WARN line that is unknown.",
+            "No line matches a signature of a problem, and there is no unknown WARN line.",
         );
     }
     for found in &story.log {
@@ -244,7 +242,7 @@ fn log(page: &mut Page, story: &Story) {
         page.raw("</div>\n");
     }
     if !story.unknown_lines.is_empty() {
-        page.tag("h3", "WARN lines that no signature knows");
+        page.tag("h3", "WARN lines that match no signature");
         let rows: Vec<Row> = story
             .unknown_lines
             .iter()
@@ -257,7 +255,7 @@ fn log(page: &mut Page, story: &Story) {
                 .into()
             })
             .collect();
-        page.table("", &["#lines", "node", "the first of them"], &rows);
+        page.table("", &["#lines", "node", "first line"], &rows);
     }
 }
 
@@ -265,9 +263,9 @@ fn evidence(page: &mut Page, story: &Story) {
     if story.evidence.is_empty() {
         return;
     }
-    page.section("evidence", "Evidence taken at the time");
+    page.section("evidence", "Files collected from the nodes");
     for file in &story.evidence {
-        let cut = if file.cut { ", the begin of it" } else { "" };
+        let cut = if file.cut { ", beginning only" } else { "" };
         page.folded(
             &format!("{} ({} bytes{cut})", file.name, file.bytes),
             false,
@@ -277,22 +275,22 @@ fn evidence(page: &mut Page, story: &Story) {
 }
 
 fn missing(page: &mut Page, story: &Story) {
-    page.section("missing", "What is missing, and why");
+    page.section("missing", "Missing data");
     if story.missing.is_empty() {
-        return page.tag("p", "Nothing that this version knows to look for.");
+        return page.tag("p", "No expected data is missing.");
     }
     let rows: Vec<Row> = story
         .missing
         .iter()
         .map(|one| [one.what.clone(), one.why.clone()].into())
         .collect();
-    page.table("", &["what", "why"], &rows);
+    page.table("", &["missing", "reason"], &rows);
 }
 
 fn questions(page: &mut Page, story: &Story) {
     page.section("questions", "Questions for Google");
     if story.questions.is_empty() {
-        page.tag("p", "None: this run gives no reason to ask one.");
+        page.tag("p", "None: the evidence of this run raises no question.");
     }
     for question in &story.questions {
         page.raw("<div class=\"finding open\">\n");
@@ -305,9 +303,9 @@ fn questions(page: &mut Page, story: &Story) {
 fn foot(page: &mut Page, story: &Story) {
     let redacted = match story.redacted {
         true => {
-            "Host names, addresses, user names, home folders and tokens are replaced, the same one by the same stand-in."
+            "Host names, addresses, user names, home directories and tokens are replaced; each always gets the same replacement."
         }
-        false => "NOT redacted: names and addresses are as they were.",
+        false => "NOT redacted: contains real names and addresses.",
     };
     page.raw("<footer>\n");
     page.tag(

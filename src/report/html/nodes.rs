@@ -1,4 +1,4 @@
-//! Nodes beside each other: what they are, what they were given, what was checked.
+//! The nodes side by side: differences, facts, settings and doctor checks.
 #![forbid(unsafe_code)]
 
 use super::page::{Page, Row};
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::PluginRecord;
 
-/// Checks that hold are counted, and shown when asked for.
+/// Checks with this verdict are counted, and folded away.
 const PASS: &str = "PASS";
 
 pub(super) fn nodes(page: &mut Page, story: &Story) {
     page.section("nodes", "Nodes");
     if story.nodes.is_empty() {
-        page.tag("p", "Nothing was recorded of them.");
+        page.tag("p", "No nodes were recorded.");
     }
     differences(page, story);
     fingerprint(page, story);
@@ -26,14 +26,9 @@ fn differences(page: &mut Page, story: &Story) {
     if story.nodes.len() < 2 {
         return;
     }
-    let title = if story.nodes.len() == 2 {
-        "What differs between the two"
-    } else {
-        "What differs between the nodes"
-    };
-    page.tag("h3", title);
+    page.tag("h3", "Differences between the nodes");
     if story.differences.is_empty() {
-        return page.tag("p", "Nothing of what was compared.");
+        return page.tag("p", "No differences were found.");
     }
     let mut table = NodeTable::new(story, "");
     story
@@ -68,7 +63,7 @@ fn fingerprint(page: &mut Page, story: &Story) {
     let by_node = ByNode::new(story);
     let workers = |id: NodeId, pick: &dyn Fn(&Worker) -> Option<String>| by_node.together(id, pick);
     row("host", &|_, node| node.host.clone());
-    row("reached as", &|_, node| {
+    row("address", &|_, node| {
         if node.address.is_empty() {
             "-".into()
         } else {
@@ -96,8 +91,11 @@ fn fingerprint(page: &mut Page, story: &Story) {
     );
     row("plugin file", &plugin(|plugin| plugin.path.clone()));
     row("plugin sha256", &plugin(|plugin| plugin.sha256.clone()));
-    row("why this one", &plugin(|plugin| plugin.why.clone()));
-    row("clock, ahead of the coordinator's", &|_, node| {
+    row(
+        "plugin chosen because",
+        &plugin(|plugin| plugin.why.clone()),
+    );
+    row("clock, ahead of the coordinator", &|_, node| {
         node.clock.map_or("-".to_owned(), |clock| {
             format!(
                 "{} µs (round trip {} µs)",
@@ -124,12 +122,12 @@ fn fingerprint(page: &mut Page, story: &Story) {
 fn settings(page: &mut Page, story: &Story) {
     page.tag(
         "h3",
-        "Settings: what the plugin says it took, and what it was given",
+        "Settings: values that the plugin logged, and the environment",
     );
     if story.settings.is_empty() {
         return page.tag(
             "p",
-            "The plugin logged none, and the environment holds none.",
+            "The plugin logged no settings, and the environment has none.",
         );
     }
     let row = |one: &crate::story::Setting| {
@@ -147,9 +145,9 @@ fn settings(page: &mut Page, story: &Story) {
     );
 }
 
-/// What a setting is, as the plugin logged it and as it was given.
+/// The values of a setting as text: as the plugin logged it, and in the environment.
 pub(crate) fn both(story: &Story, setting: &crate::story::Setting) -> [String; 2] {
-    let told = |values: &BTreeMap<String, String>, everyone: usize| {
+    let shown = |values: &BTreeMap<String, String>, everyone: usize| {
         together(
             values
                 .iter()
@@ -158,15 +156,15 @@ pub(crate) fn both(story: &Story, setting: &crate::story::Setting) -> [String; 2
         )
     };
     [
-        told(&setting.effective, story.workers().count()),
-        told(&setting.environment, story.nodes.len()),
+        shown(&setting.effective, story.workers().count()),
+        shown(&setting.environment, story.nodes.len()),
     ]
 }
 
 fn checks(page: &mut Page, story: &Story) {
     page.tag("h3", "Doctor");
     if story.checks.is_empty() {
-        return page.tag("p", "The nodes were not examined.");
+        return page.tag("p", "The nodes were not checked.");
     }
     let row = |check: &crate::story::Check| {
         let step = check.next_step.clone().unwrap_or_default();
@@ -178,7 +176,7 @@ fn checks(page: &mut Page, story: &Story) {
             step,
         ])
     };
-    let columns = ["node", "verdict", "check", "seen", "next"];
+    let columns = ["node", "verdict", "check", "value", "next step"];
     let (passed, others): (Vec<_>, Vec<_>) =
         story.checks.iter().partition(|check| check.verdict == PASS);
     if !others.is_empty() {
@@ -188,15 +186,11 @@ fn checks(page: &mut Page, story: &Story) {
             &others.into_iter().map(row).collect::<Vec<_>>(),
         );
     }
-    page.folded(
-        &format!("{} rows that passed", passed.len()),
-        false,
-        |page| {
-            page.table(
-                "",
-                &columns,
-                &passed.into_iter().map(row).collect::<Vec<_>>(),
-            );
-        },
-    );
+    page.folded(&format!("{} checks passed", passed.len()), false, |page| {
+        page.table(
+            "",
+            &columns,
+            &passed.into_iter().map(row).collect::<Vec<_>>(),
+        );
+    });
 }

@@ -1,9 +1,9 @@
-//! Pieces of a page: text that is escaped wherever it comes from, tables, figures.
+//! The elements of a page: escaped text, tables and figures.
 #![forbid(unsafe_code)]
 
 use crate::columns::Table;
 
-/// Text as it may stand between tags and in quotes, in HTML and in XML.
+/// Escapes text for HTML and XML, between tags and in quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -13,7 +13,7 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // What neither may hold.
+            // XML forbids these characters.
             letter if letter.is_control() && letter != '\n' && letter != '\t' => {}
             '\u{fffe}' | '\u{ffff}' => {}
             letter => safe.push(letter),
@@ -22,30 +22,30 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// A page while it is written.
+/// The text of a page while it is written.
 #[derive(Default)]
 pub(super) struct Page {
     pub(crate) text: String,
 }
 
 impl Page {
-    /// Markup of ours.
+    /// Adds markup without escaping it.
     pub(crate) fn raw(&mut self, markup: &str) {
         self.text.push_str(markup);
     }
 
-    /// Foreign text in a tag of ours.
+    /// Adds escaped text inside a tag; `tag` may have attributes.
     pub(crate) fn tag(&mut self, tag: &str, text: &str) {
         let name = tag.split(' ').next().unwrap_or(tag);
         self.raw(&format!("<{tag}>{}</{name}>\n", escape(text)));
     }
 
-    /// A heading that others can point to.
+    /// Adds a heading with an id that links can point to.
     pub(crate) fn section(&mut self, id: &str, title: &str) {
         self.raw(&format!("<h2 id=\"{id}\">{}</h2>\n", escape(title)));
     }
 
-    /// A picture with its caption.
+    /// Adds a chart with its caption.
     pub(crate) fn figure(&mut self, caption: &str, about: &str, svg: &str) {
         let (caption, about) = (escape(caption), escape(about));
         self.raw(&format!(
@@ -53,7 +53,7 @@ impl Page {
         ));
     }
 
-    /// Rows below names of columns; a name that starts with `#` is of numbers.
+    /// Adds a table. A column whose name starts with `#` is aligned as numbers.
     pub(crate) fn table(&mut self, class: &str, columns: &[&str], rows: &[Row]) {
         self.raw(&format!(
             "<div class=\"wide\"><table class=\"{class}\"><thead><tr>"
@@ -89,7 +89,7 @@ impl Page {
         self.raw("</tbody></table></div>\n");
     }
 
-    /// A table of the shared columns.
+    /// Adds a results or counters table.
     pub(crate) fn columns(&mut self, table: Table) {
         let heads = table.heads.iter().zip(&table.is_number);
         let heads: Vec<String> = heads
@@ -113,7 +113,7 @@ impl Page {
         self.table("", &heads, &rows);
     }
 
-    /// Something long that is shown when asked for.
+    /// Adds a section that the reader can fold and unfold.
     pub(crate) fn folded(&mut self, summary: &str, open: bool, inside: impl FnOnce(&mut Self)) {
         let open = if open { " open" } else { "" };
         self.raw(&format!(
@@ -125,11 +125,11 @@ impl Page {
     }
 }
 
-/// One row of a table.
+/// One row of an HTML table.
 #[derive(Default)]
 pub(super) struct Row {
     pub(crate) cells: Vec<String>,
-    /// It stands out.
+    /// Whether the row is highlighted.
     pub(crate) marked: bool,
 }
 
@@ -147,7 +147,7 @@ mod tests {
     use super::escape;
 
     #[test]
-    fn nothing_foreign_becomes_markup() {
+    fn escaped_text_is_never_markup() {
         assert_eq!(
             escape("<script>\"&'\u{1b}x"),
             "&lt;script&gt;&quot;&amp;&#39;x"

@@ -1,22 +1,22 @@
-//! How much, how fast, and how it went over time.
+//! Results: tables of rates and counters, and charts over time.
 #![forbid(unsafe_code)]
 
 use super::page::Page;
 use crate::chart::{Dot, Line, dots, heat, histogram, lines};
 use crate::columns::{self, ChannelRow, Place};
 use crate::compare::profiles;
-use crate::story::{ChannelSeries, Point, Story};
+use crate::story::{Axis, ChannelSeries, Point, Story};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
-/// Channels that are lines of a chart; more are strips.
+/// Up to this many channels are drawn as lines, more as heat strips.
 const LINES_MAX: usize = 8;
-/// Figures of one kind, and lines of one: with many pairs the slowest are looked for.
+/// Maximum figures of one kind, and lines of one figure. Of more pairs the slowest are shown.
 const FIGURES_MAX: usize = 16;
-/// Strips of a chart.
+/// Maximum strips of a chart.
 const STRIPS_MAX: usize = 128;
-/// Rows of counters that are shown without being asked for.
+/// A longer counters table is folded.
 const ROWS_OPEN: usize = 16;
 
 pub(super) fn results(page: &mut Page, story: &Story) {
@@ -84,7 +84,7 @@ fn iterations(page: &mut Page, story: &Story) {
                     .map(|n| (n as f64, n.to_string())),
             )
             .collect();
-        let title = format!("Rate of every iteration, {direction}");
+        let title = format!("Rate of each iteration, {direction}");
         let svg = dots(
             &title,
             "GB/s",
@@ -95,13 +95,13 @@ fn iterations(page: &mut Page, story: &Story) {
         );
         page.figure(
             &title,
-            &format!("hollow: the very first, which does not count{which}"),
+            &format!("hollow: the first iteration, not in the median{which}"),
             &svg,
         );
     }
 }
 
-/// Rates over whatever the sweep varies, beside what is known of such NICs.
+/// Rates over each quantity that the sweep varies, with the shipped profiles as references.
 fn sweep(page: &mut Page, story: &Story) {
     type Pick = fn(&Point) -> u64;
     let axes: [(&str, bool, Pick); 3] = [
@@ -119,7 +119,7 @@ fn sweep(page: &mut Page, story: &Story) {
         if values.len() < 2 {
             continue;
         }
-        // Sizes are doubled from point to point, connections mostly, too.
+        // Sweeps usually double sizes and connections from point to point.
         let at = |value: u64| (value as f64).log2();
         let all: Vec<Dot> = story
             .sweep
@@ -155,11 +155,11 @@ fn sweep(page: &mut Page, story: &Story) {
         let references: Vec<(String, f64)> = per_nic
             .map(|one| (format!("{}:", one.name), one.gb_per_s * nics))
             .collect();
-        let title = format!("Median rate over {name}");
+        let title = format!("Median rate by {name}");
         let svg = dots(&title, "GB/s", name, &all, &references, &marks);
         page.figure(
             &title,
-            "every run that was named; hollow: the one that is told here",
+            "all runs named on the command line; hollow: the run of this report",
             &svg,
         );
     }
@@ -169,91 +169,66 @@ fn over_time(page: &mut Page, story: &Story) {
     if story.series.is_empty() {
         return;
     }
-    let part_ms = (story.axis.to_ms - story.axis.from_ms) / story.axis.parts.max(1) as f64;
-    let rate = |bytes: u64| bytes as f64 / part_ms / 1e6;
-    let moving: Vec<&ChannelSeries> = receivers(story);
-    let (rails, which) = slowest(
-        rails(story, &moving).into_iter().collect(),
-        FIGURES_MAX,
-        |(_, bytes)| moved(bytes),
-    );
-    let rail_lines: Vec<Line> = rails
-        .into_iter()
-        .map(|(name, bytes)| Line {
-            name,
-            values: bytes.into_iter().map(|sum| sum.map(rate)).collect(),
-        })
-        .collect();
-    let svg = lines("Rate over time per rail", "GB/s", story.axis, &rail_lines);
-    page.figure(
-        "Rate over time per rail",
-        &format!("bytes done, all channels of an interface{which}"),
-        &svg,
-    );
-    let (moving, which) = slowest(moving, STRIPS_MAX, |series| moved(&series.bytes));
-    let many = moving.len() > LINES_MAX;
-    let rates = |series: &ChannelSeries| {
-        series
-            .bytes
-            .iter()
-            .map(|bytes| bytes.map(rate))
-            .collect::<Vec<_>>()
-    };
-    if many {
-        let most = moving
-            .iter()
-            .flat_map(|series| rates(series))
-            .flatten()
-            .fold(0.0, f64::max)
-            .max(f64::MIN_POSITIVE);
-        let strips: Vec<_> = moving
-            .iter()
-            .map(|series| {
-                (
-                    name(series),
-                    rates(series)
-                        .into_iter()
-                        .map(|value| value.map(|value| value / most))
-                        .collect(),
-                )
-            })
-            .collect();
-        let svg = heat(
-            "Rate over time per channel",
-            story.axis,
-            &strips,
-            &format!("{most:.3} GB/s"),
-        );
-        page.figure(
-            "Rate over time per channel",
-            &format!("the stronger, the faster{which}"),
-            &svg,
-        );
-    } else {
-        let is_one = moving
-            .iter()
-            .all(|series| series.worker == moving[0].worker);
-        let name = |series| {
-            if is_one {
-                name(series)
-            } else {
-                format!("{}, {}", name(series), series.worker.name)
-            }
-        };
-        let all: Vec<Line> = moving
-            .iter()
-            .map(|series| Line {
-                name: name(series),
-                values: rates(series),
-            })
-            .collect();
-        let svg = lines("Rate over time per channel", "GB/s", story.axis, &all);
-        page.figure("Rate over time per channel", "bytes done", &svg);
-    }
+    let channels = receivers(story);
+    rates_of_rails(page, story, &channels);
+    rates_of_channels(page, story, channels);
     occupancy(page, story);
 }
 
-/// As many of them as are shown, in their order: the slowest, and words for it.
+/// GB/s of each part of the time axis, from its bytes.
+fn rates_of_parts(axis: Axis, bytes: &[Option<u64>]) -> Vec<Option<f64>> {
+    let part_ms = (axis.to_ms - axis.from_ms) / axis.parts.max(1) as f64;
+    let rate = |bytes: u64| bytes as f64 / part_ms / 1e6;
+    bytes.iter().map(|bytes| bytes.map(rate)).collect()
+}
+
+fn rates_of_rails(page: &mut Page, story: &Story, channels: &[&ChannelSeries]) {
+    let rails = rails(story, channels).into_iter().collect();
+    let (rails, which) = slowest(rails, FIGURES_MAX, |(_, bytes)| moved(bytes));
+    let mut all = Vec::new();
+    for (name, bytes) in rails {
+        let values = rates_of_parts(story.axis, &bytes);
+        all.push(Line { name, values });
+    }
+    let title = "Rate over time per rail";
+    let svg = lines(title, "GB/s", story.axis, &all);
+    let about = format!("bytes completed by all channels of an interface{which}");
+    page.figure(title, &about, &svg);
+}
+
+fn rates_of_channels(page: &mut Page, story: &Story, channels: Vec<&ChannelSeries>) {
+    let (channels, which) = slowest(channels, STRIPS_MAX, |series| moved(&series.bytes));
+    let is_one_worker = channels
+        .iter()
+        .all(|series| series.worker == channels[0].worker);
+    let mut all = Vec::new();
+    for series in &channels {
+        let values = rates_of_parts(story.axis, &series.bytes);
+        let name = match is_one_worker {
+            true => name(series),
+            false => format!("{} {}", series.worker.name, name(series)),
+        };
+        all.push(Line { name, values });
+    }
+    let title = "Rate over time per channel";
+    if all.len() <= LINES_MAX {
+        let svg = lines(title, "GB/s", story.axis, &all);
+        return page.figure(title, "bytes completed", &svg);
+    }
+    let rates = all.iter().flat_map(|line| line.values.iter().flatten());
+    let most = rates.copied().fold(f64::MIN_POSITIVE, f64::max);
+    let mut strips = Vec::new();
+    for line in all {
+        let shares = line.values.into_iter().map(|rate| Some(rate? / most));
+        strips.push((line.name, shares.collect()));
+    }
+    let svg = heat(title, story.axis, &strips, &format!("{most:.3} GB/s"));
+    let about = format!("stronger colour: higher rate{which}");
+    page.figure(title, &about, &svg);
+}
+
+/// The slowest `most` elements in their original order, and a note for the caption if others
+/// were left out.
 fn slowest<T>(mut all: Vec<T>, most: usize, rate: impl Fn(&T) -> f64) -> (Vec<T>, String) {
     let count = all.len();
     if count <= most {
@@ -267,29 +242,25 @@ fn slowest<T>(mut all: Vec<T>, most: usize, rate: impl Fn(&T) -> f64) -> (Vec<T>
     (all, format!("; the {most} slowest of {count}"))
 }
 
-/// Bytes of all parts of the time.
+/// Sum of the bytes over all parts of the time axis.
 fn moved(bytes: &[Option<u64>]) -> f64 {
     bytes.iter().flatten().map(|bytes| *bytes as f64).sum()
 }
 
-/// The receiving side where there is one: its clock runs until everything is consumed.
+/// The receiving channels, or the sending ones if no receiver was sampled. Receivers are
+/// preferred because they run until every request is consumed.
 fn receivers(story: &Story) -> Vec<&ChannelSeries> {
-    let of = |side: Side| {
-        story
-            .series
-            .iter()
-            .filter(move |series| series.side == side)
-            .collect::<Vec<_>>()
-    };
-    let receiving = of(Side::Recv);
-    if receiving.is_empty() {
-        of(Side::Send)
+    let has_receivers = story.series.iter().any(|one| one.side == Side::Recv);
+    let side = if has_receivers {
+        Side::Recv
     } else {
-        receiving
-    }
+        Side::Send
+    };
+    let series = story.series.iter();
+    series.filter(|one| one.side == side).collect()
 }
 
-/// Bytes of every interface of every node.
+/// Bytes over time of each interface of each node.
 fn rails(story: &Story, series: &[&ChannelSeries]) -> BTreeMap<String, Vec<Option<u64>>> {
     let mut rails: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
     for one in series {
@@ -365,8 +336,7 @@ fn occupancy(page: &mut Page, story: &Story) {
             &strips,
             &format!("full ({full:.0} requests in flight)"),
         );
-        let about =
-            format!("most requests in flight in each part; the stronger, the fuller{which}");
+        let about = format!("maximum requests in flight; stronger colour: fuller window{which}");
         page.figure(&title, &about, &svg);
     }
 }
@@ -392,7 +362,7 @@ fn latencies(page: &mut Page, story: &Story) {
         let svg = histogram(&title, &one.buckets, &marks);
         page.figure(
             &title,
-            &format!("posted to done, {count} requests, logarithmic"),
+            &format!("posted to done, {count} requests, logarithmic axis"),
             &svg,
         );
     }

@@ -1,18 +1,18 @@
-//! The moment that decides: both ends of one channel, and every window.
+//! The state in which a run stopped moving: both ends of one channel, and every window.
 #![forbid(unsafe_code)]
 
 use super::page::{Page, Row};
 use crate::chart::{duration, requests, seconds};
 use crate::story::{Story, Window};
 
-/// Windows that are shown without being asked for.
+/// A longer table of windows is folded.
 const OPEN_MAX: usize = 24;
 
 pub(super) fn standstill(page: &mut Page, story: &Story) {
     if !story.stood_still() {
         return;
     }
-    page.section("standstill", "The moment it stood still");
+    page.section("standstill", "State when the transfer stopped");
     if let Some(ms) = story.axis.stall_ms {
         page.tag(
             "p",
@@ -34,7 +34,7 @@ pub(super) fn standstill(page: &mut Page, story: &Story) {
                 Row::from([duration(*at as f64), node.clone(), words.clone()])
             };
             let rows: Vec<Row> = timeline.notes.iter().map(row).collect();
-            page.table("", &["#from the last change", "node", "logged then"], &rows);
+            page.table("", &["#from the last change", "node", "log line"], &rows);
         }
     }
     windows(page, story);
@@ -65,7 +65,7 @@ fn windows(page: &mut Page, story: &Story) {
                     "#tests",
                     "#not done",
                     "#rc errors",
-                    "inside of",
+                    "in call",
                     "last error",
                     "addresses",
                 ],
@@ -108,7 +108,7 @@ fn row(window: &Window) -> Row {
     }
 }
 
-/// A window in a few letters.
+/// The requests of a window as letters, or their number where the letters are not known.
 pub(crate) fn dump(window: &Window) -> String {
     match (window.requests.is_empty(), window.in_flight()) {
         (false, _) => window.requests.clone(),

@@ -1,5 +1,4 @@
-//! Run folders made from data: what a stalled run of two nodes leaves, and what is
-//! left of it when it was killed.
+//! Run folders for the tests: a stalled run of two nodes, and a stalled run of three.
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -13,13 +12,13 @@ use tcpx_run_model::scenario::Scenario;
 use tcpx_words::log::LogLine;
 use tcpx_words::side::Side;
 
-/// A sample that version 1 wrote: a run folder, or a bundle.
+/// A run folder or bundle that version 1 wrote.
 pub(super) fn v1(name: &str) -> RunFiles {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../run-model/record/fixtures/v1");
     RunFiles::open(&folder.join(name)).expect("a run")
 }
 
-/// Names that no output may hold.
+/// Names and secrets that redacted output must not contain.
 pub(super) struct Names {
     pub host: String,
     pub user: String,
@@ -40,7 +39,7 @@ impl Default for Names {
     }
 }
 
-/// Writes a run folder: receive channel 1 waits with 16 done.
+/// Writes a run folder of a stalled run: receive channel 1 has 16 requests done, none consumed.
 pub(super) fn stalled(run: &Path, names: &Names) {
     write(run, "run.json", &record(names).to_string());
     write(
@@ -58,7 +57,7 @@ pub(super) fn stalled(run: &Path, names: &Names) {
     write(run, "nodes/peer/freeze-frame.json", &frame.to_string());
 }
 
-/// A recorder with a name in its label, an address in its slot and both in its log.
+/// Adds a recorder with a name in its label, an address in its slot, and both in its log.
 pub(super) fn recorder(run: &Path, names: &Names) {
     recorder_at(run, names, "nodes/peer/recorder.tcpxrec");
 }
@@ -162,17 +161,17 @@ fn record(names: &Names) -> Value {
         "findings": [ { "condition": "window-never-consumed", "severity": "error", "confidence": 0.95,
             "subject": { "node": 1, "pair": 0, "name": "peer" }, "channel": 1,
             "because": [format!("recv channel 1 of {host}: all 16 requests done, none consumed"), format!("token {token} seen")],
-            "cannot_see": ["who should have consumed them"], "next_step": "call irecv_consumed once per receive", "reference": null } ],
+            "cannot_see": ["why the application did not call irecv_consumed"], "next_step": "call irecv_consumed once per receive", "reference": null } ],
         "unmet": [],
     })
 }
 
-/// Lines of an event stream, with times of their own.
+/// The text of an event stream, with fixed times.
 #[derive(Default)]
 struct Events(String);
 
 impl Events {
-    fn say(&mut self, ms: f64, who: Who, kind: EventKind) {
+    fn push(&mut self, ms: f64, who: Who, kind: EventKind) {
         let at = format!("2026-11-20T10:15:{:06.3}Z", ms / 1e3);
         let event = Event {
             at,
@@ -201,7 +200,7 @@ fn pair(nodes: [u32; 2]) -> PairIntro {
     }
 }
 
-/// One channel that got `step` rounds far; a stuck one hands nothing back after 48.
+/// One channel after `step` rounds. A stuck channel consumes nothing after request 48.
 fn window(side: Side, index: usize, step: u64, stuck: bool) -> ChannelNow {
     ChannelNow {
         side,
@@ -243,12 +242,12 @@ fn events(names: &Names) -> String {
         token,
     } = names;
     let (mut events, [local, peer]) = (Events::default(), [worker(0, 0), worker(1, 0)]);
-    events.say(
+    events.push(
         1.0,
         Who::Run,
         EventKind::Nodes(vec![node("local", host), node("peer", address)]),
     );
-    events.say(1.0, Who::Run, EventKind::Pairs(vec![pair([0, 1])]));
+    events.push(1.0, Who::Run, EventKind::Pairs(vec![pair([0, 1])]));
     let line = |line: i32, text: String| {
         EventKind::PluginLine(LogLine {
             level: 2,
@@ -258,18 +257,15 @@ fn events(names: &Names) -> String {
             count: 1,
         })
     };
-    events.say(
+    events.push(
         90.0,
         peer,
         line(7, format!("NET/GPUDirectTCPX : Using [0]eth1:{address}<0>")),
     );
-    events.say(
+    events.push(
         95.0,
         peer,
-        line(
-            8,
-            format!("a line that nobody knows, of {user} at {mac}\n{host}"),
-        ),
+        line(8, format!("an unknown line from {user} at {mac}\n{host}")),
     );
     let window = |side: Side, index: usize, step: u64, stuck: bool| ChannelNow {
         local: Some(format!("{address}:4000")),
@@ -288,17 +284,17 @@ fn events(names: &Names) -> String {
     };
     for step in 0..=16 {
         let ms = 100.0 + step as f64 * 50.0;
-        events.say(ms, local, EventKind::Sample(sent(step)));
-        events.say(ms + 5.0, peer, EventKind::Sample(received(step)));
+        events.push(ms, local, EventKind::Sample(sent(step)));
+        events.push(ms + 5.0, peer, EventKind::Sample(received(step)));
     }
-    events.say(3000.0, peer, EventKind::Stall(received(16)));
-    events.say(
+    events.push(3000.0, peer, EventKind::Stall(received(16)));
+    events.push(
         3001.0,
         Who::Run,
         EventKind::Note(format!("stall declared, says {host}")),
     );
     let text = format!("password={token} for {user}");
-    events.say(
+    events.push(
         3002.0,
         peer,
         EventKind::Output {
@@ -306,15 +302,15 @@ fn events(names: &Names) -> String {
             text,
         },
     );
-    events.say(14_000.0, peer, exited());
+    events.push(14_000.0, peer, exited());
     events.0
 }
 
-/// The nodes of [`three`], as the command line called them.
+/// The nodes of [`three`], as named on the command line.
 pub(super) const THREE: [&str; 3] = ["a3-east-1", "a3-east-2", "10.0.1.33"];
 
-/// Writes a run folder of three nodes, each of which sends to the next. The last
-/// pair stands still, and the last node's plugin is another.
+/// Writes a run folder of three nodes, each of which sends to the next. The last pair has
+/// stalled, and the last node has a different plugin.
 pub(super) fn three(run: &Path) {
     let pairs = [[0, 1], [1, 2], [2, 0]];
     write(run, "scenario.toml", "name = \"ring\"\n");
@@ -329,34 +325,34 @@ pub(super) fn three(run: &Path) {
 
 fn three_events(pairs: [[u32; 2]; 3]) -> String {
     let mut events = Events::default();
-    events.say(
+    events.push(
         1.0,
         Who::Run,
         EventKind::Nodes(THREE.map(|name| node(name, name)).to_vec()),
     );
-    events.say(1.0, Who::Run, EventKind::Pairs(pairs.map(pair).to_vec()));
+    events.push(1.0, Who::Run, EventKind::Pairs(pairs.map(pair).to_vec()));
     for (id, [from, to]) in (0..).zip(pairs) {
         let stuck = id == 2;
         for step in 0..=16 {
             let ms = 100.0 + step as f64 * 50.0;
-            events.say(
+            events.push(
                 ms,
                 worker(from, id),
                 EventKind::Sample(vec![window(Side::Send, 0, step, false)]),
             );
-            events.say(
+            events.push(
                 ms + 5.0,
                 worker(to, id),
                 EventKind::Sample(vec![window(Side::Recv, 0, step, stuck)]),
             );
         }
     }
-    events.say(
+    events.push(
         3000.0,
         worker(0, 2),
         EventKind::Stall(vec![window(Side::Recv, 0, 16, true)]),
     );
-    events.say(4000.0, worker(0, 2), exited());
+    events.push(4000.0, worker(0, 2), exited());
     events.0
 }
 
@@ -381,7 +377,7 @@ fn three_record(pairs: [[u32; 2]; 3]) -> Value {
     let node = |name: &str| json!({ "name": name, "address": name, "host": name, "facts": null });
     json!({
         "schema": SCHEMA, "id": "20261120T101500Z-ring", "started": "2026-11-20T10:15:00Z", "finished": "2026-11-20T10:15:14Z",
-        "tcpxctl_version": "0.1.0", "outcome": "stalled", "exit_code": 4, "reason": "one pair of three stands still",
+        "tcpxctl_version": "0.1.0", "outcome": "stalled", "exit_code": 4, "reason": "one pair of three has stalled",
         "next_step": null, "scenario": { "name": "ring", "sha256": "ab", "resolved": Scenario::default() },
         "nodes": THREE.map(node),
         "pairs": pairs.into_iter().enumerate().map(pair).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! A run of nodes that never were, told in every form.
+//! Reports of made-up runs, in every format.
 
 mod fixture;
 mod renders;

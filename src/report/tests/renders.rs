@@ -1,4 +1,4 @@
-//! Golden renders: read the diff when they change.
+//! Snapshots of every format of a stalled run's report.
 
 use super::fixture::{Names, stalled, write};
 use crate::story::{State, Story};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::record::RunFiles;
 
-fn told() -> Story {
+fn stalled_story() -> Story {
     let run = tempfile::tempdir().expect("a folder");
     stalled(run.path(), &Names::default());
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
@@ -17,8 +17,8 @@ fn told() -> Story {
 }
 
 #[test]
-fn the_short_form_is_one_screen_in_both_languages() {
-    let story = told();
+fn the_short_report_has_at_most_sixty_lines_in_both_languages() {
+    let story = stalled_story();
     for (name, language) in [
         ("short_en", Language::English),
         ("short_zh", Language::Chinese),
@@ -30,13 +30,13 @@ fn the_short_form_is_one_screen_in_both_languages() {
 }
 
 #[test]
-fn markdown_says_everything() {
-    insta::assert_snapshot!(markdown(&told(), false, Language::English));
+fn markdown_has_every_section() {
+    insta::assert_snapshot!(markdown(&stalled_story(), false, Language::English));
 }
 
 #[test]
-fn machines_read_it() {
-    let story = told();
+fn junit_prometheus_csv_and_json_can_be_parsed() {
+    let story = stalled_story();
     insta::assert_snapshot!("junit", junit(&story));
     insta::assert_snapshot!("prometheus", prometheus(&story));
     let rows = csv(&story);
@@ -50,13 +50,13 @@ fn machines_read_it() {
 }
 
 #[test]
-fn a_page_fetches_nothing_runs_nothing_and_has_every_picture() {
-    let page = html(&told(), false);
+fn html_has_every_chart_and_no_script_or_external_resource() {
+    let page = html(&stalled_story(), false);
     for part in [
         "✗ STALLED",
         "Rate over time per rail",
         "Window occupancy over time, recv side, peer",
-        "Rate of every iteration",
+        "Rate of each iteration",
         "dddddddddddddddd",
         "MTU 8244",
         "freeze-frame.json",
@@ -71,11 +71,11 @@ fn a_page_fetches_nothing_runs_nothing_and_has_every_picture() {
     }
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     let questions = |page: &str| page.find("id=\"questions\"").expect("there");
-    assert!(questions(&html(&told(), true)) < questions(&page));
+    assert!(questions(&html(&stalled_story(), true)) < questions(&page));
 }
 
 #[test]
-fn what_is_left_of_a_run_is_told_and_the_rest_named() {
+fn a_run_without_a_record_is_reported_and_missing_data_listed() {
     let run = tempfile::tempdir().expect("a folder");
     stalled(run.path(), &Names::default());
     std::fs::remove_file(run.path().join("run.json")).expect("removed");
@@ -112,7 +112,7 @@ fn what_is_left_of_a_run_is_told_and_the_rest_named() {
 }
 
 #[test]
-fn foreign_text_is_no_markup_anywhere() {
+fn text_from_files_is_never_markup() {
     let run = tempfile::tempdir().expect("a folder");
     let evil = "<script>alert(1)</script>|`x`\u{1b}[2J";
     stalled(

@@ -1,5 +1,5 @@
-//! `reports/sample` is what a report of such a run looks like, for those who have
-//! none yet. A file that is out of step fails, and `UPDATE_DOCS=1` writes it.
+//! `reports/sample` shows every format for a stalled run. The test fails if a file is out of
+//! date, and `UPDATE_DOCS=1` writes the files.
 
 use super::fixture::{Names, stalled};
 use crate::story::{Latency, RequestTimeline, Story, TimelineEnd, TimelineRequest};
@@ -16,7 +16,7 @@ fn sample() -> Story {
     stalled(run.path(), &Names::default());
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
     let mut story = redacted(story, &mut Redactor::default());
-    // What recorders would add; those have times of the machine that made them.
+    // Fixed data in place of recorders, whose times depend on the machine.
     story
         .missing
         .retain(|missing| !missing.what.starts_with("latency"));
@@ -80,7 +80,7 @@ fn request(number: u32, stuck: bool) -> TimelineRequest {
 }
 
 #[test]
-fn the_sample_in_the_repository_is_in_step() {
+fn the_sample_in_the_repository_is_up_to_date() {
     let story = sample();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/sample");
     let files = [
@@ -100,7 +100,7 @@ fn the_sample_in_the_repository_is_in_step() {
         let there = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             there == text,
-            "reports/sample/{name} is out of step: UPDATE_DOCS=1 cargo test -p tcpx-report sample"
+            "reports/sample/{name} is out of date: UPDATE_DOCS=1 cargo test -p tcpx-report sample"
         );
     }
 }

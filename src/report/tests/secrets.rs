@@ -1,4 +1,4 @@
-//! Whatever is planted in a run never comes out of what is made to be sent.
+//! Secrets planted in a run never appear in redacted reports and bundles.
 
 use super::fixture::{Names, recorder, stalled};
 use crate::{
@@ -53,7 +53,7 @@ proptest! {
         }
         let verified = verify(&sent);
         prop_assert!(verified.problems.is_empty() && verified.revealing.is_empty() && verified.redacted, "{verified:?}");
-        // It is still a run, and says the same.
+        // The bundle still reads as the same run.
         let again = gather(&sent);
         prop_assert_eq!(&again.outcome, &story.outcome);
         prop_assert_eq!(&again.windows, &story.windows);
@@ -61,14 +61,15 @@ proptest! {
     }
 }
 
-/// As a recorder has it: with the port in front, which no chance brings about.
+/// The address as a recorder stores it, after its port. With the port, the bytes do not occur
+/// by chance.
 fn octets_of(address: &str) -> Vec<u8> {
     let address: std::net::Ipv4Addr = address.parse().expect("an address");
     [&4000u16.to_le_bytes()[..], &[0; 4], &address.octets()].concat()
 }
 
 #[test]
-fn a_bundle_that_was_changed_is_told_from_one_that_was_not() {
+fn verify_names_changed_added_and_missing_files() {
     let run = tempfile::tempdir().expect("a folder");
     stalled(run.path(), &Names::default());
     let files = RunFiles::open(run.path()).expect("a run");
@@ -90,15 +91,15 @@ fn a_bundle_that_was_changed_is_told_from_one_that_was_not() {
     archive.files.insert("run.json".into(), b"{}".to_vec());
     archive.files.remove("SUMMARY.md");
     archive.files.insert("more".into(), Vec::new());
-    let told = verify(&sent).problems.join("; ");
+    let problems = verify(&sent).problems.join("; ");
     assert_eq!(
-        told,
-        "more has no sum; run.json is not as it was written; SUMMARY.md is missing"
+        problems,
+        "more has no checksum; run.json does not match its checksum; SUMMARY.md is missing"
     );
 }
 
 #[test]
-fn a_variable_that_is_called_a_secret_is_one_wherever_its_value_stands() {
+fn the_value_of_a_secret_variable_is_redacted_everywhere() {
     let run = tempfile::tempdir().expect("a folder");
     stalled(
         run.path(),
@@ -138,7 +139,7 @@ fn a_variable_that_is_called_a_secret_is_one_wherever_its_value_stands() {
 }
 
 #[test]
-fn a_machine_that_is_called_like_a_word_of_a_report_spoils_none() {
+fn a_host_named_like_a_keyword_does_not_damage_a_redacted_story() {
     for host in ["recv", "stalled", "finished", "error", "tcpx"] {
         let run = tempfile::tempdir().expect("a folder");
         stalled(
@@ -149,9 +150,9 @@ fn a_machine_that_is_called_like_a_word_of_a_report_spoils_none() {
             },
         );
         let story = gather(&RunFiles::open(run.path()).expect("a run"));
-        let told = redacted(story.clone(), &mut Redactor::default());
+        let redacted = redacted(story.clone(), &mut Redactor::default());
         assert_eq!(
-            (told.state, told.outcome, told.windows.len()),
+            (redacted.state, redacted.outcome, redacted.windows.len()),
             (story.state, story.outcome, story.windows.len())
         );
     }

@@ -1,5 +1,4 @@
-//! A run of three nodes and three pairs: everything names them all, and nothing
-//! says `local` or `peer`.
+//! Reports of a run with three nodes and three pairs, which are never called `local` or `peer`.
 
 use super::fixture::{THREE, three};
 use crate::compare::Measured;
@@ -74,7 +73,7 @@ fn a_story_has_every_node_and_every_worker() {
         (Some(Outcome::Stalled), [NodeId(2), NodeId(0)])
     );
     assert_eq!(story.series.len(), 6);
-    // Of the pair that stands still, and of no other.
+    // Only the stalled pair has windows.
     let windows: Vec<&str> = story
         .windows
         .iter()
@@ -104,7 +103,7 @@ fn a_story_has_every_node_and_every_worker() {
 }
 
 #[test]
-fn everything_names_all_nodes_and_nothing_says_local_or_peer() {
+fn every_format_names_all_nodes_and_never_local_or_peer() {
     let (reports, files) = ring();
     let story = gather(&files);
     for output in outputs(&story) {
@@ -142,7 +141,7 @@ fn everything_names_all_nodes_and_nothing_says_local_or_peer() {
 }
 
 #[test]
-fn what_is_sent_names_none_of_them_and_still_says_the_same() {
+fn a_redacted_bundle_names_no_node_and_gives_the_same_story() {
     let (reports, files) = ring();
     let mut redactor = Redactor::default();
     let story = redacted(gather(&files), &mut redactor);
@@ -175,7 +174,7 @@ fn what_is_sent_names_none_of_them_and_still_says_the_same() {
 }
 
 #[test]
-fn of_many_pairs_the_slowest_are_told() {
+fn of_many_pairs_only_the_slowest_are_charted() {
     let (_reports, files) = ring();
     let mut story = gather(&files);
     let (transfer, series) = (story.transfers[0].clone(), story.series[1].clone());
@@ -198,8 +197,8 @@ fn of_many_pairs_the_slowest_are_told() {
         assert!(page.contains(caption), "{caption}");
     }
     assert!(
-        page.contains("Rate of every iteration, from 39<")
-            && !page.contains("Rate of every iteration, from 23<")
+        page.contains("Rate of each iteration, from 39<")
+            && !page.contains("Rate of each iteration, from 23<")
     );
     let words = "median 11.000 to 50.000 GB/s in 40 directions, the slowest from 39.";
     assert!(

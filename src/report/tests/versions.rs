@@ -1,4 +1,4 @@
-//! What version 1 wrote is told as ever, and a future version says that it is one.
+//! Reports of runs that version 1 recorded, and of runs that a future version recorded.
 
 use super::fixture::{v1, write};
 use crate::compare::{Baselines, Measured, compare};
@@ -13,7 +13,7 @@ use tcpx_words::error::{NextStep, Outcome};
 
 const RUN: &str = "20261120T101500Z-two-gpus";
 
-fn told(name: &str) -> Story {
+fn story_of(name: &str) -> Story {
     Story {
         tcpxctl_version: "VERSION".into(),
         ..gather(&v1(name))
@@ -21,8 +21,8 @@ fn told(name: &str) -> Story {
 }
 
 #[test]
-fn a_run_of_version_1_is_told_as_ever() {
-    let story = told(RUN);
+fn a_run_of_version_1_is_reported() {
+    let story = story_of(RUN);
     assert_eq!(
         (story.state, story.outcome, story.pairs.len()),
         (State::Finished, Some(Outcome::Stalled), 2)
@@ -31,7 +31,7 @@ fn a_run_of_version_1_is_told_as_ever() {
     assert!(html(&story, false).contains("Window occupancy over time, recv side, peer gpu 1"));
     assert!(short(&story, Language::English).contains("peer gpu 1 recv 1: `pppppppp`"));
     assert!(csv(&story).contains("\r\npeer gpu 1,recv,1,eth1,"));
-    let sent = told("two-gpus.tar.gz");
+    let sent = story_of("two-gpus.tar.gz");
     assert_eq!(
         (&sent.transfers, &sent.windows.len()),
         (&story.transfers, &story.windows.len())
@@ -39,7 +39,7 @@ fn a_run_of_version_1_is_told_as_ever() {
 }
 
 #[test]
-fn a_run_of_version_1_is_bundled_and_a_bundle_of_version_1_verified() {
+fn a_run_of_version_1_can_be_bundled_and_its_bundle_verified() {
     let verified = verify(&v1("two-gpus.tar.gz"));
     assert!(
         verified.redacted && verified.problems.is_empty() && verified.revealing.is_empty(),
@@ -62,7 +62,7 @@ fn a_run_of_version_1_is_bundled_and_a_bundle_of_version_1_verified() {
 }
 
 #[test]
-fn what_version_1_left_of_a_killed_run_is_judged() {
+fn a_killed_run_of_version_1_is_diagnosed() {
     for name in [RUN, "two-gpus.tar.gz"] {
         let found = diagnose(&of_files(&v1(name)).expect("events"));
         let places: Vec<Option<&str>> = found.iter().map(|one| one.place()).collect();
@@ -102,7 +102,7 @@ fn what_version_1_left_of_a_killed_run_is_judged() {
 }
 
 #[test]
-fn a_run_is_held_against_a_baseline_of_version_1() {
+fn a_run_is_compared_with_a_baseline_of_version_1() {
     let home = tempfile::tempdir().expect("a folder");
     let kept =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../run-model/record/fixtures/v1/baseline.json");
@@ -110,7 +110,7 @@ fn a_run_is_held_against_a_baseline_of_version_1() {
     let baseline = Baselines::at(home.path().to_owned())
         .load("two-gpus")
         .expect("read");
-    let run = Measured::of_run(&told(RUN)).expect("read");
+    let run = Measured::of_run(&story_of(RUN)).expect("read");
     let compared = compare(vec![baseline, run], 0.05);
     assert!(
         compared.rows.len() > 10 && compared.settings.is_empty(),
@@ -125,8 +125,8 @@ fn a_run_is_held_against_a_baseline_of_version_1() {
     assert_eq!(compared.regressions().count(), 0);
 }
 
-/// A copy of the sample of version 1 below a folder of runs, as a version says it is.
-fn of_version(reports: &Path, id: &str, schema: &str) {
+/// Copies the run of version 1 to a folder of runs, with another schema in its record.
+fn copy_with_schema(reports: &Path, id: &str, schema: &str) {
     let run = reports.join(id);
     std::fs::create_dir_all(&run).expect("a folder");
     for name in ["events.jsonl", "scenario.toml"] {
@@ -137,10 +137,10 @@ fn of_version(reports: &Path, id: &str, schema: &str) {
 }
 
 #[test]
-fn a_run_of_a_future_version_says_so_wherever_it_is_told() {
+fn every_format_names_the_schema_of_a_future_version() {
     let reports = tempfile::tempdir().expect("a folder");
-    of_version(reports.path(), RUN, "tcpxctl.run/1");
-    of_version(reports.path(), "20261120T101600Z-two-gpus", "tcpxctl.run/9");
+    copy_with_schema(reports.path(), RUN, "tcpxctl.run/1");
+    copy_with_schema(reports.path(), "20261120T101600Z-two-gpus", "tcpxctl.run/9");
     let files = RunFiles::open(&reports.path().join("20261120T101600Z-two-gpus")).expect("a run");
     let story = gather(&files);
     assert_eq!(
