@@ -1,11 +1,11 @@
-//! Words on a buffer, cut where the place ends.
+//! Writing text to a buffer, cut at the end of its area.
 #![forbid(unsafe_code)]
 
 use super::theme::{Ink, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// One line that grows to the right.
+/// A line of an area that text is appended to.
 pub(crate) struct Pen<'a> {
     buffer: &'a mut Buffer,
     theme: Theme,
@@ -16,7 +16,7 @@ pub(crate) struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    /// At the beginning of line `row` of `area`; below its end nothing is drawn.
+    /// A pen at the beginning of line `row` of `area`. Below the area nothing is drawn.
     pub(crate) fn at(buffer: &'a mut Buffer, theme: Theme, area: Rect, row: u16) -> Self {
         let area = area.intersection(buffer.area);
         let end = if row < area.height {
@@ -34,7 +34,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Everything on this line is marked.
+    /// Draws the whole line as selected.
     pub(crate) fn selected(mut self, selected: bool) -> Self {
         self.selected = selected;
         if selected {
@@ -45,6 +45,7 @@ impl<'a> Pen<'a> {
         self
     }
 
+    /// Columns left on the line.
     pub(crate) fn left(&self) -> usize {
         usize::from(self.end - self.x)
     }
@@ -68,7 +69,7 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// To the right of the line's end.
+    /// Writes text at the right end of the line, if it fits.
     pub(crate) fn right(&mut self, ink: Ink, text: &str) -> &mut Self {
         let width = text.chars().count();
         if width <= self.left() {
@@ -78,14 +79,14 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Fills what is left of the line.
+    /// Fills the rest of the line.
     pub(crate) fn fill(&mut self, ink: Ink, with: &str) {
         let left = self.left();
         self.write(ink, with.repeat(left));
     }
 }
 
-/// `123`, `45678`, `12.3M`: at most `width` columns, exact while it fits.
+/// A count in at most `width` columns: exact if that fits, otherwise such as `12.3M`.
 pub(crate) fn count(number: u64, width: usize) -> String {
     let exact = number.to_string();
     if exact.len() <= width {
@@ -102,7 +103,7 @@ pub(crate) fn count(number: u64, width: usize) -> String {
     units.into_iter().find_map(fits).unwrap_or(exact)
 }
 
-/// A time of milliseconds in at most six columns: `12ms`, `4.2s`, `3m07s`.
+/// A duration in at most six columns: `12ms`, `4.2s`, `3m07s`.
 pub(crate) fn age(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms}ms"),
@@ -113,7 +114,7 @@ pub(crate) fn age(ms: u64) -> String {
     }
 }
 
-/// Microseconds and less: `850ns`, `12us`, `4.2ms`, `1.3s`.
+/// A short duration: `850ns`, `12us`, `4.2ms`, `1.3s`.
 pub(crate) fn short(ns: u64) -> String {
     match ns {
         0..1000 => format!("{ns}ns"),
@@ -123,7 +124,7 @@ pub(crate) fn short(ns: u64) -> String {
     }
 }
 
-/// 10^9 bytes per second, three figures.
+/// A rate in 10^9 bytes per second, with up to four significant digits.
 pub(crate) fn gb(bytes_per_s: f64) -> String {
     let gb = bytes_per_s / 1e9;
     match gb {

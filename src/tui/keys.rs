@@ -1,13 +1,13 @@
-//! Keys and what they ask for, as htop and trippy have them where they have them.
+//! The keys of the view. Where htop and trippy have a key for the same action, it is the same.
 //!
-//! Not here: the mouse. A terminal turns its wheel into arrows on a screen like
-//! this one, and whoever selects text wants the mouse for that.
+//! Not here: the mouse. Terminals send the wheel as arrow keys on the alternate screen, and
+//! capturing the mouse would prevent selecting text.
 #![forbid(unsafe_code)]
 
 use super::view::{PANES, Pane};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// What a person asks for.
+/// An action that a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Message {
     Quit,
@@ -22,7 +22,7 @@ pub(crate) enum Message {
     PageDown,
     First,
     Last,
-    /// Stop time, or let it go on.
+    /// Pause, or resume.
     Pause,
     Back(usize),
     Forward(usize),
@@ -51,7 +51,7 @@ pub(crate) enum Message {
     Screenshot,
 }
 
-/// A key press, while a filter is typed or not.
+/// The action of a key. `typing` is whether the filter is being typed.
 pub(crate) fn message(key: KeyEvent, typing: bool) -> Option<Message> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -122,7 +122,7 @@ pub(crate) fn message(key: KeyEvent, typing: bool) -> Option<Message> {
     })
 }
 
-/// Keys and words, for the help overlay.
+/// Keys and descriptions for the help overlay.
 pub(crate) fn help() -> Vec<(String, String)> {
     let (of_channel, others): (Vec<&Pane>, Vec<&Pane>) =
         PANES.iter().partition(|pane| pane.is_of_channel);
@@ -140,7 +140,7 @@ pub(crate) fn help() -> Vec<(String, String)> {
     let mut help = vec![
         (
             "Up Down PgUp PgDn g G".to_owned(),
-            "choose a line".to_owned(),
+            "move the cursor".to_owned(),
         ),
         (
             format!("Enter {}", list(&of_channel, key, " ")),
@@ -148,7 +148,7 @@ pub(crate) fn help() -> Vec<(String, String)> {
         ),
         (
             format!("{} Tab z", list(&others, key, " ")),
-            format!("{}, next pane, pane alone", list(&others, shows, ", ")),
+            format!("{}, next pane, maximize pane", list(&others, shows, ", ")),
         ),
     ];
     help.extend(
@@ -159,17 +159,17 @@ pub(crate) fn help() -> Vec<(String, String)> {
 }
 
 const HELP: &[(&str, &str)] = &[
-    ("Space", "stop time, let it go on"),
-    ("Left Right (Shift: 10)", "one sample back, forward"),
-    ("s", "to the moment of the stall"),
-    ("[ ]", "mark before, after: stalls and phases"),
-    ("0 $", "oldest moment, now"),
-    ("< > r", "sort by the column before, after; reverse"),
-    ("t c C", "groups or one list; collapse one, all"),
-    ("n", "next channel in trouble"),
-    ("/", "filter: words such as `peer recv eth1 stuck`"),
-    ("a", "ASCII or not"),
+    ("Space", "pause, resume"),
+    ("Left Right (Shift: 10)", "step one sample back, forward"),
+    ("s", "go to the stall"),
+    ("[ ]", "previous, next mark (stall or phase)"),
+    ("0 $", "go to the oldest sample, to now"),
+    ("< > r", "sort by the previous, next column; reverse"),
+    ("t c C", "grouping on or off; collapse one, all"),
+    ("n", "next stuck, waiting or failing channel"),
+    ("/", "filter by words, e.g. `peer recv eth1 stuck`"),
+    ("a", "ASCII glyphs on or off"),
     ("p", "save the screen as text, ANSI and SVG"),
-    ("Ctrl-Z Ctrl-L", "suspend, draw anew"),
-    ("q", "leave"),
+    ("Ctrl-Z Ctrl-L", "suspend, redraw"),
+    ("q", "quit"),
 ];

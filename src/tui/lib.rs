@@ -1,10 +1,9 @@
-//! The live view: every channel of a run, or of whatever drives channels now.
+//! The live view of every channel: of a run, or of other processes that write recorders.
 //!
-//! `watch` is what is seen: a model that is told events, and where these come from.
-//! This file is the loop: it asks the source for what is new, draws, takes keys.
-//! `keys.rs` makes messages of keys, `update.rs` changes `state.rs` by them, `view/`
-//! draws; `shot.rs` keeps what is drawn. Only `terminal.rs` knows that a terminal
-//! exists.
+//! `watch` has the model and the sources of its events. This file is the loop: it polls the
+//! source, draws, and reads keys. `keys.rs` turns keys into messages, `update.rs` applies them
+//! to `state.rs`, `view/` draws, `shot.rs` saves a screen. Only `terminal.rs` knows that a
+//! terminal exists.
 #![forbid(unsafe_code)]
 
 mod canvas;
@@ -32,38 +31,38 @@ use terminal::{Input, Screen, Signals};
 use update::{Effect, update};
 use watch::{Clock, Model, Source, SourceError};
 
-/// How the view was left.
+/// How the user left the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// By `q`.
+    /// With `q`, or the run is over and the view does not stay.
     Quit,
-    /// By Ctrl-C or a signal.
+    /// With Ctrl-C or a signal.
     Interrupted,
 }
 
-/// Why the view ended by itself.
+/// Why the view failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TuiError {
-    /// There is none, or it is gone.
-    #[error("the terminal does not work: {0}")]
+    /// There is no terminal, or it was closed.
+    #[error("cannot use the terminal: {0}")]
     Terminal(#[from] io::Error),
-    /// Nothing more comes.
+    /// The source of events failed.
     #[error(transparent)]
     Source(#[from] SourceError),
 }
 
-/// How it is shown.
+/// Options of the view.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     /// Colours and glyphs.
     pub theme: Theme,
-    /// Between two frames.
+    /// Time between two frames.
     pub frame: Duration,
-    /// It is shown until somebody leaves, also once it is over.
+    /// Whether the view stays open after the run is over.
     pub stay: bool,
 }
 
-/// Shows a source until somebody leaves.
+/// Shows a source in the terminal until the user leaves.
 ///
 /// # Errors
 /// The terminal or the source fails.
@@ -72,12 +71,12 @@ pub fn run(source: &mut dyn Source, look: Look) -> Result<Left, TuiError> {
     let mut screen = Screen::open()?;
     let mut seen = Seen::new(source, look);
     let left = seen.serve(&mut screen, &signals);
-    // No channel is looked at any more.
+    // The source need not read the details of a channel any more.
     seen.source.focus(None, seen.model.state());
     left
 }
 
-/// One frame without a terminal.
+/// Draws one frame without a terminal.
 ///
 /// # Errors
 /// The source fails.
@@ -91,7 +90,7 @@ pub fn once(
     seen.poll()?;
     let until = Instant::now() + ONCE_MAX;
     while seen.model.clock == Clock::Wall && Instant::now() < until {
-        // Two looks make a rate; from another node the first takes its time.
+        // A rate needs two samples, and the first one from another node may take a while.
         let had_any = !seen.model.state().workers.is_empty();
         std::thread::sleep(ONCE);
         seen.poll()?;
@@ -102,9 +101,9 @@ pub fn once(
     Ok(seen.drawn(Rect::new(0, 0, width, height)))
 }
 
-/// Between the looks of a single frame.
+/// Time between the polls before a single frame.
 const ONCE: Duration = Duration::from_millis(250);
-/// Until a frame is drawn, whether or not there is anything on it.
+/// Longest wait before a single frame is drawn, even if there is no sample.
 const ONCE_MAX: Duration = Duration::from_secs(3);
 
 struct Seen<'a> {
@@ -158,7 +157,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Takes keys until the next frame is due, or one was taken and nothing else waits.
+    /// Handles keys until the next frame is due, or until all pending keys are handled.
     fn keys(
         &mut self,
         next: Instant,
@@ -182,7 +181,7 @@ impl<'a> Seen<'a> {
                 None => {}
             }
             if !screen.has_more(began)? {
-                // What was asked for is shown at once.
+                // The result of a key is drawn at once.
                 return Ok(None);
             }
         }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Lines without trailing blanks.
+/// The screen as text, without trailing blanks.
 pub fn text(buffer: &Buffer) -> String {
     lines(buffer).fold(String::new(), |mut all, line| {
         let line: String = line.map(Cell::symbol).collect();
@@ -17,7 +17,7 @@ pub fn text(buffer: &Buffer) -> String {
     })
 }
 
-/// The same with SGR sequences.
+/// The screen as text with SGR sequences.
 pub fn ansi(buffer: &Buffer) -> String {
     let mut all = String::new();
     for line in lines(buffer) {
@@ -65,7 +65,7 @@ const CELL: (f64, f64) = (8.4, 17.0);
 const GROUND: &str = "#1c1c1c";
 const INK: &str = "#d0d0d0";
 
-/// One element for each run of cells that look alike.
+/// The screen as SVG, with one element for each run of cells of the same style.
 pub fn svg(buffer: &Buffer) -> String {
     let (width, height) = (
         f64::from(buffer.area.width) * CELL.0 + 16.0,
@@ -130,7 +130,7 @@ fn piece(all: &mut String, alike: &[&Cell], x: usize, y: usize) {
     );
 }
 
-/// The colour cube and the greys of 256 colours.
+/// The RGB value of an indexed colour.
 fn rgb(color: Color) -> Option<String> {
     let Color::Indexed(index) = color else {
         return None;
@@ -151,10 +151,10 @@ fn rgb(color: Color) -> Option<String> {
     })
 }
 
-/// Writes all three beside each other; the first part of their names.
+/// Writes the screen in all three formats, and returns the path without its suffix.
 ///
 /// # Errors
-/// One of them cannot be made; a file that is there is left alone.
+/// A file exists or cannot be written. Existing files are never overwritten.
 pub(crate) fn save(buffer: &Buffer, folder: &Path) -> io::Result<PathBuf> {
     let base = folder.join(format!("tcpxctl-watch-{}", tcpx_words::units::stamp_utc()));
     for (suffix, content) in [

@@ -1,4 +1,4 @@
-//! What the person at the screen has chosen, and what is listed because of it.
+//! The state of the view: cursor, sorting, filter and panes, and the table's lines that follow.
 #![forbid(unsafe_code)]
 
 use super::theme::Theme;
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use tcpx_run_model::ids::WorkerId;
 use tcpx_run_model::record::live::ChannelKey;
 
-/// By what channels are sorted within their group.
+/// The order of channels within their group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sort {
     Channel,
-    /// The worst first.
+    /// Stuck channels first, then waiting ones.
     Trouble,
     InFlight,
     HeadAge,
@@ -52,48 +52,48 @@ impl Sort {
     }
 }
 
-/// A line of the table, told apart by what it is and not by where it is.
+/// The identity of a line of the table, which stays the same when lines move.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Group { worker: WorkerId, device: i64 },
     Channel(ChannelKey),
 }
 
-/// A line of the table, as a picture has it.
+/// A line of the table, as indices into a [`Picture`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// Channels of one worker over one NIC.
+    /// Heads the channels of one worker over one NIC.
     Group {
         node: usize,
         device: i64,
         open: bool,
     },
-    /// Place in the picture's rows.
+    /// Index of a channel in the picture's rows.
     Channel(usize),
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct ViewState {
     pub(crate) theme: Theme,
-    /// The moment that is looked at; `None` is now.
+    /// The moment that is shown; `None` is now.
     pub(crate) at: Option<u64>,
     pub(crate) selected: Option<Key>,
-    /// First line of the table that is shown.
+    /// Index of the first visible line of the table.
     pub(crate) scroll: usize,
     pub(crate) sort: Sort,
     pub(crate) reversed: bool,
     pub(crate) grouped: bool,
     pub(crate) filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub(crate) typing: bool,
     pub(crate) collapsed: BTreeSet<(WorkerId, i64)>,
-    /// What the lower half of the screen shows.
+    /// The pane in the lower half of the screen.
     pub(crate) pane: Option<&'static Pane>,
     pub(crate) zoomed: bool,
     pub(crate) help: bool,
-    /// Log lines between the shown and the newest.
+    /// Number of log lines that the log pane is scrolled back by.
     pub(crate) lines_back: usize,
-    /// What just happened, for a moment.
+    /// A message in the footer, until the next key.
     pub(crate) said: Option<String>,
 }
 
@@ -118,7 +118,7 @@ impl ViewState {
         }
     }
 
-    /// The lines of the table, in order.
+    /// The lines of the table after filtering and sorting.
     pub(crate) fn items(&self, picture: &Picture<'_>) -> Vec<Item> {
         let wanted = |place: &usize| self.passes(picture, &picture.rows[*place]);
         let mut places: Vec<usize> = (0..picture.rows.len()).filter(wanted).collect();
@@ -158,8 +158,8 @@ impl ViewState {
         items
     }
 
-    /// Words of the filter, all of which a channel's line must have; a state's
-    /// name is such a word.
+    /// Whether a channel passes the filter: node, side, index, NIC and state together must
+    /// contain every word of the filter.
     fn passes(&self, picture: &Picture<'_>, row: &Row<'_>) -> bool {
         if self.filter.trim().is_empty() {
             return true;
@@ -190,7 +190,8 @@ impl ViewState {
         }
     }
 
-    /// Where the selected line is; the worst, where nothing is selected or it is gone.
+    /// Index of the selected line. If no line is selected or the selected line is gone, the
+    /// first stuck channel.
     pub(crate) fn cursor(&self, picture: &Picture<'_>, items: &[Item]) -> usize {
         let Some(selected) = &self.selected else {
             return default_place(picture, items);
@@ -230,7 +231,7 @@ impl ViewState {
     }
 }
 
-/// The first channel that is stuck, else the first.
+/// Index of the first stuck channel, or otherwise of the first channel.
 fn default_place(picture: &Picture<'_>, items: &[Item]) -> usize {
     let is_stuck = |item: &Item| matches!(item, Item::Channel(place) if picture.rows[*place].state == Doing::Stuck);
     let is_channel = |item: &Item| matches!(item, Item::Channel(_));

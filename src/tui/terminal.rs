@@ -1,4 +1,4 @@
-//! The terminal: taken and given back, its keys, and the signals that concern it.
+//! The terminal: entering and restoring it, its keys, and the signals that concern it.
 #![forbid(unsafe_code)]
 
 use ratatui::backend::CrosstermBackend;
@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-/// What a terminal sends.
+/// Input from the terminal.
 pub(crate) enum Input {
     Key(KeyEvent),
     Resized,
     Other,
 }
 
-/// The terminal, ours until dropped. A panic gives it back too.
+/// The terminal in raw mode, on the alternate screen. Drop and panics restore it.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
     keyboard: Keyboard,
@@ -33,7 +33,7 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn open() -> io::Result<Self> {
         let keyboard = Keyboard::open()?;
-        give_back_on_panic();
+        restore_on_panic();
         Ok(Self {
             terminal: take()?,
             keyboard,
@@ -45,7 +45,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Draws everything anew at the next frame.
+    /// Clears the screen, so that the next frame redraws everything.
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
         self.terminal.clear()
     }
@@ -56,7 +56,7 @@ impl Screen {
         Ok((size.width, size.height))
     }
 
-    /// Stops this process with the terminal as it was before, until it goes on.
+    /// Restores the terminal and stops this process until SIGCONT.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         ratatui::try_restore()?;
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
@@ -64,15 +64,15 @@ impl Screen {
         self.redraw()
     }
 
-    /// Whether there is something to read, or comes until then.
+    /// Waits until `until` for input, and returns whether there is some.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub(crate) fn has_more(&mut self, until: Instant) -> io::Result<bool> {
         self.keyboard.has_more(until)
     }
 
-    /// What was sent, once there is something.
+    /// The next input. Blocks until there is some.
     pub(crate) fn read(&mut self) -> io::Result<Input> {
         Ok(match event::read()? {
             Event::Key(key) => Input::Key(key),
@@ -84,7 +84,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
@@ -94,34 +94,34 @@ fn take() -> io::Result<DefaultTerminal> {
     Terminal::new(CrosstermBackend::new(io::stdout()))
 }
 
-/// A terminal that is gone takes nothing back, and nobody could read that it does
-/// not: `ratatui::restore` would print it, and panic as stderr is gone too.
-fn give_back() {
+/// Restores the terminal. Errors are ignored: when the terminal was closed, `ratatui::restore`
+/// would print the error to a closed stderr and panic.
+fn restore() {
     let _ = ratatui::try_restore();
 }
 
-/// So that what a panic prints is seen, and the shell after it works.
-fn give_back_on_panic() {
+/// Restores the terminal before a panic prints its message.
+fn restore_on_panic() {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            give_back();
+            restore();
             hook(panic);
         }));
     });
 }
 
-/// What crossterm reads keys from. It reads one that has hung up again and again and
-/// never comes back, so it is asked only when there is something for it to take, and we
-/// look first.
+/// The terminal that crossterm reads keys from. When the terminal has hung up, crossterm reads
+/// it in an endless loop. So this type polls the terminal itself, and asks crossterm only if
+/// there is input.
 struct Keyboard {
-    /// Where standard input is not a terminal.
+    /// `/dev/tty`, if standard input is not a terminal.
     other: Option<File>,
-    /// Of several keys that came at once crossterm keeps all but the first.
+    /// Whether crossterm may hold more keys that arrived together with the last one.
     may_hold: bool,
-    /// Looks at which crossterm is asked with nothing typed: its signal of another size
-    /// may come after the size itself.
+    /// Number of further polls that ask crossterm without any input, after a change of size:
+    /// crossterm's SIGWINCH may arrive after the new size is visible.
     asks: u32,
     size: Option<(u16, u16)>,
 }
@@ -141,10 +141,10 @@ impl Keyboard {
         })
     }
 
-    /// Whether a key or a new size is there, or comes until then.
+    /// Waits until `until` for a key or a new size, and returns whether there is one.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     fn has_more(&mut self, until: Instant) -> io::Result<bool> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -185,7 +185,7 @@ impl Keyboard {
         }
     }
 
-    /// Whether something was typed, after no longer than this, which is less than a second.
+    /// Waits at most `most`, which is less than a second, and returns whether a key was typed.
     fn wait(&self, most: Duration) -> io::Result<bool> {
         let mut polled = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
         let most = Timespec {
@@ -193,24 +193,25 @@ impl Keyboard {
             tv_nsec: most.subsec_nanos().into(),
         };
         match rustix::event::poll(&mut polled, Some(&most)) {
-            // A signal: whoever asked looks at what it was.
+            // EINTR: the caller checks its signal flags.
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let seen = polled[0].revents();
         if seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up"));
+            let hung_up = io::Error::new(io::ErrorKind::UnexpectedEof, "the terminal hung up");
+            return Err(hung_up);
         }
         Ok(seen.contains(PollFlags::IN))
     }
 }
 
-/// Between two looks at whether the terminal has another size, which is no key.
+/// Time between two checks of the terminal's size, which poll does not report.
 const SIZE_EVERY: Duration = Duration::from_millis(50);
-/// Its signal may come this many looks after the size itself.
+/// Number of polls after a change of size within which SIGWINCH is expected.
 const RESIZED_ASKS: u32 = 4;
 
-/// Signals leave a note; the loop looks.
+/// Flags that signal handlers set and the loop reads.
 pub(crate) struct Signals {
     end: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,

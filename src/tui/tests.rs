@@ -34,12 +34,12 @@ const ASCII: Theme = Theme {
 const LOCAL: WorkerId = WorkerId::of_pair(NodeId(0), PairId(0));
 const PEER: WorkerId = WorkerId::of_pair(NodeId(1), PairId(0));
 
-/// The pane that a key shows.
+/// The pane of a key.
 fn pane(key: char) -> &'static Pane {
     PANES.iter().find(|pane| pane.key == key).expect("a pane")
 }
 
-/// A recorded run in which the receiver stopped to hand back.
+/// A recorded run in which the receiver stopped consuming.
 fn stalled() -> Model {
     let mut source = Folder::open(&fixture(), None).expect("a run folder");
     let mut model = Model::new(source.begin());
@@ -60,7 +60,7 @@ struct Screen {
 }
 
 impl Screen {
-    /// As late as anything is known.
+    /// A screen at the time of the newest event.
     fn new(model: Model, theme: Theme, size: (u16, u16)) -> Self {
         let now_ns = model.last_ns();
         Self {
@@ -214,7 +214,7 @@ fn detail(worker: WorkerId) -> Detail {
     }
 }
 
-fn closely(size: (u16, u16)) -> Screen {
+fn detail_screen(size: (u16, u16)) -> Screen {
     let mut screen = Screen::new(stalled(), PLAIN, size);
     screen.press(&[
         Message::Filter,
@@ -228,25 +228,25 @@ fn closely(size: (u16, u16)) -> Screen {
 }
 
 #[test]
-fn a_channel_closely_without_its_recorder() {
-    insta::assert_snapshot!(closely((80, 24)).text());
+fn channel_details_without_a_recorder() {
+    insta::assert_snapshot!(detail_screen((80, 24)).text());
 }
 
 #[test]
-fn a_channel_closely_with_its_calls_and_sockets() {
-    let mut screen = closely((80, 40));
+fn channel_details_show_calls_and_sockets() {
+    let mut screen = detail_screen((80, 40));
     assert_eq!(
         screen.draw(&mut screen.buffer()).focus,
         Some(detail(PEER).channel)
     );
     screen.model.detail = Some(detail(PEER));
-    insta::assert_snapshot!("a_channel_closely_80", screen.text());
+    insta::assert_snapshot!("channel_details_80", screen.text());
     screen.size = (150, 40);
-    insta::assert_snapshot!("a_channel_closely_150", screen.text());
+    insta::assert_snapshot!("channel_details_150", screen.text());
 }
 
-/// What happened to one worker, so many seconds after the beginning.
-fn told(second: u64, worker: WorkerId, kind: EventKind) -> Event {
+/// An event of one worker, `second` seconds after the start.
+fn event_at(second: u64, worker: WorkerId, kind: EventKind) -> Event {
     let at = "1970-01-01T00:00:01Z".to_owned();
     Event {
         at,
@@ -298,7 +298,7 @@ fn plugin() -> EventKind {
     }))
 }
 
-/// Counters that have grown for so many seconds.
+/// The counters of a channel that has moved for `second` seconds.
 fn counters(side: Side, index: usize, second: u64) -> ChannelNow {
     ChannelNow {
         side,
@@ -326,7 +326,7 @@ fn many_at(channels: usize, second: u64) -> impl Iterator<Item = Event> {
                 quiet_ms: if index == 5 { 700 } else { 3 },
                 ..counters(side, index, second + 1)
             };
-            told(
+            event_at(
                 second,
                 worker,
                 EventKind::Sample((0..channels).map(channel).collect()),
@@ -334,7 +334,7 @@ fn many_at(channels: usize, second: u64) -> impl Iterator<Item = Event> {
         })
 }
 
-/// Channels in any number, of two nodes over two NICs.
+/// A run of two nodes with `channels` channels on each, over two NICs.
 fn many(channels: usize) -> Model {
     let line = LogLine {
         level: 2,
@@ -345,11 +345,11 @@ fn many(channels: usize) -> Model {
     };
     let mut events = vec![
         nodes(&["node0", "node0"]),
-        told(0, LOCAL, plugin()),
-        told(0, PEER, plugin()),
+        event_at(0, LOCAL, plugin()),
+        event_at(0, PEER, plugin()),
     ];
     events.extend((0..3).flat_map(|second| many_at(channels, second)));
-    events.push(told(1, PEER, EventKind::PluginLine(line)));
+    events.push(event_at(1, PEER, EventKind::PluginLine(line)));
     Model::after(
         Beginning {
             title: "many".into(),
@@ -365,7 +365,7 @@ fn rates_are_over_the_last_second_and_errors_show() {
 }
 
 #[test]
-fn groups_collapse_channels_sort_and_the_cursor_stays_on_its_channel() {
+fn the_cursor_stays_on_its_channel_when_groups_collapse_and_channels_are_sorted() {
     let mut screen = Screen::new(many(6), PLAIN, (100, 24));
     screen.press(&[Message::Down(2)]);
     let before = screen.state.selected.clone();
@@ -386,7 +386,7 @@ fn groups_collapse_channels_sort_and_the_cursor_stays_on_its_channel() {
 }
 
 #[test]
-fn a_filter_leaves_what_has_all_its_words() {
+fn a_filter_keeps_channels_that_contain_all_its_words() {
     let mut screen = Screen::new(many(6), PLAIN, (100, 24));
     screen.state.filter = "peer eth2 waiting".into();
     let text = screen.text();
@@ -396,6 +396,15 @@ fn a_filter_leaves_what_has_all_its_words() {
     );
     screen.state.filter = "nothing like it".into();
     assert!(screen.text().contains("no channel matches the filter"));
+}
+
+#[test]
+fn at_80_columns_every_channel_shows_its_node() {
+    let mut screen = Screen::new(many(24), PLAIN, (80, 24));
+    screen.press(&[Message::Last]);
+    insta::assert_snapshot!("scrolled_groups_80", screen.text());
+    screen.press(&[Message::Groups]);
+    insta::assert_snapshot!("one_list_80", screen.text());
 }
 
 #[test]
@@ -426,23 +435,23 @@ fn every_size_is_drawn_and_the_cursor_is_on_the_screen() {
 }
 
 #[test]
-fn nothing_yet_is_said() {
+fn an_empty_model_is_drawn() {
     insta::assert_snapshot!(Screen::new(Model::new(Beginning::default()), PLAIN, (80, 10)).text());
 }
 
 #[test]
-fn a_node_that_is_silent_is_no_stall() {
+fn stale_counters_are_no_stall() {
     let mut screen = Screen::new(many(2), PLAIN, (100, 20));
     screen.now_ns += 5_000_000_000;
     let text = screen.text();
     assert!(
-        text.contains("NO NEWS") && text.contains("no counters from") && text.contains("5.0 s"),
+        text.contains("NO COUNTERS") && text.contains("no counters from") && text.contains("5.0 s"),
         "{text}"
     );
 }
 
 #[test]
-fn colours_mean_what_the_glyphs_mean_and_none_is_none() {
+fn colours_match_the_glyphs_and_the_plain_theme_has_none() {
     let drawn = Screen::new(stalled(), COLOR, (130, 30)).drawn();
     let ink = |glyph: &str, color: u8| {
         let cells = drawn.content.iter().filter(|cell| cell.symbol() == glyph);
@@ -462,7 +471,7 @@ fn colours_mean_what_the_glyphs_mean_and_none_is_none() {
 }
 
 #[test]
-fn a_screen_is_kept_as_text_with_colours_and_as_a_picture() {
+fn a_screen_is_saved_as_text_ansi_and_svg() {
     let drawn = Screen::new(stalled(), COLOR, (80, 24)).drawn();
     let ansi = shot::ansi(&drawn);
     assert!(ansi.contains("\x1b[0;1;38;5;16;48;5;202m"), "{ansi:.300}");
@@ -489,7 +498,7 @@ fn a_screen_is_kept_as_text_with_colours_and_as_a_picture() {
 }
 
 #[test]
-fn keys_ask_for_what_the_help_says() {
+fn keys_give_their_messages() {
     let key = |code, modifiers| message(KeyEvent::new(code, modifiers), false);
     assert_eq!(
         key(KeyCode::Char('c'), KeyModifiers::CONTROL),
@@ -550,8 +559,8 @@ fn every_pane_has_a_key_of_its_own() {
     assert_eq!(screen.state.pane, Some(PANES[0]));
 }
 
-/// So many posted and done, and none handed back for four seconds.
-fn standing(channel: ChannelNow, [posted, done]: [u64; 2], stage: char) -> ChannelNow {
+/// A channel with these requests posted and done, none consumed, unchanged for four seconds.
+fn stuck(channel: ChannelNow, [posted, done]: [u64; 2], stage: char) -> ChannelNow {
     let (requests, bytes) = (stage.to_string().repeat(posted as usize), 0);
     ChannelNow {
         posted,
@@ -565,7 +574,7 @@ fn standing(channel: ChannelNow, [posted, done]: [u64; 2], stage: char) -> Chann
     }
 }
 
-/// A ring of three nodes, of which the second pair stands still.
+/// A ring of three nodes whose second pair has stalled.
 fn ring() -> Vec<Event> {
     let pair = |a, b| PairIntro {
         nodes: [NodeId(a), NodeId(b)],
@@ -579,22 +588,25 @@ fn ring() -> Vec<Event> {
     for (pair, [sender, receiver]) in [(0, [0, 1]), (1, [1, 2]), (2, [2, 0])] {
         let [sender, receiver] =
             [sender, receiver].map(|node| WorkerId::of_pair(NodeId(node), PairId(pair)));
-        events.extend([told(0, sender, plugin()), told(0, receiver, plugin())]);
+        events.extend([
+            event_at(0, sender, plugin()),
+            event_at(0, receiver, plugin()),
+        ]);
         for second in 1..4 {
             let channel = |side| {
                 let moving = counters(side, 0, second);
                 match (pair, side) {
-                    (1, Side::Send) => standing(moving, [12, 0], 'p'),
-                    (1, Side::Recv) => standing(moving, [16, 16], 'd'),
+                    (1, Side::Send) => stuck(moving, [12, 0], 'p'),
+                    (1, Side::Recv) => stuck(moving, [16, 16], 'd'),
                     _ => moving,
                 }
             };
-            events.push(told(
+            events.push(event_at(
                 second,
                 sender,
                 EventKind::Sample(vec![channel(Side::Send)]),
             ));
-            events.push(told(
+            events.push(event_at(
                 second,
                 receiver,
                 EventKind::Sample(vec![channel(Side::Recv)]),
@@ -619,7 +631,7 @@ fn three_nodes_and_three_pairs_each_have_their_lines() {
     insta::assert_snapshot!("three_nodes_in_one_list", screen.text());
 }
 
-/// A run folder with these events, and this record if there is one.
+/// A run folder with these events and this record.
 fn folder(events: &[Event], record: Option<&str>) -> tempfile::TempDir {
     let run = tempfile::tempdir().expect("a folder");
     let lines = events
@@ -640,7 +652,7 @@ fn read(run: &Path) -> (Model, Folder) {
 }
 
 #[test]
-fn a_run_folder_of_this_version_shows_what_was_seen_live() {
+fn a_run_folder_shows_the_same_screen_as_the_live_run() {
     let run = folder(&ring(), None);
     let live = Model::after(Beginning::default(), ring());
     let [seen, read] =
@@ -649,7 +661,7 @@ fn a_run_folder_of_this_version_shows_what_was_seen_live() {
 }
 
 #[test]
-fn a_run_is_followed_until_its_record_is_there() {
+fn a_run_is_followed_until_its_record_is_written() {
     let run = folder(&ring(), None);
     let (mut model, mut source) = read(run.path());
     assert_eq!(
@@ -671,7 +683,7 @@ fn a_run_is_followed_until_its_record_is_there() {
 }
 
 #[test]
-fn a_damaged_record_is_noted_and_one_of_a_future_version_refused() {
+fn a_damaged_record_is_noted_and_a_future_version_is_an_error() {
     let damaged = folder(&ring(), Some("{\"schema\":"));
     let (model, _source) = read(damaged.path());
     assert_eq!(
@@ -692,7 +704,7 @@ fn a_damaged_record_is_noted_and_one_of_a_future_version_refused() {
 }
 
 #[test]
-fn counters_that_cannot_be_are_drawn() {
+fn impossible_counters_and_hostile_names_are_drawn() {
     let all = u64::MAX;
     let hostile = ChannelNow {
         side: Side::Recv,
@@ -714,7 +726,10 @@ fn counters_that_cannot_be_are_drawn() {
         let channels = vec![hostile.clone(), ChannelNow::default()];
         Event::new(ms, Who::Worker(PEER), EventKind::Sample(channels))
     };
-    let mut events = vec![nodes(&["\x1b[31m", "\u{202e}"]), told(0, PEER, plugin())];
+    let mut events = vec![
+        nodes(&["\x1b[31m", "\u{202e}"]),
+        event_at(0, PEER, plugin()),
+    ];
     events.extend([0.0, 1e-6, f64::MAX].map(sample));
     let mut screen = Screen::new(Model::after(Beginning::default(), events), COLOR, (200, 30));
     for pane in PANES {
@@ -733,7 +748,7 @@ fn counters_that_cannot_be_are_drawn() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
     #[test]
-    fn an_event_stream_of_anything_is_drawn(
+    fn a_damaged_event_stream_is_drawn(
         changes in proptest::collection::vec((proptest::prelude::any::<u32>(), proptest::prelude::any::<u8>()), 1..60),
     ) {
         let mut bytes = std::fs::read(fixture().join("events.jsonl")).expect("read");
@@ -760,11 +775,11 @@ fn samples(events: &[Event]) -> usize {
 }
 
 #[test]
-fn a_replay_tells_what_happened_in_its_own_time() {
+fn a_replay_runs_at_the_requested_speed() {
     let mut slow = Folder::open(&fixture(), Some(0.01)).expect("a run folder");
     let events = slow.poll().expect("read");
     assert!(samples(&events) < 5 && slow.clock() == Clock::Events && slow.record().is_none());
-    // Ten seconds of a run in ten milliseconds.
+    // Ten seconds of the run take ten milliseconds.
     let mut quick = Folder::open(&fixture(), Some(1000.0)).expect("a run folder");
     let mut all = Vec::new();
     for _ in 0..1000 {
@@ -780,7 +795,7 @@ fn a_replay_tells_what_happened_in_its_own_time() {
 #[test]
 fn a_node_with_a_name_of_any_length_is_drawn() {
     let long = "n".repeat(70_000);
-    let sample = told(0, PEER, EventKind::Sample(vec![ChannelNow::default()]));
+    let sample = event_at(0, PEER, EventKind::Sample(vec![ChannelNow::default()]));
     let model = Model::after(
         Beginning::default(),
         vec![nodes(&[&long, &long, "c"]), sample],

@@ -1,35 +1,34 @@
-//! Colours and glyphs, each with a stand-in: no colour, and plain ASCII.
+//! Colours and glyphs, with fallbacks for terminals without colour and for plain ASCII.
 //!
-//! The colours are those of Okabe and Ito, as near as 256 colours come to them:
-//! told apart with any colour vision, on dark and on light grounds. No meaning is
-//! in a colour alone; a glyph or a word says the same.
+//! The colours are the Okabe-Ito palette, as close as 256 colours come to it. It can be read
+//! with any colour vision, on dark and light backgrounds. No meaning depends on colour alone: a
+//! glyph or a word says the same.
 #![forbid(unsafe_code)]
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// How things are drawn.
+/// Whether the view uses colours and Unicode glyphs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Theme {
-    /// With colours; without, bold and reverse stand in.
+    /// Use colours; otherwise bold and reverse video.
     pub color: bool,
-    /// With ASCII only.
+    /// Use only ASCII characters.
     pub ascii: bool,
 }
 
-/// What a piece of the screen means.
+/// The meaning of a text, which decides its style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
     Plain,
-    /// Beside the point: frames, units, what does not change.
+    /// Less important text: frames, units, labels.
     Faint,
     Strong,
     /// Column names, titles of panes.
     Title,
-    /// Posted.
     Posted,
-    /// Done and not handed back.
+    /// Done and not yet unpacked or consumed.
     Done,
-    /// Unpacked and not handed back.
+    /// Unpacked and not yet consumed.
     Unpacked,
     Good,
     Warn,
@@ -90,7 +89,8 @@ impl Theme {
         if self.ascii { ascii } else { unicode }
     }
 
-    /// A request in flight, by its letter; any other is a free slot.
+    /// The glyph of a request in flight, by the letter of its stage. Any other letter is a free
+    /// slot.
     pub(crate) fn slot(self, stage: char) -> (&'static str, Ink) {
         match stage {
             'd' => (self.either("█", "#"), Ink::Done),
@@ -100,7 +100,7 @@ impl Theme {
         }
     }
 
-    /// A bar of 0 to 1.
+    /// A vertical bar for a share of 0 to 1.
     pub(crate) fn spark(self, share: f64) -> &'static str {
         let steps = if self.ascii {
             [" ", ".", ".", ":", "-", "=", "+", "#", "#"]

@@ -1,5 +1,5 @@
-//! Messages change what is shown. What only the terminal can do comes back as an
-//! effect.
+//! Applies messages to the state of the view. Actions that need the terminal are returned as
+//! effects.
 #![forbid(unsafe_code)]
 
 use super::keys::Message;
@@ -7,7 +7,7 @@ use super::state::{Item, Key, Sort, ViewState};
 use super::view::{PANES, Pane, pane_of_channel};
 use crate::watch::{Model, Picture, State};
 
-/// What the terminal is to do.
+/// An action that needs the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Leave,
@@ -17,7 +17,8 @@ pub(crate) enum Effect {
     Screenshot,
 }
 
-/// `now_ns` is as late as anything is known; a page is `page` lines.
+/// Applies a message. `now_ns` is the time of the newest data, and `page` is the height of a
+/// page in lines.
 pub(crate) fn update(
     state: &mut ViewState,
     model: &Model,
@@ -61,7 +62,7 @@ pub(crate) fn update(
         Message::Now => state.at = None,
         Message::ToStall => match model.timeline.stall_before(state.at.unwrap_or(now_ns)) {
             Some(at_ns) => state.at = Some(at_ns),
-            None => state.said = Some("nothing has stalled so far".into()),
+            None => state.said = Some("no stall so far".into()),
         },
         Message::MarkBefore => to_mark(state, model, now_ns, false),
         Message::MarkAfter => to_mark(state, model, now_ns, true),
@@ -96,7 +97,7 @@ fn sort(now: Sort, by: usize) -> Sort {
     Sort::ALL[(place + by) % Sort::ALL.len()]
 }
 
-/// The next of the list; none after the last, and the first after none.
+/// The next pane of the list; no pane after the last one, and the first after no pane.
 fn next_pane(pane: Option<&'static Pane>) -> Option<&'static Pane> {
     let Some(pane) = pane else {
         return PANES.first().copied();
@@ -105,7 +106,7 @@ fn next_pane(pane: Option<&'static Pane>) -> Option<&'static Pane> {
     PANES.get(place + 1).copied()
 }
 
-/// A pane that scrolls does so when it is alone, else the table's cursor moves.
+/// Scrolls the pane if it is maximized and can scroll, otherwise moves the table's cursor.
 fn vertical(state: &mut ViewState, model: &Model, now_ns: u64, by: isize) {
     if state.zoomed
         && let Some(lines) = state.pane.and_then(|pane| pane.lines)
@@ -147,7 +148,7 @@ fn to_mark(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
     } {
         Some(at_ns) => state.at = Some(at_ns),
         None if forward => state.at = None,
-        None => state.said = Some("no mark before this moment".into()),
+        None => state.said = Some("no earlier mark".into()),
     }
 }
 
@@ -194,11 +195,11 @@ fn next_trouble(state: &mut ViewState, model: &Model, now_ns: u64) {
     let after = items.iter().skip(cursor + 1).chain(&items).find(is_bad);
     match after {
         Some(item) => state.selected = Some(state.key(&picture, *item)),
-        None => state.said = Some("no channel is in trouble".into()),
+        None => state.said = Some("no channel is stuck, waiting or failing".into()),
     }
 }
 
-/// A group opens and shuts; a channel is shown closely.
+/// Enter on a group opens or closes the group, on a channel it shows the channel's details.
 fn open(state: &mut ViewState, model: &Model, now_ns: u64) {
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
     let items = state.items(&picture);

@@ -57,7 +57,7 @@ fn a_run_folder_is_one_frame_that_says_whose_turn_it_is() {
 fn what_names_nothing_is_a_mistake_of_the_command_line() {
     Tool::new(&["watch", "/nowhere"])
         .ends_with(2)
-        .says(&["no run folder, no recorder file, and no process"]);
+        .says(&["is not a run folder, a recorder file, or a process"]);
     Tool::new(&["watch", "999999999"]).ends_with(2);
     Tool::new(&["watch", "--replay", "/nowhere"])
         .ends_with(3)
@@ -137,10 +137,10 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
     terminal.press("Enter");
     terminal.shows("last calls");
     terminal.press("?");
-    terminal.shows("any key closes this");
+    terminal.shows("press any key to close");
     terminal.press("Escape");
     // An escape and a letter that come together are another key.
-    terminal.shows_no_more("any key closes this");
+    terminal.shows_no_more("press any key to close");
     terminal.press("s");
     terminal.shows("PAUSED");
     terminal.press("Space");

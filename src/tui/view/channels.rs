@@ -1,7 +1,6 @@
-//! The table: a line for each channel, grouped by node and NIC, as many columns
-//! as the width has room for.
+//! The table of channels, grouped by worker and NIC, with as many columns as the width allows.
 //!
-//! Cells are made for lines that are on the screen only.
+//! Cells are made only for the lines on the screen.
 #![forbid(unsafe_code)]
 
 use crate::canvas::{Pen, age, count, gb};
@@ -11,9 +10,13 @@ use crate::watch::{NodePicture, Picture, Row, State};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Slots of a comm; what the bar shows.
+/// Request slots of a comm, which the `slots` column shows.
 const SLOTS: usize = 16;
 const SPARK_STEP_NS: u64 = 500_000_000;
+/// Width of the name column, unless it shows full names.
+const NAME_WIDTH: usize = 9;
+/// Highest rank of a column.
+const RANK_MAX: u8 = 12;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
@@ -35,7 +38,7 @@ enum Column {
 }
 
 impl Column {
-    /// In their order on the screen.
+    /// Every column, in the order on the screen.
     const ALL: [Self; 15] = [
         Self::Name,
         Self::Slots,
@@ -54,12 +57,12 @@ impl Column {
         Self::Call,
     ];
 
-    /// Name, width, and when it is left out: the highest first.
+    /// Name, width and rank. On a narrow screen the columns with the highest rank are omitted.
     fn facts(self) -> (&'static str, usize, u8) {
         match self {
-            Self::Name => ("channel", 9, 0),
+            Self::Name => ("channel", NAME_WIDTH, 0),
             Self::Slots => ("slots", SLOTS, 1),
-            Self::InFlight => ("fly", 4, 2),
+            Self::InFlight => ("infl", 4, 2),
             Self::HeadAge => ("head", 6, 3),
             Self::Posted => ("posted", 8, 4),
             Self::Done => ("done", 8, 4),
@@ -71,7 +74,7 @@ impl Column {
             Self::NotDone => ("done=0", 6, 9),
             Self::High => ("high", 4, 10),
             Self::Tests => ("tests/s", 7, 11),
-            Self::Call => ("in call", 14, 12),
+            Self::Call => ("in call", 14, RANK_MAX),
         }
     }
 
@@ -95,27 +98,29 @@ impl Column {
     }
 }
 
-/// As many as fit, those left out first that matter least.
-fn columns(width: usize) -> Vec<(Column, usize)> {
-    let needs = |most: u8| -> usize {
-        Column::ALL
-            .iter()
-            .map(|one| one.facts())
-            .filter(|facts| facts.2 <= most)
-            .map(|facts| facts.1 + 1)
-            .sum()
+/// The columns that fit, with their widths.
+fn columns(width: usize, name_width: usize) -> Vec<(Column, usize)> {
+    let up_to = |rank: u8| -> Vec<(Column, usize)> {
+        let mut columns = Vec::new();
+        for column in Column::ALL {
+            let (_, width, own_rank) = column.facts();
+            if column == Column::Name {
+                columns.push((column, name_width));
+            } else if own_rank <= rank {
+                columns.push((column, width));
+            }
+        }
+        columns
     };
-    let most = (0..=12)
+    let needs =
+        |columns: &[(Column, usize)]| -> usize { columns.iter().map(|(_, width)| width + 1).sum() };
+    let mut all = (0..=RANK_MAX)
         .rev()
-        .find(|most| needs(*most) < width)
-        .unwrap_or(0);
-    let mut all: Vec<_> = Column::ALL
-        .into_iter()
-        .filter(|one| one.facts().2 <= most)
-        .map(|one| (one, one.facts().1))
-        .collect();
-    // What is left over makes the history longer.
-    let over = width.saturating_sub(needs(most) + 1).min(32);
+        .map(up_to)
+        .find(|columns| needs(columns) < width)
+        .unwrap_or_else(|| up_to(0));
+    // The spark line uses the remaining width.
+    let over = width.saturating_sub(needs(&all) + 1).min(32);
     if let Some(spark) = all.iter_mut().find(|(column, _)| *column == Column::Spark) {
         spark.1 += over;
     }
@@ -132,7 +137,12 @@ pub(super) fn draw(
     if area.height == 0 {
         return;
     }
-    let columns = columns(usize::from(area.width));
+    let full_name = if state.grouped {
+        None
+    } else {
+        full_name_width(picture, usize::from(area.width))
+    };
+    let columns = columns(usize::from(area.width), full_name.unwrap_or(NAME_WIDTH));
     head(buffer, area, state, &columns);
     let room = usize::from(area.height - 1).max(1);
     let cursor = state.cursor(picture, items);
@@ -140,16 +150,22 @@ pub(super) fn draw(
     state.scroll = state
         .scroll
         .clamp((cursor + 1).saturating_sub(room), cursor);
-    // The group's own line stays in sight with its first channel.
-    if state.scroll == cursor
+    // The first line is kept for the group's head, so that it says whose channels these are.
+    if state.grouped
+        && state.scroll == cursor
         && cursor > 0
         && room > 1
-        && matches!(items.get(cursor - 1), Some(Item::Group { .. }))
+        && matches!(items.get(cursor), Some(Item::Channel(_)))
     {
         state.scroll -= 1;
     }
     for (line, item) in (1..area.height).zip(items.iter().skip(state.scroll)) {
         let is_selected = usize::from(line) - 1 + state.scroll == cursor;
+        let item = if state.grouped && line == 1 && room > 1 {
+            group_of(items, state.scroll).unwrap_or(item)
+        } else {
+            item
+        };
         let pen = Pen::at(buffer, state.theme, area, line).selected(is_selected);
         match *item {
             Item::Group { node, device, open } => {
@@ -162,7 +178,11 @@ pub(super) fn draw(
                 &picture.rows[place],
                 &columns,
                 is_selected,
-                state.grouped,
+                match (state.grouped, full_name) {
+                    (true, _) => ChannelName::InGroup,
+                    (false, Some(_)) => ChannelName::Full,
+                    (false, None) => ChannelName::Short,
+                },
             ),
         }
     }
@@ -174,6 +194,24 @@ pub(super) fn draw(
         };
         Pen::at(buffer, state.theme, area, 1).write(Ink::Faint, format!("  {why}"));
     }
+}
+
+/// The head of the group that a line of the table belongs to.
+fn group_of(items: &[Item], line: usize) -> Option<&Item> {
+    let above = items.get(..=line)?;
+    let is_group = |item: &&Item| matches!(item, Item::Group { .. });
+    above.iter().rev().find(is_group)
+}
+
+/// Width of the longest full name of a channel, if all full names fit in a fifth of the screen.
+fn full_name_width(picture: &Picture<'_>, screen: usize) -> Option<usize> {
+    let width = |row: &Row<'_>| {
+        let node = picture.nodes[row.node].name.chars().count();
+        let index = row.now.index.to_string().len().max(3);
+        node + 1 + row.now.side.word().len() + index
+    };
+    let longest = picture.rows.iter().map(width).max()?;
+    (longest <= screen / 5).then_some(longest.max(NAME_WIDTH))
 }
 
 fn head(buffer: &mut Buffer, area: Rect, state: &ViewState, columns: &[(Column, usize)]) {
@@ -256,7 +294,7 @@ fn channel(
     row: &Row<'_>,
     columns: &[(Column, usize)],
     is_selected: bool,
-    grouped: bool,
+    name: ChannelName,
 ) {
     let ink = state_ink(row.state);
     pen.write(
@@ -272,10 +310,13 @@ fn channel(
             Column::Slots => slots(&mut pen, theme, row),
             Column::Spark => spark(&mut pen, theme, picture, row, *width),
             Column::Name => {
-                let name = if grouped {
-                    format!("{} {:>3}", row.now.side, row.now.index)
-                } else {
-                    ungrouped_name(picture, row, *width)
+                let (side, index) = (row.now.side, row.now.index);
+                let name = match name {
+                    ChannelName::InGroup => format!("{side} {index:>3}"),
+                    ChannelName::Full => {
+                        format!("{} {side}{index:>3}", picture.nodes[row.node].name)
+                    }
+                    ChannelName::Short => short_name(picture, row, *width),
                 };
                 pen.write(
                     ink,
@@ -298,9 +339,20 @@ fn channel(
     }
 }
 
-/// `l:send  0`, `p:recv  1`; where the names of several nodes begin alike, with the
-/// node's number in the header: `2:send  0`.
-fn ungrouped_name(picture: &Picture<'_>, row: &Row<'_>, width: usize) -> String {
+/// The form of a channel's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChannelName {
+    /// `send   0`, below the head of its group.
+    InGroup,
+    /// `local send  0`.
+    Full,
+    /// `l:send  0`.
+    Short,
+}
+
+/// A name with the first letter of the worker, such as `l:send  0`. If the names of several
+/// workers begin with the same letter, with the number of the worker's line in the header.
+fn short_name(picture: &Picture<'_>, row: &Row<'_>, width: usize) -> String {
     let first = |node: &NodePicture<'_>| node.name.chars().next();
     let mine = first(&picture.nodes[row.node]);
     let alike = picture
@@ -330,7 +382,7 @@ fn state_ink(state: State) -> Ink {
     }
 }
 
-/// So that nothing is told by a colour alone.
+/// A glyph for the state, so that it does not depend on colour alone.
 fn mark(theme: Theme, state: State) -> &'static str {
     match (state, theme.ascii) {
         (State::Stuck, true) => "!",
@@ -341,12 +393,12 @@ fn mark(theme: Theme, state: State) -> &'static str {
     }
 }
 
-/// Requests oldest first, then free slots.
+/// One letter for each request in flight, oldest first.
 pub(super) fn letters(row: &Row<'_>) -> String {
     if !row.now.requests.is_empty() || row.in_flight() == 0 {
         return row.now.requests.clone();
     }
-    // A run recorded before the requests were: what the counters say.
+    // Older records have no requests, so the letters follow from the counters.
     let done = row.done_unconsumed().min(SLOTS as u64) as usize;
     let posted = (row.in_flight().min(SLOTS as u64) as usize).saturating_sub(done);
     "d".repeat(done) + &"p".repeat(posted)
@@ -358,7 +410,7 @@ pub(super) fn slots(pen: &mut Pen<'_>, theme: Theme, row: &Row<'_>) {
         .chain(std::iter::repeat(' '))
         .take(SLOTS)
         .collect();
-    // One word for each run of slots that look alike: writing has its price.
+    // Equal slots are written in one call, because every call has a cost.
     for alike in stages.chunk_by(|a, b| a == b) {
         let (glyph, ink) = theme.slot(alike[0]);
         pen.write(ink, glyph.repeat(alike.len()));

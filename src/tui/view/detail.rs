@@ -1,5 +1,5 @@
-//! One channel closely: its requests slot by slot, its last calls, how long
-//! requests took, and the sockets behind it.
+//! The details of one channel: its requests slot by slot, its last calls, the latency of
+//! requests, and its sockets.
 #![forbid(unsafe_code)]
 
 use super::{Pane, Scene, channels, frame};
@@ -15,7 +15,7 @@ use tcpx_words::units::ByteCount;
 
 pub(super) static PANE: Pane = Pane {
     key: 'd',
-    shows: "the channel closely",
+    shows: "channel details",
     is_of_channel: true,
     lines: None,
     height,
@@ -30,7 +30,7 @@ fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     let (model, state) = (scene.model, scene.state);
     let Some(row) = state.channel(scene.picture, scene.items) else {
         let inside = frame(buffer, area, state, "detail", "");
-        Pen::at(buffer, state.theme, inside, 0).write(Ink::Faint, " choose a channel");
+        Pen::at(buffer, state.theme, inside, 0).write(Ink::Faint, " select a channel");
         return;
     };
     let key = scene.picture.key(row);
@@ -67,9 +67,9 @@ fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     match close {
         None => {
             let why = if state.at.is_some() {
-                "calls and sockets are known for now only"
+                "calls and sockets are not shown while paused"
             } else {
-                "its recorder cannot be read from here"
+                "the worker's recorder cannot be read from here"
             };
             Pen::at(buffer, state.theme, right, 0).write(Ink::Faint, format!(" {why}"));
         }
@@ -92,11 +92,11 @@ fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     }
 }
 
-/// From here on the last calls stand beside the rest.
+/// Screens of at least this width show the last calls beside the rest.
 const WIDE: u16 = 132;
 const EVENTS_WIDTH: u16 = 62;
 
-/// Says how many lines it took.
+/// Draws the counters, and returns the number of lines used.
 fn counters(
     buffer: &mut Buffer,
     area: Rect,
@@ -111,7 +111,7 @@ fn counters(
     let head = row.head_age_ms.map_or_else(|| "-".into(), age);
     pen.write(Ink::Faint, "  in flight ")
         .write(Ink::Strong, row.in_flight().to_string());
-    pen.write(Ink::Faint, " (most ")
+    pen.write(Ink::Faint, " (max ")
         .write(Ink::Plain, now.in_flight_high_water.to_string())
         .write(Ink::Faint, ")  head ");
     pen.write(Ink::Plain, head)
@@ -170,9 +170,9 @@ fn calls(pen: &mut Pen<'_>, now: &ChannelNow) {
     };
     pen.write(Ink::Faint, " tests ")
         .write(Ink::Plain, now.tests.to_string());
-    pen.write(Ink::Faint, " of them done=0 ")
+    pen.write(Ink::Faint, " with done=0 ")
         .write(Ink::Plain, format!("{share:.1}%"));
-    pen.write(Ink::Faint, " call again ")
+    pen.write(Ink::Faint, " null requests ")
         .write(Ink::Plain, now.null_requests.to_string());
     if let Some(call) = &now.in_call {
         pen.write(Ink::Faint, "  inside ").write(Ink::Warn, call);
@@ -182,7 +182,8 @@ fn calls(pen: &mut Pen<'_>, now: &ChannelNow) {
     }
 }
 
-/// The requests in flight, two to a line, as many as half of the place takes.
+/// Draws the requests in flight, two on a line at 80 columns, on at most half of the remaining
+/// lines. Returns the number of lines used.
 fn requests(
     buffer: &mut Buffer,
     area: Rect,
@@ -256,12 +257,12 @@ fn events(buffer: &mut Buffer, area: Rect, theme: Theme, events: &[EventDetail])
             .write(Ink::Plain, format!("{value:>10}"));
     }
     if events.is_empty() {
-        Pen::at(buffer, theme, area, 1).write(Ink::Faint, " none kept");
+        Pen::at(buffer, theme, area, 1).write(Ink::Faint, " none recorded");
     }
 }
 
 fn histogram(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) -> u16 {
-    // Octaves: a bucket of the file is a quarter of one.
+    // Buckets are joined to octaves: a bucket of the recorder is a quarter of an octave.
     let mut octaves: Vec<(u64, u64)> = Vec::new();
     for (first, _, count) in &close.latency {
         let octave = 1u64 << (63 - first.max(&1).leading_zeros());
@@ -303,11 +304,11 @@ fn sockets(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) {
         .write(Ink::Title, " sockets")
         .write(
             Ink::Faint,
-            "  state        recv-q    send-q retrans     rtt  from > to",
+            "  state        recv-q    send-q retrans     rtt  local > peer",
         );
     let none = match &close.sockets {
         Err(why) => Some(why.as_str()),
-        Ok(sockets) if sockets.is_empty() => Some("none with its addresses"),
+        Ok(sockets) if sockets.is_empty() => Some("no socket has the channel's addresses"),
         Ok(_) => None,
     };
     if let Some(why) = none {

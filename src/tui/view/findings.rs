@@ -1,4 +1,4 @@
-//! What somebody found out: the condition, what it rests on, what to do.
+//! The findings: each condition with its evidence and next step.
 #![forbid(unsafe_code)]
 
 use super::{Pane, Scene, a_third, frame};
@@ -80,7 +80,7 @@ fn lines(finding: &Finding) -> Vec<(Ink, String)> {
     lines
 }
 
-/// Words on lines of at most `width`, the later ones set in like the first.
+/// Wraps text to lines of at most `width` columns, and indents the later lines by two more.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];

@@ -1,5 +1,4 @@
-//! What is looked at, when, and the one sentence that says how it is; then a line
-//! for each node.
+//! The title line, the banner with the state of the run, and a line for each worker.
 #![forbid(unsafe_code)]
 
 use crate::canvas::{Pen, age, gb};
@@ -12,7 +11,7 @@ use std::borrow::Cow;
 use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
-/// Nodes that have a line of their own at most.
+/// Maximum number of worker lines.
 const NODES_MAX: u16 = 8;
 const SPARK_STEP_NS: u64 = 500_000_000;
 
@@ -30,7 +29,7 @@ pub(super) fn draw(
     now_ns: u64,
 ) {
     title(buffer, area, model, state, picture, now_ns);
-    banner(buffer, area, state, &Health::of(model, picture));
+    banner(buffer, area, state, &Health::of_picture(model, picture));
     let room = usize::from(area.height.saturating_sub(2));
     for (node, row) in picture.nodes.iter().take(room).zip(2..) {
         let mut pen = Pen::at(buffer, state.theme, area, row);
@@ -87,7 +86,7 @@ fn title(
     match (state.at, model.clock) {
         (Some(at_ns), _) => {
             let behind = age(now_ns.saturating_sub(at_ns) / 1_000_000);
-            pen.right(Ink::Warn, &format!(" PAUSED {behind} back "));
+            pen.right(Ink::Warn, &format!(" PAUSED {behind} ago "));
         }
         (None, Clock::Over) => {
             pen.right(Ink::Faint, " over ");
@@ -124,7 +123,7 @@ fn node_line(
     picture: &Picture<'_>,
     node: &NodePicture<'_>,
 ) {
-    // A width beyond 65535 ends the program, and nothing beyond the screen is seen.
+    // `{:width$}` panics at widths beyond 65535.
     let width = model.names_width().min(pen.left());
     pen.write(Ink::Strong, format!(" {:<width$}", node.name));
     let spark = if pen.left() > 90 { 20 } else { 8 };
@@ -161,8 +160,7 @@ fn node_line(
     }
 }
 
-/// What a process calls itself; the machine that a worker is on, where its name does
-/// not say so.
+/// The role of a process, or the host of a worker if the worker's name does not contain it.
 fn place<'a>(model: &'a Model, node: &NodePicture<'a>) -> &'a str {
     if let Some(process) = &node.worker.process {
         return &process.role;

@@ -1,4 +1,4 @@
-//! Keys and glyphs, over everything else.
+//! The help overlay: keys and glyphs.
 #![forbid(unsafe_code)]
 
 use crate::canvas::Pen;
@@ -36,9 +36,9 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, theme: Theme) {
     }
     let row = help.len() as u16 + 1;
     let mut pen = Pen::at(buffer, theme, inside, row);
-    pen.write(Ink::Plain, "  a slot  ");
+    pen.write(Ink::Plain, "  slots:  ");
     for (stage, word) in [
-        ('d', "done, not handed back"),
+        ('d', "done, not consumed"),
         ('u', "unpacked"),
         ('p', "posted"),
         (' ', "free"),
@@ -49,7 +49,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, theme: Theme) {
     }
     Pen::at(buffer, theme, inside, row + 1).write(
         Ink::Plain,
-        "  fly: in flight   head: age of the oldest   change: since the last change",
+        "  infl: in flight   head: age of the oldest   change: since last change",
     );
-    Pen::at(buffer, theme, inside, row + 2).write(Ink::Faint, "  any key closes this");
+    Pen::at(buffer, theme, inside, row + 2).write(Ink::Faint, "  press any key to close");
 }

@@ -1,5 +1,4 @@
-//! What the plugin logged, what was printed and noticed, up to the moment that is
-//! looked at.
+//! The log: lines of the plugin, output of the workers, and notes, up to the moment shown.
 #![forbid(unsafe_code)]
 
 use super::{Pane, Scene, a_third, findings, frame};
@@ -19,7 +18,7 @@ pub(super) static PANE: Pane = Pane {
     draw,
 };
 
-/// From here on the findings stand beside it, where there are any.
+/// Screens of at least this width show the findings beside the log.
 const WIDE: u16 = 150;
 
 fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
@@ -60,7 +59,7 @@ fn log(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
         .count();
     let lost = match model.timeline.lines_lost {
         0 => String::new(),
-        lost => format!(", {lost} older gone"),
+        lost => format!(", {lost} older dropped"),
     };
     let inside = frame(
         buffer,
@@ -93,7 +92,7 @@ fn draw_line(mut pen: Pen<'_>, line: &Line, model: &Model, width: usize) {
     let (word, ink) = match line.kind {
         LineKind::Warning => ("WARN", Ink::Bad),
         LineKind::Plugin => ("    ", Ink::Plain),
-        LineKind::Output => ("said", Ink::Plain),
+        LineKind::Output => ("out ", Ink::Plain),
         LineKind::Note => ("note", Ink::Title),
     };
     let node: String = model.who_said(line).chars().take(width).collect();

@@ -1,6 +1,7 @@
-//! A model and what is chosen, drawn. Pure: the same in a test as on a terminal.
+//! Draws the model and the state of the view to a buffer, without any other input, so that a
+//! test sees what a terminal shows.
 //!
-//! A pane is a file here that has a `PANE`, and its place in `PANES`.
+//! A pane is a file of this folder with a `PANE`, which `PANES` lists.
 #![forbid(unsafe_code)]
 
 mod channels;
@@ -18,23 +19,23 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tcpx_run_model::record::live::ChannelKey;
 
-/// Every pane of the lower half of the screen: keys and help are made from this list.
-/// The first is shown at the beginning.
+/// Every pane of the lower half of the screen. Keys and help are made from this list. The first
+/// pane is shown at the start.
 pub(crate) static PANES: &[&Pane] = &[&log::PANE, &findings::PANE, &detail::PANE];
 
-/// A part of the lower half of the screen, one at a time.
+/// A pane of the lower half of the screen, which shows one pane at a time.
 #[derive(Debug)]
 pub(crate) struct Pane {
-    /// Shows it, or hides it where it is shown: one that `keys.rs` has no other use for.
+    /// The key that shows or hides the pane. `keys.rs` must not use it otherwise.
     pub(crate) key: char,
-    /// What it shows, for the help.
+    /// The pane's contents, for the help.
     pub(crate) shows: &'static str,
-    /// It shows the channel under the cursor: Enter opens it, and the source is asked
-    /// for that channel's details.
+    /// Whether the pane shows the channel under the cursor. Enter opens such a pane, and the
+    /// source is asked for the channel's details.
     pub(crate) is_of_channel: bool,
-    /// Lines that there are to scroll through where it is alone on the screen.
+    /// The number of lines to scroll through, if the pane can scroll when maximized.
     pub(crate) lines: Option<fn(&Model) -> usize>,
-    /// Its share of the lines between header and footer.
+    /// The pane's height, given the number of lines between header and footer.
     height: fn(u16) -> u16,
     draw: fn(&mut Buffer, Rect, &Scene<'_>),
 }
@@ -52,25 +53,25 @@ pub(crate) fn pane_of_channel() -> Option<&'static Pane> {
     PANES.iter().copied().find(|pane| pane.is_of_channel)
 }
 
-/// What panes draw.
+/// The input of a pane's `draw`.
 struct Scene<'a> {
     model: &'a Model,
     state: &'a ViewState,
     picture: &'a Picture<'a>,
-    /// Lines of the table.
+    /// The lines of the table.
     items: &'a [Item],
 }
 
-/// What was drawn.
+/// The result of drawing a frame.
 #[derive(Debug, Default)]
 pub(crate) struct Drawn {
-    /// Lines of the table that there was room for.
+    /// Number of table lines on the screen.
     pub(crate) page: usize,
-    /// The channel that is shown closely as it is now.
+    /// The channel whose live details are shown.
     pub(crate) focus: Option<ChannelKey>,
 }
 
-/// Draws everything; `now_ns` is as late as anything is known.
+/// Draws the whole screen. `now_ns` is the time of the newest data.
 pub(crate) fn view(
     model: &Model,
     state: &mut ViewState,
@@ -121,7 +122,7 @@ pub(crate) fn view(
     }
 }
 
-/// Of panes that are lists of lines.
+/// The height of panes that list lines.
 fn a_third(lines: u16) -> u16 {
     (lines / 3).clamp(3.min(lines), 16)
 }
@@ -138,7 +139,7 @@ fn split(area: Rect, at: u16) -> [Rect; 2] {
     ]
 }
 
-/// A rule with a title in it, at the top of a pane; what is left below.
+/// Draws the rule with the title at the top of a pane, and returns the area below.
 fn frame(buffer: &mut Buffer, area: Rect, state: &ViewState, title: &str, right: &str) -> Rect {
     let mut pen = Pen::at(buffer, state.theme, area, 0);
     let rule = state.theme.rule();
@@ -160,7 +161,7 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState) {
         pen.write(Ink::Title, " filter: ")
             .write(Ink::Strong, &state.filter)
             .write(Ink::Strong, "_");
-        pen.right(Ink::Faint, "Enter keeps, Esc drops ");
+        pen.right(Ink::Faint, "Enter applies, Esc clears ");
         return;
     }
     if let Some(said) = &state.said {
@@ -168,7 +169,7 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState) {
         return;
     }
     let hints = [
-        ("q", "leave"),
+        ("q", "quit"),
         ("?", "help"),
         ("Enter", "detail"),
         ("Space", "pause"),

@@ -1,5 +1,5 @@
-//! A run folder or a bundle: its event stream as far as it is written, all at once or at the
-//! pace at which it happened. A run that is not over is followed.
+//! Events of a run folder or a bundle, all at once or at the pace of the run. A run that is still
+//! going is followed.
 #![forbid(unsafe_code)]
 
 use super::source::{Beginning, Clock, Source, SourceError};
@@ -15,36 +15,37 @@ use tcpx_run_model::record::{EVENT_BYTES_MAX, RecordError, RunFiles, RunRecord, 
 use tcpx_run_model::state::RunState;
 use tcpx_words::units::now_us;
 
-/// Events taken in one look while a run is followed or replayed.
+/// Maximum events of one poll.
 const EVENTS_MAX: usize = 20_000;
 
-/// A run folder.
+/// The event stream of a run folder or a bundle.
 pub struct Folder {
     files: RunFiles,
     stream: BufReader<File>,
-    /// The beginning of a line that is not whole yet.
+    /// The beginning of a line that is still being written.
     partial: Vec<u8>,
     next: Option<Event>,
     pace: Option<Pace>,
-    /// The one recorder that is looked into.
+    /// The recorder of the worker whose channel is shown in detail.
     closely: Option<(WorkerId, Recorders)>,
     record: Option<Box<RunRecord>>,
     is_over: bool,
 }
 
-/// How fast it is told.
+/// The pace of a replay.
 struct Pace {
+    /// 2.0 is twice as fast as the run.
     speed: f64,
     began: Instant,
-    /// Milliseconds of the run at which telling began.
+    /// Time of the first event, in milliseconds of the run.
     from_ms: Option<f64>,
 }
 
 impl Folder {
-    /// With a `speed`, what happened is told as it happened, so many times as fast.
+    /// Opens a run. With a `speed`, the events are replayed at the pace of the run times `speed`.
     ///
     /// # Errors
-    /// It has no event stream, or a record of a version that is not known.
+    /// The run has no event stream, or its record has an unknown version.
     pub fn open(run: &Path, speed: Option<f64>) -> Result<Self, SourceError> {
         let unreadable = |why: String| SourceError::Unreadable {
             path: run.to_owned(),
@@ -86,7 +87,7 @@ impl Folder {
             match part.read_until(b'\n', &mut self.partial) {
                 Ok(0) if limit > 0 => return None,
                 Err(_) => return None,
-                // Still being written.
+                // The line is still being written.
                 Ok(_) if self.partial.last() != Some(&b'\n') && limit > 0 => return None,
                 Ok(_) => {}
             }
@@ -109,7 +110,7 @@ impl Folder {
         event.ms - from_ms <= pace.began.elapsed().as_secs_f64() * 1e3 * pace.speed
     }
 
-    /// Looks for the record; what is damaged is said among the events.
+    /// Reads the record if there is one. A damaged record becomes a note among the events.
     fn end(&mut self, events: &mut Vec<Event>) {
         match self.files.record() {
             Ok(None) => return,
@@ -122,8 +123,8 @@ impl Folder {
         self.is_over = true;
     }
 
-    /// The recorder of one worker: the record's, or while the run goes on the
-    /// worker's own.
+    /// The recorder of one worker: from the run folder once the run is over, before that the
+    /// file that the worker writes.
     fn recorders(&self, worker: WorkerId, state: &RunState) -> Recorders {
         let of_worker = |(of, name): (WorkerId, String)| (of == worker).then_some(name);
         let kept = self
@@ -134,7 +135,7 @@ impl Folder {
         let reader = kept.and_then(|name| Reader::from_file(self.files.file(&name).ok()?).ok());
         match reader {
             Some(reader) if self.is_over => return Recorders::opened(vec![(worker, reader)]),
-            // Those of a bundle are of a machine that is not this one.
+            // The live recorders of a bundle's run were on another machine.
             _ if matches!(self.files, RunFiles::Bundle { .. }) => {
                 return Recorders::opened(Vec::new());
             }
@@ -149,11 +150,11 @@ impl Folder {
         ))
     }
 
-    /// Details of the channel that is looked at: its samples are in the stream.
+    /// The newest details of the channel in focus. Its samples are in the event stream.
     fn details(&mut self) -> Option<Event> {
         let (_, recorders) = self.closely.as_mut()?;
         let mut events = Vec::new();
-        // Files of workers are not there yet, or not any more.
+        // The worker's recorder may not exist yet, or not any more.
         recorders.look(now_us() * 1000, &mut events).ok()?;
         events
             .into_iter()

@@ -1,8 +1,7 @@
-//! The one sentence of the banner: is it moving, which channel is not, and whose
+//! The sentence of the banner: whether the transfer moves, which channel does not, and whose
 //! turn it is there.
 //!
-//! Whose turn it is comes from `tcpx_diagnose::turn`, and why nobody takes it from
-//! the rules.
+//! `tcpx_diagnose::turn` decides whose turn it is; the rules find the reason.
 #![forbid(unsafe_code)]
 
 use super::model::Model;
@@ -13,69 +12,47 @@ use tcpx_run_model::finding::Severity;
 use tcpx_run_model::phase::Phase;
 use tcpx_words::error::Outcome;
 
-/// Counters that are older than this are no news.
+/// Older counters are reported as stale.
 const STALE_MS: u64 = 2000;
 
-/// How bad it is.
+/// The state of the run, which decides the banner's style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// Nothing to see yet, or nothing in flight.
+    /// No channel yet, or nothing in flight.
     Quiet,
     Moving,
-    /// Something waits, or something was refused.
+    /// A channel waits, a call failed, or counters are stale.
     Waiting,
     Stalled,
-    /// It ended well.
     Passed,
-    /// It ended otherwise.
+    /// The run ended and did not pass.
     Failed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Health {
     pub(crate) level: Level,
-    /// In a word: `MOVING`, `STALLED 4.2 s`.
+    /// The state in capitals, such as `MOVING` or `STALLED 4.2 s`.
     pub(crate) word: String,
-    /// What the counters show.
+    /// The counters or the finding behind the state.
     pub(crate) why: String,
 }
 
 impl Health {
-    /// Evaluated for each frame: evidence is taken only where something waits.
-    pub(crate) fn of(model: &Model, picture: &Picture<'_>) -> Self {
-        let state = model.state();
-        if let Some(ended) = state
-            .ended
-            .as_ref()
-            .filter(|_| picture.at_ns >= model.last_ns())
+    /// The health at the moment of a picture. This runs for each frame, so evidence is collected
+    /// only if a channel waits.
+    pub(crate) fn of_picture(model: &Model, picture: &Picture<'_>) -> Self {
+        if let Some(ended) = &model.state().ended
+            && picture.at_ns >= model.last_ns()
         {
-            let passed = ended.outcome == Outcome::Passed;
-            let level = if passed { Level::Passed } else { Level::Failed };
-            let stalled = if passed {
-                None
-            } else {
-                turn(model, picture).filter(|turn| turn.is_stalled)
-            };
-            let why = stalled
-                .map(|turn| turn.words)
-                .or_else(|| ended.reason.clone());
-            let why = why.unwrap_or_else(|| "all that was asked for was done".to_owned());
-            return Self {
-                level,
-                word: ended.outcome.to_string().to_uppercase(),
-                why,
-            };
+            return Self::ended(model, picture, ended.outcome, ended.reason.clone());
         }
         if let Some(silent) = silent(picture) {
-            let why = format!(
-                "no counters from {} for {}",
-                silent.name,
-                seconds(silent.stale_ms)
-            );
+            let age = seconds(silent.stale_ms);
             return Self {
                 level: Level::Waiting,
-                word: "NO NEWS".into(),
-                why,
+                word: "NO COUNTERS".into(),
+                why: format!("no counters from {} for {age}", silent.name),
             };
         }
         if let Some(turn) = turn(model, picture) {
@@ -84,6 +61,29 @@ impl Health {
         match picture.rows.iter().any(|row| row.state == State::Moving) {
             true => Self::moving(picture),
             false => Self::quiet(picture),
+        }
+    }
+
+    fn ended(
+        model: &Model,
+        picture: &Picture<'_>,
+        outcome: Outcome,
+        reason: Option<String>,
+    ) -> Self {
+        let word = outcome.to_string().to_uppercase();
+        if outcome == Outcome::Passed {
+            return Self {
+                level: Level::Passed,
+                word,
+                why: reason.unwrap_or_else(|| "all transfers completed".to_owned()),
+            };
+        }
+        let stalled = turn(model, picture).filter(|turn| turn.is_stalled);
+        let why = stalled.map(|turn| turn.words).or(reason);
+        Self {
+            level: Level::Failed,
+            word,
+            why: why.unwrap_or_else(|| "no reason was recorded".to_owned()),
         }
     }
 
@@ -143,7 +143,7 @@ impl Health {
             .iter()
             .find_map(|one| Some((one.name, one.ended.as_ref()?)));
         let (word, why) = match (nodes.is_empty(), picture.rows.is_empty(), ended) {
-            (true, ..) => ("NOTHING YET", "no process with a recorder".to_owned()),
+            (true, ..) => ("NO PROCESS", "no process with a recorder yet".to_owned()),
             (_, _, Some((node, how))) => ("ENDED", format!("{node}: {how}")),
             (_, true, _) => ("STARTING", "no channel yet".to_owned()),
             _ => ("IDLE", "nothing in flight on any channel".to_owned()),
@@ -156,7 +156,7 @@ impl Health {
     }
 }
 
-/// Whose turn it is, where anything waits.
+/// Whose turn it is, if any channel waits.
 fn turn(model: &Model, picture: &Picture<'_>) -> Option<Turn> {
     let waits = picture
         .rows
@@ -169,8 +169,8 @@ fn turn(model: &Model, picture: &Picture<'_>) -> Option<Turn> {
     }
 }
 
-/// The node of which there has been no news for the longest. In a run, counters
-/// come only while it moves bytes; a phase says that it does.
+/// The worker with the oldest stale counters. Workers of a run send counters only while they
+/// move bytes, so only those phases count.
 fn silent<'a, 'b>(picture: &'b Picture<'a>) -> Option<&'b NodePicture<'a>> {
     let is_sampled =
         |one: &&NodePicture<'_>| matches!(one.phase, None | Some(Phase::WarmUp | Phase::Measuring));
@@ -181,10 +181,9 @@ fn silent<'a, 'b>(picture: &'b Picture<'a>) -> Option<&'b NodePicture<'a>> {
     silent.filter(is_sampled).max_by_key(|one| one.stale_ms)
 }
 
-/// What stands still by the counters, then what the rules call it, where they have
-/// said so: whose turn it is stays in sight on a narrow screen. A finding that is
-/// not of a channel (a stopped process, a link that is down) has the fact that
-/// decides instead.
+/// The counters of the stalled channel, followed by the condition that the rules found, so that
+/// a narrow screen still shows whose turn it is. A finding without a channel, such as a stopped
+/// process or a link that is down, replaces the counters with its first fact.
 fn named(model: &Model, counters: String) -> String {
     let state = model.state();
     let first = state
@@ -211,7 +210,7 @@ fn named(model: &Model, counters: String) -> String {
 fn others(picture: &Picture<'_>, state: State) -> String {
     match picture.rows.iter().filter(|row| row.state == state).count() {
         0 | 1 => String::new(),
-        count => format!("; {count} channels in all"),
+        count => format!("; {count} channels in total"),
     }
 }
 
@@ -223,13 +222,13 @@ fn refusals(picture: &Picture<'_>, row: &Row<'_>) -> String {
         .as_ref()
         .map(|(call, code)| format!("; {call} returned {code}"));
     format!(
-        "{name} {side} {index} had {} calls refused{}",
+        "{name} {side} {index}: {} calls failed{}",
         row.now.rc_errors,
         last.unwrap_or_default()
     )
 }
 
-/// `4.2 s`, `3 min`.
+/// A duration such as `4.2 s` or `3 min 07 s`.
 fn seconds(ms: u64) -> String {
     match ms {
         0..60_000 => format!("{:.1} s", ms as f64 / 1e3),
@@ -253,7 +252,7 @@ mod tests {
     const LOCAL: WorkerId = WorkerId::of_pair(NodeId(0), PairId(0));
     const PEER: WorkerId = WorkerId::of_pair(NodeId(1), PairId(0));
 
-    /// A channel with so many posted, done and consumed, quiet for so many seconds.
+    /// A channel with these posted, done and consumed requests, unchanged for `quiet_s` seconds.
     fn channel(side: Side, [posted, done, consumed]: [u64; 3], quiet_s: u64) -> ChannelNow {
         ChannelNow {
             side,
@@ -269,14 +268,14 @@ mod tests {
         Event::new(0.0, Who::Worker(worker), EventKind::Sample(vec![one]))
     }
 
-    /// Of a run on two nodes.
+    /// The health of a run of two nodes after some events.
     fn after(events: impl IntoIterator<Item = Event>) -> Health {
         let mut state = RunState::default();
         state.introduce_two_nodes();
-        of(state, events)
+        health_after(state, events)
     }
 
-    fn of(state: RunState, events: impl IntoIterator<Item = Event>) -> Health {
+    fn health_after(state: RunState, events: impl IntoIterator<Item = Event>) -> Health {
         let model = Model::after(
             Beginning {
                 title: String::new(),
@@ -284,7 +283,7 @@ mod tests {
             },
             events,
         );
-        Health::of(&model, &Picture::at(&model, model.last_ns()))
+        Health::of_picture(&model, &Picture::at(&model, model.last_ns()))
     }
 
     fn check(send: ChannelNow, recv: ChannelNow, expected: &str) {
@@ -299,7 +298,7 @@ mod tests {
         check(
             send([12, 0, 0], 4),
             recv([16, 16, 0], 4),
-            "STALLED 4.0 s: peer recv 0: 16/16 done, none handed back: the receiver's turn; 2 channels in all",
+            "STALLED 4.0 s: peer recv 0: 16/16 done, none handed back: the receiver's turn; 2 channels in total",
         );
         check(
             send([12, 12, 12], 4),
@@ -314,7 +313,7 @@ mod tests {
         check(
             send([12, 0, 0], 4),
             recv([16, 0, 0], 4),
-            "STALLED 4.0 s: peer recv 0: 16 posted, local send 0: 12, nothing arrives: the way between them; 2 channels in all",
+            "STALLED 4.0 s: peer recv 0: 16 posted, local send 0: 12, nothing arrives: the way between them; 2 channels in total",
         );
         let inside = ChannelNow {
             in_call: Some("test".into()),
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rules_found_is_said_while_it_stands_still() {
+    fn a_stall_shows_the_finding_of_the_rules() {
         let stuck = || sample(PEER, channel(Side::Recv, [16, 0, 0], 4));
         let found = Finding {
             condition: "process-stopped".into(),
@@ -386,7 +385,7 @@ mod tests {
         }
     }
 
-    /// What runs on this machine.
+    /// The state for processes of this machine, which has no name.
     fn here() -> RunState {
         let mut state = RunState::default();
         state.names.nodes = vec![NodeIntro {
@@ -397,8 +396,8 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_no_pair_and_addresses_make_one() {
-        let said = |local: Option<&str>| {
+    fn two_processes_are_a_pair_only_if_their_addresses_match() {
+        let why = |local: Option<&str>| {
             let send = ChannelNow {
                 peer: Some("10.0.0.226:5".into()),
                 ..channel(Side::Send, [12, 0, 0], 4)
@@ -408,23 +407,22 @@ mod tests {
                 local: local.map(Into::into),
                 ..channel(Side::Recv, [4, 4, 4], 4)
             };
-            of(here(), [sample(process(1), send), sample(process(2), recv)]).why
+            health_after(here(), [sample(process(1), send), sample(process(2), recv)]).why
         };
-        assert_eq!(said(None), "pid 1 send 0: 12 posted, none done");
+        assert_eq!(why(None), "pid 1 send 0: 12 posted, none done");
         assert!(
-            said(Some("10.0.0.226:5"))
-                .contains("pid 2 recv 7 has none posted: the receiver's turn")
+            why(Some("10.0.0.226:5")).contains("pid 2 recv 7 has none posted: the receiver's turn")
         );
     }
 
     #[test]
-    fn a_process_inside_a_call_of_no_channel_is_said_to_be() {
+    fn a_process_that_is_inside_a_setup_call_is_setting_up() {
         let facts = ProcessFacts {
             inside: Some("connect".to_owned()),
             ..ProcessFacts::default()
         };
         let tell = |kind| Event::new(0.0, Who::Worker(process(7)), kind);
-        let health = of(
+        let health = health_after(
             here(),
             [
                 tell(EventKind::Process(facts)),
@@ -438,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_and_what_has_nothing_to_do_is_no_stall() {
+    fn moving_idle_and_closed_channels_are_no_stall() {
         let [send, recv] = [Side::Send, Side::Recv];
         check(
             channel(send, [12, 4, 4], 0),
@@ -462,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_falls_silent_is_told_of_while_another_has_finished() {
+    fn a_node_without_new_counters_is_named_unless_it_has_finished() {
         let phase = |worker, phase| Event::new(0.0, Who::Worker(worker), EventKind::Phase(phase));
         let later = Event::new(5000.0, Who::Run, EventKind::Note(String::new()));
         let health = |local| {
@@ -474,7 +472,7 @@ mod tests {
                 later.clone(),
             ])
         };
-        assert_eq!(health(Phase::Measuring).word, "NO NEWS");
+        assert_eq!(health(Phase::Measuring).word, "NO COUNTERS");
         assert_eq!(
             health(Phase::Closing).why,
             "no counters from peer for 5.0 s"

@@ -1,4 +1,4 @@
-//! What the rules find while programs are watched that no coordinator judges.
+//! Runs the rules on the events of a source that has no coordinator to do so.
 #![forbid(unsafe_code)]
 
 use super::source::{Beginning, Clock, Source, SourceError};
@@ -9,7 +9,7 @@ use tcpx_run_model::record::RunRecord;
 use tcpx_run_model::record::live::ChannelKey;
 use tcpx_run_model::state::RunState;
 
-/// A source whose events are held against the rules; what they find is an event too.
+/// A source with the findings of the rules added to its events.
 pub struct Judged<S> {
     source: S,
     state: RunState,
@@ -17,7 +17,7 @@ pub struct Judged<S> {
 }
 
 impl<S: Source> Judged<S> {
-    /// Nothing has been judged yet.
+    /// Adds findings to the events of `source`.
     pub fn new(source: S) -> Self {
         let state = source.begin().state;
         Self {
@@ -66,7 +66,7 @@ mod tests {
     use tcpx_run_model::record::ChannelNow;
     use tcpx_words::side::Side;
 
-    /// Counters of one receive that stands still, of one look after the other.
+    /// A source of samples of one receive channel that does not change.
     struct Standing(u64);
 
     impl Source for Standing {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standstill_is_found_once_among_the_events_that_show_it() {
+    fn a_stall_is_found_once() {
         let mut source = Judged::new(Standing(0));
         let mut found = Vec::new();
         for _ in 0..80 {

@@ -1,4 +1,4 @@
-//! A run of this very command, as its coordinator tells it.
+//! Events of the run that this command coordinates.
 #![forbid(unsafe_code)]
 
 use super::source::{Beginning, Clock, Source, SourceError};
@@ -10,21 +10,21 @@ use tcpx_run_model::record::live::ChannelKey;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_run_model::state::RunState;
 
-/// Taken at one poll.
+/// Maximum updates of one poll.
 const UPDATES_MAX: usize = 10_000;
 
-/// A channel that is looked at closely, and the recorder of its worker.
+/// The channel whose details are shown, and the recorder of its worker.
 pub type FocusedChannel = (ChannelKey, PathBuf);
 
-/// What the coordinator's thread sends to the view.
+/// A message from the coordinator's thread to the view.
 pub enum ViewUpdate {
-    /// Something happened.
+    /// An event of the run.
     Event(Box<Event>),
-    /// How the run ended; nothing comes after it.
+    /// The record of the run. It is the last message.
     Over(Box<RunRecord>),
 }
 
-/// The view's end of a run.
+/// The events of a run that this command coordinates.
 pub struct Live<'a> {
     scenario: &'a Scenario,
     updates: Receiver<ViewUpdate>,
@@ -35,7 +35,7 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// `focused` is called when another channel is looked at, or none is any more.
+    /// `focused` is called when the channel in focus changes.
     pub fn new(
         scenario: &'a Scenario,
         updates: Receiver<ViewUpdate>,
@@ -68,7 +68,7 @@ impl Source for Live<'_> {
                 Ok(ViewUpdate::Over(record)) => (self.record, self.is_over) = (Some(record), true),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    let what = "the run's own thread ended without a result".to_owned();
+                    let what = "the coordinator's thread ended without a result".to_owned();
                     return Err(SourceError::Lost { what });
                 }
             }
@@ -111,7 +111,7 @@ mod tests {
     use tcpx_words::side::Side;
 
     #[test]
-    fn a_run_is_told_to_its_end_and_a_thread_that_dies_is_an_error() {
+    fn a_run_is_followed_to_its_record_and_a_lost_thread_is_an_error() {
         let scenario = Scenario::default();
         let (sender, updates) = channel();
         let mut source = Live::new(&scenario, updates, |_| {});
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_channel_that_is_looked_at_is_told_once_with_its_recorder() {
+    fn the_focused_channel_is_passed_on_once_with_its_recorder() {
         let scenario = Scenario::default();
         let focused = RefCell::new(Vec::new());
         let (_sender, updates) = channel();

@@ -1,13 +1,11 @@
-//! A run, or whatever drives channels now, as a view shows it: live, replayed, or
-//! at any moment before.
+//! The data behind the view: a run or other processes, live, replayed, or at an earlier moment.
 //!
-//! `source.rs` is where events come from: recorder files of this machine here,
-//! `folder.rs` a run folder or a bundle, `live.rs` a run of this very command;
-//! `judged.rs` adds what the rules find. `model.rs` holds the timeline that they
-//! make; `picture.rs` says what was so at one moment, `health.rs` what that means
-//! in one sentence.
+//! `source.rs` has the trait of event sources, and the source that reads recorder files of this
+//! machine. `folder.rs` reads a run folder or a bundle, `live.rs` follows the run of this
+//! command, `judged.rs` adds findings. `model.rs` holds the timeline of the events, `picture.rs`
+//! the state at one moment, `health.rs` the sentence for that state.
 //!
-//! Not here: a screen, and folding events: `tcpx-run-model` does.
+//! Not here: drawing, and folding events, which `tcpx-run-model` does.
 #![forbid(unsafe_code)]
 
 mod folder;

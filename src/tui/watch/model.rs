@@ -1,7 +1,7 @@
-//! What a view holds: the run over time, and the channel that is looked at closely.
+//! The model of the view: the run over time, and the details of one channel.
 //!
-//! It folds nothing itself: the timeline does. It knows no clock and no screen; a
-//! time is what an event says.
+//! The timeline folds the events. All times are those of the events, except that a live source
+//! goes by the clock of this machine.
 #![forbid(unsafe_code)]
 
 use super::source::{Beginning, Clock, Source, SourceError};
@@ -15,16 +15,16 @@ use tcpx_words::units::now_us;
 
 #[derive(Debug)]
 pub(crate) struct Model {
-    /// What is looked at.
+    /// Name of the scenario, process or machine.
     pub(crate) title: String,
     pub(crate) timeline: Timeline,
-    /// The newest of the channel that is looked at closely.
+    /// The newest details of the channel in focus.
     pub(crate) detail: Option<Detail>,
-    /// By which the source goes.
+    /// The clock of the source.
     pub(crate) clock: Clock,
-    /// What `timeline.state.name` says of each worker, which takes a while with many
-    /// pairs; and how many pairs there were then.
+    /// Cache of `timeline.state.name` for each worker, which is slow with many pairs.
     names: BTreeMap<WorkerId, String>,
+    /// Number of pairs when `names` was filled.
     named_pairs: usize,
 }
 
@@ -40,7 +40,7 @@ impl Model {
         }
     }
 
-    /// After these events.
+    /// A model after these events.
     #[cfg(test)]
     pub(crate) fn after(beginning: Beginning, events: impl IntoIterator<Item = Event>) -> Self {
         let mut model = Self::new(beginning);
@@ -53,10 +53,10 @@ impl Model {
         &self.timeline.state
     }
 
-    /// Takes in what is new.
+    /// Applies the new events of a source.
     ///
     /// # Errors
-    /// The source's.
+    /// The source fails.
     pub(crate) fn poll(&mut self, source: &mut dyn Source) -> Result<(), SourceError> {
         for event in source.poll()? {
             self.take(event);
@@ -84,7 +84,7 @@ impl Model {
 
     fn keep_names(&mut self) {
         let state = &self.timeline.state;
-        // A stream of version 1 introduces pairs as it comes to them.
+        // An event stream of version 1 introduces a pair with the pair's first event.
         if self.named_pairs != state.names.pairs.len() {
             self.named_pairs = state.names.pairs.len();
             self.names.clear();
@@ -98,12 +98,12 @@ impl Model {
         }
     }
 
-    /// What a worker is called.
+    /// The display name of a worker.
     pub(crate) fn name(&self, worker: WorkerId) -> &str {
         self.names.get(&worker).map_or("?", String::as_str)
     }
 
-    /// Letters of the longest of these names.
+    /// Number of characters of the longest worker name.
     pub(crate) fn names_width(&self) -> usize {
         self.names
             .values()
@@ -112,7 +112,7 @@ impl Model {
             .unwrap_or(0)
     }
 
-    /// Who said a line.
+    /// The display name of a log line's origin.
     pub(crate) fn who_said(&self, line: &Line) -> String {
         match (line.worker, line.node) {
             (Some(worker), _) => self.name(worker).to_owned(),
@@ -121,12 +121,12 @@ impl Model {
         }
     }
 
-    /// As late as anything is known.
+    /// Time of the newest event, in nanoseconds since 1970.
     pub(crate) fn last_ns(&self) -> u64 {
         self.state().at_ns(self.state().now_ms)
     }
 
-    /// Now, by the clock of the source.
+    /// The current time by the clock of the source, in nanoseconds since 1970.
     pub(crate) fn now_ns(&self) -> u64 {
         match self.clock {
             Clock::Wall => now_us() * 1000,

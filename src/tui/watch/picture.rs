@@ -1,7 +1,7 @@
-//! What was so at one moment, with the rates over the second before it.
+//! The state of every channel at one moment, with the rates over the second before it.
 //!
-//! Pure: a model and a moment in, rows out. Rows borrow; nothing is copied for
-//! channels that nobody looks at.
+//! A picture depends only on the model and the moment. It borrows from the model, so channels
+//! that are not on the screen cost no copy.
 #![forbid(unsafe_code)]
 
 use super::model::Model;
@@ -14,17 +14,17 @@ use tcpx_run_model::state::WorkerState;
 use tcpx_run_model::timeline::stands_still;
 use tcpx_words::side::Side;
 
-/// Rates are over this long, or less where there is less.
+/// The window that rates are computed over, or the time since the first sample if that is less.
 const RATE_NS: u64 = 1_000_000_000;
 
-/// How a channel is doing.
+/// Whether a channel moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// Requests in flight, and no change for as long as a stall takes.
+    /// Requests in flight, and no change for the stall limit of the run.
     Stuck,
-    /// Requests in flight, and no change for a while.
+    /// Requests in flight, and no change for [`WAITING_MS`].
     Waiting,
-    /// Something changed within the last second.
+    /// Requests in flight, or a change within the last second.
     Moving,
     /// Nothing in flight.
     Idle,
@@ -34,18 +34,18 @@ pub(crate) enum State {
 /// One channel at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'a> {
-    /// Place of its node in the picture.
+    /// Index into [`Picture::nodes`].
     pub(crate) node: usize,
-    /// Place in the sample.
+    /// Index of the channel in the worker's sample.
     pub(crate) place: usize,
     pub(crate) now: &'a ChannelNow,
     pub(crate) state: State,
-    /// Since anything changed.
+    /// Time since any request changed state.
     pub(crate) quiet_ms: u64,
     pub(crate) head_age_ms: Option<u64>,
     pub(crate) bytes_per_s: f64,
     pub(crate) tests_per_s: f64,
-    /// Share of these tests with nothing done, 0 to 1.
+    /// Share of `test` calls in the last second that returned done=0, from 0 to 1.
     pub(crate) not_done: Option<f64>,
 }
 
@@ -54,7 +54,7 @@ impl Row<'_> {
         self.now.posted.saturating_sub(self.now.consumed)
     }
 
-    /// Done and not handed back.
+    /// Requests that are done and not consumed.
     pub(crate) fn done_unconsumed(&self) -> u64 {
         self.now.done.saturating_sub(self.now.consumed)
     }
@@ -75,9 +75,9 @@ pub(crate) struct NodePicture<'a> {
     series: Option<&'a Series>,
     pub(crate) out_per_s: f64,
     pub(crate) in_per_s: f64,
-    /// Since its counters were taken.
+    /// Age of the newest sample; 0 once the worker has ended.
     pub(crate) stale_ms: u64,
-    /// How it had ended by then.
+    /// How the worker ended, if it had ended at that moment.
     pub(crate) ended: Option<String>,
 }
 
@@ -85,14 +85,14 @@ pub(crate) struct NodePicture<'a> {
 #[derive(Debug)]
 pub(crate) struct Picture<'a> {
     pub(crate) at_ns: u64,
-    /// In the order of their ids.
+    /// Every worker, in the order of the ids.
     pub(crate) nodes: Vec<NodePicture<'a>>,
-    /// Every channel, by node, sends first.
+    /// Every channel, by worker, in the order of the worker's sample.
     pub(crate) rows: Vec<Row<'a>>,
 }
 
 impl<'a> Picture<'a> {
-    /// As everything was at a moment, nanoseconds since 1970.
+    /// The state at a moment, in nanoseconds since 1970.
     pub(crate) fn at(model: &'a Model, at_ns: u64) -> Self {
         let mut picture = Self {
             at_ns,
@@ -137,7 +137,7 @@ impl<'a> Picture<'a> {
                 sample.at_ns.saturating_sub(before.at_ns) as f64 / 1e9
             });
             let since = Since {
-                // What has not been told for long is not going on.
+                // A rate from stale samples is shown as 0.
                 seconds: if node.stale_ms > 2000 { 0.0 } else { seconds },
                 stale_ms: node.stale_ms,
                 stall_after_ms: model.state().stall_after_ms,
@@ -157,7 +157,7 @@ impl<'a> Picture<'a> {
         self.nodes.push(node);
     }
 
-    /// Which channel a row is of.
+    /// The identity of a row's channel.
     pub(crate) fn key(&self, row: &Row<'_>) -> ChannelKey {
         ChannelKey {
             worker: self.nodes[row.node].id,
@@ -176,7 +176,7 @@ impl<'a> Picture<'a> {
         rates(&points, bytes)
     }
 
-    /// The same for all of a node's channels of one side.
+    /// Bytes per second of all channels of one side of a worker.
     pub(crate) fn node_history(
         &self,
         picture: &NodePicture<'_>,
@@ -211,7 +211,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// How a worker had ended by a moment.
+/// How a worker ended, if it had ended at a moment.
 fn ended(
     model: &Model,
     worker: &WorkerState,
@@ -222,7 +222,7 @@ fn ended(
         let has_ended = at_ns >= model.state().at_ns(exit.at_ms);
         return has_ended.then(|| format!("the worker {}", exit.what.how()));
     }
-    // Of a process only its last counters tell when that was.
+    // The time at which a process ended is not known, except that it is after the last sample.
     let is_last = series
         .and_then(Series::last)
         .is_none_or(|last| last.at_ns <= at_ns);
@@ -230,7 +230,7 @@ fn ended(
         .process
         .as_ref()
         .is_some_and(|process| process.is_gone);
-    (is_gone && is_last).then(|| "its process is gone".to_owned())
+    (is_gone && is_last).then(|| "the process has exited".to_owned())
 }
 
 fn rates(points: &[Option<&Sample>], bytes: impl Fn(&Sample) -> Option<u64>) -> Vec<f64> {
@@ -246,7 +246,7 @@ fn rates(points: &[Option<&Sample>], bytes: impl Fn(&Sample) -> Option<u64>) -> 
         .collect()
 }
 
-/// The channel in another sample, which mostly has it in the same place.
+/// The same channel in another sample, where it usually has the same index.
 fn same<'a>(sample: &'a Sample, place: usize, channel: &ChannelNow) -> Option<&'a ChannelNow> {
     let is = |one: &&ChannelNow| one.index == channel.index && one.side == channel.side;
     sample
@@ -256,11 +256,11 @@ fn same<'a>(sample: &'a Sample, place: usize, channel: &ChannelNow) -> Option<&'
         .or_else(|| sample.channels.iter().find(is))
 }
 
-/// What turns counters of one worker into rows.
+/// The times that turn the counters of one worker into rows.
 struct Since {
-    /// Between the two samples that rates come from.
+    /// Time between the two samples that rates are computed from.
     seconds: f64,
-    /// Since the newer one.
+    /// Age of the newer sample.
     stale_ms: u64,
     stall_after_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! Where events come from.
+//! Sources of events, and the source that reads recorder files of this machine.
 #![forbid(unsafe_code)]
 
 use super::folder::Folder;
@@ -13,88 +13,88 @@ use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::now_us;
 
-/// Something that tells what happens.
+/// A source of events.
 pub trait Source {
-    /// What is known before its first event.
+    /// The state before the first event.
     fn begin(&self) -> Beginning;
 
-    /// Events since the last poll. Never waits.
+    /// The events since the last poll. Never blocks.
     ///
     /// # Errors
-    /// Nothing will ever come.
+    /// The source has failed, and no more events will come.
     fn poll(&mut self) -> Result<Vec<Event>, SourceError>;
 
-    /// How the run ended, once, with or after its last event.
+    /// The record of the run. Returned once, with or after the last event.
     fn record(&mut self) -> Option<Box<RunRecord>> {
         None
     }
 
-    /// By which clock it goes.
+    /// The clock that the source goes by.
     fn clock(&self) -> Clock;
 
-    /// Asks for the details of a channel among the events, or for none. `state` is
-    /// what its events have come to; it may be asked for the same again and again.
+    /// Requests the details of a channel among the events, or of no channel. `state` is the
+    /// state after all events so far. The same channel may be requested again and again.
     fn focus(&mut self, _channel: Option<&ChannelKey>, _state: &RunState) {}
 }
 
-/// What is known before the first event.
+/// The state of a source before its first event.
 #[derive(Debug, Default)]
 pub struct Beginning {
-    /// What is looked at: a scenario, a process, a machine.
+    /// Name of the scenario, process or machine.
     pub title: String,
-    /// Names and scenario, as far as they are known.
+    /// Names and scenario, if they are known.
     pub state: RunState,
 }
 
-/// By which clock a source goes.
+/// The clock that a source goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// This machine's: it is live.
+    /// The clock of this machine, for a live source.
     Wall,
-    /// Its events': it is told again.
+    /// The times of the events, for a replay.
     Events,
-    /// Nothing happens any more.
+    /// No clock, because the run is over.
     Over,
 }
 
-/// Why there is nothing to see.
+/// Why a source cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// A word on the command line that means nothing.
-    #[error("{what} is no run folder, no recorder file, and no process that writes one")]
+    /// The argument does not name a source.
+    #[error("{what} is not a run folder, a recorder file, or a process that writes a recorder")]
     Nothing {
-        /// The word.
+        /// The argument.
         what: String,
     },
-    /// Nothing runs here.
+    /// No process of this user writes a recorder.
     #[error("no process of this user writes a recorder on this machine")]
     Nobody,
-    /// What told the events is gone.
+    /// The connection to the source was lost.
     #[error("{what}")]
     Lost {
-        /// In words.
+        /// The error message.
         what: String,
     },
-    /// A file or a folder.
+    /// A file or folder cannot be read.
     #[error("cannot read {}: {why}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// In words.
+        /// The error message.
         why: String,
     },
-    /// A record that this version cannot read.
+    /// The run's record has a version that this program does not know.
     #[error("cannot read {}: {error}", path.display())]
     Record {
-        /// The run.
+        /// The run folder or bundle.
         path: PathBuf,
-        /// Why.
+        /// The error with the record's schema.
         error: RecordError,
     },
 }
 
 impl SourceError {
-    /// Whose problem it is.
+    /// The outcome that decides the exit code.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Nothing { .. } => Outcome::Usage,
@@ -120,19 +120,19 @@ impl NextStep for SourceError {
     }
 }
 
-/// Recorder files of this machine.
-struct Local {
+/// The recorder files of this machine.
+struct LocalRecorders {
     title: String,
     recorders: Recorders,
-    /// What the first look found.
+    /// Events that were read when the source was opened.
     first: Vec<Event>,
 }
 
-impl Local {
-    /// Starts to look; with nothing there yet this is an error.
+impl LocalRecorders {
+    /// Opens the recorders that match a filter.
     ///
     /// # Errors
-    /// No file can be read.
+    /// No recorder matches, or a recorder file cannot be read.
     fn open(filter: RecorderFilter) -> Result<Self, SourceError> {
         let (title, what) = match &filter {
             RecorderFilter::All | RecorderFilter::Workers(_) => ("this machine".to_owned(), None),
@@ -146,16 +146,16 @@ impl Local {
                 (name, Some(path.display().to_string()))
             }
         };
-        let mut local = Self {
+        let mut opened = Self {
             title,
             recorders: Recorders::new(filter),
             first: Vec::new(),
         };
-        local.first = local.look()?;
-        match (local.recorders.is_empty(), what) {
+        opened.first = opened.look()?;
+        match (opened.recorders.is_empty(), what) {
             (true, Some(what)) => Err(SourceError::Nothing { what }),
             (true, None) => Err(SourceError::Nobody),
-            (false, _) => Ok(local),
+            (false, _) => Ok(opened),
         }
     }
 
@@ -178,9 +178,9 @@ impl Local {
     }
 }
 
-impl Source for Local {
+impl Source for LocalRecorders {
     fn begin(&self) -> Beginning {
-        // This machine, which needs no name.
+        // With only one machine, its name is not shown.
         let here = NodeIntro {
             name: String::new(),
             address: String::new(),
@@ -211,13 +211,15 @@ impl Source for Local {
     }
 }
 
-/// What a word on the command line means: a run folder, a bundle, a recorder file,
-/// a process; everything that runs here without one.
+/// Opens the source that an argument names: a run folder, a bundle, a recorder file or a process
+/// id. Without an argument, every recorder of this user on this machine.
 ///
 /// # Errors
-/// It means nothing, or cannot be read.
+/// The argument does not name a source, or the source cannot be read.
 pub fn open(what: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
-    let local = |filter| Ok(Box::new(Judged::new(Local::open(filter)?)) as Box<dyn Source>);
+    let local = |filter| -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(Judged::new(LocalRecorders::open(filter)?)))
+    };
     let Some(what) = what else {
         return local(RecorderFilter::All);
     };
