@@ -182,7 +182,7 @@ impl Columns {
     }
 
     /// One row, as many cells as columns.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
         self.rows.push(cells.into());
     }
 

@@ -1,11 +1,12 @@
-//! What `run` prints: nccl-tests' columns, `#` for everything that is not data,
-//! and a progress line while it goes, on a terminal only.
+//! The output of `run`: tables with the columns of nccl-tests, `#` before every other line, and
+//! a progress line on a terminal.
 #![forbid(unsafe_code)]
 
 use super::handshake::preflight_line;
 use super::output::Columns;
 use std::io::{self, IsTerminal, Write};
 use tcpx_coord::{PairOutcome, RunOutcome};
+use tcpx_report::columns::{self, Asked, ChannelRow, Place, ResultRow, Table};
 use tcpx_run_model::event::{Event, EventKind, PluginDevice};
 use tcpx_run_model::ids::{Lane, Names, NodeId, WorkerId};
 use tcpx_run_model::record::{ChannelNow, Role, RunRecord, TransferRecord};
@@ -15,7 +16,7 @@ use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
-/// First lines: which run, what moves.
+/// The first lines of the output: the run's id and its settings.
 pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
     let transfer = &point.scenario.transfer;
     let mut text = format!("# tcpxctl {}  run {id}\n", env!("CARGO_PKG_VERSION"));
@@ -37,7 +38,7 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
     text
 }
 
-/// Results, as far as there are any.
+/// The nodes, the results so far, and the outcome of a run.
 pub(crate) fn table(run: &RunRecord, outcome: &RunOutcome) -> String {
     let names = run.names();
     let mut text = nodes(run, outcome, &names);
@@ -52,7 +53,8 @@ pub(crate) fn table(run: &RunRecord, outcome: &RunOutcome) -> String {
     text
 }
 
-/// Each node with its plugin: of the pair that decided, which in most runs says it of all.
+/// Each node with its plugin, devices and memory, as the decisive pair reports them. In most
+/// runs all pairs have the same.
 fn nodes(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
     let decisive = outcome.decisive();
     let mut text = String::new();
@@ -116,7 +118,7 @@ fn role(run: &RunRecord, worker: WorkerId) -> Option<Role> {
     found.map(|(_, _, record)| record.role)
 }
 
-/// Which GPU's workers have which rails, where there are several.
+/// The rails of each pair, if there are several pairs.
 fn rails(outcome: &RunOutcome) -> String {
     if outcome.pairs.len() < 2 {
         return String::new();
@@ -148,90 +150,35 @@ fn rails(outcome: &RunOutcome) -> String {
 }
 
 fn performance(run: &RunRecord, names: &Names) -> String {
-    let mut columns = Columns::new(&[
-        "size", "count", "type", "dir", "conns", "time(us)", "min", "max", "algbw", "busbw",
-        "#wrong",
-    ]);
-    let scenario = &run.scenario.resolved;
-    for transfer in &run.transfers {
-        let mut times: Vec<f64> = transfer
-            .iteration_seconds
-            .iter()
-            .map(|seconds| seconds * 1e6)
-            .collect();
-        times.sort_by(f64::total_cmp);
-        let at = |index: usize| {
-            times
-                .get(index)
-                .map_or("-".into(), |time| format!("{time:.1}"))
-        };
-        let rate = if transfer.iterations == 0 {
-            "-".into()
-        } else {
-            format!("{:.3}", transfer.gb_per_s)
-        };
-        let wrong = match transfer.verified_bytes + transfer.wrong_bytes {
-            _ if !scenario.transfer.verify => "N/A".into(),
-            // Whoever would have compared them was lost.
-            0 => "-".into(),
-            _ => transfer.wrong_bytes.to_string(),
-        };
-        columns.row([
-            scenario.transfer.total.0.to_string(),
-            scenario
-                .transfer
-                .total
-                .0
-                .div_ceil(scenario.transfer.chunk.0)
-                .to_string(),
-            "uint8".into(),
-            names.direction(transfer.from, transfer.to, transfer.lane),
-            scenario.transfer.connections.to_string(),
-            at(times.len() / 2),
-            at(0),
-            times.last().map_or("-".into(), |time| format!("{time:.1}")),
-            rate.clone(),
-            rate,
-            wrong,
-        ]);
-    }
-    format!("#\n{}#\n", columns.render())
+    let asked = Some(Asked::from(&run.scenario.resolved.transfer));
+    let directions: Vec<String> = run
+        .transfers
+        .iter()
+        .map(|transfer| names.direction(transfer.from, transfer.to, transfer.lane))
+        .collect();
+    let rows = directions.iter().zip(&run.transfers);
+    let results = rows.map(|(direction, transfer)| ResultRow {
+        direction,
+        transfer,
+        asked,
+    });
+    let table = columns::results(Place::Terminal, results);
+    format!("#\n{}#\n", render(table))
 }
 
 fn channels(transfer: &TransferRecord) -> String {
-    let mut columns = Columns::new(&[
-        "side", "chan", "nic", "posted", "done", "consumed", "bytes", "high", "tests", "not-done",
-        "rc!=0", "p50(us)", "p99", "p99.9", "max",
-    ]);
-    for channel in &transfer.channels {
-        let share = if channel.tests == 0 {
-            0.0
-        } else {
-            100.0 * channel.tests_not_done as f64 / channel.tests as f64
-        };
-        let latency = |pick: fn(&tcpx_run_model::record::LatencyUs) -> f64| {
-            channel
-                .latency_us
-                .as_ref()
-                .map_or("-".to_owned(), |latency| format!("{:.1}", pick(latency)))
-        };
-        columns.row([
-            channel.side.to_string(),
-            channel.id.to_string(),
-            channel.dev.clone(),
-            channel.posted.to_string(),
-            channel.done.to_string(),
-            channel.consumed.to_string(),
-            channel.bytes.to_string(),
-            channel.in_flight_high_water.to_string(),
-            channel.tests.to_string(),
-            format!("{share:.0}%"),
-            channel.rc_errors.to_string(),
-            latency(|latency| latency.p50),
-            latency(|latency| latency.p99),
-            latency(|latency| latency.p999),
-            latency(|latency| latency.max),
-        ]);
+    // The terminal's columns do not show the direction.
+    let rows = transfer.channels.iter().map(|channel| ChannelRow {
+        direction: "",
+        channel,
+    });
+    render(columns::channels(Place::Terminal, rows))
+}
+
+fn render(table: Table) -> String {
+    let mut columns = Columns::new(&table.heads);
+    for row in table.rows {
+        columns.row(row);
     }
     columns.render()
 }
@@ -309,7 +256,7 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
             seen_by(stall, pair, outcome)
         ));
     }
-    // The last counters of what moved again say nothing of the stall.
+    // After a recovery the last counters do not show the stall.
     if pair.stall.as_ref().is_some_and(|stall| !stall.recovered) || run.outcome == Outcome::PeerLost
     {
         text.push_str(&counters(pair, outcome));
@@ -339,7 +286,7 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
     text
 }
 
-/// Who noticed a stall: `peer`, or the coordinator where only both ends show it.
+/// The worker that declared a stall, or the coordinator if it took the counters of both ends.
 fn seen_by(stall: &DeclaredStall, pair: &PairOutcome, outcome: &RunOutcome) -> String {
     let worker = stall
         .by
@@ -347,7 +294,7 @@ fn seen_by(stall: &DeclaredStall, pair: &PairOutcome, outcome: &RunOutcome) -> S
     worker.unwrap_or_else(|| "the coordinator".to_owned())
 }
 
-/// Every channel of both ends, as it was seen last.
+/// The last counters of every channel of both ends.
 fn counters(pair: &PairOutcome, outcome: &RunOutcome) -> String {
     let mut text = String::new();
     for worker in outcome.state.ends(pair.id).into_iter().flatten() {
@@ -355,11 +302,11 @@ fn counters(pair: &PairOutcome, outcome: &RunOutcome) -> String {
         match (&worker.exit, worker.sampled_ms) {
             (None, Some(at_ms)) => {
                 text.push_str(&format!(
-                    "#   {name} : counters as last heard, at {:.1} s\n",
+                    "#   {name} : last counters, at {:.1} s\n",
                     at_ms / 1e3
                 ));
             }
-            (None, None) => text.push_str(&format!("#   {name} : no counters were heard\n")),
+            (None, None) => text.push_str(&format!("#   {name} : no counters received\n")),
             (Some(_), _) => {}
         }
         for channel in &worker.channels {
@@ -380,7 +327,7 @@ fn counters(pair: &PairOutcome, outcome: &RunOutcome) -> String {
     text
 }
 
-/// A sweep's points side by side.
+/// The points of a sweep as a table.
 pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
     let mut columns = Columns::new(&[
         "point",
@@ -405,7 +352,7 @@ pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
                 run.outcome.to_string(),
             ]);
         }
-        // A point that never came to moving anything is a point all the same.
+        // A point without transfers still has a row.
         if run.transfers.is_empty() {
             let [nothing, rate, median, trip, wrong] = ["-"; 5].map(str::to_owned);
             columns.row([
@@ -427,7 +374,7 @@ pub(crate) fn summary(points: &[Resolved], runs: &[RunRecord]) -> String {
     )
 }
 
-/// One line on stderr that is rewritten while a run goes: of the slowest receiver.
+/// The progress line on stderr: the phase and iteration of the slowest worker, and the rate.
 pub(crate) struct Progress {
     on: bool,
     wanted: u32,
@@ -437,7 +384,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows nothing unless stderr is a terminal.
+    /// A progress line that is shown only if stderr is a terminal.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
             on: io::stderr().is_terminal(),
@@ -448,7 +395,7 @@ impl Progress {
         }
     }
 
-    /// Shows what is known after an event.
+    /// Updates the line after an event.
     pub(crate) fn show(&mut self, event: &Event, state: &RunState) {
         let is_news = matches!(
             event.kind,
@@ -486,7 +433,7 @@ impl Progress {
         self.shown = true;
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     pub(crate) fn clear(&mut self) {
         if self.shown {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -495,5 +442,5 @@ impl Progress {
     }
 }
 
-/// Shortest time that a rate is computed over.
+/// Shortest window that a rate is computed over.
 const RATE_MS: f64 = 90.0;

@@ -237,7 +237,7 @@ fn what_a_lost_node_said_last_is_not_passed_off_as_its_state() {
     agent.signal(Signal::STOP);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
-    ended.says(&["fell silent", "counters as last heard, at "]);
+    ended.says(&["fell silent", "last counters, at "]);
 }
 
 #[test]
