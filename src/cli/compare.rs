@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tcpx_node::redact::Redactor;
 use tcpx_report::compare::{
-    Baselines, Compared, Measured, RULE, compare, compared_html, compared_markdown, compared_text,
-    read,
+    Baselines, Comparison, Measured, RULE, compare, compared_html, compared_markdown,
+    compared_text, read,
 };
 use tcpx_report::{gather, learn, write_whole};
 use tcpx_run_model::record::{FilesError, RunFiles};
@@ -74,7 +74,7 @@ struct Document<'a> {
     exit_code: u8,
     redacted: bool,
     #[serde(flatten)]
-    compared: &'a Compared,
+    compared: &'a Comparison,
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {

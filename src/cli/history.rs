@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tcpx_report::history::{Entry, History, Keep, choose, read, remove};
+use tcpx_report::history::{History, KeepRules, RunEntry, choose, read, remove};
 use tcpx_run_model::record::Unfinished;
 use tcpx_words::error::Outcome;
 
@@ -77,7 +77,7 @@ struct PruneArguments {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    runs: &'a [&'a Entry],
+    runs: &'a [&'a RunEntry],
 }
 
 #[derive(Serialize)]
@@ -97,7 +97,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         Err(error) => return fail(common, &error, error.outcome()),
     };
     warn(&history);
-    let is_meant = |run: &&Entry| {
+    let is_meant = |run: &&RunEntry| {
         arguments
             .scenario
             .as_ref()
@@ -107,7 +107,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
                 .as_ref()
                 .is_none_or(|outcome| *outcome == run.outcome)
     };
-    let mut runs: Vec<&Entry> = history.runs.iter().filter(is_meant).collect();
+    let mut runs: Vec<&RunEntry> = history.runs.iter().filter(is_meant).collect();
     if let Some(last) = arguments.last {
         runs.drain(..runs.len().saturating_sub(last));
     }
@@ -129,7 +129,7 @@ fn warn(history: &History) {
     }
 }
 
-fn text(runs: &[&Entry]) -> String {
+fn text(runs: &[&RunEntry]) -> String {
     let mut columns = Columns::new(&[
         "started",
         "scenario",
@@ -207,7 +207,7 @@ fn prune(common: &Common, arguments: &PruneArguments) -> ExitCode {
         Ok(history) => history,
         Err(error) => return fail(common, &error, error.outcome()),
     };
-    let keep = Keep {
+    let keep = KeepRules {
         newest: arguments.keep,
         since: arguments.keep_since.clone(),
         failed: arguments.keep_failed,

@@ -34,8 +34,8 @@ use tcpx_run_model::ids::{Who, shown_names};
 use tcpx_run_model::record::{RunFolder, RunRecord};
 use tcpx_run_model::scenario::{Inputs, Resolved, Scenario, resolve};
 use tcpx_run_model::state::RunState;
-use tcpx_tui::watch::{Live, ViewUpdate};
-use tcpx_tui::{Left, Look};
+use tcpx_tui::watch::{LiveSource, ViewUpdate};
+use tcpx_tui::{ViewExit, ViewOptions};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -239,7 +239,7 @@ fn one(
         }
     };
     let (outcome, run) = if arguments.live {
-        let look = Look {
+        let look = ViewOptions {
             stay: !is_sweep,
             ..arguments.look.look(common)
         };
@@ -347,7 +347,7 @@ fn judged(
 /// Runs with the view on; whoever leaves it early sees the progress line instead.
 fn live(
     common: &Common,
-    look: Look,
+    look: ViewOptions,
     request: &RunRequest<'_>,
     started: &str,
     observe: &mut (dyn FnMut(&Event, &RunState, bool) + Send),
@@ -358,7 +358,7 @@ fn live(
             *closely.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         }
     };
-    let mut source = Live::new(request.scenario, told, focused);
+    let mut source = LiveSource::new(request.scenario, told, focused);
     let is_shown = AtomicBool::new(true);
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| {
@@ -373,8 +373,8 @@ fn live(
         let left = tcpx_tui::run(&mut source, look);
         is_shown.store(false, Ordering::Relaxed);
         match left {
-            Ok(Left::Quit) => {}
-            Ok(Left::Interrupted) => request.interrupted.store(true, Ordering::Relaxed),
+            Ok(ViewExit::Quit) => {}
+            Ok(ViewExit::Interrupted) => request.interrupted.store(true, Ordering::Relaxed),
             // The run goes on without a view.
             Err(error) => complain(common, error, None),
         }

@@ -6,7 +6,7 @@ use super::handshake::preflight_line;
 use super::output::Columns;
 use std::io::{self, IsTerminal, Write};
 use tcpx_coord::{PairOutcome, RunOutcome};
-use tcpx_report::columns::{self, Asked, ChannelRow, Place, ResultRow, Table};
+use tcpx_report::columns::{self, Asked, ChannelRow, ResultRow, TablePlace, TextTable};
 use tcpx_run_model::event::{Event, EventKind, PluginDevice};
 use tcpx_run_model::ids::{Lane, Names, NodeId, WorkerId};
 use tcpx_run_model::record::{ChannelNow, Role, RunRecord, TransferRecord};
@@ -162,7 +162,7 @@ fn performance(run: &RunRecord, names: &Names) -> String {
         transfer,
         asked,
     });
-    let table = columns::results(Place::Terminal, results);
+    let table = columns::results(TablePlace::Terminal, results);
     format!("#\n{}#\n", render(table))
 }
 
@@ -172,10 +172,10 @@ fn channels(transfer: &TransferRecord) -> String {
         direction: "",
         channel,
     });
-    render(columns::channels(Place::Terminal, rows))
+    render(columns::channels(TablePlace::Terminal, rows))
 }
 
-fn render(table: Table) -> String {
+fn render(table: TextTable) -> String {
     let mut columns = Columns::new(&table.heads);
     for row in table.rows {
         columns.row(row);

@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
-use tcpx_tui::watch::{Clock, Folder, Source, open};
-use tcpx_tui::{self as tui, Left, Look, Theme, TuiError};
+use tcpx_tui::watch::{Clock, FolderSource, Source, open};
+use tcpx_tui::{self as tui, Theme, TuiError, ViewExit, ViewOptions};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -67,12 +67,12 @@ pub(crate) struct LookArguments {
 }
 
 impl LookArguments {
-    pub(crate) fn look(self, common: &Common) -> Look {
+    pub(crate) fn look(self, common: &Common) -> ViewOptions {
         let theme = Theme {
             color: stdout_colors(common),
             ascii: self.ascii || !is_utf8(),
         };
-        Look {
+        ViewOptions {
             theme,
             frame: Duration::from_secs(1) / u32::from(self.fps),
             stay: true,
@@ -135,7 +135,7 @@ fn source(common: &Common, arguments: &Arguments) -> Result<Box<dyn Source>, Exi
             ));
         }
         (Some(way), _) => return peer(common, arguments, &*way),
-        (None, Some(run)) => Folder::open(run, Some(arguments.speed))
+        (None, Some(run)) => FolderSource::open(run, Some(arguments.speed))
             .map(|folder| Box::new(folder) as Box<dyn Source>),
         (None, None) => open(arguments.what.as_deref()),
     };
@@ -157,10 +157,10 @@ fn peer(
 }
 
 /// The exit code of a view.
-fn leave(common: &Common, left: Result<Left, TuiError>) -> ExitCode {
+fn leave(common: &Common, left: Result<ViewExit, TuiError>) -> ExitCode {
     match left {
-        Ok(Left::Quit) => ExitCode::SUCCESS,
-        Ok(Left::Interrupted) => ExitCode::from(Outcome::Interrupted.exit_code()),
+        Ok(ViewExit::Quit) => ExitCode::SUCCESS,
+        Ok(ViewExit::Interrupted) => ExitCode::from(Outcome::Interrupted.exit_code()),
         Err(TuiError::Source(error)) => fail(common, &error, error.outcome()),
         Err(error @ TuiError::Terminal(_)) => {
             complain(
@@ -173,7 +173,12 @@ fn leave(common: &Common, left: Result<Left, TuiError>) -> ExitCode {
     }
 }
 
-fn once(common: &Common, arguments: &Arguments, source: &mut dyn Source, look: Look) -> ExitCode {
+fn once(
+    common: &Common,
+    arguments: &Arguments,
+    source: &mut dyn Source,
+    look: ViewOptions,
+) -> ExitCode {
     let here = ratatui::crossterm::terminal::size()
         .ok()
         .filter(|_| io::stdout().is_terminal());
@@ -209,7 +214,7 @@ fn once(common: &Common, arguments: &Arguments, source: &mut dyn Source, look: L
 }
 
 /// Every event, a line each, until nothing more comes; what it came to last.
-fn stream(common: &Common, source: &mut dyn Source, look: Look) -> ExitCode {
+fn stream(common: &Common, source: &mut dyn Source, look: ViewOptions) -> ExitCode {
     loop {
         let events = match source.poll() {
             Ok(events) => events,

@@ -6,7 +6,7 @@ use tcpx_run_model::event::Event;
 use tcpx_run_model::ids::Names;
 use tcpx_run_model::record::live::ChannelKey;
 use tcpx_run_model::state::RunState;
-use tcpx_tui::watch::{Beginning, Clock, Judged, Source, SourceError};
+use tcpx_tui::watch::{Beginning, Clock, JudgedSource, Source, SourceError};
 
 /// The nodes that `--peer` names.
 pub(crate) struct Peer {
@@ -16,8 +16,8 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// `title` is what its user calls them.
-    pub(crate) fn judged(watching: Watching, title: String) -> Judged<Self> {
-        Judged::new(Self { watching, title })
+    pub(crate) fn judged(watching: Watching, title: String) -> JudgedSource<Self> {
+        JudgedSource::new(Self { watching, title })
     }
 }
 

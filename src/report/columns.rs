@@ -10,7 +10,7 @@ use tcpx_run_model::scenario::Transfer;
 
 /// Where a table is shown, which decides its columns and their heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum TablePlace {
     /// The output of `tcpxctl run`.
     Terminal,
     /// An HTML or Markdown report.
@@ -253,7 +253,7 @@ fn wrong(row: &ResultRow<'_>) -> String {
 
 /// A table as text: the heads of its columns, and its cells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct TextTable {
     /// One head for each column.
     pub heads: Vec<&'static str>,
     /// For each column, whether HTML aligns the cells as numbers.
@@ -263,16 +263,16 @@ pub struct Table {
 }
 
 impl<F> Column<F> {
-    fn head(&self, place: Place) -> Option<&'static str> {
+    fn head(&self, place: TablePlace) -> Option<&'static str> {
         match place {
-            Place::Terminal => self.terminal,
-            Place::Report => self.report,
+            TablePlace::Terminal => self.terminal,
+            TablePlace::Report => self.report,
         }
     }
 }
 
 /// The results table.
-pub fn results<'a>(place: Place, rows: impl IntoIterator<Item = ResultRow<'a>>) -> Table {
+pub fn results<'a>(place: TablePlace, rows: impl IntoIterator<Item = ResultRow<'a>>) -> TextTable {
     let rows: Vec<ResultRow<'_>> = rows.into_iter().collect();
     table(RESULTS, place, rows.len(), |column, row| {
         (column.cell)(&rows[row])
@@ -280,7 +280,10 @@ pub fn results<'a>(place: Place, rows: impl IntoIterator<Item = ResultRow<'a>>) 
 }
 
 /// The counters table.
-pub fn channels<'a>(place: Place, rows: impl IntoIterator<Item = ChannelRow<'a>>) -> Table {
+pub fn channels<'a>(
+    place: TablePlace,
+    rows: impl IntoIterator<Item = ChannelRow<'a>>,
+) -> TextTable {
     let rows: Vec<ChannelRow<'_>> = rows.into_iter().collect();
     table(CHANNELS, place, rows.len(), |column, row| {
         (column.cell)(&rows[row])
@@ -289,13 +292,13 @@ pub fn channels<'a>(place: Place, rows: impl IntoIterator<Item = ChannelRow<'a>>
 
 fn table<F>(
     columns: &[Column<F>],
-    place: Place,
+    place: TablePlace,
     rows: usize,
     cell: impl Fn(&Column<F>, usize) -> String,
-) -> Table {
-    let mut table = Table {
+) -> TextTable {
+    let mut table = TextTable {
         rows: vec![Vec::new(); rows],
-        ..Table::default()
+        ..TextTable::default()
     };
     for column in columns {
         let Some(head) = column.head(place) else {

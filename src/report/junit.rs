@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::Story;
-use super::suite::{Case, Ended, Suite};
+use super::suite::{JunitCase, JunitResult, JunitSuite};
 use tcpx_words::error::Outcome;
 
 /// The run as a JUnit XML document.
 pub fn junit(story: &Story) -> String {
-    let suite = Suite {
+    let suite = JunitSuite {
         name: story.scenario.clone(),
         classname: format!("tcpxctl.{}", story.scenario),
         seconds: Some(seconds(story)),
@@ -20,43 +20,43 @@ pub fn junit(story: &Story) -> String {
     suite.render()
 }
 
-fn cases(story: &Story) -> Vec<Case> {
+fn cases(story: &Story) -> Vec<JunitCase> {
     let ended = match story.outcome {
         // A run that ended as its scenario expects has exit code 0.
-        _ if story.exit_code == Some(0) => Ended::Passed(None),
-        Some(Outcome::Passed) => Ended::Passed(None),
+        _ if story.exit_code == Some(0) => JunitResult::Passed(None),
+        Some(Outcome::Passed) => JunitResult::Passed(None),
         Some(Outcome::NotRun | Outcome::Interrupted) => {
-            Ended::Error(story.reason.clone().unwrap_or_default())
+            JunitResult::Error(story.reason.clone().unwrap_or_default())
         }
-        Some(outcome) => Ended::Failure(format!(
+        Some(outcome) => JunitResult::Failure(format!(
             "{outcome}: {}",
             story.reason.as_deref().unwrap_or("no reason recorded")
         )),
         None => {
             let fallback = || "no final result was recorded".to_owned();
-            Ended::Error(story.reason.clone().unwrap_or_else(fallback))
+            JunitResult::Error(story.reason.clone().unwrap_or_else(fallback))
         }
     };
-    let mut cases = vec![Case {
+    let mut cases = vec![JunitCase {
         name: "outcome".to_owned(),
         seconds: seconds(story),
         ended,
     }];
-    cases.extend(story.transfers.iter().map(|transfer| Case {
+    cases.extend(story.transfers.iter().map(|transfer| JunitCase {
         name: format!("verified {}", transfer.direction),
         seconds: transfer.record.seconds,
         ended: match transfer.record.wrong_bytes {
-            0 => Ended::Passed(None),
-            wrong => Ended::Failure(format!(
+            0 => JunitResult::Passed(None),
+            wrong => JunitResult::Failure(format!(
                 "{wrong} wrong bytes of {}",
                 transfer.record.verified_bytes
             )),
         },
     }));
-    cases.extend(story.unmet.iter().map(|unmet| Case {
+    cases.extend(story.unmet.iter().map(|unmet| JunitCase {
         name: unmet.split_whitespace().next().unwrap_or("gate").to_owned(),
         seconds: 0.0,
-        ended: Ended::Failure(unmet.clone()),
+        ended: JunitResult::Failure(unmet.clone()),
     }));
     cases
 }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Story;
-use super::columns::{self, Place};
+use super::columns::{self, TablePlace};
 use super::html::{both, dump, place, plugins};
 use super::spread::{ByNode, NodeTable};
 use super::verdict::verdict;
@@ -220,7 +220,7 @@ fn results(text: &mut String, story: &Story) {
         let _ = writeln!(text, "Nothing was measured.\n");
         return;
     }
-    let results = columns::results(Place::Report, story.result_rows());
+    let results = columns::results(TablePlace::Report, story.result_rows());
     table(text, &results.heads, &results.rows);
     let quantiles: Vec<Vec<String>> = story
         .latencies

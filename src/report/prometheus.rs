@@ -1,7 +1,7 @@
 //! A run's figures in the Prometheus text format 0.0.4, for a textfile collector.
 #![forbid(unsafe_code)]
 
-use super::story::{Story, Transfer};
+use super::story::{Story, StoryTransfer};
 use std::fmt::Write;
 use tcpx_run_model::record::TransferRecord;
 use tcpx_words::error::Outcome;
@@ -28,7 +28,7 @@ pub fn prometheus(story: &Story) -> String {
         &outcome,
     );
     let of_transfers = |pick: Pick| {
-        let labelled = |one: &Transfer| {
+        let labelled = |one: &StoryTransfer| {
             (
                 format!("{run},direction=\"{}\"", value(&one.direction)),
                 pick(&one.record),

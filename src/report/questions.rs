@@ -8,7 +8,7 @@ use super::story::{Question, Story};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
-struct Ask {
+struct QuestionRule {
     id: &'static str,
     english: &'static str,
     chinese: &'static str,
@@ -16,8 +16,8 @@ struct Ask {
 }
 
 /// Every question, most urgent first.
-const ALL: [Ask; 9] = [
-    Ask {
+const ALL: [QuestionRule; 9] = [
+    QuestionRule {
         id: "stalled-progress",
         english: "Both ends keep calling test and neither sees a request change state. Which condition inside the plugin keeps a posted request from advancing, and which TRACE lines would show it?",
         chinese: "两端都在持续调用 test，但没有任何请求的状态发生变化。插件内部的哪个条件会阻止已 post 的请求继续推进？哪些 TRACE 日志可以看出这一点？",
@@ -27,18 +27,18 @@ const ALL: [Ask; 9] = [
             })
         },
     },
-    Ask {
+    QuestionRule {
         id: "silent-sender",
         english: "The receiver has requests posted and no header arrives while the sender shows them done. Can a send complete locally before its data has left the host, and where would that be visible?",
         chinese: "接收端已 post 请求但收不到头部，而发送端显示已完成。发送请求是否可能在数据离开主机之前就在本地完成？在哪里可以观察到？",
         because: silent_sender,
     },
-    Ask {
+    QuestionRule {
         id: "build-differences",
         english: "The plugin files of the nodes differ. Are these builds meant to talk to each other, and with which receive-datapath-manager releases?",
         chinese: "各节点上的插件文件不同。这两个版本是否可以互通？分别需要哪个版本的 receive-datapath-manager？",
         because: |story| {
-            let of_plugin = |one: &&super::story::Difference| {
+            let of_plugin = |one: &&super::story::NodeDifference| {
                 one.what.starts_with("plugin, ") && one.what != "plugin, path"
             };
             story
@@ -49,12 +49,12 @@ const ALL: [Ask; 9] = [
                 .collect()
         },
     },
-    Ask {
+    QuestionRule {
         id: "settings-not-taken",
         english: "Some settings in the environment differ from the values that the plugin reports. Which of them does this build read, and when?",
         chinese: "部分环境变量的取值与插件报告的实际值不一致。该版本会读取其中哪些变量？在什么时候读取？",
         because: |story| {
-            let row = |one: &super::story::Setting| {
+            let row = |one: &super::story::PluginSetting| {
                 format!(
                     "{}: environment {:?}, effective {:?}",
                     one.key, one.environment, one.effective
@@ -68,12 +68,12 @@ const ALL: [Ask; 9] = [
                 .collect()
         },
     },
-    Ask {
+    QuestionRule {
         id: "return-code",
         english: "A call returned a code that the plugin did not explain. What does it mean here, and is the comm still usable?",
         chinese: "某次调用返回了错误码，但插件没有给出说明。该错误码在此处是什么含义？该 comm 是否还可以继续使用？",
         because: |story| {
-            let failed = |window: &super::story::Window| {
+            let failed = |window: &super::story::ChannelWindow| {
                 let (call, code) = window.last_error.clone()?;
                 Some(format!(
                     "{} of {}: {call} returned {code}",
@@ -84,7 +84,7 @@ const ALL: [Ask; 9] = [
             story.windows.iter().filter_map(failed).take(8).collect()
         },
     },
-    Ask {
+    QuestionRule {
         id: "unknown-warning",
         english: "What do these WARN lines mean, and what should be done about them?",
         chinese: "下列 WARN 日志是什么含义？应当如何处理？",
@@ -97,7 +97,7 @@ const ALL: [Ask; 9] = [
                 .collect()
         },
     },
-    Ask {
+    QuestionRule {
         id: "plugin-exit",
         english: "The plugin ended the process. Is the condition that it logged recoverable, and could the plugin return an error to the caller instead of exiting?",
         chinese: "插件直接结束了进程。日志中给出的条件是否可以恢复？能否改为向调用者返回错误而不是退出？",
@@ -114,13 +114,13 @@ const ALL: [Ask; 9] = [
             _ => Vec::new(),
         },
     },
-    Ask {
+    QuestionRule {
         id: "rate-below-guidance",
         english: "The rate per NIC is below the guidance for this machine type. Which counters of the plugin, the manager or gVNIC show whether the NIC, flow steering or polling is the bottleneck?",
         chinese: "每张网卡的速率低于该机型的指导值。插件、manager 或 gVNIC 的哪些计数器可以说明瓶颈在网卡、流引导还是轮询？",
         because: slow,
     },
-    Ask {
+    QuestionRule {
         id: "far-nic",
         english: "A GPU was used with a NIC under a different PCI root. Is that supported, and how do flow steering and header split behave there?",
         chinese: "有 GPU 使用了位于其他 PCI root 下的网卡。这种组合是否受支持？此时流引导和 header split 会如何工作？",
@@ -169,11 +169,11 @@ pub(super) fn questions_for(story: &Story) -> Vec<Question> {
 }
 
 /// The counters of the first few matching channels of a run that stalled.
-fn waiting(story: &Story, is_meant: fn(&super::story::Window) -> bool) -> Vec<String> {
+fn waiting(story: &Story, is_meant: fn(&super::story::ChannelWindow) -> bool) -> Vec<String> {
     if !story.is(Outcome::Stalled) {
         return Vec::new();
     }
-    let shown = |window: &super::story::Window| {
+    let shown = |window: &super::story::ChannelWindow| {
         format!(
             "{} of {}: posted {}, done {}, consumed {}, quiet for {} ms, {} of {} tests not done",
             window.channel(),
@@ -196,9 +196,10 @@ fn waiting(story: &Story, is_meant: fn(&super::story::Window) -> bool) -> Vec<St
 }
 
 fn silent_sender(story: &Story) -> Vec<String> {
-    let receives =
-        |window: &super::story::Window| window.side == Side::Recv && window.done < window.posted;
-    let sent = |receiver: &super::story::Window| {
+    let receives = |window: &super::story::ChannelWindow| {
+        window.side == Side::Recv && window.done < window.posted
+    };
+    let sent = |receiver: &super::story::ChannelWindow| {
         story.windows.iter().any(|window| {
             window.side == Side::Send
                 && window.worker.pair == receiver.worker.pair
@@ -227,7 +228,7 @@ fn slow(story: &Story) -> Vec<String> {
     if !super::is_of_tcpx(story) || !story.is(Outcome::Passed) {
         return Vec::new();
     }
-    let per_nic = |transfer: &super::story::Transfer| {
+    let per_nic = |transfer: &super::story::StoryTransfer| {
         let one = &transfer.record;
         let nics: std::collections::BTreeSet<&str> = one
             .channels

@@ -1,7 +1,7 @@
 //! Redacting a story, so that it may leave the machine.
 #![forbid(unsafe_code)]
 
-use super::story::{State, Story};
+use super::story::{Story, StoryState};
 use serde_json::Value;
 use tcpx_node::redact::Redactor;
 
@@ -49,7 +49,7 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
     // An empty story is safer than one that is not redacted.
     let empty = Story {
         id,
-        state: State::Damaged,
+        state: StoryState::Damaged,
         ..Story::default()
     };
     Story {

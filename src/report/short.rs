@@ -5,7 +5,7 @@ use super::Story;
 use super::html::{dump, plugins};
 use super::markdown::{code, inline};
 use super::spread::together;
-use super::story::Difference;
+use super::story::NodeDifference;
 use super::verdict::verdict;
 use super::words::Language;
 
@@ -213,7 +213,7 @@ fn missing(lines: &mut Vec<String>, story: &Story, language: Language) {
 }
 
 /// The values of a difference: of both nodes, or grouped by value if there are more nodes.
-fn differing(story: &Story, one: &Difference) -> String {
+fn differing(story: &Story, one: &NodeDifference) -> String {
     if one.values.len() == 2 {
         return one
             .words()

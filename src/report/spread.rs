@@ -2,7 +2,7 @@
 //! value with the names that have it.
 #![forbid(unsafe_code)]
 
-use crate::story::{Story, Worker};
+use crate::story::{Story, StoryWorker};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::ids::NodeId;
 
@@ -53,7 +53,7 @@ fn few(names: &[&str]) -> String {
 /// The workers of each node.
 pub(super) struct ByNode<'a> {
     /// For each node, its workers with a name that is unique on the node, such as `gpu 3`.
-    workers: Vec<Vec<(String, &'a Worker)>>,
+    workers: Vec<Vec<(String, &'a StoryWorker)>>,
     story: &'a Story,
 }
 
@@ -68,7 +68,7 @@ impl<'a> ByNode<'a> {
         Self { story, workers }
     }
 
-    fn workers_of(&self, node: NodeId) -> &[(String, &'a Worker)] {
+    fn workers_of(&self, node: NodeId) -> &[(String, &'a StoryWorker)] {
         self.workers
             .get(node.index())
             .map(Vec::as_slice)
@@ -79,7 +79,7 @@ impl<'a> ByNode<'a> {
     pub(super) fn together(
         &self,
         node: NodeId,
-        pick: impl Fn(&Worker) -> Option<String>,
+        pick: impl Fn(&StoryWorker) -> Option<String>,
     ) -> String {
         let workers = self.workers_of(node);
         let values: Vec<(&str, String)> = workers

@@ -27,7 +27,7 @@ pub struct Story {
     pub redacted: bool,
     /// The run's id, which is the name of its folder.
     pub id: String,
-    pub(crate) state: State,
+    pub(crate) state: StoryState,
     /// RFC 3339, UTC.
     pub(crate) started: Option<String>,
     /// RFC 3339, UTC.
@@ -51,40 +51,40 @@ pub struct Story {
     /// The command line as typed, where it was recorded.
     pub(crate) command: Option<String>,
     /// The nodes of the run; a [`NodeId`] is an index into this list.
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<StoryNode>,
     /// The worker pairs; a [`PairId`] is an index into this list.
-    pub(crate) pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<StoryPair>,
     /// This run and the other runs named on the command line, for charts over a sweep.
     #[serde(default)]
-    pub(crate) sweep: Vec<Point>,
+    pub(crate) sweep: Vec<SweepPoint>,
     /// Facts that are not the same on every node.
-    pub(crate) differences: Vec<Difference>,
+    pub(crate) differences: Vec<NodeDifference>,
     /// One entry for each direction of each lane.
-    pub(crate) transfers: Vec<Transfer>,
+    pub(crate) transfers: Vec<StoryTransfer>,
     /// Most severe first.
     pub(crate) findings: Vec<Finding>,
     /// The time axis that `series` is divided by.
-    pub(crate) axis: Axis,
+    pub(crate) axis: TimeAxis,
     /// What each channel did over time.
     pub(crate) series: Vec<ChannelSeries>,
     /// Posted-to-done times, by worker and side.
-    pub(crate) latencies: Vec<Latency>,
+    pub(crate) latencies: Vec<SideLatency>,
     /// The requests of one channel around the last change before the run stopped moving.
     pub(crate) timeline: Option<RequestTimeline>,
     /// The window of every channel at the stall, or when last sampled.
-    pub(crate) windows: Vec<Window>,
+    pub(crate) windows: Vec<ChannelWindow>,
     /// Settings that the plugin logged, beside the environment.
-    pub(crate) settings: Vec<Setting>,
+    pub(crate) settings: Vec<PluginSetting>,
     /// Doctor checks of the nodes.
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<DoctorCheck>,
     /// Log lines that match a known signature.
     pub(crate) log: Vec<LogFinding>,
     /// WARN lines that match no signature.
-    pub(crate) unknown_lines: Vec<Excerpt>,
+    pub(crate) unknown_lines: Vec<LogExcerpt>,
     /// Other text files that the run folder holds about the nodes.
-    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) evidence: Vec<EvidenceFile>,
     /// Data that a reader would expect and that is not there, with the reason.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingData>,
     /// Questions that the evidence could not answer.
     pub(crate) questions: Vec<Question>,
 }
@@ -92,7 +92,7 @@ pub struct Story {
 /// How complete the run's record is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum State {
+pub(crate) enum StoryState {
     /// The run ended and `run.json` was written.
     Finished,
     /// No `run.json`, for an unknown reason.
@@ -108,7 +108,7 @@ pub(crate) enum State {
     OtherVersion,
 }
 
-impl From<Unfinished> for State {
+impl From<Unfinished> for StoryState {
     fn from(unfinished: Unfinished) -> Self {
         match unfinished {
             Unfinished::GoesOn => Self::Running,
@@ -119,7 +119,7 @@ impl From<Unfinished> for State {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Node {
+pub(crate) struct StoryNode {
     /// Display name: `local` and `peer` in a run of two nodes.
     pub(crate) name: String,
     /// The host name that the node reports.
@@ -138,7 +138,7 @@ pub(crate) struct Node {
 
 /// Two workers that moved bytes between them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Pair {
+pub(crate) struct StoryPair {
     pub(crate) nodes: [NodeId; 2],
     /// Host memory, or the GPUs that the pair moved bytes for.
     pub(crate) lanes: Vec<Lane>,
@@ -146,11 +146,11 @@ pub(crate) struct Pair {
     /// Why the pair ended as it did, in one sentence; `None` if it passed.
     pub(crate) reason: Option<String>,
     /// In the order of `nodes`.
-    pub(crate) workers: [Worker; 2],
+    pub(crate) workers: [StoryWorker; 2],
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Worker {
+pub(crate) struct StoryWorker {
     /// Display name, such as `peer gpu 3`.
     pub(crate) name: String,
     pub(crate) role: Option<Role>,
@@ -165,7 +165,7 @@ pub(crate) struct Worker {
 
 /// One direction of one lane.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Transfer {
+pub(crate) struct StoryTransfer {
     /// `local->peer`, and `local->peer@gpu3` for one GPU.
     pub(crate) direction: String,
     #[serde(flatten)]
@@ -174,7 +174,7 @@ pub(crate) struct Transfer {
 
 /// One run of a sweep, in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Point {
+pub(crate) struct SweepPoint {
     /// The run's id.
     pub(crate) run: String,
     pub(crate) direction: String,
@@ -190,14 +190,14 @@ pub(crate) struct Point {
 
 /// A fact that is not the same on every node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Difference {
+pub(crate) struct NodeDifference {
     /// Name of the fact.
     pub(crate) what: String,
     /// One value for each of [`Story::nodes`]; `None` where the node has none.
     pub(crate) values: Vec<Option<String>>,
 }
 
-impl Difference {
+impl NodeDifference {
     /// The values as text, with `absent` for a node that has none.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         self.values
@@ -208,7 +208,7 @@ impl Difference {
 
 /// The run's time, in equal parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Axis {
+pub(crate) struct TimeAxis {
     /// Milliseconds since the command started.
     pub(crate) from_ms: f64,
     /// Milliseconds since the command started.
@@ -219,7 +219,7 @@ pub(crate) struct Axis {
     pub(crate) stall_ms: Option<f64>,
 }
 
-impl Axis {
+impl TimeAxis {
     /// Index of the part that contains a moment; `None` outside the axis.
     pub(crate) fn part(&self, ms: f64) -> Option<usize> {
         let span = self.to_ms - self.from_ms;
@@ -230,7 +230,7 @@ impl Axis {
     }
 }
 
-/// One channel of one side over the parts of the [`Axis`]; `None` in parts without a sample.
+/// One channel of one side over the parts of the [`TimeAxis`]; `None` in parts without a sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChannelSeries {
     pub(crate) worker: Subject,
@@ -247,7 +247,7 @@ pub(crate) struct ChannelSeries {
 
 /// Posted-to-done times of all channels of one side of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Latency {
+pub(crate) struct SideLatency {
     pub(crate) worker: Subject,
     pub(crate) side: Side,
     /// Histogram buckets: first nanosecond, first nanosecond after the bucket, count.
@@ -293,7 +293,7 @@ pub(crate) struct TimelineRequest {
 
 /// The window of one channel at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Window {
+pub(crate) struct ChannelWindow {
     pub(crate) worker: Subject,
     pub(crate) side: Side,
     /// Index within its side.
@@ -323,7 +323,7 @@ pub(crate) struct Window {
     pub(crate) addresses: Option<(String, String)>,
 }
 
-impl Window {
+impl ChannelWindow {
     /// Requests that are posted and not yet retired.
     pub(crate) fn in_flight(&self) -> u64 {
         in_flight(self.side, self.posted, self.done, self.consumed)
@@ -344,7 +344,7 @@ pub(super) fn in_flight(side: Side, posted: u64, done: u64, consumed: u64) -> u6
 
 /// One setting: the value that the plugin logged, beside the environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Setting {
+pub(crate) struct PluginSetting {
     /// The plugin's label for the setting, or the name of its variable.
     pub(crate) key: String,
     /// The value that the plugin logged, by worker name.
@@ -358,7 +358,7 @@ pub(crate) struct Setting {
 
 /// One doctor check of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Check {
+pub(crate) struct DoctorCheck {
     /// The node, as the doctor names it.
     pub(crate) node: String,
     /// The check's name.
@@ -383,14 +383,14 @@ pub(crate) struct LogFinding {
     pub(crate) causes: Vec<String>,
     pub(crate) next_step: Option<String>,
     /// The first matching line.
-    pub(crate) excerpt: Excerpt,
+    pub(crate) excerpt: LogExcerpt,
     /// Time of the last matching line.
     pub(crate) last_at: Option<String>,
 }
 
 /// A log line, and how many lines of its kind there were.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Excerpt {
+pub(crate) struct LogExcerpt {
     /// The worker that logged it.
     pub(crate) worker: Subject,
     /// Time of the line.
@@ -402,7 +402,7 @@ pub(crate) struct Excerpt {
 
 /// A text file about a node, from the run folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Evidence {
+pub(crate) struct EvidenceFile {
     /// Path below the run folder.
     pub(crate) name: String,
     /// Size of the whole file.
@@ -415,7 +415,7 @@ pub(crate) struct Evidence {
 
 /// Data that a reader would expect and that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Missing {
+pub(crate) struct MissingData {
     pub(crate) what: String,
     pub(crate) why: String,
 }
@@ -434,11 +434,11 @@ pub(crate) struct Question {
 impl Story {
     /// The display names of nodes and pairs.
     pub(crate) fn names(&self) -> Names {
-        let node = |node: &Node| NodeIntro {
+        let node = |node: &StoryNode| NodeIntro {
             name: node.name.clone(),
             address: node.address.clone(),
         };
-        let pair = |pair: &Pair| PairIntro {
+        let pair = |pair: &StoryPair| PairIntro {
             nodes: pair.nodes,
             lanes: pair.lanes.clone(),
         };
@@ -449,7 +449,7 @@ impl Story {
     }
 
     /// Every worker with its id.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (WorkerId, &StoryWorker)> {
         (0..).zip(&self.pairs).flat_map(|(number, pair)| {
             let ids = pair
                 .nodes
@@ -501,7 +501,7 @@ impl Story {
         self.sweep.extend(other.points());
     }
 
-    fn points(&self) -> Vec<Point> {
+    fn points(&self) -> Vec<SweepPoint> {
         let asked = self.asked.unwrap_or_default();
         let mut points = Vec::new();
         for transfer in &self.transfers {
@@ -514,7 +514,7 @@ impl Story {
                 .iter()
                 .map(|channel| channel.dev.as_str())
                 .collect();
-            points.push(Point {
+            points.push(SweepPoint {
                 run: self.id.clone(),
                 direction: transfer.direction.clone(),
                 chunk_bytes: asked.chunk_bytes,
@@ -535,13 +535,13 @@ impl Story {
 
     /// Records that part of the run folder cannot be read.
     pub(super) fn damaged(&mut self, what: &str, why: impl Into<String>) {
-        self.state = State::Damaged;
+        self.state = StoryState::Damaged;
         self.lacks(what, why);
     }
 
     /// Records that data is missing, with the reason.
     pub(crate) fn lacks(&mut self, what: &str, why: impl Into<String>) {
-        self.missing.push(Missing {
+        self.missing.push(MissingData {
             what: what.to_owned(),
             why: why.into(),
         });

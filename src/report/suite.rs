@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// A test suite.
 #[derive(Debug, Default)]
-pub struct Suite {
+pub struct JunitSuite {
     /// What the suite tests, such as a scenario or a plugin.
     pub name: String,
     /// `classname` of every case.
@@ -20,25 +20,25 @@ pub struct Suite {
     /// Host that the suite ran on.
     pub host: Option<String>,
     /// The cases, in the order of the file.
-    pub cases: Vec<Case>,
+    pub cases: Vec<JunitCase>,
     /// Text of the suite's `system-out`.
     pub said: Option<String>,
 }
 
 /// A test case.
 #[derive(Debug)]
-pub struct Case {
+pub struct JunitCase {
     /// A repeated name gets a number, because readers keep only one case of each name.
     pub name: String,
     /// Duration of the case.
     pub seconds: f64,
     /// Result of the case.
-    pub ended: Ended,
+    pub ended: JunitResult,
 }
 
 /// The result of a case, with its text.
 #[derive(Debug)]
-pub enum Ended {
+pub enum JunitResult {
     /// The case passed; the text goes to `system-out`.
     Passed(Option<String>),
     /// The case was not run; the text is the reason.
@@ -49,17 +49,17 @@ pub enum Ended {
     Error(String),
 }
 
-impl Suite {
+impl JunitSuite {
     /// The suite as an XML document.
     pub fn render(&self) -> String {
         let count =
-            |is: fn(&Ended) -> bool| self.cases.iter().filter(|case| is(&case.ended)).count();
-        let skipped = count(|ended| matches!(ended, Ended::Skipped(_)));
+            |is: fn(&JunitResult) -> bool| self.cases.iter().filter(|case| is(&case.ended)).count();
+        let skipped = count(|ended| matches!(ended, JunitResult::Skipped(_)));
         let sums = format!(
             "tests=\"{}\" failures=\"{}\" errors=\"{}\"",
             self.cases.len(),
-            count(|ended| matches!(ended, Ended::Failure(_))),
-            count(|ended| matches!(ended, Ended::Error(_))),
+            count(|ended| matches!(ended, JunitResult::Failure(_))),
+            count(|ended| matches!(ended, JunitResult::Error(_))),
         );
         let time = time(
             self.seconds
@@ -93,7 +93,7 @@ impl Suite {
         text + &said.collect::<String>() + "  </testsuite>\n</testsuites>\n"
     }
 
-    fn case(&self, case: &Case, number: u32, text: &mut String) {
+    fn case(&self, case: &JunitCase, number: u32, text: &mut String) {
         let (class, mut name, time) = (
             named(&self.classname),
             named(&case.name),
@@ -110,13 +110,15 @@ impl Suite {
             )
         };
         let rest = match &case.ended {
-            Ended::Passed(None) => "/>".to_owned(),
-            Ended::Passed(Some(said)) => {
+            JunitResult::Passed(None) => "/>".to_owned(),
+            JunitResult::Passed(Some(said)) => {
                 format!("><system-out>{}</system-out></testcase>", escape(said))
             }
-            Ended::Skipped(why) => format!("><skipped message=\"{}\"/></testcase>", reason(why)),
-            Ended::Failure(why) => bad("failure", why),
-            Ended::Error(why) => bad("error", why),
+            JunitResult::Skipped(why) => {
+                format!("><skipped message=\"{}\"/></testcase>", reason(why))
+            }
+            JunitResult::Failure(why) => bad("failure", why),
+            JunitResult::Error(why) => bad("error", why),
         };
         let _ = writeln!(text, "{head}{rest}");
     }

@@ -1,7 +1,7 @@
 //! The headline of every report: how the run ended, in one sentence.
 #![forbid(unsafe_code)]
 
-use super::story::{State, Story, Transfer};
+use super::story::{Story, StoryState, StoryTransfer};
 use super::words::Language;
 use tcpx_run_model::finding::Severity;
 use tcpx_words::error::Outcome;
@@ -25,21 +25,21 @@ pub(super) enum Tone {
 
 /// The headline of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct RunVerdict {
     pub(crate) tone: Tone,
     /// The outcome in capitals, such as `PASSED` or `STALLED`.
     pub(crate) word: String,
     pub(crate) sentence: String,
 }
 
-pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
+pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
     let word = match (&story.outcome, story.state) {
         (Some(outcome), _) => outcome.to_string().to_uppercase(),
         _ if is_examination(story) => "EXAMINED".to_owned(),
-        (None, State::Damaged) => "DAMAGED".to_owned(),
-        (None, State::Killed) => "KILLED".to_owned(),
-        (None, State::OtherVersion) => "OTHER VERSION".to_owned(),
-        (None, State::Running) => "RUNNING".to_owned(),
+        (None, StoryState::Damaged) => "DAMAGED".to_owned(),
+        (None, StoryState::Killed) => "KILLED".to_owned(),
+        (None, StoryState::OtherVersion) => "OTHER VERSION".to_owned(),
+        (None, StoryState::Running) => "RUNNING".to_owned(),
         (None, _) => "UNFINISHED".to_owned(),
     };
     let warned = story
@@ -53,7 +53,7 @@ pub(super) fn verdict(story: &Story, language: Language) -> Verdict {
         Some(_) => Tone::Bad,
         None => Tone::Open,
     };
-    Verdict {
+    RunVerdict {
         tone,
         word,
         sentence: sentence(story, language),
@@ -106,7 +106,7 @@ fn examined(story: &Story, language: Language) -> String {
 }
 
 /// The range of the median rates, and the slowest direction.
-fn rate_range(measured: &[&Transfer], language: Language) -> String {
+fn rate_range(measured: &[&StoryTransfer], language: Language) -> String {
     let mut by_rate = measured.to_vec();
     by_rate.sort_by(|a, b| {
         a.record
@@ -143,7 +143,7 @@ fn moved(story: &Story, language: Language) -> String {
     }
     let verified = ByteCount(story.verified_bytes()).about();
     let wrong = story.wrong_bytes();
-    let measured: Vec<&Transfer> = story
+    let measured: Vec<&StoryTransfer> = story
         .transfers
         .iter()
         .filter(|one| one.record.iterations > 0)

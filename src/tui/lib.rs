@@ -27,13 +27,13 @@ use state::ViewState;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use terminal::{Input, Screen, Signals};
+use terminal::{Screen, Signals, TerminalInput};
 use update::{Effect, update};
 use watch::{Clock, Model, Source, SourceError};
 
 /// How the user left the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum ViewExit {
     /// With `q`, or the run is over and the view does not stay.
     Quit,
     /// With Ctrl-C or a signal.
@@ -53,7 +53,7 @@ pub enum TuiError {
 
 /// Options of the view.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct ViewOptions {
     /// Colours and glyphs.
     pub theme: Theme,
     /// Time between two frames.
@@ -66,10 +66,10 @@ pub struct Look {
 ///
 /// # Errors
 /// The terminal or the source fails.
-pub fn run(source: &mut dyn Source, look: Look) -> Result<Left, TuiError> {
+pub fn run(source: &mut dyn Source, look: ViewOptions) -> Result<ViewExit, TuiError> {
     let signals = Signals::register()?;
     let mut screen = Screen::open()?;
-    let mut seen = Seen::new(source, look);
+    let mut seen = ViewLoop::new(source, look);
     let left = seen.serve(&mut screen, &signals);
     // The source need not read the details of a channel any more.
     seen.source.focus(None, seen.model.state());
@@ -82,11 +82,11 @@ pub fn run(source: &mut dyn Source, look: Look) -> Result<Left, TuiError> {
 /// The source fails.
 pub fn once(
     source: &mut dyn Source,
-    look: Look,
+    look: ViewOptions,
     width: u16,
     height: u16,
 ) -> Result<Buffer, SourceError> {
-    let mut seen = Seen::new(source, look);
+    let mut seen = ViewLoop::new(source, look);
     seen.poll()?;
     let until = Instant::now() + ONCE_MAX;
     while seen.model.clock == Clock::Wall && Instant::now() < until {
@@ -106,16 +106,16 @@ const ONCE: Duration = Duration::from_millis(250);
 /// Longest wait before a single frame is drawn, even if there is no sample.
 const ONCE_MAX: Duration = Duration::from_secs(3);
 
-struct Seen<'a> {
+struct ViewLoop<'a> {
     source: &'a mut dyn Source,
     model: Model,
     state: ViewState,
-    look: Look,
+    look: ViewOptions,
     page: usize,
 }
 
-impl<'a> Seen<'a> {
-    fn new(source: &'a mut dyn Source, look: Look) -> Self {
+impl<'a> ViewLoop<'a> {
+    fn new(source: &'a mut dyn Source, look: ViewOptions) -> Self {
         let model = Model::new(source.begin());
         Self {
             source,
@@ -130,11 +130,11 @@ impl<'a> Seen<'a> {
         self.model.poll(self.source)
     }
 
-    fn serve(&mut self, screen: &mut Screen, signals: &Signals) -> Result<Left, TuiError> {
+    fn serve(&mut self, screen: &mut Screen, signals: &Signals) -> Result<ViewExit, TuiError> {
         loop {
             let began = Instant::now();
             if signals.ended() {
-                return Ok(Left::Interrupted);
+                return Ok(ViewExit::Interrupted);
             }
             if signals.stop() {
                 screen.suspend()?;
@@ -144,7 +144,7 @@ impl<'a> Seen<'a> {
             }
             self.poll()?;
             if self.model.clock == Clock::Over && !self.look.stay {
-                return Ok(Left::Quit);
+                return Ok(ViewExit::Quit);
             }
             let (model, state, now_ns) = (&self.model, &mut self.state, self.model.now_ns());
             let mut drawn = view::Drawn::default();
@@ -163,18 +163,18 @@ impl<'a> Seen<'a> {
         next: Instant,
         now_ns: u64,
         screen: &mut Screen,
-    ) -> Result<Option<Left>, TuiError> {
+    ) -> Result<Option<ViewExit>, TuiError> {
         let began = Instant::now();
         while screen.has_more(next)? {
             let message = match screen.read()? {
-                Input::Key(key) => keys::message(key, self.state.typing),
-                Input::Resized => return Ok(None),
-                Input::Other => None,
+                TerminalInput::Key(key) => keys::message(key, self.state.typing),
+                TerminalInput::Resized => return Ok(None),
+                TerminalInput::Other => None,
             };
             let Some(message) = message else { continue };
             match update(&mut self.state, &self.model, message, now_ns, self.page) {
-                Some(Effect::Leave) => return Ok(Some(Left::Quit)),
-                Some(Effect::Interrupt) => return Ok(Some(Left::Interrupted)),
+                Some(Effect::Leave) => return Ok(Some(ViewExit::Quit)),
+                Some(Effect::Interrupt) => return Ok(Some(ViewExit::Interrupted)),
                 Some(Effect::Suspend) => screen.suspend()?,
                 Some(Effect::Redraw) => screen.redraw()?,
                 Some(Effect::Screenshot) => self.screenshot(screen),

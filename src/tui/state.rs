@@ -3,7 +3,7 @@
 
 use super::theme::Theme;
 use super::view::{PANES, Pane};
-use crate::watch::{Picture, Row, State as Doing};
+use crate::watch::{ChannelPicture, ChannelState, Picture};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use tcpx_run_model::ids::WorkerId;
@@ -11,7 +11,7 @@ use tcpx_run_model::record::live::ChannelKey;
 
 /// The order of channels within their group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum SortOrder {
     Channel,
     /// Stuck channels first, then waiting ones.
     Trouble,
@@ -24,7 +24,7 @@ pub(crate) enum Sort {
     Errors,
 }
 
-impl Sort {
+impl SortOrder {
     pub(crate) const ALL: [Self; 9] = [
         Self::Channel,
         Self::Trouble,
@@ -37,7 +37,7 @@ impl Sort {
         Self::Errors,
     ];
 
-    fn compare(self, a: &Row<'_>, b: &Row<'_>) -> Ordering {
+    fn compare(self, a: &ChannelPicture<'_>, b: &ChannelPicture<'_>) -> Ordering {
         match self {
             Self::Channel => Ordering::Equal,
             Self::Trouble => a.state.cmp(&b.state).then(b.quiet_ms.cmp(&a.quiet_ms)),
@@ -54,14 +54,14 @@ impl Sort {
 
 /// The identity of a line of the table, which stays the same when lines move.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum LineKey {
     Group { worker: WorkerId, device: i64 },
     Channel(ChannelKey),
 }
 
 /// A line of the table, as indices into a [`Picture`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum TableLine {
     /// Heads the channels of one worker over one NIC.
     Group {
         node: usize,
@@ -77,10 +77,10 @@ pub(crate) struct ViewState {
     pub(crate) theme: Theme,
     /// The moment that is shown; `None` is now.
     pub(crate) at: Option<u64>,
-    pub(crate) selected: Option<Key>,
+    pub(crate) selected: Option<LineKey>,
     /// Index of the first visible line of the table.
     pub(crate) scroll: usize,
-    pub(crate) sort: Sort,
+    pub(crate) sort: SortOrder,
     pub(crate) reversed: bool,
     pub(crate) grouped: bool,
     pub(crate) filter: String,
@@ -104,7 +104,7 @@ impl ViewState {
             at: None,
             selected: None,
             scroll: 0,
-            sort: Sort::Channel,
+            sort: SortOrder::Channel,
             reversed: false,
             grouped: true,
             filter: String::new(),
@@ -119,7 +119,7 @@ impl ViewState {
     }
 
     /// The lines of the table after filtering and sorting.
-    pub(crate) fn items(&self, picture: &Picture<'_>) -> Vec<Item> {
+    pub(crate) fn items(&self, picture: &Picture<'_>) -> Vec<TableLine> {
         let wanted = |place: &usize| self.passes(picture, &picture.rows[*place]);
         let mut places: Vec<usize> = (0..picture.rows.len()).filter(wanted).collect();
         let group = |place: &usize| (picture.rows[*place].node, picture.rows[*place].now.device);
@@ -130,7 +130,7 @@ impl ViewState {
             } else {
                 order
             };
-            order.then(if self.reversed && self.sort == Sort::Channel {
+            order.then(if self.reversed && self.sort == SortOrder::Channel {
                 b.cmp(a)
             } else {
                 a.cmp(b)
@@ -138,7 +138,7 @@ impl ViewState {
         };
         if !self.grouped {
             places.sort_by(order);
-            return places.into_iter().map(Item::Channel).collect();
+            return places.into_iter().map(TableLine::Channel).collect();
         }
         places.sort_by(|a, b| group(a).cmp(&group(b)).then_with(|| order(a, b)));
         let mut items = Vec::with_capacity(places.len() + 16);
@@ -149,10 +149,10 @@ impl ViewState {
             if last != Some((node, device)) {
                 last = Some((node, device));
                 open = !self.collapsed.contains(&(picture.nodes[node].id, device));
-                items.push(Item::Group { node, device, open });
+                items.push(TableLine::Group { node, device, open });
             }
             if open {
-                items.push(Item::Channel(place));
+                items.push(TableLine::Channel(place));
             }
         }
         items
@@ -160,7 +160,7 @@ impl ViewState {
 
     /// Whether a channel passes the filter: node, side, index, NIC and state together must
     /// contain every word of the filter.
-    fn passes(&self, picture: &Picture<'_>, row: &Row<'_>) -> bool {
+    fn passes(&self, picture: &Picture<'_>, row: &ChannelPicture<'_>) -> bool {
         if self.filter.trim().is_empty() {
             return true;
         }
@@ -180,32 +180,32 @@ impl ViewState {
             .all(|word| line.contains(word))
     }
 
-    pub(crate) fn key(&self, picture: &Picture<'_>, item: Item) -> Key {
+    pub(crate) fn key(&self, picture: &Picture<'_>, item: TableLine) -> LineKey {
         match item {
-            Item::Group { node, device, .. } => Key::Group {
+            TableLine::Group { node, device, .. } => LineKey::Group {
                 worker: picture.nodes[node].id,
                 device,
             },
-            Item::Channel(place) => Key::Channel(picture.key(&picture.rows[place])),
+            TableLine::Channel(place) => LineKey::Channel(picture.key(&picture.rows[place])),
         }
     }
 
     /// Index of the selected line. If no line is selected or the selected line is gone, the
     /// first stuck channel.
-    pub(crate) fn cursor(&self, picture: &Picture<'_>, items: &[Item]) -> usize {
+    pub(crate) fn cursor(&self, picture: &Picture<'_>, items: &[TableLine]) -> usize {
         let Some(selected) = &self.selected else {
             return default_place(picture, items);
         };
-        let is = |item: &Item| match (item, selected) {
-            (Item::Channel(place), Key::Channel(key)) => {
+        let is = |item: &TableLine| match (item, selected) {
+            (TableLine::Channel(place), LineKey::Channel(key)) => {
                 let row = &picture.rows[*place];
                 row.now.index == key.index
                     && row.now.side == key.side
                     && picture.nodes[row.node].id == key.worker
             }
             (
-                Item::Group { node, device, .. },
-                Key::Group {
+                TableLine::Group { node, device, .. },
+                LineKey::Group {
                     worker,
                     device: theirs,
                 },
@@ -222,19 +222,19 @@ impl ViewState {
     pub(crate) fn channel<'a, 'b>(
         &self,
         picture: &'b Picture<'a>,
-        items: &[Item],
-    ) -> Option<&'b Row<'a>> {
+        items: &[TableLine],
+    ) -> Option<&'b ChannelPicture<'a>> {
         match items.get(self.cursor(picture, items))? {
-            Item::Channel(place) => picture.rows.get(*place),
-            Item::Group { .. } => None,
+            TableLine::Channel(place) => picture.rows.get(*place),
+            TableLine::Group { .. } => None,
         }
     }
 }
 
 /// Index of the first stuck channel, or otherwise of the first channel.
-fn default_place(picture: &Picture<'_>, items: &[Item]) -> usize {
-    let is_stuck = |item: &Item| matches!(item, Item::Channel(place) if picture.rows[*place].state == Doing::Stuck);
-    let is_channel = |item: &Item| matches!(item, Item::Channel(_));
+fn default_place(picture: &Picture<'_>, items: &[TableLine]) -> usize {
+    let is_stuck = |item: &TableLine| matches!(item, TableLine::Channel(place) if picture.rows[*place].state == ChannelState::Stuck);
+    let is_channel = |item: &TableLine| matches!(item, TableLine::Channel(_));
     items
         .iter()
         .position(is_stuck)
@@ -242,12 +242,12 @@ fn default_place(picture: &Picture<'_>, items: &[Item]) -> usize {
         .unwrap_or(0)
 }
 
-pub(crate) fn doing(state: Doing) -> &'static str {
+pub(crate) fn doing(state: ChannelState) -> &'static str {
     match state {
-        Doing::Stuck => "stuck",
-        Doing::Waiting => "waiting",
-        Doing::Moving => "moving",
-        Doing::Idle => "idle",
-        Doing::Closed => "closed",
+        ChannelState::Stuck => "stuck",
+        ChannelState::Waiting => "waiting",
+        ChannelState::Moving => "moving",
+        ChannelState::Idle => "idle",
+        ChannelState::Closed => "closed",
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 /// Input from the terminal.
-pub(crate) enum Input {
+pub(crate) enum TerminalInput {
     Key(KeyEvent),
     Resized,
     Other,
@@ -73,11 +73,11 @@ impl Screen {
     }
 
     /// The next input. Blocks until there is some.
-    pub(crate) fn read(&mut self) -> io::Result<Input> {
+    pub(crate) fn read(&mut self) -> io::Result<TerminalInput> {
         Ok(match event::read()? {
-            Event::Key(key) => Input::Key(key),
-            Event::Resize(..) => Input::Resized,
-            _ => Input::Other,
+            Event::Key(key) => TerminalInput::Key(key),
+            Event::Resize(..) => TerminalInput::Resized,
+            _ => TerminalInput::Other,
         })
     }
 }

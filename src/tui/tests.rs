@@ -2,11 +2,11 @@
 
 use super::keys::{Message, help, message};
 use super::shot;
-use super::state::{Sort, ViewState};
+use super::state::{SortOrder, ViewState};
 use super::theme::Theme;
 use super::update::{Effect, update};
 use super::view::{Drawn, PANES, Pane, view};
-use crate::watch::{Beginning, Clock, Folder, Model, Source};
+use crate::watch::{Beginning, Clock, FolderSource, Model, Source};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
@@ -41,7 +41,7 @@ fn pane(key: char) -> &'static Pane {
 
 /// A recorded run in which the receiver stopped consuming.
 fn stalled() -> Model {
-    let mut source = Folder::open(&fixture(), None).expect("a run folder");
+    let mut source = FolderSource::open(&fixture(), None).expect("a run folder");
     let mut model = Model::new(source.begin());
     model.poll(&mut source).expect("read");
     model
@@ -377,9 +377,9 @@ fn the_cursor_stays_on_its_channel_when_groups_collapse_and_channels_are_sorted(
     ]);
     assert_eq!(
         (screen.state.sort, &screen.state.selected),
-        (Sort::InFlight, &before)
+        (SortOrder::InFlight, &before)
     );
-    screen.state.sort = Sort::Rate;
+    screen.state.sort = SortOrder::Rate;
     insta::assert_snapshot!("one_list_by_rate", screen.text());
     screen.press(&[Message::Groups, Message::CollapseAll]);
     insta::assert_snapshot!("collapsed", screen.text());
@@ -644,8 +644,8 @@ fn folder(events: &[Event], record: Option<&str>) -> tempfile::TempDir {
     run
 }
 
-fn read(run: &Path) -> (Model, Folder) {
-    let mut source = Folder::open(run, None).expect("a run folder");
+fn read(run: &Path) -> (Model, FolderSource) {
+    let mut source = FolderSource::open(run, None).expect("a run folder");
     let mut model = Model::new(source.begin());
     model.poll(&mut source).expect("read");
     (model, source)
@@ -696,7 +696,7 @@ fn a_damaged_record_is_noted_and_a_future_version_is_an_error() {
             .contains("run.json is damaged")
     );
     let future = folder(&ring(), Some(r#"{"schema": "tcpxctl.run/9"}"#));
-    let error = Folder::open(future.path(), None)
+    let error = FolderSource::open(future.path(), None)
         .err()
         .expect("refused")
         .to_string();
@@ -758,7 +758,7 @@ proptest::proptest! {
         }
         let run = tempfile::tempdir().expect("a folder");
         std::fs::write(run.path().join("events.jsonl"), bytes).expect("written");
-        let mut source = Folder::open(run.path(), None).expect("opened");
+        let mut source = FolderSource::open(run.path(), None).expect("opened");
         let mut model = Model::new(source.begin());
         model.poll(&mut source).expect("read");
         let mut screen = Screen::new(model, COLOR, (120, 30));
@@ -776,11 +776,11 @@ fn samples(events: &[Event]) -> usize {
 
 #[test]
 fn a_replay_runs_at_the_requested_speed() {
-    let mut slow = Folder::open(&fixture(), Some(0.01)).expect("a run folder");
+    let mut slow = FolderSource::open(&fixture(), Some(0.01)).expect("a run folder");
     let events = slow.poll().expect("read");
     assert!(samples(&events) < 5 && slow.clock() == Clock::Events && slow.record().is_none());
     // Ten seconds of the run take ten milliseconds.
-    let mut quick = Folder::open(&fixture(), Some(1000.0)).expect("a run folder");
+    let mut quick = FolderSource::open(&fixture(), Some(1000.0)).expect("a run folder");
     let mut all = Vec::new();
     for _ in 0..1000 {
         all.extend(quick.poll().expect("read"));

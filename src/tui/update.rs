@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::keys::Message;
-use super::state::{Item, Key, Sort, ViewState};
+use super::state::{LineKey, SortOrder, TableLine, ViewState};
 use super::view::{PANES, Pane, pane_of_channel};
-use crate::watch::{Model, Picture, State};
+use crate::watch::{ChannelState, Model, Picture};
 
 /// An action that needs the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(crate) fn update(
         Message::MarkBefore => to_mark(state, model, now_ns, false),
         Message::MarkAfter => to_mark(state, model, now_ns, true),
         Message::SortNext => state.sort = sort(state.sort, 1),
-        Message::SortBefore => state.sort = sort(state.sort, Sort::ALL.len() - 1),
+        Message::SortBefore => state.sort = sort(state.sort, SortOrder::ALL.len() - 1),
         Message::Reverse => state.reversed = !state.reversed,
         Message::Groups => state.grouped = !state.grouped,
         Message::Collapse => collapse(state, model, now_ns),
@@ -92,9 +92,12 @@ pub(crate) fn update(
 
 const FILTER_MAX: usize = 80;
 
-fn sort(now: Sort, by: usize) -> Sort {
-    let place = Sort::ALL.iter().position(|sort| *sort == now).unwrap_or(0);
-    Sort::ALL[(place + by) % Sort::ALL.len()]
+fn sort(now: SortOrder, by: usize) -> SortOrder {
+    let place = SortOrder::ALL
+        .iter()
+        .position(|sort| *sort == now)
+        .unwrap_or(0);
+    SortOrder::ALL[(place + by) % SortOrder::ALL.len()]
 }
 
 /// The next pane of the list; no pane after the last one, and the first after no pane.
@@ -159,11 +162,11 @@ fn collapse(state: &mut ViewState, model: &Model, now_ns: u64) {
         return;
     };
     let (node, device) = match *item {
-        Item::Group { node, device, .. } => (node, device),
-        Item::Channel(place) => (picture.rows[place].node, picture.rows[place].now.device),
+        TableLine::Group { node, device, .. } => (node, device),
+        TableLine::Channel(place) => (picture.rows[place].node, picture.rows[place].now.device),
     };
     let worker = picture.nodes[node].id;
-    state.selected = Some(Key::Group { worker, device });
+    state.selected = Some(LineKey::Group { worker, device });
     if !state.collapsed.remove(&(worker, device)) {
         state.collapsed.insert((worker, device));
     }
@@ -185,12 +188,13 @@ fn next_trouble(state: &mut ViewState, model: &Model, now_ns: u64) {
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
     let items = state.items(&picture);
     let cursor = state.cursor(&picture, &items);
-    let is_bad = |item: &&Item| match item {
-        Item::Channel(place) => {
+    let is_bad = |item: &&TableLine| match item {
+        TableLine::Channel(place) => {
             let row = &picture.rows[*place];
-            matches!(row.state, State::Stuck | State::Waiting) || row.now.rc_errors > 0
+            matches!(row.state, ChannelState::Stuck | ChannelState::Waiting)
+                || row.now.rc_errors > 0
         }
-        Item::Group { .. } => false,
+        TableLine::Group { .. } => false,
     };
     let after = items.iter().skip(cursor + 1).chain(&items).find(is_bad);
     match after {
@@ -204,7 +208,7 @@ fn open(state: &mut ViewState, model: &Model, now_ns: u64) {
     let picture = Picture::at(model, state.at.unwrap_or(now_ns));
     let items = state.items(&picture);
     match items.get(state.cursor(&picture, &items)) {
-        Some(Item::Group { .. }) => collapse(state, model, now_ns),
+        Some(TableLine::Group { .. }) => collapse(state, model, now_ns),
         Some(item) => {
             state.selected = Some(state.key(&picture, *item));
             state.pane = pane_of_channel();

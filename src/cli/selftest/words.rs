@@ -6,7 +6,7 @@ use std::fmt::Write;
 use tcpx_coord::Loaded;
 use tcpx_coord::Problem;
 use tcpx_node::plugin_files::Choice;
-use tcpx_report::suite::{Case, Ended, Suite};
+use tcpx_report::suite::{JunitCase, JunitResult, JunitSuite};
 use tcpx_words::error::Outcome;
 
 /// Verdict and detail of a worker that ended before it could answer.
@@ -159,22 +159,22 @@ pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
             row.detail.clone()
         };
         let ended = match row.verdict.as_str() {
-            "FAIL" => Ended::Failure(detail),
-            "CRASHED" | INTERRUPTED => Ended::Error(detail),
-            "NOT SUPPORTED" => Ended::Skipped(detail),
-            _ => Ended::Passed(Some(detail)),
+            "FAIL" => JunitResult::Failure(detail),
+            "CRASHED" | INTERRUPTED => JunitResult::Error(detail),
+            "NOT SUPPORTED" => JunitResult::Skipped(detail),
+            _ => JunitResult::Passed(Some(detail)),
         };
-        Case {
+        JunitCase {
             name: row.id.clone(),
             seconds: row.seconds,
             ended,
         }
     };
-    let suite = Suite {
+    let suite = JunitSuite {
         name: choice.source.to_string(),
         classname: "tcpxctl.selftest".to_owned(),
         cases: rows.iter().map(case).collect(),
-        ..Suite::default()
+        ..JunitSuite::default()
     };
     suite.render()
 }

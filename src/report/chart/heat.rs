@@ -6,7 +6,7 @@
 
 use super::scale::{BOTTOM, LEFT, Plane, TOP, WIDTH, frame_end};
 use crate::html::escape;
-use crate::story::Axis;
+use crate::story::TimeAxis;
 use std::fmt::Write;
 
 /// Highest level; 0 is empty.
@@ -21,7 +21,7 @@ const LABEL_MAX: usize = 40;
 pub(crate) type Strip = (String, Vec<Option<f64>>);
 
 /// Heat strips with a legend below. `full` is the legend's text for the value 1.
-pub(crate) fn heat(title: &str, axis: Axis, strips: &[Strip], full: &str) -> String {
+pub(crate) fn heat(title: &str, axis: TimeAxis, strips: &[Strip], full: &str) -> String {
     let row = if strips.len() > 32 {
         7.0
     } else if strips.len() > 12 {

@@ -3,7 +3,7 @@
 
 use super::scale::{LEFT, Plane, RIGHT, WIDTH, frame_end, ticks};
 use crate::html::escape;
-use crate::story::Axis;
+use crate::story::TimeAxis;
 use std::fmt::Write;
 
 const HEIGHT: f64 = 280.0;
@@ -13,14 +13,14 @@ const KINDS: usize = 8;
 const NAME_GAP: f64 = 14.0;
 
 /// One line of a chart.
-pub(crate) struct Line {
+pub(crate) struct ChartLine {
     pub(crate) name: String,
     /// One value for each part of the axis; `None` interrupts the line.
     pub(crate) values: Vec<Option<f64>>,
 }
 
 /// A chart of lines over the parts of a time axis.
-pub(crate) fn lines(title: &str, unit: &str, axis: Axis, all: &[Line]) -> String {
+pub(crate) fn lines(title: &str, unit: &str, axis: TimeAxis, all: &[ChartLine]) -> String {
     let values = all
         .iter()
         .flat_map(|line| line.values.iter().flatten().copied());

@@ -13,6 +13,6 @@ mod scale;
 
 pub(super) use bars::{Dot, dots, histogram};
 pub(super) use heat::heat;
-pub(super) use lines::{Line, lines};
+pub(super) use lines::{ChartLine, lines};
 pub(super) use requests::requests;
 pub(super) use scale::{duration, seconds};

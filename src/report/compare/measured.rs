@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::statistics::quartiles;
-use crate::story::{State, Story, Worker};
+use crate::story::{Story, StoryState, StoryWorker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_node::redact::Redactor;
@@ -127,7 +127,7 @@ impl Measured {
     /// # Errors
     /// The run's record has a version that this program does not know.
     pub fn of_run(story: &Story) -> Result<Self, UnreadRun> {
-        if story.state == State::OtherVersion {
+        if story.state == StoryState::OtherVersion {
             let why = story.reason.clone().unwrap_or_default();
             return Err(UnreadRun {
                 run: story.id.clone(),
@@ -230,12 +230,12 @@ fn settings(story: &Story) -> BTreeMap<String, String> {
     let mut settings: BTreeMap<String, String> = story.transfer.iter().cloned().collect();
     settings.insert("scenario".to_owned(), story.scenario.clone());
     for (id, node) in (0..).zip(&story.nodes) {
-        let workers: Vec<(&str, &Worker)> = story
+        let workers: Vec<(&str, &StoryWorker)> = story
             .workers()
             .filter(|(worker, _)| worker.node == NodeId(id))
             .map(|(_, worker)| (worker.name.as_str(), worker))
             .collect();
-        let mut set = |name: &str, pick: &dyn Fn(&Worker) -> Option<String>| {
+        let mut set = |name: &str, pick: &dyn Fn(&StoryWorker) -> Option<String>| {
             let values: Vec<Option<String>> =
                 workers.iter().map(|(_, worker)| pick(worker)).collect();
             // One setting for the node if its workers agree, otherwise one for each worker.

@@ -17,4 +17,4 @@ pub use baseline::{BaselineError, Baselines};
 pub use measured::{Better, Measured, Metric, UnreadRun};
 pub use others::{ReadError, read};
 pub use render::{compared_html, compared_markdown, compared_text};
-pub use statistics::{Compared, RULE, Row, Verdict, compare};
+pub use statistics::{Comparison, MetricComparison, MetricVerdict, RULE, compare};

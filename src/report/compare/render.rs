@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::measured::Measured;
-use super::statistics::{Compared, RULE, Row, Verdict};
+use super::statistics::{Comparison, MetricComparison, MetricVerdict, RULE};
 use crate::chart::{Dot, dots};
 use crate::html::{escape, frame};
 use crate::markdown::inline;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// Maximum samples of one result in a plot.
 const DOTS_MAX: usize = 400;
 
-fn cells(compared: &Compared, row: &Row) -> [String; 8] {
+fn cells(compared: &Comparison, row: &MetricComparison) -> [String; 8] {
     let spread = |[median, low, high]: [f64; 3]| match low == high {
         true => figure(median),
         false => format!("{} [{}, {}]", figure(median), figure(low), figure(high)),
@@ -61,7 +61,7 @@ const COLUMNS: [&str; 8] = [
 /// The comparison for a terminal: `columns` renders the table from its heads and rows, and all
 /// other lines start with `#`.
 pub fn compared_text(
-    compared: &Compared,
+    compared: &Comparison,
     mut columns: impl FnMut(&[&str], &[[String; 8]]) -> String,
 ) -> String {
     let mut text = String::new();
@@ -107,7 +107,7 @@ fn shown(values: &[Option<String>]) -> Vec<String> {
 }
 
 /// The comparison as Markdown tables.
-pub fn compared_markdown(compared: &Compared) -> String {
+pub fn compared_markdown(compared: &Comparison) -> String {
     let mut text = String::from("# Comparison\n\n");
     for (index, one) in compared.results.iter().enumerate() {
         let _ = writeln!(
@@ -158,7 +158,7 @@ pub fn compared_markdown(compared: &Compared) -> String {
 }
 
 /// The comparison as an HTML page, with a plot of each metric that several results have.
-pub fn compared_html(compared: &Compared) -> String {
+pub fn compared_html(compared: &Comparison) -> String {
     let worse = compared.regressions().count();
     let (tone, word) = if worse > 0 {
         ("bad", "✗ WORSE")
@@ -194,7 +194,7 @@ pub fn compared_html(compared: &Compared) -> String {
     let rows: String = compared
         .rows
         .iter()
-        .map(|one| row(&cells(compared, one), one.verdict != Verdict::Noise))
+        .map(|one| row(&cells(compared, one), one.verdict != MetricVerdict::Noise))
         .collect();
     let _ = writeln!(
         body,
@@ -232,7 +232,7 @@ pub fn compared_html(compared: &Compared) -> String {
 }
 
 /// A plot of one metric: a column of dots for each result, and a line at each median.
-fn plot(compared: &Compared, name: &str) -> String {
+fn plot(compared: &Comparison, name: &str) -> String {
     let with: Vec<(usize, &Measured)> = compared
         .results
         .iter()

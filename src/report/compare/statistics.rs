@@ -21,7 +21,7 @@ const SAMPLES_MIN: usize = 4;
 /// How a metric compares with the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum MetricVerdict {
     /// Better by more than the tolerance and chance.
     Better,
     /// Worse by more than the tolerance and chance.
@@ -30,7 +30,7 @@ pub enum Verdict {
     Noise,
 }
 
-impl Verdict {
+impl MetricVerdict {
     /// The verdict as a word, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -43,25 +43,25 @@ impl Verdict {
 
 /// Results compared with the first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Compared {
+pub struct Comparison {
     /// The reference first.
     pub results: Vec<Measured>,
     /// Settings that differ: the name, and the value in each result.
     pub settings: Vec<(String, Vec<Option<String>>)>,
     /// The metrics that the reference shares with another result.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MetricComparison>,
     /// Relative tolerance: 0.05 is 5 %.
     pub tolerance: f64,
 }
 
 /// One metric of one result, compared with the reference.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct MetricComparison {
     /// Name of the metric.
     pub metric: String,
     /// Unit of the quartiles.
     pub unit: String,
-    /// Index of the result in [`Compared::results`].
+    /// Index of the result in [`Comparison::results`].
     pub result: usize,
     /// Median, first and third quartile of the reference.
     pub reference: [f64; 3],
@@ -72,12 +72,12 @@ pub struct Row {
     /// p value of the test; `None` with too few samples.
     pub p: Option<f64>,
     /// The result of [`RULE`].
-    pub verdict: Verdict,
+    pub verdict: MetricVerdict,
     /// Whether `Worse` fails the comparison.
     pub gates: bool,
 }
 
-impl Compared {
+impl Comparison {
     /// The comparison with names, addresses and secrets replaced. A setting that differs stays
     /// listed even if both values become the same replacement.
     #[must_use]
@@ -103,15 +103,15 @@ impl Compared {
     }
 
     /// Gating metrics that got worse.
-    pub fn regressions(&self) -> impl Iterator<Item = &Row> {
+    pub fn regressions(&self) -> impl Iterator<Item = &MetricComparison> {
         self.rows
             .iter()
-            .filter(|row| row.gates && row.verdict == Verdict::Worse)
+            .filter(|row| row.gates && row.verdict == MetricVerdict::Worse)
     }
 }
 
 /// Compares every result with the first. `tolerance` is relative: 0.05 is 5 %.
-pub fn compare(results: Vec<Measured>, tolerance: f64) -> Compared {
+pub fn compare(results: Vec<Measured>, tolerance: f64) -> Comparison {
     let mut rows = Vec::new();
     if let Some((reference, others)) = results.split_first() {
         for (name, metric) in &reference.metrics {
@@ -125,7 +125,7 @@ pub fn compare(results: Vec<Measured>, tolerance: f64) -> Compared {
         }
     }
     let settings = settings(&results);
-    Compared {
+    Comparison {
         results,
         settings,
         rows,
@@ -139,7 +139,7 @@ fn row(
     other: &Metric,
     result: usize,
     tolerance: f64,
-) -> Option<Row> {
+) -> Option<MetricComparison> {
     let (before, after) = (quartiles(&reference.samples)?, quartiles(&other.samples)?);
     let change = (before[0] != 0.0).then(|| after[0] / before[0] - 1.0);
     let beyond = change.map_or(after[0] != before[0], |change| change.abs() > tolerance);
@@ -150,12 +150,12 @@ fn row(
         beyond && p.is_none_or(|p| p < P_MAX),
         grew == (reference.better == Better::Higher),
     ) {
-        (false, _) => Verdict::Noise,
-        (true, true) => Verdict::Better,
-        (true, false) => Verdict::Worse,
+        (false, _) => MetricVerdict::Noise,
+        (true, true) => MetricVerdict::Better,
+        (true, false) => MetricVerdict::Worse,
     };
     let gates = reference.gates && other.gates;
-    Some(Row {
+    Some(MetricComparison {
         metric: name.to_owned(),
         unit: reference.unit.clone(),
         result,

@@ -2,7 +2,7 @@
 
 use super::measured::{Better, Measured, Metric};
 use super::others::{learn, read, recognised};
-use super::statistics::{Verdict, compare, mann_whitney_p, quartiles};
+use super::statistics::{MetricVerdict, compare, mann_whitney_p, quartiles};
 use super::{BaselineError, Baselines, profiles};
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn rates(name: &str, samples: &[f64]) -> Measured {
     measured
 }
 
-fn verdict(a: &[f64], b: &[f64], tolerance: f64) -> Verdict {
+fn verdict(a: &[f64], b: &[f64], tolerance: f64) -> MetricVerdict {
     compare(vec![rates("a", a), rates("b", b)], tolerance).rows[0].verdict
 }
 
@@ -23,17 +23,17 @@ fn verdict(a: &[f64], b: &[f64], tolerance: f64) -> Verdict {
 fn a_difference_must_be_beyond_the_tolerance_and_beyond_chance() {
     let steady = [10.0, 10.1, 9.9, 10.05, 9.95, 10.02, 9.98, 10.0];
     let scaled = |factor: f64| steady.map(|rate| rate * factor);
-    assert_eq!(verdict(&steady, &scaled(0.8), 0.05), Verdict::Worse);
-    assert_eq!(verdict(&steady, &scaled(1.2), 0.05), Verdict::Better);
-    assert_eq!(verdict(&steady, &scaled(0.97), 0.05), Verdict::Noise);
+    assert_eq!(verdict(&steady, &scaled(0.8), 0.05), MetricVerdict::Worse);
+    assert_eq!(verdict(&steady, &scaled(1.2), 0.05), MetricVerdict::Better);
+    assert_eq!(verdict(&steady, &scaled(0.97), 0.05), MetricVerdict::Noise);
     let wild = [4.0, 16.0, 7.0, 13.0, 9.0, 11.0, 5.0, 15.0];
     assert_eq!(
         verdict(&steady, &wild.map(|rate| rate * 0.9), 0.05),
-        Verdict::Noise
+        MetricVerdict::Noise
     );
     // One figure each: the tolerance alone.
-    assert_eq!(verdict(&[18.75], &[17.0], 0.05), Verdict::Worse);
-    assert_eq!(verdict(&[18.75], &[18.5], 0.05), Verdict::Noise);
+    assert_eq!(verdict(&[18.75], &[17.0], 0.05), MetricVerdict::Worse);
+    assert_eq!(verdict(&[18.75], &[18.5], 0.05), MetricVerdict::Noise);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_metric_that_does_not_gate_is_no_regression_and_lower_can_be_better() {
     let compared = compare(vec![result(10.0, false), result(20.0, false)], 0.05);
     assert_eq!(
         (compared.rows[0].verdict, compared.regressions().count()),
-        (Verdict::Worse, 0)
+        (MetricVerdict::Worse, 0)
     );
     assert_eq!(
         compare(vec![result(10.0, true), result(20.0, true)], 0.05)
@@ -62,7 +62,7 @@ fn a_metric_that_does_not_gate_is_no_regression_and_lower_can_be_better() {
     );
     assert_eq!(
         compare(vec![result(20.0, true), result(10.0, true)], 0.05).rows[0].verdict,
-        Verdict::Better
+        MetricVerdict::Better
     );
 }
 

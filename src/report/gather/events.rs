@@ -2,7 +2,7 @@
 //! samples of each worker as a chart needs.
 #![forbid(unsafe_code)]
 
-use crate::story::{State, Story};
+use crate::story::{Story, StoryState};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
@@ -58,7 +58,7 @@ impl Events {
                 format!("events.jsonl: {error}"),
             ),
         }
-        if story.state == State::OtherVersion {
+        if story.state == StoryState::OtherVersion {
             story.lacks(
                 "part of the event stream",
                 "events that only its newer version defines are skipped",

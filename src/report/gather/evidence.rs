@@ -2,7 +2,7 @@
 //! that each worker made before it loaded the plugin.
 #![forbid(unsafe_code)]
 
-use crate::story::{Check, Evidence, Story};
+use crate::story::{DoctorCheck, EvidenceFile, Story};
 use serde_json::Value;
 use std::io;
 use tcpx_run_model::record::{DOCTOR, RunFiles};
@@ -55,7 +55,7 @@ fn show(files: &RunFiles, name: &str, story: &mut Story) {
         Ok(whole) if !whole.contains(&0) => {
             let cut = whole.len() > SHOWN_MAX;
             let text = String::from_utf8_lossy(&whole[..whole.len().min(SHOWN_MAX)]).into_owned();
-            story.evidence.push(Evidence {
+            story.evidence.push(EvidenceFile {
                 name: name.to_owned(),
                 bytes,
                 text,
@@ -68,9 +68,9 @@ fn show(files: &RunFiles, name: &str, story: &mut Story) {
 }
 
 /// Adds the checks that a worker made before it loaded the plugin.
-fn checked(node: &str, preflight: &Preflight, checks: &mut Vec<Check>) {
+fn checked(node: &str, preflight: &Preflight, checks: &mut Vec<DoctorCheck>) {
     let mut push = |id: &str, verdict: &str, value: String| {
-        checks.push(Check {
+        checks.push(DoctorCheck {
             node: node.to_owned(),
             id: id.to_owned(),
             verdict: verdict.to_owned(),
@@ -89,7 +89,7 @@ fn checked(node: &str, preflight: &Preflight, checks: &mut Vec<Check>) {
 }
 
 /// Adds every list of checks in a doctor document, each with its node.
-fn examined(node: &str, document: &Value, checks: &mut Vec<Check>) {
+fn examined(node: &str, document: &Value, checks: &mut Vec<DoctorCheck>) {
     let node = document["node"].as_str().unwrap_or(node);
     let Some(all) = document.as_object() else {
         return;
@@ -109,9 +109,9 @@ fn examined(node: &str, document: &Value, checks: &mut Vec<Check>) {
     }
 }
 
-fn check(node: &str, row: &Value) -> Option<Check> {
+fn check(node: &str, row: &Value) -> Option<DoctorCheck> {
     let text = |key: &str| row[key].as_str().map(str::to_owned);
-    Some(Check {
+    Some(DoctorCheck {
         node: node.to_owned(),
         id: text("id")?,
         verdict: text("verdict")?,

@@ -2,7 +2,7 @@
 //! lines that match a signature, and WARN lines that match none.
 #![forbid(unsafe_code)]
 
-use crate::story::{Excerpt, LogFinding, Setting, Story, Worker};
+use crate::story::{LogExcerpt, LogFinding, PluginSetting, Story, StoryWorker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use tcpx_logs::{Catalogue, CatalogueError, Filter, Reader, Report};
@@ -106,7 +106,7 @@ fn take(worker: &Subject, report: &Report, story: &mut Story) {
             meaning: found.meaning.clone(),
             causes: found.causes.clone(),
             next_step: found.next_step.clone(),
-            excerpt: Excerpt {
+            excerpt: LogExcerpt {
                 worker: worker.clone(),
                 at,
                 count: found.count,
@@ -117,7 +117,7 @@ fn take(worker: &Subject, report: &Report, story: &mut Story) {
     }
     for line in &report.unknown {
         let (at, text) = (line.first.at.clone(), line.sample.clone());
-        story.unknown_lines.push(Excerpt {
+        story.unknown_lines.push(LogExcerpt {
             worker: worker.clone(),
             at,
             count: line.count,
@@ -150,7 +150,7 @@ impl SettingValues {
 
 /// Joins the settings that the plugin logged with the variables of the environment. The
 /// plugin's label for a setting is the end of the variable's name, in any case.
-fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<Setting> {
+fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<PluginSetting> {
     // Each name is matched once, because many workers have the same few variables.
     let mut keys: BTreeMap<&str, String> = BTreeMap::new();
     let of_nodes = story.nodes.iter().flat_map(|node| node.env.keys());
@@ -182,7 +182,7 @@ fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<Setting>
                 .insert(id, value.clone());
         }
     }
-    let workers: BTreeMap<WorkerId, &Worker> = story.workers().collect();
+    let workers: BTreeMap<WorkerId, &StoryWorker> = story.workers().collect();
     settings
         .into_iter()
         .map(|(key, known)| setting(key, &known, &workers, story))
@@ -192,9 +192,9 @@ fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<Setting>
 fn setting(
     key: String,
     known: &SettingValues,
-    workers: &BTreeMap<WorkerId, &Worker>,
+    workers: &BTreeMap<WorkerId, &StoryWorker>,
     story: &Story,
-) -> Setting {
+) -> PluginSetting {
     let mut environment = BTreeMap::new();
     for (id, node) in (0..).zip(&story.nodes) {
         // Worker ids are ordered by node first.
@@ -210,7 +210,7 @@ fn setting(
                 environment.extend(value.map(|value| (node.name.clone(), value.clone())));
             }
             (_, _) => {
-                let each = |(id, worker): (&WorkerId, &&Worker)| {
+                let each = |(id, worker): (&WorkerId, &&StoryWorker)| {
                     Some((worker.name.clone(), known.given(*id)?.clone()))
                 };
                 environment.extend(here().filter_map(each));
@@ -224,7 +224,7 @@ fn setting(
     let is_other =
         |(id, taken): (&WorkerId, &String)| known.given(*id).is_some_and(|given| given != taken);
     let differs = known.effective.iter().any(is_other) || taken.len() > 1;
-    Setting {
+    PluginSetting {
         key,
         effective: effective.collect(),
         environment,

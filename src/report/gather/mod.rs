@@ -17,7 +17,7 @@ mod recorders;
 mod series;
 
 use super::questions;
-use super::story::{SCHEMA, State, Story};
+use super::story::{SCHEMA, Story, StoryState};
 use events::Events;
 use serde_json::Value;
 use tcpx_diagnose::{diagnose, of_files};
@@ -39,7 +39,7 @@ pub fn gather(files: &RunFiles) -> Story {
         record::introduce(record, &mut events.state.names);
     }
     // A record of an unknown version is not diagnosed: its events may mean something else.
-    if record.is_none() && story.state != State::OtherVersion {
+    if record.is_none() && story.state != StoryState::OtherVersion {
         story.findings = of_files(files)
             .map(|evidence| diagnose(&evidence))
             .unwrap_or_default();
@@ -67,7 +67,7 @@ fn clean(story: Story) -> Story {
         .and_then(serde_json::from_value);
     cleaned.unwrap_or(Story {
         id,
-        state: State::Damaged,
+        state: StoryState::Damaged,
         ..Story::default()
     })
 }

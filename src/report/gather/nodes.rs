@@ -1,7 +1,7 @@
 //! Nodes and workers: their facts, their plugins and environment, and how nodes differ.
 #![forbid(unsafe_code)]
 
-use crate::story::{Difference, Node, Pair, Story, Worker};
+use crate::story::{NodeDifference, Story, StoryNode, StoryPair, StoryWorker};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ pub(super) fn add_nodes(record: Option<&Value>, state: &RunState, story: &mut St
             let id = WorkerId::of_pair(intro.nodes[place], PairId(id));
             worker(id, value.map(|pair| &pair["workers"][place]), state)
         };
-        story.pairs.push(Pair {
+        story.pairs.push(StoryPair {
             nodes: intro.nodes,
             lanes: intro.lanes.clone(),
             outcome: value.and_then(|pair| Deserialize::deserialize(&pair["outcome"]).ok()),
@@ -81,22 +81,22 @@ pub(super) fn add_nodes(record: Option<&Value>, state: &RunState, story: &mut St
     story.differences = differences(story);
 }
 
-fn recorded_node(value: &Value) -> Node {
-    Node {
+fn recorded_node(value: &Value) -> StoryNode {
+    StoryNode {
         host: value["host"].as_str().unwrap_or_default().to_owned(),
         clock: Deserialize::deserialize(&value["clock"]).ok(),
         facts: facts(&value["facts"]),
         env: strings(&value["facts"]["environment"]),
-        ..Node::default()
+        ..StoryNode::default()
     }
 }
 
 /// A node of a run without a record, from the facts that its agent sent when it connected.
-fn node_of_state(state: Option<&NodeState>) -> Node {
+fn node_of_state(state: Option<&NodeState>) -> StoryNode {
     let recorded = state
         .and_then(|state| serde_json::to_value(state.facts.as_ref()?).ok())
         .unwrap_or_default();
-    Node {
+    StoryNode {
         host: recorded
             .pointer("/host/name")
             .and_then(Value::as_str)
@@ -105,11 +105,11 @@ fn node_of_state(state: Option<&NodeState>) -> Node {
         clock: state.and_then(|state| state.clock),
         facts: facts(&recorded),
         env: strings(&recorded["environment"]),
-        ..Node::default()
+        ..StoryNode::default()
     }
 }
 
-fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> Worker {
+fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> StoryWorker {
     let heard = state.workers.get(&id);
     let ready = || heard.and_then(|heard| Some(heard.plugin.as_ref()?.plugin.clone()));
     let value = value.unwrap_or(&Value::Null);
@@ -117,7 +117,7 @@ fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> Worker {
         let used = value.get(key).filter(|used| !used.is_null())?;
         Some((name.to_owned(), shown(Some(used))))
     };
-    Worker {
+    StoryWorker {
         name: state.names.worker(id),
         role: Deserialize::deserialize(&value["role"]).ok(),
         plugin: Deserialize::deserialize(&value["plugin"])
@@ -222,29 +222,29 @@ fn strings(value: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn differences(story: &Story) -> Vec<Difference> {
+fn differences(story: &Story) -> Vec<NodeDifference> {
     if story.nodes.len() < 2 {
         return Vec::new();
     }
     let mut found = Vec::new();
-    let mut compare = |what: &str, of: &dyn Fn(NodeId, &Node) -> Option<String>| {
+    let mut compare = |what: &str, of: &dyn Fn(NodeId, &StoryNode) -> Option<String>| {
         let values: Vec<Option<String>> = (0..)
             .zip(&story.nodes)
             .map(|(id, node)| of(NodeId(id), node))
             .collect();
         if values.iter().any(|value| *value != values[0]) {
-            found.push(Difference {
+            found.push(NodeDifference {
                 what: what.to_owned(),
                 values,
             });
         }
     };
-    let mut by_node: BTreeMap<NodeId, Vec<&Worker>> = BTreeMap::new();
+    let mut by_node: BTreeMap<NodeId, Vec<&StoryWorker>> = BTreeMap::new();
     story
         .workers()
         .for_each(|(id, worker)| by_node.entry(id.node).or_default().push(worker));
     // The value of a node's workers, joined with `and` where they differ among themselves.
-    let of_workers = |node: NodeId, pick: &dyn Fn(&Worker) -> Option<String>| {
+    let of_workers = |node: NodeId, pick: &dyn Fn(&StoryWorker) -> Option<String>| {
         let values: BTreeSet<String> = by_node
             .get(&node)?
             .iter()

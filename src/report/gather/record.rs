@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::columns::Asked;
-use crate::story::{State, Story, Transfer};
+use crate::story::{Story, StoryState, StoryTransfer};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
         Ok(bytes) => record_value(&bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let unfinished = files.unfinished().unwrap_or(Unfinished::Open);
-            story.state = State::from(unfinished);
+            story.state = StoryState::from(unfinished);
             story.lacks(
                 "outcome and results",
                 format!("there is no run.json ({})", unfinished.word()),
@@ -58,17 +58,17 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
     };
     match record {
         Ok(record) => {
-            story.state = State::Finished;
+            story.state = StoryState::Finished;
             add_result(&record, story);
             Some(record)
         }
         Err(error) => {
             story.state = match error {
-                RecordError::Damaged(_) => State::Damaged,
-                RecordError::Schema { .. } => State::OtherVersion,
+                RecordError::Damaged(_) => StoryState::Damaged,
+                RecordError::Schema { .. } => StoryState::OtherVersion,
             };
             story.scenario = scenario_name(story.scenario_toml.as_deref());
-            if story.state == State::OtherVersion {
+            if story.state == StoryState::OtherVersion {
                 (story.reason, story.next_step) = (Some(error.to_string()), error.next_step());
             }
             story.lacks("outcome and results", error.to_string());
@@ -138,7 +138,7 @@ pub(super) fn add_transfers(record: Option<&Value>, names: &Names, story: &mut S
     let Some(record) = record else { return };
     let records: Vec<TransferRecord> = each(&record["transfers"], "transfers", story);
     for record in records {
-        story.transfers.push(Transfer {
+        story.transfers.push(StoryTransfer {
             direction: names.direction(record.from, record.to, record.lane),
             record,
         });

@@ -2,7 +2,9 @@
 //! the channel in question.
 #![forbid(unsafe_code)]
 
-use crate::story::{Latency, RequestTimeline, Story, TimelineEnd, TimelineRequest, Window};
+use crate::story::{
+    ChannelWindow, RequestTimeline, SideLatency, Story, TimelineEnd, TimelineRequest,
+};
 use std::collections::BTreeMap;
 use tcpx_diagnose::trace::{ChannelTrace, Request, WorkerTrace, each_request};
 use tcpx_recorder::{Histogram, Reader};
@@ -18,13 +20,13 @@ const REQUESTS_MAX: usize = 24;
 const NOTES_MAX: usize = 12;
 
 /// The contents of a worker's recorder, with times by the coordinator's clock.
-pub(super) struct Recorded {
+pub(super) struct WorkerRecording {
     worker: Subject,
     trace: WorkerTrace,
 }
 
 /// Reads every recorder of the run.
-pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<Recorded> {
+pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<WorkerRecording> {
     let mut all = Vec::new();
     for (id, file) in files.of_workers(WorkerFile::Recorder, names) {
         let worker = Subject::worker(id, names);
@@ -36,7 +38,7 @@ pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<Re
             Ok(mut trace) => {
                 let clock = story.nodes.get(id.node.index()).and_then(|node| node.clock);
                 trace.move_clock(clock.map_or(0, |clock| clock.offset_us));
-                all.push(Recorded { worker, trace });
+                all.push(WorkerRecording { worker, trace });
             }
             Err(error) => story.damaged(
                 &format!("requests of {}", worker.name),
@@ -53,7 +55,7 @@ pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<Re
     all
 }
 
-pub(super) fn add_requests(recorders: &[Recorded], story: &mut Story) {
+pub(super) fn add_requests(recorders: &[WorkerRecording], story: &mut Story) {
     story.latencies = latencies(recorders);
     if story.windows.is_empty() {
         story.windows = recorders.iter().flat_map(windows).collect();
@@ -67,7 +69,7 @@ pub(super) fn add_requests(recorders: &[Recorded], story: &mut Story) {
 }
 
 /// The interface of a window's channel, from the recorder of its worker.
-fn interface(recorders: &[Recorded], window: &Window) -> Option<String> {
+fn interface(recorders: &[WorkerRecording], window: &ChannelWindow) -> Option<String> {
     let recorded = recorders
         .iter()
         .find(|recorded| recorded.worker == window.worker)?;
@@ -79,7 +81,7 @@ fn interface(recorders: &[Recorded], window: &Window) -> Option<String> {
     Some(channel.device.clone())
 }
 
-fn latencies(recorders: &[Recorded]) -> Vec<Latency> {
+fn latencies(recorders: &[WorkerRecording]) -> Vec<SideLatency> {
     let mut all = Vec::new();
     for recorded in recorders {
         for side in [Side::Send, Side::Recv] {
@@ -104,7 +106,7 @@ fn latencies(recorders: &[Recorded]) -> Vec<Latency> {
                 }
             });
             let buckets = sum.buckets().filter(|bucket| bucket.2 > 0).collect();
-            all.push(Latency {
+            all.push(SideLatency {
                 worker: recorded.worker.clone(),
                 side,
                 buckets,
@@ -116,10 +118,10 @@ fn latencies(recorders: &[Recorded]) -> Vec<Latency> {
 }
 
 /// The windows of a run without samples, from the last state in its recorders.
-fn windows(recorded: &Recorded) -> Vec<Window> {
+fn windows(recorded: &WorkerRecording) -> Vec<ChannelWindow> {
     let window = |channel: &ChannelTrace| {
         let sample = &channel.sample;
-        Some(Window {
+        Some(ChannelWindow {
             worker: recorded.worker.clone(),
             side: channel.side()?,
             index: channel.index,
@@ -172,7 +174,7 @@ fn in_question(story: &Story) -> Option<(Option<Unit>, usize, String)> {
 }
 
 /// The requests of both ends of the channel in question, up to the channel's last change.
-fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
+fn timeline(recorders: &[WorkerRecording], story: &Story) -> Option<RequestTimeline> {
     if story.is(Outcome::Passed) && story.axis.stall_ms.is_none() {
         return None;
     }
@@ -181,7 +183,7 @@ fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
         .iter()
         .filter(|recorded| unit.is_none_or(|unit| recorded.trace.id.unit == unit));
     let is_end = |channel: &&ChannelTrace| channel.index == index && channel.side().is_some();
-    let mut ends: Vec<(&Recorded, &ChannelTrace)> = Vec::new();
+    let mut ends: Vec<(&WorkerRecording, &ChannelTrace)> = Vec::new();
     for recorded in of_pair {
         ends.extend(
             recorded
@@ -193,7 +195,7 @@ fn timeline(recorders: &[Recorded], story: &Story) -> Option<RequestTimeline> {
         );
     }
     // The last change of a request, because the last change of a comm is its close.
-    let last_change = |(recorded, channel): &(&Recorded, &ChannelTrace)| {
+    let last_change = |(recorded, channel): &(&WorkerRecording, &ChannelTrace)| {
         let times = requests(channel)
             .into_iter()
             .flat_map(|one| [one.posted, one.done, one.unpacked, one.consumed]);
@@ -240,7 +242,7 @@ fn requests(channel: &ChannelTrace) -> Vec<Request> {
     all.split_off(all.len().saturating_sub(REQUESTS_MAX))
 }
 
-fn end(recorded: &Recorded, channel: &ChannelTrace, moment: u64) -> Option<TimelineEnd> {
+fn end(recorded: &WorkerRecording, channel: &ChannelTrace, moment: u64) -> Option<TimelineEnd> {
     let from = |at: Option<u64>| {
         at.map(|at| {
             recorded
@@ -266,13 +268,13 @@ fn end(recorded: &Recorded, channel: &ChannelTrace, moment: u64) -> Option<Timel
 }
 
 fn notes(
-    recorders: &[Recorded],
+    recorders: &[WorkerRecording],
     moment: u64,
     timeline: &RequestTimeline,
 ) -> Vec<(i64, String, String)> {
     let range = -(timeline.before_ns.cast_signed())..=timeline.after_ns.cast_signed();
     let mut all = Vec::new();
-    for Recorded { worker, trace } in recorders {
+    for WorkerRecording { worker, trace } in recorders {
         let mut seen = BTreeMap::new();
         for line in &trace.log {
             let at = trace.unix_ns(line.at_ns).wrapping_sub(moment).cast_signed();

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::events::{Counters, Events};
-use crate::story::{Axis, ChannelSeries, Story, Window, in_flight};
+use crate::story::{ChannelSeries, ChannelWindow, Story, TimeAxis, in_flight};
 use std::collections::BTreeMap;
 use tcpx_run_model::event::SampleLine;
 use tcpx_run_model::finding::Subject;
@@ -28,7 +28,7 @@ pub(super) fn add_series(events: &Events, story: &mut Story) {
         story.lacks("charts over time", "no worker has two or more samples");
         return;
     }
-    story.axis = Axis {
+    story.axis = TimeAxis {
         from_ms,
         to_ms,
         parts: most.min(PARTS_MAX),
@@ -56,7 +56,7 @@ fn interface(worker: Option<&WorkerState>, device: i64) -> String {
 fn channel_series(
     worker: &Subject,
     samples: &[SampleLine<Counters>],
-    axis: Axis,
+    axis: TimeAxis,
     interface: impl Fn(i64) -> String,
 ) -> Vec<ChannelSeries> {
     let mut found: BTreeMap<(Side, usize), SeriesBuilder> = BTreeMap::new();
@@ -84,7 +84,7 @@ fn channel_series(
 /// The series of one channel while samples are added.
 struct SeriesBuilder {
     series: ChannelSeries,
-    axis: Axis,
+    axis: TimeAxis,
     bytes: Vec<Option<f64>>,
     in_flight: Vec<Option<u32>>,
     /// Milliseconds and bytes of the previous sample.
@@ -92,7 +92,7 @@ struct SeriesBuilder {
 }
 
 impl SeriesBuilder {
-    fn new(series: ChannelSeries, axis: Axis) -> Self {
+    fn new(series: ChannelSeries, axis: TimeAxis) -> Self {
         Self {
             series,
             axis,
@@ -186,8 +186,8 @@ pub(super) fn add_windows(state: &RunState, story: &mut Story) {
     }
 }
 
-fn window(worker: &Subject, dev: String, now: &ChannelNow) -> Window {
-    Window {
+fn window(worker: &Subject, dev: String, now: &ChannelNow) -> ChannelWindow {
+    ChannelWindow {
         worker: worker.clone(),
         side: now.side,
         index: now.index,
@@ -230,7 +230,7 @@ mod tests {
                     channels: vec![counters(bytes, posted)],
                 })
                 .into();
-        let axis = Axis {
+        let axis = TimeAxis {
             from_ms: 0.0,
             to_ms: 40.0,
             parts: 4,

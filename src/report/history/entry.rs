@@ -16,7 +16,7 @@ pub const OTHER_VERSION: &str = "other-version";
 
 /// The summary of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct RunEntry {
     /// Name of its folder.
     pub id: String,
     /// Start time, RFC 3339; taken from the folder's name if there is no record.
@@ -31,7 +31,7 @@ pub struct Entry {
     pub exit_code: Option<u8>,
     /// The median rate of each direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rates: Vec<Rate>,
+    pub rates: Vec<DirectionRate>,
     /// Bytes that failed verification, summed over all directions.
     #[serde(default)]
     pub wrong_bytes: u64,
@@ -49,14 +49,14 @@ pub struct Entry {
 
 /// The median rate of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rate {
+pub struct DirectionRate {
     /// Display name of the direction, such as `local->peer`.
     pub direction: String,
     /// 10^9 bytes per second.
     pub median_gb_per_s: f64,
 }
 
-impl Entry {
+impl RunEntry {
     /// Reads a run folder. A damaged run gives an entry too.
     pub(super) fn read(folder: &Path, id: &str, seen: Option<(u64, i64)>) -> Self {
         let bare = |outcome: &str| Self {
@@ -86,7 +86,7 @@ impl Entry {
 
     fn from_brief(brief: RunBrief, id: &str, seen: Option<(u64, i64)>) -> Self {
         let measured = brief.transfers.iter().filter(|one| one.iterations > 0);
-        let rate = |one: &BriefTransfer| Rate {
+        let rate = |one: &BriefTransfer| DirectionRate {
             direction: printable(&one.direction),
             median_gb_per_s: one.median_gb_per_s,
         };

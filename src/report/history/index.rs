@@ -5,7 +5,7 @@
 //! missing, damaged or of another version, all runs are read.
 #![forbid(unsafe_code)]
 
-use super::entry::{Entry, OTHER_VERSION};
+use super::entry::{OTHER_VERSION, RunEntry};
 use crate::write_whole;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ impl NextStep for HistoryError {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     /// Oldest first.
-    pub runs: Vec<Entry>,
+    pub runs: Vec<RunEntry>,
     /// Number of runs that were read from their folders rather than from the index.
     pub read: usize,
     /// Why the index could not be written.
@@ -62,7 +62,7 @@ pub struct History {
 #[derive(Serialize, Deserialize)]
 struct IndexFile {
     version: u32,
-    runs: Vec<Entry>,
+    runs: Vec<RunEntry>,
 }
 
 /// Lists every run in a folder, including runs that cannot be read.
@@ -86,7 +86,7 @@ pub fn read(folder: &Path) -> Result<History, HistoryError> {
     let known = known(folder);
     let (count, mut fresh) = (known.len(), Vec::new());
     let mut runs = Vec::with_capacity(ids.len());
-    let mut known: HashMap<String, Entry> = known
+    let mut known: HashMap<String, RunEntry> = known
         .into_iter()
         .map(|entry| (entry.id.clone(), entry))
         .collect();
@@ -124,7 +124,7 @@ fn seen(run: &Path) -> Option<(u64, i64)> {
     ))
 }
 
-fn known(folder: &Path) -> Vec<Entry> {
+fn known(folder: &Path) -> Vec<RunEntry> {
     let file = std::fs::read(folder.join(INDEX))
         .ok()
         .and_then(|bytes| serde_json::from_slice::<IndexFile>(&bytes).ok());
@@ -133,19 +133,19 @@ fn known(folder: &Path) -> Vec<Entry> {
         .unwrap_or_default()
 }
 
-fn read_all(folder: &Path, fresh: &[(String, Option<(u64, i64)>)]) -> Vec<Entry> {
+fn read_all(folder: &Path, fresh: &[(String, Option<(u64, i64)>)]) -> Vec<RunEntry> {
     let threads = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(THREADS_MAX);
     let each = |part: &[(String, Option<(u64, i64)>)]| {
         part.iter()
-            .map(|(id, seen)| Entry::read(folder, id, *seen))
+            .map(|(id, seen)| RunEntry::read(folder, id, *seen))
             .collect::<Vec<_>>()
     };
     std::thread::scope(|scope| {
         let parts = fresh.chunks(fresh.len().div_ceil(threads).max(1));
         let readers: Vec<_> = parts.map(|part| scope.spawn(move || each(part))).collect();
-        let join = |reader: std::thread::ScopedJoinHandle<'_, Vec<Entry>>| {
+        let join = |reader: std::thread::ScopedJoinHandle<'_, Vec<RunEntry>>| {
             reader
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -155,10 +155,10 @@ fn read_all(folder: &Path, fresh: &[(String, Option<(u64, i64)>)]) -> Vec<Entry>
 }
 
 /// Writes the index, and returns the error if that fails.
-fn keep(folder: &Path, runs: &[Entry]) -> Option<String> {
+fn keep(folder: &Path, runs: &[RunEntry]) -> Option<String> {
     // A run without a record is read again next time, and so is a run of another version, which
     // a newer program may know.
-    let is_settled = |entry: &&Entry| entry.seen.is_some() && entry.outcome != OTHER_VERSION;
+    let is_settled = |entry: &&RunEntry| entry.seen.is_some() && entry.outcome != OTHER_VERSION;
     let runs = runs.iter().filter(is_settled).cloned().collect();
     let file = IndexFile {
         version: VERSION,

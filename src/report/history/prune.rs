@@ -1,14 +1,14 @@
 //! Selecting old runs and deleting them.
 #![forbid(unsafe_code)]
 
-use super::entry::Entry;
+use super::entry::RunEntry;
 use std::io;
 use std::path::Path;
 use tcpx_run_model::record::Unfinished;
 
 /// Which runs to keep. A run is kept if any of the conditions holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Keep {
+pub struct KeepRules {
     /// Keep this many of the newest runs of each scenario.
     pub newest: Option<usize>,
     /// Keep runs that started at this time or later, RFC 3339.
@@ -21,9 +21,9 @@ pub struct Keep {
 const OPEN: [&str; 2] = [Unfinished::GoesOn.word(), Unfinished::Open.word()];
 
 /// The runs to delete, oldest first. A run that may still be going is always kept.
-pub fn choose<'a>(runs: &'a [Entry], keep: &Keep) -> Vec<&'a Entry> {
+pub fn choose<'a>(runs: &'a [RunEntry], keep: &KeepRules) -> Vec<&'a RunEntry> {
     let mut newer = std::collections::HashMap::<&str, usize>::new();
-    let mut going: Vec<&Entry> = runs
+    let mut going: Vec<&RunEntry> = runs
         .iter()
         .rev()
         .filter(|run| {
@@ -47,7 +47,7 @@ pub fn choose<'a>(runs: &'a [Entry], keep: &Keep) -> Vec<&'a Entry> {
 ///
 /// # Errors
 /// The run's id is not a plain name or not a folder, or the folder cannot be deleted.
-pub fn remove(folder: &Path, run: &Entry) -> io::Result<()> {
+pub fn remove(folder: &Path, run: &RunEntry) -> io::Result<()> {
     let is_plain = !run.id.is_empty() && !run.id.contains('/') && !run.id.starts_with('.');
     let path = folder.join(&run.id);
     match is_plain && std::fs::symlink_metadata(&path)?.is_dir() {

@@ -1,6 +1,6 @@
 //! The history, its index, and pruning.
 
-use super::{Keep, choose, read, remove};
+use super::{KeepRules, choose, read, remove};
 use std::path::Path;
 use tcpx_run_model::record::{DOCTOR, RunFolder};
 
@@ -72,7 +72,7 @@ fn a_run_without_a_record_is_running_killed_or_examined() {
     std::fs::write(examined.path.join(DOCTOR), "{}").expect("written");
     let outcomes = || {
         let history = read(folder.path()).expect("read");
-        let kept = choose(&history.runs, &Keep::default()).len();
+        let kept = choose(&history.runs, &KeepRules::default()).len();
         (
             history
                 .runs
@@ -117,39 +117,39 @@ fn prune_keeps_what_it_is_told_to_and_deletes_only_run_folders() {
         );
     }
     let history = read(folder.path()).expect("read");
-    let ids = |keep: Keep| {
+    let ids = |keep: KeepRules| {
         choose(&history.runs, &keep)
             .iter()
             .map(|run| run.id[11..13].to_owned())
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        ids(Keep {
+        ids(KeepRules {
             newest: Some(1),
-            ..Keep::default()
+            ..KeepRules::default()
         }),
         ["10", "11", "12"]
     );
     assert_eq!(
-        ids(Keep {
+        ids(KeepRules {
             newest: Some(1),
             failed: true,
-            ..Keep::default()
+            ..KeepRules::default()
         }),
         ["10", "12"]
     );
     assert_eq!(
-        ids(Keep {
+        ids(KeepRules {
             since: Some("2026-11-20T10:12:00Z".into()),
-            ..Keep::default()
+            ..KeepRules::default()
         }),
         ["10", "11"]
     );
     remove(folder.path(), &history.runs[0]).expect("removed");
     assert_eq!(read(folder.path()).expect("read").runs.len(), 3);
-    let evil = super::Entry {
+    let evil = super::RunEntry {
         id: "../x".into(),
-        ..super::Entry::default()
+        ..super::RunEntry::default()
     };
     assert!(remove(folder.path(), &evil).is_err());
 }

@@ -11,10 +11,10 @@ pub(super) use nodes::both;
 pub(crate) use page::escape;
 pub(super) use standstill::dump;
 
-use super::story::{State, Story};
+use super::story::{Story, StoryState};
 use super::verdict::{Tone, verdict};
 use super::words::Language;
-use page::{Page, Row};
+use page::{HtmlRow, Page};
 use tcpx_run_model::finding::Severity;
 
 const STYLE: &str = include_str!("style.css");
@@ -106,12 +106,12 @@ pub(super) fn frame(title: &str, body: &str) -> String {
 
 fn state(story: &Story) -> &'static str {
     match story.state {
-        State::Finished => "",
-        State::Unfinished => " There is no run.json: the run is still going, or was killed.",
-        State::Running => " The run is still going; the report shows its state so far.",
-        State::Killed => " There is no run.json: the coordinator was killed.",
-        State::OtherVersion => " This version of tcpxctl cannot read the record's version.",
-        State::Damaged => " The record is damaged; the report shows the readable parts.",
+        StoryState::Finished => "",
+        StoryState::Unfinished => " There is no run.json: the run is still going, or was killed.",
+        StoryState::Running => " The run is still going; the report shows its state so far.",
+        StoryState::Killed => " There is no run.json: the coordinator was killed.",
+        StoryState::OtherVersion => " This version of tcpxctl cannot read the record's version.",
+        StoryState::Damaged => " The record is damaged; the report shows the readable parts.",
     }
 }
 
@@ -243,7 +243,7 @@ fn log(page: &mut Page, story: &Story) {
     }
     if !story.unknown_lines.is_empty() {
         page.tag("h3", "WARN lines that match no signature");
-        let rows: Vec<Row> = story
+        let rows: Vec<HtmlRow> = story
             .unknown_lines
             .iter()
             .map(|line| {
@@ -279,7 +279,7 @@ fn missing(page: &mut Page, story: &Story) {
     if story.missing.is_empty() {
         return page.tag("p", "No expected data is missing.");
     }
-    let rows: Vec<Row> = story
+    let rows: Vec<HtmlRow> = story
         .missing
         .iter()
         .map(|one| [one.what.clone(), one.why.clone()].into())

@@ -1,9 +1,9 @@
 //! The nodes side by side: differences, facts, settings and doctor checks.
 #![forbid(unsafe_code)]
 
-use super::page::{Page, Row};
+use super::page::{HtmlRow, Page};
 use crate::spread::{ByNode, NodeTable, fact_names, together};
-use crate::story::{Node, Story, Worker};
+use crate::story::{Story, StoryNode, StoryWorker};
 use std::collections::BTreeMap;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::PluginRecord;
@@ -40,10 +40,10 @@ fn differences(page: &mut Page, story: &Story) {
 
 fn show(page: &mut Page, table: NodeTable) {
     let heads: Vec<&str> = table.heads.iter().map(String::as_str).collect();
-    let rows: Vec<Row> = table
+    let rows: Vec<HtmlRow> = table
         .rows
         .into_iter()
-        .map(|cells| Row {
+        .map(|cells| HtmlRow {
             cells,
             marked: false,
         })
@@ -53,7 +53,7 @@ fn show(page: &mut Page, table: NodeTable) {
 
 fn fingerprint(page: &mut Page, story: &Story) {
     let mut table = NodeTable::new(story, "");
-    let mut row = |name: &str, of: &dyn Fn(NodeId, &Node) -> String| {
+    let mut row = |name: &str, of: &dyn Fn(NodeId, &StoryNode) -> String| {
         let values: Vec<String> = (0..)
             .zip(&story.nodes)
             .map(|(id, node)| of(NodeId(id), node))
@@ -61,7 +61,8 @@ fn fingerprint(page: &mut Page, story: &Story) {
         table.row(name, values.iter().map(String::as_str));
     };
     let by_node = ByNode::new(story);
-    let workers = |id: NodeId, pick: &dyn Fn(&Worker) -> Option<String>| by_node.together(id, pick);
+    let workers =
+        |id: NodeId, pick: &dyn Fn(&StoryWorker) -> Option<String>| by_node.together(id, pick);
     row("host", &|_, node| node.host.clone());
     row("address", &|_, node| {
         if node.address.is_empty() {
@@ -74,7 +75,7 @@ fn fingerprint(page: &mut Page, story: &Story) {
         workers(id, &|worker| Some(worker.role?.to_string()))
     });
     let plugin = |of: fn(&PluginRecord) -> String| {
-        move |id: NodeId, _: &Node| workers(id, &|worker| worker.plugin.as_ref().map(of))
+        move |id: NodeId, _: &StoryNode| workers(id, &|worker| worker.plugin.as_ref().map(of))
     };
     row(
         "plugin",
@@ -130,14 +131,14 @@ fn settings(page: &mut Page, story: &Story) {
             "The plugin logged no settings, and the environment has none.",
         );
     }
-    let row = |one: &crate::story::Setting| {
+    let row = |one: &crate::story::PluginSetting| {
         let [effective, environment] = both(story, one);
-        Row {
+        HtmlRow {
             cells: vec![one.key.clone(), effective, environment],
             marked: one.differs,
         }
     };
-    let rows: Vec<Row> = story.settings.iter().map(row).collect();
+    let rows: Vec<HtmlRow> = story.settings.iter().map(row).collect();
     page.table(
         "",
         &["setting", "effective, as logged", "environment"],
@@ -146,7 +147,7 @@ fn settings(page: &mut Page, story: &Story) {
 }
 
 /// The values of a setting as text: as the plugin logged it, and in the environment.
-pub(crate) fn both(story: &Story, setting: &crate::story::Setting) -> [String; 2] {
+pub(crate) fn both(story: &Story, setting: &crate::story::PluginSetting) -> [String; 2] {
     let shown = |values: &BTreeMap<String, String>, everyone: usize| {
         together(
             values
@@ -166,9 +167,9 @@ fn checks(page: &mut Page, story: &Story) {
     if story.checks.is_empty() {
         return page.tag("p", "The nodes were not checked.");
     }
-    let row = |check: &crate::story::Check| {
+    let row = |check: &crate::story::DoctorCheck| {
         let step = check.next_step.clone().unwrap_or_default();
-        Row::from([
+        HtmlRow::from([
             check.node.clone(),
             check.verdict.clone(),
             check.id.clone(),

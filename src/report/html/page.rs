@@ -1,7 +1,7 @@
 //! The elements of a page: escaped text, tables and figures.
 #![forbid(unsafe_code)]
 
-use crate::columns::Table;
+use crate::columns::TextTable;
 
 /// Escapes text for HTML and XML, between tags and in quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
@@ -54,7 +54,7 @@ impl Page {
     }
 
     /// Adds a table. A column whose name starts with `#` is aligned as numbers.
-    pub(crate) fn table(&mut self, class: &str, columns: &[&str], rows: &[Row]) {
+    pub(crate) fn table(&mut self, class: &str, columns: &[&str], rows: &[HtmlRow]) {
         self.raw(&format!(
             "<div class=\"wide\"><table class=\"{class}\"><thead><tr>"
         ));
@@ -90,7 +90,7 @@ impl Page {
     }
 
     /// Adds a results or counters table.
-    pub(crate) fn columns(&mut self, table: Table) {
+    pub(crate) fn columns(&mut self, table: TextTable) {
         let heads = table.heads.iter().zip(&table.is_number);
         let heads: Vec<String> = heads
             .map(|(head, is_number)| {
@@ -102,10 +102,10 @@ impl Page {
             })
             .collect();
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-        let rows: Vec<Row> = table
+        let rows: Vec<HtmlRow> = table
             .rows
             .into_iter()
-            .map(|cells| Row {
+            .map(|cells| HtmlRow {
                 cells,
                 marked: false,
             })
@@ -127,13 +127,13 @@ impl Page {
 
 /// One row of an HTML table.
 #[derive(Default)]
-pub(super) struct Row {
+pub(super) struct HtmlRow {
     pub(crate) cells: Vec<String>,
     /// Whether the row is highlighted.
     pub(crate) marked: bool,
 }
 
-impl<const N: usize> From<[String; N]> for Row {
+impl<const N: usize> From<[String; N]> for HtmlRow {
     fn from(cells: [String; N]) -> Self {
         Self {
             cells: cells.into(),

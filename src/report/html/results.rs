@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use crate::chart::{Dot, Line, dots, heat, histogram, lines};
-use crate::columns::{self, ChannelRow, Place};
+use crate::chart::{ChartLine, Dot, dots, heat, histogram, lines};
+use crate::columns::{self, ChannelRow, TablePlace};
 use crate::compare::profiles;
-use crate::story::{Axis, ChannelSeries, Point, Story};
+use crate::story::{ChannelSeries, Story, SweepPoint, TimeAxis};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
@@ -34,7 +34,7 @@ pub(super) fn results(page: &mut Page, story: &Story) {
 }
 
 fn transfers(page: &mut Page, story: &Story) {
-    page.columns(columns::results(Place::Report, story.result_rows()));
+    page.columns(columns::results(TablePlace::Report, story.result_rows()));
     for mismatch in story
         .transfers
         .iter()
@@ -103,7 +103,7 @@ fn iterations(page: &mut Page, story: &Story) {
 
 /// Rates over each quantity that the sweep varies, with the shipped profiles as references.
 fn sweep(page: &mut Page, story: &Story) {
-    type Pick = fn(&Point) -> u64;
+    type Pick = fn(&SweepPoint) -> u64;
     let axes: [(&str, bool, Pick); 3] = [
         ("bytes per iteration", true, |point| point.total_bytes),
         ("bytes per chunk", true, |point| point.chunk_bytes),
@@ -176,7 +176,7 @@ fn over_time(page: &mut Page, story: &Story) {
 }
 
 /// GB/s of each part of the time axis, from its bytes.
-fn rates_of_parts(axis: Axis, bytes: &[Option<u64>]) -> Vec<Option<f64>> {
+fn rates_of_parts(axis: TimeAxis, bytes: &[Option<u64>]) -> Vec<Option<f64>> {
     let part_ms = (axis.to_ms - axis.from_ms) / axis.parts.max(1) as f64;
     let rate = |bytes: u64| bytes as f64 / part_ms / 1e6;
     bytes.iter().map(|bytes| bytes.map(rate)).collect()
@@ -188,7 +188,7 @@ fn rates_of_rails(page: &mut Page, story: &Story, channels: &[&ChannelSeries]) {
     let mut all = Vec::new();
     for (name, bytes) in rails {
         let values = rates_of_parts(story.axis, &bytes);
-        all.push(Line { name, values });
+        all.push(ChartLine { name, values });
     }
     let title = "Rate over time per rail";
     let svg = lines(title, "GB/s", story.axis, &all);
@@ -208,7 +208,7 @@ fn rates_of_channels(page: &mut Page, story: &Story, channels: Vec<&ChannelSerie
             true => name(series),
             false => format!("{} {}", series.worker.name, name(series)),
         };
-        all.push(Line { name, values });
+        all.push(ChartLine { name, values });
     }
     let title = "Rate over time per channel";
     if all.len() <= LINES_MAX {
@@ -382,7 +382,7 @@ fn counters(page: &mut Page, story: &Story) {
             channel,
         })
     });
-    let table = columns::channels(Place::Report, rows);
+    let table = columns::channels(TablePlace::Report, rows);
     let count = table.rows.len();
     if count > 0 {
         let title = format!("Counters of {count} channel ends, warm-up included");

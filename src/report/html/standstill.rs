@@ -1,9 +1,9 @@
 //! The state in which a run stopped moving: both ends of one channel, and every window.
 #![forbid(unsafe_code)]
 
-use super::page::{Page, Row};
+use super::page::{HtmlRow, Page};
 use crate::chart::{duration, requests, seconds};
-use crate::story::{Story, Window};
+use crate::story::{ChannelWindow, Story};
 
 /// A longer table of windows is folded.
 const OPEN_MAX: usize = 24;
@@ -31,9 +31,9 @@ pub(super) fn standstill(page: &mut Page, story: &Story) {
         );
         if !timeline.notes.is_empty() {
             let row = |(at, node, words): &(i64, String, String)| {
-                Row::from([duration(*at as f64), node.clone(), words.clone()])
+                HtmlRow::from([duration(*at as f64), node.clone(), words.clone()])
             };
-            let rows: Vec<Row> = timeline.notes.iter().map(row).collect();
+            let rows: Vec<HtmlRow> = timeline.notes.iter().map(row).collect();
             page.table("", &["#from the last change", "node", "log line"], &rows);
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn standstill(page: &mut Page, story: &Story) {
 }
 
 fn windows(page: &mut Page, story: &Story) {
-    let rows: Vec<Row> = story.windows.iter().map(row).collect();
+    let rows: Vec<HtmlRow> = story.windows.iter().map(row).collect();
     let open = rows.len() <= OPEN_MAX;
     page.folded(
         &format!(
@@ -75,7 +75,7 @@ fn windows(page: &mut Page, story: &Story) {
     );
 }
 
-fn row(window: &Window) -> Row {
+fn row(window: &ChannelWindow) -> HtmlRow {
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
     let cells = vec![
         window.worker.name.clone(),
@@ -102,14 +102,14 @@ fn row(window: &Window) -> Row {
             .map(|(local, peer)| format!("{local} to {peer}"))
             .unwrap_or_default(),
     ];
-    Row {
+    HtmlRow {
         cells,
         marked: window.in_flight() > 0,
     }
 }
 
 /// The requests of a window as letters, or their number where the letters are not known.
-pub(crate) fn dump(window: &Window) -> String {
+pub(crate) fn dump(window: &ChannelWindow) -> String {
     match (window.requests.is_empty(), window.in_flight()) {
         (false, _) => window.requests.clone(),
         (true, 0) => "empty".to_owned(),

@@ -1,7 +1,7 @@
 //! Snapshots of every format of a stalled run's report.
 
 use super::fixture::{Names, stalled, write};
-use crate::story::{State, Story};
+use crate::story::{Story, StoryState};
 use crate::{Language, csv, gather, html, json, junit, markdown, prometheus, redacted, short};
 use proptest::prelude::*;
 use tcpx_node::redact::Redactor;
@@ -82,7 +82,7 @@ fn a_run_without_a_record_is_reported_and_missing_data_listed() {
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
     assert_eq!(
         (story.state, story.outcome, story.scenario.as_str()),
-        (State::Killed, None, "never-consumed")
+        (StoryState::Killed, None, "never-consumed")
     );
     let why = "the coordinator was killed before it wrote run.json; what is known is the first ";
     assert!(
@@ -107,7 +107,7 @@ fn a_run_without_a_record_is_reported_and_missing_data_listed() {
     write(run.path(), "run.json", "{\"outcome\":");
     write(run.path(), "events.jsonl", "nonsense\n");
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
-    assert_eq!(story.state, State::Damaged);
+    assert_eq!(story.state, StoryState::Damaged);
     assert!(short(&story, Language::English).contains("DAMAGED"));
 }
 

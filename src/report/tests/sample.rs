@@ -2,7 +2,7 @@
 //! date, and `UPDATE_DOCS=1` writes the files.
 
 use super::fixture::{Names, stalled};
-use crate::story::{Latency, RequestTimeline, Story, TimelineEnd, TimelineRequest};
+use crate::story::{RequestTimeline, SideLatency, Story, TimelineEnd, TimelineRequest};
 use crate::{Language, gather, html, json, junit, markdown, redacted, short};
 use std::path::Path;
 use tcpx_node::redact::Redactor;
@@ -46,7 +46,7 @@ fn subject(story: &Story, node: u32) -> Subject {
     Subject::worker(WorkerId::of_pair(NodeId(node), PairId(0)), &story.names())
 }
 
-fn latency(worker: Subject, side: Side) -> Latency {
+fn latency(worker: Subject, side: Side) -> SideLatency {
     let count = |step: u64| (step * (40 - step)).saturating_sub(100);
     let buckets = (4..36)
         .map(|step| (1000 * step, 1000 * (step + 1), count(step)))
@@ -58,7 +58,7 @@ fn latency(worker: Subject, side: Side) -> Latency {
         p999: 35.75,
         max: 36.0,
     });
-    Latency {
+    SideLatency {
         worker,
         side,
         buckets,

@@ -3,7 +3,7 @@
 use super::fixture::{v1, write};
 use crate::compare::{Baselines, Measured, compare};
 use crate::history;
-use crate::story::{State, Story};
+use crate::story::{Story, StoryState};
 use crate::{Language, bundle, csv, gather, html, markdown, redacted, short, verify};
 use std::path::Path;
 use tcpx_diagnose::{diagnose, of_files};
@@ -25,7 +25,7 @@ fn a_run_of_version_1_is_reported() {
     let story = story_of(RUN);
     assert_eq!(
         (story.state, story.outcome, story.pairs.len()),
-        (State::Finished, Some(Outcome::Stalled), 2)
+        (StoryState::Finished, Some(Outcome::Stalled), 2)
     );
     insta::assert_snapshot!("version_1", markdown(&story, false, Language::English));
     assert!(html(&story, false).contains("Window occupancy over time, recv side, peer gpu 1"));
@@ -84,7 +84,7 @@ fn a_killed_run_of_version_1_is_diagnosed() {
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
     assert_eq!(
         (story.state, story.nodes.len(), story.pairs.len()),
-        (State::Killed, 2, 2)
+        (StoryState::Killed, 2, 2)
     );
     assert!(
         story
@@ -145,7 +145,7 @@ fn every_format_names_the_schema_of_a_future_version() {
     let story = gather(&files);
     assert_eq!(
         (story.state, story.outcome, story.findings.len()),
-        (State::OtherVersion, None, 0)
+        (StoryState::OtherVersion, None, 0)
     );
     let why = "run.json has schema tcpxctl.run/9";
     let outputs = [

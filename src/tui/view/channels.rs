@@ -4,9 +4,9 @@
 #![forbid(unsafe_code)]
 
 use crate::canvas::{Pen, age, count, gb};
-use crate::state::{Item, Sort, ViewState};
+use crate::state::{SortOrder, TableLine, ViewState};
 use crate::theme::{Ink, Theme};
-use crate::watch::{NodePicture, Picture, Row, State};
+use crate::watch::{ChannelPicture, ChannelState, Picture, WorkerPicture};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -19,7 +19,7 @@ const NAME_WIDTH: usize = 9;
 const RANK_MAX: u8 = 12;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Column {
+enum TableColumn {
     Name,
     Slots,
     InFlight,
@@ -37,7 +37,7 @@ enum Column {
     Call,
 }
 
-impl Column {
+impl TableColumn {
     /// Every column, in the order on the screen.
     const ALL: [Self; 15] = [
         Self::Name,
@@ -78,17 +78,17 @@ impl Column {
         }
     }
 
-    fn sort(self) -> Option<Sort> {
+    fn sort(self) -> Option<SortOrder> {
         Some(match self {
-            Self::Name => Sort::Channel,
-            Self::Slots => Sort::Trouble,
-            Self::InFlight => Sort::InFlight,
-            Self::HeadAge => Sort::HeadAge,
-            Self::Change => Sort::Quiet,
-            Self::Posted => Sort::Posted,
-            Self::Rate => Sort::Rate,
-            Self::Tests => Sort::Tests,
-            Self::Errors => Sort::Errors,
+            Self::Name => SortOrder::Channel,
+            Self::Slots => SortOrder::Trouble,
+            Self::InFlight => SortOrder::InFlight,
+            Self::HeadAge => SortOrder::HeadAge,
+            Self::Change => SortOrder::Quiet,
+            Self::Posted => SortOrder::Posted,
+            Self::Rate => SortOrder::Rate,
+            Self::Tests => SortOrder::Tests,
+            Self::Errors => SortOrder::Errors,
             _ => return None,
         })
     }
@@ -99,12 +99,12 @@ impl Column {
 }
 
 /// The columns that fit, with their widths.
-fn columns(width: usize, name_width: usize) -> Vec<(Column, usize)> {
-    let up_to = |rank: u8| -> Vec<(Column, usize)> {
+fn columns(width: usize, name_width: usize) -> Vec<(TableColumn, usize)> {
+    let up_to = |rank: u8| -> Vec<(TableColumn, usize)> {
         let mut columns = Vec::new();
-        for column in Column::ALL {
+        for column in TableColumn::ALL {
             let (_, width, own_rank) = column.facts();
-            if column == Column::Name {
+            if column == TableColumn::Name {
                 columns.push((column, name_width));
             } else if own_rank <= rank {
                 columns.push((column, width));
@@ -112,8 +112,9 @@ fn columns(width: usize, name_width: usize) -> Vec<(Column, usize)> {
         }
         columns
     };
-    let needs =
-        |columns: &[(Column, usize)]| -> usize { columns.iter().map(|(_, width)| width + 1).sum() };
+    let needs = |columns: &[(TableColumn, usize)]| -> usize {
+        columns.iter().map(|(_, width)| width + 1).sum()
+    };
     let mut all = (0..=RANK_MAX)
         .rev()
         .map(up_to)
@@ -121,7 +122,10 @@ fn columns(width: usize, name_width: usize) -> Vec<(Column, usize)> {
         .unwrap_or_else(|| up_to(0));
     // The spark line uses the remaining width.
     let over = width.saturating_sub(needs(&all) + 1).min(32);
-    if let Some(spark) = all.iter_mut().find(|(column, _)| *column == Column::Spark) {
+    if let Some(spark) = all
+        .iter_mut()
+        .find(|(column, _)| *column == TableColumn::Spark)
+    {
         spark.1 += over;
     }
     all
@@ -132,7 +136,7 @@ pub(super) fn draw(
     area: Rect,
     state: &mut ViewState,
     picture: &Picture<'_>,
-    items: &[Item],
+    items: &[TableLine],
 ) {
     if area.height == 0 {
         return;
@@ -155,7 +159,7 @@ pub(super) fn draw(
         && state.scroll == cursor
         && cursor > 0
         && room > 1
-        && matches!(items.get(cursor), Some(Item::Channel(_)))
+        && matches!(items.get(cursor), Some(TableLine::Channel(_)))
     {
         state.scroll -= 1;
     }
@@ -168,10 +172,10 @@ pub(super) fn draw(
         };
         let pen = Pen::at(buffer, state.theme, area, line).selected(is_selected);
         match *item {
-            Item::Group { node, device, open } => {
+            TableLine::Group { node, device, open } => {
                 group(pen, state.theme, picture, node, device, open)
             }
-            Item::Channel(place) => channel(
+            TableLine::Channel(place) => channel(
                 pen,
                 state.theme,
                 picture,
@@ -197,15 +201,15 @@ pub(super) fn draw(
 }
 
 /// The head of the group that a line of the table belongs to.
-fn group_of(items: &[Item], line: usize) -> Option<&Item> {
+fn group_of(items: &[TableLine], line: usize) -> Option<&TableLine> {
     let above = items.get(..=line)?;
-    let is_group = |item: &&Item| matches!(item, Item::Group { .. });
+    let is_group = |item: &&TableLine| matches!(item, TableLine::Group { .. });
     above.iter().rev().find(is_group)
 }
 
 /// Width of the longest full name of a channel, if all full names fit in a fifth of the screen.
 fn full_name_width(picture: &Picture<'_>, screen: usize) -> Option<usize> {
-    let width = |row: &Row<'_>| {
+    let width = |row: &ChannelPicture<'_>| {
         let node = picture.nodes[row.node].name.chars().count();
         let index = row.now.index.to_string().len().max(3);
         node + 1 + row.now.side.word().len() + index
@@ -214,13 +218,13 @@ fn full_name_width(picture: &Picture<'_>, screen: usize) -> Option<usize> {
     (longest <= screen / 5).then_some(longest.max(NAME_WIDTH))
 }
 
-fn head(buffer: &mut Buffer, area: Rect, state: &ViewState, columns: &[(Column, usize)]) {
+fn head(buffer: &mut Buffer, area: Rect, state: &ViewState, columns: &[(TableColumn, usize)]) {
     let mut pen = Pen::at(buffer, state.theme, area, 0);
     pen.write(Ink::Title, " ");
     for (column, width) in columns {
         let mut name = column.facts().0.to_owned();
-        let is_sorted =
-            column.sort() == Some(state.sort) && (state.sort != Sort::Channel || state.reversed);
+        let is_sorted = column.sort() == Some(state.sort)
+            && (state.sort != SortOrder::Channel || state.reversed);
         if is_sorted {
             name.push_str(if state.reversed {
                 state.theme.up()
@@ -249,7 +253,7 @@ fn group(
     device: i64,
     open: bool,
 ) {
-    let NodePicture { name, worker, .. } = &picture.nodes[node];
+    let WorkerPicture { name, worker, .. } = &picture.nodes[node];
     let rows = picture
         .rows
         .iter()
@@ -258,8 +262,8 @@ fn group(
     for row in rows {
         channels += 1;
         rate += row.bytes_per_s;
-        stuck += usize::from(row.state == State::Stuck);
-        waiting += usize::from(row.state == State::Waiting);
+        stuck += usize::from(row.state == ChannelState::Stuck);
+        waiting += usize::from(row.state == ChannelState::Waiting);
     }
     let nic = match worker.nic(device) {
         Some(nic) => nic.to_owned(),
@@ -291,8 +295,8 @@ fn channel(
     mut pen: Pen<'_>,
     theme: Theme,
     picture: &Picture<'_>,
-    row: &Row<'_>,
-    columns: &[(Column, usize)],
+    row: &ChannelPicture<'_>,
+    columns: &[(TableColumn, usize)],
     is_selected: bool,
     name: ChannelName,
 ) {
@@ -307,9 +311,9 @@ fn channel(
     );
     for (column, width) in columns {
         match column {
-            Column::Slots => slots(&mut pen, theme, row),
-            Column::Spark => spark(&mut pen, theme, picture, row, *width),
-            Column::Name => {
+            TableColumn::Slots => slots(&mut pen, theme, row),
+            TableColumn::Spark => spark(&mut pen, theme, picture, row, *width),
+            TableColumn::Name => {
                 let (side, index) = (row.now.side, row.now.index);
                 let name = match name {
                     ChannelName::InGroup => format!("{side} {index:>3}"),
@@ -352,8 +356,8 @@ enum ChannelName {
 
 /// A name with the first letter of the worker, such as `l:send  0`. If the names of several
 /// workers begin with the same letter, with the number of the worker's line in the header.
-fn short_name(picture: &Picture<'_>, row: &Row<'_>, width: usize) -> String {
-    let first = |node: &NodePicture<'_>| node.name.chars().next();
+fn short_name(picture: &Picture<'_>, row: &ChannelPicture<'_>, width: usize) -> String {
+    let first = |node: &WorkerPicture<'_>| node.name.chars().next();
     let mine = first(&picture.nodes[row.node]);
     let alike = picture
         .nodes
@@ -373,28 +377,28 @@ fn short_name(picture: &Picture<'_>, row: &Row<'_>, width: usize) -> String {
     }
 }
 
-fn state_ink(state: State) -> Ink {
+fn state_ink(state: ChannelState) -> Ink {
     match state {
-        State::Stuck => Ink::Bad,
-        State::Waiting => Ink::Warn,
-        State::Moving => Ink::Plain,
-        State::Idle | State::Closed => Ink::Faint,
+        ChannelState::Stuck => Ink::Bad,
+        ChannelState::Waiting => Ink::Warn,
+        ChannelState::Moving => Ink::Plain,
+        ChannelState::Idle | ChannelState::Closed => Ink::Faint,
     }
 }
 
 /// A glyph for the state, so that it does not depend on colour alone.
-fn mark(theme: Theme, state: State) -> &'static str {
+fn mark(theme: Theme, state: ChannelState) -> &'static str {
     match (state, theme.ascii) {
-        (State::Stuck, true) => "!",
-        (State::Stuck, false) => "■",
-        (State::Waiting, true) => "~",
-        (State::Waiting, false) => "▲",
+        (ChannelState::Stuck, true) => "!",
+        (ChannelState::Stuck, false) => "■",
+        (ChannelState::Waiting, true) => "~",
+        (ChannelState::Waiting, false) => "▲",
         _ => " ",
     }
 }
 
 /// One letter for each request in flight, oldest first.
-pub(super) fn letters(row: &Row<'_>) -> String {
+pub(super) fn letters(row: &ChannelPicture<'_>) -> String {
     if !row.now.requests.is_empty() || row.in_flight() == 0 {
         return row.now.requests.clone();
     }
@@ -404,7 +408,7 @@ pub(super) fn letters(row: &Row<'_>) -> String {
     "d".repeat(done) + &"p".repeat(posted)
 }
 
-pub(super) fn slots(pen: &mut Pen<'_>, theme: Theme, row: &Row<'_>) {
+pub(super) fn slots(pen: &mut Pen<'_>, theme: Theme, row: &ChannelPicture<'_>) {
     let stages: Vec<char> = letters(row)
         .chars()
         .chain(std::iter::repeat(' '))
@@ -417,7 +421,13 @@ pub(super) fn slots(pen: &mut Pen<'_>, theme: Theme, row: &Row<'_>) {
     }
 }
 
-fn spark(pen: &mut Pen<'_>, theme: Theme, picture: &Picture<'_>, row: &Row<'_>, width: usize) {
+fn spark(
+    pen: &mut Pen<'_>,
+    theme: Theme,
+    picture: &Picture<'_>,
+    row: &ChannelPicture<'_>,
+    width: usize,
+) {
     let history = picture.history(row, width, SPARK_STEP_NS);
     let most = history.iter().copied().fold(1.0, f64::max);
     let bars: String = history
@@ -427,7 +437,7 @@ fn spark(pen: &mut Pen<'_>, theme: Theme, picture: &Picture<'_>, row: &Row<'_>, 
     pen.write(Ink::Posted, format!("{bars:<width$}"));
 }
 
-fn cell(column: Column, width: usize, row: &Row<'_>) -> (String, Ink) {
+fn cell(column: TableColumn, width: usize, row: &ChannelPicture<'_>) -> (String, Ink) {
     let now = row.now;
     let late = if row.in_flight() > 0 {
         state_ink(row.state)
@@ -435,7 +445,7 @@ fn cell(column: Column, width: usize, row: &Row<'_>) -> (String, Ink) {
         Ink::Faint
     };
     match column {
-        Column::InFlight => (
+        TableColumn::InFlight => (
             row.in_flight().to_string(),
             if row.in_flight() >= SLOTS as u64 {
                 Ink::Strong
@@ -443,11 +453,11 @@ fn cell(column: Column, width: usize, row: &Row<'_>) -> (String, Ink) {
                 Ink::Plain
             },
         ),
-        Column::High => (now.in_flight_high_water.to_string(), Ink::Plain),
-        Column::HeadAge => (row.head_age_ms.map_or_else(|| "-".into(), age), late),
-        Column::Posted => (count(now.posted, width), Ink::Plain),
-        Column::Done => (count(now.done, width), Ink::Plain),
-        Column::Consumed => {
+        TableColumn::High => (now.in_flight_high_water.to_string(), Ink::Plain),
+        TableColumn::HeadAge => (row.head_age_ms.map_or_else(|| "-".into(), age), late),
+        TableColumn::Posted => (count(now.posted, width), Ink::Plain),
+        TableColumn::Done => (count(now.done, width), Ink::Plain),
+        TableColumn::Consumed => {
             let is_behind = !row.sends()
                 && row.done_unconsumed() > 0
                 && row.done_unconsumed() == row.in_flight();
@@ -456,15 +466,15 @@ fn cell(column: Column, width: usize, row: &Row<'_>) -> (String, Ink) {
                 if is_behind { Ink::Done } else { Ink::Plain },
             )
         }
-        Column::Errors if now.rc_errors == 0 => ("0".into(), Ink::Faint),
-        Column::Errors => (count(now.rc_errors, width), Ink::Bad),
-        Column::Tests => (count(row.tests_per_s as u64, width), Ink::Plain),
-        Column::NotDone => (
+        TableColumn::Errors if now.rc_errors == 0 => ("0".into(), Ink::Faint),
+        TableColumn::Errors => (count(now.rc_errors, width), Ink::Bad),
+        TableColumn::Tests => (count(row.tests_per_s as u64, width), Ink::Plain),
+        TableColumn::NotDone => (
             row.not_done
                 .map_or_else(|| "-".into(), |share| format!("{:.0}%", share * 100.0)),
             Ink::Plain,
         ),
-        Column::Rate => (
+        TableColumn::Rate => (
             gb(row.bytes_per_s),
             if row.bytes_per_s > 0.0 {
                 Ink::Strong
@@ -472,9 +482,9 @@ fn cell(column: Column, width: usize, row: &Row<'_>) -> (String, Ink) {
                 Ink::Faint
             },
         ),
-        Column::Change if now.posted == 0 => ("-".into(), Ink::Faint),
-        Column::Change => (age(row.quiet_ms), late),
-        Column::Call => (now.in_call.clone().unwrap_or_default(), Ink::Warn),
-        Column::Name | Column::Slots | Column::Spark => (String::new(), Ink::Plain),
+        TableColumn::Change if now.posted == 0 => ("-".into(), Ink::Faint),
+        TableColumn::Change => (age(row.quiet_ms), late),
+        TableColumn::Call => (now.in_call.clone().unwrap_or_default(), Ink::Warn),
+        TableColumn::Name | TableColumn::Slots | TableColumn::Spark => (String::new(), Ink::Plain),
     }
 }

@@ -6,7 +6,7 @@ use super::{Pane, Scene, channels, frame};
 use crate::canvas::{Pen, age, count, short};
 use crate::state::doing;
 use crate::theme::{Ink, Theme};
-use crate::watch::Row;
+use crate::watch::ChannelPicture;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tcpx_run_model::record::ChannelNow;
@@ -101,7 +101,7 @@ fn counters(
     buffer: &mut Buffer,
     area: Rect,
     theme: Theme,
-    row: &Row<'_>,
+    row: &ChannelPicture<'_>,
     close: Option<&Detail>,
 ) -> u16 {
     let now = row.now;

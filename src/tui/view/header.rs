@@ -4,7 +4,7 @@
 use crate::canvas::{Pen, age, gb};
 use crate::state::ViewState;
 use crate::theme::{Ink, Theme};
-use crate::watch::{Clock, Health, Level, Model, NodePicture, Picture};
+use crate::watch::{Clock, Health, HealthLevel, Model, Picture, WorkerPicture};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::borrow::Cow;
@@ -102,12 +102,12 @@ fn title(
 
 fn banner(buffer: &mut Buffer, area: Rect, state: &ViewState, health: &Health) {
     let (ink, glyph) = match health.level {
-        Level::Moving | Level::Passed => {
+        HealthLevel::Moving | HealthLevel::Passed => {
             (Ink::GoodBanner, if state.theme.ascii { ">" } else { "▶" })
         }
-        Level::Quiet => (Ink::QuietBanner, state.theme.dot()),
-        Level::Waiting => (Ink::WarnBanner, if state.theme.ascii { "!" } else { "▲" }),
-        Level::Stalled | Level::Failed => {
+        HealthLevel::Quiet => (Ink::QuietBanner, state.theme.dot()),
+        HealthLevel::Waiting => (Ink::WarnBanner, if state.theme.ascii { "!" } else { "▲" }),
+        HealthLevel::Stalled | HealthLevel::Failed => {
             (Ink::BadBanner, if state.theme.ascii { "#" } else { "■" })
         }
     };
@@ -121,7 +121,7 @@ fn node_line(
     theme: Theme,
     model: &Model,
     picture: &Picture<'_>,
-    node: &NodePicture<'_>,
+    node: &WorkerPicture<'_>,
 ) {
     // `{:width$}` panics at widths beyond 65535.
     let width = model.names_width().min(pen.left());
@@ -161,7 +161,7 @@ fn node_line(
 }
 
 /// The role of a process, or the host of a worker if the worker's name does not contain it.
-fn place<'a>(model: &'a Model, node: &NodePicture<'a>) -> &'a str {
+fn place<'a>(model: &'a Model, node: &WorkerPicture<'a>) -> &'a str {
     if let Some(process) = &node.worker.process {
         return &process.role;
     }
@@ -177,7 +177,7 @@ fn place<'a>(model: &'a Model, node: &NodePicture<'a>) -> &'a str {
     intro.map_or("", |intro| intro.address.as_str())
 }
 
-fn plugin<'a>(node: &NodePicture<'a>) -> Cow<'a, str> {
+fn plugin<'a>(node: &WorkerPicture<'a>) -> Cow<'a, str> {
     match (&node.worker.process, &node.worker.plugin) {
         (Some(process), _) => process.plugin.as_str().into(),
         (None, Some(ready)) => ready.title().into(),

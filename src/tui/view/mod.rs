@@ -12,7 +12,7 @@ mod help;
 mod log;
 
 use super::canvas::Pen;
-use super::state::{Item, ViewState};
+use super::state::{TableLine, ViewState};
 use super::theme::Ink;
 use crate::watch::{Model, Picture};
 use ratatui::buffer::Buffer;
@@ -59,7 +59,7 @@ struct Scene<'a> {
     state: &'a ViewState,
     picture: &'a Picture<'a>,
     /// The lines of the table.
-    items: &'a [Item],
+    items: &'a [TableLine],
 }
 
 /// The result of drawing a frame.

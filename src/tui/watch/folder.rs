@@ -19,7 +19,7 @@ use tcpx_words::units::now_us;
 const EVENTS_MAX: usize = 20_000;
 
 /// The event stream of a run folder or a bundle.
-pub struct Folder {
+pub struct FolderSource {
     files: RunFiles,
     stream: BufReader<File>,
     /// The beginning of a line that is still being written.
@@ -41,7 +41,7 @@ struct Pace {
     from_ms: Option<f64>,
 }
 
-impl Folder {
+impl FolderSource {
     /// Opens a run. With a `speed`, the events are replayed at the pace of the run times `speed`.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Folder {
     }
 }
 
-impl Source for Folder {
+impl Source for FolderSource {
     fn begin(&self) -> Beginning {
         let mut state = self.files.begun();
         if let Ok(Some(record)) = self.files.record() {

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::model::Model;
-use super::picture::{NodePicture, Picture, Row, State};
+use super::picture::{ChannelPicture, ChannelState, Picture, WorkerPicture};
 use tcpx_diagnose::Evidence;
 use tcpx_diagnose::turn::{Turn, whose_turn};
 use tcpx_run_model::finding::Severity;
@@ -17,7 +17,7 @@ const STALE_MS: u64 = 2000;
 
 /// The state of the run, which decides the banner's style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum HealthLevel {
     /// No channel yet, or nothing in flight.
     Quiet,
     Moving,
@@ -31,7 +31,7 @@ pub(crate) enum Level {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Health {
-    pub(crate) level: Level,
+    pub(crate) level: HealthLevel,
     /// The state in capitals, such as `MOVING` or `STALLED 4.2 s`.
     pub(crate) word: String,
     /// The counters or the finding behind the state.
@@ -50,7 +50,7 @@ impl Health {
         if let Some(silent) = silent(picture) {
             let age = seconds(silent.stale_ms);
             return Self {
-                level: Level::Waiting,
+                level: HealthLevel::Waiting,
                 word: "NO COUNTERS".into(),
                 why: format!("no counters from {} for {age}", silent.name),
             };
@@ -58,7 +58,11 @@ impl Health {
         if let Some(turn) = turn(model, picture) {
             return Self::standing(model, picture, turn);
         }
-        match picture.rows.iter().any(|row| row.state == State::Moving) {
+        match picture
+            .rows
+            .iter()
+            .any(|row| row.state == ChannelState::Moving)
+        {
             true => Self::moving(picture),
             false => Self::quiet(picture),
         }
@@ -73,7 +77,7 @@ impl Health {
         let word = outcome.to_string().to_uppercase();
         if outcome == Outcome::Passed {
             return Self {
-                level: Level::Passed,
+                level: HealthLevel::Passed,
                 word,
                 why: reason.unwrap_or_else(|| "all transfers completed".to_owned()),
             };
@@ -81,7 +85,7 @@ impl Health {
         let stalled = turn(model, picture).filter(|turn| turn.is_stalled);
         let why = stalled.map(|turn| turn.words).or(reason);
         Self {
-            level: Level::Failed,
+            level: HealthLevel::Failed,
             word,
             why: why.unwrap_or_else(|| "no reason was recorded".to_owned()),
         }
@@ -90,16 +94,16 @@ impl Health {
     fn standing(model: &Model, picture: &Picture<'_>, turn: Turn) -> Self {
         let quiet = seconds(turn.quiet_ms);
         if turn.is_stalled {
-            let why = turn.words + &others(picture, State::Stuck);
+            let why = turn.words + &others(picture, ChannelState::Stuck);
             return Self {
-                level: Level::Stalled,
+                level: HealthLevel::Stalled,
                 word: format!("STALLED {quiet}"),
                 why: named(model, why),
             };
         }
-        let why = turn.words + &others(picture, State::Waiting);
+        let why = turn.words + &others(picture, ChannelState::Waiting);
         Self {
-            level: Level::Waiting,
+            level: HealthLevel::Waiting,
             word: format!("WAITING {quiet}"),
             why,
         }
@@ -109,13 +113,13 @@ impl Health {
         let moving = picture
             .rows
             .iter()
-            .filter(|row| row.state == State::Moving)
+            .filter(|row| row.state == ChannelState::Moving)
             .count();
         let refused = picture.rows.iter().find(|row| row.now.rc_errors > 0);
         let (level, why) = match refused {
-            Some(row) => (Level::Waiting, refusals(picture, row)),
+            Some(row) => (HealthLevel::Waiting, refusals(picture, row)),
             None => (
-                Level::Moving,
+                HealthLevel::Moving,
                 format!("{moving} of {} channels", picture.rows.len()),
             ),
         };
@@ -134,7 +138,7 @@ impl Health {
             .next();
         if let Some((node, call)) = inside {
             return Self {
-                level: Level::Quiet,
+                level: HealthLevel::Quiet,
                 word: "SETTING UP".into(),
                 why: format!("{node} is inside {call}"),
             };
@@ -149,7 +153,7 @@ impl Health {
             _ => ("IDLE", "nothing in flight on any channel".to_owned()),
         };
         Self {
-            level: Level::Quiet,
+            level: HealthLevel::Quiet,
             word: word.into(),
             why,
         }
@@ -161,7 +165,7 @@ fn turn(model: &Model, picture: &Picture<'_>) -> Option<Turn> {
     let waits = picture
         .rows
         .iter()
-        .any(|row| matches!(row.state, State::Stuck | State::Waiting));
+        .any(|row| matches!(row.state, ChannelState::Stuck | ChannelState::Waiting));
     if waits {
         whose_turn(&Evidence::at(&model.timeline, picture.at_ns))
     } else {
@@ -171,9 +175,10 @@ fn turn(model: &Model, picture: &Picture<'_>) -> Option<Turn> {
 
 /// The worker with the oldest stale counters. Workers of a run send counters only while they
 /// move bytes, so only those phases count.
-fn silent<'a, 'b>(picture: &'b Picture<'a>) -> Option<&'b NodePicture<'a>> {
-    let is_sampled =
-        |one: &&NodePicture<'_>| matches!(one.phase, None | Some(Phase::WarmUp | Phase::Measuring));
+fn silent<'a, 'b>(picture: &'b Picture<'a>) -> Option<&'b WorkerPicture<'a>> {
+    let is_sampled = |one: &&WorkerPicture<'_>| {
+        matches!(one.phase, None | Some(Phase::WarmUp | Phase::Measuring))
+    };
     let silent = picture
         .nodes
         .iter()
@@ -207,14 +212,14 @@ fn named(model: &Model, counters: String) -> String {
     }
 }
 
-fn others(picture: &Picture<'_>, state: State) -> String {
+fn others(picture: &Picture<'_>, state: ChannelState) -> String {
     match picture.rows.iter().filter(|row| row.state == state).count() {
         0 | 1 => String::new(),
         count => format!("; {count} channels in total"),
     }
 }
 
-fn refusals(picture: &Picture<'_>, row: &Row<'_>) -> String {
+fn refusals(picture: &Picture<'_>, row: &ChannelPicture<'_>) -> String {
     let (name, side, index) = (picture.nodes[row.node].name, row.now.side, row.now.index);
     let last = row
         .now

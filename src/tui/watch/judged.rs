@@ -10,13 +10,13 @@ use tcpx_run_model::record::live::ChannelKey;
 use tcpx_run_model::state::RunState;
 
 /// A source with the findings of the rules added to its events.
-pub struct Judged<S> {
+pub struct JudgedSource<S> {
     source: S,
     state: RunState,
     watcher: Watcher,
 }
 
-impl<S: Source> Judged<S> {
+impl<S: Source> JudgedSource<S> {
     /// Adds findings to the events of `source`.
     pub fn new(source: S) -> Self {
         let state = source.begin().state;
@@ -28,7 +28,7 @@ impl<S: Source> Judged<S> {
     }
 }
 
-impl<S: Source> Source for Judged<S> {
+impl<S: Source> Source for JudgedSource<S> {
     fn begin(&self) -> Beginning {
         self.source.begin()
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_found_once() {
-        let mut source = Judged::new(Standing(0));
+        let mut source = JudgedSource::new(Standing(0));
         let mut found = Vec::new();
         for _ in 0..80 {
             for event in source.poll().expect("events") {

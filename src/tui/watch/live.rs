@@ -25,7 +25,7 @@ pub enum ViewUpdate {
 }
 
 /// The events of a run that this command coordinates.
-pub struct Live<'a> {
+pub struct LiveSource<'a> {
     scenario: &'a Scenario,
     updates: Receiver<ViewUpdate>,
     focus: Option<FocusedChannel>,
@@ -34,7 +34,7 @@ pub struct Live<'a> {
     is_over: bool,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveSource<'a> {
     /// `focused` is called when the channel in focus changes.
     pub fn new(
         scenario: &'a Scenario,
@@ -52,7 +52,7 @@ impl<'a> Live<'a> {
     }
 }
 
-impl Source for Live<'_> {
+impl Source for LiveSource<'_> {
     fn begin(&self) -> Beginning {
         Beginning {
             title: self.scenario.slug(),
@@ -114,7 +114,7 @@ mod tests {
     fn a_run_is_followed_to_its_record_and_a_lost_thread_is_an_error() {
         let scenario = Scenario::default();
         let (sender, updates) = channel();
-        let mut source = Live::new(&scenario, updates, |_| {});
+        let mut source = LiveSource::new(&scenario, updates, |_| {});
         let note = Event::new(1.0, Who::Run, EventKind::Note("x".into()));
         sender
             .send(ViewUpdate::Event(Box::new(note.clone())))
@@ -134,7 +134,7 @@ mod tests {
         let (sender, updates) = channel();
         drop(sender);
         assert!(matches!(
-            Live::new(&scenario, updates, |_| {}).poll(),
+            LiveSource::new(&scenario, updates, |_| {}).poll(),
             Err(SourceError::Lost { .. })
         ));
     }
@@ -144,7 +144,7 @@ mod tests {
         let scenario = Scenario::default();
         let focused = RefCell::new(Vec::new());
         let (_sender, updates) = channel();
-        let mut source = Live::new(&scenario, updates, |channel| {
+        let mut source = LiveSource::new(&scenario, updates, |channel| {
             focused.borrow_mut().push(channel)
         });
         let worker = WorkerId::of_pair(NodeId(1), PairId(0));

@@ -16,11 +16,11 @@ mod model;
 mod picture;
 mod source;
 
-pub use folder::Folder;
-pub use judged::Judged;
-pub use live::{FocusedChannel, Live, ViewUpdate};
+pub use folder::FolderSource;
+pub use judged::JudgedSource;
+pub use live::{FocusedChannel, LiveSource, ViewUpdate};
 pub use source::{Beginning, Clock, Source, SourceError, open};
 
-pub(crate) use health::{Health, Level};
+pub(crate) use health::{Health, HealthLevel};
 pub(crate) use model::Model;
-pub(crate) use picture::{NodePicture, Picture, Row, State};
+pub(crate) use picture::{ChannelPicture, ChannelState, Picture, WorkerPicture};

@@ -19,7 +19,7 @@ const RATE_NS: u64 = 1_000_000_000;
 
 /// Whether a channel moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum State {
+pub(crate) enum ChannelState {
     /// Requests in flight, and no change for the stall limit of the run.
     Stuck,
     /// Requests in flight, and no change for [`WAITING_MS`].
@@ -33,13 +33,13 @@ pub(crate) enum State {
 
 /// One channel at one moment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub(crate) struct ChannelPicture<'a> {
     /// Index into [`Picture::nodes`].
     pub(crate) node: usize,
     /// Index of the channel in the worker's sample.
     pub(crate) place: usize,
     pub(crate) now: &'a ChannelNow,
-    pub(crate) state: State,
+    pub(crate) state: ChannelState,
     /// Time since any request changed state.
     pub(crate) quiet_ms: u64,
     pub(crate) head_age_ms: Option<u64>,
@@ -49,7 +49,7 @@ pub(crate) struct Row<'a> {
     pub(crate) not_done: Option<f64>,
 }
 
-impl Row<'_> {
+impl ChannelPicture<'_> {
     pub(crate) fn in_flight(&self) -> u64 {
         self.now.posted.saturating_sub(self.now.consumed)
     }
@@ -66,7 +66,7 @@ impl Row<'_> {
 
 /// One worker, or one process, at one moment.
 #[derive(Debug)]
-pub(crate) struct NodePicture<'a> {
+pub(crate) struct WorkerPicture<'a> {
     pub(crate) id: WorkerId,
     pub(crate) worker: &'a WorkerState,
     pub(crate) name: &'a str,
@@ -86,9 +86,9 @@ pub(crate) struct NodePicture<'a> {
 pub(crate) struct Picture<'a> {
     pub(crate) at_ns: u64,
     /// Every worker, in the order of the ids.
-    pub(crate) nodes: Vec<NodePicture<'a>>,
+    pub(crate) nodes: Vec<WorkerPicture<'a>>,
     /// Every channel, by worker, in the order of the worker's sample.
-    pub(crate) rows: Vec<Row<'a>>,
+    pub(crate) rows: Vec<ChannelPicture<'a>>,
 }
 
 impl<'a> Picture<'a> {
@@ -111,7 +111,7 @@ impl<'a> Picture<'a> {
         let sample = series.and_then(|series| series.at(at_ns));
         let ended = ended(model, worker, series, at_ns);
         let is_over = ended.is_some() || model.state().ended.is_some();
-        let mut node = NodePicture {
+        let mut node = WorkerPicture {
             id,
             worker,
             name: model.name(id),
@@ -136,7 +136,7 @@ impl<'a> Picture<'a> {
             let seconds = before.map_or(0.0, |before| {
                 sample.at_ns.saturating_sub(before.at_ns) as f64 / 1e9
             });
-            let since = Since {
+            let since = SampleTimes {
                 // A rate from stale samples is shown as 0.
                 seconds: if node.stale_ms > 2000 { 0.0 } else { seconds },
                 stale_ms: node.stale_ms,
@@ -158,7 +158,7 @@ impl<'a> Picture<'a> {
     }
 
     /// The identity of a row's channel.
-    pub(crate) fn key(&self, row: &Row<'_>) -> ChannelKey {
+    pub(crate) fn key(&self, row: &ChannelPicture<'_>) -> ChannelKey {
         ChannelKey {
             worker: self.nodes[row.node].id,
             side: row.now.side,
@@ -167,7 +167,7 @@ impl<'a> Picture<'a> {
     }
 
     /// Bytes per second of one channel, `count` points of `step_ns` up to now.
-    pub(crate) fn history(&self, row: &Row<'_>, count: usize, step_ns: u64) -> Vec<f64> {
+    pub(crate) fn history(&self, row: &ChannelPicture<'_>, count: usize, step_ns: u64) -> Vec<f64> {
         let Some(picture) = self.nodes.get(row.node) else {
             return Vec::new();
         };
@@ -179,7 +179,7 @@ impl<'a> Picture<'a> {
     /// Bytes per second of all channels of one side of a worker.
     pub(crate) fn node_history(
         &self,
-        picture: &NodePicture<'_>,
+        picture: &WorkerPicture<'_>,
         side: Side,
         count: usize,
         step_ns: u64,
@@ -199,7 +199,7 @@ impl<'a> Picture<'a> {
 
     fn points<'b>(
         &self,
-        picture: &NodePicture<'b>,
+        picture: &WorkerPicture<'b>,
         count: usize,
         step_ns: u64,
     ) -> Vec<Option<&'b Sample>> {
@@ -257,7 +257,7 @@ fn same<'a>(sample: &'a Sample, place: usize, channel: &ChannelNow) -> Option<&'
 }
 
 /// The times that turn the counters of one worker into rows.
-struct Since {
+struct SampleTimes {
     /// Time between the two samples that rates are computed from.
     seconds: f64,
     /// Age of the newer sample.
@@ -265,14 +265,14 @@ struct Since {
     stall_after_ms: u64,
 }
 
-impl Since {
+impl SampleTimes {
     fn row<'a>(
         &self,
         node: usize,
         place: usize,
         now: &'a ChannelNow,
         before: Option<&ChannelNow>,
-    ) -> Row<'a> {
+    ) -> ChannelPicture<'a> {
         let grown = |count: fn(&ChannelNow) -> u64| {
             before.map_or(0, |before| count(now).saturating_sub(count(before)))
         };
@@ -284,7 +284,7 @@ impl Since {
             }
         };
         let (tests, not_done) = (grown(|one| one.tests), grown(|one| one.tests_not_done));
-        Row {
+        ChannelPicture {
             node,
             place,
             now,
@@ -297,16 +297,16 @@ impl Since {
         }
     }
 
-    fn state(&self, now: &ChannelNow) -> State {
+    fn state(&self, now: &ChannelNow) -> ChannelState {
         let stands_for = |ms: u64| stands_still(now, ms.saturating_sub(self.stale_ms));
         let quiet_ms = now.quiet_ms.saturating_add(self.stale_ms);
         match now.posted > now.consumed {
-            _ if now.closed => State::Closed,
-            true if stands_for(self.stall_after_ms) => State::Stuck,
-            true if stands_for(WAITING_MS) => State::Waiting,
-            true => State::Moving,
-            false if quiet_ms < 1000 && now.posted > 0 => State::Moving,
-            false => State::Idle,
+            _ if now.closed => ChannelState::Closed,
+            true if stands_for(self.stall_after_ms) => ChannelState::Stuck,
+            true if stands_for(WAITING_MS) => ChannelState::Waiting,
+            true => ChannelState::Moving,
+            false if quiet_ms < 1000 && now.posted > 0 => ChannelState::Moving,
+            false => ChannelState::Idle,
         }
     }
 }

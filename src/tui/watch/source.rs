@@ -1,8 +1,8 @@
 //! Sources of events, and the source that reads recorder files of this machine.
 #![forbid(unsafe_code)]
 
-use super::folder::Folder;
-use super::judged::Judged;
+use super::folder::FolderSource;
+use super::judged::JudgedSource;
 use std::path::{Path, PathBuf};
 use tcpx_recorder::ReadError;
 use tcpx_run_model::event::Event;
@@ -218,14 +218,14 @@ impl Source for LocalRecorders {
 /// The argument does not name a source, or the source cannot be read.
 pub fn open(what: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
     let local = |filter| -> Result<Box<dyn Source>, SourceError> {
-        Ok(Box::new(Judged::new(LocalRecorders::open(filter)?)))
+        Ok(Box::new(JudgedSource::new(LocalRecorders::open(filter)?)))
     };
     let Some(what) = what else {
         return local(RecorderFilter::All);
     };
     let path = Path::new(what);
     if path.is_dir() || RunFiles::is_bundle(path) {
-        return Ok(Box::new(Folder::open(path, None)?));
+        return Ok(Box::new(FolderSource::open(path, None)?));
     }
     if path.is_file() {
         return local(RecorderFilter::File(path.to_owned()));
