@@ -15,7 +15,7 @@ pub fn junit(story: &Story) -> String {
         started: story.started.as_ref().and_then(|at| at.parse().ok()),
         host: story.nodes.first().map(|node| node.host.clone()),
         cases: cases(story),
-        said: Some(format!("run {}\nfindings: {}", story.id, findings(story))),
+        system_out: Some(format!("run {}\nfindings: {}", story.id, findings(story))),
     };
     suite.render()
 }

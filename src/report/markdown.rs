@@ -5,6 +5,7 @@ use super::Story;
 use super::columns::{self, TablePlace};
 use super::html::{both, dump, place, plugins};
 use super::spread::{ByNode, NodeTable};
+use super::story::StoryNode;
 use super::verdict::verdict;
 use super::words::Language;
 use std::fmt::Write;
@@ -249,77 +250,83 @@ fn nodes(text: &mut String, story: &Story) {
     let _ = writeln!(text, "## Nodes\n");
     let by_node = ByNode::new(story);
     for (id, node) in (0..).zip(&story.nodes) {
-        let id = NodeId(id);
-        let role = by_node.together(id, |worker| Some(worker.role?.to_string()));
-        let plugin = by_node.together(id, |worker| {
-            Some(
-                worker
-                    .plugin
-                    .as_ref()
-                    .map_or("no plugin".to_owned(), plugin),
-            )
-        });
-        let (name, host) = (inline(&node.name), inline(&node.host));
-        let _ = writeln!(
-            text,
-            "* **{name}** ({}, {host}): {}",
-            inline(&role),
-            inline(&plugin)
-        );
-        for words in by_node.last_words(id) {
-            let _ = writeln!(text, "  * {}", inline(&words));
-        }
+        node_line(text, &by_node, NodeId(id), node);
     }
     text.push('\n');
-    if story.nodes.len() > 1 {
-        let mut differ = NodeTable::new(story, "differs");
-        story
-            .differences
-            .iter()
-            .for_each(|one| differ.row(&one.what, one.words()));
-        let heads: Vec<String> = differ.heads.iter().map(|head| inline(head)).collect();
-        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-        match differ.rows.is_empty() {
-            true => line(text, "No differences between the nodes were found.\n"),
-            false => table(text, &heads, &differ.rows),
-        }
+    differences(text, story);
+    settings(text, story);
+    checks(text, story);
+}
+
+/// A node with its role and plugin, and its last words below.
+fn node_line(text: &mut String, by_node: &ByNode<'_>, id: NodeId, node: &StoryNode) {
+    let role = by_node.together(id, |worker| Some(worker.role?.to_string()));
+    let plugin = by_node.together(id, |worker| match &worker.plugin {
+        Some(record) => Some(plugin(record)),
+        None => Some("no plugin".to_owned()),
+    });
+    let _ = writeln!(
+        text,
+        "* **{}** ({}, {}): {}",
+        inline(&node.name),
+        inline(&role),
+        inline(&node.host),
+        inline(&plugin)
+    );
+    for words in by_node.last_words(id) {
+        let _ = writeln!(text, "  * {}", inline(&words));
     }
-    let rows: Vec<Vec<String>> = story
-        .settings
-        .iter()
-        .map(|one| {
-            let [effective, environment] = both(story, one);
-            vec![one.key.clone(), effective, environment]
-        })
-        .collect();
+}
+
+fn differences(text: &mut String, story: &Story) {
+    if story.nodes.len() < 2 {
+        return;
+    }
+    let mut differ = NodeTable::new(story, "differs");
+    for one in &story.differences {
+        differ.row(&one.what, one.words());
+    }
+    if differ.rows.is_empty() {
+        return line(text, "No differences between the nodes were found.\n");
+    }
+    let heads: Vec<String> = differ.heads.iter().map(|head| inline(head)).collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    table(text, &heads, &differ.rows);
+}
+
+fn settings(text: &mut String, story: &Story) {
+    let mut rows = Vec::new();
+    for setting in &story.settings {
+        let [effective, environment] = both(story, setting);
+        rows.push(vec![setting.key.clone(), effective, environment]);
+    }
     if !rows.is_empty() {
-        table(
-            text,
-            &["setting", "effective, as logged", "environment"],
-            &rows,
-        );
+        let heads = ["setting", "effective, as logged", "environment"];
+        table(text, &heads, &rows);
     }
-    let open: Vec<Vec<String>> = story
-        .checks
-        .iter()
-        .filter(|check| check.verdict != "PASS")
-        .map(|check| {
-            vec![
+}
+
+fn checks(text: &mut String, story: &Story) {
+    if story.checks.is_empty() {
+        return;
+    }
+    let mut open = Vec::new();
+    for check in &story.checks {
+        if check.verdict != "PASS" {
+            open.push(vec![
                 check.node.clone(),
                 check.verdict.clone(),
                 check.id.clone(),
                 check.value.clone(),
-            ]
-        })
-        .collect();
-    if !story.checks.is_empty() {
-        let _ = writeln!(
-            text,
-            "Doctor: {} checks passed, {} did not.\n",
-            story.checks.len() - open.len(),
-            open.len()
-        );
+            ]);
+        }
     }
+    let passed = story.checks.len() - open.len();
+    let _ = writeln!(
+        text,
+        "Doctor: {passed} checks passed, {} did not.\n",
+        open.len()
+    );
     if !open.is_empty() {
         table(text, &["node", "verdict", "check", "value"], &open);
     }

@@ -66,54 +66,51 @@ pub fn prometheus(story: &Story) -> String {
     for (name, help, pick) in gauges {
         family(&mut text, name, help, &of_transfers(pick));
     }
-    let latencies: Vec<(String, f64)> = story
-        .latencies
-        .iter()
-        .flat_map(|one| {
-            let label = format!(
-                "{run},node=\"{}\",side=\"{}\"",
-                value(&one.worker.name),
-                one.side
-            );
-            let quantiles = one.quantiles.into_iter().flat_map(|us| {
-                [
-                    ("0.5", us.p50),
-                    ("0.99", us.p99),
-                    ("0.999", us.p999),
-                    ("1", us.max),
-                ]
-            });
-            quantiles
-                .map(move |(quantile, us)| (format!("{label},quantile=\"{quantile}\""), us / 1e6))
-                .collect::<Vec<_>>()
-        })
-        .collect();
     family(
         &mut text,
         "tcpxctl_run_request_seconds",
         "Time from posted to done.",
-        &latencies,
+        &latencies(story, &run),
     );
-    let findings: Vec<(String, f64)> = story
-        .findings
-        .iter()
-        .enumerate()
-        .map(|(number, one)| {
-            let label = format!(
-                "{run},condition=\"{}\",severity=\"{}\",number=\"{number}\"",
-                value(&one.condition),
-                one.severity
-            );
-            (label, one.confidence)
-        })
-        .collect();
     family(
         &mut text,
         "tcpxctl_run_finding_confidence",
         "Confidence of each finding, 0 to 1.",
-        &findings,
+        &confidences(story, &run),
     );
     text
+}
+
+/// The latency quantiles of each side of each worker, in seconds.
+fn latencies(story: &Story, run: &str) -> Vec<(String, f64)> {
+    let mut samples = Vec::new();
+    for one in &story.latencies {
+        let Some(us) = one.quantiles else { continue };
+        let (node, side) = (value(&one.worker.name), one.side);
+        for (quantile, us) in [
+            ("0.5", us.p50),
+            ("0.99", us.p99),
+            ("0.999", us.p999),
+            ("1", us.max),
+        ] {
+            let labels = format!("{run},node=\"{node}\",side=\"{side}\",quantile=\"{quantile}\"");
+            samples.push((labels, us / 1e6));
+        }
+    }
+    samples
+}
+
+/// The confidence of each finding.
+fn confidences(story: &Story, run: &str) -> Vec<(String, f64)> {
+    let mut samples = Vec::new();
+    for (number, finding) in story.findings.iter().enumerate() {
+        let condition = value(&finding.condition);
+        let severity = finding.severity;
+        let labels =
+            format!("{run},condition=\"{condition}\",severity=\"{severity}\",number=\"{number}\"");
+        samples.push((labels, finding.confidence));
+    }
+    samples
 }
 
 fn family(text: &mut String, name: &str, help: &str, samples: &[(String, f64)]) {

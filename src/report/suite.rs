@@ -22,7 +22,7 @@ pub struct JunitSuite {
     /// The cases, in the order of the file.
     pub cases: Vec<JunitCase>,
     /// Text of the suite's `system-out`.
-    pub said: Option<String>,
+    pub system_out: Option<String>,
 }
 
 /// A test case.
@@ -86,11 +86,10 @@ impl JunitSuite {
                 .or_insert(1);
             self.case(case, *number, &mut text);
         }
-        let said = self
-            .said
-            .iter()
-            .map(|said| format!("    <system-out>{}</system-out>\n", escape(said)));
-        text + &said.collect::<String>() + "  </testsuite>\n</testsuites>\n"
+        if let Some(output) = &self.system_out {
+            let _ = writeln!(text, "    <system-out>{}</system-out>", escape(output));
+        }
+        text + "  </testsuite>\n</testsuites>\n"
     }
 
     fn case(&self, case: &JunitCase, number: u32, text: &mut String) {
@@ -111,8 +110,8 @@ impl JunitSuite {
         };
         let rest = match &case.ended {
             JunitResult::Passed(None) => "/>".to_owned(),
-            JunitResult::Passed(Some(said)) => {
-                format!("><system-out>{}</system-out></testcase>", escape(said))
+            JunitResult::Passed(Some(output)) => {
+                format!("><system-out>{}</system-out></testcase>", escape(output))
             }
             JunitResult::Skipped(why) => {
                 format!("><skipped message=\"{}\"/></testcase>", reason(why))

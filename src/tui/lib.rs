@@ -193,7 +193,7 @@ impl<'a> ViewLoop<'a> {
             return;
         };
         let buffer = self.drawn(Rect::new(0, 0, width, height));
-        self.state.said = Some(match shot::save(&buffer, Path::new(".")) {
+        self.state.notice = Some(match shot::save(&buffer, Path::new(".")) {
             Ok(base) => format!("saved {}.txt, .ans and .svg", base.display()),
             Err(error) => format!("cannot save the screen: {error}"),
         });

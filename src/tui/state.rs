@@ -94,7 +94,7 @@ pub(crate) struct ViewState {
     /// Number of log lines that the log pane is scrolled back by.
     pub(crate) lines_back: usize,
     /// A message in the footer, until the next key.
-    pub(crate) said: Option<String>,
+    pub(crate) notice: Option<String>,
 }
 
 impl ViewState {
@@ -114,7 +114,7 @@ impl ViewState {
             zoomed: false,
             help: false,
             lines_back: 0,
-            said: None,
+            notice: None,
         }
     }
 

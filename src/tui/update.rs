@@ -26,7 +26,7 @@ pub(crate) fn update(
     now_ns: u64,
     page: usize,
 ) -> Option<Effect> {
-    state.said = None;
+    state.notice = None;
     if state.help
         && !matches!(
             message,
@@ -62,7 +62,7 @@ pub(crate) fn update(
         Message::Now => state.at = None,
         Message::ToStall => match model.timeline.stall_before(state.at.unwrap_or(now_ns)) {
             Some(at_ns) => state.at = Some(at_ns),
-            None => state.said = Some("no stall so far".into()),
+            None => state.notice = Some("no stall so far".into()),
         },
         Message::MarkBefore => to_mark(state, model, now_ns, false),
         Message::MarkAfter => to_mark(state, model, now_ns, true),
@@ -151,7 +151,7 @@ fn to_mark(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
     } {
         Some(at_ns) => state.at = Some(at_ns),
         None if forward => state.at = None,
-        None => state.said = Some("no earlier mark".into()),
+        None => state.notice = Some("no earlier mark".into()),
     }
 }
 
@@ -199,7 +199,7 @@ fn next_trouble(state: &mut ViewState, model: &Model, now_ns: u64) {
     let after = items.iter().skip(cursor + 1).chain(&items).find(is_bad);
     match after {
         Some(item) => state.selected = Some(state.key(&picture, *item)),
-        None => state.said = Some("no channel is stuck, waiting or failing".into()),
+        None => state.notice = Some("no channel is stuck, waiting or failing".into()),
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct Dot {
     pub(crate) x: f64,
     pub(crate) y: f64,
     /// Whether the dot is drawn hollow.
-    pub(crate) apart: bool,
+    pub(crate) hollow: bool,
 }
 
 /// A dot chart with named horizontal reference lines.
@@ -145,7 +145,7 @@ pub(crate) fn dots(
         );
     }
     for dot in all {
-        let class = if dot.apart { "dot apart" } else { "dot" };
+        let class = if dot.hollow { "dot apart" } else { "dot" };
         let _ = write!(
             svg,
             "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",

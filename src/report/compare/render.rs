@@ -263,7 +263,7 @@ fn plot(compared: &Comparison, name: &str) -> String {
                 .map(|(at, value)| Dot {
                     x: place(at),
                     y: *value,
-                    apart: *index == 0,
+                    hollow: *index == 0,
                 }),
         );
         medians.extend(

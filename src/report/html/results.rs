@@ -67,13 +67,13 @@ fn iterations(page: &mut Page, story: &Story) {
             .map(|(index, seconds)| Dot {
                 x: index as f64 + 1.0,
                 y: rate(*seconds),
-                apart: false,
+                hollow: false,
             })
             .collect();
         all.extend(transfer.first_iteration_seconds.map(|seconds| Dot {
             x: 0.0,
             y: rate(seconds),
-            apart: true,
+            hollow: true,
         }));
         let last = transfer.iteration_seconds.len();
         let step = (last / 10).max(1);
@@ -128,7 +128,7 @@ fn sweep(page: &mut Page, story: &Story) {
             .map(|point| Dot {
                 x: at(pick(point)),
                 y: point.median_gb_per_s,
-                apart: point.run == story.id,
+                hollow: point.run == story.id,
             })
             .collect();
         let shown = |value: u64| {

@@ -164,8 +164,8 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState) {
         pen.right(Ink::Faint, "Enter applies, Esc clears ");
         return;
     }
-    if let Some(said) = &state.said {
-        pen.write(Ink::Strong, format!(" {said}"));
+    if let Some(notice) = &state.notice {
+        pen.write(Ink::Strong, format!(" {notice}"));
         return;
     }
     let hints = [

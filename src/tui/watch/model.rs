@@ -42,10 +42,7 @@ impl Model {
 
     /// A model after these events.
     #[cfg(test)]
-    pub(crate) fn after(
-        beginning: Beginning,
-        events: impl IntoIterator<Item = Event>,
-    ) -> Self {
+    pub(crate) fn after(beginning: Beginning, events: impl IntoIterator<Item = Event>) -> Self {
         let mut model = Self::new(beginning);
         events.into_iter().for_each(|event| model.take(event));
         model.keep_names();

@@ -62,13 +62,13 @@ pub enum Clock {
 pub enum SourceError {
     /// The argument does not name a source.
     #[error("{what} is not a run folder, a recorder file, or a process that writes a recorder")]
-    Nothing {
+    NotASource {
         /// The argument.
         what: String,
     },
     /// No process of this user writes a recorder.
     #[error("no process of this user writes a recorder on this machine")]
-    Nobody,
+    NoRecorder,
     /// The connection to the source was lost.
     #[error("{what}")]
     Lost {
@@ -97,9 +97,9 @@ impl SourceError {
     /// The outcome that decides the exit code.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Nothing { .. } => Outcome::Usage,
+            Self::NotASource { .. } => Outcome::Usage,
             Self::Lost { .. } => Outcome::PeerLost,
-            Self::Nobody | Self::Unreadable { .. } | Self::Record { .. } => Outcome::NotRun,
+            Self::NoRecorder | Self::Unreadable { .. } | Self::Record { .. } => Outcome::NotRun,
         }
     }
 }
@@ -107,10 +107,10 @@ impl SourceError {
 impl NextStep for SourceError {
     fn next_step(&self) -> Option<String> {
         Some(match self {
-            Self::Nothing { .. } => {
+            Self::NotASource { .. } => {
                 "name a folder under reports/, a recorder file or a process id".into()
             }
-            Self::Nobody => {
+            Self::NoRecorder => {
                 "start one with `tcpxctl tap -- COMMAND`, or name a run folder under reports/"
                     .into()
             }
@@ -153,8 +153,8 @@ impl LocalRecorders {
         };
         opened.first = opened.look()?;
         match (opened.recorders.is_empty(), what) {
-            (true, Some(what)) => Err(SourceError::Nothing { what }),
-            (true, None) => Err(SourceError::Nobody),
+            (true, Some(what)) => Err(SourceError::NotASource { what }),
+            (true, None) => Err(SourceError::NoRecorder),
             (false, _) => Ok(opened),
         }
     }
@@ -232,7 +232,7 @@ pub fn open(what: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
     }
     match what.parse() {
         Ok(pid) => local(RecorderFilter::Pid(pid)),
-        Err(_) => Err(SourceError::Nothing {
+        Err(_) => Err(SourceError::NotASource {
             what: what.to_owned(),
         }),
     }
