@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
 use tcpx_diagnose::{
-    Catalogue, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders,
+    CatalogueEntry, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders,
 };
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::Names;
@@ -233,16 +233,15 @@ fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Resul
 #[derive(Serialize)]
 struct Explained<'a> {
     schema: &'static str,
-    conditions: Vec<&'a Condition>,
+    conditions: Vec<&'a CatalogueEntry>,
 }
 
 fn explain(common: &Common, name: Option<&str>) -> ExitCode {
-    let catalogue = Catalogue::embedded();
-    let conditions: Vec<&Condition> = match name.map(|name| (name, catalogue.get(name))) {
-        None => catalogue.conditions.iter().collect(),
-        Some((_, Some(condition))) => vec![condition],
+    let conditions = match name.map(|name| (name, Condition::from_name(name))) {
+        None => Condition::ALL.iter().map(|one| one.entry()).collect(),
+        Some((_, Some(condition))) => vec![condition.entry()],
         Some((name, None)) => {
-            let like = catalogue.like(name).join(", ");
+            let like = Condition::suggestions(name).join(", ");
             let next = if like.is_empty() {
                 "`tcpxctl diagnose --explain` lists all".to_owned()
             } else {
@@ -267,19 +266,19 @@ fn explain(common: &Common, name: Option<&str>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn listed(conditions: &[&Condition]) -> String {
+fn listed(conditions: &[&CatalogueEntry]) -> String {
     let mut columns = Columns::new(&["condition", "severity", "what it means"]);
     for condition in conditions {
         columns.row([
-            condition.name.clone(),
+            condition.name.to_string(),
             condition.severity.to_string(),
-            condition.meaning.clone(),
+            condition.meaning.to_owned(),
         ]);
     }
     columns.render()
 }
 
-fn described(it: &Condition) -> String {
+fn described(it: &CatalogueEntry) -> String {
     let causes = it
         .causes
         .iter()

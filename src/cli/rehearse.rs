@@ -118,26 +118,25 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
 type Chosen = (&'static str, Scenario, Rehearsal);
 
 fn chosen(names: &[String]) -> Result<Vec<Chosen>, (String, Option<String>)> {
-    let all = rehearsals();
     let find = |name: &String| {
-        all.iter().find(|one| one.name == name).ok_or_else(|| {
-            let near = nearest(name, all.iter().map(|one| one.name));
+        rehearsals().find(|one| one.name() == name).ok_or_else(|| {
+            let near = nearest(name, rehearsals().map(Rehearsal::name));
             let next = near.map_or("`tcpxctl rehearse --list` names them".to_owned(), |near| {
                 format!("did you mean {near}?")
             });
             (format!("there is no rehearsal `{name}`"), Some(next))
         })
     };
-    let wanted: Vec<&Rehearsal> = if names.is_empty() {
-        all.iter().collect()
+    let wanted: Vec<Rehearsal> = if names.is_empty() {
+        rehearsals().collect()
     } else {
         names.iter().map(find).collect::<Result<_, _>>()?
     };
-    let read = |one: &Rehearsal| {
+    let read = |one: Rehearsal| {
         let scenario = one
             .scenario()
-            .map_err(|error| (format!("{}: {error}", one.name), None))?;
-        Ok((one.name, scenario, *one))
+            .map_err(|error| (format!("{}: {error}", one.name()), None))?;
+        Ok((one.name(), scenario, one))
     };
     wanted.into_iter().map(read).collect()
 }

@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+#[cfg(test)]
+mod catalogue_source;
 mod evidence;
 mod of_state;
 mod open;
@@ -22,7 +24,7 @@ pub mod trace;
 pub mod turn;
 mod watcher;
 
-pub use catalogue::{Catalogue, CatalogueError, Condition};
+pub use catalogue::{CatalogueEntry, Condition};
 pub use evidence::{At, Channel, Evidence, Line, Machine, Moved, Nic, Node, Spot, Stall, Watched};
 pub use open::{OpenError, newest_run, of_files, of_recorders};
 pub use rank::diagnose;

@@ -2,9 +2,9 @@
 //! node, causes before what follows from them, rivals with what would decide.
 #![forbid(unsafe_code)]
 
-use super::catalogue::{Catalogue, Condition};
+use super::catalogue::{CatalogueEntry, Condition};
 use super::evidence::Evidence;
-use super::rules::{Found, LAST_RESORT, RULES};
+use super::rules::{FAMILIES, Found, LAST_RESORT};
 use std::cmp::Reverse;
 use tcpx_run_model::finding::{Finding, Severity};
 
@@ -13,13 +13,16 @@ const FACTS_MAX: usize = 6;
 /// Rivals that are named.
 const RIVALS_MAX: usize = 3;
 
-/// What is wrong, the likeliest cause first; empty where nothing is.
+/// What is wrong, the likeliest cause first; empty if nothing is.
 pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
-    let found = RULES.iter().flat_map(|rule| rule(evidence)).collect();
+    let mut found = Vec::new();
+    for rule in FAMILIES.iter().copied().flatten() {
+        found.extend(rule(evidence));
+    }
     let mut ranked = ranked(merged(found));
     let is_explained = ranked
         .iter()
-        .any(|one| one.condition.severity == Severity::Error && one.follows.is_none());
+        .any(|one| one.entry.severity == Severity::Error && one.follows.is_none());
     if !is_explained {
         let stalled = merged(LAST_RESORT(evidence));
         ranked.splice(0..0, self::ranked(stalled));
@@ -33,10 +36,10 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
 }
 
 struct Ranked {
-    condition: &'static Condition,
+    entry: &'static CatalogueEntry,
     found: Found,
-    /// The condition that it follows from.
-    follows: Option<&'static str>,
+    /// Another condition that was found and that explains this one.
+    follows: Option<Condition>,
 }
 
 /// Channels of one node with the same condition are one finding.
@@ -76,106 +79,85 @@ fn add(known: &mut Vec<String>, more: Vec<String>) {
     }
 }
 
+/// Causes first, then by severity, confidence and the order of the catalogue.
 fn ranked(found: Vec<Found>) -> Vec<Ranked> {
-    let catalogue = Catalogue::embedded();
-    let place = |name: &str| {
-        catalogue
-            .conditions
-            .iter()
-            .position(|condition| condition.name == name)
-    };
-    let with = |found: Found| {
-        Some(Ranked {
-            condition: catalogue.get(found.condition)?,
+    let conditions: Vec<Condition> = found.iter().map(|one| one.condition).collect();
+    let mut ranked = Vec::new();
+    for found in found {
+        ranked.push(Ranked {
+            entry: found.condition.entry(),
+            follows: cause_of(found.condition, &conditions),
             found,
-            follows: None,
-        })
-    };
-    let mut ranked: Vec<Ranked> = found.into_iter().filter_map(with).collect();
-    let causes: Vec<&'static Condition> = ranked.iter().map(|one| one.condition).collect();
-    for one in &mut ranked {
-        let explains = |cause: &&&'static Condition| cause.explains.contains(&one.condition.name);
-        // Of two that explain each other the catalogue's first is the cause.
-        let first = |cause: &&&'static Condition| {
-            !one.condition.explains.contains(&cause.name)
-                || place(&cause.name) < place(&one.condition.name)
-        };
-        one.follows = causes
-            .iter()
-            .filter(explains)
-            .find(first)
-            .map(|cause| cause.name.as_str());
+        });
     }
     ranked.sort_by_key(|one| {
         let doubt = Reverse((one.found.confidence * 1000.0) as u32);
-        (
-            one.follows.is_some(),
-            one.condition.severity,
-            doubt,
-            place(&one.condition.name),
-        )
+        let is_symptom = one.follows.is_some();
+        (is_symptom, one.entry.severity, doubt, one.found.condition)
     });
     ranked
 }
 
-/// What else it may be that stands beside the first, and what would decide.
+/// The first of the conditions that explains this one. Of two that explain each other
+/// the first of the catalogue is the cause.
+fn cause_of(symptom: Condition, conditions: &[Condition]) -> Option<Condition> {
+    let explains = |cause: Condition, symptom: Condition| cause.entry().explains.contains(&symptom);
+    conditions
+        .iter()
+        .copied()
+        .find(|cause| explains(*cause, symptom) && (!explains(symptom, *cause) || *cause < symptom))
+}
+
+/// Other causes that were found beside the first finding, and what would decide.
 fn rivals(ranked: &[Ranked]) -> Vec<String> {
     let Some(first) = ranked.first() else {
         return Vec::new();
     };
     let is_rival = |one: &&Ranked| {
         one.follows.is_none()
-            && one.condition.severity == Severity::Error
-            && one.condition.name != first.condition.name
+            && one.entry.severity == Severity::Error
+            && one.found.condition != first.found.condition
     };
-    let said = |one: &Ranked| {
-        let decides = one
-            .condition
-            .decided_by
-            .as_ref()
-            .or(first.condition.decided_by.as_ref());
-        let decides = decides
+    let mut rivals = Vec::new();
+    for rival in ranked[1..].iter().filter(is_rival).take(RIVALS_MAX) {
+        let decided_by = rival.entry.decided_by.or(first.entry.decided_by);
+        let decided_by = decided_by
             .map(|text| format!("; what decides: {text}"))
             .unwrap_or_default();
-        format!(
-            "whether it is rather {} ({:.0} %){decides}",
-            one.condition.name,
-            one.found.confidence * 100.0
-        )
-    };
-    ranked[1..]
-        .iter()
-        .filter(is_rival)
-        .take(RIVALS_MAX)
-        .map(said)
-        .collect()
+        rivals.push(format!(
+            "whether it is rather {} ({:.0} %){decided_by}",
+            rival.found.condition,
+            rival.found.confidence * 100.0
+        ));
+    }
+    rivals
 }
 
 impl Ranked {
-    /// What follows from something else is told, and alarms nobody.
+    /// A finding that follows from another is reported as info.
     fn finding(self) -> Finding {
         let Self {
-            condition,
+            entry,
             found,
             follows,
         } = self;
         let severity = if follows.is_some() {
             Severity::Info
         } else {
-            condition.severity
+            entry.severity
         };
         let mut because = found.because;
         because.extend(follows.map(|cause| format!("it follows from {cause}")));
         Finding {
-            condition: condition.name.clone(),
+            condition: entry.name.to_string(),
             severity,
             confidence: found.confidence,
             subject: found.node,
             channel: found.channel,
             because,
             cannot_see: found.cannot_see,
-            next_step: Some(found.next_step.unwrap_or_else(|| condition.fix.clone())),
-            reference: Some(condition.reference.clone()),
+            next_step: Some(found.next_step.unwrap_or_else(|| entry.fix.to_owned())),
+            reference: Some(entry.reference.to_owned()),
         }
     }
 }

@@ -12,54 +12,15 @@
 mod page;
 
 use serde::Serialize;
-use tcpx_diagnose::{Catalogue, Evidence, diagnose};
+use tcpx_diagnose::{Condition, Evidence, diagnose};
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_run_model::state::RunState;
 
-macro_rules! rehearsals {
-    (run: $($name:literal,)+ judged: $($judged:literal,)+) => {
-        const REHEARSALS: &[Rehearsal] = &[
-            $(Rehearsal {
-                name: $name,
-                text: include_str!(concat!("../../scenarios/repro/", $name, ".toml")),
-                evidence: None,
-            },)+
-            $(Rehearsal {
-                name: $judged,
-                text: include_str!(concat!("../../scenarios/repro/", $judged, ".toml")),
-                evidence: Some(include_str!(concat!("../../scenarios/repro/evidence/", $judged, ".json"))),
-            },)+
-        ];
-    };
-}
-
-rehearsals! {
-    run:
-    "local-loop-starved", "polls-others-only", "window-full-only-progress", "head-not-tested", "call-refused",
-    "hang-inside-call", "process-stopped", "sender-silent", "receiver-silent", "nothing-arrives",
-    "one-channel-starved", "stalled-and-recovered", "window-never-consumed", "slots-exhausted",
-    "message-exceeds-task-chunks", "connect-never-completes", "flow-steering-refused", "no-cmsg",
-    "recv-sync-differs", "dynamic-chunk-size-zero", "plugin-exit", "plugin-crash",
-    "process-killed", "peer-exited-first", "control-lost", "premature-close", "payload-wrong", "network-loss",
-    "zero-window-at-peer", "first-iteration-counted",
-    judged:
-    "stalled", "consumed-early", "settings-differ", "accept-budget-too-small", "wrong-gpu-current", "tx-completions-missing",
-    "chunk-size-disagreement", "connection-reset", "link-down", "rail-carries-nothing", "nic-far-from-gpu",
-    "same-host", "rate-above-line-rate", "slow-because-of-logging",
-}
-
-/// One failure that can be rehearsed.
+/// One failure that can be rehearsed: the scenario of a condition, which has its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rehearsal {
-    /// Name of the scenario and its file.
-    pub name: &'static str,
-    /// The file.
-    pub text: &'static str,
-    /// What is judged where nothing can be run.
-    pub evidence: Option<&'static str>,
-}
+pub struct Rehearsal(pub Condition);
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -82,26 +43,30 @@ pub struct Row {
     pub unmet: Vec<String>,
 }
 
-/// All of them, by name.
-pub fn rehearsals() -> &'static [Rehearsal] {
-    REHEARSALS
+/// One for each condition, in the order of the catalogue.
+pub fn rehearsals() -> impl Iterator<Item = Rehearsal> {
+    Condition::ALL.iter().copied().map(Rehearsal)
 }
 
 impl Rehearsal {
+    /// The name of the condition, of the scenario and of its file.
+    pub fn name(self) -> &'static str {
+        self.0.word()
+    }
+
     /// The scenario as its file says, with the defaults.
     ///
     /// # Errors
     /// A file that is wrong, in the parser's words; a test reads them all.
-    pub fn scenario(&self) -> Result<Scenario, String> {
-        toml::from_str(self.text).map_err(|error| error.to_string())
+    pub fn scenario(self) -> Result<Scenario, String> {
+        toml::from_str(self.0.entry().scenario).map_err(|error| error.to_string())
     }
 
     /// The row of one that is only judged.
-    pub fn judge(&self, scenario: &Scenario) -> Option<Row> {
+    pub fn judge(self, scenario: &Scenario) -> Option<Row> {
         scenario.evidence_only()?;
-        let evidence = self
-            .evidence
-            .ok_or("there is no evidence beside it".to_owned());
+        let evidence = self.0.entry().evidence;
+        let evidence = evidence.ok_or("there is no evidence beside it".to_owned());
         let evidence = evidence
             .and_then(|text| serde_json::from_str::<Evidence>(text).map_err(|e| e.to_string()));
         let (findings, unmet) = match evidence {
@@ -121,12 +86,11 @@ impl Rehearsal {
 pub fn row(scenario: &Scenario, findings: &[Finding], ending: &str, unmet: Vec<String>) -> Row {
     let expected = scenario.expect.finding.clone().unwrap_or_default();
     let first = findings.first().map(|first| first.condition.as_str());
-    let is_symptom = first
-        .and_then(|first| Catalogue::embedded().get(first))
-        .is_some_and(|first| {
-            first.explains.contains(&expected)
-                && findings.iter().any(|finding| finding.condition == expected)
-        });
+    let explains = first
+        .and_then(Condition::from_name)
+        .map_or(&[][..], |first| first.entry().explains);
+    let is_symptom = explains.iter().any(|symptom| symptom.word() == expected)
+        && findings.iter().any(|finding| finding.condition == expected);
     let passed = (first == Some(&expected) || is_symptom) && unmet.is_empty();
     let found = first.map_or_else(|| format!("({ending})"), str::to_owned);
     let found = if is_symptom {
@@ -187,7 +151,6 @@ impl Stopwatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
 
     fn finding(condition: &str) -> Finding {
@@ -201,47 +164,33 @@ mod tests {
         r#"{"condition":"","severity":"error","confidence":1,"because":[],"cannot_see":[]}"#;
 
     #[test]
-    fn every_condition_has_a_rehearsal_and_every_file_is_one() {
-        let conditions: BTreeSet<&str> = Catalogue::embedded()
-            .conditions
-            .iter()
-            .map(|condition| condition.name.as_str())
-            .collect();
-        let names: BTreeSet<&str> = rehearsals().iter().map(|one| one.name).collect();
-        assert_eq!(conditions, names);
+    fn every_scenario_of_the_folder_is_a_rehearsal() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/repro");
-        let files = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        let files: BTreeSet<String> = files
-            .filter(|path| {
-                path.extension()
-                    .is_some_and(|extension| extension == "toml")
-            })
-            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
-            // What needs a GPU is no rehearsal.
-            .filter(|name| !name.starts_with("gpu-"))
-            .collect();
-        assert_eq!(files, names.into_iter().map(str::to_owned).collect());
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            // A scenario that needs a GPU is not a rehearsal.
+            if path.is_file() && !name.starts_with("gpu-") {
+                assert!(Condition::from_name(name).is_some(), "{name}");
+            }
+        }
     }
 
     #[test]
-    fn each_says_what_it_expects_and_by_whom() {
+    fn each_scenario_expects_the_condition_of_its_name() {
         for one in rehearsals() {
+            let (name, entry) = (one.name(), one.0.entry());
             let scenario = one
                 .scenario()
-                .unwrap_or_else(|error| panic!("{}: {error}", one.name));
-            assert!(scenario.check().is_ok(), "{}", one.name);
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(scenario.check().is_ok(), "{name}");
+            let expected = scenario.expect.finding.as_deref();
+            assert_eq!((scenario.name.as_str(), expected), (name, Some(name)));
+            let is_judged = one.judge(&scenario).is_some();
             assert_eq!(
-                (scenario.name.as_str(), scenario.expect.finding.as_deref()),
-                (one.name, Some(one.name))
-            );
-            let condition = Catalogue::embedded().get(one.name).unwrap();
-            assert_eq!(
-                (one.evidence.is_some(), one.judge(&scenario).is_some()),
-                (condition.simulated, condition.simulated),
-                "{}",
-                one.name
+                (entry.evidence.is_some(), is_judged),
+                (entry.simulated, entry.simulated),
+                "{name}"
             );
         }
     }
@@ -258,12 +207,8 @@ mod tests {
     #[test]
     fn a_symptom_passes_behind_its_cause_only() {
         let scenario = |name| {
-            rehearsals()
-                .iter()
-                .find(|one| one.name == name)
-                .unwrap()
-                .scenario()
-                .unwrap()
+            let condition = Condition::from_name(name).unwrap();
+            Rehearsal(condition).scenario().unwrap()
         };
         let check = |name, found: &[&str], passed: bool| {
             let findings: Vec<Finding> = found.iter().map(|name| finding(name)).collect();

@@ -2,8 +2,7 @@
 //!
 //! Absent from the program: `tcpxctl diagnose --explain` says the same.
 
-use super::rehearsals;
-use tcpx_diagnose::{Catalogue, Condition};
+use tcpx_diagnose::{CatalogueEntry, Condition};
 
 const HEAD: &str = "# Failures\n\n\
     What can be wrong with a transfer over TCPX: what it looks like, why, what to do, and how to make it happen. This page is\n\
@@ -11,17 +10,17 @@ const HEAD: &str = "# Failures\n\n\
     `tcpxctl diagnose` names the condition of a run, a process or a recorder; `tcpxctl rehearse NAME` makes one happen.\n\n";
 
 fn page() -> String {
-    let conditions = &Catalogue::embedded().conditions;
-    let row = |one: &Condition| {
+    let conditions = Condition::ALL.iter().map(|one| one.entry());
+    let row = |one: &CatalogueEntry| {
         format!(
             "| [`{0}`](#{0}) | {1} | {2} |\n",
             one.name,
             one.severity,
-            cell(&one.symptom)
+            cell(one.symptom)
         )
     };
-    let rows: String = conditions.iter().map(row).collect();
-    let sections: String = conditions.iter().map(section).collect();
+    let rows: String = conditions.clone().map(row).collect();
+    let sections: String = conditions.map(section).collect();
     format!("{HEAD}| condition | severity | symptom |\n|---|---|---|\n{rows}{sections}")
 }
 
@@ -29,22 +28,17 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-fn section(one: &Condition) -> String {
+fn section(one: &CatalogueEntry) -> String {
     let causes: String = one
         .causes
         .iter()
         .map(|cause| format!("  - {cause}\n"))
         .collect();
-    let how = rehearsals()
-        .iter()
-        .find(|rehearsal| rehearsal.name == one.name)
-        .map_or("", |rehearsal| {
-            if rehearsal.evidence.is_some() {
-                " (judged from evidence; nothing is run)"
-            } else {
-                ""
-            }
-        });
+    let how = if one.simulated {
+        " (judged from evidence; nothing is run)"
+    } else {
+        ""
+    };
     format!(
         "\n## {name}\n\n* **Symptom:** {symptom}\n* **Meaning:** {meaning}\n* **Detected by:** {detected}\n* **Causes**, the likeliest \
          first:\n{causes}* **Fix:** {fix}\n* **Reproduce:** `tcpxctl rehearse {name}`{how}; {reproduce}\n* **Reference:** {reference}\n",

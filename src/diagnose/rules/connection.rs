@@ -1,15 +1,23 @@
 //! Set-up: connections that are never there, flow rules, settings that differ.
 #![forbid(unsafe_code)]
 
-use super::Found;
-use super::slots::{said, with_line};
+use super::{Found, Rule, said, with_line};
+use crate::catalogue::Condition;
 use crate::evidence::{Evidence, Node};
 use std::collections::BTreeSet;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::scenario::Processes;
 use tcpx_words::error::Outcome;
 
-pub(super) fn never_completes(evidence: &Evidence) -> Vec<Found> {
+pub(super) const RULES: &[Rule] = &[
+    never_completes,
+    receive_path,
+    settings,
+    chunk_size_zero,
+    wrong_gpu,
+];
+
+fn never_completes(evidence: &Evidence) -> Vec<Found> {
     let waited = |node: &&Node| {
         let failure = node.failure.as_ref().map(|failure| &failure.what);
         failure.is_some_and(|one| one.phase == Phase::Connecting && one.outcome == Outcome::Stalled)
@@ -20,16 +28,16 @@ pub(super) fn never_completes(evidence: &Evidence) -> Vec<Found> {
             .failure
             .as_ref()
             .map(|failure| format!("{}: {}", node.name(), failure.what.message));
-        let here = Found::of_all("connect-never-completes", 0.8, why.unwrap_or_default());
-        found.push(
-            node.any_line(CONNECT_LINES)
-                .into_iter()
-                .fold(here, |found, line| found.and(said(line))),
+        let here = Found::of_transfer(
+            Condition::ConnectNeverCompletes,
+            0.8,
+            why.unwrap_or_default(),
         );
+        found.push(here.and_line(node.any_line(CONNECT_LINES)));
     }
     let gave_up = with_line(evidence, &["harness-accept-gave-up"]);
     found.extend(gave_up.map(|(node, line)| {
-        Found::at("accept-budget-too-small", node, 0.8, said(line)).and(format!(
+        Found::at(Condition::AcceptBudgetTooSmall, node, 0.8, said(line)).and(format!(
             "the plugin itself waits 100 ms per socket and one more, and {} for flow steering, per comm",
             steering_wait(node)
         ))
@@ -64,16 +72,16 @@ const NOT_ON_THE_GPU: &[&str] = &[
 ];
 const NOT_STEERED: &[&str] = &["rxdm-rule-failed", "tcpx-listen-failed"];
 
-pub(super) fn receive_path(evidence: &Evidence) -> Vec<Found> {
+fn receive_path(evidence: &Evidence) -> Vec<Found> {
     let lost = with_line(evidence, NOT_ON_THE_GPU).map(|(node, line)| {
-        let found = Found::at("no-cmsg", node, 0.95, said(line));
+        let found = Found::at(Condition::NoCmsg, node, 0.95, said(line));
         match &node.exit {
             Some(exit) => found.and(format!("then its process {}", exit.what.how())),
             None => found,
         }
     });
     let refused = with_line(evidence, NOT_STEERED)
-        .map(|(node, line)| Found::at("flow-steering-refused", node, 0.9, said(line)));
+        .map(|(node, line)| Found::at(Condition::FlowSteeringRefused, node, 0.9, said(line)));
     lost.chain(refused).collect()
 }
 
@@ -89,9 +97,9 @@ const OF_ONE_NODE: [&str; 7] = [
     "TCPXSOFT_",
 ];
 
-pub(super) fn settings(evidence: &Evidence) -> Vec<Found> {
+fn settings(evidence: &Evidence) -> Vec<Found> {
     let mismatch = with_line(evidence, &["recv-sync-mismatch"])
-        .map(|(node, line)| Found::at("recv-sync-differs", node, 0.95, said(line)));
+        .map(|(node, line)| Found::at(Condition::RecvSyncDiffers, node, 0.95, said(line)));
     let mut found: Vec<Found> = mismatch.collect();
     let told = evidence
         .nodes
@@ -102,11 +110,11 @@ pub(super) fn settings(evidence: &Evidence) -> Vec<Found> {
         });
     if let Some(failure) = told {
         let name = if failure.what.message.contains(RECV_SYNC) {
-            "recv-sync-differs"
+            Condition::RecvSyncDiffers
         } else {
-            "settings-differ"
+            Condition::SettingsDiffer
         };
-        found.push(Found::of_all(name, 0.97, failure.what.message.clone()));
+        found.push(Found::of_transfer(name, 0.97, failure.what.message.clone()));
         return found;
     }
     if found.is_empty() && evidence.standing().next().is_some() {
@@ -146,11 +154,11 @@ fn differences(one: &Node, other: &Node) -> Vec<Found> {
             other.name()
         );
         let is_sync = name == RECV_SYNC || name == "receiver sync";
-        Found::of_all(
+        Found::of_transfer(
             if is_sync {
-                "recv-sync-differs"
+                Condition::RecvSyncDiffers
             } else {
-                "settings-differ"
+                Condition::SettingsDiffer
             },
             if is_sync { 0.9 } else { 0.4 },
             why,
@@ -173,7 +181,7 @@ fn both_told(one: &Node, other: &Node, name: &str) -> bool {
     }
 }
 
-pub(super) fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
+fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
     if evidence.standing().next().is_none() {
         return Vec::new();
     }
@@ -189,12 +197,12 @@ pub(super) fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
     };
     let found = evidence.nodes.iter().filter_map(|node| {
         let why = said_so(node).or_else(|| set_so(node))?;
-        Some(Found::at("dynamic-chunk-size-zero", node, 0.97, why))
+        Some(Found::at(Condition::DynamicChunkSizeZero, node, 0.97, why))
     });
     found.collect()
 }
 
-pub(super) fn wrong_gpu(evidence: &Evidence) -> Vec<Found> {
+fn wrong_gpu(evidence: &Evidence) -> Vec<Found> {
     let single = evidence
         .scenario
         .as_ref()
@@ -220,9 +228,65 @@ pub(super) fn wrong_gpu(evidence: &Evidence) -> Vec<Found> {
                 "{}: all {receives} listen comms were made with GPU {gpu} current, of {gpus}",
                 node.name()
             );
-            Found::at("wrong-gpu-current", node, 0.7, why)
+            Found::at(Condition::WrongGpuCurrent, node, 0.7, why)
                 .unseen("which GPU each channel was meant for: only the program knows")
         })
     });
     found.collect()
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_run_model::scenario::Scenario;
+    use tcpx_words::side::Side;
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::SettingsDiffer, settings_differ),
+        (Condition::AcceptBudgetTooSmall, accept_budget),
+        (Condition::WrongGpuCurrent, wrong_gpu),
+    ];
+
+    fn settings_differ() -> Evidence {
+        let mut evidence = ended(
+            Outcome::Failed,
+            pair(
+                channel(Side::Send, [0; 3], 0),
+                channel(Side::Recv, [0; 3], 0),
+            ),
+        );
+        let why = "the two ends differ in NCCL_NSOCKS_PERTHREAD: 4 here, 1 there";
+        evidence.nodes[0].failure = failure(Phase::Bootstrapping, why, false);
+        evidence
+    }
+
+    fn accept_budget() -> Evidence {
+        let mut evidence = ended(
+            Outcome::Failed,
+            pair(
+                channel(Side::Send, [0; 3], 0),
+                channel(Side::Recv, [0; 3], 0),
+            ),
+        );
+        let text = "Failed to accept connection for channel 4 after 100 retries";
+        evidence.nodes[1].lines = vec![line("harness-accept-gave-up", text)];
+        evidence
+    }
+
+    fn wrong_gpu() -> Evidence {
+        let mut scenario = Scenario::default();
+        scenario.topology.processes = Processes::Single;
+        let mut evidence = Evidence {
+            scenario: Some(scenario),
+            ..stuck()
+        };
+        let mut second = evidence.nodes[1].channels[0].clone();
+        second.now.index = 1;
+        evidence.nodes[1].channels.push(second);
+        evidence.nodes[1].listened_on_gpus = [7].into();
+        evidence.nodes[1].machine = Some(machine(&[None; 8]));
+        evidence
+    }
 }

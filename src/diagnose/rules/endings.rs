@@ -1,15 +1,17 @@
 //! Who ended first, and what that did to the other.
 #![forbid(unsafe_code)]
 
-use super::Found;
-use super::slots::{said, with_line};
+use super::{Found, Rule, said, with_line};
+use crate::catalogue::Condition;
 use crate::evidence::{At, Evidence, Line, Node, Spot};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
 use tcpx_run_model::phase::{Exit, Phase};
 use tcpx_words::error::Outcome;
 
-pub(super) fn died(evidence: &Evidence) -> Vec<Found> {
+pub(super) const RULES: &[Rule] = &[died, peer_first, closed, control_lost];
+
+fn died(evidence: &Evidence) -> Vec<Found> {
     let found = evidence
         .nodes
         .iter()
@@ -24,10 +26,10 @@ pub(super) fn died(evidence: &Evidence) -> Vec<Found> {
             } = &exit.what;
             let condition = match (code, signal) {
                 (None, Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP)) => {
-                    "process-killed"
+                    Condition::ProcessKilled
                 }
-                (None, Some(_)) => "plugin-crash",
-                _ => "plugin-exit",
+                (None, Some(_)) => Condition::PluginCrash,
+                _ => Condition::PluginExit,
             };
             let inside = in_call
                 .as_ref()
@@ -53,7 +55,7 @@ pub(super) fn died(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// The end that is left, and what it saw.
-pub(super) fn peer_first(evidence: &Evidence) -> Vec<Found> {
+fn peer_first(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for (node, exit) in evidence
         .nodes
@@ -68,7 +70,7 @@ pub(super) fn peer_first(evidence: &Evidence) -> Vec<Found> {
             let how = exit.what.how();
             found.push(
                 Found::at(
-                    "peer-exited-first",
+                    Condition::PeerExitedFirst,
                     left,
                     0.9,
                     format!("{} {how} at {:.1} s", node.name(), exit.at_ms / 1e3),
@@ -111,7 +113,7 @@ const CLOSED: &[&str] = &[
 const SYSTEM_ERROR: i32 = 2;
 
 /// Closed although the other end had not ended, and before everything was there.
-pub(super) fn closed(evidence: &Evidence) -> Vec<Found> {
+fn closed(evidence: &Evidence) -> Vec<Found> {
     if evidence.nodes.iter().any(|node| node.died().is_some()) || !evidence.is_bad() {
         return Vec::new();
     }
@@ -138,9 +140,9 @@ pub(super) fn closed(evidence: &Evidence) -> Vec<Found> {
         .filter(|(_, line)| early(line) && line.severity != Severity::Benign);
     let found = lines.map(|(node, line)| {
         let name = if standing || node.failure.is_some() {
-            "premature-close"
+            Condition::PrematureClose
         } else {
-            "connection-reset"
+            Condition::ConnectionReset
         };
         Found::at(name, node, if standing { 0.8 } else { 0.5 }, said(line))
     });
@@ -164,32 +166,24 @@ fn half_closed(evidence: &Evidence, node: &Node) -> Option<Found> {
         first.peer,
         first.state
     );
-    let found = Found::at("premature-close", node, 0.9, why);
-    Some(
-        node.any_line(CLOSED)
-            .into_iter()
-            .fold(found, |found, line| found.and(said(line))),
-    )
+    let found = Found::at(Condition::PrematureClose, node, 0.9, why);
+    Some(found.and_line(node.any_line(CLOSED)))
 }
 
 fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
     let (call, code) = spot.channel.now.last_error.clone().unwrap_or_default();
-    let found = Found::on("premature-close", spot, 0.85).and(format!(
+    let found = Found::on(Condition::PrematureClose, spot, 0.85).and(format!(
         "{call} returned {code} with {} requests in flight",
         spot.channel.in_flight()
     ));
-    let found = spot
-        .node
-        .any_line(CLOSED)
-        .into_iter()
-        .fold(found, |found, line| found.and(said(line)));
+    let found = found.and_line(spot.node.any_line(CLOSED));
     match evidence.opposite(spot.node) {
         Some(other) => found.and(format!("the process of {} had not ended", other.name())),
         None => found.unseen("the other end: whether its process had ended"),
     }
 }
 
-pub(super) fn control_lost(evidence: &Evidence) -> Vec<Found> {
+fn control_lost(evidence: &Evidence) -> Vec<Found> {
     if evidence.outcome != Some(Outcome::PeerLost)
         || evidence.nodes.iter().any(|node| node.died().is_some())
     {
@@ -217,7 +211,106 @@ pub(super) fn control_lost(evidence: &Evidence) -> Vec<Found> {
             "nothing came from the agent of {} any more; its counters were last heard {last}",
             node.name()
         );
-        Found::at("control-lost", node, 0.9, why).unseen("what its worker did since")
+        Found::at(Condition::ControlLost, node, 0.9, why).unseen("what its worker did since")
     };
     silent.into_iter().map(what).collect()
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::evidence::Watched;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_run_model::finding::Subject;
+    use tcpx_run_model::ids::NodeId;
+    use tcpx_words::side::Side;
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::PluginExit, plugin_exit),
+        (Condition::ProcessKilled, killed_inside_a_call),
+        (Condition::PrematureClose, reset_in_flight),
+        (Condition::ConnectionReset, reset_only),
+        (Condition::ControlLost, control_lost),
+    ];
+
+    fn plugin_exit() -> Evidence {
+        let mut evidence = ended(
+            Outcome::PluginDied,
+            pair(
+                channel(Side::Send, [40, 28, 28], 10),
+                channel(Side::Recv, [0; 3], 0),
+            ),
+        );
+        evidence.nodes[1].exit = exit(Some(1));
+        evidence.nodes[0].failure =
+            failure(Phase::Measuring, "test returned 2 (ncclSystemError)", true);
+        evidence
+    }
+
+    /// Its last counters were taken while it was inside `test`, and again when it was gone.
+    fn killed_inside_a_call() -> Evidence {
+        let mut evidence = plugin_exit();
+        evidence.nodes.swap(0, 1);
+        let gone = &mut evidence.nodes[0];
+        gone.exit = exit(None);
+        if let Some(exit) = &mut gone.exit {
+            exit.what.signal = Some(libc::SIGKILL);
+        }
+        let mut inside = channel(Side::Send, [40, 28, 28], 20);
+        inside.watched = Some(Watched {
+            ms: 20.0,
+            tests: 0,
+            in_one_call: true,
+            ..Watched::default()
+        });
+        inside.now.in_call = Some("test".into());
+        gone.channels = vec![inside];
+        evidence.nodes[1].channels = vec![channel(Side::Recv, [44, 28, 28], 20)];
+        evidence
+    }
+
+    fn reset_in_flight() -> Evidence {
+        let mut evidence = ended(
+            Outcome::Failed,
+            pair(
+                channel(Side::Send, [40, 28, 28], 10),
+                channel(Side::Recv, [44, 28, 28], 10),
+            ),
+        );
+        evidence.nodes[1].channels[0].now.last_error = Some(("test".into(), 2));
+        evidence.nodes[1].lines = vec![line(
+            "ctrl-socket-closed",
+            "Connection closed by remote peer",
+        )];
+        evidence
+    }
+
+    fn reset_only() -> Evidence {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 40, 40], 10),
+            channel(Side::Recv, [0; 3], 0),
+        );
+        evidence.nodes.truncate(1);
+        let pid = Some(4242);
+        evidence.nodes[0].subject = Subject {
+            node: NodeId(0),
+            pair: None,
+            pid,
+            name: "pid 4242".into(),
+        };
+        evidence.nodes[0].lines = vec![line(
+            "data-socket-failed",
+            "Call to socket op send(0) failed : Connection reset by peer",
+        )];
+        evidence
+    }
+
+    /// A stall at one end, because the other can no longer be told to go on.
+    fn control_lost() -> Evidence {
+        let mut evidence = ended(Outcome::PeerLost, sender_silent());
+        evidence.nodes[0].exit = exit(None);
+        evidence.nodes[0].failure = failure(Phase::Measuring, "stopped while measuring", true);
+        evidence
+    }
 }

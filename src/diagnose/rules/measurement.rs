@@ -1,12 +1,15 @@
 //! Figures that are not what they seem.
 #![forbid(unsafe_code)]
 
-use super::Found;
+use super::{Found, Rule};
+use crate::catalogue::Condition;
 use crate::evidence::{Evidence, Moved, Node};
 use std::collections::BTreeSet;
 use tcpx_words::error::Outcome;
 
-pub(super) fn first_iteration(evidence: &Evidence) -> Vec<Found> {
+pub(super) const RULES: &[Rule] = &[first_iteration, above_line_rate, logging];
+
+fn first_iteration(evidence: &Evidence) -> Vec<Found> {
     let Some(scenario) = &evidence.scenario else {
         return Vec::new();
     };
@@ -14,8 +17,8 @@ pub(super) fn first_iteration(evidence: &Evidence) -> Vec<Found> {
     if !counted || evidence.moved.iter().all(|moved| moved.seconds <= 0.0) {
         return Vec::new();
     }
-    vec![Found::of_all(
-        "first-iteration-counted",
+    vec![Found::of_transfer(
+        Condition::FirstIterationCounted,
         1.0,
         "warmup = 0 and iterations = 1: the first is all that is measured",
     )]
@@ -24,7 +27,7 @@ pub(super) fn first_iteration(evidence: &Evidence) -> Vec<Found> {
 /// Above the sum of its NICs by so much is no rounding.
 const MORE: f64 = 1.1;
 
-pub(super) fn above_line_rate(evidence: &Evidence) -> Vec<Found> {
+fn above_line_rate(evidence: &Evidence) -> Vec<Found> {
     evidence
         .moved
         .iter()
@@ -42,7 +45,7 @@ fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
     let most = line_rate(node)?;
     (rate > most * MORE).then(|| {
         Found::at(
-            "rate-above-line-rate",
+            Condition::RateAboveLineRate,
             node,
             0.95,
             format!(
@@ -81,7 +84,7 @@ const LINES_PER_S: f64 = 5000.0;
 /// What a plugin may say while one comm is made and closed.
 const LINES_OF_A_COMM: u64 = 100;
 
-pub(super) fn logging(evidence: &Evidence) -> Vec<Found> {
+fn logging(evidence: &Evidence) -> Vec<Found> {
     // A plugin that cannot get on says so at every test.
     if evidence
         .outcome
@@ -104,9 +107,41 @@ pub(super) fn logging(evidence: &Evidence) -> Vec<Found> {
                 "{}: the plugin wrote {lines} lines for {done} finished requests",
                 node.name()
             );
-            Found::at("slow-because-of-logging", node, 0.7, why)
+            Found::at(Condition::SlowBecauseOfLogging, node, 0.7, why)
                 .unseen("what each line takes: the same run with NCCL_DEBUG=WARN tells")
         })
     });
     found.collect()
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_run_model::ids::{NodeId, PairId};
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::RateAboveLineRate, too_fast),
+        (Condition::SlowBecauseOfLogging, chatty),
+    ];
+
+    fn too_fast() -> Evidence {
+        let mut evidence = passed();
+        evidence.nodes[1].machine = Some(machine(&[]));
+        evidence.moved = vec![Moved {
+            pair: PairId(0),
+            from: NodeId(0),
+            to: NodeId(1),
+            bytes: 40_000_000_000,
+            seconds: 1.0,
+        }];
+        evidence
+    }
+
+    fn chatty() -> Evidence {
+        let mut evidence = passed();
+        evidence.nodes[1].logged = Some(90_000);
+        evidence
+    }
 }

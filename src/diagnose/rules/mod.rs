@@ -1,8 +1,8 @@
-//! The rules: what is found in evidence, by families.
+//! The rules, one file per family of conditions.
 //!
-//! A rule reads evidence and returns what it found. It prints nothing and touches
-//! no machine, so whatever was recorded can try it. Where a channel stands still
-//! is a rule's first question, so that nothing is found where all is well.
+//! A rule reads evidence and returns what it found. It prints nothing and touches no
+//! machine, so any recorded run can be judged by it. A rule about a stall first asks
+//! which channels stand still, so that a healthy transfer has no findings.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -13,44 +13,69 @@ mod progress;
 mod slots;
 mod topology;
 
-use super::evidence::{Evidence, Node, Spot};
+use crate::catalogue::Condition;
+use crate::evidence::{Evidence, Line, Node, Spot};
 use tcpx_run_model::finding::Subject;
 
-/// What a rule says; its condition's texts are the catalogue's.
+/// Judges one or several conditions of a family.
+pub(super) type Rule = fn(&Evidence) -> Vec<Found>;
+
+/// Every rule but the last resort.
+pub(super) const FAMILIES: &[&[Rule]] = &[
+    progress::RULES,
+    slots::RULES,
+    connection::RULES,
+    endings::RULES,
+    network::RULES,
+    topology::RULES,
+    measurement::RULES,
+];
+
+/// Asked when no other rule found an error: reports a stall that is declared or seen.
+pub(super) const LAST_RESORT: Rule = progress::unexplained;
+
+/// Evidence in which a condition comes first, by family.
+#[cfg(test)]
+pub(crate) const CASES: &[&[crate::tests::Case]] = &[
+    progress::cases::CASES,
+    slots::cases::CASES,
+    connection::cases::CASES,
+    endings::cases::CASES,
+    network::cases::CASES,
+    topology::cases::CASES,
+    measurement::cases::CASES,
+];
+
+/// What one rule found; the texts about its condition are in the catalogue.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
-    /// Its condition.
-    pub condition: &'static str,
-    /// The node whose part was not done, or where it shows.
-    pub node: Option<Subject>,
-    /// The channel, where it is one.
-    pub channel: Option<usize>,
+    pub(super) condition: Condition,
+    /// The worker or process that did not do its part, or where the condition shows;
+    /// none for the transfer as a whole.
+    pub(super) node: Option<Subject>,
+    /// Index of the channel within its direction, if the condition is about one channel.
+    pub(super) channel: Option<usize>,
     /// 0 to 1.
-    pub confidence: f64,
+    pub(super) confidence: f64,
     /// The deciding facts.
-    pub because: Vec<String>,
-    /// What would be needed to be sure.
-    pub cannot_see: Vec<String>,
-    /// What to do here, where that is not what the catalogue has for its condition.
-    pub next_step: Option<String>,
+    pub(super) because: Vec<String>,
+    /// Facts that would be needed to be sure.
+    pub(super) cannot_see: Vec<String>,
+    /// What to do in this case, if the catalogue's text for the condition does not fit.
+    pub(super) next_step: Option<String>,
 }
 
 impl Found {
-    /// On a node.
-    fn at(
-        condition: &'static str,
-        node: &Node,
-        confidence: f64,
-        because: impl Into<String>,
-    ) -> Self {
+    /// About a node.
+    fn at(condition: Condition, node: &Node, confidence: f64, because: impl Into<String>) -> Self {
         Self {
             node: Some(node.subject.clone()),
-            ..Self::of_all(condition, confidence, because)
+            ..Self::of_transfer(condition, confidence, because)
         }
     }
 
-    /// On a channel, with its counters.
-    fn on(condition: &'static str, spot: Spot<'_>, confidence: f64) -> Self {
+    /// About a channel; its counters are the first fact.
+    fn on(condition: Condition, spot: Spot<'_>, confidence: f64) -> Self {
         let found = Self::at(condition, spot.node, confidence, spot.counters());
         Self {
             channel: Some(spot.channel.now.index),
@@ -58,15 +83,14 @@ impl Found {
         }
     }
 
-    /// Of the transfer as a whole.
-    fn of_all(condition: &'static str, confidence: f64, because: impl Into<String>) -> Self {
-        let because = vec![because.into()];
+    /// About the transfer as a whole.
+    fn of_transfer(condition: Condition, confidence: f64, because: impl Into<String>) -> Self {
         Self {
             condition,
             node: None,
             channel: None,
             confidence,
-            because,
+            because: vec![because.into()],
             cannot_see: Vec::new(),
             next_step: None,
         }
@@ -77,48 +101,37 @@ impl Found {
         self
     }
 
+    /// Adds the plugin's line, if there is one, as a fact.
+    fn and_line(self, line: Option<&Line>) -> Self {
+        match line {
+            Some(line) => self.and(said(line)),
+            None => self,
+        }
+    }
+
     fn unseen(mut self, what: impl Into<String>) -> Self {
         self.cannot_see.push(what.into());
         self
     }
 }
 
-/// What one rule is.
-pub(super) type Rule = fn(&Evidence) -> Vec<Found>;
+/// A line of the plugin's log, quoted as a fact.
+fn said(line: &Line) -> String {
+    let times = if line.count > 1 {
+        format!(" ({} times)", line.count)
+    } else {
+        String::new()
+    };
+    format!("the plugin said: {}{times}", line.text)
+}
 
-/// Every rule but the last resort, which is asked when none of them found an error.
-pub(super) const RULES: &[Rule] = &[
-    progress::stopped,
-    progress::hangs,
-    progress::starved,
-    progress::silent,
-    progress::between,
-    progress::recovered,
-    slots::head_not_tested,
-    slots::never_consumed,
-    slots::wrong_payload,
-    slots::exhausted,
-    slots::completions,
-    slots::chunk_sizes,
-    slots::refused,
-    connection::never_completes,
-    connection::receive_path,
-    connection::settings,
-    connection::chunk_size_zero,
-    connection::wrong_gpu,
-    endings::died,
-    endings::peer_first,
-    endings::closed,
-    endings::control_lost,
-    network::sockets,
-    network::link_down,
-    network::rail,
-    topology::far_nic,
-    topology::same_host,
-    measurement::first_iteration,
-    measurement::above_line_rate,
-    measurement::logging,
-];
-
-/// What is said where a stall was declared and no rule can tell why.
-pub(super) const LAST_RESORT: Rule = progress::unexplained;
+/// Nodes whose plugin logged a line with one of these signatures, each with the first.
+fn with_line<'a>(
+    evidence: &'a Evidence,
+    signatures: &'static [&'static str],
+) -> impl Iterator<Item = (&'a Node, &'a Line)> {
+    evidence
+        .nodes
+        .iter()
+        .filter_map(move |node| Some((node, node.any_line(signatures)?)))
+}

@@ -1,10 +1,13 @@
 //! What sockets and interfaces say while nothing moves.
 #![forbid(unsafe_code)]
 
-use super::Found;
+use super::{Found, Rule};
+use crate::catalogue::Condition;
 use crate::evidence::{Evidence, Node, Spot};
 use std::collections::BTreeMap;
 use tcpx_node::TcpSocket;
+
+pub(super) const RULES: &[Rule] = &[sockets, link_down, rail];
 
 /// Sockets of a node that count: those of its plugin, with something to send or take.
 fn sockets_of(node: &Node) -> impl Iterator<Item = &TcpSocket> {
@@ -30,7 +33,7 @@ fn far_end<'a>(
         .find_map(|other| sockets_of(other).find(is))
 }
 
-pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
+fn sockets(evidence: &Evidence) -> Vec<Found> {
     if evidence.standing().next().is_none() {
         return Vec::new();
     }
@@ -55,7 +58,7 @@ pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
                     flow.timeouts,
                     flow.rto_us / 1000
                 );
-                found.push(at(("network-loss", 0.9), node, channel, what, sent));
+                found.push(at((Condition::NetworkLoss, 0.9), node, channel, what, sent));
             } else if far_full || flow.probes > 0 {
                 let reader = evidence.others(node).next().unwrap_or(node);
                 let unread = match far {
@@ -76,7 +79,7 @@ pub(super) fn sockets(evidence: &Evidence) -> Vec<Found> {
                 );
                 let sure = if far_full { 0.8 } else { 0.6 };
                 found.push(at(
-                    ("zero-window-at-peer", sure),
+                    (Condition::ZeroWindowAtPeer, sure),
                     reader,
                     channel,
                     unread,
@@ -105,7 +108,7 @@ pub(super) fn unread(node: &Node) -> Option<String> {
 }
 
 fn at(
-    name: (&'static str, f64),
+    name: (Condition, f64),
     node: &Node,
     channel: Option<Spot<'_>>,
     what: String,
@@ -144,7 +147,7 @@ fn channel_of<'a>(evidence: &'a Evidence, node: &Node, socket: &TcpSocket) -> Op
         .or_else(|| mine.first().copied().filter(|_| mine.len() == 1))
 }
 
-pub(super) fn link_down(evidence: &Evidence) -> Vec<Found> {
+fn link_down(evidence: &Evidence) -> Vec<Found> {
     if evidence.standing().next().is_none() {
         return Vec::new();
     }
@@ -160,7 +163,7 @@ pub(super) fn link_down(evidence: &Evidence) -> Vec<Found> {
             let on =
                 |spot: &Spot<'_>| spot.node.name() == node.name() && spot.channel.nic == nic.name;
             let first = Found::at(
-                "link-down",
+                Condition::LinkDown,
                 node,
                 0.97,
                 format!("{}: {} is {state}", node.name(), nic.name),
@@ -179,7 +182,7 @@ pub(super) fn link_down(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-pub(super) fn rail(evidence: &Evidence) -> Vec<Found> {
+fn rail(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in &evidence.nodes {
         let mut rails = BTreeMap::<&str, Vec<Spot<'_>>>::new();
@@ -222,7 +225,7 @@ pub(super) fn rail(evidence: &Evidence) -> Vec<Found> {
                 node.name(),
                 good.join(", ")
             );
-            let first = Found::at("rail-carries-nothing", node, sure, why);
+            let first = Found::at(Condition::RailCarriesNothing, node, sure, why);
             let channel = spots
                 .iter()
                 .find(|spot| spot.stands())
@@ -252,4 +255,59 @@ fn is_of_the_rail(spot: &Spot<'_>) -> bool {
         .other_end()
         .is_none_or(|other| other.stands() && driven(other));
     driven(*spot) && other_waits
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_words::side::Side;
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::NetworkLoss, network_loss),
+        (Condition::LinkDown, link_down),
+        (Condition::RailCarriesNothing, one_rail_of_two),
+    ];
+
+    fn network_loss() -> Evidence {
+        let mut evidence = stuck();
+        evidence.nodes[0].frame = frame(
+            vec![socket(
+                "10.0.1.25:40000",
+                "10.0.0.226:50000",
+                [0, 400_000],
+                5,
+            )],
+            "up",
+        );
+        evidence.nodes[1].frame = frame(
+            vec![socket("10.0.0.226:50000", "10.0.1.25:40000", [0, 0], 0)],
+            "up",
+        );
+        evidence
+    }
+
+    fn link_down() -> Evidence {
+        let mut evidence = network_loss();
+        evidence.nodes[1].frame = frame(Vec::new(), "down");
+        evidence
+    }
+
+    fn one_rail_of_two() -> Evidence {
+        let mut evidence = stuck();
+        for (node, counts) in [(0, [64, 64, 64]), (1, [64, 64, 64])] {
+            let mut good = channel(
+                if node == 0 { Side::Send } else { Side::Recv },
+                counts,
+                5000,
+            );
+            (good.now.index, good.nic) = (1, "eth2".into());
+            evidence.nodes[node].channels.push(good);
+            let mut second = evidence.nodes[node].channels[0].clone();
+            second.now.index = 2;
+            evidence.nodes[node].channels.push(second);
+        }
+        evidence
+    }
 }

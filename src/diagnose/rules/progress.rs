@@ -2,17 +2,20 @@
 //! between them.
 #![forbid(unsafe_code)]
 
-use super::Found;
+use super::{Found, Rule};
+use crate::catalogue::Condition;
 use crate::evidence::{Evidence, Spot};
 use std::time::Duration;
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
 
+pub(super) const RULES: &[Rule] = &[stopped, hangs, starved, silent, between, recovered];
+
 /// Tests per second below which a loop is not one: a healthy one makes a million,
 /// one that sleeps a millisecond between two rounds of many channels makes tens.
 const POLLED_PER_S: f64 = 20.0;
 
-pub(super) fn stopped(evidence: &Evidence) -> Vec<Found> {
+fn stopped(evidence: &Evidence) -> Vec<Found> {
     let stopped = evidence.nodes.iter().filter_map(|node| {
         let frame = node
             .frame
@@ -24,12 +27,12 @@ pub(super) fn stopped(evidence: &Evidence) -> Vec<Found> {
             node.name(),
             frame.pid
         );
-        Some(Found::at("process-stopped", node, 0.99, why))
+        Some(Found::at(Condition::ProcessStopped, node, 0.99, why))
     });
     stopped.collect()
 }
 
-pub(super) fn hangs(evidence: &Evidence) -> Vec<Found> {
+fn hangs(evidence: &Evidence) -> Vec<Found> {
     // Whoever died inside a call does not hang there.
     let alive = evidence
         .standing()
@@ -40,7 +43,7 @@ pub(super) fn hangs(evidence: &Evidence) -> Vec<Found> {
         let why =
             format!("it is inside {call}, which has not returned for at least {so_long:.1} s");
         Some(with_threads(
-            Found::on("hang-inside-call", spot, 0.9).and(why),
+            Found::on(Condition::HangInsideCall, spot, 0.9).and(why),
             spot,
         ))
     });
@@ -53,7 +56,7 @@ pub(super) fn hangs(evidence: &Evidence) -> Vec<Found> {
         );
         exit.what
             .killed
-            .then(|| Found::at("hang-inside-call", node, 0.9, why))
+            .then(|| Found::at(Condition::HangInsideCall, node, 0.9, why))
     });
     on_channels.chain(killed).collect()
 }
@@ -108,7 +111,7 @@ fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
     evidence.standing().filter(tells)
 }
 
-pub(super) fn starved(evidence: &Evidence) -> Vec<Found> {
+fn starved(evidence: &Evidence) -> Vec<Found> {
     let least = least_polls(evidence);
     let found = idle_standing(evidence).filter_map(|spot| {
         let rate = spot.channel.polls_per_s().filter(|rate| *rate < least)?;
@@ -122,18 +125,18 @@ pub(super) fn starved(evidence: &Evidence) -> Vec<Found> {
         let ahead = || spot.siblings().find(|one| spot.is_behind(one));
         let policy = evidence.scenario.as_ref().map(|scenario| scenario.progress.policy);
         Some(match (policy, busiest) {
-            (Some(Policy::WindowFullOnly), _) => Found::on("window-full-only-progress", spot, 0.9)
+            (Some(Policy::WindowFullOnly), _) => Found::on(Condition::WindowFullOnlyProgress, spot, 0.9)
                 .and("the progress policy is window-full-only: a channel is tested only when its window is full"),
-            (_, Some((other, most))) => Found::on("polls-others-only", spot, certain).and(format!(
+            (_, Some((other, most))) => Found::on(Condition::PollsOthersOnly, spot, certain).and(format!(
                 "{} {} of the same process is tested {most:.0} times/s meanwhile",
                 other.now.side, other.now.index
             )),
             (_, None) => match ahead() {
-                Some(other) => Found::on("polls-others-only", spot, certain).and(format!(
+                Some(other) => Found::on(Condition::PollsOthersOnly, spot, certain).and(format!(
                     "{} {} of the same process got to {} done",
                     other.now.side, other.now.index, other.now.done
                 )),
-                None => Found::on("local-loop-starved", spot, certain)
+                None => Found::on(Condition::LocalLoopStarved, spot, certain)
                     .and("no channel of this process is tested: its loop waits for something else"),
             },
         })
@@ -162,7 +165,7 @@ fn is_polled(evidence: &Evidence, spot: Spot<'_>) -> bool {
         .is_none_or(|rate| rate >= least_polls(evidence))
 }
 
-pub(super) fn silent(evidence: &Evidence) -> Vec<Found> {
+fn silent(evidence: &Evidence) -> Vec<Found> {
     let found = idle_standing(evidence)
         .filter(|spot| is_polled(evidence, *spot))
         .filter_map(|spot| {
@@ -172,8 +175,8 @@ pub(super) fn silent(evidence: &Evidence) -> Vec<Found> {
                 .other_end()
                 .filter(|other| other.channel.in_flight() == 0 && !all_done)?;
             let (name, theirs) = match spot.channel.sends() {
-                true => ("receiver-silent", "receives posted"),
-                false => ("sender-silent", "sends in flight"),
+                true => (Condition::ReceiverSilent, "receives posted"),
+                false => (Condition::SenderSilent, "sends in flight"),
             };
             (!is_through(other, spot)).then(|| {
                 let found = Found::on(name, other, 0.85)
@@ -218,7 +221,7 @@ fn is_through(one: Spot<'_>, other: Spot<'_>) -> bool {
 }
 
 /// Both ends do their part.
-pub(super) fn between(evidence: &Evidence) -> Vec<Found> {
+fn between(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for spot in
         idle_standing(evidence).filter(|spot| !spot.channel.sends() && is_polled(evidence, *spot))
@@ -239,9 +242,9 @@ pub(super) fn between(evidence: &Evidence) -> Vec<Found> {
             .siblings()
             .find(|one| spot.is_behind(one) && one.nic == spot.channel.nic);
         let name = if ahead.is_some() {
-            "one-channel-starved"
+            Condition::OneChannelStarved
         } else {
-            "nothing-arrives"
+            Condition::NothingArrives
         };
         let mut one = Found::on(name, spot, 0.6).and(other.counters());
         if let Some(ahead) = ahead {
@@ -261,7 +264,7 @@ pub(super) fn between(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-pub(super) fn recovered(evidence: &Evidence) -> Vec<Found> {
+fn recovered(evidence: &Evidence) -> Vec<Found> {
     let stall = evidence
         .stall
         .filter(|stall| stall.recovered || evidence.outcome == Some(Outcome::Passed));
@@ -273,7 +276,7 @@ pub(super) fn recovered(evidence: &Evidence) -> Vec<Found> {
             evidence.stall_after_ms
         )
     });
-    at.map(|at| Found::of_all("stalled-and-recovered", 1.0, at))
+    at.map(|at| Found::of_transfer(Condition::StalledAndRecovered, 1.0, at))
         .into_iter()
         .collect()
 }
@@ -287,9 +290,9 @@ pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
     }
     standing.sort_by_key(|spot| std::cmp::Reverse(spot.channel.now.quiet_ms));
     let mut found = match standing.first() {
-        Some(spot) => Found::on("stalled", *spot, 0.5),
-        None => Found::of_all(
-            "stalled",
+        Some(spot) => Found::on(Condition::Stalled, *spot, 0.5),
+        None => Found::of_transfer(
+            Condition::Stalled,
             0.5,
             "nothing is in flight on any channel, and none changed",
         ),
@@ -299,4 +302,52 @@ pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
         .extend(standing.iter().skip(1).map(Spot::counters));
     found.cannot_see = evidence.missing();
     vec![found]
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::evidence::Watched;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_run_model::scenario::Scenario;
+    use tcpx_words::side::Side;
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::SenderSilent, sender_silent),
+        (Condition::ReceiverSilent, receiver_silent),
+        (Condition::WindowFullOnlyProgress, window_full_only),
+        (Condition::Stalled, nothing_to_see),
+    ];
+
+    fn receiver_silent() -> Evidence {
+        pair(
+            channel(Side::Send, [40, 28, 28], 4000),
+            channel(Side::Recv, [28, 28, 28], 9000),
+        )
+    }
+
+    fn window_full_only() -> Evidence {
+        let mut scenario = Scenario::default();
+        scenario.progress.policy = Policy::WindowFullOnly;
+        let mut recv = channel(Side::Recv, [36, 28, 28], 4000);
+        recv.watched = Some(Watched {
+            ms: 3000.0,
+            tests: 0,
+            in_one_call: false,
+            ..Watched::default()
+        });
+        Evidence {
+            scenario: Some(scenario),
+            ..pair(channel(Side::Send, [40, 28, 28], 4000), recv)
+        }
+    }
+
+    fn nothing_to_see() -> Evidence {
+        let idle = pair(
+            channel(Side::Send, [28, 28, 28], 4000),
+            channel(Side::Recv, [28, 28, 28], 4000),
+        );
+        ended(Outcome::Stalled, idle)
+    }
 }

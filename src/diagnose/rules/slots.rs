@@ -1,8 +1,19 @@
 //! The sixteen requests of a comm: order, hand-back, and what a refusal means.
 #![forbid(unsafe_code)]
 
-use super::Found;
-use crate::evidence::{Channel, Evidence, Line, Node, Spot};
+use super::{Found, Rule, said, with_line};
+use crate::catalogue::Condition;
+use crate::evidence::{Channel, Evidence, Node, Spot};
+
+pub(super) const RULES: &[Rule] = &[
+    head_not_tested,
+    never_consumed,
+    wrong_payload,
+    exhausted,
+    completions,
+    chunk_sizes,
+    refused,
+];
 
 /// Requests of one comm.
 const SLOTS: u64 = 16;
@@ -10,31 +21,10 @@ const SLOTS: u64 = 16;
 const INTERNAL_ERROR: i32 = 3;
 const SYSTEM_ERROR: i32 = 2;
 
-/// What the plugin said, in words.
-pub(super) fn said(line: &Line) -> String {
-    let times = if line.count > 1 {
-        format!(" ({} times)", line.count)
-    } else {
-        String::new()
-    };
-    format!("the plugin said: {}{times}", line.text)
-}
-
-/// Nodes whose plugin wrote one of these lines, each with the first.
-pub(super) fn with_line<'a>(
-    evidence: &'a Evidence,
-    signatures: &'static [&'static str],
-) -> impl Iterator<Item = (&'a Node, &'a Line)> {
-    evidence
-        .nodes
-        .iter()
-        .filter_map(move |node| Some((node, node.any_line(signatures)?)))
-}
-
 /// What either the recorder or the plugin's log shows, once per node.
 fn refused_with(
     evidence: &Evidence,
-    condition: &'static str,
+    condition: Condition,
     is: impl Fn(&Spot<'_>) -> bool,
     signatures: &'static [&'static str],
 ) -> Vec<Found> {
@@ -62,18 +52,28 @@ fn refused_with(
     found.into_iter().chain(by_line).collect()
 }
 
-pub(super) fn head_not_tested(evidence: &Evidence) -> Vec<Found> {
+fn head_not_tested(evidence: &Evidence) -> Vec<Found> {
     let is = |spot: &Spot<'_>| spot.channel.failed_with(&["test"], INTERNAL_ERROR);
-    refused_with(evidence, "head-not-tested", is, &["test-out-of-order"])
+    refused_with(
+        evidence,
+        Condition::HeadNotTested,
+        is,
+        &["test-out-of-order"],
+    )
 }
 
-pub(super) fn exhausted(evidence: &Evidence) -> Vec<Found> {
+fn exhausted(evidence: &Evidence) -> Vec<Found> {
     let is = |spot: &Spot<'_>| {
         spot.channel
             .failed_with(&["isend", "irecv"], INTERNAL_ERROR)
             && spot.channel.in_flight() >= SLOTS
     };
-    refused_with(evidence, "slots-exhausted", is, &["slots-exhausted"])
+    refused_with(
+        evidence,
+        Condition::SlotsExhausted,
+        is,
+        &["slots-exhausted"],
+    )
 }
 
 const CONSUMED_EARLY: &[&str] = &[
@@ -83,9 +83,9 @@ const CONSUMED_EARLY: &[&str] = &[
     "consumed-null",
 ];
 
-pub(super) fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
+fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
     let is = |spot: &Spot<'_>| spot.channel.failed_with(&["irecvConsumed"], INTERNAL_ERROR);
-    let mut found = refused_with(evidence, "consumed-early", is, CONSUMED_EARLY);
+    let mut found = refused_with(evidence, Condition::ConsumedEarly, is, CONSUMED_EARLY);
     for node in &evidence.nodes {
         let Some((compared, wrong)) = node.verified.filter(|(_, wrong)| *wrong > 0) else {
             continue;
@@ -104,11 +104,11 @@ pub(super) fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
             .fold(0, u64::saturating_add);
         if early > 0 {
             let why = format!("{early} receives were handed back before they were unpacked");
-            found.push(Found::at("consumed-early", node, 0.95, because.clone()).and(why));
+            found.push(Found::at(Condition::ConsumedEarly, node, 0.95, because.clone()).and(why));
         }
         let unseen =
             "whether pages were handed back before they were read: the last calls are not recorded";
-        let one = Found::at("payload-wrong", node, 0.9, because);
+        let one = Found::at(Condition::PayloadWrong, node, 0.9, because);
         found.push(if node.channels.is_empty() {
             one.unseen(unseen)
         } else {
@@ -126,21 +126,21 @@ fn consumed_before_unpacked(channel: &Channel) -> u64 {
         .map_or(0, |unpacked| channel.now.consumed.saturating_sub(unpacked))
 }
 
-pub(super) fn never_consumed(evidence: &Evidence) -> Vec<Found> {
+fn never_consumed(evidence: &Evidence) -> Vec<Found> {
     let is_stuck = |spot: &Spot<'_>| {
         !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight()
     };
     let found = evidence.standing().filter(is_stuck).map(|spot| {
         let count = spot.channel.in_flight();
         let full = if count >= SLOTS { 0.97 } else { 0.9 };
-        Found::on("window-never-consumed", spot, full).and(format!(
+        Found::on(Condition::WindowNeverConsumed, spot, full).and(format!(
             "all {count} receives in flight are done, and none is handed back"
         ))
     });
     found.collect()
 }
 
-pub(super) fn completions(evidence: &Evidence) -> Vec<Found> {
+fn completions(evidence: &Evidence) -> Vec<Found> {
     let found = evidence
         .standing()
         .filter(|spot| spot.channel.sends())
@@ -152,15 +152,12 @@ pub(super) fn completions(evidence: &Evidence) -> Vec<Found> {
             let arrived = arrived.filter(|_| waits && spot.channel.stuck_in().is_none());
             let found = match (arrived, line) {
                 (Some(other), _) => {
-                    Found::on("tx-completions-missing", spot, 0.9).and(other.counters())
+                    Found::on(Condition::TxCompletionsMissing, spot, 0.9).and(other.counters())
                 }
-                (None, Some(_)) => Found::on("tx-completions-missing", spot, 0.6),
+                (None, Some(_)) => Found::on(Condition::TxCompletionsMissing, spot, 0.6),
                 (None, None) => return None,
             };
-            Some(
-                line.into_iter()
-                    .fold(found, |found, line| found.and(said(line))),
-            )
+            Some(found.and_line(line))
         });
     found.collect()
 }
@@ -168,7 +165,7 @@ pub(super) fn completions(evidence: &Evidence) -> Vec<Found> {
 /// Of so many requests the average is not the short last one's.
 const REQUESTS_MIN: u64 = 4;
 
-pub(super) fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
+fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
     let each = |spot: Spot<'_>| {
         let one = &spot.channel.now;
         (one.posted >= REQUESTS_MIN && one.bytes_posted > 0)
@@ -182,7 +179,7 @@ pub(super) fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
             let (mine, theirs) = (each(spot)?, each(other)?);
             let differ = mine.max(theirs) / mine.min(theirs) >= 1.5;
             differ.then(|| {
-                Found::on("chunk-size-disagreement", spot, 0.85).and(format!(
+                Found::on(Condition::ChunkSizeDisagreement, spot, 0.85).and(format!(
                     "{} posts {theirs:.0} bytes a request, {} posts {mine:.0}",
                     other.name(),
                     spot.name()
@@ -193,7 +190,7 @@ pub(super) fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// Refusals that have no name of their own.
-pub(super) fn refused(evidence: &Evidence) -> Vec<Found> {
+fn refused(evidence: &Evidence) -> Vec<Found> {
     let on_channels = evidence.spots().filter_map(|spot| {
         let (call, code) = spot.channel.now.last_error.as_ref()?;
         let is_named = match (call.as_str(), *code) {
@@ -201,7 +198,8 @@ pub(super) fn refused(evidence: &Evidence) -> Vec<Found> {
             ("isend" | "irecv", INTERNAL_ERROR) => spot.channel.in_flight() >= SLOTS,
             _ => false,
         };
-        let found = || Found::on("call-refused", spot, 0.8).and(format!("{call} returned {code}"));
+        let found =
+            || Found::on(Condition::CallRefused, spot, 0.8).and(format!("{call} returned {code}"));
         (!is_named).then(|| {
             match spot
                 .node
@@ -228,8 +226,40 @@ pub(super) fn refused(evidence: &Evidence) -> Vec<Found> {
             .iter()
             .any(|channel| channel.now.last_error.is_some());
         let why = format!("{}, {}: {}", node.name(), failure.phase, failure.message);
-        (is_one && is_new && !has_named).then(|| Found::at("call-refused", node, 0.7, why))
+        (is_one && is_new && !has_named).then(|| Found::at(Condition::CallRefused, node, 0.7, why))
     });
     let of_no_channel: Vec<Found> = of_no_channel.collect();
     found.into_iter().chain(of_no_channel).collect()
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_words::side::Side;
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::TxCompletionsMissing, completions_missing),
+        (Condition::ChunkSizeDisagreement, chunk_sizes),
+    ];
+
+    fn completions_missing() -> Evidence {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 28, 28], 4000),
+            channel(Side::Recv, [56, 40, 40], 4000),
+        );
+        evidence.nodes[0].lines = vec![line(
+            "tx-completion-timeout",
+            "tx comp timeout poll upper 6, lower 0",
+        )];
+        evidence
+    }
+
+    fn chunk_sizes() -> Evidence {
+        let mut evidence = stuck();
+        evidence.nodes[0].channels[0].now.bytes_posted = 40 << 20;
+        evidence.nodes[1].channels[0].now.bytes_posted = 44 << 19;
+        evidence
+    }
 }

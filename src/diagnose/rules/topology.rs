@@ -1,10 +1,13 @@
 //! Which GPU's memory goes over which NIC.
 #![forbid(unsafe_code)]
 
-use super::Found;
+use super::{Found, Rule};
+use crate::catalogue::Condition;
 use crate::evidence::{Evidence, Node};
 use tcpx_run_model::scenario::Memory;
 use tcpx_words::plugin_family::PluginFamily;
+
+pub(super) const RULES: &[Rule] = &[far_nic, same_host];
 
 /// Whether a GPU's memory is moved by a plugin that needs NIC and GPU together.
 fn is_device(evidence: &Evidence, node: &Node) -> bool {
@@ -15,7 +18,7 @@ fn is_device(evidence: &Evidence, node: &Node) -> bool {
             .is_none_or(|scenario| scenario.transfer.memory != Memory::Host)
 }
 
-pub(super) fn far_nic(evidence: &Evidence) -> Vec<Found> {
+fn far_nic(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in evidence
         .nodes
@@ -49,14 +52,14 @@ pub(super) fn far_nic(evidence: &Evidence) -> Vec<Found> {
             let index = Some(channel.now.index);
             found.push(Found {
                 channel: index,
-                ..Found::at("nic-far-from-gpu", node, 0.95, why)
+                ..Found::at(Condition::NicFarFromGpu, node, 0.95, why)
             });
         }
     }
     found
 }
 
-pub(super) fn same_host(evidence: &Evidence) -> Vec<Found> {
+fn same_host(evidence: &Evidence) -> Vec<Found> {
     let found = evidence.pairs().filter_map(|(one, other)| {
         let host = |node: &Node| {
             node.machine
@@ -74,7 +77,45 @@ pub(super) fn same_host(evidence: &Evidence) -> Vec<Found> {
                 other.name()
             )
         };
-        (same == Some(true) && matters).then(|| Found::of_all("same-host", 0.95, why()))
+        (same == Some(true) && matters)
+            .then(|| Found::of_transfer(Condition::SameHost, 0.95, why()))
     });
     found.collect()
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::evidence::Machine;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_node::{Fact, Host};
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::NicFarFromGpu, far_nic),
+        (Condition::SameHost, same_host),
+    ];
+
+    fn far_nic() -> Evidence {
+        let mut evidence = on_gpu(passed());
+        evidence.nodes[1].machine = Some(machine(&[None, None, Some("pci0000:07")]));
+        evidence
+    }
+
+    fn same_host() -> Evidence {
+        let mut evidence = on_gpu(passed());
+        let host = Host {
+            name: Fact::Known("node0".into()),
+            kernel: Fact::unknown("not read"),
+            boot_id: Fact::Known("one".into()),
+            network_namespace: Fact::Known(1),
+        };
+        for node in &mut evidence.nodes {
+            node.machine = Some(Machine {
+                host: Some(host.clone()),
+                ..Machine::default()
+            });
+        }
+        evidence
+    }
 }
