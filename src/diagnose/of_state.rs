@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use tcpx_logs::{Catalogue as Signatures, Phase as LogPhase, Severity as LineSeverity};
 use tcpx_node::NodeFacts;
 use tcpx_run_model::finding::Subject;
-use tcpx_run_model::ids::WorkerId;
+use tcpx_run_model::ids::{PairId, WorkerId};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::{ChannelNow, RunRecord};
 use tcpx_run_model::state::{Counts, KeptLine, Look, RunState, WorkerState};
@@ -58,7 +58,7 @@ impl Evidence {
         let workers = state.workers.values().take(NODES_MAX);
         Self {
             scenario: state.scenario.clone(),
-            stall_after_ms: state.stall_after_ms,
+            stall_after_ms: stall_after_ms(state),
             now_ms: state.now_ms,
             stall: state.stall().map(|stall| Stall {
                 at_ms: stall.at_ms,
@@ -78,7 +78,7 @@ impl Evidence {
         let at_ms = at_ns.saturating_sub(state.at_ns(0.0)) as f64 / 1e6;
         let workers = state.workers.values().take(NODES_MAX);
         Self {
-            stall_after_ms: state.stall_after_ms,
+            stall_after_ms: stall_after_ms(state),
             now_ms: at_ms,
             outcome: state
                 .ended
@@ -110,6 +110,34 @@ impl Evidence {
         });
         self.moved = moved.collect();
     }
+}
+
+/// Milliseconds without a change that are a stall. A run without its scenario does not say,
+/// but a stall that it declared does: some channel had been quiet for as long by then.
+fn stall_after_ms(state: &RunState) -> u64 {
+    let mut stall_after_ms = state.stall_after_ms;
+    if state.scenario.is_some() {
+        return stall_after_ms;
+    }
+    for (index, _) in state
+        .pairs
+        .iter()
+        .enumerate()
+        .filter(|(_, pair)| pair.stall.is_some())
+    {
+        let ends = state.ends(PairId(u32::try_from(index).unwrap_or(u32::MAX)));
+        let pictures = ends
+            .into_iter()
+            .flatten()
+            .filter_map(|worker| worker.at_stall.as_ref());
+        let quiet_ms = pictures
+            .flat_map(|picture| &picture.channels)
+            .filter(|channel| !channel.closed && channel.posted > channel.consumed)
+            .map(|channel| channel.quiet_ms)
+            .max();
+        stall_after_ms = stall_after_ms.min(quiet_ms.unwrap_or(u64::MAX));
+    }
+    stall_after_ms
 }
 
 fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> Node {

@@ -284,22 +284,33 @@ fn recovered(evidence: &Evidence) -> Vec<Found> {
 pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
     let declared = evidence.outcome == Some(Outcome::Stalled)
         || (evidence.outcome.is_none() && evidence.stall.is_some_and(|stall| !stall.recovered));
-    let mut standing: Vec<Spot<'_>> = evidence.standing().collect();
-    if !declared && standing.is_empty() {
+    let mut waiting: Vec<Spot<'_>> = evidence.standing().collect();
+    let stands = !waiting.is_empty();
+    if !declared && !stands {
         return Vec::new();
     }
-    standing.sort_by_key(|spot| std::cmp::Reverse(spot.channel.now.quiet_ms));
-    let mut found = match standing.first() {
+    if !stands {
+        let in_flight = |spot: &Spot<'_>| !spot.channel.now.closed && spot.channel.in_flight() > 0;
+        waiting = evidence.spots().filter(in_flight).collect();
+    }
+    waiting.sort_by_key(|spot| std::cmp::Reverse(spot.channel.now.quiet_ms));
+    let mut found = match waiting.first() {
         Some(spot) => Found::on(Condition::Stalled, *spot, 0.5),
         None => Found::of_transfer(
             Condition::Stalled,
             0.5,
-            "nothing is in flight on any channel, and none changed",
+            "a stall was declared, and no channel has a request in flight",
         ),
     };
+    if !stands && !waiting.is_empty() {
+        found = found.and(format!(
+            "a stall was declared, but these counters show no channel that was quiet for {:.1} s",
+            evidence.stall_after_ms as f64 / 1e3
+        ));
+    }
     found
         .because
-        .extend(standing.iter().skip(1).map(Spot::counters));
+        .extend(waiting.iter().skip(1).map(Spot::counters));
     found.cannot_see = evidence.missing();
     vec![found]
 }

@@ -13,7 +13,10 @@ use builders::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::{Finding, Severity};
+use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
+use tcpx_run_model::state::RunState;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
@@ -233,6 +236,50 @@ fn an_end_whose_plugin_says_try_again_for_ever_is_told_to_look_at_the_plugin() {
             "{next_step}"
         );
     }
+}
+
+#[test]
+fn a_declared_stall_of_a_run_without_its_scenario_names_the_quiet_channel() {
+    let mut state = RunState::default();
+    state.introduce_two_nodes();
+    let mut told = |ms: f64, node: u32, kind: EventKind| {
+        let worker = WorkerId::of_pair(NodeId(node), PairId(0));
+        state.apply(&Event::new(ms, Who::Worker(worker), kind));
+    };
+    let counters = |side, posted, quiet_ms| {
+        let mut now = channel(side, [posted, 28, 28], quiet_ms).now;
+        now.tests = 1000 * quiet_ms;
+        vec![now]
+    };
+    // The run had stall_after = 1 s, and was over before 3 s, which is the default.
+    told(5000.0, 0, EventKind::Sample(counters(Side::Send, 40, 900)));
+    told(5100.0, 1, EventKind::Stall(counters(Side::Recv, 44, 1000)));
+    told(6000.0, 0, EventKind::Sample(counters(Side::Send, 40, 1900)));
+    told(6100.0, 1, EventKind::Sample(counters(Side::Recv, 44, 2000)));
+    let evidence = ended(Outcome::Stalled, Evidence::of(&state));
+    assert_eq!(evidence.stall_after_ms, 1000);
+    let findings = diagnose(&evidence);
+    assert_eq!(
+        names(&findings).first(),
+        Some(&"nothing-arrives"),
+        "{findings:#?}"
+    );
+}
+
+#[test]
+fn a_channel_that_was_quiet_for_too_short_is_not_reported_as_empty() {
+    let evidence = pair(
+        channel(Side::Send, [40, 28, 28], 1900),
+        channel(Side::Recv, [44, 28, 28], 2000),
+    );
+    let findings = diagnose(&ended(Outcome::Stalled, evidence));
+    assert_eq!(names(&findings), ["stalled"]);
+    assert_eq!(findings[0].place(), Some("peer"));
+    let facts = findings[0].because.join("; ");
+    assert!(
+        facts.contains("quiet for 2.0 s") && facts.contains("no channel that was quiet for 3.0 s"),
+        "{facts}"
+    );
 }
 
 #[test]
