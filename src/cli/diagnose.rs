@@ -97,24 +97,24 @@ fn exit_of(findings: &[Finding]) -> Outcome {
     }
 }
 
-/// Whether it is a reason why nothing moves, rather than how something ended.
+/// Whether a condition is a reason why nothing moves, and not how a run ended.
 fn is_stall(condition: &str) -> bool {
-    let ended = [
-        "plugin-exit",
-        "plugin-crash",
-        "process-killed",
-        "no-cmsg",
-        "payload-wrong",
-        "consumed-early",
-    ];
-    let others = [
-        "rate-above-line-rate",
-        "control-lost",
-        "premature-close",
-        "peer-exited-first",
-        "call-refused",
-    ];
-    !ended.contains(&condition) && !others.contains(&condition)
+    !matches!(
+        Condition::from_name(condition),
+        Some(
+            Condition::PluginExit
+                | Condition::PluginCrash
+                | Condition::ProcessKilled
+                | Condition::NoCmsg
+                | Condition::PayloadWrong
+                | Condition::ConsumedEarly
+                | Condition::RateAboveLineRate
+                | Condition::ControlLost
+                | Condition::PrematureClose
+                | Condition::PeerExitedFirst
+                | Condition::CallRefused
+        )
+    )
 }
 
 #[derive(Serialize)]
@@ -130,8 +130,8 @@ struct Diagnosis<'a> {
 }
 
 fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding]) -> String {
-    let nodes: Vec<&str> = evidence.nodes.iter().map(|node| node.name()).collect();
-    let channels = evidence.spots().count();
+    let nodes: Vec<&str> = evidence.node_names().collect();
+    let channels = evidence.channel_count();
     let mut text = format!(
         "# diagnose : {of}: {channels} channels of {}\n",
         nodes.join(", ")

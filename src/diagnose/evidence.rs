@@ -14,7 +14,7 @@ use tcpx_run_model::ids::{Lane, NodeId, PairId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::record::{ChannelNow, Frame};
 use tcpx_run_model::scenario::Scenario;
-pub use tcpx_run_model::state::At;
+pub(crate) use tcpx_run_model::state::At;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
@@ -24,181 +24,181 @@ use tcpx_words::side::Side;
 pub struct Evidence {
     /// What was to be done; a program of somebody else's has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scenario: Option<Scenario>,
+    pub(crate) scenario: Option<Scenario>,
     /// No change for so long is a stall.
-    pub stall_after_ms: u64,
+    pub(crate) stall_after_ms: u64,
     /// The newest moment that is known of.
     pub now_ms: f64,
     /// Whether a stall was declared, and whether it moved again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stall: Option<Stall>,
+    pub(crate) stall: Option<Stall>,
     /// How it ended, once it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Outcome>,
+    pub(crate) outcome: Option<Outcome>,
     /// Every worker of the run, or the processes that were looked at.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// What moved, as it was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub moved: Vec<Moved>,
+    pub(crate) moved: Vec<Moved>,
 }
 
 /// A stall that was declared.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Stall {
+pub(crate) struct Stall {
     /// When.
-    pub at_ms: f64,
+    pub(crate) at_ms: f64,
     /// It moved again.
-    pub recovered: bool,
+    pub(crate) recovered: bool,
 }
 
 /// One direction's figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Moved {
+pub(crate) struct Moved {
     /// The pair that moved it.
-    pub pair: PairId,
+    pub(crate) pair: PairId,
     /// Sending node.
-    pub from: NodeId,
+    pub(crate) from: NodeId,
     /// Receiving node.
-    pub to: NodeId,
+    pub(crate) to: NodeId,
     /// Of the measured iterations.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Of the measured iterations.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 /// One end: a worker, or a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub(crate) struct Node {
     /// Which one, and how it is called.
     #[serde(flatten)]
-    pub subject: Subject,
+    pub(crate) subject: Subject,
     /// What its pair moves bytes for; of a process nothing is known of that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// Where its worker is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<Phase>,
+    pub(crate) phase: Option<Phase>,
     /// When it got there.
     #[serde(default)]
-    pub phase_ms: f64,
+    pub(crate) phase_ms: f64,
     /// When its counters were taken last; `None`: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sampled_ms: Option<f64>,
+    pub(crate) sampled_ms: Option<f64>,
     /// Its channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub channels: Vec<Channel>,
+    pub(crate) channels: Vec<Channel>,
     /// A call that belongs to no channel and that it is inside of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inside: Option<String>,
+    pub(crate) inside: Option<String>,
     /// Its plugin's lines, by kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
     /// Lines that its plugin logged, of any kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub logged: Option<u64>,
+    pub(crate) logged: Option<u64>,
     /// The plugin's name and version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plugin: Option<String>,
+    pub(crate) plugin: Option<String>,
     /// Whose plugin it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub family: Option<PluginFamily>,
+    pub(crate) family: Option<PluginFamily>,
     /// Settings by name: as its environment has them, or as the plugin printed them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub settings: BTreeMap<String, String>,
+    pub(crate) settings: BTreeMap<String, String>,
     /// GPUs that its listen comms took, as the plugin printed them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub listened_on_gpus: BTreeSet<u32>,
+    pub(crate) listened_on_gpus: BTreeSet<u32>,
     /// How its process ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit: Option<At<Exit>>,
+    pub(crate) exit: Option<At<Exit>>,
     /// Why it could not go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<At<Failure>>,
+    pub(crate) failure: Option<At<Failure>>,
     /// Bytes compared, and those that were wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verified: Option<(u64, u64)>,
+    pub(crate) verified: Option<(u64, u64)>,
     /// The first wrong stretch, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mismatch: Option<String>,
+    pub(crate) mismatch: Option<String>,
     /// The machine below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine: Option<Machine>,
+    pub(crate) machine: Option<Machine>,
     /// Everything around it at the moment of the stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub frame: Option<Box<Frame>>,
+    pub(crate) frame: Option<Box<Frame>>,
 }
 
 /// One channel of one end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Channel {
+pub(crate) struct Channel {
     /// Its counters.
     #[serde(flatten)]
-    pub now: ChannelNow,
+    pub(crate) now: ChannelNow,
     /// Interface, where it is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub nic: String,
+    pub(crate) nic: String,
     /// What was seen of it while it stood still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub watched: Option<Watched>,
+    pub(crate) watched: Option<Watched>,
 }
 
 /// A stretch of time in which no request of a channel changed state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Watched {
+pub(crate) struct Watched {
     /// How long it was watched.
-    pub ms: f64,
+    pub(crate) ms: f64,
     /// Tests that returned meanwhile.
-    pub tests: u64,
+    pub(crate) tests: u64,
     /// Posts that returned success and no request meanwhile: "try again".
     #[serde(default, skip_serializing_if = "is_none_of_it")]
-    pub null_requests: u64,
+    pub(crate) null_requests: u64,
     /// It was inside a call at its begin and at its end, and none returned.
     #[serde(default)]
-    pub in_one_call: bool,
+    pub(crate) in_one_call: bool,
 }
 
 /// One kind of line of a plugin's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub(crate) struct Line {
     /// Its signature in `probes/logs`; a WARN that none knows has none.
-    pub signature: Option<String>,
+    pub(crate) signature: Option<String>,
     /// The signature's.
-    pub severity: LineSeverity,
+    pub(crate) severity: LineSeverity,
     /// The first one.
-    pub text: String,
+    pub(crate) text: String,
     /// How many.
-    pub count: u64,
+    pub(crate) count: u64,
     /// When the first came.
-    pub first_ms: f64,
+    pub(crate) first_ms: f64,
     /// When the last came.
-    pub last_ms: f64,
+    pub(crate) last_ms: f64,
     /// Where its process was then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<Phase>,
+    pub(crate) phase: Option<Phase>,
 }
 
 /// What of a machine decides where bytes go.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Which one, and which network stack of it.
-    pub host: Option<Host>,
+    pub(crate) host: Option<Host>,
     /// Its interfaces.
-    pub nics: Vec<Nic>,
+    pub(crate) nics: Vec<Nic>,
     /// PCI root of each GPU, by index.
-    pub gpu_roots: Vec<Option<String>>,
+    pub(crate) gpu_roots: Vec<Option<String>>,
 }
 
 /// One interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Nic {
+pub(crate) struct Nic {
     /// Name.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether it can carry traffic.
-    pub up: bool,
+    pub(crate) up: bool,
     /// 10^6 bit per second; `None` where the driver tells none.
-    pub mbit_per_s: Option<u32>,
+    pub(crate) mbit_per_s: Option<u32>,
     /// `pciDDDD:BB`.
-    pub pci_root: Option<String>,
+    pub(crate) pci_root: Option<String>,
 }
 
 fn is_none_of_it(count: &u64) -> bool {
@@ -207,12 +207,12 @@ fn is_none_of_it(count: &u64) -> bool {
 
 impl Evidence {
     /// Channels with requests in flight and no change for as long as a stall takes.
-    pub fn standing(&self) -> impl Iterator<Item = Spot<'_>> {
+    pub(crate) fn standing(&self) -> impl Iterator<Item = Spot<'_>> {
         self.spots().filter(|spot| spot.stands())
     }
 
     /// Every channel with its node.
-    pub fn spots(&self) -> impl Iterator<Item = Spot<'_>> {
+    pub(crate) fn spots(&self) -> impl Iterator<Item = Spot<'_>> {
         let of = move |node| {
             move |channel| Spot {
                 evidence: self,
@@ -227,19 +227,19 @@ impl Evidence {
 
     /// Whether something is wrong, or it is not known to be right: what passed
     /// has no channel that stands still.
-    pub fn is_bad(&self) -> bool {
+    pub(crate) fn is_bad(&self) -> bool {
         self.outcome != Some(Outcome::Passed)
     }
 
     /// The other nodes.
-    pub fn others<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+    pub(crate) fn others<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
         self.nodes
             .iter()
             .filter(|other| other.subject != node.subject)
     }
 
     /// The worker at the other end of a worker's pair.
-    pub fn opposite(&self, node: &Node) -> Option<&Node> {
+    pub(crate) fn opposite(&self, node: &Node) -> Option<&Node> {
         let pair = node.subject.pair?;
         let is_other = |other: &&Node| {
             other.subject.pair == Some(pair) && other.subject.node != node.subject.node
@@ -248,12 +248,22 @@ impl Evidence {
     }
 
     /// Both workers of each pair of which both are known.
-    pub fn pairs(&self) -> impl Iterator<Item = (&Node, &Node)> {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Node, &Node)> {
         let first = |(node, other): &(&Node, &Node)| node.subject.node < other.subject.node;
         self.nodes
             .iter()
             .filter_map(|node| Some((node, self.opposite(node)?)))
             .filter(first)
+    }
+
+    /// The names of the workers or processes.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(Node::name)
+    }
+
+    /// How many channels they have.
+    pub fn channel_count(&self) -> usize {
+        self.spots().count()
     }
 
     /// What a rule would have liked to see, in words.
@@ -282,7 +292,7 @@ impl Evidence {
 
 impl Node {
     /// Of which nothing is known but how it is called.
-    pub fn new(subject: Subject) -> Self {
+    pub(crate) fn new(subject: Subject) -> Self {
         Self {
             subject,
             lanes: Vec::new(),
@@ -307,12 +317,12 @@ impl Node {
     }
 
     /// `local`, `peer gpu 3`, `pid 4242`.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.subject.name
     }
 
     /// The one GPU that its pair moves bytes for.
-    pub fn gpu(&self) -> Option<u32> {
+    pub(crate) fn gpu(&self) -> Option<u32> {
         if let [lane] = self.lanes[..] {
             lane.gpu()
         } else {
@@ -321,14 +331,14 @@ impl Node {
     }
 
     /// Lines of a signature.
-    pub fn line(&self, signature: &str) -> Option<&Line> {
+    pub(crate) fn line(&self, signature: &str) -> Option<&Line> {
         self.lines
             .iter()
             .find(|line| line.signature.as_deref() == Some(signature))
     }
 
     /// The first line of any of them.
-    pub fn any_line<'a>(&'a self, signatures: &[&str]) -> Option<&'a Line> {
+    pub(crate) fn any_line<'a>(&'a self, signatures: &[&str]) -> Option<&'a Line> {
         let is = |line: &&Line| {
             line.signature
                 .as_deref()
@@ -341,39 +351,33 @@ impl Node {
     }
 
     /// Its process ended, and nobody had asked for that.
-    pub fn died(&self) -> Option<&At<Exit>> {
+    pub(crate) fn died(&self) -> Option<&At<Exit>> {
         let unasked = |exit: &&At<Exit>| !exit.what.killed && self.failure.is_none();
         self.exit
             .as_ref()
             .filter(unasked)
             .filter(|exit| exit.what.phase != Phase::Finished)
     }
-
-    /// Whether bytes should move.
-    pub fn is_moving(&self) -> bool {
-        self.phase
-            .is_none_or(|phase| matches!(phase, Phase::WarmUp | Phase::Measuring))
-    }
 }
 
 impl Channel {
     /// Posted and not yet handed back.
-    pub fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.now.posted.saturating_sub(self.now.consumed)
     }
 
     /// Done and not yet handed back.
-    pub fn done_unconsumed(&self) -> u64 {
+    pub(crate) fn done_unconsumed(&self) -> u64 {
         self.now.done.saturating_sub(self.now.consumed)
     }
 
     /// Whether it sends.
-    pub fn sends(&self) -> bool {
+    pub(crate) fn sends(&self) -> bool {
         self.now.side == Side::Send
     }
 
     /// Tests per second while it stood still; `None`: it was not watched for long enough.
-    pub fn polls_per_s(&self) -> Option<f64> {
+    pub(crate) fn polls_per_s(&self) -> Option<f64> {
         let watched = self
             .watched
             .as_ref()
@@ -383,14 +387,14 @@ impl Channel {
 
     /// Nothing is in flight because the plugin has no request for what is posted:
     /// it answers "try again", and has all the time that it was watched.
-    pub fn is_put_off(&self) -> bool {
+    pub(crate) fn is_put_off(&self) -> bool {
         let meanwhile = self.watched.map_or(0, |watched| watched.null_requests);
         self.in_flight() == 0
             && (meanwhile > 0 || (self.now.posted == 0 && self.now.null_requests > 0))
     }
 
     /// The one call that it has been inside of all the time.
-    pub fn stuck_in(&self) -> Option<&str> {
+    pub(crate) fn stuck_in(&self) -> Option<&str> {
         let stuck = self
             .watched
             .is_some_and(|watched| watched.in_one_call && watched.tests == 0);
@@ -398,7 +402,7 @@ impl Channel {
     }
 
     /// The last call that failed had this name and code.
-    pub fn failed_with(&self, calls: &[&str], code: i32) -> bool {
+    pub(crate) fn failed_with(&self, calls: &[&str], code: i32) -> bool {
         self.now
             .last_error
             .as_ref()
@@ -411,17 +415,17 @@ const WATCHED_MIN_MS: f64 = 150.0;
 
 /// A channel where it is.
 #[derive(Clone, Copy)]
-pub struct Spot<'a> {
+pub(crate) struct Spot<'a> {
     evidence: &'a Evidence,
     /// Its node.
-    pub node: &'a Node,
+    pub(crate) node: &'a Node,
     /// The channel.
-    pub channel: &'a Channel,
+    pub(crate) channel: &'a Channel,
 }
 
 impl<'a> Spot<'a> {
     /// Requests are in flight, and nothing has changed for as long as a stall takes.
-    pub fn stands(&self) -> bool {
+    pub(crate) fn stands(&self) -> bool {
         let one = &self.channel.now;
         let long =
             one.quiet_ms >= self.evidence.stall_after_ms || self.channel.stuck_in().is_some();
@@ -430,7 +434,7 @@ impl<'a> Spot<'a> {
 
     /// The channel at the other end of its connection: by their addresses, or by
     /// their number in one pair of a run.
-    pub fn other_end(&self) -> Option<Spot<'a>> {
+    pub(crate) fn other_end(&self) -> Option<Spot<'a>> {
         let opposite = self.evidence.opposite(self.node).map(|node| &node.subject);
         let meet =
             |from: &ChannelNow, to: &ChannelNow| from.peer.is_some() && from.peer == to.local;
@@ -446,7 +450,7 @@ impl<'a> Spot<'a> {
     }
 
     /// The other channels of its process.
-    pub fn siblings(&self) -> impl Iterator<Item = &'a Channel> {
+    pub(crate) fn siblings(&self) -> impl Iterator<Item = &'a Channel> {
         let this = self.channel;
         self.node
             .channels
@@ -456,7 +460,7 @@ impl<'a> Spot<'a> {
 
     /// Whether another channel of its process got further: it moves, or it is
     /// through with what this one is not.
-    pub fn is_behind(&self, other: &Channel) -> bool {
+    pub(crate) fn is_behind(&self, other: &Channel) -> bool {
         let stands = Spot {
             channel: other,
             ..*self
@@ -466,7 +470,7 @@ impl<'a> Spot<'a> {
     }
 
     /// `peer recv 1 on eth2`.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let nic = if self.channel.nic.is_empty() {
             String::new()
         } else {
@@ -481,7 +485,7 @@ impl<'a> Spot<'a> {
     }
 
     /// Its counters in words.
-    pub fn counters(&self) -> String {
+    pub(crate) fn counters(&self) -> String {
         let one = &self.channel.now;
         let handed_back = if self.channel.sends() {
             String::new()

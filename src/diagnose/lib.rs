@@ -25,7 +25,7 @@ pub mod turn;
 mod watcher;
 
 pub use catalogue::{CatalogueEntry, Condition};
-pub use evidence::{At, Channel, Evidence, Line, Machine, Moved, Nic, Node, Spot, Stall, Watched};
+pub use evidence::Evidence;
 pub use open::{OpenError, newest_run, of_files, of_recorders};
 pub use rank::diagnose;
 pub use watcher::Watcher;

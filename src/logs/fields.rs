@@ -67,17 +67,17 @@ fn end_before(text: &[u8]) -> Option<End<'_>> {
 
 /// How often a wait was asked about, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Polls {
+pub(super) struct Polls {
     /// Questions since nothing moved.
-    pub count: u64,
+    pub(super) count: u64,
     /// Since then.
-    pub nanoseconds: u64,
+    pub(super) nanoseconds: u64,
 }
 
 impl Polls {
     /// Questions per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-    pub fn per_second(self) -> f64 {
+    pub(super) fn per_second(self) -> f64 {
         if self.nanoseconds == 0 {
             0.0
         } else {

@@ -39,7 +39,6 @@ mod time;
 
 pub use catalogue::{Catalogue, CatalogueError};
 pub use check::{Mistake, check_folder};
-pub use fields::Polls;
 pub use filter::{Filter, parse_time};
 pub use input::Problem;
 pub use read::{Reader, follow};

@@ -8,6 +8,7 @@
 pub(crate) mod builders;
 
 use super::*;
+use crate::evidence::Watched;
 use crate::rules::CASES;
 use builders::*;
 use proptest::prelude::*;

@@ -7,14 +7,14 @@ use std::collections::BinaryHeap;
 
 /// Which lanes are free.
 #[derive(Debug, Default)]
-pub struct Lanes {
+pub(super) struct Lanes {
     free: BinaryHeap<Reverse<usize>>,
     used: usize,
 }
 
 impl Lanes {
     /// The lowest free lane.
-    pub fn take(&mut self) -> usize {
+    pub(super) fn take(&mut self) -> usize {
         if let Some(Reverse(lane)) = self.free.pop() {
             return lane;
         }
@@ -23,7 +23,7 @@ impl Lanes {
     }
 
     /// A lane that was taken is free again.
-    pub fn give_back(&mut self, lane: usize) {
+    pub(super) fn give_back(&mut self, lane: usize) {
         self.free.push(Reverse(lane));
     }
 }
