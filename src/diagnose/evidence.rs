@@ -1,8 +1,8 @@
 //! What is known of a transfer at one moment, from both ends, as one document.
 //!
-//! Rules read it and nothing else, so whatever was recorded can be judged again.
-//! What is not there is `None`, or is told by [`Evidence::missing`]: that nothing
-//! was seen is never taken for nothing being there.
+//! Rules read evidence and nothing else, so a recorded run can be judged again. What is
+//! unknown is `None` or listed by [`Evidence::missing`]: a rule never takes missing data
+//! for a zero.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
@@ -19,25 +19,25 @@ use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 
-/// Everything that rules look at. Times are milliseconds since it began.
+/// Everything that rules look at. Times are milliseconds since the command started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was to be done; a program of somebody else's has none.
+    /// The scenario of the run; `None` for a program that tcpxctl did not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scenario: Option<Scenario>,
-    /// No change for so long is a stall.
+    /// Milliseconds without a change that are a stall.
     pub(crate) stall_after_ms: u64,
-    /// The newest moment that is known of.
+    /// The newest moment that is known.
     pub now_ms: f64,
-    /// Whether a stall was declared, and whether it moved again.
+    /// The last stall that was declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stall: Option<Stall>,
-    /// How it ended, once it has.
+    /// How the run ended; `None` while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<Outcome>,
-    /// Every worker of the run, or the processes that were looked at.
+    /// Every worker of the run, or every process that was inspected.
     pub(crate) nodes: Vec<Node>,
-    /// What moved, as it was measured.
+    /// Measured transfers, one per direction of a pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) moved: Vec<Moved>,
 }
@@ -47,11 +47,11 @@ pub struct Evidence {
 pub(crate) struct Stall {
     /// When.
     pub(crate) at_ms: f64,
-    /// It moved again.
+    /// Requests changed state again afterwards.
     pub(crate) recovered: bool,
 }
 
-/// One direction's figures.
+/// The measured bytes of one direction of one pair.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Moved {
     /// The pair that moved it.
@@ -60,46 +60,46 @@ pub(crate) struct Moved {
     pub(crate) from: NodeId,
     /// Receiving node.
     pub(crate) to: NodeId,
-    /// Of the measured iterations.
+    /// Bytes of the measured iterations.
     pub(crate) bytes: u64,
-    /// Of the measured iterations.
+    /// Seconds of the measured iterations.
     pub(crate) seconds: f64,
 }
 
-/// One end: a worker, or a process.
+/// One end: a worker, or a process that tcpxctl did not start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Node {
-    /// Which one, and how it is called.
+    /// Its ids and its printed name.
     #[serde(flatten)]
     pub(crate) subject: Subject,
-    /// What its pair moves bytes for; of a process nothing is known of that.
+    /// Host memory or GPUs that its pair moves bytes for; empty for a process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) lanes: Vec<Lane>,
-    /// Where its worker is.
+    /// The phase of its worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<Phase>,
-    /// When it got there.
+    /// When the phase began.
     #[serde(default)]
     pub(crate) phase_ms: f64,
-    /// When its counters were taken last; `None`: there are none.
+    /// When its counters were last taken; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sampled_ms: Option<f64>,
     /// Its channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) channels: Vec<Channel>,
-    /// A call that belongs to no channel and that it is inside of.
+    /// The call it is inside of, if that call belongs to no channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<String>,
-    /// Its plugin's lines, by kind.
+    /// Lines of its plugin's log, by signature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) lines: Vec<Line>,
-    /// Lines that its plugin logged, of any kind.
+    /// Number of all lines that its plugin logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) logged: Option<u64>,
     /// The plugin's name and version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plugin: Option<String>,
-    /// Whose plugin it is.
+    /// Which family the plugin belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) family: Option<PluginFamily>,
     /// Settings by name: as its environment has them, or as the plugin printed them.
@@ -111,7 +111,7 @@ pub(crate) struct Node {
     /// How its process ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exit: Option<At<Exit>>,
-    /// Why it could not go on.
+    /// The failure that its worker reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<At<Failure>>,
     /// Bytes compared, and those that were wrong.
@@ -120,10 +120,10 @@ pub(crate) struct Node {
     /// The first wrong stretch, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mismatch: Option<String>,
-    /// The machine below it.
+    /// Interfaces and GPUs of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) machine: Option<Machine>,
-    /// Everything around it at the moment of the stall.
+    /// The freeze-frame of the stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frame: Option<Box<Frame>>,
 }
@@ -134,10 +134,10 @@ pub(crate) struct Channel {
     /// Its counters.
     #[serde(flatten)]
     pub(crate) now: ChannelNow,
-    /// Interface, where it is known.
+    /// Interface; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) nic: String,
-    /// What was seen of it while it stood still.
+    /// What happened since a request last changed state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) watched: Option<Watched>,
 }
@@ -145,42 +145,42 @@ pub(crate) struct Channel {
 /// A stretch of time in which no request of a channel changed state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Watched {
-    /// How long it was watched.
+    /// Length of the stretch in milliseconds.
     pub(crate) ms: f64,
-    /// Tests that returned meanwhile.
+    /// Calls of `test` that returned in it.
     pub(crate) tests: u64,
-    /// Posts that returned success and no request meanwhile: "try again".
-    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    /// Posts in it that returned success and no request: "try again".
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) null_requests: u64,
-    /// It was inside a call at its begin and at its end, and none returned.
+    /// The channel was inside a call at its start and its end, and no call returned.
     #[serde(default)]
     pub(crate) in_one_call: bool,
 }
 
-/// One kind of line of a plugin's log.
+/// All lines of a plugin's log with one signature.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
-    /// Its signature in `probes/logs`; a WARN that none knows has none.
+    /// Name of the signature in `probes/logs`; `None` for a WARN that has none.
     pub(crate) signature: Option<String>,
-    /// The signature's.
+    /// Severity of the signature.
     pub(crate) severity: LineSeverity,
-    /// The first one.
+    /// The first line.
     pub(crate) text: String,
-    /// How many.
+    /// Number of lines.
     pub(crate) count: u64,
-    /// When the first came.
+    /// When the first line was logged.
     pub(crate) first_ms: f64,
-    /// When the last came.
+    /// When the last line was logged.
     pub(crate) last_ms: f64,
-    /// Where its process was then.
+    /// Phase of the worker at the first line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<Phase>,
 }
 
-/// What of a machine decides where bytes go.
+/// The part of a machine's facts that decides where bytes go.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// Which one, and which network stack of it.
+    /// The machine and its network namespace.
     pub(crate) host: Option<Host>,
     /// Its interfaces.
     pub(crate) nics: Vec<Nic>,
@@ -195,18 +195,18 @@ pub(crate) struct Nic {
     pub(crate) name: String,
     /// Whether it can carry traffic.
     pub(crate) up: bool,
-    /// 10^6 bit per second; `None` where the driver tells none.
+    /// Speed in 10^6 bit per second; `None` if the driver reports none.
     pub(crate) mbit_per_s: Option<u32>,
     /// `pciDDDD:BB`.
     pub(crate) pci_root: Option<String>,
 }
 
-fn is_none_of_it(count: &u64) -> bool {
+fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
 impl Evidence {
-    /// Channels with requests in flight and no change for as long as a stall takes.
+    /// Channels that stand still: requests in flight and no change for `stall_after_ms`.
     pub(crate) fn standing(&self) -> impl Iterator<Item = Spot<'_>> {
         self.spots().filter(|spot| spot.stands())
     }
@@ -225,8 +225,7 @@ impl Evidence {
             .flat_map(move |node| node.channels.iter().map(of(node)))
     }
 
-    /// Whether something is wrong, or it is not known to be right: what passed
-    /// has no channel that stands still.
+    /// Whether the run has not passed. No channel of a run that passed stands still.
     pub(crate) fn is_bad(&self) -> bool {
         self.outcome != Some(Outcome::Passed)
     }
@@ -247,7 +246,7 @@ impl Evidence {
         self.nodes.iter().find(is_other)
     }
 
-    /// Both workers of each pair of which both are known.
+    /// Both workers of each pair, for pairs of which both workers are known.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Node, &Node)> {
         let first = |(node, other): &(&Node, &Node)| node.subject.node < other.subject.node;
         self.nodes
@@ -270,12 +269,12 @@ impl Evidence {
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         if self.nodes.len() < 2 {
-            missing.push("the other end: only one process was looked at".to_owned());
+            missing.push("the other end: only one process was inspected".to_owned());
         }
         for node in &self.nodes {
             if node.sampled_ms.is_none() {
                 missing.push(format!(
-                    "counters of {}: it never wrote a recorder that could be read",
+                    "counters of {}: it wrote no readable recorder",
                     node.name()
                 ));
             }
@@ -291,7 +290,7 @@ impl Evidence {
 }
 
 impl Node {
-    /// Of which nothing is known but how it is called.
+    /// A node of which only the name is known.
     pub(crate) fn new(subject: Subject) -> Self {
         Self {
             subject,
@@ -330,14 +329,14 @@ impl Node {
         }
     }
 
-    /// Lines of a signature.
+    /// The lines with this signature.
     pub(crate) fn line(&self, signature: &str) -> Option<&Line> {
         self.lines
             .iter()
             .find(|line| line.signature.as_deref() == Some(signature))
     }
 
-    /// The first line of any of them.
+    /// The earliest line with one of these signatures.
     pub(crate) fn any_line<'a>(&'a self, signatures: &[&str]) -> Option<&'a Line> {
         let is = |line: &&Line| {
             line.signature
@@ -350,7 +349,7 @@ impl Node {
             .min_by(|a, b| a.first_ms.total_cmp(&b.first_ms))
     }
 
-    /// Its process ended, and nobody had asked for that.
+    /// The exit of its process, if nothing asked it to end.
     pub(crate) fn died(&self) -> Option<&At<Exit>> {
         let unasked = |exit: &&At<Exit>| !exit.what.killed && self.failure.is_none();
         self.exit
@@ -361,12 +360,12 @@ impl Node {
 }
 
 impl Channel {
-    /// Posted and not yet handed back.
+    /// Requests that are posted and not yet handed back.
     pub(crate) fn in_flight(&self) -> u64 {
         self.now.posted.saturating_sub(self.now.consumed)
     }
 
-    /// Done and not yet handed back.
+    /// Requests that are done and not yet handed back.
     pub(crate) fn done_unconsumed(&self) -> u64 {
         self.now.done.saturating_sub(self.now.consumed)
     }
@@ -376,7 +375,7 @@ impl Channel {
         self.now.side == Side::Send
     }
 
-    /// Tests per second while it stood still; `None`: it was not watched for long enough.
+    /// Calls of `test` per second since the last change; `None` if it was watched too shortly.
     pub(crate) fn polls_per_s(&self) -> Option<f64> {
         let watched = self
             .watched
@@ -385,15 +384,15 @@ impl Channel {
         Some(watched.tests as f64 * 1e3 / watched.ms)
     }
 
-    /// Nothing is in flight because the plugin has no request for what is posted:
-    /// it answers "try again", and has all the time that it was watched.
+    /// Whether nothing is in flight because the plugin answers every post with "try again":
+    /// success and no request.
     pub(crate) fn is_put_off(&self) -> bool {
         let meanwhile = self.watched.map_or(0, |watched| watched.null_requests);
         self.in_flight() == 0
             && (meanwhile > 0 || (self.now.posted == 0 && self.now.null_requests > 0))
     }
 
-    /// The one call that it has been inside of all the time.
+    /// The call that the channel has been inside of since the last change.
     pub(crate) fn stuck_in(&self) -> Option<&str> {
         let stuck = self
             .watched
@@ -401,7 +400,7 @@ impl Channel {
         self.now.in_call.as_deref().filter(|_| stuck)
     }
 
-    /// The last call that failed had this name and code.
+    /// Whether the last failed call is one of these and returned this code.
     pub(crate) fn failed_with(&self, calls: &[&str], code: i32) -> bool {
         self.now
             .last_error
@@ -410,21 +409,20 @@ impl Channel {
     }
 }
 
-/// A rate needs some time to be one.
+/// Shortest stretch that a test rate is computed over.
 const WATCHED_MIN_MS: f64 = 150.0;
 
-/// A channel where it is.
+/// A channel with its node and the evidence it belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
     evidence: &'a Evidence,
-    /// Its node.
+    /// The worker or process that the channel belongs to.
     pub(crate) node: &'a Node,
-    /// The channel.
     pub(crate) channel: &'a Channel,
 }
 
 impl<'a> Spot<'a> {
-    /// Requests are in flight, and nothing has changed for as long as a stall takes.
+    /// Whether requests are in flight and none has changed state for `stall_after_ms`.
     pub(crate) fn stands(&self) -> bool {
         let one = &self.channel.now;
         let long =
@@ -432,8 +430,8 @@ impl<'a> Spot<'a> {
         self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && long
     }
 
-    /// The channel at the other end of its connection: by their addresses, or by
-    /// their number in one pair of a run.
+    /// The channel at the other end of its connection: by their addresses, or by the same
+    /// index in the other worker of the pair.
     pub(crate) fn other_end(&self) -> Option<Spot<'a>> {
         let opposite = self.evidence.opposite(self.node).map(|node| &node.subject);
         let meet =
@@ -458,8 +456,8 @@ impl<'a> Spot<'a> {
             .filter(move |other| !std::ptr::eq(*other, this))
     }
 
-    /// Whether another channel of its process got further: it moves, or it is
-    /// through with what this one is not.
+    /// Whether another channel of the same process and direction has completed more requests
+    /// and does not stand still.
     pub(crate) fn is_behind(&self, other: &Channel) -> bool {
         let stands = Spot {
             channel: other,

@@ -1,13 +1,13 @@
 //! Why a transfer does not move.
 //!
-//! `evidence` is what rules look at, `of_state` makes it of a run's state; `rules`
-//! are pure functions over it; `rank` makes findings of what they found, causes
-//! before what follows from them. `catalogue` names what can be wrong: data under
-//! `probes/conditions`. `turn` says whose turn it is, `watcher` tells findings while
-//! a run goes on, `open` reads evidence from where it lies. `trace` is the timeline
-//! of a run as a file for viewers.
+//! `evidence` is what rules look at; `of_state` makes it of a run's state, `open` reads it
+//! from run folders, bundles and running processes. `rules` are pure functions over it.
+//! `rank` makes findings of their results, causes before symptoms. `catalogue` holds the
+//! conditions of `probes/conditions`. `turn` says whose turn it is on the channel that
+//! waits, `watcher` reports findings while a run goes on. `trace` writes the timeline of a
+//! run for viewers.
 //!
-//! Not here: printing, and taking a freeze-frame, which an agent does.
+//! Not here: printing.
 #![forbid(unsafe_code)]
 
 mod catalogue;

@@ -1,8 +1,8 @@
-//! Evidence of a run's state, now or at an earlier moment.
+//! Makes evidence of a run's state, now or at an earlier moment.
 //!
-//! How often a channel was tested while it stood still is what tells most causes
-//! apart, so earlier looks count. What a worker did after it failed does not: it
-//! would hide why.
+//! How often a channel was tested while it stood still distinguishes most causes, so
+//! earlier samples are used too. What a worker did after it failed is left out: it would
+//! hide the cause.
 #![forbid(unsafe_code)]
 
 use super::evidence::{Channel, Evidence, Line, Machine, Moved, Nic, Node, Stall, Watched};
@@ -20,18 +20,18 @@ use tcpx_words::payload::Mismatch;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::units::printable;
 
-/// Kinds of lines that are judged of one worker.
+/// Most signatures that are judged of one worker.
 const LINES_MAX: usize = 64;
-/// Letters of one line that are shown.
+/// Characters of a line that are quoted.
 const LINE_CHARS_MAX: usize = 400;
-/// Workers that are judged.
+/// Most workers that are judged.
 const NODES_MAX: usize = 4096;
 const SETTINGS_MAX: usize = 512;
 
-/// Signatures of log lines; the embedded ones are held against their tests.
+/// The embedded signatures; a test parses them.
 static SIGNATURES: LazyLock<Option<Signatures>> = LazyLock::new(|| Signatures::embedded().ok());
 
-/// What lines mean, kept from one judgement to the next: a worker's lines only grow.
+/// Meanings of the lines of each worker, kept between judgements: lines are only added.
 #[derive(Debug, Default)]
 pub(super) struct KnownLines {
     by_worker: BTreeMap<WorkerId, Vec<Meaning>>,
@@ -43,13 +43,13 @@ enum Meaning {
         signature: String,
         severity: LineSeverity,
     },
-    /// A WARN that no signature knows.
+    /// A WARN without a signature.
     UnknownWarning,
     Nothing,
 }
 
 impl Evidence {
-    /// What is known by now.
+    /// Everything that a run's state holds now.
     pub fn of(state: &RunState) -> Self {
         Self::with_known_lines(state, &mut KnownLines::default())
     }
@@ -70,9 +70,9 @@ impl Evidence {
         }
     }
 
-    /// The counters of a moment, nanoseconds since 1970: what tells whose turn it was.
-    /// Not for the rules, as the rest of what was known then is left out: a view asks
-    /// for each frame.
+    /// The counters at a moment, nanoseconds since 1970, for [`crate::turn::whose_turn`]. Not
+    /// for the rules: everything but counters and phases is left out, because a view asks for
+    /// each frame.
     pub fn at(timeline: &Timeline, at_ns: u64) -> Self {
         let state = &timeline.state;
         let at_ms = at_ns.saturating_sub(state.at_ns(0.0)) as f64 / 1e6;
@@ -92,7 +92,7 @@ impl Evidence {
         }
     }
 
-    /// Adds what only the record of a run has: what moved, and what was logged in all.
+    /// Adds what only the record of a run holds: measured transfers and line counts.
     pub fn add_record(&mut self, run: &RunRecord) {
         self.outcome = Some(run.outcome);
         for (pair, node, record) in run.workers() {
@@ -242,8 +242,8 @@ fn channels(
     counters.iter().enumerate().map(channel).collect()
 }
 
-/// What is seen of a channel over the time in which it has not changed, as far
-/// back as looks were kept.
+/// What a channel did since one of its requests last changed state, as far back as looks
+/// were kept.
 fn watched(looks: &VecDeque<Look>, place: usize, now: &ChannelNow, at_ms: f64) -> Option<Watched> {
     let since_ms = at_ms - now.quiet_ms as f64;
     let oldest = looks
@@ -267,7 +267,7 @@ fn plugin(worker: &WorkerState) -> Option<String> {
     Some(printable(format!("{} {version}", plugin.name).trim()))
 }
 
-/// A process that was found tells only what its plugin is called.
+/// The family of the loaded plugin; of a process only by the name of its plugin.
 fn family(worker: &WorkerState) -> Option<PluginFamily> {
     let loaded = worker.plugin.as_ref().map(|ready| ready.plugin.family);
     loaded.or_else(|| Some(PluginFamily::of_label(&worker.process.as_ref()?.plugin)))
@@ -290,7 +290,7 @@ fn listened_on_gpu(text: &str) -> Option<u32> {
     rest.split([' ', ',']).next()?.parse().ok()
 }
 
-/// `NET/GPUDirectTCPX : nthreads: 1`: what a plugin says of its settings at init.
+/// `NET/GPUDirectTCPX : nthreads: 1`: a setting that the plugin prints at init.
 fn setting(text: &str) -> Option<(String, String)> {
     let (label, value) = text
         .strip_prefix("NET/")?
@@ -306,7 +306,7 @@ impl KnownLines {
         let meanings = self.by_worker.entry(worker.id).or_default();
         let kept = worker.lines();
         if kept.len() < meanings.len() {
-            // Another run's worker of that id.
+            // A worker of another run with the same id.
             meanings.clear();
         }
         meanings.extend(kept[meanings.len()..].iter().map(meaning));

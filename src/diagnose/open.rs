@@ -1,5 +1,5 @@
-//! Evidence from where it lies: a run folder, finished or not, a bundle, and recorders of
-//! programs that run now.
+//! Reads evidence from a run folder, finished or not, from a bundle, and from the recorders
+//! of running programs.
 #![forbid(unsafe_code)]
 
 use super::evidence::Evidence;
@@ -13,25 +13,25 @@ use tcpx_run_model::record::{Frame, RunFiles};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::NextStep;
 
-/// How long programs that run are looked at, and how often.
-const LOOK_FOR: Duration = Duration::from_millis(700);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long running programs are sampled, and how often.
+const SAMPLE_FOR: Duration = Duration::from_millis(700);
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// Why there is no evidence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// A folder without an event stream.
-    #[error("{} has no events.jsonl to judge by: {why}", path.display())]
+    #[error("cannot read events.jsonl of {}: {why}", path.display())]
     NoEvents {
-        /// Which.
+        /// The run folder or bundle.
         path: PathBuf,
-        /// In the system's words.
+        /// The error of the system.
         why: String,
     },
-    /// No run was ever kept here.
-    #[error("there is no run in {}", .0.display())]
+    /// The folder holds no run.
+    #[error("no run in {}", .0.display())]
     NoRuns(PathBuf),
-    /// Nothing more comes from a node.
+    /// A node stopped answering; the text says which.
     #[error("{0}")]
     Lost(String),
 }
@@ -50,7 +50,7 @@ impl NextStep for OpenError {
 /// The newest run folder below `reports`.
 ///
 /// # Errors
-/// There is none.
+/// `reports` holds no run folder.
 pub fn newest_run(reports: &Path) -> Result<PathBuf, OpenError> {
     let folders = std::fs::read_dir(reports).into_iter().flatten().flatten();
     let runs = folders.filter_map(|entry| {
@@ -65,7 +65,7 @@ pub fn newest_run(reports: &Path) -> Result<PathBuf, OpenError> {
         .ok_or_else(|| OpenError::NoRuns(reports.to_owned()))
 }
 
-/// What a run left, as far as it has got, in its folder or in a bundle.
+/// Evidence of a run, finished or not, from its folder or a bundle.
 ///
 /// # Errors
 /// It has no event stream.
@@ -81,11 +81,11 @@ pub fn of_files(files: &RunFiles) -> Result<Evidence, OpenError> {
     Ok(evidence)
 }
 
-/// What programs that run now show while they are looked at for a moment. `look`
-/// adds events to what it is given; `names` says how their nodes are called.
+/// Evidence of running programs, sampled for a moment. `look` appends new events to the list
+/// that it is given; `names` are the names of the nodes.
 ///
 /// # Errors
-/// What `look` fails with.
+/// The error of `look`.
 pub fn of_recorders<E>(
     names: Names,
     mut look: impl FnMut(&mut Vec<Event>) -> Result<(), E>,
@@ -101,12 +101,12 @@ pub fn of_recorders<E>(
         let mut events = Vec::new();
         look(&mut events)?;
         events.iter().for_each(|event| state.apply(event));
-        if began.elapsed() >= LOOK_FOR {
+        if began.elapsed() >= SAMPLE_FOR {
             break;
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(SAMPLE_EVERY);
     }
-    // Of processes on other nodes nothing more can be asked.
+    // Freeze-frames can be taken of processes on this node only.
     let is_here = state.names.nodes.len() <= 1;
     let standing = if is_here {
         standing_processes(&Evidence::of(&state))
@@ -136,7 +136,7 @@ pub fn of_recorders<E>(
     Ok(Evidence::of(&state))
 }
 
-/// Processes with a channel that stands still.
+/// Ids of the processes with a channel that stands still.
 fn standing_processes(evidence: &Evidence) -> BTreeSet<u32> {
     evidence
         .standing()

@@ -1,5 +1,5 @@
-//! From what rules found to what people read: one finding for each condition and
-//! node, causes before what follows from them, rivals with what would decide.
+//! Ranks what the rules found: one finding per condition and node, causes before their
+//! symptoms, and other possible causes with what would decide between them.
 #![forbid(unsafe_code)]
 
 use super::catalogue::{CatalogueEntry, Condition};
@@ -8,9 +8,9 @@ use super::rules::{FAMILIES, Found, LAST_RESORT};
 use std::cmp::Reverse;
 use tcpx_run_model::finding::{Finding, Severity};
 
-/// Facts of one finding that are kept.
+/// Most facts of one finding.
 const FACTS_MAX: usize = 6;
-/// Rivals that are named.
+/// Most other causes that the first finding names.
 const RIVALS_MAX: usize = 3;
 
 /// What is wrong, the likeliest cause first; empty if nothing is.
@@ -63,14 +63,15 @@ fn merged(found: Vec<Found>) -> Vec<Found> {
     let bounded = |(mut one, channels): (Found, usize)| {
         if one.because.len() > FACTS_MAX {
             one.because.truncate(FACTS_MAX - 1);
-            one.because.push(format!("and so on: {channels} in all"));
+            one.because
+                .push(format!("and more: {channels} channels in all"));
         }
         one
     };
     all.into_iter().map(bounded).collect()
 }
 
-/// What is new, as far as there is room: of hundreds of channels a few are shown.
+/// Adds new facts up to the limit: of hundreds of channels a few are shown.
 fn add(known: &mut Vec<String>, more: Vec<String>) {
     for text in more {
         if known.len() <= FACTS_MAX && !known.contains(&text) {
@@ -125,7 +126,7 @@ fn rivals(ranked: &[Ranked]) -> Vec<String> {
             .map(|text| format!("; what decides: {text}"))
             .unwrap_or_default();
         rivals.push(format!(
-            "whether it is rather {} ({:.0} %){decided_by}",
+            "whether the cause is {} instead ({:.0} %){decided_by}",
             rival.found.condition,
             rival.found.confidence * 100.0
         ));

@@ -1,35 +1,35 @@
-//! Whose turn it is, by the counters of both ends: the one channel to speak of.
+//! The channel that waits longest, and which side has to act there, by the counters of
+//! both ends.
 //!
-//! It says which side does not do its part, no more; why it does not is what the
-//! rules find.
+//! Not here: why that side does not act, which the rules find.
 #![forbid(unsafe_code)]
 
 use super::evidence::{Evidence, Spot};
 use tcpx_run_model::finding::Subject;
 use tcpx_words::side::Side;
 
-/// No change for this long is worth a word.
+/// A channel that is quiet for this long is reported as waiting.
 pub const WAITING_MS: u64 = 500;
 
-/// The channel to speak of, and whose turn it is there.
+/// The channel that waits, and whose turn it is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// Its worker.
+    /// The worker or process that the channel belongs to.
     pub subject: Subject,
     /// Which end of its connection it is.
     pub side: Side,
     /// Index within its direction.
     pub channel: usize,
-    /// Since any of its requests changed state.
+    /// Milliseconds since one of its requests changed state.
     pub quiet_ms: u64,
-    /// It has stood still for as long as a stall takes.
+    /// It has been quiet for `stall_after`.
     pub is_stalled: bool,
     /// `peer recv 1: 16/16 done, none handed back: the receiver's turn`.
     pub words: String,
 }
 
-/// Whose turn it is where a channel waits: stalled before waiting, full windows
-/// first, then the longest. `None` where everything moves or nothing is in flight.
+/// The channel that waits: stalled ones first, then full windows, then the longest quiet.
+/// `None` if everything moves or nothing is in flight.
 pub fn whose_turn(evidence: &Evidence) -> Option<Turn> {
     let waits = |spot: &Spot<'_>| {
         let channel = spot.channel;
@@ -45,7 +45,7 @@ pub fn whose_turn(evidence: &Evidence) -> Option<Turn> {
             channel.now.quiet_ms,
         )
     };
-    // The first of several that are alike.
+    // The first of several equal ones.
     let worst = evidence.spots().filter(waits).reduce(|worst, spot| {
         if key(&spot) > key(&worst) {
             spot
@@ -72,7 +72,7 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
         .unwrap_or_default();
     if let Some(call) = &channel.now.in_call {
         return format!(
-            "{name} is inside {call}, which does not return: the plugin's turn{last_error}"
+            "{name} is inside {call}, which has not returned: the plugin's turn{last_error}"
         );
     }
     if channel.now.rc_errors > 0 && is_stalled {
@@ -93,7 +93,7 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
         }
         (_, Some((other, count))) => {
             format!(
-                "{name}: {in_flight} posted, {other}: {count}, nothing arrives: the way between them"
+                "{name}: {in_flight} posted, {other}: {count}, nothing arrives: the path between them"
             )
         }
         (Side::Recv, None) => format!("{name}: {in_flight} posted, {done} done"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_turn_it_was_is_told_of_any_moment() {
+    fn whose_turn_it_was_is_known_at_any_moment() {
         let mut state = RunState::default();
         state.introduce_two_nodes();
         let mut timeline = Timeline::of(state);
@@ -161,7 +161,7 @@ mod tests {
         );
         let at = |timeline: &Timeline, ms: u64| whose_turn(&Evidence::at(timeline, ms * 1_000_000));
         assert_eq!(at(&timeline, 0), None);
-        // Counters that are not new are older by that.
+        // Counters age while no newer ones arrive.
         let waits = at(&timeline, 600).expect("it waits");
         assert_eq!(
             (waits.quiet_ms, waits.is_stalled, waits.subject.node),

@@ -1,4 +1,4 @@
-//! Findings while something goes on: told when they change.
+//! Findings of a run or of watched programs while they go on, reported when they change.
 #![forbid(unsafe_code)]
 
 use super::evidence::Evidence;
@@ -10,20 +10,20 @@ use tcpx_run_model::record::{RunRecord, WorkerFile, worker_file};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::Outcome;
 
-/// Between two looks at what is told without a cause to look.
+/// Interval between two judgements that no event causes.
 const EVERY_MS: f64 = 500.0;
 
-/// Judges a state when there is cause to.
+/// Judges a state when an event or the interval gives cause to.
 #[derive(Default)]
 pub struct Watcher {
     known: KnownLines,
-    told: Vec<Finding>,
+    reported: Vec<Finding>,
     looked_ms: f64,
 }
 
 impl Watcher {
-    /// Judges a run of which `event` was just applied, where that is a cause to;
-    /// what is found, where that is new.
+    /// Judges a run to which `event` was just applied, if the event can change the findings.
+    /// Returns the findings if they changed.
     pub fn event(&mut self, event: &Event, state: &RunState) -> Option<Vec<Finding>> {
         let is_cause = matches!(
             event.kind,
@@ -36,8 +36,8 @@ impl Watcher {
         if is_cause { self.judge(state) } else { None }
     }
 
-    /// Judges programs that are watched, some times a second; what is found, where
-    /// that is new.
+    /// Judges watched programs at most twice per second. Returns the findings if they
+    /// changed.
     pub fn look(&mut self, state: &RunState) -> Option<Vec<Finding>> {
         if state.now_ms - self.looked_ms < EVERY_MS {
             return None;
@@ -49,12 +49,12 @@ impl Watcher {
     fn judge(&mut self, state: &RunState) -> Option<Vec<Finding>> {
         let found = diagnose(&Evidence::with_known_lines(state, &mut self.known));
         let name = |one: &Finding| (one.condition.clone(), one.subject.clone(), one.severity);
-        let is_new = !found.iter().map(name).eq(self.told.iter().map(name));
-        self.told.clone_from(&found);
+        let is_new = !found.iter().map(name).eq(self.reported.iter().map(name));
+        self.reported.clone_from(&found);
         is_new.then_some(found)
     }
 
-    /// Puts what is found into the record of a run that is over.
+    /// Adds the findings to the record of a run that has ended.
     pub fn conclude(&mut self, state: &RunState, run: &mut RunRecord) {
         let mut evidence = Evidence::with_known_lines(state, &mut self.known);
         evidence.add_record(run);
@@ -68,7 +68,7 @@ impl Watcher {
             reason.push_str(&format!("; {} at {place}: {fact}", first.condition));
             run.next_step.clone_from(&first.next_step);
         }
-        // What was warned of before the run is said once, and behind what came of it.
+        // A warning from before the run is dropped if the same condition was found.
         let same = |one: &Finding| {
             found
                 .iter()
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_told_once_and_its_end_too() {
+    fn a_stall_is_reported_once_and_so_is_its_end() {
         let (mut watcher, mut state) = (Watcher::default(), RunState::default());
         let mut look = |event: Event| {
             state.apply(&event);

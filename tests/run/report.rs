@@ -166,7 +166,7 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
     told(run, &["diagnose", "RUN"], 0)
         .says(&["killed before it wrote run.json, and events.jsonl tells nothing"]);
     std::fs::remove_file(events).unwrap();
-    told(run, &["diagnose", "RUN"], 2).says(&["has no events.jsonl to judge by"]);
+    told(run, &["diagnose", "RUN"], 2).says(&["cannot read events.jsonl of"]);
     std::fs::remove_dir_all(run.join("nodes")).unwrap();
     let ended = told(run, &["diagnose", "RUN"], 2);
     assert_eq!(ended.err.matches("is no run folder").count(), 1, "{ended}");

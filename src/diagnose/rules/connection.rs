@@ -1,4 +1,4 @@
-//! Set-up: connections that are never there, flow rules, settings that differ.
+//! Set-up: connections that are never made, flow steering, settings that differ.
 #![forbid(unsafe_code)]
 
 use super::{Found, Rule, said, with_line};
@@ -38,7 +38,7 @@ fn never_completes(evidence: &Evidence) -> Vec<Found> {
     let gave_up = with_line(evidence, &["harness-accept-gave-up"]);
     found.extend(gave_up.map(|(node, line)| {
         Found::at(Condition::AcceptBudgetTooSmall, node, 0.8, said(line)).and(format!(
-            "the plugin itself waits 100 ms per socket and one more, and {} for flow steering, per comm",
+            "per comm, the plugin itself waits (sockets + 1) x 100 ms, and {} for flow steering",
             steering_wait(node)
         ))
     }));
@@ -86,8 +86,8 @@ fn receive_path(evidence: &Evidence) -> Vec<Found> {
 }
 
 const RECV_SYNC: &str = "NCCL_GPUDIRECTTCPX_RECV_SYNC";
-/// What need not be alike: where things are on each node.
-const OF_ONE_NODE: [&str; 7] = [
+/// Parts of names of settings that may differ: they name things of one node.
+const NODE_LOCAL: [&str; 7] = [
     "IFNAME",
     "CTRL_DEV",
     "BINDINGS",
@@ -127,19 +127,19 @@ fn settings(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-/// Differing settings of one pair that are told.
+/// Differing settings that are reported of one pair.
 const DIFFERENCES_MAX: usize = 4;
 
 fn differences(one: &Node, other: &Node) -> Vec<Found> {
     let names: BTreeSet<&String> = one.settings.keys().chain(other.settings.keys()).collect();
     let differs = |name: &&String| {
         let value = |node: &Node| node.settings.get(*name).cloned().unwrap_or_default();
-        value(one) != value(other) && !OF_ONE_NODE.iter().any(|part| name.contains(part))
+        value(one) != value(other) && !NODE_LOCAL.iter().any(|part| name.contains(part))
     };
     let names = names
         .into_iter()
         .filter(differs)
-        .filter(|name| both_told(one, other, name));
+        .filter(|name| is_comparable(one, other, name));
     let found = names.take(DIFFERENCES_MAX).map(|name| {
         let value = |node: &Node| {
             node.settings
@@ -167,15 +167,15 @@ fn differences(one: &Node, other: &Node) -> Vec<Found> {
     found.collect()
 }
 
-/// A variable that one end lacks differs from one that it has; a setting that a
-/// plugin printed is compared only with what the other printed.
-fn both_told(one: &Node, other: &Node, name: &str) -> bool {
+/// Whether the values of both ends can be compared. A variable of the plugin that only one
+/// end has set is a difference; a setting that a plugin printed is compared only if the
+/// other plugin printed it too.
+fn is_comparable(one: &Node, other: &Node, name: &str) -> bool {
     let is_variable = name
         .chars()
         .all(|letter| letter.is_ascii_uppercase() || letter == '_' || letter.is_ascii_digit());
-    let is_the_plugin_s = name.starts_with("NCCL_");
     if is_variable {
-        is_the_plugin_s
+        name.starts_with("NCCL_")
     } else {
         one.settings.contains_key(name) && other.settings.contains_key(name)
     }
@@ -225,7 +225,7 @@ fn wrong_gpu(evidence: &Evidence) -> Vec<Found> {
         let shared = single && evidence.is_bad() && receives > 1 && *gpu as usize + 1 == gpus;
         shared.then(|| {
             let why = format!(
-                "{}: all {receives} listen comms were made with GPU {gpu} current, of {gpus}",
+                "{}: all {receives} listen comms were made while GPU {gpu} was current, the last of {gpus}",
                 node.name()
             );
             Found::at(Condition::WrongGpuCurrent, node, 0.7, why)

@@ -1,4 +1,4 @@
-//! Who ended first, and what that did to the other.
+//! Which process ended first, and what the other end saw of it.
 #![forbid(unsafe_code)]
 
 use super::{Found, Rule, said, with_line};
@@ -48,13 +48,13 @@ fn died(evidence: &Evidence) -> Vec<Found> {
                 .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
             match last {
                 Some(line) => found.and(said(line)),
-                None => found.unseen("why: the plugin said nothing before"),
+                None => found.unseen("why: the plugin logged no warning before it"),
             }
         });
     found.collect()
 }
 
-/// The end that is left, and what it saw.
+/// The end that outlived the other, and the failure that it saw.
 fn peer_first(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for (node, exit) in evidence
@@ -65,7 +65,8 @@ fn peer_first(evidence: &Evidence) -> Vec<Found> {
         let Some(left) = evidence.opposite(node) else {
             continue;
         };
-        if let Some(saw) = what_it_saw(left).filter(|saw| saw.at_ms >= exit.at_ms - SAME_MOMENT_MS)
+        if let Some(saw) =
+            first_failure_seen(left).filter(|saw| saw.at_ms >= exit.at_ms - SAME_MOMENT_MS)
         {
             let how = exit.what.how();
             found.push(
@@ -87,10 +88,10 @@ fn peer_first(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-/// What two nodes say of one moment may arrive the other way round.
+/// Reports of two nodes about one moment may arrive in either order.
 const SAME_MOMENT_MS: f64 = 2000.0;
 
-fn what_it_saw(node: &Node) -> Option<At<String>> {
+fn first_failure_seen(node: &Node) -> Option<At<String>> {
     let failed = node.failure.as_ref().map(|failure| At {
         at_ms: failure.at_ms,
         what: failure.what.message.clone(),
@@ -112,7 +113,7 @@ const CLOSED: &[&str] = &[
 ];
 const SYSTEM_ERROR: i32 = 2;
 
-/// Closed although the other end had not ended, and before everything was there.
+/// A connection was closed while requests were in flight and both processes were alive.
 fn closed(evidence: &Evidence) -> Vec<Found> {
     if evidence.nodes.iter().any(|node| node.died().is_some()) || !evidence.is_bad() {
         return Vec::new();
@@ -149,7 +150,7 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     found.collect()
 }
 
-/// A connection of which this end has closed its half, while requests were in flight.
+/// A connection that this end closed while requests were in flight.
 fn half_closed(evidence: &Evidence, node: &Node) -> Option<Found> {
     evidence.standing().next()?;
     let sockets = node.frame.as_deref()?.sockets.known()?;
@@ -159,7 +160,7 @@ fn half_closed(evidence: &Evidence, node: &Node) -> Option<Found> {
         .collect();
     let first = closed.first()?;
     let why = format!(
-        "{}: {} of its connections are closed by itself ({} -> {} is in {})",
+        "{}: it closed {} of its connections ({} -> {} is in {})",
         node.name(),
         closed.len(),
         first.local,
@@ -189,7 +190,7 @@ fn control_lost(evidence: &Evidence) -> Vec<Found> {
     {
         return Vec::new();
     }
-    // Whoever failed first of its own accord was there to say so.
+    // A node that reported a failure of its own was still reachable.
     let own = |node: &Node| {
         node.failure
             .as_ref()
@@ -206,12 +207,11 @@ fn control_lost(evidence: &Evidence) -> Vec<Found> {
     let what = |node: &Node| {
         let last = node
             .sampled_ms
-            .map_or("never".to_owned(), |at| format!("at {:.1} s", at / 1e3));
-        let why = format!(
-            "nothing came from the agent of {} any more; its counters were last heard {last}",
-            node.name()
-        );
-        Found::at(Condition::ControlLost, node, 0.9, why).unseen("what its worker did since")
+            .map_or("it never sent counters".to_owned(), |at_ms| {
+                format!("its last counters are of {:.1} s", at_ms / 1e3)
+            });
+        let why = format!("the agent of {} stopped sending; {last}", node.name());
+        Found::at(Condition::ControlLost, node, 0.9, why).unseen("what its worker did after that")
     };
     silent.into_iter().map(what).collect()
 }

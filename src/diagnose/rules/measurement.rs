@@ -1,4 +1,4 @@
-//! Figures that are not what they seem.
+//! Measurements that do not mean what they appear to.
 #![forbid(unsafe_code)]
 
 use super::{Found, Rule};
@@ -20,12 +20,12 @@ fn first_iteration(evidence: &Evidence) -> Vec<Found> {
     vec![Found::of_transfer(
         Condition::FirstIterationCounted,
         1.0,
-        "warmup = 0 and iterations = 1: the first is all that is measured",
+        "warmup = 0 and iterations = 1: only the first iteration is measured",
     )]
 }
 
-/// Above the sum of its NICs by so much is no rounding.
-const MORE: f64 = 1.1;
+/// A rate above the sum of the NICs by more than this factor is not a rounding error.
+const MARGIN: f64 = 1.1;
 
 fn above_line_rate(evidence: &Evidence) -> Vec<Found> {
     evidence
@@ -43,13 +43,13 @@ fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
     };
     let (from, node) = (worker(moved.from), worker(moved.to)?);
     let most = line_rate(node)?;
-    (rate > most * MORE).then(|| {
+    (rate > most * MARGIN).then(|| {
         Found::at(
             Condition::RateAboveLineRate,
             node,
             0.95,
             format!(
-                "{} -> {}: {rate:.1} GB/s, and the NICs in use carry {most:.1}",
+                "{} -> {}: {rate:.1} GB/s, but the NICs in use carry {most:.1} GB/s at most",
                 from.map_or("its peer", Node::name),
                 node.name()
             ),
@@ -57,7 +57,7 @@ fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
     })
 }
 
-/// 10^9 bytes per second of all NICs in use; `None` where one does not tell its speed.
+/// 10^9 bytes per second of all NICs in use; `None` if the speed of one is unknown.
 fn line_rate(node: &Node) -> Option<f64> {
     let nics = &node.machine.as_ref()?.nics;
     let used: BTreeSet<&str> = node
@@ -67,25 +67,25 @@ fn line_rate(node: &Node) -> Option<f64> {
         .collect();
     let speed = |name: &&str| nics.iter().find(|nic| nic.name == **name)?.mbit_per_s;
     let speeds: Option<Vec<u32>> = used.iter().map(speed).collect();
-    // A virtual pair claims a speed and has none.
-    let virtual_one = |name: &&str| {
+    // The speed that a virtual interface reports means nothing.
+    let is_virtual = |name: &&str| {
         nics.iter()
             .any(|nic| nic.name == **name && nic.pci_root.is_none())
     };
-    if used.is_empty() || used.iter().any(virtual_one) {
+    if used.is_empty() || used.iter().any(is_virtual) {
         return None;
     }
     Some(speeds?.iter().map(|mbit| f64::from(*mbit)).sum::<f64>() / 8000.0)
 }
 
-/// Fewer lines are no matter, whatever the number of requests: at some 20 us each
-/// they take a tenth of a core.
+/// Lines per second below which logging does not slow a transfer: at about 20 us each, this
+/// many take a tenth of a core.
 const LINES_PER_S: f64 = 5000.0;
-/// What a plugin may say while one comm is made and closed.
+/// Lines that a plugin may log while one comm is made and closed.
 const LINES_OF_A_COMM: u64 = 100;
 
 fn logging(evidence: &Evidence) -> Vec<Found> {
-    // A plugin that cannot get on says so at every test.
+    // A plugin that makes no progress may log at every test.
     if evidence
         .outcome
         .is_some_and(|outcome| outcome != Outcome::Passed)
@@ -108,7 +108,7 @@ fn logging(evidence: &Evidence) -> Vec<Found> {
                 node.name()
             );
             Found::at(Condition::SlowBecauseOfLogging, node, 0.7, why)
-                .unseen("what each line takes: the same run with NCCL_DEBUG=WARN tells")
+                .unseen("the cost of each line: compare with the same run at NCCL_DEBUG=WARN")
         })
     });
     found.collect()

@@ -1,4 +1,4 @@
-//! What sockets and interfaces say while nothing moves.
+//! Sockets and interfaces at the moment of a stall.
 #![forbid(unsafe_code)]
 
 use super::{Found, Rule};
@@ -9,7 +9,7 @@ use tcpx_node::TcpSocket;
 
 pub(super) const RULES: &[Rule] = &[sockets, link_down, rail];
 
-/// Sockets of a node that count: those of its plugin, with something to send or take.
+/// Established sockets of a node's process, as its freeze-frame has them.
 fn sockets_of(node: &Node) -> impl Iterator<Item = &TcpSocket> {
     let all = node
         .frame
@@ -43,7 +43,7 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
             let Some(flow) = socket.flow else { continue };
             let far = far_end(evidence, node, socket);
             let what = format!(
-                "{}: {} bytes wait on {} -> {}",
+                "{}: {} bytes are queued on {} -> {}",
                 node.name(),
                 socket.send_queue,
                 socket.local,
@@ -53,7 +53,7 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
             let far_full = far.is_some_and(|far| far.recv_queue > 0);
             if flow.timeouts > 0 && !far_full {
                 let sent = format!(
-                    "{} segments are not acknowledged, the oldest was sent again {} times in vain, next in {} ms",
+                    "{} segments are unacknowledged; the oldest was retransmitted {} times, next in {} ms",
                     flow.unacked,
                     flow.timeouts,
                     flow.rto_us / 1000
@@ -63,20 +63,17 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
                 let reader = evidence.others(node).next().unwrap_or(node);
                 let unread = match far {
                     Some(far) => format!(
-                        "{}: nobody reads {} bytes on {}",
+                        "{}: {} bytes are unread on {}",
                         reader.name(),
                         far.recv_queue,
                         far.local
                     ),
                     None => format!(
-                        "{} -> {}: its other end was not seen",
+                        "{} -> {}: the socket at the other end was not captured",
                         socket.local, socket.peer
                     ),
                 };
-                let what = format!(
-                    "{what}; its closed window was asked after {} times",
-                    flow.probes
-                );
+                let what = format!("{what}; the closed window was probed {} times", flow.probes);
                 let sure = if far_full { 0.8 } else { 0.6 };
                 found.push(at(
                     (Condition::ZeroWindowAtPeer, sure),
@@ -91,15 +88,15 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-/// What has arrived in a node's kernel and is not taken: a fact, and no cause, as
-/// bytes wait there too when their header was lost.
+/// Bytes that have arrived in a node's kernel and that its plugin does not read. A fact
+/// and not a cause: bytes also wait there when their header was lost.
 pub(super) fn unread(node: &Node) -> Option<String> {
     let waiting: Vec<&TcpSocket> = sockets_of(node)
         .filter(|socket| socket.recv_queue > 0)
         .collect();
     let first = waiting.first()?;
     Some(format!(
-        "{}: {} bytes on {} have arrived and nobody reads them ({} such connections)",
+        "{}: {} bytes on {} have arrived and are unread ({} such connections)",
         node.name(),
         first.recv_queue,
         first.local,
@@ -124,8 +121,8 @@ fn at(
     }
 }
 
-/// The standing channel that a socket is likely to be of: by the addresses of its
-/// comm, or the only one there is.
+/// The standing channel that a socket probably belongs to: by the addresses of its comm,
+/// or because there is only one.
 fn channel_of<'a>(evidence: &'a Evidence, node: &Node, socket: &TcpSocket) -> Option<Spot<'a>> {
     let ip = |address: &Option<String>| {
         address
@@ -203,7 +200,7 @@ fn rail(evidence: &Evidence) -> Vec<Found> {
             !busy.is_empty()
                 && busy
                     .iter()
-                    .all(|spot| spot.stands() && is_of_the_rail(spot))
+                    .all(|spot| spot.stands() && waits_for_rail(spot))
         };
         let through = |spots: &[Spot<'_>]| {
             spots
@@ -221,7 +218,7 @@ fn rail(evidence: &Evidence) -> Vec<Found> {
         {
             let sure = if spots.len() > 1 { 0.7 } else { 0.55 };
             let why = format!(
-                "{}: every channel with requests in flight on {nic} stands still; {} moved",
+                "{}: every channel with requests in flight on {nic} stands still; channels on {} moved",
                 node.name(),
                 good.join(", ")
             );
@@ -243,8 +240,8 @@ fn rail(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-/// It waits for the rail, and not for whoever drives it.
-fn is_of_the_rail(spot: &Spot<'_>) -> bool {
+/// Whether the channel waits for its rail, and not for the process at either end.
+fn waits_for_rail(spot: &Spot<'_>) -> bool {
     let driven = |spot: Spot<'_>| {
         spot.channel.polls_per_s().is_none_or(|rate| rate > 0.0)
             && spot.channel.stuck_in().is_none()

@@ -1,5 +1,5 @@
-//! Who does not do its part: the process, its loop, the other end, or the way
-//! between them.
+//! Which part makes no progress: the process, its loop, the other end, or the path
+//! between the two ends.
 #![forbid(unsafe_code)]
 
 use super::{Found, Rule};
@@ -11,8 +11,9 @@ use tcpx_words::progress::{Idle, Policy};
 
 pub(super) const RULES: &[Rule] = &[stopped, hangs, starved, silent, between, recovered];
 
-/// Tests per second below which a loop is not one: a healthy one makes a million,
-/// one that sleeps a millisecond between two rounds of many channels makes tens.
+/// A channel that is tested less often per second is starved. A healthy loop makes a
+/// million tests per second; a loop that sleeps 1 ms between rounds over many channels
+/// makes tens.
 const POLLED_PER_S: f64 = 20.0;
 
 fn stopped(evidence: &Evidence) -> Vec<Found> {
@@ -33,15 +34,14 @@ fn stopped(evidence: &Evidence) -> Vec<Found> {
 }
 
 fn hangs(evidence: &Evidence) -> Vec<Found> {
-    // Whoever died inside a call does not hang there.
+    // A process that died inside a call does not hang in it.
     let alive = evidence
         .standing()
         .filter(|spot| spot.node.died().is_none());
     let on_channels = alive.filter_map(|spot| {
         let call = spot.channel.stuck_in()?;
         let so_long = spot.channel.watched.map_or(0.0, |watched| watched.ms) / 1e3;
-        let why =
-            format!("it is inside {call}, which has not returned for at least {so_long:.1} s");
+        let why = format!("{call} has not returned for at least {so_long:.1} s");
         Some(with_threads(
             Found::on(Condition::HangInsideCall, spot, 0.9).and(why),
             spot,
@@ -50,7 +50,7 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
     let killed = evidence.nodes.iter().filter_map(|node| {
         let (exit, call) = (node.exit.as_ref()?, node.inside.as_ref()?);
         let why = format!(
-            "{}: its worker had to be killed inside {call}, {}",
+            "{}: its worker was inside {call} while {} and had to be killed",
             node.name(),
             exit.what.phase
         );
@@ -61,7 +61,7 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
     on_channels.chain(killed).collect()
 }
 
-/// What the thread does that is inside the call, where that was seen.
+/// Adds the thread states of the freeze-frame.
 fn with_threads(found: Found, spot: Spot<'_>) -> Found {
     let Some(frame) = spot.node.frame.as_deref() else {
         return found.unseen("thread states: no freeze-frame was taken");
@@ -75,7 +75,7 @@ fn with_threads(found: Found, spot: Spot<'_>) -> Found {
                 .map(String::as_str)
                 .collect();
             found.and(format!(
-                "{busy} of its {} threads run; others wait in {}",
+                "{busy} of its {} threads run; the others wait in {}",
                 threads.len(),
                 listed(&waits)
             ))
@@ -96,14 +96,13 @@ fn listed(words: &[&str]) -> String {
     words.sort_unstable();
     words.dedup();
     if words.is_empty() {
-        "nothing that the kernel tells".to_owned()
+        "an unknown kernel function".to_owned()
     } else {
         words.join(", ")
     }
 }
 
-/// Rules about progress speak of channels that were neither refused nor are
-/// inside a call.
+/// Channels that stand still although no call on them failed or hangs.
 fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
     let tells = |spot: &Spot<'_>| {
         spot.channel.stuck_in().is_none() && spot.channel.now.last_error.is_none()
@@ -116,7 +115,7 @@ fn starved(evidence: &Evidence) -> Vec<Found> {
     let found = idle_standing(evidence).filter_map(|spot| {
         let rate = spot.channel.polls_per_s().filter(|rate| *rate < least)?;
         if !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight() {
-            // There is nothing to test: it is all done.
+            // Every receive is done, so there is nothing to test.
             return None;
         }
         let certain = if rate == 0.0 { 0.95 } else { 0.7 };
@@ -128,16 +127,16 @@ fn starved(evidence: &Evidence) -> Vec<Found> {
             (Some(Policy::WindowFullOnly), _) => Found::on(Condition::WindowFullOnlyProgress, spot, 0.9)
                 .and("the progress policy is window-full-only: a channel is tested only when its window is full"),
             (_, Some((other, most))) => Found::on(Condition::PollsOthersOnly, spot, certain).and(format!(
-                "{} {} of the same process is tested {most:.0} times/s meanwhile",
+                "{} {} of the same process is tested {most:.0} times/s",
                 other.now.side, other.now.index
             )),
             (_, None) => match ahead() {
                 Some(other) => Found::on(Condition::PollsOthersOnly, spot, certain).and(format!(
-                    "{} {} of the same process got to {} done",
+                    "{} {} of the same process has completed {} requests",
                     other.now.side, other.now.index, other.now.done
                 )),
                 None => Found::on(Condition::LocalLoopStarved, spot, certain)
-                    .and("no channel of this process is tested: its loop waits for something else"),
+                    .and("no channel of this process is tested: its progress loop is blocked or has ended"),
             },
         })
     });
@@ -150,7 +149,7 @@ fn least_polls(evidence: &Evidence) -> f64 {
         .as_ref()
         .map(|scenario| scenario.progress.idle)
     {
-        // A round of a loop that sleeps so long on purpose.
+        // The loop sleeps for this long between two rounds on purpose.
         Some(Idle::Sleep(time)) => {
             POLLED_PER_S.min(0.2 / Duration::from(time).as_secs_f64().max(1e-6))
         }
@@ -158,7 +157,7 @@ fn least_polls(evidence: &Evidence) -> f64 {
     }
 }
 
-/// Whether its own end does its part, or nobody can tell that it does not.
+/// Whether the channel is tested often enough; true if its test rate is unknown.
 fn is_polled(evidence: &Evidence, spot: Spot<'_>) -> bool {
     spot.channel
         .polls_per_s()
@@ -175,13 +174,19 @@ fn silent(evidence: &Evidence) -> Vec<Found> {
                 .other_end()
                 .filter(|other| other.channel.in_flight() == 0 && !all_done)?;
             let (name, theirs) = match spot.channel.sends() {
-                true => (Condition::ReceiverSilent, "receives posted"),
-                false => (Condition::SenderSilent, "sends in flight"),
+                true => (
+                    Condition::ReceiverSilent,
+                    "receives posted: the receiver's turn",
+                ),
+                false => (
+                    Condition::SenderSilent,
+                    "sends in flight: the sender's turn",
+                ),
             };
             (!is_through(other, spot)).then(|| {
                 let found = Found::on(name, other, 0.85)
                     .and(spot.counters())
-                    .and(format!("{} has no {theirs}: it is its turn", other.name()));
+                    .and(format!("{} has no {theirs}", other.name()));
                 if other.channel.is_put_off() {
                     put_off(found, other)
                 } else {
@@ -192,7 +197,7 @@ fn silent(evidence: &Evidence) -> Vec<Found> {
     found.collect()
 }
 
-/// Its program posts, and its plugin takes nothing: no thread waits for anything.
+/// The program posts and its plugin returns no request, so no thread is blocked.
 fn put_off(found: Found, spot: Spot<'_>) -> Found {
     let (node, times) = (&spot.node.name(), spot.channel.now.null_requests);
     let call = if spot.channel.sends() {
@@ -204,8 +209,8 @@ fn put_off(found: Found, spot: Spot<'_>) -> Found {
         "its plugin answers \"try again\": {call} returned 0 and no request {times} times, with 0 in flight"
     );
     let next_step = format!(
-        "look at the plugin at {node}, not at its program: {call} says \"try again\" for ever, although nothing is in \
-         flight; read its log of that time at INFO, and try the plugin alone with `tcpxctl selftest`"
+        "look at the plugin on {node}, not at its program: {call} keeps returning success without a request although \
+         nothing is in flight; read the plugin's log of that time at INFO, and run `tcpxctl selftest` on the plugin"
     );
     Found {
         next_step: Some(next_step),
@@ -213,14 +218,14 @@ fn put_off(found: Found, spot: Spot<'_>) -> Found {
     }
 }
 
-/// Whether one end has done all that the other end waits for.
+/// Whether one end has completed everything that the other end has posted.
 fn is_through(one: Spot<'_>, other: Spot<'_>) -> bool {
     one.channel.in_flight() == 0
         && one.channel.now.done > 0
         && one.channel.now.done >= other.channel.now.posted
 }
 
-/// Both ends do their part.
+/// Both ends post and test, and nothing completes.
 fn between(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for spot in
@@ -250,7 +255,7 @@ fn between(evidence: &Evidence) -> Vec<Found> {
         if let Some(ahead) = ahead {
             let (side, index, done) = (&ahead.now.side, ahead.now.index, ahead.now.done);
             one = one.and(format!(
-                "{side} {index}, over the same interface, got to {done} done"
+                "{side} {index} over the same interface has completed {done} requests"
             ));
         }
         one = super::network::unread(spot.node)
@@ -271,7 +276,7 @@ fn recovered(evidence: &Evidence) -> Vec<Found> {
     let over = stall.filter(|_| evidence.outcome != Some(Outcome::Stalled));
     let at = over.map(|stall| {
         format!(
-            "nothing changed at {:.1} s for {} ms, then it went on",
+            "at {:.1} s no request had changed state for {} ms; then requests completed again",
             stall.at_ms / 1e3,
             evidence.stall_after_ms
         )

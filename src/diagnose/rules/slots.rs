@@ -21,7 +21,8 @@ const SLOTS: u64 = 16;
 const INTERNAL_ERROR: i32 = 3;
 const SYSTEM_ERROR: i32 = 2;
 
-/// What either the recorder or the plugin's log shows, once per node.
+/// Refused calls: by the error codes of the recorder, else by the plugin's log, once per
+/// node.
 fn refused_with(
     evidence: &Evidence,
     condition: Condition,
@@ -91,11 +92,11 @@ fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
             continue;
         };
         let mut because = format!(
-            "{}: {wrong} bytes are wrong, warm-up included; after it {compared} were compared",
+            "{}: {wrong} wrong bytes, warm-up included; {compared} bytes were compared after warm-up",
             node.name()
         );
         if let Some(first) = &node.mismatch {
-            because.push_str(&format!("; first {first}"));
+            because.push_str(&format!("; the first: {first}"));
         }
         let early = node
             .channels
@@ -118,7 +119,7 @@ fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-/// Receives that were handed back although nobody had unpacked them.
+/// Receives that were handed back before they were unpacked.
 fn consumed_before_unpacked(channel: &Channel) -> u64 {
     channel
         .now
@@ -162,7 +163,7 @@ fn completions(evidence: &Evidence) -> Vec<Found> {
     found.collect()
 }
 
-/// Of so many requests the average is not the short last one's.
+/// With this many requests, a short last one does not decide the average.
 const REQUESTS_MIN: u64 = 4;
 
 fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
@@ -180,7 +181,7 @@ fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
             let differ = mine.max(theirs) / mine.min(theirs) >= 1.5;
             differ.then(|| {
                 Found::on(Condition::ChunkSizeDisagreement, spot, 0.85).and(format!(
-                    "{} posts {theirs:.0} bytes a request, {} posts {mine:.0}",
+                    "{} posts {theirs:.0} bytes per request, {} posts {mine:.0}",
                     other.name(),
                     spot.name()
                 ))
@@ -189,7 +190,7 @@ fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
     found.collect()
 }
 
-/// Refusals that have no name of their own.
+/// Failed calls that no other condition names.
 fn refused(evidence: &Evidence) -> Vec<Found> {
     let on_channels = evidence.spots().filter_map(|spot| {
         let (call, code) = spot.channel.now.last_error.as_ref()?;

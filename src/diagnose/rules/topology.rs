@@ -9,8 +9,8 @@ use tcpx_words::plugin_family::PluginFamily;
 
 pub(super) const RULES: &[Rule] = &[far_nic, same_host];
 
-/// Whether a GPU's memory is moved by a plugin that needs NIC and GPU together.
-fn is_device(evidence: &Evidence, node: &Node) -> bool {
+/// Whether the node moves GPU memory through TCPX, which needs a NIC of the GPU's PCI root.
+fn moves_gpu_memory(evidence: &Evidence, node: &Node) -> bool {
     node.family == Some(PluginFamily::Tcpx)
         && evidence
             .scenario
@@ -23,7 +23,7 @@ fn far_nic(evidence: &Evidence) -> Vec<Found> {
     for node in evidence
         .nodes
         .iter()
-        .filter(|node| is_device(evidence, node))
+        .filter(|node| moves_gpu_memory(evidence, node))
     {
         let Some((machine, gpu)) = node.machine.as_ref().zip(node.gpu()) else {
             continue;
@@ -69,10 +69,10 @@ fn same_host(evidence: &Evidence) -> Vec<Found> {
         let same = host(one)
             .zip(host(other))
             .and_then(|(one, other)| one.is_same_stack(&other));
-        let matters = is_device(evidence, one) || is_device(evidence, other);
+        let matters = moves_gpu_memory(evidence, one) || moves_gpu_memory(evidence, other);
         let why = || {
             format!(
-                "{} and {} are one network stack of one machine",
+                "{} and {} share one network stack of one machine",
                 one.name(),
                 other.name()
             )

@@ -232,7 +232,7 @@ fn an_end_whose_plugin_says_try_again_for_ever_is_told_to_look_at_the_plugin() {
         );
         let next_step = found.next_step.as_deref().unwrap_or_default();
         assert_eq!(
-            next_step.contains(&format!("look at the plugin at {node}")),
+            next_step.contains(&format!("look at the plugin on {node}")),
             is_put_off,
             "{next_step}"
         );

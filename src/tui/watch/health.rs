@@ -318,7 +318,7 @@ mod tests {
         check(
             send([12, 0, 0], 4),
             recv([16, 0, 0], 4),
-            "STALLED 4.0 s: peer recv 0: 16 posted, local send 0: 12, nothing arrives: the way between them; 2 channels in total",
+            "STALLED 4.0 s: peer recv 0: 16 posted, local send 0: 12, nothing arrives: the path between them; 2 channels in total",
         );
         let inside = ChannelNow {
             in_call: Some("test".into()),
@@ -327,7 +327,7 @@ mod tests {
         check(
             send([12, 12, 12], 4),
             inside,
-            "STALLED 4.0 s: peer recv 0 is inside test, which does not return: the plugin's turn",
+            "STALLED 4.0 s: peer recv 0 is inside test, which has not returned: the plugin's turn",
         );
         let refused = ChannelNow {
             rc_errors: 1,
