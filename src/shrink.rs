@@ -1,30 +1,29 @@
-//! The smallest scenario that still shows a finding.
+//! Shrinks a scenario to the smallest one that still shows a finding.
 //!
-//! Each quantity is halved between what is known to be enough and what is known
-//! to be too little, one after the other, and the settings are put back to their
-//! defaults where that changes nothing; then all once more, as one may have held
-//! another up. Every question is one run, and there is a number of them that is
-//! not passed.
+//! Each quantity in turn is bisected between the smallest value that shows the finding and
+//! the largest that does not; then each setting is reset to its default if the finding
+//! stays. This repeats, because one reduction may enable another. Every attempt is one run,
+//! and the number of runs is bounded.
 //!
-//! Not here: running them. A question is a function.
+//! Not here: running scenarios. The caller passes a function that does.
 #![forbid(unsafe_code)]
 
 use tcpx_run_model::scenario::{Fault, Scenario, Transfer};
 use tcpx_words::units::ByteCount;
 
-/// What came out.
+/// The result of [`shrink`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shrunk {
-    /// It shows the finding.
+    /// The smallest scenario found that shows the finding.
     pub scenario: Scenario,
-    /// Runs that were made.
+    /// Number of runs that were made.
     pub runs: u32,
-    /// Nothing smaller was left to try; else the number of runs was used up.
+    /// No smaller scenario was left to try; false if the search ended early.
     pub is_smallest: bool,
 }
 
-/// Shrinks a scenario that shows the finding. `shows` runs one, and `None` from
-/// it ends the search.
+/// Shrinks a scenario that shows the finding. `shows` runs a scenario and says whether the
+/// finding appears; `None` ends the search.
 pub fn shrink(
     scenario: &Scenario,
     runs_max: u32,
@@ -56,7 +55,7 @@ pub fn shrink(
 
 const ROUNDS_MAX: usize = 3;
 
-/// Something of a scenario that can be less.
+/// A quantity of a scenario that can be reduced.
 struct Quantity {
     least: fn(&Scenario) -> u64,
     get: fn(&Scenario) -> u64,
@@ -64,7 +63,7 @@ struct Quantity {
 }
 
 const QUANTITIES: &[Quantity] = &[
-    // Most of the time first: what comes after it is quicker.
+    // Iterations first, because fewer make every later run quicker.
     Quantity {
         least: |_| 1,
         get: |s| s.transfer.iterations.into(),
@@ -107,7 +106,7 @@ const QUANTITIES: &[Quantity] = &[
     },
 ];
 
-/// Of one iteration.
+/// Number of chunks of one iteration.
 fn chunks(scenario: &Scenario) -> u64 {
     scenario
         .transfer
@@ -121,7 +120,7 @@ fn set_chunks(scenario: &mut Scenario, to: u64) {
     scenario.transfer.total = ByteCount(total.min(scenario.transfer.total.0));
 }
 
-/// Chunks are halved by whole pages.
+/// Chunk sizes are reduced by whole pages.
 const PAGE: u64 = 4096;
 
 fn connections_min(scenario: &Scenario) -> u64 {
@@ -145,7 +144,7 @@ fn chunk_pages(scenario: &Scenario) -> u64 {
     scenario.transfer.chunk.0.div_ceil(PAGE)
 }
 
-/// As many chunks as before, each of them smaller.
+/// Makes chunks smaller and keeps their number.
 fn set_chunk_pages(scenario: &mut Scenario, pages: u64) {
     let chunks = chunks(scenario);
     scenario.transfer.chunk = ByteCount(pages.saturating_mul(PAGE));
@@ -174,7 +173,7 @@ fn set_after_chunk(scenario: &mut Scenario, to: u64) {
     }
 }
 
-/// Settings that may be what they are without being asked for.
+/// Settings that are reset to their defaults.
 const SIMPLER: &[fn(&mut Scenario)] = &[
     |s| s.progress = Scenario::default().progress,
     |s| s.transfer.direction = Transfer::default().direction,
@@ -196,12 +195,12 @@ struct Search<'a> {
 impl Search<'_> {
     fn bisect(&mut self, quantity: &Quantity) {
         let (mut least, mut enough) = ((quantity.least)(&self.best), (quantity.get)(&self.best));
-        // The least is what most bugs need.
+        // Try the minimum first: it is enough for most bugs.
         let mut tried = least;
         while least < enough && !self.is_over {
             let mut smaller = self.best.clone();
             (quantity.set)(&mut smaller, tried);
-            if self.takes(smaller) {
+            if self.try_scenario(smaller) {
                 enough = tried;
             } else {
                 least = tried + 1;
@@ -214,12 +213,12 @@ impl Search<'_> {
         let mut simple = self.best.clone();
         simpler(&mut simple);
         if simple != self.best && !self.is_over {
-            self.takes(simple);
+            self.try_scenario(simple);
         }
     }
 
-    /// Asks; a scenario that shows it is the best so far.
-    fn takes(&mut self, scenario: Scenario) -> bool {
+    /// Runs a scenario and keeps it if it shows the finding.
+    fn try_scenario(&mut self, scenario: Scenario) -> bool {
         if scenario.check().is_err() {
             return false;
         }
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_stays_and_all_else_goes() {
+    fn what_the_finding_needs_stays_and_the_rest_is_reduced() {
         let needs = |s: &Scenario| {
             s.transfer.connections >= 5
                 && s.transfer.recv_window >= 3
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runs_are_bounded_and_can_be_ended() {
+    fn runs_are_bounded_and_the_caller_can_end_the_search() {
         let shrunk = shrink(&large(), 7, &mut |_| Some(true));
         assert_eq!((shrunk.runs, shrunk.is_smallest), (7, false));
         let mut left = 3;
@@ -311,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_always_shows_what_it_showed(connections in 1u32..64, window in 1u32..16, total in 1u64..128) {
+        fn the_result_always_shows_the_finding(connections in 1u32..64, window in 1u32..16, total in 1u64..128) {
             let needs = |s: &Scenario| s.transfer.connections >= connections.max(3)
                 && s.transfer.recv_window >= window && chunks(s) >= total;
             let shrunk = shrink(&large(), 400, &mut |scenario| Some(needs(scenario)));

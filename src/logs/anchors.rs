@@ -1,11 +1,12 @@
-//! Few short strings of which every literal has one: what a log is searched for.
+//! Chooses anchors: a few short strings such that every literal contains one. A log is
+//! searched for the anchors.
 //!
-//! A vector search (Teddy) is several times faster than an automaton and takes
-//! 64 strings at most; the catalogue has more literals than that. Literals share
-//! pieces, so pieces are chosen greedily: the one that most of the literals left
-//! have, then the one that lines of signatures have least often, as each place
-//! stops the search. A piece of an ordinary line would stop it at every such
-//! line, so it is taken only where a literal has nothing else.
+//! A vector search (Teddy) is several times faster than an automaton, but takes at most 64
+//! strings, and the catalogue has more literals than that. Literals share pieces, so
+//! anchors are chosen greedily: the piece that most of the remaining literals contain, and
+//! of several the one that is rarest in the examples, because every occurrence stops the
+//! search. A piece of an ordinary line would stop the search at every such line, so it is
+//! chosen only for a literal that has no other.
 #![forbid(unsafe_code)]
 
 use foldhash::fast::RandomState;
@@ -13,21 +14,21 @@ use memchr::memmem;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Bytes of a piece. Teddy looks at four; a longer one is verified less often.
+/// Sizes of pieces in bytes. Teddy compares four; longer pieces have fewer false hits.
 const SIZES: [usize; 3] = [8, 6, 4];
-/// What a log is full of when nothing is wrong.
+/// Lines of a log without problems.
 pub(super) const ORDINARY: &str = include_str!("../../probes/logs/ordinary.txt");
 
-/// One string to search for, and the literals that it stands for.
+/// A string to search for, and the literals that contain it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Anchor {
-    /// The string.
+    /// The string to search for.
     pub text: Vec<u8>,
-    /// Literals by index, each with the place of the anchor in it.
+    /// Indices of literals, each with the offset of the anchor in the literal.
     pub literals: Vec<(usize, usize)>,
 }
 
-/// Every literal is in exactly one anchor. `examples` are lines that have them.
+/// Anchors such that every literal belongs to exactly one. `examples` are lines with hits.
 pub(super) fn anchors(literals: &[&[u8]], examples: &[&[u8]]) -> Vec<Anchor> {
     let (ordinary, often) = (Ordinary::new(), often(examples));
     let mut left: BTreeSet<usize> = (0..literals.len()).collect();
@@ -59,7 +60,7 @@ pub(super) fn anchors(literals: &[&[u8]], examples: &[&[u8]]) -> Vec<Anchor> {
     chosen
 }
 
-/// How often each piece is in some lines.
+/// How often each piece occurs in `lines`.
 fn often<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize, RandomState> {
     let mut often = HashMap::default();
     for piece in lines
@@ -71,7 +72,7 @@ fn often<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize, RandomState> {
     often
 }
 
-/// The pieces of a literal that ordinary lines have not, or the literal itself.
+/// The pieces of a literal that no ordinary line contains, or the literal itself.
 fn candidates<'a>(literal: &'a [u8], ordinary: &Ordinary) -> Vec<&'a [u8]> {
     let pieces = SIZES.iter().flat_map(|size| literal.windows(*size));
     let rare: Vec<&[u8]> = pieces.filter(|piece| !ordinary.has(piece)).collect();
@@ -106,7 +107,7 @@ mod tests {
         for anchor in &anchors {
             for (index, place) in &anchor.literals {
                 assert!(literals[*index][*place..].starts_with(&anchor.text));
-                assert!(seen.insert(*index), "{index} is there twice");
+                assert!(seen.insert(*index), "{index} has two anchors");
             }
         }
         assert_eq!(seen.len(), literals.len());
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ordinary_lines_have_is_avoided() {
+    fn pieces_of_ordinary_lines_are_avoided() {
         let literal: &[u8] = b"NCCL INFO zzqzzq";
         let chosen = anchors(&[literal], &[]);
         assert!(

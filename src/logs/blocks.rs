@@ -1,24 +1,24 @@
-//! A stream in blocks that end with a line, for several threads to take from.
+//! Splits a stream into blocks that end with a line, for several threads.
 //!
-//! `read` and not a map: a file that is cut while it is read must not end the
-//! process, and reading costs a tenth at most.
+//! Uses `read` and not a memory map: truncating a mapped file would end the process with
+//! SIGBUS, and reading costs a tenth of the time at most.
 #![forbid(unsafe_code)]
 
 use memchr::memrchr;
 use std::io::{self, Read};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of a block; a longer line comes in pieces.
+/// Bytes of a block; a longer line is split.
 pub(super) const BLOCK: usize = 256 << 10;
 
-/// Whoever is free takes the next block.
+/// A stream that several threads take blocks from.
 pub(super) struct Blocks<R> {
     state: Mutex<State<R>>,
 }
 
 struct State<R> {
     source: R,
-    /// The begin of a line whose end is not read yet.
+    /// The start of a line whose end has not been read yet.
     carry: Vec<u8>,
     index: u32,
     bytes: u64,
@@ -39,11 +39,11 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// The next block, in `buffer` up to the size that is returned with its index;
-    /// `None` at the end.
+    /// Reads the next block into `buffer`. Returns the block's index and size, or `None` at
+    /// the end.
     ///
     /// # Errors
-    /// The source's; nobody gets a block after it.
+    /// Reading failed; later calls return no block.
     pub(super) fn next(&self, buffer: &mut Vec<u8>) -> io::Result<Option<(u32, usize)>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.resize(BLOCK, 0);
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Gives a few bytes at a time.
+    /// Returns a few bytes at a time.
     struct Slowly<'a>(&'a [u8], usize);
 
     impl Read for Slowly<'_> {

@@ -1,6 +1,6 @@
 //! All signatures: the embedded ones, and those that users add.
 //!
-//! A user's signature with the name of an embedded one takes its place.
+//! A user's signature replaces the embedded one of the same name.
 #![forbid(unsafe_code)]
 
 use super::check::{self, Mistake};
@@ -26,31 +26,31 @@ const FILES: [(&str, &str); 8] = [
         include_str!("../../probes/logs/harness.toml"),
     ),
 ];
-/// Markers of WARN lines, which are told even if no signature knows them.
+/// Markers of WARN lines, which are reported even without a signature.
 const WARN_MARKERS: [&[u8]; 2] = [b"NCCL WARN ", b"[ncclNet:2]"];
 const SIGNATURES_MAX: usize = 1024;
-/// Bytes of a compiled regex, and of its cache.
+/// Limit of a compiled regex and of its cache, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Signatures that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// A folder or file that cannot be read.
+    /// A folder or file could not be read.
     #[error("cannot read {}: {problem}", path.display())]
     Unreadable {
-        /// Which.
+        /// The folder or file.
         path: PathBuf,
-        /// In the system's words.
+        /// The error of the system.
         problem: String,
     },
-    /// What is wrong in them, each with file and line.
+    /// Mistakes in the files, each with file and line.
     #[error("{}", check::list(.0))]
     Wrong(Vec<Mistake>),
-    /// More of them than there may be.
-    #[error("{0} signatures, of at most {SIGNATURES_MAX}")]
+    /// Too many signatures.
+    #[error("{0} signatures are more than the limit of {SIGNATURES_MAX}")]
     TooMany(usize),
-    /// The search cannot be made.
-    #[error("cannot make a search of the literals: {0}")]
+    /// The search could not be built.
+    #[error("cannot build the search for the literals: {0}")]
     Search(String),
 }
 
@@ -61,36 +61,36 @@ impl tcpx_words::error::NextStep for CatalogueError {
     }
 }
 
-/// Of each signature. A thread has a copy of its own: one that is shared hands
-/// out its memory under a lock, at every line.
+/// One per signature, if it has a regex. Every thread has its own copy, because a shared
+/// regex locks its cache at every line.
 pub(super) type Regexes = Vec<Option<Regex>>;
 
-/// Signatures made ready to search with.
+/// Signatures, compiled for the search.
 #[derive(Debug)]
 pub struct Catalogue {
     pub(super) signatures: Vec<Signature>,
     regexes: Regexes,
-    /// Of each signature: those that are not meant where it matches.
+    /// For each signature: the signatures that it hides where it matches.
     over: Vec<Vec<usize>>,
     literals: Vec<Vec<u8>>,
-    /// Of each literal: its signatures.
+    /// For each literal: the signatures that have it.
     of_literal: Vec<Vec<usize>>,
     matcher: Matcher,
 }
 
 impl Catalogue {
-    /// The embedded one.
+    /// The embedded signatures.
     ///
     /// # Errors
-    /// Data that is wrong; a test holds the embedded files against it.
+    /// The embedded files are wrong, which a test rules out.
     pub fn embedded() -> Result<Self, CatalogueError> {
         Self::new(embedded()?)
     }
 
-    /// The embedded one and the files `*.toml` of some folders, which must exist.
+    /// The embedded signatures and those of the files `*.toml` of `folders`.
     ///
     /// # Errors
-    /// A folder that cannot be read, or all mistakes in them.
+    /// A folder could not be read, or all mistakes in the files.
     pub fn with(folders: &[PathBuf]) -> Result<Self, CatalogueError> {
         let mut all = embedded()?;
         for folder in folders {
@@ -105,7 +105,7 @@ impl Catalogue {
         Self::new(all)
     }
 
-    /// Of signatures that are known to be sound.
+    /// Compiles signatures that were checked before.
     pub(super) fn new(signatures: Vec<Signature>) -> Result<Self, CatalogueError> {
         if signatures.len() > SIGNATURES_MAX {
             return Err(CatalogueError::TooMany(signatures.len()));
@@ -157,7 +157,7 @@ impl Catalogue {
         })
     }
 
-    /// The folder of the user's own signatures, if `variable` names a place for it.
+    /// The folder of the user's own signatures, if it exists; `variable` reads the environment.
     pub fn user_folder(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
         Some(user_config(variable)?.join("logs")).filter(|path| path.is_dir())
     }
@@ -167,22 +167,22 @@ impl Catalogue {
         &self.signatures
     }
 
-    /// What is searched for, without the markers of WARN lines.
+    /// The literals of all signatures, without the markers of WARN lines.
     pub fn literals(&self) -> impl Iterator<Item = &[u8]> {
         self.literals.iter().map(Vec::as_slice)
     }
 
-    /// As [`Matcher::hits`]; a literal that is no signature's is a marker.
+    /// As [`Matcher::hits`]; literals beyond those of signatures are WARN markers.
     pub(super) fn hits(&self, block: &[u8], hit: impl FnMut(usize, usize)) {
         self.matcher.hits(block, hit);
     }
 
-    /// Whether a literal is of a signature, and not a marker.
+    /// Whether a literal belongs to a signature, and is not a WARN marker.
     pub(super) fn is_signature(&self, literal: usize) -> bool {
         literal < self.of_literal.len()
     }
 
-    /// Adds to `found` the signatures of a literal that a message has.
+    /// Adds to `found` the signatures that have this literal and whose regex matches.
     pub(super) fn of_message(
         &self,
         literal: usize,
@@ -202,7 +202,7 @@ impl Catalogue {
         }
     }
 
-    /// Takes away those that others are meant instead of.
+    /// Removes signatures that others in the list hide.
     pub(super) fn only_meant(&self, found: &mut Vec<usize>) {
         if found.len() > 1 && found.iter().any(|index| !self.over[*index].is_empty()) {
             let hidden: Vec<usize> = found
@@ -214,12 +214,12 @@ impl Catalogue {
         }
     }
 
-    /// For one thread.
+    /// A copy for one thread.
     pub(super) fn regexes(&self) -> Regexes {
         self.regexes.clone()
     }
 
-    /// The signatures of one line, as if it stood alone.
+    /// The signatures that match one line.
     pub fn matches(&self, line: &[u8]) -> Vec<&Signature> {
         let mut hits = Vec::new();
         self.hits(line, |literal, place| hits.push((literal, place)));
@@ -239,11 +239,13 @@ impl Catalogue {
     }
 }
 
+/// Compiles a signature's regex.
+///
 /// # Errors
-/// What is wrong with it, in one line.
+/// The mistake, in one line.
 pub(super) fn compile(text: &str) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(text);
-    // Lines are bytes, and whoever writes them writes ASCII.
+    // Lines are bytes, and NCCL and the plugin write ASCII.
     let regex = builder
         .unicode(false)
         .size_limit(REGEX_BYTES_MAX)
@@ -273,7 +275,7 @@ fn embedded() -> Result<Vec<Signature>, CatalogueError> {
     }
 }
 
-/// The files, for the checks of the checks.
+/// The embedded files.
 #[cfg(test)]
 pub(super) fn files() -> Vec<(String, String)> {
     FILES

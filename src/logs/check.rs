@@ -1,8 +1,8 @@
-//! Files of signatures, and every mistake in them with its line.
+//! Reads files of signatures and reports every mistake with its line.
 //!
-//! A mistake of TOML ends the reading of its file; all others are told together.
-//! A signature's example is its test: it must match it, and no other that it does
-//! not name in `over`.
+//! A TOML syntax error ends the reading of its file; all other mistakes are reported
+//! together. A signature's example is its test: the signature must match it, and no
+//! signature that `over` does not name may match it too.
 #![forbid(unsafe_code)]
 
 use super::catalogue::{Catalogue, CatalogueError, compile};
@@ -14,20 +14,20 @@ use std::path::Path;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILES_MAX: usize = 256;
-/// A literal shorter than this would stop the search everywhere.
+/// A shorter literal would stop the search at too many places.
 const LITERAL_MIN: usize = 5;
 const LITERAL_MAX: usize = 200;
 const MISTAKES_MAX: usize = 200;
 
-/// What is wrong, and where.
+/// A mistake in a file of signatures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct Mistake {
-    /// Which file.
+    /// Path of the file.
     pub file: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// In one sentence.
+    /// What is wrong, in one sentence.
     pub problem: String,
 }
 
@@ -46,18 +46,18 @@ struct File {
     signature: Vec<Signature>,
 }
 
-/// Checks a folder of a user's signatures, against each other and against the
-/// embedded ones: how many they are, and what is wrong.
+/// Checks a folder of a user's signatures against each other and against the embedded
+/// ones. Returns their number and all mistakes.
 ///
 /// # Errors
-/// A folder or a file that cannot be read.
+/// A folder or a file could not be read.
 pub fn check_folder(folder: &Path) -> Result<(usize, Vec<Mistake>), CatalogueError> {
     let embedded = Catalogue::embedded()?;
     let (signatures, mistakes) = check(&read(folder)?, embedded.signatures());
     Ok((signatures.len(), mistakes))
 }
 
-/// The files `*.toml` of a folder, or one file, by name.
+/// Names and texts of the files `*.toml` of a folder, or of one file.
 pub(super) fn read(folder: &Path) -> Result<Vec<(String, String)>, CatalogueError> {
     let unreadable = |path: &Path, problem: &dyn Display| CatalogueError::Unreadable {
         path: path.to_owned(),
@@ -81,7 +81,10 @@ pub(super) fn read(folder: &Path) -> Result<Vec<(String, String)>, CatalogueErro
     if paths.len() > FILES_MAX {
         return Err(unreadable(
             folder,
-            &format!("it has {} files, of at most {FILES_MAX}", paths.len()),
+            &format!(
+                "it has {} files, more than the limit of {FILES_MAX}",
+                paths.len()
+            ),
         ));
     }
     paths.iter().map(|path| read_one(path)).collect()
@@ -102,7 +105,7 @@ fn read_one(path: &Path) -> Result<(String, String), CatalogueError> {
     Ok((path.display().to_string(), text))
 }
 
-/// Signatures of files, and what is wrong with each on its own.
+/// Parses files, and checks each signature on its own.
 pub(super) fn parse(files: &[(String, String)]) -> (Vec<Signature>, Vec<Mistake>) {
     let (placed, mistakes) = parse_placed(files);
     (
@@ -111,7 +114,7 @@ pub(super) fn parse(files: &[(String, String)]) -> (Vec<Signature>, Vec<Mistake>
     )
 }
 
-/// As `parse`, and each with the others, and with those that are known already.
+/// As `parse`, and checks each signature against the others and against `known`.
 pub(super) fn check(
     files: &[(String, String)],
     known: &[Signature],
@@ -143,11 +146,11 @@ pub(super) fn check(
     )
 }
 
-/// A signature with where it was written.
+/// A signature with its place in a file.
 struct Placed<'a> {
     signature: Signature,
     file: &'a str,
-    /// From 0, of `[[signature]]`.
+    /// Line of `[[signature]]`, from 0.
     line: usize,
     lines: Vec<&'a str>,
 }
@@ -183,7 +186,7 @@ fn parse_placed(files: &[(String, String)]) -> (Vec<Placed<'_>>, Vec<Mistake>) {
                     {
                         placed.wrong(
                             "name",
-                            format!("`{}` is there twice", placed.signature.name),
+                            format!("`{}` is defined twice", placed.signature.name),
                             &mut mistakes,
                         );
                     }
@@ -196,7 +199,7 @@ fn parse_placed(files: &[(String, String)]) -> (Vec<Placed<'_>>, Vec<Mistake>) {
     (all, mistakes)
 }
 
-/// Where each `[[signature]]` is, and its lines.
+/// The line of each `[[signature]]`, and the lines that belong to it.
 fn tables(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut tables = Vec::<(usize, Vec<&str>)>::new();
     for (number, line) in text.lines().enumerate() {
@@ -225,7 +228,7 @@ impl Placed<'_> {
         });
     }
 
-    /// What can be said of it without the others.
+    /// Checks the signature on its own.
     fn alone(&self, mistakes: &mut Vec<Mistake>) {
         let it = &self.signature;
         let mut must = |holds: bool, key: &str, problem: &str| {
@@ -238,7 +241,7 @@ impl Placed<'_> {
         must(
             !it.name.is_empty() && it.name.chars().all(in_name),
             "name",
-            "a name has small letters, digits and dashes",
+            "a name consists of lowercase letters, digits and dashes",
         );
         let sizes = LITERAL_MIN..=LITERAL_MAX;
         must(
@@ -254,29 +257,29 @@ impl Placed<'_> {
             must(
                 !text.chars().any(char::is_control),
                 key,
-                "control characters",
+                "it contains control characters",
             );
             must(!text.trim().is_empty(), key, "it is empty");
         }
         must(
             !it.severity.is_finding() || !it.causes.is_empty(),
             "severity",
-            "a finding has causes",
+            "a finding needs causes",
         );
         must(
             !it.severity.is_finding() || it.next.is_some(),
             "severity",
-            "a finding has a next step",
+            "a finding needs a next step",
         );
         must(
             it.severity != Severity::Benign || it.benign.is_empty(),
             "benign",
-            "it is benign in every phase",
+            "a benign signature is benign in every phase; omit `benign`",
         );
         must(
             it.example.contains(&it.literal),
             "example",
-            "it lacks the literal",
+            "the example lacks the literal",
         );
         self.regex(mistakes);
     }
@@ -294,7 +297,7 @@ impl Placed<'_> {
                 self.wrong(
                     "fact",
                     format!(
-                        "{}: this fact needs a regex with a group `{group}`",
+                        "{}: this fact needs a regex with a group named `{group}`",
                         it.name
                     ),
                     mistakes,
@@ -311,14 +314,14 @@ impl Placed<'_> {
                 {
                     self.wrong(
                         "regex",
-                        format!("{}: there is no group `{group}`", it.name),
+                        format!("{}: the regex has no group named `{group}`", it.name),
                         mistakes,
                     );
                 }
                 if !regex.is_match(it.example.as_bytes()) {
                     self.wrong(
                         "example",
-                        format!("{}: the regex does not match it", it.name),
+                        format!("{}: the regex does not match the example", it.name),
                         mistakes,
                     );
                 }
@@ -326,7 +329,7 @@ impl Placed<'_> {
         }
     }
 
-    /// What can only be said among all.
+    /// Checks the signature against all others.
     fn cross_talk(&self, catalogue: &Catalogue, mistakes: &mut Vec<Mistake>) {
         let it = &self.signature;
         let matches: Vec<&str> = catalogue
@@ -337,7 +340,7 @@ impl Placed<'_> {
         if !matches.contains(&it.name.as_str()) {
             self.wrong(
                 "example",
-                format!("{}: it does not match, but {matches:?} do", it.name),
+                format!("{}: it does not match its example; {matches:?} do", it.name),
                 mistakes,
             );
         }
@@ -345,7 +348,7 @@ impl Placed<'_> {
             self.wrong(
                 "example",
                 format!(
-                    "{}: `{other}` matches it too; name it in `over`, or narrow one",
+                    "{}: `{other}` matches this example too; name it in `over`, or make one of the two narrower",
                     it.name
                 ),
                 mistakes,
@@ -359,7 +362,7 @@ impl Placed<'_> {
             {
                 self.wrong(
                     "over",
-                    format!("{}: there is no `{name}`", it.name),
+                    format!("{}: no signature is named `{name}`", it.name),
                     mistakes,
                 );
             }
@@ -385,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line() {
+    fn a_mistake_is_reported_with_its_line() {
         let check = |text: &str, line: usize, part: &str| {
             let mistakes = mistakes(text);
             assert!(
@@ -393,7 +396,7 @@ mod tests {
                 "{mistakes:?}"
             );
         };
-        check(&ONE.replace("mine-a", "Mine"), 2, "small letters");
+        check(&ONE.replace("mine-a", "Mine"), 2, "lowercase letters");
         check(&ONE.replace("'widget lost'", "'wid'"), 3, "bytes");
         check(
             &ONE.replace("'warning'", "'terrible'"),
@@ -406,10 +409,10 @@ mod tests {
         check(
             &format!("{ONE}over = ['no-such']\n"),
             10,
-            "there is no `no-such`",
+            "no signature is named `no-such`",
         );
-        check(&format!("{ONE}fact = 'setting'\n"), 10, "group `key`");
-        check(&format!("{ONE}\n{ONE}"), 12, "is there twice");
+        check(&format!("{ONE}fact = 'setting'\n"), 10, "group named `key`");
+        check(&format!("{ONE}\n{ONE}"), 12, "is defined twice");
         check(
             &ONE.replace("a widget lost here", "gone"),
             9,
@@ -418,14 +421,14 @@ mod tests {
         check(
             &ONE.replace("a widget lost here", "widget lost: mhandle is null"),
             9,
-            "`null-mhandle` matches it too",
+            "`null-mhandle` matches this example too",
         );
         check("[[signature]\n", 1, "");
         assert_eq!(mistakes(ONE), Vec::<String>::new());
     }
 
     #[test]
-    fn several_mistakes_are_told_at_once() {
+    fn several_mistakes_are_reported_at_once() {
         let text = ONE
             .replace("mine-a", "Mine")
             .replace("'widget lost'", "'wid'");

@@ -1,4 +1,4 @@
-//! A tally as a report: phases, transport, connections by both ends, builds.
+//! Turns a tally into a report: phases, transport, connections by both ends, builds.
 #![forbid(unsafe_code)]
 
 use super::catalogue::Catalogue;
@@ -36,7 +36,7 @@ pub(super) fn compose(catalogue: &Catalogue, tally: &Tally, files: &[String]) ->
     report.builds = compose.builds();
     for (kind, count) in &tally.too_many {
         let problem =
-            format!("too many {kind}: {count} were counted under a common name, or not at all");
+            format!("too many {kind}: {count} were counted under a common name or left out");
         report.problems.push(Problem {
             path: String::new(),
             problem,
@@ -45,7 +45,7 @@ pub(super) fn compose(catalogue: &Catalogue, tally: &Tally, files: &[String]) ->
     report
 }
 
-/// Foreign text as one line without control characters.
+/// Text of a log as one line without control characters.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     text.chars()
@@ -103,13 +103,13 @@ impl Compose<'_> {
 
     fn findings(&self, report: &mut Report) {
         let phases = self.phases();
-        // Of each signature, its lines that count and those that do not.
+        // By signature, and whether its lines are harmless in their phase.
         let mut kinds = BTreeMap::<(u32, bool), Vec<(u32, &Seen, Option<Phase>)>>::new();
         for ((number, speaker), seen) in &self.tally.seen {
             let Some(signature) = self.catalogue.signatures.get(*number as usize) else {
                 continue;
             };
-            let phase = phases.get(speaker).and_then(|ends| ends.of(seen));
+            let phase = phases.get(speaker).and_then(|ends| ends.phase_of(seen));
             let harmless = phase.is_some_and(|phase| signature.benign.contains(&phase));
             kinds
                 .entry((*number, harmless))
@@ -183,7 +183,7 @@ impl Compose<'_> {
         }
     }
 
-    /// What each process's own lines tell of its phases.
+    /// The phases of each process, by its own lines.
     fn phases(&self) -> BTreeMap<u32, Ends> {
         let mut phases = BTreeMap::<u32, Ends>::new();
         for ((number, speaker), seen) in &self.tally.seen {
@@ -217,7 +217,7 @@ impl Compose<'_> {
         all
     }
 
-    // ---- who used what -----------------------------------------------------
+    // ---- networks, settings, connections -----------------------------------------------------
 
     fn transport(&self) -> Transport {
         let by_value = |from: &BTreeMap<u32, BTreeSet<Vec<u8>>>| {
@@ -240,15 +240,15 @@ impl Compose<'_> {
             (1, Some(kind)) => (*kind, format!("NCCL names {}", list(named.keys()))),
             (0, _) if !self.tally.flows.is_empty() => (
                 "tcpx",
-                "the plugin made flows; NCCL names no network in these lines".to_owned(),
+                "the plugin connected flows; no line of NCCL names the network".to_owned(),
             ),
             (0, _) if !versions.is_empty() => (
                 "unknown",
-                "the plugin was initialised, and no line says that it was used".to_owned(),
+                "the plugin was initialised, but no line shows that it was used".to_owned(),
             ),
             (0, _) => (
                 "unknown",
-                "no line names a network; NCCL tells it at INFO only".to_owned(),
+                "no line names a network; NCCL logs it at INFO only".to_owned(),
             ),
             _ => ("mixed", format!("NCCL names {}", list(named.keys()))),
         };
@@ -260,7 +260,7 @@ impl Compose<'_> {
         }
     }
 
-    /// One row for a value that all have, else one for each value.
+    /// One row if all processes have the same value, otherwise one row per value.
     fn settings(&self) -> Vec<Setting> {
         let mut by = BTreeMap::<&Vec<u8>, BTreeMap<&Vec<u8>, Vec<u32>>>::new();
         for ((speaker, key), values) in &self.tally.settings {
@@ -287,7 +287,7 @@ impl Compose<'_> {
         rows.collect()
     }
 
-    /// A flow of one end is the mirrored flow of the other.
+    /// One row per connection: the flow of one end is the mirrored flow of the other.
     fn comms(&self) -> Vec<Comm> {
         let nics = self.nics();
         let mut comms = BTreeMap::<_, Comm>::new();
@@ -344,7 +344,7 @@ impl Compose<'_> {
         .collect()
     }
 
-    /// Functions whose line is at other places on other hosts.
+    /// Functions that log the same message from different source lines on different hosts.
     fn builds(&self) -> Vec<BuildMismatch> {
         let mut by = BTreeMap::<(&Vec<u8>, u32), Hosts>::new();
         for ((signature, speaker), seen) in &self.tally.seen {
@@ -356,7 +356,7 @@ impl Compose<'_> {
                     .extend(lines);
             }
         }
-        // Several lines may write the same message, so only what has none in common differs.
+        // Several source lines may log the same message, so only disjoint sets differ.
         let differ = |hosts: &Hosts| {
             hosts
                 .values()
@@ -404,7 +404,7 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.cloned().collect::<Vec<_>>().join(", ")
 }
 
-/// Where a process's setup ends, and where its close begins.
+/// The last line of a process's setup, and the first of its close.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ends {
     setup: Option<Place>,
@@ -412,8 +412,9 @@ struct Ends {
 }
 
 impl Ends {
-    /// The phase that holds all of these lines. Without marks it is not known.
-    fn of(self, seen: &Seen) -> Option<Phase> {
+    /// The phase that all of these lines are in; `None` if they span phases or no line marks
+    /// one.
+    fn phase_of(self, seen: &Seen) -> Option<Phase> {
         let (setup, close) = (self.setup, self.close);
         if setup.is_some_and(|end| seen.last <= end) {
             return Some(Phase::Setup);

@@ -1,4 +1,4 @@
-//! What TCPX's lines carry: flows, poll counts, device lists.
+//! Parses the fields of TCPX's lines: flows, poll counts, device lists.
 #![forbid(unsafe_code)]
 
 use memchr::memchr_iter;
@@ -65,17 +65,17 @@ fn end_before(text: &[u8]) -> Option<End<'_>> {
     (!ip.is_empty()).then_some(End { ip, port })
 }
 
-/// How often a wait was asked about, and for how long.
+/// How often the plugin polled during a wait, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Polls {
-    /// Questions since nothing moved.
+    /// Polls since the last progress.
     pub(super) count: u64,
-    /// Since then.
+    /// Time since the last progress.
     pub(super) nanoseconds: u64,
 }
 
 impl Polls {
-    /// Questions per second.
+    /// Polls per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub(super) fn per_second(self) -> f64 {
         if self.nanoseconds == 0 {
@@ -89,7 +89,7 @@ impl Polls {
 static COUNT: LazyLock<Finder> = LazyLock::new(|| Finder::new(" cnt "));
 static NANOSECONDS: LazyLock<Finder> = LazyLock::new(|| Finder::new(" nanos "));
 
-/// `cnt 6120433, nanos 10000000311`; a line that was cut inside a number has none.
+/// Parses `cnt 6120433, nanos 10000000311`; `None` for a line that is cut off before.
 pub(super) fn polls(message: &[u8]) -> Option<Polls> {
     let after =
         |finder: &Finder<'_>, text: &[u8]| finder.find(text).map(|at| at + finder.needle().len());
@@ -111,7 +111,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     (!digits.is_empty()).then(|| digits.iter().try_fold(0, add))?
 }
 
-/// The interface of `nic 2, eth3, ` and `nic 0, lo `.
+/// The interface in `nic 2, eth3, ` and `nic 0, lo `.
 pub(super) fn nic(message: &[u8]) -> Option<&[u8]> {
     static NIC: LazyLock<Finder> = LazyLock::new(|| Finder::new(" nic "));
     let rest = &message[NIC.find(message)? + 5..];
@@ -124,7 +124,7 @@ pub(super) fn nic(message: &[u8]) -> Option<&[u8]> {
     (size > 0).then_some(&rest[..size])
 }
 
-/// Of `[0]eth1:10.0.1.25<0> [1]eth2:...`: names with their addresses.
+/// Names and addresses in `[0]eth1:10.0.1.25<0> [1]eth2:...`.
 pub(super) fn devices(message: &[u8]) -> Vec<(&[u8], &[u8])> {
     let words = message.split(|byte| *byte == b' ').take(DEVICES_MAX);
     words
@@ -138,8 +138,8 @@ pub(super) fn devices(message: &[u8]) -> Vec<(&[u8], &[u8])> {
         .collect()
 }
 
-/// A message with every number, address and quoted text as `#`, so that lines
-/// that differ in nothing else have one shape.
+/// A message with every number as `#`, so that lines that differ only in numbers have one
+/// shape.
 pub(super) fn message_shape(message: &[u8], size_max: usize) -> Vec<u8> {
     let mut shape = Vec::with_capacity(message.len().min(size_max));
     let mut rest = message;

@@ -1,22 +1,22 @@
-//! Which records count: `--since`, `--until`, `--rank`, `--node`.
+//! Selects records: `--since`, `--until`, `--rank`, `--node`.
 //!
-//! A record that does not say what is asked for is not counted with `--rank` and
-//! `--node`; without a time it is, since most lines have none.
+//! `--rank` and `--node` exclude records without a rank or a host. `--since` and `--until`
+//! include records without a time, because most lines have none.
 #![forbid(unsafe_code)]
 
 use super::shape::Record;
 use super::time;
 
-/// All of them must hold.
+/// Conditions on a record; all must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Microseconds since 1970, from which.
+    /// Earliest time, microseconds since 1970.
     pub since_us: Option<i64>,
-    /// Up to which.
+    /// Latest time, microseconds since 1970.
     pub until_us: Option<i64>,
-    /// Of the launcher.
+    /// The rank in the launcher's prefix.
     pub rank: Option<u32>,
-    /// A host as NCCL writes it: up to the first dot.
+    /// The host as NCCL writes it: up to the first dot.
     pub node: Option<String>,
 }
 
@@ -37,8 +37,8 @@ impl Filter {
     }
 }
 
-/// A time of `--since` and `--until`: RFC 3339, or a date; without a zone it is
-/// UTC. In microseconds since 1970.
+/// Parses the time of `--since` and `--until`, RFC 3339 or a date, into microseconds since
+/// 1970. A time without a zone is UTC.
 pub fn parse_time(text: &str) -> Option<i64> {
     time::typed(text.trim())
 }

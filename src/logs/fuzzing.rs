@@ -1,7 +1,7 @@
-//! What holds of any bytes that are read as a log, and of any file of signatures:
-//! a target under `fuzz/` looks for a counterexample, the suite tries its seeds.
+//! Properties of every input that is read as a log or as a file of signatures. A target
+//! under `fuzz/` searches for counterexamples; the test suite runs its seeds.
 //!
-//! Absent from a normal build.
+//! Not part of a normal build.
 #![forbid(unsafe_code)]
 
 use super::catalogue::Catalogue;
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| Catalogue::embedded().expect("sound"));
 
-/// A log, as one stream and as one that is compressed badly; and a file of signatures.
+/// Reads the bytes as a log, as a compressed log, and as a file of signatures.
 pub fn bytes(data: &[u8]) {
     let filter = Filter::default();
     let mut reader = Reader::new(&CATALOGUE, &filter);
@@ -21,7 +21,7 @@ pub fn bytes(data: &[u8]) {
     let lines = data.iter().filter(|byte| **byte == b'\n').count() as u64
         + u64::from(!data.is_empty() && !data.ends_with(b"\n"));
     if report.telemetry.is_empty() {
-        // A line that is longer than a block is several.
+        // A line longer than a block counts as several.
         assert!(report.inputs.lines >= lines && report.inputs.bytes == data.len() as u64);
     }
     assert!(report.inputs.matched_lines <= report.inputs.lines);

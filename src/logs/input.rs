@@ -1,4 +1,4 @@
-//! What is read: files, folders, compressed files, stdin.
+//! Opens inputs: files, folders, compressed files, bundles, stdin.
 #![forbid(unsafe_code)]
 
 use flate2::read::MultiGzDecoder;
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use tcpx_recorder::format::FILE_SUFFIX;
 use tcpx_run_model::record::RunFiles;
 
-/// Of a folder, all levels together.
+/// Most files of a folder, including its subfolders.
 const FILES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 16;
-/// Bytes by which a file's kind is told.
+/// Bytes from which the kind of a file is detected.
 const HEAD: usize = 4096;
-/// Begins of compressed files that are not read here, with who reads them.
+/// Magic numbers of compressed files that are not read here, with a program that is.
 const FOREIGN: [(&[u8], &str); 4] = [
     (b"\x28\xb5\x2f\xfd", "zstdcat"),
     (b"\xfd7zXZ\0", "xzcat"),
@@ -21,16 +21,16 @@ const FOREIGN: [(&[u8], &str); 4] = [
     (b"PK\x03\x04", "unzip -p"),
 ];
 
-/// Something that was not read, or not to its end.
+/// An input that was not read, or only in part.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
-    /// Which file or folder.
+    /// Path of the file or folder.
     pub path: String,
-    /// In one sentence.
+    /// The problem, in one sentence.
     pub problem: String,
 }
 
-/// The files that were meant: folders with all that is in them, by name.
+/// The files of `paths`; of a folder all files below it, by name.
 pub(super) fn expand(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in paths {
@@ -60,7 +60,7 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
             if files.len() >= FILES_MAX {
                 return problems.push(problem(
                     folder,
-                    format!("more than {FILES_MAX} files; the others were not read"),
+                    format!("more than {FILES_MAX} files; the rest was not read"),
                 ));
             }
             files.push(entry.path());
@@ -68,7 +68,7 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
     }
 }
 
-/// A bundle of a run, if that is what a file is; any other compressed file is a log.
+/// The bundle of a run, if the file is one; any other compressed file is a log.
 pub(super) fn bundle(path: &Path) -> Option<RunFiles> {
     let name = path.file_name()?.to_string_lossy();
     let is_meant =
@@ -76,7 +76,7 @@ pub(super) fn bundle(path: &Path) -> Option<RunFiles> {
     is_meant.then(|| RunFiles::open(path).ok()).flatten()
 }
 
-/// Whether a file of a bundle holds lines; its reports quote them only.
+/// Whether a file of a bundle holds log lines; reports in it only quote them.
 pub(super) fn is_log(name: &str) -> bool {
     !name.ends_with(FILE_SUFFIX) && (name == "events.jsonl" || name.starts_with("nodes/"))
 }
@@ -88,7 +88,7 @@ pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> Problem {
     }
 }
 
-/// A file with its first bytes, which say what it is.
+/// An open file with its first bytes, from which its kind is detected.
 pub(super) struct Opened<R> {
     pub head: Vec<u8>,
     pub source: Chain<Cursor<Vec<u8>>, R>,
@@ -105,13 +105,13 @@ impl<R: Read> Opened<R> {
     }
 }
 
-/// Something to read lines of.
+/// An open input.
 pub(super) type Source = Opened<Box<dyn Read + Send>>;
 
 /// Opens a file; `-` is stdin.
 ///
 /// # Errors
-/// It cannot be opened, or is compressed in a way that is not read here.
+/// The file cannot be opened, or its compression is not supported.
 pub(super) fn open(path: &Path) -> io::Result<Source> {
     let source: Box<dyn Read + Send> = if path == Path::new("-") {
         Box::new(io::stdin())
@@ -121,7 +121,7 @@ pub(super) fn open(path: &Path) -> io::Result<Source> {
     plain(source)
 }
 
-/// Takes compression away.
+/// Decompresses a gzip stream; other streams pass unchanged.
 pub(super) fn plain(source: Box<dyn Read + Send>) -> io::Result<Source> {
     let opened = Opened::new(source)?;
     if opened.head.starts_with(b"\x1f\x8b") {
@@ -131,7 +131,7 @@ pub(super) fn plain(source: Box<dyn Read + Send>) -> io::Result<Source> {
         .iter()
         .find(|(magic, _)| opened.head.starts_with(magic))
     {
-        let advice = format!("it is compressed; try `{reader} FILE | tcpxctl logs -`");
+        let advice = format!("unsupported compression; run `{reader} FILE | tcpxctl logs -`");
         return Err(io::Error::new(io::ErrorKind::Unsupported, advice));
     }
     Ok(Opened {
@@ -140,7 +140,7 @@ pub(super) fn plain(source: Box<dyn Read + Send>) -> io::Result<Source> {
     })
 }
 
-/// Whether such a begin is of no text: only files of folders are passed over.
+/// Whether a file with these first bytes is not text. Binary files are skipped in folders only.
 pub(super) fn is_binary(head: &[u8]) -> bool {
     head.contains(&0)
 }

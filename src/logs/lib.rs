@@ -1,17 +1,17 @@
-//! What log files say about runs over TCPX.
+//! Summarizes log files of runs over TCPX.
 //!
-//! Lines go in, one [`Report`] comes out: which network was used, the settings of
-//! each process, who talked to whom, what is wrong, and what to do. What is looked
-//! for is data under `probes/logs` ([`Signature`]), to which users add their own;
-//! each has a literal that its lines must have. A stream is searched for all of
-//! them at once (`matcher`), in blocks that several threads take (`blocks`,
-//! `scan`), and only lines with a hit are looked at (`shape`, `fields`). So the
-//! lines without one cost a vector search, and memory does not grow with a log.
+//! A [`Report`] says which network was used, the settings of each process, which
+//! connections were made, what is wrong and what to do. The signatures of lines are data
+//! under `probes/logs` ([`Signature`]); users add their own. Each signature has a literal
+//! that its lines contain. A stream is searched for all literals at once (`matcher`), in
+//! blocks that several threads process (`blocks`, `scan`), and only lines with a hit are
+//! parsed (`shape`, `fields`). A line without a hit costs a vector search, and memory does
+//! not grow with the log.
 //!
-//! Regular expressions are the `regex` crate's: no pattern takes more than linear
-//! time. A line longer than a block (256 KiB) comes in pieces.
+//! Regular expressions are the `regex` crate's, so every pattern takes linear time. A line
+//! longer than a block (256 KiB) is read in pieces.
 //!
-//! Not here: printing, and saying why a run stalled, which takes more than lines.
+//! Not here: printing, and why a run stalled, which needs more evidence than lines.
 #![forbid(unsafe_code)]
 
 mod anchors;

@@ -1,7 +1,7 @@
-//! Where the literals of a catalogue are in a block of log.
+//! Finds the literals of a catalogue in a block of log.
 //!
-//! The block is searched for anchors (`anchors`); at each, the few literals that
-//! it stands for are compared in place. Nothing here looks at lines.
+//! The block is searched for anchors (`anchors`); at each hit, the few literals that
+//! contain the anchor are compared in place. Nothing here knows lines.
 #![forbid(unsafe_code)]
 
 use super::anchors::{Anchor, ORDINARY, anchors};
@@ -9,27 +9,27 @@ use super::buckets::order;
 use aho_corasick::packed;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind, Span};
 
-/// Literals made ready for searching.
+/// Literals, compiled for the search.
 #[derive(Debug)]
 pub(super) struct Matcher {
     search: Search,
-    /// Of each anchor: the literals that it stands for.
+    /// For each anchor: the literals that contain it.
     of_anchor: Vec<Vec<Candidate>>,
 }
 
-/// A literal that may be where its anchor is.
+/// A literal to compare where its anchor was found.
 #[derive(Debug)]
 struct Candidate {
     literal: usize,
-    /// The anchor's place in it.
+    /// Offset of the anchor in the literal.
     inside: usize,
-    /// Compared first: a frequent anchor stands for twenty literals, and a call
-    /// for each would cost more than the search.
+    /// Compared first: a frequent anchor has twenty literals, and a call of `memcmp` for each
+    /// would cost more than the search.
     head: [u8; HEAD],
     tail: Box<[u8]>,
 }
 
-/// Bytes of a literal that are compared at once; none is shorter.
+/// Bytes of a literal that are compared at once; every literal is at least as long.
 const HEAD: usize = 4;
 
 impl Candidate {
@@ -43,7 +43,7 @@ impl Candidate {
         })
     }
 
-    /// Where it begins in a block that has its anchor at `place`.
+    /// Start of the literal in a block that has its anchor at `place`, if it is there.
     fn start(&self, block: &[u8], place: usize) -> Option<usize> {
         let start = place.checked_sub(self.inside)?;
         let (head, rest) = block.get(start..)?.split_first_chunk::<HEAD>()?;
@@ -58,10 +58,10 @@ enum Search {
 }
 
 impl Matcher {
-    /// To be searched for in lines like the examples, and others.
+    /// Compiles the literals. `examples` are typical lines with hits.
     ///
     /// # Errors
-    /// More literals than an automaton can be made of.
+    /// The literals are too many for an automaton.
     pub(super) fn new(
         literals: &[&[u8]],
         examples: &[&[u8]],

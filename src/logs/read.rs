@@ -1,4 +1,4 @@
-//! Files through the scanner, one after the other, into one report.
+//! Reads inputs one after another into one report.
 #![forbid(unsafe_code)]
 
 use super::catalogue::Catalogue;
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tcpx_run_model::record::RunFiles;
 
-/// Files whose telemetry is told each.
+/// Most telemetry files that are reported one by one.
 const TELEMETRY_MAX: usize = 1024;
-/// Between two looks at files that may have grown.
+/// Interval between checks for growth of followed files.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// What was read so far, with what it was looked through with.
+/// Reads logs and keeps what was found in them.
 pub struct Reader<'a> {
     catalogue: &'a Catalogue,
     filter: &'a Filter,
@@ -33,7 +33,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Nothing is read yet.
+    /// A reader that has read nothing yet.
     pub fn new(catalogue: &'a Catalogue, filter: &'a Filter) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (tally, files, telemetry, problems) =
@@ -50,8 +50,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads files, all files of folders, and `-` as stdin. What cannot be read is
-    /// a problem of the report. In folders, files that are no text are passed over.
+    /// Reads files, all files of folders, and stdin for `-`. A file that cannot be read is
+    /// listed in the report's problems. Binary files in folders are skipped.
     pub fn paths(&mut self, paths: &[PathBuf]) {
         for path in input::expand(paths, &mut self.problems) {
             let is_asked_for = paths.contains(&path);
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the texts of a bundle where they are.
+    /// Reads the text files of a bundle without unpacking it.
     fn bundle(&mut self, path: &Path, files: &RunFiles) {
         for name in files.names().iter().filter(|name| input::is_log(name)) {
             let shown = format!("{}:{name}", path.display());
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads one stream; `head` has its first bytes, which it gives again.
+    /// Reads one stream. `head` is a copy of its first bytes.
     pub(super) fn source(&mut self, name: &str, head: &[u8], source: impl Read + Send) {
         let file = self.file(name);
         if telemetry::is_events(head) && self.telemetry.len() < TELEMETRY_MAX {
@@ -100,11 +100,11 @@ impl<'a> Reader<'a> {
 
     fn file(&mut self, name: &str) -> u32 {
         self.files.push(super::compose::shown(name.as_bytes()));
-        // Files are bounded where folders are read.
+        // The number of files is bounded where folders are read.
         (self.files.len() - 1) as u32
     }
 
-    /// Reads one stream of lines that lies in no file.
+    /// Reads lines that are not in a file; `name` is shown instead of a path.
     pub fn stream(&mut self, name: &str, source: impl Read + Send) {
         let file = self.file(name);
         self.lines(file, source);
@@ -116,12 +116,14 @@ impl<'a> Reader<'a> {
         self.bytes += bytes;
         if let Err(error) = result {
             let name = self.files.get(file as usize).cloned().unwrap_or_default();
-            self.problems
-                .push(problem(Path::new(&name), format!("read in part: {error}")));
+            self.problems.push(problem(
+                Path::new(&name),
+                format!("read only in part: {error}"),
+            ));
         }
     }
 
-    /// What the files said.
+    /// The report of everything read so far.
     pub fn report(&self) -> Report {
         let mut report = compose(self.catalogue, &self.tally, &self.files);
         (report.inputs.files, report.inputs.bytes) = (self.files.len(), self.bytes);
@@ -131,9 +133,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads files and goes on as they grow, until `go_on` says no; it is called with
-/// the report after each look that found something new. A file that became
-/// shorter is read from its begin. Compressed files and stdin do not grow.
+/// Reads files and follows them as they grow, until `go_on` returns false. `go_on` is called
+/// after each check, with the report if there are new lines. A file that became shorter is
+/// read again from its start. Compressed files and stdin are not followed.
 pub fn follow(
     reader: &mut Reader<'_>,
     paths: &[PathBuf],
@@ -155,7 +157,7 @@ pub fn follow(
     }
 }
 
-/// A file that others write.
+/// A file that another process writes.
 struct Growing {
     number: u32,
     path: PathBuf,
@@ -181,7 +183,7 @@ impl Growing {
         }
     }
 
-    /// Takes what is new, up to the last whole line.
+    /// Reads new lines, up to the last complete one.
     fn try_look(&mut self, reader: &mut Reader<'_>) -> io::Result<()> {
         let mut file = File::open(&self.path)?;
         let size = file.metadata()?.len();
@@ -201,7 +203,8 @@ impl Growing {
     }
 }
 
-/// The end of the last whole line; all that is there, where a line has no end.
+/// The end of the last complete line between `from` and `to`, or `to` within a line that is
+/// longer than a block.
 fn last_line_end(file: &mut File, from: u64, to: u64) -> io::Result<u64> {
     let begin = to.saturating_sub(super::blocks::BLOCK as u64).max(from);
     file.seek(SeekFrom::Start(begin))?;

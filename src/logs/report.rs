@@ -1,4 +1,4 @@
-//! What a log says, as one document: `tcpxctl logs --json`.
+//! The report on logs: what `tcpxctl logs --json` prints.
 #![forbid(unsafe_code)]
 
 use super::fields::Polls;
@@ -7,45 +7,45 @@ use super::signature::{Phase, Severity};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The document.
+/// Everything found in the logs.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// `tcpxctl.logs/1`.
     pub schema: &'static str,
-    /// What was read.
+    /// Amount of input.
     pub inputs: Inputs,
     /// Which network carried the data.
     pub transport: Transport,
-    /// What each process set, where all do not agree with one value per key.
+    /// Settings: one row per key, or one row per value if processes differ.
     pub settings: Vec<Setting>,
-    /// Who talks to whom.
+    /// Connections.
     pub comms: Vec<Comm>,
-    /// What is wrong, the worst first, then the earliest.
+    /// Findings, by severity and then by time.
     pub findings: Vec<Finding>,
-    /// WARN lines that no signature knows, the most first.
+    /// WARN lines without a signature, the most frequent first.
     pub unknown: Vec<Unknown>,
-    /// Lines that look bad and are not.
+    /// Lines that look like problems and are harmless.
     pub benign: Vec<Finding>,
-    /// What else was recognised.
+    /// Signatures of severity info.
     pub seen: Vec<Finding>,
     /// Builds of the plugin that differ between hosts.
     pub builds: Vec<BuildMismatch>,
-    /// Files of the plugin's telemetry.
+    /// The plugin's telemetry files.
     pub telemetry: Vec<super::telemetry::Telemetry>,
-    /// What could not be read, or had no place.
+    /// Inputs that could not be read, and limits that were exceeded.
     pub problems: Vec<Problem>,
 }
 
-/// What was read.
+/// Amount of input.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Inputs {
-    /// Files.
+    /// Number of files.
     pub files: usize,
-    /// Bytes, as they are without compression.
+    /// Bytes after decompression.
     pub bytes: u64,
-    /// Lines.
+    /// Number of lines.
     pub lines: u64,
-    /// Lines with a signature's literal.
+    /// Lines that contain the literal of a signature.
     pub matched_lines: u64,
 }
 
@@ -54,11 +54,11 @@ pub struct Inputs {
 pub struct Transport {
     /// `tcpx`, `socket`, `ib`, `other`, `mixed`, or `unknown`.
     pub verdict: &'static str,
-    /// What decided it, in one sentence.
+    /// The reason for the verdict, in one sentence.
     pub because: String,
-    /// Networks by name, with their processes.
+    /// Names of networks, each with the processes that use it.
     pub named: BTreeMap<String, Vec<String>>,
-    /// Versions of the plugin, with their processes.
+    /// Versions of the plugin, each with the processes that use it.
     pub versions: BTreeMap<String, Vec<String>>,
 }
 
@@ -67,70 +67,70 @@ pub struct Transport {
 pub struct Setting {
     /// The plugin's label, or a variable.
     pub key: String,
-    /// As it was written.
+    /// The value as logged.
     pub value: String,
-    /// Whose; empty where all agree.
+    /// Processes with this value; empty if all agree.
     pub processes: Vec<String>,
 }
 
-/// One connection, by both ends where both are in the logs.
+/// One connection, as far as the logs of its two ends show it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comm {
     /// The sender's address and port.
     pub from: String,
-    /// The receiver's.
+    /// The receiver's address and port.
     pub to: String,
-    /// Of the sender, if its log is here.
+    /// The sending process, if its log was read.
     pub sender: Option<String>,
-    /// Of the receiver.
+    /// The receiving process, if its log was read.
     pub receiver: Option<String>,
     /// The sender's interface.
     pub from_nic: Option<String>,
-    /// The receiver's.
+    /// The receiver's interface.
     pub to_nic: Option<String>,
     /// `control` or `data`.
     pub kind: &'static str,
-    /// Slowness lines of the sender about it.
+    /// Number of slowness lines that the sender logged about it.
     pub slow_at_sender: u64,
-    /// Of the receiver.
+    /// Number of slowness lines that the receiver logged about it.
     pub slow_at_receiver: u64,
 }
 
-/// Lines of one signature.
+/// All lines of one signature.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// The signature's name.
     pub signature: String,
-    /// How bad.
+    /// The severity of the signature.
     pub severity: Severity,
-    /// Lines.
+    /// Number of lines.
     pub count: u64,
-    /// Processes that wrote them.
+    /// Processes that logged them.
     pub processes: Vec<String>,
     /// The first line.
     pub first: Where,
-    /// The last one.
+    /// The last line.
     pub last: Where,
-    /// When in their process's life all were written, if one phase holds all.
+    /// The phase of the process that all lines are in, if they are in one.
     pub phase: Option<Phase>,
-    /// What it means.
+    /// What the lines mean.
     pub meaning: String,
     /// Likely causes, the likeliest first.
     pub causes: Vec<String>,
     /// What to do.
     pub next_step: Option<String>,
-    /// Where the signature was seen.
+    /// Releases in which the signature was observed.
     pub versions: String,
-    /// How often was asked while nothing moved.
+    /// Poll rates in the lines, if they have any.
     pub polls: Option<PollRate>,
-    /// The first of them.
+    /// Text of the first line.
     pub sample: String,
 }
 
-/// Of slowness lines.
+/// Poll rates of slowness lines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PollRate {
-    /// Of the line with the lowest rate.
+    /// Polls per second of the line with the lowest rate.
     pub per_second_min: f64,
     /// Seconds of the longest wait.
     pub seconds_max: f64,
@@ -146,39 +146,39 @@ impl PollRate {
     }
 }
 
-/// A line.
+/// The place of a line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Where {
-    /// The file.
+    /// Path of the file.
     pub file: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// RFC 3339, if the line has a time.
+    /// Time in RFC 3339, if the line has one.
     pub at: Option<String>,
 }
 
-/// WARN lines of one shape.
+/// WARN lines without a signature that differ only in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unknown {
     /// The message with every number as `#`.
     pub shape: String,
-    /// Lines.
+    /// Number of lines.
     pub count: u64,
-    /// The first.
+    /// The first line.
     pub first: Where,
-    /// The last.
+    /// The last line.
     pub last: Where,
-    /// The first of them.
+    /// Text of the first line.
     pub sample: String,
 }
 
-/// The same line of the same function at different places of the source.
+/// A message that the same function logs from different source lines on different hosts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BuildMismatch {
-    /// The function.
+    /// Name of the function.
     pub function: String,
-    /// The signature's name.
+    /// Name of the signature.
     pub signature: String,
-    /// Lines of the source, by host.
+    /// Source lines, by host.
     pub lines: BTreeMap<String, Vec<u32>>,
 }

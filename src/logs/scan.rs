@@ -1,8 +1,7 @@
-//! A log through the catalogue: blocks are searched, and only lines with a hit
-//! are looked at.
+//! Scans a log: searches its blocks for literals and parses only lines with a hit.
 //!
-//! Every thread keeps a tally of its own; they are merged at the end of a file.
-//! Until then a line's number is a block's number and the line in it.
+//! Every thread keeps its own tally; the tallies are merged at the end of a file. Until
+//! then a line number consists of the number of the block and of the line in the block.
 #![forbid(unsafe_code)]
 
 use super::blocks::Blocks;
@@ -15,18 +14,18 @@ use super::tally::{Line, Place, Tally};
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
 
-/// Hits of one line that are looked at; a line without an end may have millions.
+/// Most hits of one line that are examined; a line of many MiB may have millions.
 const HITS_MAX: usize = 64;
-/// Threads beyond this have nothing left to do.
+/// More threads do not make the scan faster.
 const THREADS_MAX: usize = 4;
 const ESCAPE: u8 = 0x1b;
-/// The lines of a block within a number of 64 bits; a block has fewer.
+/// Bits of a line number that hold the line within its block; a block has fewer lines.
 const BLOCK_BITS: u32 = 24;
 
 /// Reads a stream to its end.
 ///
 /// # Errors
-/// The source's; what was read until then is in the tally.
+/// Reading failed; the tally holds the lines up to that point.
 pub(super) fn scan(
     catalogue: &Catalogue,
     filter: &Filter,
@@ -40,7 +39,7 @@ pub(super) fn scan(
     let done: Vec<Done> = std::thread::scope(|scope| {
         let started: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
         let mine = work();
-        // A thread that panicked has lost its part, which nobody can bring back.
+        // The part of a thread that panicked is lost.
         started
             .into_iter()
             .filter_map(|thread| thread.join().ok())
@@ -57,7 +56,7 @@ pub(super) fn scan(
     (tally, blocks.bytes(), result)
 }
 
-/// Puts the lines before its block to each place.
+/// Turns line numbers within blocks into line numbers of the file.
 fn resolve(tally: &mut Tally, mut lines: Vec<(u32, u32)>, file: u32) {
     lines.sort_unstable();
     let mut sum = 0_u64;
@@ -86,12 +85,12 @@ fn resolve(tally: &mut Tally, mut lines: Vec<(u32, u32)>, file: u32) {
 
 struct Done {
     tally: Tally,
-    /// Blocks with the lines in them.
+    /// Index and number of lines of each block.
     lines: Vec<(u32, u32)>,
     result: io::Result<()>,
 }
 
-/// One thread's part.
+/// The work of one thread.
 struct Worker<'a> {
     catalogue: &'a Catalogue,
     regexes: Regexes,
@@ -132,7 +131,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// How many lines the block has.
+    /// Scans a block and returns its number of lines.
     fn block(&mut self, block: &[u8], index: u32) -> u32 {
         let catalogue = self.catalogue;
         let mut at = Cursor {
@@ -156,7 +155,7 @@ impl<'a> Worker<'a> {
         at.lines + u32::from(!block.ends_with(b"\n") && !block.is_empty())
     }
 
-    /// Looks at the line whose hits were gathered.
+    /// Parses the line whose hits were collected.
     fn line(&mut self, block: &[u8], at: &mut Cursor) {
         if self.hits.is_empty() {
             return;
@@ -170,7 +169,7 @@ impl<'a> Worker<'a> {
         let line = &block[at.start..at.end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mut hits = std::mem::take(&mut self.hits);
-        // They come in the order of their anchors.
+        // The search reports hits in the order of their anchors.
         hits.sort_unstable_by_key(|(_, at)| *at);
         if hits
             .iter()
@@ -196,12 +195,12 @@ impl<'a> Worker<'a> {
         self.hits = hits;
     }
 
-    /// Looks at each record of a line that has a hit.
+    /// Parses each record of a line that has a hit.
     fn records(&mut self, line: &[u8], hits: &[(usize, usize)], place: Place) {
         let mut rest = hits;
         while let Some((&(_, first), _)) = rest.split_first() {
             let (record, start, end) = shape::record_at(line, first);
-            // A marker is before its message, and a message after its marker.
+            // A marker precedes its message.
             let size = rest
                 .iter()
                 .take_while(|(_, at)| *at < end.max(first + 1))
@@ -308,7 +307,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The line that hits are gathered of, and how far lines were counted.
+/// The line whose hits are being collected, and how far lines were counted.
 #[derive(Default)]
 struct Cursor {
     index: u32,
@@ -327,7 +326,7 @@ impl Cursor {
         self.counted = to;
     }
 
-    /// Past the line that was looked at, whose end is known.
+    /// Counts the parsed line, whose end is known.
     fn count_line(&mut self, block: &[u8]) {
         self.lines += u32::from(self.end < block.len());
         self.counted = block.len().min(self.end + 1);

@@ -1,14 +1,13 @@
-//! What stands around a message: NCCL's header, a launcher's, a collector's.
+//! Splits a line into records: the headers of NCCL, launchers and collectors, and the
+//! message.
 //!
-//! NCCL up to 2.25 writes `host:pid:tid [dev] function:line NCCL WARN message`,
-//! INFO without function and line; since 2.26 a time may stand before it. A
-//! launcher puts a rank in front (`[1,3]<stderr>:`, `[rank3]:`, `3: `), kubectl a
-//! pod and a time; a collector may have dropped host and process. So nothing is
-//! required: the marker ` NCCL WARN ` splits header from message where it is
-//! there, and each part of the header is taken if it is found.
+//! NCCL up to 2.25 writes `host:pid:tid [dev] function:line NCCL WARN message`, and INFO
+//! without function and line; since 2.26 a time may precede it. A launcher adds a rank
+//! (`[1,3]<stderr>:`, `[rank3]:`, `3: `), kubectl a pod and a time; a collector may have
+//! dropped host and process. So every part of the header is optional: the marker
+//! ` NCCL WARN `, if present, separates header and message.
 //!
-//! A physical line may hold several records, where ranks wrote at once; each
-//! marker begins one.
+//! A line holds several records if several ranks wrote at once; each marker starts one.
 #![forbid(unsafe_code)]
 
 use super::time;
@@ -16,21 +15,21 @@ use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem, memrchr};
 use std::sync::LazyLock;
 
-/// Bytes before a marker that can be its header.
+/// Longest header before a marker, in bytes.
 const HEADER_MAX: usize = 1024;
-/// Bytes to either side of a place in which its record begins and ends: NCCL cuts
-/// its lines at 1 KiB, and a line without an end must not be read again and again.
+/// Bytes on either side of a hit that are searched for the start and the end of its record.
+/// NCCL cuts lines at 1 KiB; the limit keeps very long lines from being read repeatedly.
 const RECORD_MAX: usize = 4096;
-/// Bytes of a line in which a launcher's or a collector's prefix is looked for.
+/// Longest prefix of a launcher or a collector, in bytes.
 const PREFIX_MAX: usize = 256;
 const MARKER: &[u8; 10] = b"NCCL WARN ";
-/// What programs print that hand the plugin a logger of their own.
+/// Marker of programs that pass their own logger to the plugin.
 const OWN_LOGGER: &[u8] = b"[ncclNet:";
 
-/// How an event of our own runs begins.
+/// Start of a line of `events.jsonl`.
 const OWN_EVENT: &[u8] = br#"{"at":""#;
 
-/// As far as the line says it.
+/// The level of a record, if the line has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     /// WARN.
@@ -39,29 +38,29 @@ pub(super) enum Level {
     Info,
 }
 
-/// One record: who wrote it, and what.
+/// One record: header fields and message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Record<'a> {
-    /// Microseconds since 1970; a time without a zone is taken for UTC.
+    /// Microseconds since 1970; a time without a zone is read as UTC.
     pub time_us: Option<i64>,
-    /// Of the launcher.
+    /// The rank in the launcher's prefix.
     pub rank: Option<u32>,
-    /// Up to the first dot of the host's name, as NCCL writes it.
+    /// Host name up to the first dot, as NCCL writes it.
     pub host: Option<&'a [u8]>,
-    /// Of the process.
+    /// Process id.
     pub pid: Option<u32>,
-    /// WARN, INFO, or neither is said.
+    /// WARN, INFO, or neither.
     pub level: Option<Level>,
     /// The function, without its arguments, and the line of the source.
     pub site: Option<(&'a [u8], u32)>,
-    /// All from here to the end of the record.
+    /// The message, up to the end of the record.
     pub message: &'a [u8],
 }
 
 static MARKER_AFTER: LazyLock<Finder> = LazyLock::new(|| Finder::new(" NCCL "));
 static OWN_LOGGER_IN: LazyLock<Finder> = LazyLock::new(|| Finder::new(OWN_LOGGER));
 
-/// The record around `place` of a line, and where its message begins and ends.
+/// The record around offset `place` of a line, and the offsets of its message.
 pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize) {
     let place = place.min(line.len());
     let marker = marker_before(line, place);
@@ -85,11 +84,12 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
     (record, start, end)
 }
 
-/// The last marker that begins at or before `place`: where, and which.
+/// The last marker that starts at or before `place`, with its offset.
 fn marker_before(line: &[u8], place: usize) -> Option<(usize, Level)> {
     let from = place.saturating_sub(RECORD_MAX);
     let mut end = line.len().min(place + MARKER.len());
-    // The rarest byte of it; a search for five bytes backwards is none of vectors.
+    // Search for the rarest byte of the marker: a backward search for several bytes is not
+    // vectorized.
     while let Some(last) = memrchr(b'L', &line[from..end]) {
         end = from + last;
         if let Some(at) = end.checked_sub(3).filter(|at| (from..=place).contains(at))
@@ -101,7 +101,7 @@ fn marker_before(line: &[u8], place: usize) -> Option<(usize, Level)> {
     None
 }
 
-/// Of a text that begins with a marker.
+/// The level of a text that starts with a marker.
 fn level(text: &[u8]) -> Option<Level> {
     match text.first_chunk()? {
         b"NCCL WARN " => Some(Level::Warn),
@@ -110,7 +110,7 @@ fn level(text: &[u8]) -> Option<Level> {
     }
 }
 
-/// Where the header of a later record of the same line begins.
+/// Start of the header of a later record in the same line.
 fn next_header(line: &[u8], from: usize) -> Option<usize> {
     let rest = &line[from..line.len().min(from + RECORD_MAX)];
     let at = MARKER_AFTER
@@ -120,7 +120,7 @@ fn next_header(line: &[u8], from: usize) -> Option<usize> {
     Some(from + start)
 }
 
-/// `... host:pid:tid [dev] function:line `.
+/// Parses `... host:pid:tid [dev] function:line `.
 fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
     if let Some(((host, pid), _, end)) = speaker(text) {
         (record.host, record.pid) = (Some(host), Some(pid));
@@ -150,7 +150,7 @@ fn speaker(text: &[u8]) -> Option<Speaker<'_>> {
     None
 }
 
-/// `3]`, or `-1]` where there is no device.
+/// The length of `3]`, or of `-1]` for no device.
 fn device_end(text: &[u8]) -> Option<usize> {
     let digits = text
         .iter()
@@ -173,7 +173,7 @@ fn host_pid_tid(text: &[u8]) -> Option<((&[u8], u32), usize)> {
     (host > 0).then(|| ((&rest[rest.len() - host..], pid), rest.len() - host))
 }
 
-/// What is before `:123`, and the number.
+/// The text before `:123`, and the number.
 fn number_after_colon(text: &[u8]) -> Option<(&[u8], u32)> {
     let digits = text
         .iter()
@@ -192,8 +192,8 @@ fn site(text: &[u8]) -> Option<(&[u8], u32)> {
     (!name.is_empty()).then_some((name, line))
 }
 
-/// The bare name of a pretty function, which has a type before it and arguments
-/// after it, or of a file, which has a path.
+/// The bare name of a function without its type and arguments, or of a file without its
+/// path.
 fn function(pretty: &[u8]) -> &[u8] {
     let pretty = memchr(b'(', pretty).map_or(pretty, |at| &pretty[..at]);
     let start = pretty
@@ -227,8 +227,7 @@ fn own_logger<'a>(line: &'a [u8], record: &mut Record<'a>) {
     }
 }
 
-/// A line of the plugin among the events of a run of ours: JSON, whose text stays
-/// as it is there.
+/// A plugin's line in `events.jsonl`. The text keeps its JSON escapes.
 fn own_event<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let value = |key: &[u8]| {
         let rest = &line[memmem::find(line, key)? + key.len()..];
@@ -257,7 +256,7 @@ fn own_event<'a>(line: &'a [u8], record: &mut Record<'a>) {
         .zip(digits(br#""line":"#));
 }
 
-/// The end of the first `:123 ` of a text.
+/// The end of the first `:123 ` in a text.
 fn site_end(text: &[u8]) -> Option<usize> {
     memchr_iter(b':', &text[..text.len().min(HEADER_MAX)]).find_map(|colon| {
         let digits = text[colon + 1..]
@@ -269,7 +268,7 @@ fn site_end(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// Time and rank, from the front of the physical line.
+/// Time and rank from the start of the line.
 fn prefix(line: &[u8], record: &mut Record<'_>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
     record.time_us = time::find(front);
@@ -300,7 +299,7 @@ fn number(digits: &[u8]) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// A line without escape sequences, where it has some; `scratch` holds it.
+/// The line without escape sequences; `scratch` holds the result if there are any.
 pub(super) fn without_escapes<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     if memchr(0x1b, line).is_none() {
         return line;
@@ -315,7 +314,7 @@ pub(super) fn without_escapes<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> &
     scratch
 }
 
-/// Of the sequence that begins with ESC: `ESC [ 0-? letter`, else two bytes.
+/// The length of an escape sequence: `ESC [ 0-? letter`, otherwise two bytes.
 fn escape_length(text: &[u8]) -> usize {
     if text.get(1) != Some(&b'[') {
         return text.len().min(2);
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_ranks_of_others_are_read() {
+    fn times_and_ranks_of_launchers_are_read() {
         let check = |prefix: &str, rank, has_time: bool| {
             let line = format!("{prefix}node0:71:79 [3] f:1 NCCL WARN {MESSAGE}");
             let record = at(&line, "closed");
@@ -397,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_records_are_told_apart() {
+    fn joined_records_are_separated() {
         let line =
             "node0:71:79 [3] NCCL INFO node1:5:6 [0] f():9 NCCL WARN unable to allocate requests";
         let record = at(line, "unable");
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logger_of_somebody_else_is_read() {
+    fn a_line_of_a_program_s_own_logger_is_read() {
         let record = at(
             "[ncclNet:2] tcpxResult_t tcpxTest(void*, int*, int*):1326 no such thing",
             "no such",
@@ -424,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_ours_is_read() {
+    fn a_line_of_events_jsonl_is_read() {
         let line = r#"{"at":"2026-11-20T14:07:30.522Z","ms":19.1,"node":"local","said":{"plugin-line":{"level":2,"function":"softInit","line":44,"text":"no \"such\" thing","count":1}}}"#;
         let record = at(line, "no ");
         assert_eq!(
@@ -453,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_taken_out() {
+    fn escape_sequences_are_removed() {
         let mut scratch = Vec::new();
         assert_eq!(
             without_escapes(b"\x1b[1;31mred\x1b[0m \x1bMx\x1b", &mut scratch),

@@ -1,9 +1,9 @@
-//! A signature as `probes/logs/*.toml` has it: which line, what it means, what to do.
+//! A signature of `probes/logs/*.toml`: which lines match, what they mean, what to do.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
-/// What a line of this kind says about the run it is from. The order is a ranking.
+/// How bad a line is for the run that logged it, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
@@ -11,23 +11,23 @@ pub enum Severity {
     Fatal,
     /// A call failed, or a feature is lost.
     Error,
-    /// Nothing moves, or slowly, while calls go on returning success.
+    /// Nothing moves, or moves slowly, while calls keep returning success.
     Stall,
-    /// Suspicious, and it went on.
+    /// Suspicious; the run continued.
     Warning,
-    /// Says what is there.
+    /// Reports a fact.
     Info,
-    /// Looks bad and is not.
+    /// Looks like a problem and is harmless.
     Benign,
 }
 
 impl Severity {
-    /// Whether such lines are findings.
+    /// Whether lines of this severity are findings.
     pub fn is_finding(self) -> bool {
         self <= Self::Warning
     }
 
-    /// As it is written.
+    /// The word in files and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fatal => "fatal",
@@ -40,31 +40,31 @@ impl Severity {
     }
 }
 
-/// The life of a process, as far as its own lines tell it.
+/// A part of the life of a process, by its own lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Until its last connection was made.
+    /// Until its last connection is made.
     Setup,
-    /// Between the two.
+    /// Between setup and close.
     Transfer,
-    /// From the first comm that was closed.
+    /// From the first comm that is closed.
     Close,
 }
 
-/// What else is taken from such a line.
+/// A fact that is read from the lines of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fact {
     /// Groups `key` and `value`: a setting of the process.
     Setting,
-    /// Group `transport`: which network NCCL took.
+    /// Group `transport`: the network that NCCL uses.
     Transport,
-    /// Group `version`: of the plugin.
+    /// Group `version`: the version of the plugin.
     Version,
     /// `[0]eth1:10.0.1.25<0>`: NICs and their addresses.
     Devices,
-    /// A flow that was made, with its index.
+    /// A connected flow, with its index.
     Flow,
     /// A flow that is slow, with `cnt` and `nanos`.
     Polls,
@@ -73,26 +73,26 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// Whether it is in named groups of the regex.
+    /// Whether the fact is read from named groups of the regex.
     pub(super) fn has_groups(self) -> bool {
         matches!(self, Self::Setting | Self::Transport | Self::Version)
     }
 }
 
-/// One kind of line.
+/// One kind of log line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Signature {
     /// A stable name that people can quote.
     pub name: String,
-    /// Bytes that every such line has: what the scanner looks for.
+    /// Text that every such line contains; the scanner searches for it.
     pub literal: String,
-    /// What else must hold of the record, where the literal is not enough.
+    /// A regex that the message must match too, if the literal is not specific enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
-    /// How bad it is.
+    /// How bad such a line is.
     pub severity: Severity,
-    /// What it means, in one sentence.
+    /// What such a line means, in one sentence.
     pub meaning: String,
     /// Likely causes, the likeliest first.
     #[serde(default)]
@@ -100,20 +100,20 @@ pub struct Signature {
     /// What to do.
     #[serde(default)]
     pub next: Option<String>,
-    /// Where it was seen, in words: `plugin 3.1.9`, `NCCL 2.26 and later`.
+    /// Releases in which it was observed: `plugin 3.1.9`, `NCCL 2.26 and later`.
     pub versions: String,
-    /// Phases in which it is no finding.
+    /// Phases in which such a line is harmless.
     #[serde(default)]
     pub benign: Vec<Phase>,
-    /// The phase that such a line marks: the end of `setup`, the begin of `close`.
+    /// The phase that such a line delimits: the end of `setup`, or the start of `close`.
     #[serde(default)]
     pub marks: Option<Phase>,
-    /// What else is read from it.
+    /// The fact that is read from such a line.
     #[serde(default)]
     pub fact: Option<Fact>,
-    /// Signatures that would match too and are not meant.
+    /// Signatures that match too and are hidden by this one.
     #[serde(default)]
     pub over: Vec<String>,
-    /// A line as it is written, which is this signature's test.
+    /// A complete line; the test of this signature.
     pub example: String,
 }

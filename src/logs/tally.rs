@@ -1,7 +1,7 @@
-//! What is kept of a log while it is read: counts, first and last of each kind.
+//! Counts what a log contains: number, first and last line of each kind.
 //!
-//! Everything is bounded, as a log may be of any size and say anything. What is
-//! more than fits is counted under a common name, never dropped in silence.
+//! Every collection is bounded, because a log may have any size and content. What exceeds
+//! a bound is counted under a common name or in `too_many`.
 #![forbid(unsafe_code)]
 
 use super::fields::{self, Polls};
@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Every line that matches asks several of them.
+/// A fast hash: every line with a hit looks up several maps.
 type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
 const SPEAKERS_MAX: usize = 4096;
@@ -18,33 +18,33 @@ const SEEN_MAX: usize = 32_768;
 const SHAPES_MAX: usize = 256;
 const FLOWS_MAX: usize = 32_768;
 const SETTINGS_MAX: usize = 16_384;
-/// Functions of one kind of line of one speaker.
+/// Most functions per signature and speaker.
 const SITES_MAX: usize = 4;
-/// Speakers that are recognised at once.
+/// Size of the cache of recent speakers.
 const RECENT: usize = 32;
-/// Values of one kind that are kept of a speaker.
+/// Most values of one kind per speaker.
 const VALUES_MAX: usize = 8;
 const SAMPLE_BYTES: usize = 400;
 const SHAPE_BYTES: usize = 160;
 const VALUE_BYTES: usize = 200;
 
-/// A line: the file it is in, and its number there, from 1.
+/// The place of a line: index of the file, and line number from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Place {
     pub file: u32,
     pub line: u64,
 }
 
-/// Who wrote a record, as far as it says.
+/// The origin of a record, as far as the record names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Speaker {
-    /// NCCL's header; an event of ours names no process.
+    /// From NCCL's header, or from `events.jsonl`, which has no process id.
     Process { host: Box<[u8]>, pid: Option<u32> },
-    /// A launcher's prefix, in one file.
+    /// From a launcher's prefix, in one file.
     Rank { file: u32, rank: u32 },
-    /// Only the file is known.
+    /// Neither: only the file is known.
     File(u32),
-    /// More than are told apart.
+    /// All speakers beyond the limit.
     Others,
 }
 
@@ -53,12 +53,12 @@ pub(super) enum Speaker {
 pub(super) struct Line<'a> {
     pub place: Place,
     pub time_us: Option<i64>,
-    /// Of a WARN: the function and the line of the source.
+    /// Function and source line of a WARN.
     pub site: Option<(&'a [u8], u32)>,
     pub text: &'a [u8],
 }
 
-/// Lines of one kind.
+/// The lines of one signature or shape.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Seen {
     pub count: u64,
@@ -66,16 +66,16 @@ pub(super) struct Seen {
     pub last: Place,
     pub first_us: Option<i64>,
     pub last_us: Option<i64>,
-    /// The first of them.
+    /// Text of the first line.
     pub sample: Vec<u8>,
-    /// The fewest questions per second, and the longest wait.
+    /// The lowest poll rate, and the longest wait.
     pub slowest: Option<Polls>,
     pub longest: Option<Polls>,
-    /// Functions that wrote them, and the lines of the source.
+    /// Functions that logged them, with their source lines.
     pub sites: Vec<(Vec<u8>, BTreeSet<u32>)>,
 }
 
-/// An address as it is written; most take no memory of their own.
+/// An address as logged. IPv4 addresses need no allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Address {
     V4(Ipv4Addr),
@@ -91,7 +91,7 @@ impl Address {
     }
 }
 
-/// One connection as one end tells it.
+/// One connection as one end logs it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct FlowKey {
     pub speaker: u32,
@@ -100,7 +100,7 @@ pub(super) struct FlowKey {
     pub sends: bool,
 }
 
-/// What was said of it.
+/// What the lines say about a flow.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct FlowSeen {
     pub nic: Option<Box<[u8]>>,
@@ -112,14 +112,14 @@ pub(super) struct FlowSeen {
 /// A NIC's name and address.
 pub(super) type Device = (Vec<u8>, Vec<u8>);
 
-/// Everything that is kept.
+/// Everything that is counted.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub lines: u64,
     pub matched_lines: u64,
     pub speakers: Vec<Speaker>,
     numbers: HashMap<Speaker, u32>,
-    /// By a few bits of what tells them apart.
+    /// Numbers of recent speakers, by a hash of process id and host.
     recent: [u32; RECENT],
     pub seen: HashMap<(u32, u32), Seen>,
     pub shapes: HashMap<Vec<u8>, Seen>,
@@ -129,12 +129,12 @@ pub(super) struct Tally {
     pub devices: BTreeMap<u32, Vec<Device>>,
     pub flows: HashMap<FlowKey, FlowSeen>,
     pub bytes_sent: BTreeMap<u32, (u64, u64)>,
-    /// What did not fit, by kind.
+    /// What exceeded a bound, by kind.
     pub too_many: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
-    /// The number of who wrote a record.
+    /// The number of the speaker of a record.
     pub(super) fn speaker(&mut self, record: &Record<'_>, file: u32) -> u32 {
         let last = record
             .host
@@ -178,7 +178,7 @@ impl Tally {
         number
     }
 
-    /// One more line of a signature; `new` makes what is kept of the first.
+    /// Counts a line of a signature.
     pub(super) fn see(
         &mut self,
         signature: u32,
@@ -205,14 +205,14 @@ impl Tally {
             .entry("kinds of lines per process")
             .or_default() += 1;
         let others = self.number(Speaker::Others);
-        // One for each signature, which are bounded.
+        // One per signature, whose number is bounded.
         self.seen
             .entry((key.0, others))
             .and_modify(|other| other.merge(seen.clone()))
             .or_insert(seen);
     }
 
-    /// One more WARN that no signature knows.
+    /// Counts a WARN without a signature.
     pub(super) fn see_unknown(&mut self, message: &[u8], line: Line<'_>) {
         let shape = fields::message_shape(message.trim_ascii(), SHAPE_BYTES);
         if let Some(seen) = self.shapes.get_mut(&shape) {
@@ -230,7 +230,7 @@ impl Tally {
             .or_insert(seen);
     }
 
-    /// A value of a speaker: a setting, a transport, a version.
+    /// Adds a setting of a speaker.
     pub(super) fn set(&mut self, speaker: u32, key: &[u8], value: &[u8]) {
         self.add_setting((speaker, cut(key, VALUE_BYTES)), cut(value, VALUE_BYTES));
     }
@@ -243,7 +243,7 @@ impl Tally {
         add_value(self.settings.entry(key).or_default(), value);
     }
 
-    /// A network that a speaker's NCCL took.
+    /// Adds a network that a speaker's NCCL uses.
     pub(super) fn transport(&mut self, speaker: u32, name: &[u8]) {
         add_value(
             self.transports.entry(speaker).or_default(),
@@ -251,7 +251,7 @@ impl Tally {
         );
     }
 
-    /// The version of a speaker's plugin.
+    /// Adds the version of a speaker's plugin.
     pub(super) fn version(&mut self, speaker: u32, version: &[u8]) {
         let version = version.strip_suffix(b".").unwrap_or(version);
         add_value(
@@ -260,7 +260,7 @@ impl Tally {
         );
     }
 
-    /// The data NICs of a speaker; the last list counts.
+    /// Sets the data NICs of a speaker; the last list wins.
     pub(super) fn devices(&mut self, speaker: u32, message: &[u8]) {
         let devices = fields::devices(message).into_iter();
         self.devices.insert(
@@ -271,14 +271,14 @@ impl Tally {
         );
     }
 
-    /// Bytes that one comm sent.
+    /// Adds the bytes that one comm sent.
     pub(super) fn volume(&mut self, speaker: u32, bytes: u64) {
         let (comms, sum) = self.bytes_sent.entry(speaker).or_default();
         *comms += 1;
         *sum = sum.saturating_add(bytes);
     }
 
-    /// A flow of a message; `change` writes down what was said of it.
+    /// Updates the flow that a message names, if it names one.
     pub(super) fn flow(
         &mut self,
         speaker: u32,
@@ -311,7 +311,7 @@ impl Tally {
         known
     }
 
-    /// Adds what another thread kept of the same file.
+    /// Adds the tally of another thread or file.
     pub(super) fn merge(&mut self, other: Self) {
         let numbers: Vec<u32> = other
             .speakers
@@ -380,8 +380,7 @@ impl Tally {
         into.slow += flow.slow;
     }
 
-    /// Turns lines that were counted within a block into lines of their file;
-    /// `before` has the lines before each block.
+    /// Turns line numbers within blocks into line numbers of the file.
     pub(super) fn resolve(&mut self, resolved: impl Fn(Place) -> Place) {
         for seen in self.seen.values_mut().chain(self.shapes.values_mut()) {
             (seen.first, seen.last) = (resolved(seen.first), resolved(seen.last));
@@ -434,7 +433,7 @@ impl Seen {
 
     fn again(&mut self, line: Line<'_>, polls: Option<Polls>) {
         self.count += 1;
-        // Blocks of one thread come in order, and so do their lines.
+        // A thread reads its blocks, and their lines, in order.
         self.last = line.place;
         self.times(line.time_us, line.time_us);
         self.polls(polls, polls);

@@ -1,59 +1,58 @@
-//! The files of the plugin's telemetry: events of requests, and stages of them.
+//! Reads the plugin's telemetry files: events of requests, and how long each stage took.
 //!
-//! The exporter writes `R POINTER PASSIVE STATE NANOSECONDS`, one file per comm.
-//! Its codes do not follow the life of a request: 3 queued, 4 active, 2
-//! transmitting, 1 finished, 0 freed. Pointers are used again, so a 3 begins a new
-//! life. When the exporter's queue is full it drops events without a word; here
-//! that shows as lives with a stage missing.
+//! The exporter writes `R POINTER PASSIVE STATE NANOSECONDS`, one file per comm. The state
+//! codes are not in the order of a request's life: 3 queued, 4 active, 2 transmitting,
+//! 1 finished, 0 freed. Pointers are reused, so a 3 starts a new request. A full queue
+//! makes the exporter drop events silently; such requests lack a stage here.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Codes of a request in the order of its life.
+/// State codes in the order of a request's life.
 const STAGES: [u8; 5] = [3, 4, 2, 1, 0];
 const NAMES: [&str; 4] = ["queued", "active", "transmitting", "finished"];
-/// A comm has 16 requests; sampling and restarts may show more.
+/// Most pointers that are tracked. A comm has 16 requests; sampling may show more.
 const POINTERS_MAX: usize = 4096;
 const LINE_MAX: u64 = 4096;
 const FIRST_LINES: usize = 16;
 
-/// What one file tells.
+/// The summary of one telemetry file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Telemetry {
-    /// Which file.
+    /// Path of the file.
     pub file: String,
     /// Requests that went from queued to freed.
     pub requests: u64,
     /// Requests with a stage missing: events were dropped, sampled or cut off.
     pub incomplete: u64,
-    /// Requests that had not ended when the file did.
+    /// Requests that were not freed by the end of the file.
     pub unfinished: u64,
-    /// Task events, which have a pointer of their own.
+    /// Events of tasks, which have their own pointers.
     pub task_events: u64,
-    /// Lines that are nothing of this.
+    /// Lines that are not telemetry events.
     pub other_lines: u64,
     /// How long requests were in each stage.
     pub stages: Vec<Stage>,
 }
 
-/// One stage of all requests.
+/// One stage, over all requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stage {
     /// `queued`, `active`, `transmitting`, or `finished`: done and not yet freed.
     pub stage: &'static str,
-    /// Requests.
+    /// Number of requests.
     pub count: u64,
-    /// Half of them took no longer, to a factor of two.
+    /// Median duration, accurate to a factor of two.
     pub us_p50: f64,
-    /// The longest.
+    /// Longest duration.
     pub us_max: f64,
 }
 
-/// Whether a file that begins so is one of them.
+/// Whether a file with these first bytes is a telemetry file.
 pub(super) fn is_events(head: &[u8]) -> bool {
-    // The last one may be cut.
+    // The last line may be incomplete.
     let whole = head
         .iter()
         .rposition(|byte| *byte == b'\n')
@@ -94,10 +93,10 @@ fn event(line: &[u8]) -> Option<Event> {
     })
 }
 
-/// Reads such a file to its end.
+/// Reads a telemetry file to its end.
 ///
 /// # Errors
-/// The source's.
+/// Reading failed.
 pub(super) fn read(source: impl Read) -> io::Result<Telemetry> {
     let mut reader = BufReader::with_capacity(1 << 18, source);
     let (mut lives, mut line) = (Lives::default(), Vec::new());
@@ -123,7 +122,7 @@ pub(super) fn read(source: impl Read) -> io::Result<Telemetry> {
 #[derive(Default)]
 struct Lives {
     telemetry: Telemetry,
-    /// Of each pointer: the stage it is in, and since when.
+    /// The current stage of each pointer, and since when.
     now: HashMap<u64, (usize, u64)>,
     stages: [Durations; 4],
 }
@@ -153,7 +152,7 @@ impl Lives {
                     self.now.insert(event.pointer, (stage, event.nanoseconds));
                 }
             }
-            // A stage is missing, or the begin is: this life is not known.
+            // A stage is missing, or the request began before the file.
             (Some(_), _) => self.telemetry.incomplete += 1,
             (None, _) => {}
         }
@@ -172,7 +171,7 @@ impl Lives {
     }
 }
 
-/// How many took how long, by powers of two.
+/// Histogram of durations by powers of two.
 #[derive(Default)]
 struct Durations {
     count: u64,
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_events_are_counted_and_not_guessed() {
+    fn requests_with_dropped_events_are_counted_as_incomplete() {
         let telemetry =
             read(format!("{}{}", life(&[3, 2, 1, 0], 0), life(&[3, 3, 4], 9000)).as_bytes())
                 .unwrap();
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_none_of_them() {
+    fn a_log_is_not_telemetry() {
         assert!(!is_events(b"node0:1:2 [0] NCCL INFO x\nR 0x1 0 3 5\n"));
         assert!(!is_events(b""));
     }

@@ -1,8 +1,7 @@
-//! A time of day as logs write it, read without an allocation.
+//! Parses times in logs without allocating.
 //!
-//! Year, month and day with dashes, then hours, minutes and seconds, with a
-//! blank, a `T` or a `_` between; a fraction and a zone may follow. A time that
-//! names no zone is taken for UTC.
+//! The format is year, month and day with dashes, then a blank, `T` or `_`, then hours,
+//! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC.
 #![forbid(unsafe_code)]
 
 use jiff::civil::DateTime;
@@ -15,7 +14,7 @@ const DAY_SECONDS: i64 = 86_400;
 
 /// The first time in a text, in microseconds since 1970.
 pub(super) fn find(text: &[u8]) -> Option<i64> {
-    // The dash after a year, which is rarer than a digit.
+    // Search for the dash after the year: it is rarer than a digit.
     memchr_iter(b'-', text).find_map(|dash| parse(text.get(dash.checked_sub(4)?..)?))
 }
 
@@ -47,8 +46,8 @@ fn parse(text: &[u8]) -> Option<i64> {
     Some((seconds - zone_seconds(rest)) * 1_000_000 + fraction)
 }
 
-/// Days since 1970 of a date of the Gregorian calendar, counted in eras of 400
-/// years that begin in March, so that the leap day is the last.
+/// Days since 1970 of a Gregorian date. Years start in March, so that the leap day is the
+/// last day of a year; an era has 400 years.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year / 400, year % 400);
@@ -56,7 +55,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// `.123456`, or `,123`, in microseconds, and what follows.
+/// Parses `.123456` or `,123` as microseconds; returns the rest of the text too.
 fn fraction(text: &[u8]) -> (i64, &[u8]) {
     let Some((b'.' | b',', rest)) = text.split_first() else {
         return (0, text);
@@ -73,7 +72,7 @@ fn fraction(text: &[u8]) -> (i64, &[u8]) {
     )
 }
 
-/// `+02:00` and `-0500`; nothing else is a zone here.
+/// Parses `+02:00` and `-0500`; everything else is UTC.
 fn zone_seconds(text: &[u8]) -> i64 {
     let Some((sign @ (b'+' | b'-'), rest)) = text.split_first() else {
         return 0;
@@ -91,8 +90,7 @@ fn zone_seconds(text: &[u8]) -> i64 {
     if *sign == b'+' { seconds } else { -seconds }
 }
 
-/// A time as somebody types it for `--since`: RFC 3339, or with a blank, without
-/// a zone, or a date alone.
+/// Parses a typed time: RFC 3339, with a blank for the `T`, without a zone, or only a date.
 pub(super) fn typed(text: &str) -> Option<i64> {
     if let Some(time) = parse(text.as_bytes()) {
         return Some(time);
@@ -107,7 +105,7 @@ pub(super) fn typed(text: &str) -> Option<i64> {
     )
 }
 
-/// As RFC 3339 in UTC.
+/// Formats a time as RFC 3339 in UTC.
 pub(super) fn shown(time_us: i64) -> Option<String> {
     jiff::Timestamp::from_microsecond(time_us)
         .ok()
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_found_wherever_they_stand() {
+    fn times_are_found_anywhere_in_the_prefix() {
         check(
             "[2026-11-20 08:14:04] node0:1:2",
             Some("2026-11-20T08:14:04Z"),
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn text_without_a_time_has_none() {
         for text in [
             "",
             "2026-11-20",

@@ -1,11 +1,11 @@
-//! Every failure on demand: which scenarios there are, and what a run of one came to.
+//! Rehearsals: one scenario per condition, and the result of each.
 //!
-//! A scenario under `scenarios/repro` breaks one thing and expects one finding;
-//! its file has the name of the scenario. Those that only evidence can bring
-//! (`[fault] by = "evidence"`) are judged from a document beside them instead of
-//! a run, and their rows say `simulated`.
+//! A scenario under `scenarios/repro` causes one fault and expects one finding; file and
+//! scenario have the name of the condition. A fault that cannot be injected on one machine
+//! (`[fault] by = "evidence"`) is judged from recorded or constructed evidence instead of a
+//! run, and its row says `simulated`.
 //!
-//! Not here: running them.
+//! Not here: running the scenarios.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -22,23 +22,23 @@ use tcpx_run_model::state::RunState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rehearsal(pub Condition);
 
-/// One line of the table.
+/// One row of the table of results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// The condition it expects.
+    /// The condition that the scenario expects.
     pub expected: String,
-    /// The first finding, or how it ended without one.
+    /// The condition found first, or the outcome in parentheses if nothing was found.
     pub found: String,
-    /// From the last progress to the first time it was found; `None` where nothing
-    /// ran, or it was found only when all was over.
+    /// Seconds from the last progress to the first report of the expected condition; `None` if
+    /// nothing was run, or the condition was found only after the run.
     pub seconds_to_verdict: Option<f64>,
-    /// Found first, and every other gate met.
+    /// The expected condition came first, and every other expectation was met.
     pub passed: bool,
-    /// Judged from evidence.
+    /// Judged from evidence without a run.
     pub simulated: bool,
-    /// Why not, where it is not the finding.
+    /// Expectations other than the finding that were not met.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unmet: Vec<String>,
 }
@@ -54,19 +54,19 @@ impl Rehearsal {
         self.0.word()
     }
 
-    /// The scenario as its file says, with the defaults.
+    /// The scenario of its file, with defaults.
     ///
     /// # Errors
-    /// A file that is wrong, in the parser's words; a test reads them all.
+    /// The parser's error; a test parses every file.
     pub fn scenario(self) -> Result<Scenario, String> {
         toml::from_str(self.0.entry().scenario).map_err(|error| error.to_string())
     }
 
-    /// The row of one that is only judged.
+    /// Judges the evidence of a simulated condition; `None` for a scenario that has to run.
     pub fn judge(self, scenario: &Scenario) -> Option<Row> {
         scenario.evidence_only()?;
         let evidence = self.0.entry().evidence;
-        let evidence = evidence.ok_or("there is no evidence beside it".to_owned());
+        let evidence = evidence.ok_or("scenarios/repro/evidence has no file for it".to_owned());
         let evidence = evidence
             .and_then(|text| serde_json::from_str::<Evidence>(text).map_err(|e| e.to_string()));
         let (findings, unmet) = match evidence {
@@ -80,9 +80,9 @@ impl Rehearsal {
     }
 }
 
-/// The row of a run that ended with these findings, or `ending` without any. The
-/// expected one comes first, or behind what it follows from: a symptom is never
-/// blamed before its cause.
+/// The row of a run with these findings; `ending` is its outcome. A rehearsal passes if the
+/// expected condition comes first, or follows from the condition that does: a symptom never
+/// comes before its cause.
 pub fn row(scenario: &Scenario, findings: &[Finding], ending: &str, unmet: Vec<String>) -> Row {
     let expected = scenario.expect.finding.clone().unwrap_or_default();
     let first = findings.first().map(|first| first.condition.as_str());
@@ -110,7 +110,7 @@ pub fn row(scenario: &Scenario, findings: &[Finding], ending: &str, unmet: Vec<S
     }
 }
 
-/// Seconds from the last progress before a condition was first found until then.
+/// Measures the time from the last progress to the first report of a condition.
 #[derive(Debug, Default)]
 pub struct Stopwatch {
     condition: String,
@@ -119,7 +119,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// For the time until `condition` is found.
+    /// A stopwatch that stops when `condition` is reported.
     pub fn new(condition: &str) -> Self {
         Self {
             condition: condition.to_owned(),
@@ -127,7 +127,7 @@ impl Stopwatch {
         }
     }
 
-    /// Something happened in the run.
+    /// Takes the next event of the run.
     pub fn event(&mut self, event: &Event) {
         if self.seconds.is_some() {
             return;
@@ -142,7 +142,7 @@ impl Stopwatch {
         self.state.apply(event);
     }
 
-    /// How long it took, if it was found.
+    /// Seconds, if the condition was reported.
     pub fn seconds(&self) -> Option<f64> {
         self.seconds
     }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_judged_is_found() {
+    fn the_evidence_of_every_simulated_condition_shows_it() {
         for one in rehearsals() {
             if let Some(row) = one.judge(&one.scenario().unwrap()) {
                 assert!(row.passed && row.simulated, "{row:?}");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symptom_passes_behind_its_cause_only() {
+    fn a_symptom_passes_only_after_its_cause() {
         let scenario = |name| {
             let condition = Condition::from_name(name).unwrap();
             Rehearsal(condition).scenario().unwrap()

@@ -1,13 +1,14 @@
-//! `docs/failures.md`: the catalogue as a page.
+//! Writes `docs/failures.md`, the catalogue of conditions as a page.
 //!
-//! Absent from the program: `tcpxctl diagnose --explain` says the same.
+//! Part of the tests only: the program has `tcpxctl diagnose --explain`.
 
 use tcpx_diagnose::{CatalogueEntry, Condition};
 
 const HEAD: &str = "# Failures\n\n\
-    What can be wrong with a transfer over TCPX: what it looks like, why, what to do, and how to make it happen. This page is\n\
-    made from `probes/conditions`; after a change there: `UPDATE_DOCS=1 cargo test failures_page`.\n\n\
-    `tcpxctl diagnose` names the condition of a run, a process or a recorder; `tcpxctl rehearse NAME` makes one happen.\n\n";
+    The conditions that `tcpxctl diagnose` finds in a transfer over TCPX: symptom, meaning, causes, fix, and how to reproduce\n\
+    each. This page is generated from `probes/conditions`; after a change there run\n\
+    `UPDATE_DOCS=1 cargo test -p tcpxctl --lib page`.\n\n\
+    `tcpxctl diagnose` names the condition of a run, a process or a recorder; `tcpxctl rehearse NAME` reproduces one.\n\n";
 
 fn page() -> String {
     let conditions = Condition::ALL.iter().map(|one| one.entry());
@@ -61,6 +62,6 @@ fn the_failures_page_is_in_step_with_the_catalogue() {
     let stored = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         stored == page(),
-        "run `UPDATE_DOCS=1 cargo test failures_page` and look at the difference"
+        "run `UPDATE_DOCS=1 cargo test -p tcpxctl --lib page` and read the diff"
     );
 }

@@ -1,11 +1,11 @@
-//! Lanes for things that overlap: the lowest free one each, so that a window of
-//! sixteen takes sixteen.
+//! Assigns lanes to overlapping requests: each takes the lowest free lane, so that a window
+//! of sixteen needs sixteen lanes.
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Which lanes are free.
+/// The lanes of one channel.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     free: BinaryHeap<Reverse<usize>>,
@@ -13,7 +13,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// The lowest free lane.
+    /// Takes the lowest free lane.
     pub(super) fn take(&mut self) -> usize {
         if let Some(Reverse(lane)) = self.free.pop() {
             return lane;
@@ -22,7 +22,7 @@ impl Lanes {
         self.used - 1
     }
 
-    /// A lane that was taken is free again.
+    /// Frees a lane.
     pub(super) fn give_back(&mut self, lane: usize) {
         self.free.push(Reverse(lane));
     }

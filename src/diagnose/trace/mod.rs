@@ -1,10 +1,10 @@
-//! What recorders and run folders hold, as a file for timeline viewers: every
-//! request of every channel through its stages, and the counters over time.
+//! Exports recorders and run folders for timeline viewers: every request of every channel
+//! with its stages, and counters over time.
 //!
-//! A recorder's ring has the newest events only, so a channel's timeline begins
-//! where its ring does, and says how many events were overwritten. Times are
-//! those of the coordinator's wall clock; those of a node are moved by the offset
-//! that the run measured between the two.
+//! A recorder's ring holds only the newest events, so the timeline of a channel starts at
+//! the oldest event in its ring and says how many events were overwritten. Times are by the
+//! coordinator's wall clock; times of a node are corrected by the clock offset that the run
+//! measured.
 
 mod lanes;
 mod perfetto;

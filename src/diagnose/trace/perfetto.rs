@@ -1,13 +1,13 @@
-//! The timeline in Chrome's JSON trace format, which the Perfetto UI
-//! (<https://ui.perfetto.dev>) and `chrome://tracing` open as it is.
+//! Writes the timeline in Chrome's JSON trace format, for the Perfetto UI
+//! (<https://ui.perfetto.dev>) and `chrome://tracing`.
 //!
-//! A channel is a process of the format, so that it folds: its requests lie on as
-//! many lanes (threads) as were in flight at once, each a slice from posted to
-//! its end with the stages inside it; its counters stand above them. Times are
-//! microseconds from the first thing that is known.
+//! A channel is a process of the format, so that viewers can fold it. Its requests are on as
+//! many lanes (threads) as were in flight at once; each is a slice from posted to its last
+//! stage, with the stages inside. Counters are above the lanes. Times are microseconds since
+//! the first event.
 //!
-//! Not through a serializer: a million events are some 150 MB, and its values would
-//! be most of the work. Every text goes through `serde_json`, every number through
+//! Not written with a serializer: a million events are about 150 MB, and building values for
+//! them would take most of the time. Texts are escaped by `serde_json`, numbers formatted by
 //! `itoa`.
 #![forbid(unsafe_code)]
 
@@ -17,12 +17,12 @@ use std::io::{self, Write};
 use tcpx_recorder::Event;
 use tcpx_recorder::format::EventKind;
 
-/// Bytes that are gathered before they are written.
+/// Size of the output buffer in bytes.
 const BLOCK: usize = 1 << 20;
-/// Lane 0 of a channel is for calls; requests come behind it.
+/// Lane 0 of a channel holds calls; requests are on the lanes after it.
 const CALLS: usize = 0;
 
-/// Writes all of it.
+/// Writes the whole trace.
 ///
 /// # Errors
 /// Writing failed.
@@ -227,7 +227,7 @@ impl Out<'_> {
         }
     }
 
-    /// A call that failed, or one that changes no request and took its time.
+    /// Writes a failed call as an instant, or a slow call that changes no request as a slice.
     fn call(&mut self, worker: &WorkerTrace, event: &Event, process: usize) {
         let at = worker.unix_ns(event.at_ns);
         if event.kind == EventKind::Failed {
@@ -355,7 +355,7 @@ impl Out<'_> {
         self.text(digits.format(number));
     }
 
-    /// A string of anybody's.
+    /// Writes a string with JSON escapes.
     fn json(&mut self, text: &str) {
         // Writing text to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.buffer, text);
@@ -372,7 +372,7 @@ impl Out<'_> {
     }
 }
 
-/// Counters at an event, counted back from those at the end.
+/// Counters at an event, computed backwards from those at the end.
 struct Counts {
     posted: u64,
     done: u64,

@@ -1,4 +1,4 @@
-//! Everything that is known, read into memory: workers, their channels and events.
+//! A trace in memory: workers, their channels and events.
 #![forbid(unsafe_code)]
 
 use tcpx_recorder::format::Role;
@@ -7,60 +7,60 @@ use tcpx_run_model::ids::WorkerId;
 use tcpx_run_model::record::Sample;
 use tcpx_words::side::Side;
 
-/// Log lines of one worker that are shown.
+/// Most log lines of one worker.
 const LINES_MAX: usize = 100_000;
-/// Events of one ring that are read: all that a ring can hold.
+/// Most events of one ring: the capacity of the largest.
 const EVENTS_MAX: usize = 1 << 20;
 
-/// A run, or a process, as its recorders and its event stream tell it.
+/// The recorders and the event stream of a run, or the recorders of a process.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// One for each recorder.
+    /// One per recorder.
     pub workers: Vec<WorkerTrace>,
-    /// Counters over time by the name of the worker: what rings have long overwritten.
+    /// Sampled counters by name of the worker; they reach further back than the rings.
     pub samples: Vec<(String, Vec<Sample>)>,
-    /// What the coordinator noted, nanoseconds since 1970.
+    /// Notes of the coordinator, with their times in nanoseconds since 1970.
     pub notes: Vec<(u64, String)>,
 }
 
 /// One recorder.
 #[derive(Debug)]
 pub struct WorkerTrace {
-    /// Whose it is; a recorder of somebody else's program is of a process.
+    /// The worker, or the process of a program that tcpxctl did not start.
     pub id: WorkerId,
     /// `local`, `peer gpu 3`, `pid 4242`.
     pub name: String,
-    /// What it drove.
+    /// Name of the plugin.
     pub plugin: String,
-    /// Channels that move data, then listeners.
+    /// Channels that send, channels that receive, then listeners.
     pub channels: Vec<ChannelTrace>,
-    /// Calls that belong to no channel.
+    /// Events of calls that belong to no channel.
     pub setup: Events,
-    /// What the plugin logged.
+    /// Lines of the plugin's log.
     pub log: Vec<LogEntry>,
-    /// What to add to a time of the recorder to get nanoseconds since 1970.
+    /// Added to a time of the recorder, it gives nanoseconds since 1970.
     to_unix: i64,
 }
 
 /// One channel, or one listener.
 #[derive(Debug)]
 pub struct ChannelTrace {
-    /// `send 3`, as people call it.
+    /// Printed name, such as `send 3`.
     pub name: String,
-    /// What its comm is there for.
+    /// Whether its comm sends, receives or listens.
     pub role: Role,
-    /// The engine's number, else its turn among those of its side.
+    /// The engine's index; without one, the position among the channels of its role.
     pub index: usize,
-    /// Interface, or the plugin's number for it.
+    /// Interface, or `device N` if its name is unknown.
     pub device: String,
-    /// Counters at the end.
+    /// Last counters.
     pub sample: ChannelSample,
-    /// Its history, as far as it is kept.
+    /// The events in its ring.
     pub events: Events,
 }
 
 impl Trace {
-    /// Events of all channels.
+    /// Number of events of all channels.
     pub fn events(&self) -> usize {
         self.workers
             .iter()
@@ -69,7 +69,7 @@ impl Trace {
             .sum()
     }
 
-    /// Events of all channels that are gone.
+    /// Number of overwritten events of all channels.
     pub fn overwritten(&self) -> u64 {
         let channels = self.workers.iter().flat_map(|worker| &worker.channels);
         channels.fold(0u64, |sum, channel| {
@@ -79,7 +79,7 @@ impl Trace {
 }
 
 impl ChannelTrace {
-    /// Which end of its connection it is; a listener is none.
+    /// Which end of its connection it is; `None` for a listener.
     pub fn side(&self) -> Option<Side> {
         match self.role {
             Role::Listen => None,
@@ -95,10 +95,10 @@ impl ChannelTrace {
 }
 
 impl WorkerTrace {
-    /// Reads a recorder, whole.
+    /// Reads a whole recorder.
     ///
     /// # Errors
-    /// It is none, or claims what cannot be.
+    /// The file is not a recorder, or its contents are impossible.
     pub fn read(id: WorkerId, name: &str, reader: &mut Reader) -> Result<Self, ReadError> {
         let snapshot = reader.snapshot()?;
         let header = snapshot.header;
@@ -144,7 +144,7 @@ impl WorkerTrace {
         })
     }
 
-    /// This node's clock is so much ahead of the coordinator's.
+    /// Corrects times of a node whose clock is ahead of the coordinator's by `ahead_us`.
     pub fn move_clock(&mut self, ahead_us: i64) {
         self.to_unix = self.to_unix.wrapping_sub(ahead_us.wrapping_mul(1000));
     }
@@ -154,7 +154,7 @@ impl WorkerTrace {
         at_ns.wrapping_add(self.to_unix.cast_unsigned())
     }
 
-    /// The first and the last thing that is known, nanoseconds since 1970.
+    /// Times of the first and the last event or line, nanoseconds since 1970.
     pub fn span(&self) -> Option<(u64, u64)> {
         let events = |events: &Events| {
             let time = |event: Option<&Event>| event.map(|event| event.at_ns);

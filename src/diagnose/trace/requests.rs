@@ -1,5 +1,5 @@
-//! A channel's events as requests: when each was posted, done, unpacked and
-//! consumed, as far as its ring still knows.
+//! Turns a channel's events into requests: when each was posted, done, unpacked and
+//! consumed, as far as the ring still holds the events.
 #![forbid(unsafe_code)]
 
 use super::lanes::Lanes;
@@ -7,27 +7,27 @@ use std::collections::HashMap;
 use tcpx_recorder::Event;
 use tcpx_recorder::format::EventKind;
 
-/// One request's way through the channel. Times are the recorder's.
+/// The stages of one request. Times are the recorder's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Its number, lowest 32 bits.
+    /// Lowest 32 bits of its number.
     pub number: u32,
-    /// Bytes: as posted, or as done.
+    /// Bytes done, or posted if it is not done.
     pub bytes: u64,
-    /// When; `None` before it happened, or when the event is gone.
+    /// When it was posted; `None` if the event was overwritten.
     pub posted: Option<u64>,
-    /// As `posted`.
+    /// When it was done; `None` before that, or if the event was overwritten.
     pub done: Option<u64>,
-    /// As `posted`.
+    /// When it was unpacked; `None` as for `done`.
     pub unpacked: Option<u64>,
-    /// As `posted`.
+    /// When it was consumed; `None` as for `done`.
     pub consumed: Option<u64>,
-    /// Where it can be drawn without crossing another.
+    /// Lane in which it overlaps no other request.
     pub lane: usize,
 }
 
 impl Request {
-    /// The first that is known of it.
+    /// Time of its first known stage.
     pub fn begins(&self) -> Option<u64> {
         self.posted
             .or(self.done)
@@ -46,8 +46,9 @@ impl Request {
     }
 }
 
-/// Calls `each` with every request, as it retires and then those that have not.
-/// `until_consumed`: a request retires then, not when it is done.
+/// Calls `each` with every request: retired ones in the order in which they retire, then those
+/// in flight. A request retires when it is consumed if `until_consumed`, otherwise when it is
+/// done.
 pub fn each_request(events: &[Event], until_consumed: bool, mut each: impl FnMut(&Request)) {
     let mut open: HashMap<u32, Request> = HashMap::new();
     let mut lanes = Lanes::default();
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ring_no_longer_has_is_left_out_of_the_request() {
+    fn overwritten_stages_are_missing_in_the_request() {
         use EventKind::*;
         let all = requests(
             &[(Done, 7), (Consumed, 6), (Failed, 9), (Consumed, 7)],

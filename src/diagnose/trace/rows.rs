@@ -1,5 +1,5 @@
-//! The trace as rows, one per event: CSV for tables, JSON lines for programs.
-//! Samples and notes have no rows; `events.jsonl` of the run has them.
+//! Writes the trace as rows, one per event, as CSV or JSON lines. Samples and notes have no
+//! rows; they are in `events.jsonl` of the run.
 #![forbid(unsafe_code)]
 
 use super::recorded::{ChannelTrace, Trace, WorkerTrace};
@@ -9,15 +9,15 @@ use std::io::{self, Write};
 use tcpx_recorder::Event;
 use tcpx_recorder::format::EventKind;
 
-/// One event of one channel, or of a call that belongs to none.
+/// One event of a channel, or a call that belongs to no channel.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct EventRow<'a> {
     node: &'a str,
     /// `send`, `recv`, `listen`, or `setup`.
     side: &'static str,
     channel: Option<usize>,
     device: &'a str,
-    /// By the coordinator's clock.
+    /// Nanoseconds since 1970 by the coordinator's clock.
     unix_ns: u64,
     event: &'static str,
     call: &'static str,
@@ -28,7 +28,7 @@ struct Row<'a> {
     thread: u8,
 }
 
-impl<'a> Row<'a> {
+impl<'a> EventRow<'a> {
     fn new(worker: &'a WorkerTrace, channel: Option<&'a ChannelTrace>, event: &Event) -> Self {
         let is = |kinds: &[EventKind]| kinds.contains(&event.kind);
         let of_request = is(&[
@@ -54,14 +54,17 @@ impl<'a> Row<'a> {
     }
 }
 
-fn each_row<E>(trace: &Trace, mut write: impl FnMut(&Row<'_>) -> Result<(), E>) -> Result<(), E> {
+fn each_row<E>(
+    trace: &Trace,
+    mut write: impl FnMut(&EventRow<'_>) -> Result<(), E>,
+) -> Result<(), E> {
     for worker in &trace.workers {
         for event in &worker.setup.events {
-            write(&Row::new(worker, None, event))?;
+            write(&EventRow::new(worker, None, event))?;
         }
         for channel in &worker.channels {
             for event in &channel.events.events {
-                write(&Row::new(worker, Some(channel), event))?;
+                write(&EventRow::new(worker, Some(channel), event))?;
             }
         }
     }
@@ -113,7 +116,7 @@ pub fn write_csv(trace: &Trace, to: &mut dyn Write) -> io::Result<()> {
     })
 }
 
-/// Foreign text as a cell: no formula, no separator.
+/// A text as a CSV cell that no spreadsheet reads as a formula.
 fn cell(text: &str) -> Cow<'_, str> {
     let formula = text.starts_with(['=', '+', '-', '@']);
     if !formula && !text.contains(['"', ',', '\n', '\r']) {

@@ -1,5 +1,5 @@
-//! What a word on the command line means: a run folder, a recorder file, or the
-//! process that writes one now.
+//! Opens what a command-line argument names: a run folder, a bundle, a recorder file, or the
+//! process that writes one.
 #![forbid(unsafe_code)]
 
 use super::recorded::{Trace, WorkerTrace};
@@ -17,17 +17,17 @@ use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::printable;
 
-/// Why there is no trace.
+/// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// No such folder, file or process.
-    #[error("{what} is no run folder, no recorder file, and no process that writes one")]
+    #[error("{what} is not a run folder, a recorder file, or a process that writes one")]
     Nothing {
-        /// As given.
+        /// The argument.
         what: String,
     },
-    /// A run folder without a recorder and without events.
-    #[error("{} holds neither a recorder nor an event stream", path.display())]
+    /// A run folder without recorders and without events.
+    #[error("{} holds neither recorders nor events.jsonl", path.display())]
     Empty {
         /// The folder.
         path: PathBuf,
@@ -37,21 +37,21 @@ pub enum SourceError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the reader.
         source: ReadError,
     },
-    /// A folder that cannot be listed, an event stream that cannot be read.
+    /// A folder cannot be listed, or an event stream cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// Where.
+        /// The folder or file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl SourceError {
-    /// Whose problem it is.
+    /// The exit code of the error.
     pub fn outcome(&self) -> Outcome {
         if matches!(self, Self::Nothing { .. }) {
             Outcome::Usage
@@ -79,7 +79,7 @@ impl NextStep for SourceError {
 /// Reads everything that `what` names.
 ///
 /// # Errors
-/// It names nothing, or what it names cannot be read.
+/// Nothing has that name, or it cannot be read.
 pub fn open(what: &str) -> Result<Trace, SourceError> {
     let path = Path::new(what);
     if path.is_dir() || RunFiles::is_bundle(path) {
@@ -99,7 +99,7 @@ pub fn open(what: &str) -> Result<Trace, SourceError> {
     }
 }
 
-/// The recorder of a process of this machine, `number` among its others.
+/// Reads a recorder of a process of this machine; `number` is its index among several.
 fn recorder(name: &str, path: &Path, number: u32) -> Result<WorkerTrace, SourceError> {
     let unreadable = |source| SourceError::Unreadable {
         path: path.to_owned(),
@@ -122,7 +122,7 @@ fn recorder(name: &str, path: &Path, number: u32) -> Result<WorkerTrace, SourceE
     .map_err(unreadable)
 }
 
-/// Every worker of a run, by the clocks that its record has.
+/// Reads every worker of a run; times are corrected by the clock offsets of its record.
 fn run_files(run: &Path) -> Result<Trace, SourceError> {
     let failed = |source| SourceError::Io {
         path: run.to_owned(),
@@ -183,8 +183,8 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
     })
 }
 
-/// The event stream of a run, whole or as far as it is written: into the state, and
-/// counters by the coordinator's clock. A node's own time says when they were taken.
+/// Reads the event stream of a run, complete or not, into the state, and samples into `series`
+/// by the coordinator's clock. Returns the number of unreadable lines.
 fn read_stream(
     events: impl BufRead,
     ahead_us: &BTreeMap<NodeId, i64>,
@@ -210,8 +210,8 @@ fn read_stream(
     })
 }
 
-/// What each node's clock is ahead of the coordinator's, where the run measured it;
-/// of a damaged record as much as it has.
+/// By how many microseconds each node's clock is ahead of the coordinator's, if the run
+/// measured it. A damaged record is read as far as possible.
 fn offsets_us(files: &RunFiles) -> BTreeMap<NodeId, i64> {
     let record = files
         .read("run.json", RECORD_BYTES_MAX)
@@ -229,7 +229,7 @@ fn offsets_us(files: &RunFiles) -> BTreeMap<NodeId, i64> {
         .collect()
 }
 
-/// Every recorder that a process writes, or wrote.
+/// Reads every recorder that a process writes or has written.
 fn process(pid: u32) -> Result<Trace, SourceError> {
     let mut workers = Vec::new();
     for parent in [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()] {
@@ -243,7 +243,7 @@ fn process(pid: u32) -> Result<Trace, SourceError> {
                 .is_ok_and(|header| header.writer.pid == pid)
         };
         let mut files: Vec<_> = found.into_iter().filter(written).collect();
-        // A pid comes again: who lives is meant.
+        // Pids are reused: if a writer is alive, its recorders are meant.
         if files.iter().any(|one| one.writer == Liveness::Alive) {
             files.retain(|one| one.writer == Liveness::Alive);
         }
@@ -272,7 +272,7 @@ mod tests {
     use tcpx_words::side::Side;
 
     #[test]
-    fn what_names_nothing_is_said_and_what_is_damaged_is_named() {
+    fn a_missing_source_and_a_damaged_one_are_different_errors() {
         assert!(matches!(open("/nowhere"), Err(SourceError::Nothing { .. })));
         assert!(matches!(
             open("999999999"),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_cut_off_or_mixed_up_is_read_as_far_as_it_goes() {
+    fn a_damaged_stream_is_read_as_far_as_possible() {
         let line = r#"{"at":"2026-11-20T10:00:00Z","ms":1,"node":"peer","node_us":7,"said":{"sample":[]}}"#;
         let channel = ChannelNow {
             side: Side::Recv,
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_three_nodes_has_theirs() {
+    fn a_run_of_three_nodes_has_its_workers() {
         let run = tempfile::tempdir().expect("a folder");
         let nodes = ["a3-1", "a3-2", "a3-3"].map(|name| NodeIntro {
             name: name.into(),
