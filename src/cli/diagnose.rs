@@ -25,7 +25,8 @@ use std::process::ExitCode;
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
 use tcpx_diagnose::{
-    CatalogueEntry, Condition, Evidence, OpenError, diagnose, newest_run, of_files, of_recorders,
+    CatalogueEntry, Condition, Evidence, OpenError, diagnose, evidence_from_files,
+    evidence_from_recorders, newest_run,
 };
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::Names;
@@ -175,7 +176,7 @@ fn seen(common: &Common, arguments: &Arguments) -> Result<Seen, ExitCode> {
         (Some(path), _) => {
             let files =
                 RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))?;
-            let evidence = of_files(&files).map_err(|error| fail_open(&error))?;
+            let evidence = evidence_from_files(&files).map_err(|error| fail_open(&error))?;
             let note = files
                 .unfinished()
                 .map(|unfinished| unfinished.words(evidence.now_ms));
@@ -188,7 +189,7 @@ fn seen(common: &Common, arguments: &Arguments) -> Result<Seen, ExitCode> {
         (None, what) => {
             let mut source = open(what).map_err(|error| fail(common, &error, error.outcome()))?;
             let names = source.begin().state.names;
-            let seen: Result<Evidence, SourceError> = of_recorders(names, |events| {
+            let seen: Result<Evidence, SourceError> = evidence_from_recorders(names, |events| {
                 events.extend(source.poll()?);
                 Ok(())
             });
@@ -221,7 +222,7 @@ fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Resul
         nodes: watching.nodes().to_vec(),
         pairs: Vec::new(),
     };
-    let seen = of_recorders(names, |events| watching.look(events));
+    let seen = evidence_from_recorders(names, |events| watching.look(events));
     let seen = seen.map_err(|what| fail(common, &OpenError::Lost(what), Outcome::PeerLost))?;
     Ok(Seen {
         of: format!("{} and {}", ways[0].node(), way.node()),

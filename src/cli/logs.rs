@@ -31,7 +31,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use tcpx_logs::{
-    Catalogue, CatalogueError, Filter, Mistake, Reader, Report, check_folder, follow, parse_time,
+    LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError, SignatureMistake,
+    check_folder, follow, parse_time,
 };
 use tcpx_words::error::Outcome;
 
@@ -77,12 +78,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     if let Some(folder) = &arguments.check {
         return check(common, folder);
     }
-    let own = Catalogue::user_folder(|name| std::env::var_os(name));
+    let own = SignatureCatalogue::user_folder(|name| std::env::var_os(name));
     let folders: Vec<PathBuf> = own
         .into_iter()
         .chain(arguments.signatures.iter().cloned())
         .collect();
-    let catalogue = match Catalogue::with(&folders) {
+    let catalogue = match SignatureCatalogue::with(&folders) {
         Ok(catalogue) => catalogue,
         Err(error) => return fail(common, &error, Outcome::Usage),
     };
@@ -93,13 +94,13 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         print(&lines.collect::<String>());
         return ExitCode::SUCCESS;
     }
-    let filter = Filter {
+    let filter = LogFilter {
         since_us: arguments.since,
         until_us: arguments.until,
         rank: arguments.rank,
         node: arguments.node.clone(),
     };
-    let mut reader = Reader::new(&catalogue, &filter);
+    let mut reader = LogReader::new(&catalogue, &filter);
     if arguments.follow {
         return go_on(common, arguments, &mut reader);
     }
@@ -109,7 +110,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     ended(common, &report)
 }
 
-fn show(common: &Common, arguments: &Arguments, report: &Report) {
+fn show(common: &Common, arguments: &Arguments, report: &LogReport) {
     if common.json {
         print_json(report)
     } else {
@@ -118,7 +119,7 @@ fn show(common: &Common, arguments: &Arguments, report: &Report) {
 }
 
 /// Nothing read, with a reason, is no answer.
-fn ended(common: &Common, report: &Report) -> ExitCode {
+fn ended(common: &Common, report: &LogReport) -> ExitCode {
     match report.problems.first() {
         Some(first) if report.inputs.bytes == 0 && report.telemetry.is_empty() => {
             let message = format!("nothing could be read: {}: {}", first.path, first.problem);
@@ -137,13 +138,13 @@ fn ended(common: &Common, report: &Report) -> ExitCode {
 struct Checked<'a> {
     schema: &'static str,
     signatures: usize,
-    mistakes: &'a [Mistake],
+    mistakes: &'a [SignatureMistake],
 }
 
 fn check(common: &Common, folder: &Path) -> ExitCode {
     let (signatures, mistakes) = match check_folder(folder) {
         Ok(checked) => checked,
-        Err(error @ CatalogueError::Unreadable { .. }) => {
+        Err(error @ SignatureCatalogueError::Unreadable { .. }) => {
             return fail(common, &error, Outcome::NotRun);
         }
         Err(error) => return fail(common, &error, Outcome::Usage),
@@ -174,7 +175,7 @@ fn check(common: &Common, folder: &Path) -> ExitCode {
 
 /// Until the user ends it: a finding is shown when it is new, and then at each
 /// doubling of its count, so that a flood of lines is none of ours.
-fn go_on(common: &Common, arguments: &Arguments, reader: &mut Reader<'_>) -> ExitCode {
+fn go_on(common: &Common, arguments: &Arguments, reader: &mut LogReader<'_>) -> ExitCode {
     let interrupted = match interrupted(common) {
         Ok(interrupted) => interrupted,
         Err(code) => return code,

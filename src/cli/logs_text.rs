@@ -4,14 +4,14 @@
 use super::output::Columns;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use tcpx_logs::{Comm, Finding, Report, Severity};
+use tcpx_logs::{Comm, LogReport, Severity, SignatureFinding};
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;
 /// Processes that are named of one finding.
 const NAMED: usize = 4;
 
-pub(crate) fn render(report: &Report, verbose: bool) -> String {
+pub(crate) fn render(report: &LogReport, verbose: bool) -> String {
     let mut text = head(report);
     report
         .findings
@@ -29,7 +29,7 @@ pub(crate) fn render(report: &Report, verbose: bool) -> String {
     text
 }
 
-fn head(report: &Report) -> String {
+fn head(report: &LogReport) -> String {
     let inputs = &report.inputs;
     let (files, lines, matched) = (inputs.files, inputs.lines, inputs.matched_lines);
     let mut text = format!(
@@ -56,7 +56,7 @@ fn head(report: &Report) -> String {
 }
 
 /// One finding, with what it means and what to do.
-pub(crate) fn finding(finding: &Finding) -> String {
+pub(crate) fn finding(finding: &SignatureFinding) -> String {
     let mut text = format!(
         "{} {} : {} lines, {}, {}\n  {}\n",
         finding.severity.name().to_uppercase(),
@@ -87,7 +87,7 @@ pub(crate) fn finding(finding: &Finding) -> String {
     text
 }
 
-fn times(finding: &Finding) -> String {
+fn times(finding: &SignatureFinding) -> String {
     match (&finding.first.at, &finding.last.at) {
         (Some(first), Some(last)) if first == last => first.clone(),
         (Some(first), Some(last)) => format!("{first} to {last}"),
@@ -108,7 +108,7 @@ fn named(processes: &[String]) -> String {
     }
 }
 
-fn builds(report: &Report, text: &mut String) {
+fn builds(report: &LogReport, text: &mut String) {
     for build in &report.builds {
         let hosts: Vec<String> = build
             .lines
@@ -126,7 +126,7 @@ fn builds(report: &Report, text: &mut String) {
     }
 }
 
-fn unknown(report: &Report, verbose: bool, text: &mut String) {
+fn unknown(report: &LogReport, verbose: bool, text: &mut String) {
     if report.unknown.is_empty() {
         return;
     }
@@ -147,7 +147,7 @@ fn more(all: usize, rows: usize, text: &mut String) {
     }
 }
 
-fn comms(report: &Report, verbose: bool, text: &mut String) {
+fn comms(report: &LogReport, verbose: bool, text: &mut String) {
     if report.comms.is_empty() {
         return;
     }
@@ -185,7 +185,7 @@ fn comms(report: &Report, verbose: bool, text: &mut String) {
 }
 
 /// Without `--verbose` only those in which processes differ.
-fn settings(report: &Report, verbose: bool, text: &mut String) {
+fn settings(report: &LogReport, verbose: bool, text: &mut String) {
     let mut columns = Columns::new(&["setting", "value", "processes"]);
     let mut rows = 0;
     for setting in report
@@ -212,7 +212,7 @@ fn settings(report: &Report, verbose: bool, text: &mut String) {
     }
 }
 
-fn telemetry(report: &Report, text: &mut String) {
+fn telemetry(report: &LogReport, text: &mut String) {
     for file in &report.telemetry {
         let _ = writeln!(
             text,
@@ -229,8 +229,8 @@ fn telemetry(report: &Report, text: &mut String) {
     }
 }
 
-fn rest(report: &Report, verbose: bool, text: &mut String) {
-    let counted = |findings: &[Finding]| {
+fn rest(report: &LogReport, verbose: bool, text: &mut String) {
+    let counted = |findings: &[SignatureFinding]| {
         let of: BTreeMap<&str, u64> = findings
             .iter()
             .map(|one| (one.signature.as_str(), one.count))

@@ -19,7 +19,7 @@ use super::Common;
 use super::child::Runs;
 use super::output::{Columns, complain, fail_with, print, print_json};
 use super::signals::interrupted;
-use crate::rehearse::{Rehearsal, Row, Stopwatch, rehearsals, row};
+use crate::rehearse::{Rehearsal, RehearsalRow, Stopwatch, rehearsal_row, rehearsals};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Table<'a> {
     schema: &'static str,
-    rows: &'a [Row],
+    rows: &'a [RehearsalRow],
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
@@ -141,13 +141,13 @@ fn chosen(names: &[String]) -> Result<Vec<Chosen>, (String, Option<String>)> {
     wanted.into_iter().map(read).collect()
 }
 
-fn rehearse(runs: &mut Runs<'_>, scenario: &Scenario) -> Row {
+fn rehearse(runs: &mut Runs<'_>, scenario: &Scenario) -> RehearsalRow {
     let ran = match runs.run(scenario) {
         Ok(ran) => ran,
-        Err(why) => return row(scenario, &[], "no record", vec![why]),
+        Err(why) => return rehearsal_row(scenario, &[], "no record", vec![why]),
     };
     let record = &ran.record;
-    let row = row(
+    let row = rehearsal_row(
         scenario,
         &record.findings,
         &record.outcome.to_string(),
@@ -155,7 +155,7 @@ fn rehearse(runs: &mut Runs<'_>, scenario: &Scenario) -> Row {
     );
     let mut stopwatch = Stopwatch::new(&row.expected);
     ran.events(|event| stopwatch.event(event));
-    Row {
+    RehearsalRow {
         seconds_to_verdict: stopwatch.seconds(),
         ..row
     }
@@ -212,7 +212,7 @@ impl<'a> Lines<'a> {
         Self { common, width }
     }
 
-    fn show(&mut self, row: &Row) {
+    fn show(&mut self, row: &RehearsalRow) {
         if self.common.json {
             return;
         }

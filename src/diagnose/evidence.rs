@@ -31,7 +31,7 @@ pub struct Evidence {
     pub now_ms: f64,
     /// The last stall that was declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) stall: Option<Stall>,
+    pub(crate) stall: Option<EvidenceStall>,
     /// How the run ended; `None` while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<Outcome>,
@@ -44,7 +44,7 @@ pub struct Evidence {
 
 /// A stall that was declared.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Stall {
+pub(crate) struct EvidenceStall {
     /// When.
     pub(crate) at_ms: f64,
     /// Requests changed state again afterwards.
@@ -92,7 +92,7 @@ pub(crate) struct Node {
     pub(crate) inside: Option<String>,
     /// Lines of its plugin's log, by signature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<SignatureLines>,
     /// Number of all lines that its plugin logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) logged: Option<u64>,
@@ -159,7 +159,7 @@ pub(crate) struct Watched {
 
 /// All lines of a plugin's log with one signature.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Line {
+pub(crate) struct SignatureLines {
     /// Name of the signature in `probes/logs`; `None` for a WARN that has none.
     pub(crate) signature: Option<String>,
     /// Severity of the signature.
@@ -183,14 +183,14 @@ pub(crate) struct Machine {
     /// The machine and its network namespace.
     pub(crate) host: Option<Host>,
     /// Its interfaces.
-    pub(crate) nics: Vec<Nic>,
+    pub(crate) nics: Vec<EvidenceNic>,
     /// PCI root of each GPU, by index.
     pub(crate) gpu_roots: Vec<Option<String>>,
 }
 
 /// One interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Nic {
+pub(crate) struct EvidenceNic {
     /// Name.
     pub(crate) name: String,
     /// Whether it can carry traffic.
@@ -330,15 +330,15 @@ impl Node {
     }
 
     /// The lines with this signature.
-    pub(crate) fn line(&self, signature: &str) -> Option<&Line> {
+    pub(crate) fn line(&self, signature: &str) -> Option<&SignatureLines> {
         self.lines
             .iter()
             .find(|line| line.signature.as_deref() == Some(signature))
     }
 
     /// The earliest line with one of these signatures.
-    pub(crate) fn any_line<'a>(&'a self, signatures: &[&str]) -> Option<&'a Line> {
-        let is = |line: &&Line| {
+    pub(crate) fn any_line<'a>(&'a self, signatures: &[&str]) -> Option<&'a SignatureLines> {
+        let is = |line: &&SignatureLines| {
             line.signature
                 .as_deref()
                 .is_some_and(|name| signatures.contains(&name))

@@ -26,6 +26,6 @@ mod watcher;
 
 pub use catalogue::{CatalogueEntry, Condition};
 pub use evidence::Evidence;
-pub use open::{OpenError, newest_run, of_files, of_recorders};
+pub use open::{OpenError, evidence_from_files, evidence_from_recorders, newest_run};
 pub use rank::diagnose;
 pub use watcher::Watcher;

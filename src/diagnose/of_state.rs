@@ -5,10 +5,12 @@
 //! hide the cause.
 #![forbid(unsafe_code)]
 
-use super::evidence::{Channel, Evidence, Line, Machine, Moved, Nic, Node, Stall, Watched};
+use super::evidence::{
+    Channel, Evidence, EvidenceNic, EvidenceStall, Machine, Moved, Node, SignatureLines, Watched,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
-use tcpx_logs::{Catalogue as Signatures, Phase as LogPhase, Severity as LineSeverity};
+use tcpx_logs::{Phase as LogPhase, Severity as LineSeverity, SignatureCatalogue};
 use tcpx_node::NodeFacts;
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{PairId, WorkerId};
@@ -29,7 +31,8 @@ const NODES_MAX: usize = 4096;
 const SETTINGS_MAX: usize = 512;
 
 /// The embedded signatures; a test parses them.
-static SIGNATURES: LazyLock<Option<Signatures>> = LazyLock::new(|| Signatures::embedded().ok());
+static SIGNATURES: LazyLock<Option<SignatureCatalogue>> =
+    LazyLock::new(|| SignatureCatalogue::embedded().ok());
 
 /// Meanings of the lines of each worker, kept between judgements: lines are only added.
 #[derive(Debug, Default)]
@@ -50,7 +53,7 @@ enum Meaning {
 
 impl Evidence {
     /// Everything that a run's state holds now.
-    pub fn of(state: &RunState) -> Self {
+    pub fn from_state(state: &RunState) -> Self {
         Self::with_known_lines(state, &mut KnownLines::default())
     }
 
@@ -60,7 +63,7 @@ impl Evidence {
             scenario: state.scenario.clone(),
             stall_after_ms: stall_after_ms(state),
             now_ms: state.now_ms,
-            stall: state.stall().map(|stall| Stall {
+            stall: state.stall().map(|stall| EvidenceStall {
                 at_ms: stall.at_ms,
                 recovered: stall.recovered,
             }),
@@ -302,7 +305,7 @@ fn setting(text: &str) -> Option<(String, String)> {
 }
 
 impl KnownLines {
-    fn lines(&mut self, worker: &WorkerState) -> Vec<Line> {
+    fn lines(&mut self, worker: &WorkerState) -> Vec<SignatureLines> {
         let meanings = self.by_worker.entry(worker.id).or_default();
         let kept = worker.lines();
         if kept.len() < meanings.len() {
@@ -310,7 +313,7 @@ impl KnownLines {
             meanings.clear();
         }
         meanings.extend(kept[meanings.len()..].iter().map(meaning));
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<SignatureLines> = Vec::new();
         for (line, meaning) in kept.iter().zip(meanings.iter()) {
             let (signature, severity) = match meaning {
                 Meaning::Known {
@@ -327,7 +330,7 @@ impl KnownLines {
                 same.count = same.count.saturating_add(line.count);
                 same.last_ms = same.last_ms.max(line.last_ms);
             } else if lines.len() < LINES_MAX {
-                lines.push(Line {
+                lines.push(SignatureLines {
                     signature: signature.cloned(),
                     severity,
                     text: printable(&line.text).chars().take(LINE_CHARS_MAX).collect(),
@@ -373,7 +376,7 @@ fn log_phase(phase: Option<Phase>) -> LogPhase {
 }
 
 fn machine(facts: &NodeFacts) -> Machine {
-    let nic = |nic: &tcpx_node::Nic| Nic {
+    let nic = |nic: &tcpx_node::Nic| EvidenceNic {
         name: nic.name.clone(),
         up: nic.is_up(),
         mbit_per_s: nic.speed.mbit_per_s(),

@@ -69,12 +69,12 @@ pub fn newest_run(reports: &Path) -> Result<PathBuf, OpenError> {
 ///
 /// # Errors
 /// It has no event stream.
-pub fn of_files(files: &RunFiles) -> Result<Evidence, OpenError> {
+pub fn evidence_from_files(files: &RunFiles) -> Result<Evidence, OpenError> {
     let no_events = |error: io::Error| OpenError::NoEvents {
         path: files.path().to_owned(),
         why: error.to_string(),
     };
-    let mut evidence = Evidence::of(&files.replay().map_err(no_events)?);
+    let mut evidence = Evidence::from_state(&files.replay().map_err(no_events)?);
     if let Ok(Some(record)) = files.record() {
         evidence.add_record(&record);
     }
@@ -86,7 +86,7 @@ pub fn of_files(files: &RunFiles) -> Result<Evidence, OpenError> {
 ///
 /// # Errors
 /// The error of `look`.
-pub fn of_recorders<E>(
+pub fn evidence_from_recorders<E>(
     names: Names,
     mut look: impl FnMut(&mut Vec<Event>) -> Result<(), E>,
 ) -> Result<Evidence, E> {
@@ -109,7 +109,7 @@ pub fn of_recorders<E>(
     // Freeze-frames can be taken of processes on this node only.
     let is_here = state.names.nodes.len() <= 1;
     let standing = if is_here {
-        standing_processes(&Evidence::of(&state))
+        standing_processes(&Evidence::from_state(&state))
     } else {
         BTreeSet::new()
     };
@@ -133,7 +133,7 @@ pub fn of_recorders<E>(
         let at_ms = worker.sampled_ms.unwrap_or(0.0);
         worker.take_frame(at_ms, &frame);
     }
-    Ok(Evidence::of(&state))
+    Ok(Evidence::from_state(&state))
 }
 
 /// Ids of the processes with a channel that stands still.

@@ -3,7 +3,7 @@
 //! A user's signature replaces the embedded one of the same name.
 #![forbid(unsafe_code)]
 
-use super::check::{self, Mistake};
+use super::check::{self, SignatureMistake};
 use super::matcher::Matcher;
 use super::signature::Signature;
 use regex::bytes::{Regex, RegexBuilder};
@@ -34,7 +34,7 @@ const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Signatures that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CatalogueError {
+pub enum SignatureCatalogueError {
     /// A folder or file could not be read.
     #[error("cannot read {}: {problem}", path.display())]
     Unreadable {
@@ -45,7 +45,7 @@ pub enum CatalogueError {
     },
     /// Mistakes in the files, each with file and line.
     #[error("{}", check::list(.0))]
-    Wrong(Vec<Mistake>),
+    Wrong(Vec<SignatureMistake>),
     /// Too many signatures.
     #[error("{0} signatures are more than the limit of {SIGNATURES_MAX}")]
     TooMany(usize),
@@ -54,7 +54,7 @@ pub enum CatalogueError {
     Search(String),
 }
 
-impl tcpx_words::error::NextStep for CatalogueError {
+impl tcpx_words::error::NextStep for SignatureCatalogueError {
     fn next_step(&self) -> Option<String> {
         matches!(self, Self::Wrong(_))
             .then(|| "`tcpxctl logs --check DIR` names every mistake of a folder".to_owned())
@@ -67,7 +67,7 @@ pub(super) type Regexes = Vec<Option<Regex>>;
 
 /// Signatures, compiled for the search.
 #[derive(Debug)]
-pub struct Catalogue {
+pub struct SignatureCatalogue {
     pub(super) signatures: Vec<Signature>,
     regexes: Regexes,
     /// For each signature: the signatures that it hides where it matches.
@@ -78,12 +78,12 @@ pub struct Catalogue {
     matcher: Matcher,
 }
 
-impl Catalogue {
+impl SignatureCatalogue {
     /// The embedded signatures.
     ///
     /// # Errors
     /// The embedded files are wrong, which a test rules out.
-    pub fn embedded() -> Result<Self, CatalogueError> {
+    pub fn embedded() -> Result<Self, SignatureCatalogueError> {
         Self::new(embedded()?)
     }
 
@@ -91,13 +91,13 @@ impl Catalogue {
     ///
     /// # Errors
     /// A folder could not be read, or all mistakes in the files.
-    pub fn with(folders: &[PathBuf]) -> Result<Self, CatalogueError> {
+    pub fn with(folders: &[PathBuf]) -> Result<Self, SignatureCatalogueError> {
         let mut all = embedded()?;
         for folder in folders {
             let files = check::read(folder)?;
             let (added, mistakes) = check::check(&files, &all);
             if !mistakes.is_empty() {
-                return Err(CatalogueError::Wrong(mistakes));
+                return Err(SignatureCatalogueError::Wrong(mistakes));
             }
             all.retain(|signature| !added.iter().any(|other| other.name == signature.name));
             all.extend(added);
@@ -106,9 +106,9 @@ impl Catalogue {
     }
 
     /// Compiles signatures that were checked before.
-    pub(super) fn new(signatures: Vec<Signature>) -> Result<Self, CatalogueError> {
+    pub(super) fn new(signatures: Vec<Signature>) -> Result<Self, SignatureCatalogueError> {
         if signatures.len() > SIGNATURES_MAX {
-            return Err(CatalogueError::TooMany(signatures.len()));
+            return Err(SignatureCatalogueError::TooMany(signatures.len()));
         }
         let mut literals: Vec<Vec<u8>> = signatures
             .iter()
@@ -146,7 +146,7 @@ impl Catalogue {
             .map(|signature| signature.example.as_bytes())
             .collect();
         let matcher = Matcher::new(&searched, &examples)
-            .map_err(|error| CatalogueError::Search(error.to_string()))?;
+            .map_err(|error| SignatureCatalogueError::Search(error.to_string()))?;
         Ok(Self {
             signatures,
             regexes,
@@ -262,7 +262,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
     })
 }
 
-fn embedded() -> Result<Vec<Signature>, CatalogueError> {
+fn embedded() -> Result<Vec<Signature>, SignatureCatalogueError> {
     let files: Vec<(String, String)> = FILES
         .iter()
         .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
@@ -271,7 +271,7 @@ fn embedded() -> Result<Vec<Signature>, CatalogueError> {
     if mistakes.is_empty() {
         Ok(signatures)
     } else {
-        Err(CatalogueError::Wrong(mistakes))
+        Err(SignatureCatalogueError::Wrong(mistakes))
     }
 }
 

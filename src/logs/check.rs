@@ -5,7 +5,7 @@
 //! signature that `over` does not name may match it too.
 #![forbid(unsafe_code)]
 
-use super::catalogue::{Catalogue, CatalogueError, compile};
+use super::catalogue::{SignatureCatalogue, SignatureCatalogueError, compile};
 use super::signature::{Fact, Severity, Signature};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const MISTAKES_MAX: usize = 200;
 /// A mistake in a file of signatures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
-pub struct Mistake {
+pub struct SignatureMistake {
     /// Path of the file.
     pub file: String,
     /// Line number, from 1.
@@ -31,7 +31,7 @@ pub struct Mistake {
     pub problem: String,
 }
 
-pub(super) fn list(mistakes: &[Mistake]) -> String {
+pub(super) fn list(mistakes: &[SignatureMistake]) -> String {
     mistakes
         .iter()
         .map(ToString::to_string)
@@ -51,15 +51,17 @@ struct File {
 ///
 /// # Errors
 /// A folder or a file could not be read.
-pub fn check_folder(folder: &Path) -> Result<(usize, Vec<Mistake>), CatalogueError> {
-    let embedded = Catalogue::embedded()?;
+pub fn check_folder(
+    folder: &Path,
+) -> Result<(usize, Vec<SignatureMistake>), SignatureCatalogueError> {
+    let embedded = SignatureCatalogue::embedded()?;
     let (signatures, mistakes) = check(&read(folder)?, embedded.signatures());
     Ok((signatures.len(), mistakes))
 }
 
 /// Names and texts of the files `*.toml` of a folder, or of one file.
-pub(super) fn read(folder: &Path) -> Result<Vec<(String, String)>, CatalogueError> {
-    let unreadable = |path: &Path, problem: &dyn Display| CatalogueError::Unreadable {
+pub(super) fn read(folder: &Path) -> Result<Vec<(String, String)>, SignatureCatalogueError> {
+    let unreadable = |path: &Path, problem: &dyn Display| SignatureCatalogueError::Unreadable {
         path: path.to_owned(),
         problem: problem.to_string(),
     };
@@ -90,8 +92,8 @@ pub(super) fn read(folder: &Path) -> Result<Vec<(String, String)>, CatalogueErro
     paths.iter().map(|path| read_one(path)).collect()
 }
 
-fn read_one(path: &Path) -> Result<(String, String), CatalogueError> {
-    let unreadable = |problem: String| CatalogueError::Unreadable {
+fn read_one(path: &Path) -> Result<(String, String), SignatureCatalogueError> {
+    let unreadable = |problem: String| SignatureCatalogueError::Unreadable {
         path: path.to_owned(),
         problem,
     };
@@ -106,7 +108,7 @@ fn read_one(path: &Path) -> Result<(String, String), CatalogueError> {
 }
 
 /// Parses files, and checks each signature on its own.
-pub(super) fn parse(files: &[(String, String)]) -> (Vec<Signature>, Vec<Mistake>) {
+pub(super) fn parse(files: &[(String, String)]) -> (Vec<Signature>, Vec<SignatureMistake>) {
     let (placed, mistakes) = parse_placed(files);
     (
         placed.into_iter().map(|placed| placed.signature).collect(),
@@ -118,7 +120,7 @@ pub(super) fn parse(files: &[(String, String)]) -> (Vec<Signature>, Vec<Mistake>
 pub(super) fn check(
     files: &[(String, String)],
     known: &[Signature],
-) -> (Vec<Signature>, Vec<Mistake>) {
+) -> (Vec<Signature>, Vec<SignatureMistake>) {
     let (placed, mut mistakes) = parse_placed(files);
     let all = placed.iter().map(|placed| &placed.signature).chain(known);
     let mut by_name = BTreeMap::new();
@@ -128,11 +130,11 @@ pub(super) fn check(
             .or_insert_with(|| signature.clone());
     });
     if mistakes.is_empty() {
-        match Catalogue::new(by_name.into_values().collect()) {
+        match SignatureCatalogue::new(by_name.into_values().collect()) {
             Ok(catalogue) => placed
                 .iter()
                 .for_each(|placed| placed.cross_talk(&catalogue, &mut mistakes)),
-            Err(error) => mistakes.push(Mistake {
+            Err(error) => mistakes.push(SignatureMistake {
                 file: String::new(),
                 line: 0,
                 problem: error.to_string(),
@@ -155,7 +157,7 @@ struct Placed<'a> {
     lines: Vec<&'a str>,
 }
 
-fn parse_placed(files: &[(String, String)]) -> (Vec<Placed<'_>>, Vec<Mistake>) {
+fn parse_placed(files: &[(String, String)]) -> (Vec<Placed<'_>>, Vec<SignatureMistake>) {
     let (mut all, mut mistakes) = (Vec::<Placed<'_>>::new(), Vec::new());
     for (file, text) in files {
         match toml::from_str::<File>(text) {
@@ -163,7 +165,7 @@ fn parse_placed(files: &[(String, String)]) -> (Vec<Placed<'_>>, Vec<Mistake>) {
                 let line = error.span().map_or(0, |span| {
                     text[..span.start.min(text.len())].matches('\n').count()
                 });
-                mistakes.push(Mistake {
+                mistakes.push(SignatureMistake {
                     file: file.clone(),
                     line: line + 1,
                     problem: error.message().to_owned(),
@@ -214,14 +216,14 @@ fn tables(text: &str) -> Vec<(usize, Vec<&str>)> {
 }
 
 impl Placed<'_> {
-    fn wrong(&self, key: &str, problem: String, mistakes: &mut Vec<Mistake>) {
+    fn wrong(&self, key: &str, problem: String, mistakes: &mut Vec<SignatureMistake>) {
         let is_key = |line: &&str| {
             line.trim_start()
                 .strip_prefix(key)
                 .is_some_and(|rest| rest.trim_start().starts_with('='))
         };
         let inside = self.lines.iter().position(is_key).unwrap_or(0);
-        mistakes.push(Mistake {
+        mistakes.push(SignatureMistake {
             file: self.file.to_owned(),
             line: self.line + inside + 1,
             problem,
@@ -229,7 +231,7 @@ impl Placed<'_> {
     }
 
     /// Checks the signature on its own.
-    fn alone(&self, mistakes: &mut Vec<Mistake>) {
+    fn alone(&self, mistakes: &mut Vec<SignatureMistake>) {
         let it = &self.signature;
         let mut must = |holds: bool, key: &str, problem: &str| {
             if !holds {
@@ -284,7 +286,7 @@ impl Placed<'_> {
         self.regex(mistakes);
     }
 
-    fn regex(&self, mistakes: &mut Vec<Mistake>) {
+    fn regex(&self, mistakes: &mut Vec<SignatureMistake>) {
         let it = &self.signature;
         let needed: &[&str] = match it.fact {
             Some(Fact::Setting) => &["key", "value"],
@@ -330,7 +332,7 @@ impl Placed<'_> {
     }
 
     /// Checks the signature against all others.
-    fn cross_talk(&self, catalogue: &Catalogue, mistakes: &mut Vec<Mistake>) {
+    fn cross_talk(&self, catalogue: &SignatureCatalogue, mistakes: &mut Vec<SignatureMistake>) {
         let it = &self.signature;
         let matches: Vec<&str> = catalogue
             .matches(it.example.as_bytes())
@@ -378,7 +380,7 @@ mod tests {
     const ONE: &str = "[[signature]]\nname = 'mine-a'\nliteral = 'widget lost'\nseverity = 'warning'\nmeaning = 'm'\ncauses = ['c']\nnext = 'n'\nversions = 'v'\nexample = 'a widget lost here'\n";
 
     fn mistakes(text: &str) -> Vec<String> {
-        let embedded = Catalogue::embedded().unwrap();
+        let embedded = SignatureCatalogue::embedded().unwrap();
         let files = [("x.toml".to_owned(), text.to_owned())];
         check(&files, embedded.signatures())
             .1

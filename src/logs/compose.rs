@@ -1,14 +1,15 @@
 //! Turns a tally into a report: phases, transport, connections by both ends, builds.
 #![forbid(unsafe_code)]
 
-use super::catalogue::Catalogue;
+use super::catalogue::SignatureCatalogue;
 use super::fields::Polls;
-use super::input::Problem;
+use super::input::InputProblem;
 use super::report::{
-    BuildMismatch, Comm, Finding, PollRate, Report, Setting, Transport, Unknown, Where,
+    BuildMismatch, Comm, LinePlace, LogReport, PollRate, Setting, SignatureFinding, Transport,
+    UnknownWarning,
 };
 use super::signature::{Phase, Severity, Signature};
-use super::tally::{Address, FlowKey, FlowSeen, Place, Seen, Speaker, Tally};
+use super::tally::{Address, FlowKey, FlowSeen, Place, SeenLines, Speaker, Tally};
 use super::time;
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_words::plugin_family::PluginFamily;
@@ -17,15 +18,19 @@ use tcpx_words::plugin_family::PluginFamily;
 const NAMED_MAX: usize = 64;
 
 /// What the files said.
-pub(super) fn compose(catalogue: &Catalogue, tally: &Tally, files: &[String]) -> Report {
+pub(super) fn compose(
+    catalogue: &SignatureCatalogue,
+    tally: &Tally,
+    files: &[String],
+) -> LogReport {
     let compose = Compose {
         catalogue,
         tally,
         files,
     };
-    let mut report = Report {
+    let mut report = LogReport {
         schema: "tcpxctl.logs/1",
-        ..Report::default()
+        ..LogReport::default()
     };
     (report.inputs.lines, report.inputs.matched_lines) = (tally.lines, tally.matched_lines);
     compose.findings(&mut report);
@@ -37,7 +42,7 @@ pub(super) fn compose(catalogue: &Catalogue, tally: &Tally, files: &[String]) ->
     for (kind, count) in &tally.too_many {
         let problem =
             format!("too many {kind}: {count} were counted under a common name or left out");
-        report.problems.push(Problem {
+        report.problems.push(InputProblem {
             path: String::new(),
             problem,
         });
@@ -59,7 +64,7 @@ pub(super) fn shown(text: &[u8]) -> String {
 type Hosts = BTreeMap<String, BTreeSet<u32>>;
 
 struct Compose<'a> {
-    catalogue: &'a Catalogue,
+    catalogue: &'a SignatureCatalogue,
     tally: &'a Tally,
     files: &'a [String],
 }
@@ -86,13 +91,13 @@ impl Compose<'_> {
         }
     }
 
-    fn place(&self, place: Place, time_us: Option<i64>) -> Where {
+    fn place(&self, place: Place, time_us: Option<i64>) -> LinePlace {
         let file = self
             .files
             .get(place.file as usize)
             .cloned()
             .unwrap_or_default();
-        Where {
+        LinePlace {
             file,
             line: place.line,
             at: time_us.and_then(time::shown),
@@ -101,10 +106,10 @@ impl Compose<'_> {
 
     // ---- findings ----------------------------------------------------------
 
-    fn findings(&self, report: &mut Report) {
+    fn findings(&self, report: &mut LogReport) {
         let phases = self.phases();
         // By signature, and whether its lines are harmless in their phase.
-        let mut kinds = BTreeMap::<(u32, bool), Vec<(u32, &Seen, Option<Phase>)>>::new();
+        let mut kinds = BTreeMap::<(u32, bool), Vec<(u32, &SeenLines, Option<Phase>)>>::new();
         for ((number, speaker), seen) in &self.tally.seen {
             let Some(signature) = self.catalogue.signatures.get(*number as usize) else {
                 continue;
@@ -128,7 +133,7 @@ impl Compose<'_> {
                 _ => report.findings.push(finding),
             }
         }
-        let order = |finding: &Finding| {
+        let order = |finding: &SignatureFinding| {
             (
                 finding.severity,
                 finding.first.at.clone(),
@@ -139,7 +144,11 @@ impl Compose<'_> {
         report.benign.sort_by_cached_key(order);
     }
 
-    fn finding(&self, signature: &Signature, parts: &[(u32, &Seen, Option<Phase>)]) -> Finding {
+    fn finding(
+        &self,
+        signature: &Signature,
+        parts: &[(u32, &SeenLines, Option<Phase>)],
+    ) -> SignatureFinding {
         let seen = || parts.iter().map(|(_, seen, _)| *seen);
         let first = seen().min_by_key(|seen| (seen.first_us, seen.first));
         let last = seen().max_by_key(|seen| (seen.last_us, seen.last));
@@ -161,7 +170,7 @@ impl Compose<'_> {
             .collect();
         processes.sort();
         processes.truncate(NAMED_MAX);
-        Finding {
+        SignatureFinding {
             signature: signature.name.clone(),
             severity: signature.severity,
             count: seen().map(|seen| seen.count).sum(),
@@ -204,15 +213,15 @@ impl Compose<'_> {
         phases
     }
 
-    fn unknown(&self) -> Vec<Unknown> {
-        let unknown = |(shape, seen): (&Vec<u8>, &Seen)| Unknown {
+    fn unknown(&self) -> Vec<UnknownWarning> {
+        let unknown = |(shape, seen): (&Vec<u8>, &SeenLines)| UnknownWarning {
             shape: shown(shape),
             count: seen.count,
             first: self.place(seen.first, seen.first_us),
             last: self.place(seen.last, seen.last_us),
             sample: shown(&seen.sample),
         };
-        let mut all: Vec<Unknown> = self.tally.shapes.iter().map(unknown).collect();
+        let mut all: Vec<UnknownWarning> = self.tally.shapes.iter().map(unknown).collect();
         all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.shape.cmp(&b.shape)));
         all
     }
@@ -414,7 +423,7 @@ struct Ends {
 impl Ends {
     /// The phase that all of these lines are in; `None` if they span phases or no line marks
     /// one.
-    fn phase_of(self, seen: &Seen) -> Option<Phase> {
+    fn phase_of(self, seen: &SeenLines) -> Option<Phase> {
         let (setup, close) = (self.setup, self.close);
         if setup.is_some_and(|end| seen.last <= end) {
             return Some(Phase::Setup);

@@ -9,7 +9,7 @@ use super::time;
 
 /// Conditions on a record; all must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct LogFilter {
     /// Earliest time, microseconds since 1970.
     pub since_us: Option<i64>,
     /// Latest time, microseconds since 1970.
@@ -20,7 +20,7 @@ pub struct Filter {
     pub node: Option<String>,
 }
 
-impl Filter {
+impl LogFilter {
     pub(super) fn takes(&self, record: &Record<'_>) -> bool {
         let after = self
             .since_us

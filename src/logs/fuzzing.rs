@@ -4,18 +4,19 @@
 //! Not part of a normal build.
 #![forbid(unsafe_code)]
 
-use super::catalogue::Catalogue;
+use super::catalogue::SignatureCatalogue;
 use super::check;
-use super::filter::Filter;
-use super::read::Reader;
+use super::filter::LogFilter;
+use super::read::LogReader;
 use std::sync::LazyLock;
 
-static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| Catalogue::embedded().expect("sound"));
+static CATALOGUE: LazyLock<SignatureCatalogue> =
+    LazyLock::new(|| SignatureCatalogue::embedded().expect("sound"));
 
 /// Reads the bytes as a log, as a compressed log, and as a file of signatures.
 pub fn bytes(data: &[u8]) {
-    let filter = Filter::default();
-    let mut reader = Reader::new(&CATALOGUE, &filter);
+    let filter = LogFilter::default();
+    let mut reader = LogReader::new(&CATALOGUE, &filter);
     reader.source("x", data, data);
     let report = reader.report();
     let lines = data.iter().filter(|byte| **byte == b'\n').count() as u64
@@ -41,7 +42,7 @@ pub fn bytes(data: &[u8]) {
     let document = serde_json::to_string(&report).expect("a report is JSON");
     assert!(!document.contains('\u{1b}'));
     if let Ok(source) = super::input::plain(Box::new(std::io::Cursor::new(data.to_vec()))) {
-        let mut unpacked = Reader::new(&CATALOGUE, &filter);
+        let mut unpacked = LogReader::new(&CATALOGUE, &filter);
         unpacked.source(
             "x",
             &source.head,

@@ -23,7 +23,7 @@ const FOREIGN: [(&[u8], &str); 4] = [
 
 /// An input that was not read, or only in part.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Problem {
+pub struct InputProblem {
     /// Path of the file or folder.
     pub path: String,
     /// The problem, in one sentence.
@@ -31,7 +31,7 @@ pub struct Problem {
 }
 
 /// The files of `paths`; of a folder all files below it, by name.
-pub(super) fn expand(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+pub(super) fn expand(paths: &[PathBuf], problems: &mut Vec<InputProblem>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -43,7 +43,7 @@ pub(super) fn expand(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<Path
     files
 }
 
-fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Vec<Problem>) {
+fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Vec<InputProblem>) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) => return problems.push(problem(folder, error)),
@@ -81,8 +81,8 @@ pub(super) fn is_log(name: &str) -> bool {
     !name.ends_with(FILE_SUFFIX) && (name == "events.jsonl" || name.starts_with("nodes/"))
 }
 
-pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> Problem {
-    Problem {
+pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> InputProblem {
+    InputProblem {
         path: path.display().to_string(),
         problem: problem.to_string(),
     }

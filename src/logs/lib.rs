@@ -1,6 +1,6 @@
 //! Summarizes log files of runs over TCPX.
 //!
-//! A [`Report`] says which network was used, the settings of each process, which
+//! A [`LogReport`] says which network was used, the settings of each process, which
 //! connections were made, what is wrong and what to do. The signatures of lines are data
 //! under `probes/logs` ([`Signature`]); users add their own. Each signature has a literal
 //! that its lines contain. A stream is searched for all literals at once (`matcher`), in
@@ -37,13 +37,14 @@ mod telemetry;
 mod tests;
 mod time;
 
-pub use catalogue::{Catalogue, CatalogueError};
-pub use check::{Mistake, check_folder};
-pub use filter::{Filter, parse_time};
-pub use input::Problem;
-pub use read::{Reader, follow};
+pub use catalogue::{SignatureCatalogue, SignatureCatalogueError};
+pub use check::{SignatureMistake, check_folder};
+pub use filter::{LogFilter, parse_time};
+pub use input::InputProblem;
+pub use read::{LogReader, follow};
 pub use report::{
-    BuildMismatch, Comm, Finding, Inputs, PollRate, Report, Setting, Transport, Unknown, Where,
+    BuildMismatch, Comm, Inputs, LinePlace, LogReport, PollRate, Setting, SignatureFinding,
+    Transport, UnknownWarning,
 };
 pub use signature::{Fact, Phase, Severity, Signature};
-pub use telemetry::{Stage, Telemetry};
+pub use telemetry::{Telemetry, TelemetryStage};

@@ -75,7 +75,7 @@ impl Matcher {
             Some(searcher) => Search::Vector(searcher),
             None => Search::Automaton(Box::new(automaton(&texts)?)),
         };
-        // Where one anchor begins with another, only one of them is told.
+        // If one anchor starts with another, the search reports only one of them.
         let is_told = |one: &Anchor, other: &Anchor| {
             one.text.starts_with(&other.text) || other.text.starts_with(&one.text)
         };

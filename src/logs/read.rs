@@ -1,11 +1,11 @@
 //! Reads inputs one after another into one report.
 #![forbid(unsafe_code)]
 
-use super::catalogue::Catalogue;
+use super::catalogue::SignatureCatalogue;
 use super::compose::compose;
-use super::filter::Filter;
-use super::input::{self, Problem, problem};
-use super::report::Report;
+use super::filter::LogFilter;
+use super::input::{self, InputProblem, problem};
+use super::report::LogReport;
 use super::scan::scan;
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
@@ -21,23 +21,23 @@ const TELEMETRY_MAX: usize = 1024;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Reads logs and keeps what was found in them.
-pub struct Reader<'a> {
-    catalogue: &'a Catalogue,
-    filter: &'a Filter,
+pub struct LogReader<'a> {
+    catalogue: &'a SignatureCatalogue,
+    filter: &'a LogFilter,
     threads: usize,
     tally: Tally,
     files: Vec<String>,
     bytes: u64,
     telemetry: Vec<Telemetry>,
-    problems: Vec<Problem>,
+    problems: Vec<InputProblem>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LogReader<'a> {
     /// A reader that has read nothing yet.
-    pub fn new(catalogue: &'a Catalogue, filter: &'a Filter) -> Self {
+    pub fn new(catalogue: &'a SignatureCatalogue, filter: &'a LogFilter) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (tally, files, telemetry, problems) =
-            <(Tally, Vec<String>, Vec<Telemetry>, Vec<Problem>)>::default();
+            <(Tally, Vec<String>, Vec<Telemetry>, Vec<InputProblem>)>::default();
         Self {
             catalogue,
             filter,
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The report of everything read so far.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> LogReport {
         let mut report = compose(self.catalogue, &self.tally, &self.files);
         (report.inputs.files, report.inputs.bytes) = (self.files.len(), self.bytes);
         report.telemetry.clone_from(&self.telemetry);
@@ -137,9 +137,9 @@ impl<'a> Reader<'a> {
 /// after each check, with the report if there are new lines. A file that became shorter is
 /// read again from its start. Compressed files and stdin are not followed.
 pub fn follow(
-    reader: &mut Reader<'_>,
+    reader: &mut LogReader<'_>,
     paths: &[PathBuf],
-    mut go_on: impl FnMut(Option<&Report>) -> bool,
+    mut go_on: impl FnMut(Option<&LogReport>) -> bool,
 ) {
     let files = input::expand(paths, &mut reader.problems);
     let mut growing: Vec<Growing> = files
@@ -175,7 +175,7 @@ impl Growing {
         }
     }
 
-    fn look(&mut self, reader: &mut Reader<'_>) {
+    fn look(&mut self, reader: &mut LogReader<'_>) {
         if let Err(error) = self.try_look(reader)
             && !std::mem::replace(&mut self.failed, true)
         {
@@ -184,7 +184,7 @@ impl Growing {
     }
 
     /// Reads new lines, up to the last complete one.
-    fn try_look(&mut self, reader: &mut Reader<'_>) -> io::Result<()> {
+    fn try_look(&mut self, reader: &mut LogReader<'_>) -> io::Result<()> {
         let mut file = File::open(&self.path)?;
         let size = file.metadata()?.len();
         if size < self.read {

@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::fields::Polls;
-use super::input::Problem;
+use super::input::InputProblem;
 use super::signature::{Phase, Severity};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Everything found in the logs.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Report {
+pub struct LogReport {
     /// `tcpxctl.logs/1`.
     pub schema: &'static str,
     /// Amount of input.
@@ -21,19 +21,19 @@ pub struct Report {
     /// Connections.
     pub comms: Vec<Comm>,
     /// Findings, by severity and then by time.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SignatureFinding>,
     /// WARN lines without a signature, the most frequent first.
-    pub unknown: Vec<Unknown>,
+    pub unknown: Vec<UnknownWarning>,
     /// Lines that look like problems and are harmless.
-    pub benign: Vec<Finding>,
+    pub benign: Vec<SignatureFinding>,
     /// Signatures of severity info.
-    pub seen: Vec<Finding>,
+    pub seen: Vec<SignatureFinding>,
     /// Builds of the plugin that differ between hosts.
     pub builds: Vec<BuildMismatch>,
     /// The plugin's telemetry files.
     pub telemetry: Vec<super::telemetry::Telemetry>,
     /// Inputs that could not be read, and limits that were exceeded.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<InputProblem>,
 }
 
 /// Amount of input.
@@ -98,7 +98,7 @@ pub struct Comm {
 
 /// All lines of one signature.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding {
+pub struct SignatureFinding {
     /// The signature's name.
     pub signature: String,
     /// The severity of the signature.
@@ -108,9 +108,9 @@ pub struct Finding {
     /// Processes that logged them.
     pub processes: Vec<String>,
     /// The first line.
-    pub first: Where,
+    pub first: LinePlace,
     /// The last line.
-    pub last: Where,
+    pub last: LinePlace,
     /// The phase of the process that all lines are in, if they are in one.
     pub phase: Option<Phase>,
     /// What the lines mean.
@@ -148,7 +148,7 @@ impl PollRate {
 
 /// The place of a line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Where {
+pub struct LinePlace {
     /// Path of the file.
     pub file: String,
     /// Line number, from 1.
@@ -159,15 +159,15 @@ pub struct Where {
 
 /// WARN lines without a signature that differ only in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Unknown {
+pub struct UnknownWarning {
     /// The message with every number as `#`.
     pub shape: String,
     /// Number of lines.
     pub count: u64,
     /// The first line.
-    pub first: Where,
+    pub first: LinePlace,
     /// The last line.
-    pub last: Where,
+    pub last: LinePlace,
     /// Text of the first line.
     pub sample: String,
 }

@@ -5,12 +5,12 @@
 #![forbid(unsafe_code)]
 
 use super::blocks::Blocks;
-use super::catalogue::{Catalogue, Regexes};
+use super::catalogue::{Regexes, SignatureCatalogue};
 use super::fields;
-use super::filter::Filter;
+use super::filter::LogFilter;
 use super::shape::{self, Level, Record};
 use super::signature::Fact;
-use super::tally::{Line, Place, Tally};
+use super::tally::{CountedLine, Place, Tally};
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
 
@@ -27,8 +27,8 @@ const BLOCK_BITS: u32 = 24;
 /// # Errors
 /// Reading failed; the tally holds the lines up to that point.
 pub(super) fn scan(
-    catalogue: &Catalogue,
-    filter: &Filter,
+    catalogue: &SignatureCatalogue,
+    filter: &LogFilter,
     source: impl Read + Send,
     file: u32,
     threads: usize,
@@ -92,9 +92,9 @@ struct Done {
 
 /// The work of one thread.
 struct Worker<'a> {
-    catalogue: &'a Catalogue,
+    catalogue: &'a SignatureCatalogue,
     regexes: Regexes,
-    filter: &'a Filter,
+    filter: &'a LogFilter,
     file: u32,
     tally: Tally,
     found: Vec<usize>,
@@ -102,7 +102,7 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(catalogue: &'a Catalogue, filter: &'a Filter, file: u32) -> Self {
+    fn new(catalogue: &'a SignatureCatalogue, filter: &'a LogFilter, file: u32) -> Self {
         let regexes = catalogue.regexes();
         Self {
             catalogue,
@@ -221,7 +221,7 @@ impl<'a> Worker<'a> {
                 self.take(
                     &record,
                     &found,
-                    Line {
+                    CountedLine {
                         place,
                         time_us: record.time_us,
                         site,
@@ -234,7 +234,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn take(&mut self, record: &Record<'_>, found: &[usize], line: Line<'_>) {
+    fn take(&mut self, record: &Record<'_>, found: &[usize], line: CountedLine<'_>) {
         if found.is_empty() {
             if record.level == Some(Level::Warn) {
                 self.tally.see_unknown(record.message, line);
@@ -247,7 +247,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn note(&mut self, index: usize, speaker: u32, record: &Record<'_>, line: Line<'_>) {
+    fn note(&mut self, index: usize, speaker: u32, record: &Record<'_>, line: CountedLine<'_>) {
         let signature = &self.catalogue.signatures[index];
         // At most SIGNATURES_MAX.
         let number = index as u32;

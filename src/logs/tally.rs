@@ -50,7 +50,7 @@ pub(super) enum Speaker {
 
 /// A line that is counted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct CountedLine<'a> {
     pub place: Place,
     pub time_us: Option<i64>,
     /// Function and source line of a WARN.
@@ -60,7 +60,7 @@ pub(super) struct Line<'a> {
 
 /// The lines of one signature or shape.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct SeenLines {
     pub count: u64,
     pub first: Place,
     pub last: Place,
@@ -121,8 +121,8 @@ pub(super) struct Tally {
     numbers: HashMap<Speaker, u32>,
     /// Numbers of recent speakers, by a hash of process id and host.
     recent: [u32; RECENT],
-    pub seen: HashMap<(u32, u32), Seen>,
-    pub shapes: HashMap<Vec<u8>, Seen>,
+    pub seen: HashMap<(u32, u32), SeenLines>,
+    pub shapes: HashMap<Vec<u8>, SeenLines>,
     pub settings: BTreeMap<(u32, Vec<u8>), BTreeSet<Vec<u8>>>,
     pub transports: BTreeMap<u32, BTreeSet<Vec<u8>>>,
     pub versions: BTreeMap<u32, BTreeSet<Vec<u8>>>,
@@ -184,15 +184,15 @@ impl Tally {
         signature: u32,
         speaker: u32,
         polls: Option<Polls>,
-        line: Line<'_>,
+        line: CountedLine<'_>,
     ) {
         if let Some(seen) = self.seen.get_mut(&(signature, speaker)) {
             return seen.again(line, polls);
         }
-        self.add_seen((signature, speaker), Seen::new(line, polls));
+        self.add_seen((signature, speaker), SeenLines::new(line, polls));
     }
 
-    fn add_seen(&mut self, key: (u32, u32), seen: Seen) {
+    fn add_seen(&mut self, key: (u32, u32), seen: SeenLines) {
         if let Some(other) = self.seen.get_mut(&key) {
             return other.merge(seen);
         }
@@ -213,15 +213,15 @@ impl Tally {
     }
 
     /// Counts a WARN without a signature.
-    pub(super) fn see_unknown(&mut self, message: &[u8], line: Line<'_>) {
+    pub(super) fn see_unknown(&mut self, message: &[u8], line: CountedLine<'_>) {
         let shape = fields::message_shape(message.trim_ascii(), SHAPE_BYTES);
         if let Some(seen) = self.shapes.get_mut(&shape) {
             return seen.again(line, None);
         }
-        self.add_shape(shape, Seen::new(line, None));
+        self.add_shape(shape, SeenLines::new(line, None));
     }
 
-    fn add_shape(&mut self, shape: Vec<u8>, seen: Seen) {
+    fn add_shape(&mut self, shape: Vec<u8>, seen: SeenLines) {
         let fits = self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&shape);
         let shape = if fits { shape } else { b"(others)".to_vec() };
         self.shapes
@@ -409,8 +409,8 @@ fn cut(text: &[u8], size: usize) -> Vec<u8> {
     text[..text.len().min(size)].to_vec()
 }
 
-impl Seen {
-    fn new(line: Line<'_>, polls: Option<Polls>) -> Self {
+impl SeenLines {
+    fn new(line: CountedLine<'_>, polls: Option<Polls>) -> Self {
         let (place, time_us, sample) = (
             line.place,
             line.time_us,
@@ -431,7 +431,7 @@ impl Seen {
         new
     }
 
-    fn again(&mut self, line: Line<'_>, polls: Option<Polls>) {
+    fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) {
         self.count += 1;
         // A thread reads its blocks, and their lines, in order.
         self.last = line.place;

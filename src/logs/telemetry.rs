@@ -34,12 +34,12 @@ pub struct Telemetry {
     /// Lines that are not telemetry events.
     pub other_lines: u64,
     /// How long requests were in each stage.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<TelemetryStage>,
 }
 
 /// One stage, over all requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Stage {
+pub struct TelemetryStage {
     /// `queued`, `active`, `transmitting`, or `finished`: done and not yet freed.
     pub stage: &'static str,
     /// Number of requests.
@@ -67,14 +67,14 @@ fn is_clock(line: &[u8]) -> bool {
     line.len() == 24 && line[13] == b':' && line[16] == b':'
 }
 
-struct Event {
+struct TelemetryEvent {
     is_request: bool,
     pointer: u64,
     state: u8,
     nanoseconds: u64,
 }
 
-fn event(line: &[u8]) -> Option<Event> {
+fn event(line: &[u8]) -> Option<TelemetryEvent> {
     let line = std::str::from_utf8(line).ok()?;
     let mut words = line.split_ascii_whitespace();
     let is_request = match words.next()? {
@@ -85,7 +85,7 @@ fn event(line: &[u8]) -> Option<Event> {
     let pointer = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
     let _passive: u8 = words.next()?.parse().ok()?;
     let (state, nanoseconds) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    words.next().is_none().then_some(Event {
+    words.next().is_none().then_some(TelemetryEvent {
         is_request,
         pointer,
         state,
@@ -128,7 +128,7 @@ struct Lives {
 }
 
 impl Lives {
-    fn take(&mut self, event: &Event) {
+    fn take(&mut self, event: &TelemetryEvent) {
         if !event.is_request {
             self.telemetry.task_events += 1;
             return;
@@ -187,7 +187,7 @@ impl Durations {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "durations for people")]
-    fn stage(&self, stage: &'static str) -> Stage {
+    fn stage(&self, stage: &'static str) -> TelemetryStage {
         let mut sum = 0;
         let half = self.powers.iter().find(|(_, count)| {
             sum += **count;
@@ -195,7 +195,7 @@ impl Durations {
         });
         let above = half.map_or(u64::MAX, |(power, _)| 2_u64.saturating_pow(power + 1));
         let p50 = above.min(self.max) as f64;
-        Stage {
+        TelemetryStage {
             stage,
             count: self.count,
             us_p50: p50 / 1e3,

@@ -6,18 +6,18 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-fn read(text: &[u8]) -> Report {
-    read_with(text, &Filter::default())
+fn read(text: &[u8]) -> LogReport {
+    read_with(text, &LogFilter::default())
 }
 
-fn read_with(text: &[u8], filter: &Filter) -> Report {
-    let catalogue = Catalogue::embedded().unwrap();
-    let mut reader = Reader::new(&catalogue, filter);
+fn read_with(text: &[u8], filter: &LogFilter) -> LogReport {
+    let catalogue = SignatureCatalogue::embedded().unwrap();
+    let mut reader = LogReader::new(&catalogue, filter);
     reader.source("x.log", text, text);
     reader.report()
 }
 
-fn names(findings: &[Finding]) -> Vec<&str> {
+fn names(findings: &[SignatureFinding]) -> Vec<&str> {
     findings
         .iter()
         .map(|finding| finding.signature.as_str())
@@ -25,7 +25,7 @@ fn names(findings: &[Finding]) -> Vec<&str> {
 }
 
 fn example(name: &str) -> String {
-    let catalogue = Catalogue::embedded().unwrap();
+    let catalogue = SignatureCatalogue::embedded().unwrap();
     catalogue
         .signatures()
         .iter()
@@ -45,7 +45,7 @@ fn each_signature_matches_its_example_and_no_other() {
 
 #[test]
 fn each_example_is_found_in_a_log_with_every_prefix() {
-    let catalogue = Catalogue::embedded().unwrap();
+    let catalogue = SignatureCatalogue::embedded().unwrap();
     for prefix in [
         "",
         "[1,3]<stderr>:",
@@ -260,39 +260,39 @@ fn filters_take_a_rank_a_node_and_a_time() {
         line("[rank0]:[2026-11-20 08:00:00] ", "a"),
         line("[rank1]:[2026-11-20 09:00:00] ", "b")
     );
-    let count = |filter: Filter| {
+    let count = |filter: LogFilter| {
         read_with(text.as_bytes(), &filter)
             .findings
             .iter()
             .map(|finding| finding.count)
             .sum::<u64>()
     };
-    assert_eq!(count(Filter::default()), 2);
+    assert_eq!(count(LogFilter::default()), 2);
     assert_eq!(
-        count(Filter {
+        count(LogFilter {
             rank: Some(1),
-            ..Filter::default()
+            ..LogFilter::default()
         }),
         1
     );
     assert_eq!(
-        count(Filter {
+        count(LogFilter {
             node: Some("a".into()),
-            ..Filter::default()
+            ..LogFilter::default()
         }),
         1
     );
     assert_eq!(
-        count(Filter {
+        count(LogFilter {
             since_us: parse_time("2026-11-20T08:30:00Z"),
-            ..Filter::default()
+            ..LogFilter::default()
         }),
         1
     );
     assert_eq!(
-        count(Filter {
+        count(LogFilter {
             until_us: parse_time("2026-11-20 07:00:00"),
-            ..Filter::default()
+            ..LogFilter::default()
         }),
         0
     );
@@ -329,8 +329,11 @@ fn compressed_files_folders_and_bad_files_are_read_as_far_as_they_can() {
         "R 0x1 0 3 5\nR 0x1 0 4 6\n",
     )
     .unwrap();
-    let (catalogue, filter) = (Catalogue::embedded().unwrap(), Filter::default());
-    let mut reader = Reader::new(&catalogue, &filter);
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let mut reader = LogReader::new(&catalogue, &filter);
     reader.paths(&[folder.path().to_owned(), folder.path().join("absent")]);
     let report = reader.report();
     assert_eq!(
@@ -347,8 +350,11 @@ fn a_file_that_grows_is_followed_and_one_that_was_cut_is_read_again() {
     let path = folder.path().join("x.log");
     let line = format!("{}\n", example("null-mhandle"));
     std::fs::write(&path, &line[..20]).unwrap();
-    let (catalogue, filter) = (Catalogue::embedded().unwrap(), Filter::default());
-    let (mut reader, mut looks, mut counts) = (Reader::new(&catalogue, &filter), 0, Vec::new());
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let (mut reader, mut looks, mut counts) = (LogReader::new(&catalogue, &filter), 0, Vec::new());
     follow(&mut reader, std::slice::from_ref(&path), |report| {
         counts.extend(report.map(|report| report.findings[0].count));
         looks += 1;
@@ -368,7 +374,7 @@ fn a_user_can_add_and_replace_signatures() {
     let text = "[[signature]]\nname = 'null-mhandle'\nliteral = 'widget lost'\nseverity = 'warning'\nmeaning = 'm'\ncauses = ['c']\nnext = 'n'\nversions = 'v'\nexample = 'a widget lost here'\n";
     std::fs::write(folder.path().join("mine.toml"), text).unwrap();
     assert_eq!(check_folder(folder.path()).unwrap(), (1, vec![]));
-    let catalogue = Catalogue::with(&[folder.path().to_owned()]).unwrap();
+    let catalogue = SignatureCatalogue::with(&[folder.path().to_owned()]).unwrap();
     assert_eq!(catalogue.matches(b"a widget lost").len(), 1);
     assert!(catalogue.matches(b"mhandle is null").is_empty());
 }
@@ -384,7 +390,7 @@ fn the_seeds_of_the_fuzz_target_hold() {
 #[test]
 #[ignore = "writes into fuzz/corpus-seed"]
 fn write_the_seeds() {
-    let catalogue = Catalogue::embedded().unwrap();
+    let catalogue = SignatureCatalogue::embedded().unwrap();
     let examples: Vec<String> = catalogue
         .signatures()
         .iter()

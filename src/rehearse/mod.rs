@@ -24,7 +24,7 @@ pub struct Rehearsal(pub Condition);
 
 /// One row of the table of results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct RehearsalRow {
     /// Name of the scenario.
     pub scenario: String,
     /// The condition that the scenario expects.
@@ -63,7 +63,7 @@ impl Rehearsal {
     }
 
     /// Judges the evidence of a simulated condition; `None` for a scenario that has to run.
-    pub fn judge(self, scenario: &Scenario) -> Option<Row> {
+    pub fn judge(self, scenario: &Scenario) -> Option<RehearsalRow> {
         scenario.evidence_only()?;
         let evidence = self.0.entry().evidence;
         let evidence = evidence.ok_or("scenarios/repro/evidence has no file for it".to_owned());
@@ -73,9 +73,9 @@ impl Rehearsal {
             Ok(evidence) => (diagnose(&evidence), Vec::new()),
             Err(why) => (Vec::new(), vec![why]),
         };
-        Some(Row {
+        Some(RehearsalRow {
             simulated: true,
-            ..row(scenario, &findings, "nothing", unmet)
+            ..rehearsal_row(scenario, &findings, "nothing", unmet)
         })
     }
 }
@@ -83,7 +83,12 @@ impl Rehearsal {
 /// The row of a run with these findings; `ending` is its outcome. A rehearsal passes if the
 /// expected condition comes first, or follows from the condition that does: a symptom never
 /// comes before its cause.
-pub fn row(scenario: &Scenario, findings: &[Finding], ending: &str, unmet: Vec<String>) -> Row {
+pub fn rehearsal_row(
+    scenario: &Scenario,
+    findings: &[Finding],
+    ending: &str,
+    unmet: Vec<String>,
+) -> RehearsalRow {
     let expected = scenario.expect.finding.clone().unwrap_or_default();
     let first = findings.first().map(|first| first.condition.as_str());
     let explains = first
@@ -99,7 +104,7 @@ pub fn row(scenario: &Scenario, findings: &[Finding], ending: &str, unmet: Vec<S
         found
     };
     let scenario = scenario.name.clone();
-    Row {
+    RehearsalRow {
         scenario,
         expected,
         found,
@@ -212,7 +217,7 @@ mod tests {
         };
         let check = |name, found: &[&str], passed: bool| {
             let findings: Vec<Finding> = found.iter().map(|name| finding(name)).collect();
-            let row = row(&scenario(name), &findings, "passed", Vec::new());
+            let row = rehearsal_row(&scenario(name), &findings, "passed", Vec::new());
             assert_eq!(row.passed, passed, "{row:?}");
         };
         check(
@@ -233,7 +238,7 @@ mod tests {
         check("peer-exited-first", &["process-killed"], false);
         check("plugin-crash", &[], false);
         assert!(
-            !row(
+            !rehearsal_row(
                 &scenario("plugin-crash"),
                 &[finding("plugin-crash")],
                 "",

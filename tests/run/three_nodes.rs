@@ -125,7 +125,8 @@ fn three_nodes_move_verified_bytes_in_three_pairs_and_are_told_by_their_names() 
             .values()
             .all(|worker| worker.is_finished() && worker.transfer.is_some())
     );
-    let findings = tcpx_diagnose::diagnose(&tcpx_diagnose::of_files(&files).expect("evidence"));
+    let findings =
+        tcpx_diagnose::diagnose(&tcpx_diagnose::evidence_from_files(&files).expect("evidence"));
     assert!(
         findings
             .iter()
@@ -187,7 +188,8 @@ fn the_pair_that_stalls_is_named_and_the_others_end_with_it() {
     assert!(NODES.iter().all(|node| history.contains(node)), "{history}");
     let files =
         RunFiles::open(&tool.folder().join("reports/20261122T100000Z-triangle")).expect("files");
-    let findings = tcpx_diagnose::diagnose(&tcpx_diagnose::of_files(&files).expect("evidence"));
+    let findings =
+        tcpx_diagnose::diagnose(&tcpx_diagnose::evidence_from_files(&files).expect("evidence"));
     let first = &findings[0];
     assert_eq!(first.condition, "window-never-consumed", "{findings:#?}");
     let subject = first.subject.as_ref().expect("a worker");

@@ -3,7 +3,7 @@
 
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
-use crate::evidence::{At, Evidence, Line, Node, Spot};
+use crate::evidence::{At, Evidence, Node, SignatureLines, Spot};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
 use tcpx_run_model::phase::{Exit, Phase};
@@ -135,7 +135,8 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     if !found.is_empty() {
         return found;
     }
-    let early = |line: &Line| !matches!(line.phase, Some(Phase::Closing | Phase::Finished));
+    let early =
+        |line: &SignatureLines| !matches!(line.phase, Some(Phase::Closing | Phase::Finished));
     let standing = evidence.standing().next().is_some();
     let lines = with_line(evidence, CLOSED)
         .filter(|(_, line)| early(line) && line.severity != Severity::Benign);

@@ -14,7 +14,7 @@ mod slots;
 mod topology;
 
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, Line, Node, Spot};
+use crate::evidence::{Evidence, Node, SignatureLines, Spot};
 use tcpx_run_model::finding::Subject;
 
 /// Judges one or several conditions of a family.
@@ -102,7 +102,7 @@ impl Found {
     }
 
     /// Adds the plugin's line, if there is one, as a fact.
-    fn and_line(self, line: Option<&Line>) -> Self {
+    fn and_line(self, line: Option<&SignatureLines>) -> Self {
         match line {
             Some(line) => self.and(said(line)),
             None => self,
@@ -116,7 +116,7 @@ impl Found {
 }
 
 /// A line of the plugin's log, quoted as a fact.
-fn said(line: &Line) -> String {
+fn said(line: &SignatureLines) -> String {
     let times = if line.count > 1 {
         format!(" ({} times)", line.count)
     } else {
@@ -129,7 +129,7 @@ fn said(line: &Line) -> String {
 fn with_line<'a>(
     evidence: &'a Evidence,
     signatures: &'static [&'static str],
-) -> impl Iterator<Item = (&'a Node, &'a Line)> {
+) -> impl Iterator<Item = (&'a Node, &'a SignatureLines)> {
     evidence
         .nodes
         .iter()

@@ -79,8 +79,8 @@ pub(crate) fn ended(outcome: Outcome, evidence: Evidence) -> Evidence {
     }
 }
 
-pub(crate) fn line(signature: &str, text: &str) -> Line {
-    Line {
+pub(crate) fn line(signature: &str, text: &str) -> SignatureLines {
+    SignatureLines {
         signature: Some(signature.into()),
         severity: LineSeverity::Error,
         text: text.into(),
@@ -114,7 +114,7 @@ pub(crate) fn sender_silent() -> Evidence {
 }
 
 pub(crate) fn machine(roots: &[Option<&str>]) -> Machine {
-    let nic = |name: &str, root: &str| Nic {
+    let nic = |name: &str, root: &str| EvidenceNic {
         name: name.into(),
         up: true,
         mbit_per_s: Some(200_000),

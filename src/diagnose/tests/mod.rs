@@ -257,7 +257,7 @@ fn a_declared_stall_of_a_run_without_its_scenario_names_the_quiet_channel() {
     told(5100.0, 1, EventKind::Stall(counters(Side::Recv, 44, 1000)));
     told(6000.0, 0, EventKind::Sample(counters(Side::Send, 40, 1900)));
     told(6100.0, 1, EventKind::Sample(counters(Side::Recv, 44, 2000)));
-    let evidence = ended(Outcome::Stalled, Evidence::of(&state));
+    let evidence = ended(Outcome::Stalled, Evidence::from_state(&state));
     assert_eq!(evidence.stall_after_ms, 1000);
     let findings = diagnose(&evidence);
     assert_eq!(

@@ -5,7 +5,7 @@
 use crate::story::{LogExcerpt, LogFinding, PluginSetting, Story, StoryWorker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
-use tcpx_logs::{Catalogue, CatalogueError, Filter, Reader, Report};
+use tcpx_logs::{LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
 use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
@@ -18,8 +18,8 @@ const KINDS_MAX: usize = 64;
 
 pub(super) fn add_log(state: &RunState, story: &mut Story) {
     // Building the search takes longer than searching the lines of most runs.
-    static CATALOGUE: LazyLock<Result<Catalogue, CatalogueError>> =
-        LazyLock::new(Catalogue::embedded);
+    static CATALOGUE: LazyLock<Result<SignatureCatalogue, SignatureCatalogueError>> =
+        LazyLock::new(SignatureCatalogue::embedded);
     let catalogue = match &*CATALOGUE {
         Ok(catalogue) => catalogue,
         Err(error) => return story.lacks("meaning of log lines", error.to_string()),
@@ -34,11 +34,11 @@ pub(super) fn add_log(state: &RunState, story: &mut Story) {
             "no line of the plugin or a worker was recorded",
         );
     }
-    let filter = Filter::default();
+    let filter = LogFilter::default();
     let mut settings = Settings::default();
     for (id, worker) in &state.workers {
         let subject = Subject::worker(*id, &state.names);
-        let mut reader = Reader::new(catalogue, &filter);
+        let mut reader = LogReader::new(catalogue, &filter);
         reader.stream(&subject.name, text(worker, state).as_bytes());
         let report = reader.report();
         take(&subject, &report, story);
@@ -96,7 +96,7 @@ fn text(worker: &WorkerState, state: &RunState) -> String {
     all
 }
 
-fn take(worker: &Subject, report: &Report, story: &mut Story) {
+fn take(worker: &Subject, report: &LogReport, story: &mut Story) {
     for found in &report.findings {
         let (at, text) = (found.first.at.clone(), found.sample.clone());
         story.log.push(LogFinding {

@@ -20,7 +20,7 @@ use super::questions;
 use super::story::{SCHEMA, Story, StoryState};
 use events::Events;
 use serde_json::Value;
-use tcpx_diagnose::{diagnose, of_files};
+use tcpx_diagnose::{diagnose, evidence_from_files};
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::units::printable;
 
@@ -40,7 +40,7 @@ pub fn gather(files: &RunFiles) -> Story {
     }
     // A record of an unknown version is not diagnosed: its events may mean something else.
     if record.is_none() && story.state != StoryState::OtherVersion {
-        story.findings = of_files(files)
+        story.findings = evidence_from_files(files)
             .map(|evidence| diagnose(&evidence))
             .unwrap_or_default();
         story.reason = files

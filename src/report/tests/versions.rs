@@ -6,7 +6,7 @@ use crate::history;
 use crate::story::{Story, StoryState};
 use crate::{Language, bundle, csv, gather, html, markdown, redacted, short, verify};
 use std::path::Path;
-use tcpx_diagnose::{diagnose, of_files};
+use tcpx_diagnose::{diagnose, evidence_from_files};
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::error::{NextStep, Outcome};
@@ -64,7 +64,7 @@ fn a_run_of_version_1_can_be_bundled_and_its_bundle_verified() {
 #[test]
 fn a_killed_run_of_version_1_is_diagnosed() {
     for name in [RUN, "two-gpus.tar.gz"] {
-        let found = diagnose(&of_files(&v1(name)).expect("events"));
+        let found = diagnose(&evidence_from_files(&v1(name)).expect("events"));
         let places: Vec<Option<&str>> = found.iter().map(|one| one.place()).collect();
         assert!(
             found
