@@ -6,52 +6,46 @@ use crate::catalogue::Condition;
 use crate::evidence::{At, Evidence, Node, SignatureLines, Spot};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
-use tcpx_run_model::phase::{Exit, Phase};
+use tcpx_run_model::phase::Phase;
 use tcpx_words::error::Outcome;
 
 pub(super) const RULES: &[Rule] = &[died, peer_first, closed, control_lost];
 
 fn died(evidence: &Evidence) -> Vec<Found> {
-    let found = evidence
-        .nodes
-        .iter()
-        .filter_map(|node| Some((node, node.died()?)))
-        .map(|(node, exit)| {
-            let Exit {
-                code,
-                signal,
-                phase,
-                in_call,
-                ..
-            } = &exit.what;
-            let condition = match (code, signal) {
-                (None, Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP)) => {
-                    Condition::ProcessKilled
-                }
-                (None, Some(_)) => Condition::PluginCrash,
-                _ => Condition::PluginExit,
-            };
-            let inside = in_call
-                .as_ref()
-                .map(|call| format!(", inside {call}"))
-                .unwrap_or_default();
-            let what = format!(
-                "{}: its process {} while {phase}{inside}",
-                node.name(),
-                exit.what.how()
-            );
-            let found = Found::at(condition, node, 0.9, what);
-            let last = node
-                .lines
-                .iter()
-                .filter(|line| line.severity <= Severity::Warning)
-                .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
-            match last {
-                Some(line) => found.and(said(line)),
-                None => found.unseen("why: the plugin logged no warning before it"),
+    let mut found = Vec::new();
+    for node in &evidence.nodes {
+        let Some(exit) = node.died() else { continue };
+        let exit = &exit.what;
+        let condition = match (exit.code, exit.signal) {
+            (None, Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP)) => {
+                Condition::ProcessKilled
             }
+            (None, Some(_)) => Condition::PluginCrash,
+            _ => Condition::PluginExit,
+        };
+        let inside = exit
+            .in_call
+            .as_ref()
+            .map(|call| format!(", inside {call}"))
+            .unwrap_or_default();
+        let fact = format!(
+            "{}: its process {} while {}{inside}",
+            node.name(),
+            exit.how(),
+            exit.phase
+        );
+        let last_warning = node
+            .lines
+            .iter()
+            .filter(|line| line.severity <= Severity::Warning)
+            .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
+        let one = Found::at(condition, node, 0.9, fact).and_line(last_warning);
+        found.push(match last_warning {
+            Some(_) => one,
+            None => one.unseen("why: the plugin logged no warning before it"),
         });
-    found.collect()
+    }
+    found
 }
 
 /// The end that outlived the other, and the failure that it saw.

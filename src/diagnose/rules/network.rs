@@ -40,52 +40,60 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in &evidence.nodes {
         for socket in sockets_of(node).filter(|socket| socket.send_queue > 0) {
-            let Some(flow) = socket.flow else { continue };
-            let far = far_end(evidence, node, socket);
-            let what = format!(
-                "{}: {} bytes are queued on {} -> {}",
-                node.name(),
-                socket.send_queue,
-                socket.local,
-                socket.peer
-            );
-            let channel = channel_of(evidence, node, socket);
-            let far_full = far.is_some_and(|far| far.recv_queue > 0);
-            if flow.timeouts > 0 && !far_full {
-                let sent = format!(
-                    "{} segments are unacknowledged; the oldest was retransmitted {} times, next in {} ms",
-                    flow.unacked,
-                    flow.timeouts,
-                    flow.rto_us / 1000
-                );
-                found.push(at((Condition::NetworkLoss, 0.9), node, channel, what, sent));
-            } else if far_full || flow.probes > 0 {
-                let reader = evidence.others(node).next().unwrap_or(node);
-                let unread = match far {
-                    Some(far) => format!(
-                        "{}: {} bytes are unread on {}",
-                        reader.name(),
-                        far.recv_queue,
-                        far.local
-                    ),
-                    None => format!(
-                        "{} -> {}: the socket at the other end was not captured",
-                        socket.local, socket.peer
-                    ),
-                };
-                let what = format!("{what}; the closed window was probed {} times", flow.probes);
-                let sure = if far_full { 0.8 } else { 0.6 };
-                found.push(at(
-                    (Condition::ZeroWindowAtPeer, sure),
-                    reader,
-                    channel,
-                    unread,
-                    what,
-                ));
-            }
+            found.extend(full_send_queue(evidence, node, socket));
         }
     }
     found
+}
+
+/// Why bytes are queued on a socket: lost segments, or a reader that does not read.
+fn full_send_queue(evidence: &Evidence, node: &Node, socket: &TcpSocket) -> Option<Found> {
+    let flow = socket.flow?;
+    let far = far_end(evidence, node, socket);
+    let far_is_full = far.is_some_and(|far| far.recv_queue > 0);
+    let queued = format!(
+        "{}: {} bytes are queued on {} -> {}",
+        node.name(),
+        socket.send_queue,
+        socket.local,
+        socket.peer
+    );
+    let found = if flow.timeouts > 0 && !far_is_full {
+        Found::at(Condition::NetworkLoss, node, 0.9, queued).and(format!(
+            "{} segments are unacknowledged; the oldest was retransmitted {} times, next in {} ms",
+            flow.unacked,
+            flow.timeouts,
+            flow.rto_us / 1000
+        ))
+    } else if far_is_full || flow.probes > 0 {
+        let reader = evidence.others(node).next().unwrap_or(node);
+        let unread = match far {
+            Some(far) => format!(
+                "{}: {} bytes are unread on {}",
+                reader.name(),
+                far.recv_queue,
+                far.local
+            ),
+            None => format!(
+                "{} -> {}: the socket at the other end was not captured",
+                socket.local, socket.peer
+            ),
+        };
+        let confidence = if far_is_full { 0.8 } else { 0.6 };
+        Found::at(Condition::ZeroWindowAtPeer, reader, confidence, unread).and(format!(
+            "{queued}; the closed window was probed {} times",
+            flow.probes
+        ))
+    } else {
+        return None;
+    };
+    Some(match channel_of(evidence, node, socket) {
+        Some(spot) => Found {
+            channel: Some(spot.channel.now.index),
+            ..found.and(spot.counters())
+        },
+        None => found,
+    })
 }
 
 /// Bytes that have arrived in a node's kernel and that its plugin does not read. A fact
@@ -102,23 +110,6 @@ pub(super) fn unread(node: &Node) -> Option<String> {
         first.local,
         waiting.len()
     ))
-}
-
-fn at(
-    name: (Condition, f64),
-    node: &Node,
-    channel: Option<Spot<'_>>,
-    what: String,
-    why: String,
-) -> Found {
-    let found = Found::at(name.0, node, name.1, what).and(why);
-    match channel {
-        Some(spot) => Found {
-            channel: Some(spot.channel.now.index),
-            ..found.and(spot.counters())
-        },
-        None => found,
-    }
 }
 
 /// The standing channel that a socket probably belongs to: by the addresses of its comm,
@@ -150,31 +141,25 @@ fn link_down(evidence: &Evidence) -> Vec<Found> {
     }
     let mut found = Vec::new();
     for node in &evidence.nodes {
-        for nic in node
-            .frame
-            .iter()
-            .flat_map(|frame| &frame.nics)
-            .filter(|nic| nic.is_down())
-        {
+        let nics = node.frame.iter().flat_map(|frame| &frame.nics);
+        for nic in nics.filter(|nic| nic.is_down()) {
             let state = nic.operstate.known().map_or("", String::as_str);
-            let on =
-                |spot: &Spot<'_>| spot.node.name() == node.name() && spot.channel.nic == nic.name;
-            let first = Found::at(
-                Condition::LinkDown,
-                node,
-                0.97,
-                format!("{}: {} is {state}", node.name(), nic.name),
-            );
-            found.push(
-                evidence
-                    .standing()
-                    .filter(on)
-                    .fold(first, |found, spot| Found {
-                        channel: found.channel.or(Some(spot.channel.now.index)),
-                        ..found.and(spot.counters())
-                    }),
-            );
+            let fact = format!("{}: {} is {state}", node.name(), nic.name);
+            let first = Found::at(Condition::LinkDown, node, 0.97, fact);
+            let on_nic = evidence
+                .standing()
+                .filter(|spot| spot.node.name() == node.name() && spot.channel.nic == nic.name);
+            found.push(with_channels(first, on_nic));
         }
+    }
+    found
+}
+
+/// Adds the counters of channels; the first of them is the channel of the finding.
+fn with_channels<'a>(mut found: Found, spots: impl Iterator<Item = Spot<'a>>) -> Found {
+    for spot in spots {
+        found.channel = found.channel.or(Some(spot.channel.now.index));
+        found = found.and(spot.counters());
     }
     found
 }
@@ -182,62 +167,53 @@ fn link_down(evidence: &Evidence) -> Vec<Found> {
 fn rail(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in &evidence.nodes {
-        let mut rails = BTreeMap::<&str, Vec<Spot<'_>>>::new();
-        let named =
-            |spot: &Spot<'_>| spot.node.name() == node.name() && !spot.channel.nic.is_empty();
-        for spot in evidence
-            .spots()
-            .filter(named)
-            .filter(|spot| spot.channel.now.posted > 0)
-        {
-            rails.entry(&spot.channel.nic).or_default().push(spot);
-        }
-        let stands = |spots: &[Spot<'_>]| {
-            let busy: Vec<&Spot<'_>> = spots
-                .iter()
-                .filter(|spot| spot.channel.in_flight() > 0)
-                .collect();
-            !busy.is_empty()
-                && busy
-                    .iter()
-                    .all(|spot| spot.stands() && waits_for_rail(spot))
-        };
-        let through = |spots: &[Spot<'_>]| {
-            spots
-                .iter()
-                .all(|spot| !spot.stands() && spot.channel.now.done > 0)
-        };
-        let good: Vec<&str> = rails
+        let rails = channels_by_nic(evidence, node);
+        let moving: Vec<&str> = rails
             .iter()
-            .filter(|(_, spots)| through(spots))
+            .filter(|(_, spots)| spots.iter().all(has_moved))
             .map(|(nic, _)| *nic)
             .collect();
-        for (nic, spots) in rails
-            .iter()
-            .filter(|(_, spots)| stands(spots) && !good.is_empty())
-        {
-            let sure = if spots.len() > 1 { 0.7 } else { 0.55 };
-            let why = format!(
+        if moving.is_empty() {
+            continue;
+        }
+        for (nic, spots) in rails.iter().filter(|(_, spots)| stands_still(spots)) {
+            let confidence = if spots.len() > 1 { 0.7 } else { 0.55 };
+            let fact = format!(
                 "{}: every channel with requests in flight on {nic} stands still; channels on {} moved",
                 node.name(),
-                good.join(", ")
+                moving.join(", ")
             );
-            let first = Found::at(Condition::RailCarriesNothing, node, sure, why);
-            let channel = spots
-                .iter()
-                .find(|spot| spot.stands())
-                .map(|spot| spot.channel.now.index);
-            found.push(
-                spots
-                    .iter()
-                    .filter(|spot| spot.stands())
-                    .fold(Found { channel, ..first }, |found, spot| {
-                        found.and(spot.counters())
-                    }),
-            );
+            let first = Found::at(Condition::RailCarriesNothing, node, confidence, fact);
+            let standing = spots.iter().copied().filter(Spot::stands);
+            found.push(with_channels(first, standing));
         }
     }
     found
+}
+
+/// The channels of a node that posted requests, by interface.
+fn channels_by_nic<'a>(evidence: &'a Evidence, node: &Node) -> BTreeMap<&'a str, Vec<Spot<'a>>> {
+    let mut rails = BTreeMap::<&str, Vec<Spot<'_>>>::new();
+    for spot in evidence.spots() {
+        let channel = spot.channel;
+        if spot.node.name() == node.name() && !channel.nic.is_empty() && channel.now.posted > 0 {
+            rails.entry(&channel.nic).or_default().push(spot);
+        }
+    }
+    rails
+}
+
+/// Whether every channel of a rail with requests in flight stands still and waits for the rail.
+fn stands_still(spots: &[Spot<'_>]) -> bool {
+    let mut busy = spots
+        .iter()
+        .filter(|spot| spot.channel.in_flight() > 0)
+        .peekable();
+    busy.peek().is_some() && busy.all(|spot| spot.stands() && waits_for_rail(spot))
+}
+
+fn has_moved(spot: &Spot<'_>) -> bool {
+    !spot.stands() && spot.channel.now.done > 0
 }
 
 /// Whether the channel waits for its rail, and not for the process at either end.

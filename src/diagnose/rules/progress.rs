@@ -111,36 +111,56 @@ fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
 }
 
 fn starved(evidence: &Evidence) -> Vec<Found> {
+    idle_standing(evidence)
+        .filter_map(|spot| starved_channel(evidence, spot))
+        .collect()
+}
+
+fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
     let least = least_polls(evidence);
-    let found = idle_standing(evidence).filter_map(|spot| {
-        let rate = spot.channel.polls_per_s().filter(|rate| *rate < least)?;
-        if !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight() {
-            // Every receive is done, so there is nothing to test.
-            return None;
-        }
-        let certain = if rate == 0.0 { 0.95 } else { 0.7 };
-        let busiest = spot.siblings().filter_map(|one| Some((one, one.polls_per_s()?)));
-        let busiest = busiest.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, most)| *most > 10.0 * rate.max(least));
-        let ahead = || spot.siblings().find(|one| spot.is_behind(one));
-        let policy = evidence.scenario.as_ref().map(|scenario| scenario.progress.policy);
-        Some(match (policy, busiest) {
-            (Some(Policy::WindowFullOnly), _) => Found::on(Condition::WindowFullOnlyProgress, spot, 0.9)
-                .and("the progress policy is window-full-only: a channel is tested only when its window is full"),
-            (_, Some((other, most))) => Found::on(Condition::PollsOthersOnly, spot, certain).and(format!(
-                "{} {} of the same process is tested {most:.0} times/s",
-                other.now.side, other.now.index
-            )),
-            (_, None) => match ahead() {
-                Some(other) => Found::on(Condition::PollsOthersOnly, spot, certain).and(format!(
-                    "{} {} of the same process has completed {} requests",
-                    other.now.side, other.now.index, other.now.done
-                )),
-                None => Found::on(Condition::LocalLoopStarved, spot, certain)
-                    .and("no channel of this process is tested: its progress loop is blocked or has ended"),
-            },
-        })
-    });
-    found.collect()
+    let rate = spot.channel.polls_per_s().filter(|rate| *rate < least)?;
+    if all_done(spot) {
+        // Every receive is done, so there is nothing to test.
+        return None;
+    }
+    let confidence = if rate == 0.0 { 0.95 } else { 0.7 };
+    let scenario = evidence.scenario.as_ref();
+    if scenario.is_some_and(|scenario| scenario.progress.policy == Policy::WindowFullOnly) {
+        let found = Found::on(Condition::WindowFullOnlyProgress, spot, 0.9);
+        return Some(found.and(
+            "the progress policy is window-full-only: a channel is tested only when its window is full",
+        ));
+    }
+    let busiest = spot
+        .siblings()
+        .filter_map(|sibling| Some((sibling, sibling.polls_per_s()?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((sibling, most)) = busiest
+        && most > 10.0 * rate.max(least)
+    {
+        let found = Found::on(Condition::PollsOthersOnly, spot, confidence);
+        return Some(found.and(format!(
+            "{} {} of the same process is tested {most:.0} times/s",
+            sibling.now.side, sibling.now.index
+        )));
+    }
+    if let Some(ahead) = spot.siblings().find(|sibling| spot.is_behind(sibling)) {
+        let found = Found::on(Condition::PollsOthersOnly, spot, confidence);
+        return Some(found.and(format!(
+            "{} {} of the same process has completed {} requests",
+            ahead.now.side, ahead.now.index, ahead.now.done
+        )));
+    }
+    let found = Found::on(Condition::LocalLoopStarved, spot, confidence);
+    Some(
+        found
+            .and("no channel of this process is tested: its progress loop is blocked or has ended"),
+    )
+}
+
+/// Whether the channel receives and every receive in flight is done.
+fn all_done(spot: Spot<'_>) -> bool {
+    !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight()
 }
 
 fn least_polls(evidence: &Evidence) -> f64 {
@@ -165,36 +185,37 @@ fn is_polled(evidence: &Evidence, spot: Spot<'_>) -> bool {
 }
 
 fn silent(evidence: &Evidence) -> Vec<Found> {
-    let found = idle_standing(evidence)
-        .filter(|spot| is_polled(evidence, *spot))
-        .filter_map(|spot| {
-            let all_done =
-                !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight();
-            let other = spot
-                .other_end()
-                .filter(|other| other.channel.in_flight() == 0 && !all_done)?;
-            let (name, theirs) = match spot.channel.sends() {
-                true => (
-                    Condition::ReceiverSilent,
-                    "receives posted: the receiver's turn",
-                ),
-                false => (
-                    Condition::SenderSilent,
-                    "sends in flight: the sender's turn",
-                ),
-            };
-            (!is_through(other, spot)).then(|| {
-                let found = Found::on(name, other, 0.85)
-                    .and(spot.counters())
-                    .and(format!("{} has no {theirs}", other.name()));
-                if other.channel.is_put_off() {
-                    put_off(found, other)
-                } else {
-                    found
-                }
-            })
-        });
-    found.collect()
+    idle_standing(evidence)
+        .filter(|spot| is_polled(evidence, *spot) && !all_done(*spot))
+        .filter_map(other_end_is_silent)
+        .collect()
+}
+
+/// The other end of a standing channel has nothing in flight and has not completed everything.
+fn other_end_is_silent(spot: Spot<'_>) -> Option<Found> {
+    let other = spot.other_end()?;
+    if other.channel.in_flight() > 0 || is_through(other, spot) {
+        return None;
+    }
+    let (condition, fact) = if spot.channel.sends() {
+        (
+            Condition::ReceiverSilent,
+            "no receives posted: the receiver's turn",
+        )
+    } else {
+        (
+            Condition::SenderSilent,
+            "no sends in flight: the sender's turn",
+        )
+    };
+    let found = Found::on(condition, other, 0.85)
+        .and(spot.counters())
+        .and(format!("{} has {fact}", other.name()));
+    Some(if other.channel.is_put_off() {
+        put_off(found, other)
+    } else {
+        found
+    })
 }
 
 /// The program posts and its plugin returns no request, so no thread is blocked.
@@ -227,46 +248,43 @@ fn is_through(one: Spot<'_>, other: Spot<'_>) -> bool {
 
 /// Both ends post and test, and nothing completes.
 fn between(evidence: &Evidence) -> Vec<Found> {
-    let mut found = Vec::new();
-    for spot in
-        idle_standing(evidence).filter(|spot| !spot.channel.sends() && is_polled(evidence, *spot))
-    {
-        let waits = |other: &Spot<'_>| {
-            (other.stands()
-                && is_polled(evidence, *other)
-                && spot.channel.now.done < other.channel.now.posted)
-                || is_through(*other, spot)
-        };
-        let Some(other) = spot.other_end().filter(waits) else {
-            continue;
-        };
-        if spot.channel.done_unconsumed() == spot.channel.in_flight() {
-            continue;
-        }
-        let ahead = spot
-            .siblings()
-            .find(|one| spot.is_behind(one) && one.nic == spot.channel.nic);
-        let name = if ahead.is_some() {
-            Condition::OneChannelStarved
-        } else {
-            Condition::NothingArrives
-        };
-        let mut one = Found::on(name, spot, 0.6).and(other.counters());
-        if let Some(ahead) = ahead {
-            let (side, index, done) = (&ahead.now.side, ahead.now.index, ahead.now.done);
-            one = one.and(format!(
-                "{side} {index} over the same interface has completed {done} requests"
-            ));
-        }
-        one = super::network::unread(spot.node)
-            .into_iter()
-            .fold(one, Found::and);
-        if spot.node.frame.is_none() || other.node.frame.is_none() {
-            one = one.unseen("the sockets of both ends at that moment");
-        }
-        found.push(one);
+    idle_standing(evidence)
+        .filter(|spot| !spot.channel.sends() && !all_done(*spot) && is_polled(evidence, *spot))
+        .filter_map(|spot| nothing_arrives(evidence, spot))
+        .collect()
+}
+
+/// A receiver that waits although its sender has posted, and tests, or has completed everything.
+fn nothing_arrives(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
+    let other = spot.other_end()?;
+    let waits = other.stands()
+        && is_polled(evidence, other)
+        && spot.channel.now.done < other.channel.now.posted;
+    if !waits && !is_through(other, spot) {
+        return None;
     }
-    found
+    let ahead = spot
+        .siblings()
+        .find(|one| spot.is_behind(one) && one.nic == spot.channel.nic);
+    let condition = if ahead.is_some() {
+        Condition::OneChannelStarved
+    } else {
+        Condition::NothingArrives
+    };
+    let mut found = Found::on(condition, spot, 0.6).and(other.counters());
+    if let Some(ahead) = ahead {
+        let (side, index, done) = (&ahead.now.side, ahead.now.index, ahead.now.done);
+        found = found.and(format!(
+            "{side} {index} over the same interface has completed {done} requests"
+        ));
+    }
+    if let Some(fact) = super::network::unread(spot.node) {
+        found = found.and(fact);
+    }
+    if spot.node.frame.is_none() || other.node.frame.is_none() {
+        found = found.unseen("the sockets of both ends at that moment");
+    }
+    Some(found)
 }
 
 fn recovered(evidence: &Evidence) -> Vec<Found> {
