@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use tables::Tables;
 use tcpx_coord::{FromWorker, Loaded, Task};
 use tcpx_coord::{Node, Problem, environment};
-use tcpx_engine::contract;
+use tcpx_engine::contract::{self, ContractVerdict};
 use tcpx_node::plugin_files::Choice;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
@@ -92,7 +92,7 @@ struct Row {
     promise: &'static str,
     /// Whether TCPX alone owes it.
     tcpx_only: bool,
-    verdict: String,
+    verdict: ContractVerdict,
     detail: String,
     seconds: f64,
 }
@@ -102,7 +102,7 @@ impl Row {
     fn new(
         id: String,
         promise: &'static str,
-        (verdict, detail): (String, String),
+        (verdict, detail): (ContractVerdict, String),
         seconds: f64,
     ) -> Self {
         Self {
@@ -117,12 +117,9 @@ impl Row {
 
     /// It is about TCPX, which this plugin is not.
     fn is_beside_the_point(&self) -> bool {
-        self.tcpx_only && self.verdict == "NOT SUPPORTED"
+        self.tcpx_only && self.verdict == ContractVerdict::NotSupported
     }
 }
-
-/// The verdict of the row that the user ended; no other follows it.
-const INTERRUPTED: &str = "INTERRUPTED";
 
 /// Where rows run.
 struct Bench<'a> {
@@ -148,7 +145,7 @@ impl Bench<'_> {
     }
 
     /// A row, or why there is no use in another: the node is lost, or the user has enough.
-    fn row(&self, id: &str) -> Result<(String, String), Problem> {
+    fn row(&self, id: &str) -> Result<(ContractVerdict, String), Problem> {
         let task = Task::Contract {
             plugin: self.choice.clone(),
             row: id.into(),
@@ -277,9 +274,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         );
         return ExitCode::from(Outcome::NotRun.exit_code());
     }
-    let any = |verdict: &str| results.iter().any(|row| row.verdict == verdict);
-    let outcome = match any("FAIL") || any("CRASHED") {
-        _ if any(INTERRUPTED) => Outcome::Interrupted,
+    let any = |verdict: ContractVerdict| results.iter().any(|row| row.verdict == verdict);
+    let outcome = match any(ContractVerdict::Fail) || any(ContractVerdict::Crashed) {
+        _ if any(ContractVerdict::Interrupted) => Outcome::Interrupted,
         true => Outcome::Failed,
         false => Outcome::Passed,
     };
@@ -297,7 +294,7 @@ fn run_rows(
     for row in rows {
         if results
             .last()
-            .is_some_and(|last| last.verdict == INTERRUPTED)
+            .is_some_and(|last| last.verdict == ContractVerdict::Interrupted)
         {
             return Ok(());
         }

@@ -2,11 +2,12 @@
 //! and whether they tell the same of the same devices.
 #![forbid(unsafe_code)]
 
-use super::{Bench, INTERRUPTED, Row, words};
+use super::{Bench, Row, words};
 use std::time::Instant;
 use tcpx_abi::SYMBOL_PREFIX;
 use tcpx_coord::Loaded;
 use tcpx_coord::Problem;
+use tcpx_engine::contract::ContractVerdict;
 use tcpx_engine::plugin::Device;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
@@ -87,7 +88,10 @@ impl Tables {
 
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.all.iter().map(Table::row).collect();
-        if rows.last().is_some_and(|last| last.verdict == INTERRUPTED) {
+        if rows
+            .last()
+            .is_some_and(|last| last.verdict == ContractVerdict::Interrupted)
+        {
             return rows;
         }
         rows.extend(self.unknown());
@@ -115,7 +119,7 @@ impl Tables {
                 Row::new(
                     format!("table-v{number}"),
                     LISTED.1,
-                    ("NOT SUPPORTED".into(), detail),
+                    (ContractVerdict::NotSupported, detail),
                     0.0,
                 )
             })
@@ -127,9 +131,9 @@ impl Tables {
         let said = match loaded.next() {
             None => words::no_table(),
             Some(first) => match loaded.filter_map(|other| differ(first, other)).next() {
-                Some(difference) => ("FAIL".into(), difference),
+                Some(difference) => (ContractVerdict::Fail, difference),
                 None => (
-                    "PASS".into(),
+                    ContractVerdict::Pass,
                     format!("{} in each", words::devices(first.devices.len())),
                 ),
             },
@@ -144,14 +148,14 @@ impl Table {
             Err(problem) => words::of_problem(problem),
             Ok(loaded) => match named_version(&loaded.about.name) {
                 Some(other) if other != self.version.number() => (
-                    "FAIL".into(),
+                    ContractVerdict::Fail,
                     format!(
                         "calls itself {}, and is exported as {}",
                         loaded.about.name, self.version
                     ),
                 ),
                 _ => (
-                    "PASS".into(),
+                    ContractVerdict::Pass,
                     format!(
                         "{}, {}",
                         loaded.about.name,

@@ -1,41 +1,42 @@
 //! Rows as a table and as JUnit XML, and what is said where a row has no answer.
 #![forbid(unsafe_code)]
 
-use super::{INTERRUPTED, Row};
+use super::Row;
 use std::fmt::Write;
 use tcpx_coord::Loaded;
 use tcpx_coord::Problem;
+use tcpx_engine::contract::ContractVerdict;
 use tcpx_node::plugin_files::Choice;
 use tcpx_report::suite::{JunitCase, JunitResult, JunitSuite};
 use tcpx_words::error::Outcome;
 
 /// Verdict and detail of a worker that ended before it could answer.
-pub(super) fn of_problem(problem: &Problem) -> (String, String) {
+pub(super) fn of_problem(problem: &Problem) -> (ContractVerdict, String) {
     let verdict = match problem.outcome {
-        Outcome::PluginDied => "CRASHED",
+        Outcome::PluginDied => ContractVerdict::Crashed,
         Outcome::Interrupted => return interrupted(),
-        _ => "FAIL",
+        _ => ContractVerdict::Fail,
     };
-    (verdict.into(), problem.message.clone())
+    (verdict, problem.message.clone())
 }
 
 /// The same of the row that the user ended.
-pub(super) fn interrupted() -> (String, String) {
+pub(super) fn interrupted() -> (ContractVerdict, String) {
     (
-        INTERRUPTED.into(),
+        ContractVerdict::Interrupted,
         "ended by the user; the rows after it were not run".into(),
     )
 }
 
 /// The same where no table can be used.
-pub(super) fn no_table() -> (String, String) {
+pub(super) fn no_table() -> (ContractVerdict, String) {
     (
-        "NOT SUPPORTED".into(),
+        ContractVerdict::NotSupported,
         "no table of the library can be used".into(),
     )
 }
 
-fn count(rows: &[Row], verdict: &str) -> usize {
+fn count(rows: &[Row], verdict: ContractVerdict) -> usize {
     rows.iter().filter(|row| row.verdict == verdict).count()
 }
 
@@ -77,7 +78,10 @@ pub(super) fn line(row: &Row, width: usize) -> String {
 }
 
 fn is_bad(row: &Row) -> bool {
-    matches!(row.verdict.as_str(), "FAIL" | "CRASHED")
+    matches!(
+        row.verdict,
+        ContractVerdict::Fail | ContractVerdict::Crashed
+    )
 }
 
 /// What the rows come to: one cause of many, the limits that were found, and the sums.
@@ -99,7 +103,10 @@ pub(super) fn sums(rows: &[Row]) -> String {
             );
         }
     }
-    for row in rows.iter().filter(|row| row.verdict == "PASS") {
+    for row in rows
+        .iter()
+        .filter(|row| row.verdict == ContractVerdict::Pass)
+    {
         let what = row
             .id
             .strip_prefix("limit-")
@@ -118,11 +125,14 @@ pub(super) fn sums(rows: &[Row]) -> String {
     let _ = writeln!(
         text,
         "# {} passed, {} failed, {} crashed, {} not supported{}",
-        count(rows, "PASS"),
-        count(rows, "FAIL"),
-        count(rows, "CRASHED"),
-        count(rows, "NOT SUPPORTED") - beside,
-        match rows.last().filter(|last| last.verdict == INTERRUPTED) {
+        count(rows, ContractVerdict::Pass),
+        count(rows, ContractVerdict::Fail),
+        count(rows, ContractVerdict::Crashed),
+        count(rows, ContractVerdict::NotSupported) - beside,
+        match rows
+            .last()
+            .filter(|last| last.verdict == ContractVerdict::Interrupted)
+        {
             Some(last) => format!("; interrupted in {}, so this is not all", last.id),
             None => String::new(),
         },
@@ -158,11 +168,11 @@ pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
         } else {
             row.detail.clone()
         };
-        let ended = match row.verdict.as_str() {
-            "FAIL" => JunitResult::Failure(detail),
-            "CRASHED" | INTERRUPTED => JunitResult::Error(detail),
-            "NOT SUPPORTED" => JunitResult::Skipped(detail),
-            _ => JunitResult::Passed(Some(detail)),
+        let ended = match row.verdict {
+            ContractVerdict::Fail => JunitResult::Failure(detail),
+            ContractVerdict::Crashed | ContractVerdict::Interrupted => JunitResult::Error(detail),
+            ContractVerdict::NotSupported => JunitResult::Skipped(detail),
+            ContractVerdict::Pass => JunitResult::Passed(Some(detail)),
         };
         JunitCase {
             name: row.id.clone(),

@@ -122,13 +122,29 @@ const FAMILIES: &[&[ContractCheck]] = &[
     illegal::ROWS,
 ];
 
+tcpx_words::word_set! {
+    /// The verdict on one row of the suite.
+    pub enum ContractVerdict {
+        /// The plugin keeps the promise.
+        Pass = "PASS",
+        /// The plugin breaks the promise.
+        Fail = "FAIL",
+        /// The plugin's worker died in the row.
+        Crashed = "CRASHED",
+        /// The plugin does not owe the promise.
+        NotSupported = "NOT SUPPORTED",
+        /// The user ended the row.
+        Interrupted = "INTERRUPTED",
+    }
+}
+
 /// The result of one row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContractRow {
     /// Stable name.
     pub id: String,
-    /// `PASS`, `FAIL` or `NOT SUPPORTED`.
-    pub verdict: String,
+    /// What the row found: pass, fail or not supported.
+    pub verdict: ContractVerdict,
     /// The evidence, in one sentence.
     pub detail: String,
 }
@@ -152,13 +168,13 @@ pub fn run_row(
         devices,
         before,
     }) {
-        Ok(seen) => ("PASS", seen),
-        Err(Shortfall::Broken(seen)) => ("FAIL", seen),
-        Err(Shortfall::NotOwed(why)) => ("NOT SUPPORTED", why),
+        Ok(seen) => (ContractVerdict::Pass, seen),
+        Err(Shortfall::Broken(seen)) => (ContractVerdict::Fail, seen),
+        Err(Shortfall::NotOwed(why)) => (ContractVerdict::NotSupported, why),
     };
     Some(ContractRow {
         id: id.to_owned(),
-        verdict: verdict.to_owned(),
+        verdict,
         detail,
     })
 }
