@@ -168,6 +168,7 @@ impl Sources {
             tests: Vec::new(),
             build: Vec::new(),
         };
+        let build = fs::read_to_string(package.join("build.rs")).unwrap_or_default();
         for path in found
             .iter()
             .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
@@ -176,8 +177,14 @@ impl Sources {
             let below = path.strip_prefix(package).expect("below the package");
             let is_test =
                 |part: &str| matches!(part, "tests" | "tests.rs" | "benches" | "examples");
+            // A module of the build script, which tests may share.
+            let module = below.to_str().and_then(|name| name.strip_suffix(".rs"));
+            let is_shared = module.is_some_and(|name| build.contains(&format!("\nmod {name};")));
             if below == Path::new("build.rs") {
                 sources.build.push(text);
+            } else if is_shared {
+                sources.build.push(text.clone());
+                sources.tests.push(text);
             } else {
                 if !below.iter().any(|part| part.to_str().is_some_and(is_test)) {
                     let plain = text
