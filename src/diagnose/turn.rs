@@ -121,7 +121,7 @@ mod tests {
     use tcpx_run_model::state::RunState;
     use tcpx_run_model::timeline::Timeline;
 
-    fn told(timeline: &mut Timeline, ms: f64, node: u32, kind: EventKind) {
+    fn apply(timeline: &mut Timeline, ms: f64, node: u32, kind: EventKind) {
         let who = Who::Worker(WorkerId::of_pair(NodeId(node), PairId(0)));
         timeline.apply(&Event {
             at: "1970-01-01T00:00:00Z".into(),
@@ -145,15 +145,15 @@ mod tests {
         let mut state = RunState::default();
         state.introduce_two_nodes();
         let mut timeline = Timeline::of(state);
-        told(&mut timeline, 0.0, 0, counters(Side::Send, [12, 4, 4], 0));
-        told(&mut timeline, 0.0, 1, counters(Side::Recv, [16, 16, 0], 0));
-        told(
+        apply(&mut timeline, 0.0, 0, counters(Side::Send, [12, 4, 4], 0));
+        apply(&mut timeline, 0.0, 1, counters(Side::Recv, [16, 16, 0], 0));
+        apply(
             &mut timeline,
             9000.0,
             0,
             counters(Side::Send, [20, 12, 12], 0),
         );
-        told(
+        apply(
             &mut timeline,
             9000.0,
             1,
@@ -182,7 +182,7 @@ mod tests {
             in_call: None,
             channels,
         };
-        told(&mut timeline, 9100.0, 0, EventKind::Exited(exit));
+        apply(&mut timeline, 9100.0, 0, EventKind::Exited(exit));
         assert_eq!(
             at(&timeline, 60_000),
             None,

@@ -133,9 +133,9 @@ mod tests {
         let stalls = (0..6000)
             .step_by(100)
             .map(|at_ms| sample(at_ms, at_ms.saturating_sub(1000), 9));
-        let told: Vec<Vec<Finding>> = stalls.filter_map(&mut look).collect();
-        let [findings] = told.as_slice() else {
-            panic!("{told:?}")
+        let reports: Vec<Vec<Finding>> = stalls.filter_map(&mut look).collect();
+        let [findings] = reports.as_slice() else {
+            panic!("{reports:?}")
         };
         assert_eq!(findings[0].condition, "local-loop-starved");
         assert_eq!(look(sample(9000, 0, 5000)), Some(Vec::new()));

@@ -76,23 +76,24 @@ impl Matcher {
             None => Search::Automaton(Box::new(automaton(&texts)?)),
         };
         // If one anchor starts with another, the search reports only one of them.
-        let is_told = |one: &Anchor, other: &Anchor| {
+        let is_reported_with = |one: &Anchor, other: &Anchor| {
             one.text.starts_with(&other.text) || other.text.starts_with(&one.text)
         };
         let candidate = |(literal, inside): &(usize, usize)| {
             Candidate::new(*literal, *inside, literals[*literal])
         };
-        let of = |one: &Anchor| {
-            let told = anchors.iter().filter(|other| is_told(one, other));
-            told.flat_map(|anchor| anchor.literals.iter().filter_map(candidate))
+        let candidates_of = |one: &Anchor| {
+            let same_hit = anchors.iter().filter(|other| is_reported_with(one, other));
+            same_hit
+                .flat_map(|anchor| anchor.literals.iter().filter_map(candidate))
                 .collect()
         };
-        let of_anchor = anchors.iter().map(of).collect();
+        let of_anchor = anchors.iter().map(candidates_of).collect();
         Ok(Self { search, of_anchor })
     }
 
-    /// Calls `hit` with each literal that is in `block` and where it begins, in
-    /// the order of their anchors. A literal is told at each place where it is.
+    /// Calls `hit` with every occurrence of a literal in `block` and its offset, in the order
+    /// of their anchors.
     pub(super) fn hits(&self, block: &[u8], mut hit: impl FnMut(usize, usize)) {
         let mut from = 0;
         while let Some((anchor, place)) = self.search.next(block, from) {

@@ -101,14 +101,14 @@ fn settings(evidence: &Evidence) -> Vec<Found> {
     let mismatch = with_line(evidence, &["recv-sync-mismatch"])
         .map(|(node, line)| Found::at(Condition::RecvSyncDiffers, node, 0.95, said(line)));
     let mut found: Vec<Found> = mismatch.collect();
-    let told = evidence
+    let refusal = evidence
         .nodes
         .iter()
         .filter_map(|node| node.failure.as_ref())
         .find(|failure| {
             failure.what.phase == Phase::Bootstrapping && failure.what.message.contains("differ")
         });
-    if let Some(failure) = told {
+    if let Some(failure) = refusal {
         let name = if failure.what.message.contains(RECV_SYNC) {
             Condition::RecvSyncDiffers
         } else {

@@ -301,7 +301,7 @@ pub(super) mod cases {
         evidence
     }
 
-    /// A stall at one end, because the other can no longer be told to go on.
+    /// One end is cut off, so the other end stalls.
     fn control_lost() -> Evidence {
         let mut evidence = ended(Outcome::PeerLost, sender_silent());
         evidence.nodes[0].exit = exit(None);

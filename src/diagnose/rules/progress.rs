@@ -104,10 +104,10 @@ fn listed(words: &[&str]) -> String {
 
 /// Channels that stand still although no call on them failed or hangs.
 fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
-    let tells = |spot: &Spot<'_>| {
+    let is_idle = |spot: &Spot<'_>| {
         spot.channel.stuck_in().is_none() && spot.channel.now.last_error.is_none()
     };
-    evidence.standing().filter(tells)
+    evidence.standing().filter(is_idle)
 }
 
 fn starved(evidence: &Evidence) -> Vec<Found> {

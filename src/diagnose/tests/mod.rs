@@ -209,7 +209,7 @@ fn an_end_whose_plugin_says_try_again_for_ever_is_told_to_look_at_the_plugin() {
             "irecv",
             true,
         ),
-        // It was told so while it connected, and then its program stopped posting.
+        // The plugin said "try again" while it connected; later its program stopped posting.
         (
             pair(put_off(Side::Send, 28, 0), recv),
             "sender-silent",
@@ -243,7 +243,7 @@ fn an_end_whose_plugin_says_try_again_for_ever_is_told_to_look_at_the_plugin() {
 fn a_declared_stall_of_a_run_without_its_scenario_names_the_quiet_channel() {
     let mut state = RunState::default();
     state.introduce_two_nodes();
-    let mut told = |ms: f64, node: u32, kind: EventKind| {
+    let mut apply = |ms: f64, node: u32, kind: EventKind| {
         let worker = WorkerId::of_pair(NodeId(node), PairId(0));
         state.apply(&Event::new(ms, Who::Worker(worker), kind));
     };
@@ -253,10 +253,10 @@ fn a_declared_stall_of_a_run_without_its_scenario_names_the_quiet_channel() {
         vec![now]
     };
     // The run had stall_after = 1 s, and was over before 3 s, which is the default.
-    told(5000.0, 0, EventKind::Sample(counters(Side::Send, 40, 900)));
-    told(5100.0, 1, EventKind::Stall(counters(Side::Recv, 44, 1000)));
-    told(6000.0, 0, EventKind::Sample(counters(Side::Send, 40, 1900)));
-    told(6100.0, 1, EventKind::Sample(counters(Side::Recv, 44, 2000)));
+    apply(5000.0, 0, EventKind::Sample(counters(Side::Send, 40, 900)));
+    apply(5100.0, 1, EventKind::Stall(counters(Side::Recv, 44, 1000)));
+    apply(6000.0, 0, EventKind::Sample(counters(Side::Send, 40, 1900)));
+    apply(6100.0, 1, EventKind::Sample(counters(Side::Recv, 44, 2000)));
     let evidence = ended(Outcome::Stalled, Evidence::from_state(&state));
     assert_eq!(evidence.stall_after_ms, 1000);
     let findings = diagnose(&evidence);

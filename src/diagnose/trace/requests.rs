@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use tcpx_recorder::format::Call;
 
-    fn events(told: &[(EventKind, u32)]) -> Vec<Event> {
+    fn events(stages: &[(EventKind, u32)]) -> Vec<Event> {
         let event = |(at, (kind, request)): (usize, &(EventKind, u32))| Event {
             number: at as u64,
             at_ns: at as u64 * 10,
@@ -102,12 +102,12 @@ mod tests {
             value: 100 + u64::from(*request),
             thread: 0,
         };
-        told.iter().enumerate().map(event).collect()
+        stages.iter().enumerate().map(event).collect()
     }
 
-    fn requests(told: &[(EventKind, u32)], until_consumed: bool) -> Vec<Request> {
+    fn requests(stages: &[(EventKind, u32)], until_consumed: bool) -> Vec<Request> {
         let mut all = Vec::new();
-        each_request(&events(told), until_consumed, |request| {
+        each_request(&events(stages), until_consumed, |request| {
             all.push(request.clone())
         });
         all
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_receive_is_followed_to_its_end_and_its_lane_used_again() {
         use EventKind::*;
-        let told = [
+        let stages = [
             (Posted, 0),
             (Posted, 1),
             (Done, 0),
@@ -125,7 +125,7 @@ mod tests {
             (Posted, 2),
             (Done, 1),
         ];
-        let all = requests(&told, true);
+        let all = requests(&stages, true);
         let first = Request {
             number: 0,
             bytes: 100,

@@ -136,7 +136,7 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
     let ahead_us = offsets_us(&files);
     let (mut state, mut series) = (files.begun(), BTreeMap::new());
     let events = files.file("events.jsonl").map(BufReader::new);
-    let told = events.and_then(|events| read_stream(events, &ahead_us, &mut state, &mut series));
+    let stream = events.and_then(|events| read_stream(events, &ahead_us, &mut state, &mut series));
     if let Ok(Some(record)) = files.record() {
         state.conclude(&record);
     }
@@ -156,7 +156,7 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
         worker.move_clock(ahead_us.get(&id.node).copied().unwrap_or(0));
         workers.push(worker);
     }
-    match told {
+    match stream {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound && !workers.is_empty() => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -389,7 +389,7 @@ mod tests {
         });
         let worker = |node, pair| Who::Worker(WorkerId::of_pair(NodeId(node), PairId(pair)));
         let sample = || EventKind::Sample(vec![ChannelNow::default()]);
-        let told = [
+        let stream = [
             (Who::Run, EventKind::Nodes(nodes.to_vec())),
             (Who::Run, EventKind::Pairs(pairs.to_vec())),
             (worker(1, 1), sample()),
@@ -397,7 +397,7 @@ mod tests {
         ];
         let line =
             |(who, kind)| serde_json::to_string(&Event::new(1.0, who, kind)).expect("JSON") + "\n";
-        let text: String = told.into_iter().map(line).collect();
+        let text: String = stream.into_iter().map(line).collect();
         std::fs::write(run.path().join("events.jsonl"), text).expect("written");
         record(run.path(), "nodes/a3-2/recorder-pair1.tcpxrec");
         let trace = open(&run.path().display().to_string()).expect("read");
