@@ -13,18 +13,18 @@ use tcpx_words::units::ByteCount;
 
 /// The result of [`shrink`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shrunk {
+pub(crate) struct Shrunk {
     /// The smallest scenario found that shows the finding.
-    pub scenario: Scenario,
+    pub(crate) scenario: Scenario,
     /// Number of runs that were made.
-    pub runs: u32,
+    pub(crate) runs: u32,
     /// No smaller scenario was left to try; false if the search ended early.
-    pub is_smallest: bool,
+    pub(crate) is_smallest: bool,
 }
 
 /// Shrinks a scenario that shows the finding. `shows` runs a scenario and says whether the
 /// finding appears; `None` ends the search.
-pub fn shrink(
+pub(crate) fn shrink(
     scenario: &Scenario,
     runs_max: u32,
     shows: &mut dyn FnMut(&Scenario) -> Option<bool>,

@@ -20,37 +20,37 @@ use tcpx_run_model::state::RunState;
 
 /// One failure that can be rehearsed: the scenario of a condition, which has its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rehearsal(pub Condition);
+pub(crate) struct Rehearsal(Condition);
 
 /// One row of the table of results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RehearsalRow {
+pub(crate) struct RehearsalRow {
     /// Name of the scenario.
-    pub scenario: String,
+    pub(crate) scenario: String,
     /// The condition that the scenario expects.
-    pub expected: String,
+    pub(crate) expected: String,
     /// The condition found first, or the outcome in parentheses if nothing was found.
-    pub found: String,
+    pub(crate) found: String,
     /// Seconds from the last progress to the first report of the expected condition; `None` if
     /// nothing was run, or the condition was found only after the run.
-    pub seconds_to_verdict: Option<f64>,
+    pub(crate) seconds_to_verdict: Option<f64>,
     /// The expected condition came first, and every other expectation was met.
-    pub passed: bool,
+    pub(crate) passed: bool,
     /// Judged from evidence without a run.
-    pub simulated: bool,
+    pub(crate) simulated: bool,
     /// Expectations other than the finding that were not met.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unmet: Vec<String>,
+    pub(crate) unmet: Vec<String>,
 }
 
 /// One for each condition, in the order of the catalogue.
-pub fn rehearsals() -> impl Iterator<Item = Rehearsal> {
+pub(crate) fn rehearsals() -> impl Iterator<Item = Rehearsal> {
     Condition::ALL.iter().copied().map(Rehearsal)
 }
 
 impl Rehearsal {
     /// The name of the condition, of the scenario and of its file.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         self.0.word()
     }
 
@@ -58,12 +58,12 @@ impl Rehearsal {
     ///
     /// # Errors
     /// The parser's error; a test parses every file.
-    pub fn scenario(self) -> Result<Scenario, String> {
+    pub(crate) fn scenario(self) -> Result<Scenario, String> {
         toml::from_str(self.0.entry().scenario).map_err(|error| error.to_string())
     }
 
     /// Judges the evidence of a simulated condition; `None` for a scenario that has to run.
-    pub fn judge(self, scenario: &Scenario) -> Option<RehearsalRow> {
+    pub(crate) fn judge(self, scenario: &Scenario) -> Option<RehearsalRow> {
         scenario.evidence_only()?;
         let evidence = self.0.entry().evidence;
         let evidence = evidence.ok_or("scenarios/repro/evidence has no file for it".to_owned());
@@ -83,7 +83,7 @@ impl Rehearsal {
 /// The row of a run with these findings; `ending` is its outcome. A rehearsal passes if the
 /// expected condition comes first, or follows from the condition that does: a symptom never
 /// comes before its cause.
-pub fn rehearsal_row(
+pub(crate) fn rehearsal_row(
     scenario: &Scenario,
     findings: &[Finding],
     ending: &str,
@@ -117,7 +117,7 @@ pub fn rehearsal_row(
 
 /// Measures the time from the last progress to the first report of a condition.
 #[derive(Debug, Default)]
-pub struct Stopwatch {
+pub(crate) struct Stopwatch {
     condition: String,
     state: RunState,
     seconds: Option<f64>,
@@ -125,7 +125,7 @@ pub struct Stopwatch {
 
 impl Stopwatch {
     /// A stopwatch that stops when `condition` is reported.
-    pub fn new(condition: &str) -> Self {
+    pub(crate) fn new(condition: &str) -> Self {
         Self {
             condition: condition.to_owned(),
             ..Self::default()
@@ -133,7 +133,7 @@ impl Stopwatch {
     }
 
     /// Takes the next event of the run.
-    pub fn event(&mut self, event: &Event) {
+    pub(crate) fn event(&mut self, event: &Event) {
         if self.seconds.is_some() {
             return;
         }
@@ -148,7 +148,7 @@ impl Stopwatch {
     }
 
     /// Seconds, if the condition was reported.
-    pub fn seconds(&self) -> Option<f64> {
+    pub(crate) fn seconds(&self) -> Option<f64> {
         self.seconds
     }
 }

@@ -162,7 +162,7 @@ fn a_run_without_its_recorders_still_has_samples() {
 fn what_is_no_recording_is_said() {
     Tool::new(&["trace", "/no/such/thing"])
         .ends_with(2)
-        .says(&["/no/such/thing is no run folder"]);
+        .says(&["/no/such/thing is not a run folder"]);
     let tool = Tool::new(&["trace", "x.tcpxrec"]);
     tool.write("x.tcpxrec", "nonsense");
     tool.ends_with(3).says(&["x.tcpxrec: not a recorder file"]);
