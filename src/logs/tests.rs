@@ -81,7 +81,7 @@ fn each_example_is_found_in_a_log_with_every_prefix() {
 }
 
 #[test]
-fn ordinary_lines_say_nothing() {
+fn ordinary_lines_have_no_signature() {
     let report = read(include_bytes!("../../probes/logs/ordinary.txt"));
     assert_eq!(
         (report.inputs.matched_lines, report.transport.verdict),
@@ -135,7 +135,7 @@ fn a_stall_has_its_flow_its_rate_and_its_times() {
 }
 
 #[test]
-fn what_is_harmless_in_its_phase_is_no_finding() {
+fn a_line_that_is_harmless_in_its_phase_is_not_a_finding() {
     let (closed, volume) = (
         example("ctrl-socket-closed"),
         example("comm-volume").replace("node0", "node1"),
@@ -156,7 +156,7 @@ fn what_is_harmless_in_its_phase_is_no_finding() {
 }
 
 #[test]
-fn both_ends_of_a_flow_are_one_row() {
+fn both_ends_of_a_connection_are_one_row() {
     let text = "node0:1:1 [0] NCCL INFO NET/GPUDirectTCPX : Using [0]eth1:10.0.1.25<0>\n\
         node0:1:1 [0] NCCL INFO NET/GPUDirectTCPX: connected  (0) [7:10.0.1.25<36323>->10.0.0.226<42665> tx] through cuda (no flow steering), fd 7 cpu 1 napi_id 0\n\
         node1:2:2 [0] NCCL INFO NET/GPUDirectTCPX: accepted  (0) [9:10.0.0.226<42665><-10.0.1.25<36323> rx] through cuda, fd 5 cpu 1 napi_id 0\n";
@@ -175,7 +175,7 @@ fn both_ends_of_a_flow_are_one_row() {
 }
 
 #[test]
-fn a_fallback_and_a_mixture_are_told() {
+fn a_fallback_and_mixed_networks_are_reported() {
     let used = |host: &str, name: &str| format!("{host}:1:1 [0] NCCL INFO Using network {name}\n");
     assert_eq!(
         read(used("a", "Socket").as_bytes()).transport.verdict,
@@ -215,7 +215,7 @@ fn settings_that_differ_name_their_processes() {
 }
 
 #[test]
-fn builds_that_differ_between_hosts_are_told() {
+fn builds_that_differ_between_hosts_are_reported() {
     let line = example("ctrl-timeout");
     let other = line.replace("node1", "node9").replace(":1238", ":1126");
     let report = read(format!("{line}\n{line}\n{other}\n").as_bytes());
@@ -315,7 +315,7 @@ fn a_line_number_is_right_in_a_log_of_many_blocks() {
 }
 
 #[test]
-fn compressed_files_folders_and_bad_files_are_read_as_far_as_they_can() {
+fn compressed_damaged_and_nested_files_are_read_as_far_as_possible() {
     let folder = tempfile::tempdir().unwrap();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed
@@ -345,7 +345,7 @@ fn compressed_files_folders_and_bad_files_are_read_as_far_as_they_can() {
 }
 
 #[test]
-fn a_file_that_grows_is_followed_and_one_that_was_cut_is_read_again() {
+fn a_growing_file_is_followed_and_a_truncated_one_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.log");
     let line = format!("{}\n", example("null-mhandle"));
