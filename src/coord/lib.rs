@@ -6,7 +6,7 @@
 //! other.
 
 pub mod agent;
-pub mod bootstrap;
+mod bootstrap;
 mod coordinator;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use tcpx_node::NodeFacts;
 use tcpx_words::log::{LogLine, LogSummary};
-pub use v1::node_of as node_of_v1;
+pub(crate) use v1::node_of as node_of_v1;
 
 /// One line of `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -25,7 +25,7 @@ use tcpx_words::error::Outcome;
 pub use worker::{At, Counts, Framed, Look, StallPicture, WorkerState};
 
 /// What is taken for a stall where nothing says.
-pub const STALL_AFTER_MS: u64 = 3000;
+pub(crate) const STALL_AFTER_MS: u64 = 3000;
 /// Nodes, pairs and workers of one run that are kept.
 const NODES_MAX: usize = 4096;
 const WORKERS_MAX: usize = 65_536;
@@ -414,7 +414,7 @@ fn grown<T: Default>(list: &mut Vec<T>, index: usize, most: usize) -> Option<&mu
 }
 
 /// Whether no request changed state between two looks at the same channels.
-pub fn same_counts(before: &[ChannelNow], after: &[ChannelNow]) -> bool {
+pub(crate) fn same_counts(before: &[ChannelNow], after: &[ChannelNow]) -> bool {
     let counts = |one: &ChannelNow| [one.posted, one.done, one.consumed];
     before.iter().map(counts).eq(after.iter().map(counts))
 }

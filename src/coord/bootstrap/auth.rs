@@ -32,7 +32,7 @@ pub struct Secret([u8; 32]);
 /// A text that is not 64 hexadecimal digits. Does not repeat the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a secret is 64 hexadecimal digits")]
-pub struct BadSecret;
+pub(crate) struct BadSecret;
 
 /// Both ends' nonces, in an order both agree on.
 #[derive(Debug, Clone, Copy)]
@@ -47,13 +47,14 @@ impl Secret {
         random().map(Self)
     }
 
-    /// One that was made elsewhere.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+    /// A secret with these bytes.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
     /// Reads what [`Secret::to_hex`] wrote.
-    pub fn from_hex(text: &str) -> Result<Self, BadSecret> {
+    pub(crate) fn from_hex(text: &str) -> Result<Self, BadSecret> {
         let mut secret = Self([0; 32]);
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();
         if pairs.len() != secret.0.len() || !rest.is_empty() {
@@ -66,7 +67,7 @@ impl Secret {
     }
 
     /// In clear, for a channel that only the other worker's parent can read.
-    pub fn to_hex(&self) -> String {
+    pub(crate) fn to_hex(&self) -> String {
         hex(&self.0)
     }
 
@@ -76,12 +77,12 @@ impl Secret {
     }
 
     /// Shows knowledge of the secret for these parts.
-    pub fn proof_of(&self, parts: &[&[u8]]) -> [u8; 32] {
+    pub(crate) fn proof_of(&self, parts: &[&[u8]]) -> [u8; 32] {
         self.other_mac(parts).finalize().into_bytes().into()
     }
 
     /// Whether `proof` is that, compared in constant time.
-    pub fn admits_proof(&self, proof: &[u8; 32], parts: &[&[u8]]) -> bool {
+    pub(crate) fn admits_proof(&self, proof: &[u8; 32], parts: &[&[u8]]) -> bool {
         self.other_mac(parts).verify_slice(proof).is_ok()
     }
 

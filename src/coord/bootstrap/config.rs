@@ -35,7 +35,7 @@ const SECRET_WORDS: [&str; 10] = [
 /// One end's view of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// `tcpxctl --version`.
     pub tcpxctl_version: String,
     /// Which of the run's pairs this is, in words of the caller's: all pairs share
@@ -57,7 +57,7 @@ pub struct Config {
 
 /// The first key on which two configurations disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// As the user writes it where there is such a place: `transfer.chunk`, `NCCL_NSOCKS_PERTHREAD`.
     pub key: String,
     /// This end's value, fit for a terminal.
@@ -104,7 +104,7 @@ impl Config {
     }
 
     /// The first key on which they disagree, or `None` when they agree.
-    pub fn difference(&self, theirs: &Self) -> Option<Difference> {
+    pub(crate) fn difference(&self, theirs: &Self) -> Option<Difference> {
         let (here, there) = (self.terms(), theirs.terms());
         let keys: std::collections::BTreeSet<_> = here.keys().chain(there.keys()).collect();
         let mut differing = keys

@@ -31,7 +31,7 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// Whatever [`Cause`] says, at the latest at the deadline or soon after `stop` is raised.
-pub fn connect(
+pub(crate) fn connect(
     address: SocketAddr,
     secret: &Secret,
     mine: &Config,

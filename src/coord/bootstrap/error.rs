@@ -14,7 +14,7 @@ use tcpx_words::error::{NextStep, Outcome};
 /// A bootstrap that ended early.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {cause}{}", at.strangers)]
-pub struct BootstrapError {
+pub(crate) struct BootstrapError {
     /// Where it stood.
     pub at: Box<At>,
     /// What happened.
@@ -23,7 +23,7 @@ pub struct BootstrapError {
 
 /// Where a bootstrap stood when it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct At {
+pub(crate) struct At {
     /// The other end, or our own address while there is none.
     pub whom: Whom,
     /// What was awaited: `its proof`, ``barrier `warm-up` ``.
@@ -38,7 +38,7 @@ pub struct At {
 
 /// Whom one waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whom {
+pub(crate) enum Whom {
     /// The peer at this address.
     Peer(SocketAddr),
     /// Whoever connects to this address of ours.
@@ -47,7 +47,7 @@ pub enum Whom {
 
 /// What happened.
 #[derive(Debug, thiserror::Error)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// Nothing listens there, or a firewall rejects.
     #[error("the connection was refused")]
     Refused,
@@ -138,7 +138,7 @@ pub enum Cause {
 
 /// Connections that came while waiting for the peer and were not the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Strangers {
+pub(crate) struct Strangers {
     /// All of them.
     pub turned_away: u32,
     /// Spoke the protocol and did not know the secret.
@@ -206,7 +206,7 @@ impl From<TooLarge> for Cause {
 
 impl BootstrapError {
     /// How a run that ends this way ends.
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         match &self.cause {
             Cause::Stopped => Outcome::Interrupted,
             Cause::DifferentConfig(_) | Cause::OtherVersion { .. } => Outcome::Usage,
@@ -265,7 +265,7 @@ impl NextStep for BootstrapError {
 
 impl Whom {
     /// The address, whosever it is.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Self::Peer(address) | Self::Anyone(address) => *address,
         }

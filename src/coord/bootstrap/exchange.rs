@@ -1,5 +1,5 @@
 //! What a proven pair says to each other: the configurations first, then
-//! connect handles, barriers and reports, and a goodbye or the reason for none.
+//! connect handles and barriers, and a goodbye or the reason for none.
 //!
 //! Both ends call the same methods in the same order; an end that finds the
 //! other elsewhere says where both are. One thread owns a link. A method that
@@ -8,7 +8,7 @@
 
 use super::config::Config;
 use super::error::{BootstrapError, Cause, Strangers, Whom, printable};
-use super::message::{BODY_MAX, Flow, HANDLES_MAX, Handle, Message, Role};
+use super::message::{Flow, HANDLES_MAX, Handle, Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
 use super::wire::Wire;
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ const ABORT_LINGER: Duration = Duration::from_millis(250);
 const REASON_CHARS_SHOWN: usize = 400;
 
 /// A connection between two workers that share a secret and a configuration.
-pub struct Link {
+pub(crate) struct Link {
     pub(super) wire: Wire,
     role: Role,
-    peer: SocketAddr,
+    pub(super) peer: SocketAddr,
     epoch: u64,
     pub(super) strangers: Strangers,
 }
@@ -92,24 +92,9 @@ impl Link {
         }
     }
 
-    /// The peer's address and port.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// Which end this is.
-    pub fn role(&self) -> Role {
-        self.role
-    }
-
-    /// Who was turned away before the peer came; none on the end that connects.
-    pub fn strangers(&self) -> Strangers {
-        self.strangers
-    }
-
     /// Gives the connect handles of this end's listeners, none if it only sends,
     /// and takes the peer's, of which there must be `expected`.
-    pub fn exchange_handles(
+    pub(crate) fn exchange_handles(
         &mut self,
         mine: &[Handle],
         expected: usize,
@@ -147,8 +132,8 @@ impl Link {
 
     /// Returns when both ends have called it with the same name, for the same
     /// time: with the peer's `payload`, as it gets ours. The name is at most
-    /// [`super::BARRIER_NAME_MAX`] bytes.
-    pub fn barrier(
+    /// [`super::message::BARRIER_NAME_MAX`] bytes.
+    pub(crate) fn barrier(
         &mut self,
         name: &str,
         payload: u64,
@@ -186,58 +171,8 @@ impl Link {
         }
     }
 
-    /// Gives the peer a report of at most [`super::BODY_MAX`] bytes, JSON by agreement.
-    pub fn send_report(
-        &mut self,
-        report: &[u8],
-        deadline: Deadline,
-        stop: &AtomicBool,
-    ) -> Result<(), BootstrapError> {
-        let wait = self.wait(Awaited::ReportTaken, deadline, stop);
-        if report.len() > BODY_MAX {
-            return Err(wait.error(Cause::TooLarge {
-                what: "report",
-                len: report.len(),
-                max: BODY_MAX,
-            }));
-        }
-        self.send(&Message::Report(report.to_vec()), &wait)
-    }
-
-    /// Takes the peer's report. Its content is a claim like any other.
-    pub fn recv_report(
-        &mut self,
-        deadline: Deadline,
-        stop: &AtomicBool,
-    ) -> Result<Vec<u8>, BootstrapError> {
-        let wait = self.wait(Awaited::Report, deadline, stop);
-        match self.recv(&wait, 0)? {
-            Message::Report(report) => Ok(report),
-            other => Err(wait.error(out_of_step("report", &other))),
-        }
-    }
-
-    /// Looks, without waiting, whether the peer has given up or is gone: for use
-    /// during a transfer, when nothing is due from it. A barrier it has already
-    /// reached stays to be read.
-    pub fn check(&mut self) -> Result<(), BootstrapError> {
-        let never = AtomicBool::new(false);
-        let wait = self.wait(
-            Awaited::News,
-            Deadline::after("check", Duration::ZERO),
-            &never,
-        );
-        self.wire.fill();
-        match self.wire.peek().map_err(|cause| wait.error(cause))? {
-            Some(message) => heard(message)
-                .map(|_| ())
-                .map_err(|cause| wait.error(cause)),
-            None => Ok(()),
-        }
-    }
-
     /// Tells the peer why this end gives up. Best effort, and brief.
-    pub fn abort(mut self, outcome: Outcome, reason: &str) {
+    pub(crate) fn abort(mut self, outcome: Outcome, reason: &str) {
         let never = AtomicBool::new(false);
         let wait = self.wait(
             Awaited::News,
@@ -260,7 +195,11 @@ impl Link {
     }
 
     /// Takes leave once the peer does too, so that neither sees the other vanish.
-    pub fn close(mut self, deadline: Deadline, stop: &AtomicBool) -> Result<(), BootstrapError> {
+    pub(crate) fn close(
+        mut self,
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<(), BootstrapError> {
         let wait = self.wait(Awaited::Bye, deadline, stop);
         self.send(&Message::Bye, &wait)?;
         match self.wire.recv(&wait, 0)? {

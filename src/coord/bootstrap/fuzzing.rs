@@ -12,7 +12,7 @@ use super::wire::UNPROVEN_BODY_MAX;
 
 /// Bytes as they arrive on a connection: first from a stranger, then from a
 /// peer that has proved itself.
-pub fn bytes(data: &[u8]) {
+pub(crate) fn bytes(data: &[u8]) {
     for role in [Role::Listens, Role::Connects] {
         handshake(role, data);
     }
@@ -154,10 +154,7 @@ mod tests {
         write("valid-refusal", &[Message::Refusal(Refusal::WrongSecret)]);
         write("valid-config", &[Message::Config(config), Message::Ready]);
         write("valid-handles", &[handles, barrier]);
-        write(
-            "valid-end",
-            &[Message::Report(vec![1, 2, 3]), abort, Message::Bye],
-        );
+        write("valid-end", &[abort, Message::Bye]);
     }
 
     proptest! {

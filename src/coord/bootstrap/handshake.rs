@@ -235,7 +235,6 @@ mod tests {
         for message in [
             Message::Ready,
             Message::Bye,
-            Message::Report(vec![]),
             Message::Proof {
                 config_sha256: OURS,
                 mac: [0; 32],

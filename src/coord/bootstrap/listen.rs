@@ -30,7 +30,7 @@ const BACKLOG: i32 = 1024;
 
 /// What somebody unproven may cost.
 #[derive(Debug, Clone, Copy)]
-pub struct StrangerLimits {
+pub(crate) struct StrangerLimits {
     /// Connections held at once; at least 1.
     pub at_once_max: usize,
     /// Time for one to prove itself.
@@ -39,7 +39,7 @@ pub struct StrangerLimits {
 
 /// A bound port that waits for its one peer.
 #[derive(Debug)]
-pub struct Listener {
+pub(crate) struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     limits: StrangerLimits,
@@ -79,12 +79,15 @@ impl Default for StrangerLimits {
 impl Listener {
     /// Binds and listens; port 0 takes a free one. From here on a peer can
     /// connect, also before `accept` is called.
-    pub fn bind(address: SocketAddr) -> Result<Self, BootstrapError> {
+    pub(crate) fn bind(address: SocketAddr) -> Result<Self, BootstrapError> {
         Self::bind_with(address, StrangerLimits::default())
     }
 
     /// The same, with other limits for strangers.
-    pub fn bind_with(address: SocketAddr, limits: StrangerLimits) -> Result<Self, BootstrapError> {
+    pub(crate) fn bind_with(
+        address: SocketAddr,
+        limits: StrangerLimits,
+    ) -> Result<Self, BootstrapError> {
         let open = || {
             let socket = Socket::new(
                 Domain::for_address(address),
@@ -121,7 +124,7 @@ impl Listener {
     }
 
     /// Where the peer can connect.
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
@@ -130,7 +133,7 @@ impl Listener {
     /// # Errors
     /// At the deadline or when stopped, with a count of the strangers turned away;
     /// and for whatever the proven peer does wrong afterwards.
-    pub fn accept(
+    pub(crate) fn accept(
         self,
         secret: &Secret,
         mine: &Config,

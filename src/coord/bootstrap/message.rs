@@ -9,7 +9,7 @@
 //! and outcomes and they are sent once. `Barrier`, `Handles` and the two of the
 //! handshake are explicit bytes: a barrier sits between timed iterations, handles
 //! are bytes already, and what a stranger may send should meet as little code as
-//! can be. A `Report` is opaque.
+//! can be.
 //!
 //! Every length is checked before it is used, and whatever the bytes, decoding
 //! ends in a message, in "more bytes needed", or in a `Malformed`.
@@ -21,13 +21,13 @@ use serde::{Deserialize, Serialize};
 use tcpx_words::error::Outcome;
 
 /// What this build speaks. Two versions never talk: both ends run one build.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub(crate) const PROTOCOL_VERSION: u16 = 1;
 /// Most bytes of a body.
-pub const BODY_MAX: usize = 256 * 1024;
+pub(crate) const BODY_MAX: usize = 256 * 1024;
 /// Most connect handles in one exchange.
-pub const HANDLES_MAX: usize = (BODY_MAX - 1) / HANDLE_LEN;
+pub(crate) const HANDLES_MAX: usize = (BODY_MAX - 1) / HANDLE_LEN;
 /// Most bytes of a barrier's name.
-pub const BARRIER_NAME_MAX: usize = 64;
+pub(crate) const BARRIER_NAME_MAX: usize = 64;
 
 pub(super) const HEADER_LEN: usize = 12;
 const MAGIC: [u8; 4] = *b"TCXB";
@@ -35,11 +35,11 @@ const HANDLE_LEN: usize = 128;
 const REASON_CHARS_MAX: usize = 1024;
 
 /// A connect handle, `NCCL_NET_HANDLE_MAXSIZE` bytes as `listen` filled them.
-pub type Handle = [u8; HANDLE_LEN];
+pub(crate) type Handle = [u8; HANDLE_LEN];
 
 /// Which end of the bootstrap connection one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// The receiver's worker.
     Listens,
     /// The sender's worker.
@@ -86,7 +86,6 @@ pub(super) enum Message {
         payload: u64,
         name: String,
     },
-    Report(Vec<u8>),
     Abort {
         outcome: Outcome,
         reason: String,
@@ -126,7 +125,7 @@ struct AbortBody {
 
 impl Role {
     /// The other end's.
-    pub fn other(self) -> Self {
+    pub(crate) fn other(self) -> Self {
         match self {
             Self::Listens => Self::Connects,
             Self::Connects => Self::Listens,
@@ -179,7 +178,6 @@ impl Message {
             Self::Ready => 5,
             Self::Handles { .. } => 6,
             Self::Barrier { .. } => 7,
-            Self::Report(_) => 8,
             Self::Abort { .. } => 9,
             Self::Bye => 10,
         }
@@ -195,7 +193,6 @@ impl Message {
             Self::Ready => "ready",
             Self::Handles { .. } => "connect handles",
             Self::Barrier { .. } => "barrier",
-            Self::Report(_) => "report",
             Self::Abort { .. } => "abort",
             Self::Bye => "goodbye",
         }
@@ -258,7 +255,6 @@ impl Message {
                 out.extend_from_slice(&payload.to_be_bytes());
                 out.extend_from_slice(name.as_bytes());
             }
-            Self::Report(bytes) => out.extend_from_slice(bytes),
             Self::Abort { outcome, reason } => {
                 let reason = reason.chars().take(REASON_CHARS_MAX).collect();
                 encode_json(
@@ -318,7 +314,6 @@ impl Message {
             5 => decode_empty(body, Self::Ready),
             6 => decode_handles(body),
             7 => decode_barrier(body),
-            8 => Ok(Self::Report(body.to_vec())),
             9 => decode_json(body)
                 .map(|AbortBody { outcome, reason }| Self::Abort { outcome, reason }),
             10 => decode_empty(body, Self::Bye),
@@ -432,6 +427,13 @@ mod tests {
         bytes
     }
 
+    fn handles(count: usize) -> Message {
+        Message::Handles {
+            flow: Flow::Forward,
+            handles: vec![[0; HANDLE_LEN]; count],
+        }
+    }
+
     fn any_message() -> impl Strategy<Value = Message> {
         let flow = prop_oneof![Just(Flow::Forward), Just(Flow::Reverse)];
         let role = prop_oneof![Just(Role::Listens), Just(Role::Connects)];
@@ -466,7 +468,6 @@ mod tests {
                     name
                 }
             ),
-            proptest::collection::vec(any::<u8>(), 0..300).prop_map(Message::Report),
             ".{0,50}".prop_map(|reason| Message::Abort {
                 outcome: Outcome::PluginDied,
                 reason
@@ -548,10 +549,10 @@ mod tests {
 
     #[test]
     fn a_length_over_the_limit_is_refused_before_the_body_comes() {
-        let bytes = encoded(&Message::Report(vec![0; 300]));
+        let bytes = encoded(&handles(3));
         let refused = Malformed::Length {
-            kind: 8,
-            len: 300,
+            kind: 6,
+            len: 385,
             max: 256,
         };
         assert_eq!(Message::decode(&bytes[..HEADER_LEN], 256), Err(refused));
@@ -560,12 +561,12 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_not_half_written() {
         let mut out = vec![7];
-        let too_large = Message::Report(vec![0; BODY_MAX + 1]).encode(&mut out);
+        let too_large = handles(HANDLES_MAX + 1).encode(&mut out);
         assert_eq!(
             too_large,
             Err(TooLarge {
-                what: "report",
-                len: BODY_MAX + 1,
+                what: "connect handles",
+                len: 1 + HANDLE_LEN * (HANDLES_MAX + 1),
                 max: BODY_MAX
             })
         );
@@ -584,12 +585,8 @@ mod tests {
 
     #[test]
     fn the_most_handles_fit_and_one_more_does_not() {
-        let most = |n| Message::Handles {
-            flow: Flow::Forward,
-            handles: vec![[0; HANDLE_LEN]; n],
-        };
-        assert!(most(HANDLES_MAX).encode(&mut Vec::new()).is_ok());
-        assert!(most(HANDLES_MAX + 1).encode(&mut Vec::new()).is_err());
+        assert!(handles(HANDLES_MAX).encode(&mut Vec::new()).is_ok());
+        assert!(handles(HANDLES_MAX + 1).encode(&mut Vec::new()).is_err());
     }
 
     #[test]

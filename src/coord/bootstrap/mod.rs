@@ -3,7 +3,7 @@
 //!
 //! The receiver's worker listens and the sender's worker connects. One TCP
 //! connection per pair carries the connect handles, the comparison of the two
-//! configurations, the barriers around every timed part, and the reports.
+//! configurations, and the barriers around every timed part.
 //!
 //! ```text
 //! connects                                  listens
@@ -12,7 +12,7 @@
 //!    Proof(config hash, MAC) ->              checked, else Refusal
 //!                            <-              Proof(config hash, MAC)
 //!    Config, Ready          <->              Config, Ready     compared by both
-//!    Handles, Barrier..., Report, Bye  <->
+//!    Handles, Barrier..., Bye  <->
 //! ```
 //!
 //! Relies on a per-run secret that both workers were given by a channel which
@@ -38,7 +38,7 @@ mod connect;
 mod error;
 mod exchange;
 #[cfg(any(test, fuzzing))]
-pub mod fuzzing;
+pub(crate) mod fuzzing;
 mod handshake;
 mod listen;
 mod message;
@@ -47,11 +47,11 @@ mod tests;
 mod wait;
 mod wire;
 
-pub use auth::{BadSecret, Secret};
-pub use config::{Config, Difference};
-pub use connect::connect;
-pub use error::{At, BootstrapError, Cause, Strangers, Whom};
-pub use exchange::Link;
-pub use listen::{Listener, StrangerLimits};
-pub use message::{BARRIER_NAME_MAX, BODY_MAX, HANDLES_MAX, Handle, PROTOCOL_VERSION, Role};
-pub use wait::Deadline;
+pub(crate) use auth::Secret;
+pub(crate) use config::Config;
+pub(crate) use connect::connect;
+pub(crate) use error::{BootstrapError, Cause};
+pub(crate) use exchange::Link;
+pub(crate) use listen::Listener;
+pub(crate) use message::{Handle, PROTOCOL_VERSION};
+pub(crate) use wait::Deadline;

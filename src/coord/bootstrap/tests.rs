@@ -5,8 +5,10 @@
 //! time; only what must not happen is waited for with a short deadline.
 
 use super::auth::Secret;
+use super::error::{Strangers, Whom};
 use super::handshake::{Handshake, Step};
-use super::message::{Flow, Message};
+use super::listen::StrangerLimits;
+use super::message::{BARRIER_NAME_MAX, BODY_MAX, Flow, HANDLES_MAX, Message, Role};
 use super::wait::{Awaited, Wait};
 use super::wire::Wire;
 use super::*;
@@ -131,6 +133,14 @@ fn encoded(message: &Message) -> Vec<u8> {
     bytes
 }
 
+/// `count` connect handles: a frame of any size.
+fn handles(count: usize) -> Message {
+    Message::Handles {
+        flow: Flow::Forward,
+        handles: vec![[0; 128]; count],
+    }
+}
+
 fn hello() -> Message {
     Message::Hello {
         role: Role::Connects,
@@ -158,7 +168,7 @@ fn cut(stream: &TcpStream) {
 }
 
 #[test]
-fn a_pair_exchanges_handles_barriers_and_reports_and_parts() {
+fn a_pair_exchanges_handles_and_barriers_and_says_goodbye() {
     let (mut listens, mut connects) = pair();
     let handles: Vec<Handle> = (0..4).map(|n| [n; 128]).collect();
     thread::scope(|scope| {
@@ -177,7 +187,6 @@ fn a_pair_exchanges_handles_barriers_and_reports_and_parts() {
                     1000 + n
                 );
             }
-            assert_eq!(listens.recv_report(ample(), &NEVER).expect("report"), b"{}");
             listens.close(ample(), &NEVER).expect("goodbye");
         });
         assert_eq!(
@@ -194,9 +203,6 @@ fn a_pair_exchanges_handles_barriers_and_reports_and_parts() {
                 n
             );
         }
-        connects
-            .send_report(b"{}", ample(), &NEVER)
-            .expect("report");
         connects.close(ample(), &NEVER).expect("goodbye");
     });
 }
@@ -216,7 +222,7 @@ fn a_pair_finds_each_other_over_ipv6() {
                 .join()
                 .expect("no panic")
                 .expect("accepts")
-                .peer()
+                .peer
                 .is_ipv6()
         );
     });
@@ -409,7 +415,9 @@ fn a_connection_closed_later_is_closed_early_with_or_without_goodbye() {
                 .close(short(), &NEVER)
                 .expect_err("the other end is not done")
         });
-        let error = listens.recv_report(ample(), &NEVER).expect_err("must fail");
+        let error = listens
+            .barrier("end", 0, ample(), &NEVER)
+            .expect_err("must fail");
         assert!(
             matches!(error.cause, Cause::ClosedEarly { goodbye: true }),
             "{error}"
@@ -606,7 +614,7 @@ fn a_configuration_too_large_to_send_is_told_to_both() {
 #[test]
 fn an_abort_arrives_with_its_reason_even_past_unread_words() {
     let (mut listens, connects) = pair();
-    send_raw(&mut listens, &Message::Report(vec![0; 5000]));
+    send_raw(&mut listens, &handles(40));
     thread::scope(|scope| {
         scope.spawn(|| connects.abort(Outcome::PluginDied, "exit(1)\x1b[31m after \"no cmsg\""));
         let error = listens
@@ -619,39 +627,6 @@ fn an_abort_arrives_with_its_reason_even_past_unread_words() {
         assert_eq!(error.outcome(), Outcome::PluginDied);
         drop(listens);
     });
-}
-
-#[test]
-fn a_check_sees_an_abort_and_a_lost_peer_and_nothing_else() {
-    let (mut listens, mut connects) = pair();
-    listens.check().expect("all is well");
-    send_raw(
-        &mut connects,
-        &Message::Barrier {
-            epoch: 0,
-            payload: 3,
-            name: "x".to_owned(),
-        },
-    );
-    listens.check().expect("a barrier is no trouble");
-    assert_eq!(
-        listens
-            .barrier("x", 0, ample(), &NEVER)
-            .expect("still there"),
-        3
-    );
-    drop(connects);
-    let error = loop {
-        match listens.check() {
-            Ok(()) => thread::yield_now(),
-            Err(error) => break error,
-        }
-    };
-    // With our barrier unread, its kernel resets.
-    assert!(
-        matches!(error.cause, Cause::ClosedEarly { .. } | Cause::Reset),
-        "{error}"
-    );
 }
 
 #[test]
@@ -676,7 +651,9 @@ fn a_proven_peer_that_turns_to_garbage_is_told_so() {
 
     let (mut listens, connects) = pair();
     rustix::io::write(connects.wire.as_fd(), b"\0\0\0\0garbage").expect("writes");
-    let error = listens.recv_report(ample(), &NEVER).expect_err("must fail");
+    let error = listens
+        .barrier("start", 0, ample(), &NEVER)
+        .expect_err("must fail");
     assert!(matches!(error.cause, Cause::Garbage { .. }), "{error}");
 }
 
@@ -777,34 +754,20 @@ fn handles_in_another_number_or_direction_are_refused() {
 }
 
 #[test]
-fn two_full_reports_cross_through_buffers_that_hold_neither() {
+fn two_full_lists_of_handles_cross_through_buffers_that_hold_neither() {
     let (listens, connects) = pair();
-    let report = vec![b'x'; BODY_MAX];
+    let mine = vec![[7; 128]; HANDLES_MAX];
     let cross = |mut link: Link| {
         let socket = SockRef::from(&link.wire.as_fd()).set_send_buffer_size(4096);
         socket.expect("a small buffer");
-        link.send_report(&report, ample(), &NEVER).expect("sends");
-        assert_eq!(link.recv_report(ample(), &NEVER).expect("receives"), report);
+        let theirs = link.exchange_handles(&mine, HANDLES_MAX, ample(), &NEVER);
+        assert_eq!(theirs.expect("handles"), mine);
         link.close(ample(), &NEVER).expect("goodbye");
     };
     thread::scope(|scope| {
         scope.spawn(|| cross(listens));
         cross(connects);
     });
-}
-
-#[test]
-fn a_report_that_does_not_fit_is_refused_here() {
-    let (mut listens, _connects) = pair();
-    let error = listens
-        .send_report(&vec![0; BODY_MAX + 1], ample(), &NEVER)
-        .expect_err("must fail");
-    assert!(
-        error
-            .to_string()
-            .ends_with("the report is 262145 long, at most 262144 fit"),
-        "{error}"
-    );
 }
 
 #[test]
@@ -861,7 +824,7 @@ fn strangers_are_counted_by_what_was_wrong_with_them() {
         }),
     ]
     .concat();
-    let large = encoded(&Message::Report(vec![0; 8000]));
+    let large = encoded(&handles(63));
     let error = turned_away(&[b"GET / HTTP/1.1\r\n\r\n", &wrong, &other_version, &large]);
     let said = "; 4 strangers turned away, 1 with a wrong secret, 1 of another tcpxctl version";
     assert!(error.to_string().ends_with(said), "{error}");
@@ -881,9 +844,9 @@ fn a_crowd_that_was_there_first_does_not_keep_the_peer_out() {
             connect(address, &secret(), &config(), ample(), &NEVER).expect("connects");
         let mut listens = accepting.join().expect("no panic").expect("accepts");
         assert!(
-            listens.strangers().turned_away >= 44,
+            listens.strangers.turned_away >= 44,
             "all but sixteen, {:?}",
-            listens.strangers()
+            listens.strangers
         );
         scope.spawn(move || {
             connects
@@ -988,7 +951,7 @@ fn a_storm_of_strangers_does_not_disturb_a_run() {
         for n in 0..20 {
             sum += link.barrier("iteration", n, ample(), &NEVER)?;
         }
-        Ok((sum, link.strangers()))
+        Ok((sum, link.strangers))
     };
     thread::scope(|scope| {
         for n in 0..3 {

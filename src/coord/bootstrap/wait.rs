@@ -15,7 +15,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// A moment by which something must have happened, and the name of the limit
 /// that set it, so that a reader knows what to raise.
 #[derive(Debug, Clone, Copy)]
-pub struct Deadline {
+pub(crate) struct Deadline {
     name: &'static str,
     start: Instant,
     allowed: Duration,
@@ -23,7 +23,7 @@ pub struct Deadline {
 
 impl Deadline {
     /// `allowed` from now, under a name such as `limits.connect`.
-    pub fn after(name: &'static str, allowed: Duration) -> Self {
+    pub(crate) fn after(name: &'static str, allowed: Duration) -> Self {
         Self {
             name,
             start: Instant::now(),
@@ -32,7 +32,7 @@ impl Deadline {
     }
 
     /// What is left of it.
-    pub fn remaining(&self) -> Duration {
+    pub(crate) fn remaining(&self) -> Duration {
         self.allowed.saturating_sub(self.start.elapsed())
     }
 }
@@ -49,8 +49,6 @@ pub(super) enum Awaited<'a> {
     Ready,
     Handles,
     Barrier(&'a str),
-    Report,
-    ReportTaken,
     Bye,
     News,
 }
@@ -160,8 +158,6 @@ impl fmt::Display for Awaited<'_> {
             Self::Config => "its configuration",
             Self::Ready => "its ready",
             Self::Handles => "its connect handles",
-            Self::Report => "its report",
-            Self::ReportTaken => "it to take our report",
             Self::Bye => "its goodbye",
             Self::News => "any news",
         })

@@ -121,14 +121,6 @@ impl Wire {
         self.ended()
     }
 
-    /// The same, and it stays to be taken.
-    pub(super) fn peek(&self) -> Result<Option<Message>, Cause> {
-        match Message::decode(&self.inbox, self.body_max)? {
-            Some((message, _)) => Ok(Some(message)),
-            None => self.ended(),
-        }
-    }
-
     fn ended(&self) -> Result<Option<Message>, Cause> {
         match self.end {
             None => Ok(None),

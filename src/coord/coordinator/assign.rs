@@ -22,7 +22,7 @@ use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 
 /// What one end is told.
-pub struct EndPlan {
+pub(crate) struct EndPlan {
     /// Which plugin.
     pub plugin: Choice,
     /// On top of the node's environment.
@@ -43,7 +43,7 @@ pub struct EndPlan {
 
 /// Why nothing can be launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// What is wrong.
     pub why: String,
     /// What to do.

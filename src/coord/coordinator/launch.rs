@@ -118,7 +118,7 @@ pub(crate) struct Agent {
 
 /// What is known of a node before anything is decided.
 #[derive(Debug)]
-pub struct Greeting {
+pub(crate) struct Greeting {
     /// Of the agent's program.
     pub version: String,
     /// The agent's process.

@@ -16,13 +16,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Where a worker finds its control stream.
-pub const CONTROL_FD: i32 = 200;
+pub(crate) const CONTROL_FD: i32 = 200;
 /// Where a worker writes the plugin's log lines, one per packet.
-pub const LOG_FD: i32 = 201;
+pub(crate) const LOG_FD: i32 = 201;
 
 /// This program, for a child to run: its file, or the one still open where that
 /// was replaced meanwhile, as an upgrade of a node that serves does.
-pub fn ourselves() -> PathBuf {
+pub(crate) fn ourselves() -> PathBuf {
     std::env::current_exe()
         .ok()
         .filter(|path| path.exists())
@@ -30,7 +30,7 @@ pub fn ourselves() -> PathBuf {
 }
 
 /// Makes `command`'s child inherit the two descriptors at their fixed numbers.
-pub fn inherit(command: &mut Command, control: BorrowedFd<'_>, log: BorrowedFd<'_>) {
+pub(crate) fn inherit(command: &mut Command, control: BorrowedFd<'_>, log: BorrowedFd<'_>) {
     let pairs = [(control.as_raw_fd(), CONTROL_FD), (log.as_raw_fd(), LOG_FD)];
     let duplicate = move || {
         for (from, to) in pairs {
@@ -46,7 +46,7 @@ pub fn inherit(command: &mut Command, control: BorrowedFd<'_>, log: BorrowedFd<'
 }
 
 /// Takes an inherited descriptor over, made close-on-exec; `None` when it is not open.
-pub fn inherited(number: i32) -> Option<OwnedFd> {
+pub(crate) fn inherited(number: i32) -> Option<OwnedFd> {
     // SAFETY: asks about a number, owns nothing.
     if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         return None;
@@ -56,7 +56,7 @@ pub fn inherited(number: i32) -> Option<OwnedFd> {
 }
 
 /// Whether descriptor 0 is open; if not, opens /dev/null there.
-pub fn keep_descriptor_zero() {
+pub(crate) fn keep_descriptor_zero() {
     // SAFETY: asks about a number.
     if unsafe { libc::fcntl(0, libc::F_GETFD) } < 0 {
         // SAFETY: a literal path; the lowest free number is 0.
@@ -66,7 +66,7 @@ pub fn keep_descriptor_zero() {
 
 /// A duplicate of a descriptor that somebody else owns, to ask it about its
 /// addresses; `None` when it was closed meanwhile.
-pub fn peek(number: i32) -> Option<OwnedFd> {
+pub(crate) fn peek(number: i32) -> Option<OwnedFd> {
     // SAFETY: duplicating a number is safe whatever it names.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
     if copy < 0 {
@@ -77,7 +77,7 @@ pub fn peek(number: i32) -> Option<OwnedFd> {
 }
 
 /// Ends at once: no destructors, no exit handlers. A plugin's may block for ever.
-pub fn exit_now(code: i32) -> ! {
+pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: does not return.
     unsafe { libc::_exit(code) }
 }

@@ -27,7 +27,7 @@ use tcpx_words::log::LogLine;
 
 /// What a parent learns.
 #[derive(Debug)]
-pub enum Heard {
+pub(crate) enum Heard {
     /// A message of the worker.
     Message(FromWorker),
     /// A line of the plugin's log.
@@ -49,7 +49,7 @@ pub enum Heard {
 }
 
 /// A running worker.
-pub struct Worker {
+pub(crate) struct Worker {
     control: Sender<UnixStream>,
     group: Arc<Group>,
     /// Process id, for messages.
@@ -70,7 +70,7 @@ const MESSAGES_TRAILING: Duration = Duration::from_secs(3);
 impl Worker {
     /// Starts `program worker` with `env` on top of our own environment.
     /// Everything it does arrives at `heard`, last of all `Exited`.
-    pub fn start(
+    pub(crate) fn start(
         env: &BTreeMap<String, String>,
         heard: impl Fn(Heard) + Clone + Send + 'static,
     ) -> io::Result<Self> {
@@ -113,17 +113,17 @@ impl Worker {
     }
 
     /// Sends one message; a worker that is gone says so through `Exited`.
-    pub fn tell(&self, message: &ToWorker) {
+    pub(crate) fn tell(&self, message: &ToWorker) {
         let _ = self.control.send(message);
     }
 
     /// Ends it and what it forked, without asking.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.group.send(kill_process_group, Signal::KILL);
     }
 
     /// Sends it a signal; a worker that is gone says so through `Exited`.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         self.group.send(kill_process, signal);
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tcpx_run_model::scenario::Limits;
 
 /// Silence of the coordinator that ends an agent, and of an agent that means it is lost.
-pub const SILENCE_MAX: Duration = Duration::from_secs(8);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(8);
 /// Between heartbeats.
-pub const HEARTBEAT: Duration = Duration::from_secs(1);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// A turn of a loop that took this long says that its process was stopped or
 /// starved: what it did not hear or see meanwhile proves nothing.
 pub(crate) const OVERSLEPT: Duration = Duration::from_secs(2);

@@ -27,12 +27,12 @@ use tcpx_words::error::NextStep;
 use tcpx_words::log::{LogLine, LogSummary};
 
 /// Version of everything in this file.
-pub const PROTOCOL: u32 = 7;
+pub(crate) const PROTOCOL: u32 = 7;
 
 /// To an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ToAgent {
+pub(crate) enum ToAgent {
     /// Say which plugin this means on your node, and where else you looked.
     Choose(PluginChoice),
     /// Start a worker; one per number at a time.
@@ -65,7 +65,7 @@ pub enum ToAgent {
 
 /// A worker to start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Launch {
+pub(crate) struct Launch {
     /// Environment on top of the agent's own.
     pub env: BTreeMap<String, String>,
     /// Work for it.
@@ -78,7 +78,7 @@ pub struct Launch {
 
 /// Something that is to happen to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessOrder {
+pub(crate) struct ProcessOrder {
     /// What.
     pub kind: ProcessFault,
     /// Once it has so many chunks done.
@@ -88,7 +88,7 @@ pub struct ProcessOrder {
 /// From an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FromAgent {
+pub(crate) enum FromAgent {
     /// First message.
     Hello {
         /// [`PROTOCOL`]
@@ -149,14 +149,14 @@ pub enum FromAgent {
 
 /// A message with the clock of the agent's node, microseconds since 1970, and
 /// the number of the worker that it is about.
-pub type Stamped = (u64, u32, FromAgent);
+pub(crate) type Stamped = (u64, u32, FromAgent);
 
 /// A message with the number of the worker that it is for; what is for the agent
 /// itself has any.
-pub type Addressed = (u32, ToAgent);
+pub(crate) type Addressed = (u32, ToAgent);
 
 /// Workers of one agent: GPUs of one node, with room.
-pub const WORKERS_MAX: u32 = 64;
+pub(crate) const WORKERS_MAX: u32 = 64;
 
 /// No plugin of that name on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,7 +179,7 @@ impl From<LoadError> for NoPlugin {
 /// To a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ToWorker {
+pub(crate) enum ToWorker {
     /// Its work; first message, once.
     Start(Box<Task>),
     /// Where the peer's worker listens.

@@ -6,7 +6,7 @@
 //! its environment. Private to this crate: what happens in a run is an `Event` of
 //! `tcpx-run-model`, made of these messages by the coordinator's `edge.rs`.
 
-pub mod limits;
-pub mod message;
+pub(crate) mod limits;
+pub(crate) mod message;
 pub(crate) mod variables;
 pub(crate) mod wire;

@@ -7,13 +7,13 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::{Mutex, PoisonError};
 
 /// Longest line that is a message: a sample of 1024 channels is about 400 KiB.
-pub const LINE_MAX: usize = 4 << 20;
+pub(crate) const LINE_MAX: usize = 4 << 20;
 /// Longest line of plain text that is kept.
 pub(crate) const TEXT_MAX: usize = 4096;
 
 /// What a reader found.
 #[derive(Debug)]
-pub enum Received<T> {
+pub(crate) enum Received<T> {
     /// A message.
     Message(T),
     /// A line that is none: a banner, or something the program printed.
@@ -21,14 +21,14 @@ pub enum Received<T> {
 }
 
 /// Reads lines until the stream ends.
-pub struct Receiver<R> {
+pub(crate) struct Receiver<R> {
     from: BufReader<R>,
     line: Vec<u8>,
 }
 
 impl<R: Read> Receiver<R> {
     /// Over any stream.
-    pub fn new(from: R) -> Self {
+    pub(crate) fn new(from: R) -> Self {
         Self {
             from: BufReader::with_capacity(64 * 1024, from),
             line: Vec::new(),
@@ -36,7 +36,7 @@ impl<R: Read> Receiver<R> {
     }
 
     /// The next line; `None` at the end of the stream.
-    pub fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<Received<T>>> {
+    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<Received<T>>> {
         let Some(()) = self.read_line()? else {
             return Ok(None);
         };
@@ -47,7 +47,7 @@ impl<R: Read> Receiver<R> {
     }
 
     /// The next line as text; `None` at the end of the stream.
-    pub fn next_text(&mut self) -> io::Result<Option<String>> {
+    pub(crate) fn next_text(&mut self) -> io::Result<Option<String>> {
         Ok(self.read_line()?.map(|()| self.text()))
     }
 
@@ -87,18 +87,18 @@ impl<R: Read> Receiver<R> {
 }
 
 /// Writes whole lines from any thread.
-pub struct Sender<W> {
+pub(crate) struct Sender<W> {
     to: Mutex<W>,
 }
 
 impl<W: Write> Sender<W> {
     /// Over any stream.
-    pub fn new(to: W) -> Self {
+    pub(crate) fn new(to: W) -> Self {
         Self { to: Mutex::new(to) }
     }
 
     /// One message, flushed.
-    pub fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
+    pub(crate) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
         line.push(b'\n');
         let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,7 @@ use tcpx_node::route_to;
 use tcpx_words::error::{NextStep, Outcome};
 
 /// Longest it may take to reach a node and log in.
-pub const REACH_MAX: Duration = Duration::from_secs(15);
+pub(crate) const REACH_MAX: Duration = Duration::from_secs(15);
 
 /// Starts an agent on one node.
 pub trait Transport: Send + Sync {

@@ -23,7 +23,7 @@ struct Line {
 }
 
 /// The node that version 1 calls by this name.
-pub fn node_of(name: &str) -> Option<NodeId> {
+pub(crate) fn node_of(name: &str) -> Option<NodeId> {
     match name {
         "local" => Some(NodeId(0)),
         "peer" => Some(NodeId(1)),

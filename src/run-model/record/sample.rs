@@ -99,7 +99,9 @@ impl Sampler {
 }
 
 /// Every send and receive channel of a picture with its side and its index within it.
-pub fn role_index(snapshot: &Snapshot) -> impl Iterator<Item = (&ChannelSample, Side, usize)> {
+pub(crate) fn role_index(
+    snapshot: &Snapshot,
+) -> impl Iterator<Item = (&ChannelSample, Side, usize)> {
     let mut before = [0; 2];
     let moving = snapshot
         .channels

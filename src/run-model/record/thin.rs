@@ -77,7 +77,7 @@ impl Samples {
     }
 
     /// The number of the last line so far.
-    pub fn newest_number(&self) -> u64 {
+    pub(crate) fn newest_number(&self) -> u64 {
         self.newest.0
     }
 

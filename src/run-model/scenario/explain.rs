@@ -23,14 +23,14 @@ struct Spot {
 }
 
 impl Index {
-    pub fn of(tree: &Tree<'_>) -> Self {
+    pub(super) fn of(tree: &Tree<'_>) -> Self {
         let mut spots = BTreeMap::new();
         index(tree, &mut Vec::new(), &mut spots);
         Self(spots)
     }
 
     /// The place of a key's value.
-    pub fn value(&self, key: &str) -> Option<&Range<usize>> {
+    pub(super) fn value(&self, key: &str) -> Option<&Range<usize>> {
         self.0.get(key).map(|spot| &spot.value)
     }
 

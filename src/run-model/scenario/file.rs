@@ -66,7 +66,7 @@ pub(super) struct Source {
 pub(super) struct Sources(Vec<(usize, Source)>);
 
 impl Sources {
-    pub fn add(&mut self, source: Source) {
+    pub(super) fn add(&mut self, source: Source) {
         let base = self
             .0
             .last()
@@ -75,17 +75,17 @@ impl Sources {
     }
 
     /// Every source with its address, in the order they were added.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &Source)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Source)> {
         self.0.iter().map(|(base, source)| (*base, source))
     }
 
     /// The source that `span` points into, and the span within it.
-    pub fn find(&self, span: &Range<usize>) -> Option<(&Source, Range<usize>)> {
+    pub(super) fn find(&self, span: &Range<usize>) -> Option<(&Source, Range<usize>)> {
         let (base, source) = self.0.iter().rev().find(|(base, _)| *base <= span.start)?;
         Some((source, span.start - base..span.end.max(span.start) - base))
     }
 
-    pub fn place(&self, span: &Range<usize>) -> Option<Place> {
+    pub(super) fn place(&self, span: &Range<usize>) -> Option<Place> {
         self.find(span)
             .map(|(source, span)| Place::new(&source.name, &source.text, span))
     }

@@ -3,8 +3,8 @@
 //! A scenario is flattened to its leaves, `transfer.chunk = "512KiB"`, sorted by
 //! key. The hash is taken over them, so neither the order of the keys in a file
 //! nor that of the fields in the source matters, and a default is the same as
-//! the same value written out. Both ends of a run compare the hash and, when it
-//! differs, name the first key that does.
+//! the same value written out. Both ends of a run compare the hash; `tcpx-coord`'s
+//! bootstrap compares the leaves and names the first key that differs.
 #![forbid(unsafe_code)]
 
 use super::checked::Scenario;
@@ -12,31 +12,6 @@ use super::error::ScenarioError;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// A key on which two scenarios disagree. `None` is a key that one side lacks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// The dotted key.
-    pub key: String,
-    /// What the first scenario says.
-    pub ours: Option<String>,
-    /// What the second one says.
-    pub theirs: Option<String>,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
-        write!(
-            f,
-            "{}: {} here, {} there",
-            self.key,
-            shown(&self.ours),
-            shown(&self.theirs)
-        )
-    }
-}
 
 impl Scenario {
     /// Every value under its dotted key, as JSON text; lists are one value.
@@ -62,21 +37,6 @@ impl Scenario {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect()
-    }
-
-    /// The first key, in alphabetical order, on which the two disagree.
-    pub fn first_difference(&self, other: &Self) -> Option<Difference> {
-        let (ours, theirs) = (self.leaves(), other.leaves());
-        let keys = ours
-            .keys()
-            .chain(theirs.keys())
-            .filter(|key| ours.get(*key) != theirs.get(*key));
-        let key = keys.min()?;
-        Some(Difference {
-            key: key.clone(),
-            ours: ours.get(key).cloned(),
-            theirs: theirs.get(key).cloned(),
-        })
     }
 
     /// Reads a scenario that was shipped whole.
@@ -120,48 +80,11 @@ pub(super) fn dotted(path: &[impl AsRef<str>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tcpx_words::units::ByteCount;
 
     #[test]
     fn the_hash_of_the_defaults_is_this_one() {
         // It changes only when a key, a default or the flattening does, and then
         // two builds must not call their scenarios the same.
         insta::assert_snapshot!(Scenario::default().hash(), @"0e54df6c083b25c5c3be2bac809732e3adac04189344e2621ae0a551d8cdd6c9");
-    }
-
-    #[test]
-    fn the_first_key_that_differs_is_named_with_both_values() {
-        let ours = Scenario::default();
-        let mut theirs = ours.clone();
-        assert_eq!(ours.first_difference(&theirs), None);
-        theirs.transfer.chunk = ByteCount(1 << 20);
-        theirs.transfer.iterations = 21;
-        let named = ours
-            .first_difference(&theirs)
-            .map(|difference| difference.to_string());
-        assert_eq!(
-            named.as_deref(),
-            Some("transfer.chunk: \"512KiB\" here, \"1MiB\" there")
-        );
-        assert_ne!(ours.hash(), theirs.hash());
-    }
-
-    #[test]
-    fn a_key_that_one_side_lacks_is_named_too() {
-        let ours = Scenario::default();
-        let mut theirs = ours.clone();
-        theirs
-            .env
-            .node
-            .entry("10.0.1.25".to_owned())
-            .or_default()
-            .insert("NCCL_X".to_owned(), "1".to_owned());
-        let named = ours
-            .first_difference(&theirs)
-            .map(|difference| difference.to_string());
-        assert_eq!(
-            named.as_deref(),
-            Some("env.node.\"10.0.1.25\".NCCL_X: nothing here, \"1\" there")
-        );
     }
 }

@@ -21,7 +21,7 @@ use tcpx_words::units::{ByteCount, TimeSpan};
 
 /// The largest request the TCPX family carries: a receive's scatter list has
 /// 2048 entries, and its unpack slice is 4 MiB (plugin 3.1.9).
-pub const TCPX_CHUNK_MAX: ByteCount = ByteCount(4 << 20);
+pub(crate) const TCPX_CHUNK_MAX: ByteCount = ByteCount(4 << 20);
 /// A plugin counts a request's bytes, and a registration's, in C ints.
 const CHUNK_MAX: u64 = i32::MAX as u64;
 const TOTAL_MAX: u64 = 1 << 40;

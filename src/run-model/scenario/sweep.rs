@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 /// More combinations than anyone means to wait for.
-pub const POINTS_MAX: usize = 1000;
+pub(crate) const POINTS_MAX: usize = 1000;
 
 /// A key that takes several values.
 struct Axis<'a> {

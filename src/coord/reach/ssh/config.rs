@@ -10,7 +10,7 @@ use tcpx_words::error::Outcome;
 
 /// Resolved: defaults, configuration, and what was asked for on top.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub(super) struct Settings {
     /// Address or name to connect to.
     pub host: String,
     /// Of its sshd.
@@ -31,7 +31,7 @@ pub struct Settings {
 
 impl Settings {
     /// The command that carries the connection, if it is not direct.
-    pub fn proxy(&self, target: &Target) -> Option<String> {
+    pub(super) fn proxy(&self, target: &Target) -> Option<String> {
         if let Some(jump) = &self.jump {
             // Several hops are one for us: the last, reached over the others.
             let (others, last) = match jump.rsplit_once(',') {
@@ -76,7 +76,7 @@ impl Settings {
 }
 
 /// Asks `ssh -G`; without that program, what was typed and the usual places.
-pub fn ask(target: &Target) -> Result<Settings, ReachError> {
+pub(super) fn ask(target: &Target) -> Result<Settings, ReachError> {
     let mut command = Command::new("ssh");
     command.arg("-G").stdin(Stdio::null());
     if let Some(config) = &target.config {

@@ -53,7 +53,7 @@ const NO_COMMON_METHOD: ErrorCode = ErrorCode::Session(-5);
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The known hosts files, as lines.
-pub struct Known {
+pub(super) struct Known {
     lines: Vec<String>,
     host: String,
     port: u16,
@@ -62,7 +62,7 @@ pub struct Known {
 
 impl Known {
     /// Reads the user's and the system's.
-    pub fn read(node: &str, settings: &Settings) -> Result<Self, ReachError> {
+    pub(super) fn read(node: &str, settings: &Settings) -> Result<Self, ReachError> {
         let mut lines = Vec::new();
         for path in &settings.known_hosts {
             let mut text = Vec::new();
@@ -115,7 +115,7 @@ impl Known {
     }
 
     /// Asks the server for a kind of key that is known here, when one is.
-    pub fn prefer(&self, session: &Session) {
+    pub(super) fn prefer(&self, session: &Session) {
         let (known, other): (Vec<&Kind>, Vec<&Kind>) =
             KINDS.iter().partition(|kind| self.has(session, kind));
         let kinds = if known.is_empty() { other } else { known };
@@ -125,7 +125,7 @@ impl Known {
     }
 
     /// What a handshake that failed says.
-    pub fn explain(&self, error: &ssh2::Error, target: &Target) -> ReachError {
+    pub(super) fn explain(&self, error: &ssh2::Error, target: &Target) -> ReachError {
         let what = format!("ssh: {}", error.message());
         let explained = ReachError::new(&target.name, Outcome::PeerLost, what);
         if error.code() == NO_COMMON_METHOD && !self.lines.is_empty() {
@@ -138,7 +138,7 @@ impl Known {
     }
 
     /// Compares the key that the server showed.
-    pub fn check(&self, session: &Session, target: &Target) -> Result<(), ReachError> {
+    pub(super) fn check(&self, session: &Session, target: &Target) -> Result<(), ReachError> {
         let refuse = |what: String| ReachError::new(&target.name, Outcome::NotRun, what);
         let Some((key, kind)) = session.host_key() else {
             return Err(refuse("the server showed no host key".into()));

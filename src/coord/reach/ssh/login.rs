@@ -15,7 +15,11 @@ const FILE_ERROR: ErrorCode = ErrorCode::Session(-16);
 const ATTEMPTS: usize = 3;
 
 /// Tries each key in the order that ssh would.
-pub fn log_in(session: &Session, settings: &Settings, target: &Target) -> Result<(), ReachError> {
+pub(super) fn log_in(
+    session: &Session,
+    settings: &Settings,
+    target: &Target,
+) -> Result<(), ReachError> {
     let mut tried = Vec::new();
     if !settings.only_keys && target.key.is_none() {
         agent(session, &settings.user, &mut tried);

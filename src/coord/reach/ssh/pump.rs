@@ -26,7 +26,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Starts the thread. `socket` is another handle of the session's own.
-pub fn start(
+pub(super) fn start(
     session: Session,
     channel: Channel,
     socket: OwnedFd,
