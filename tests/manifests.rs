@@ -71,6 +71,25 @@ fn every_declared_dependency_is_used() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The fuzz targets take `tcpx-coord` without its feature `ssh`.
+#[test]
+fn the_fuzz_targets_compile_no_ssh_and_no_crypto_library() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let lock = read_toml(&root.join("fuzz/Cargo.lock"));
+    let packages = lock["package"].as_array().expect("a list");
+    let locked: BTreeSet<&str> = packages
+        .iter()
+        .filter_map(|package| package["name"].as_str())
+        .collect();
+    assert!(locked.contains("tcpx-coord"));
+    for unwanted in ["ssh2", "libssh2-sys", "openssl-sys", "aws-lc-sys"] {
+        assert!(
+            !locked.contains(unwanted),
+            "fuzz/Cargo.lock holds {unwanted}"
+        );
+    }
+}
+
 #[test]
 fn a_crate_is_named_in_code_and_not_in_words() {
     for text in [

@@ -17,7 +17,12 @@ pub mod child;
 pub mod install;
 pub mod join;
 pub mod rsh;
+#[cfg(feature = "ssh")]
 pub mod ssh;
+#[cfg(not(feature = "ssh"))]
+#[path = "without_ssh.rs"]
+pub mod ssh;
+mod target;
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;

@@ -12,6 +12,7 @@ mod login;
 mod pump;
 
 use super::install::{Boot, bring};
+pub use super::target::Target;
 use super::{Addresses, Link, REACH_MAX, ReachError, Transport, Until};
 use config::Settings;
 use ssh2::Session;
@@ -19,28 +20,8 @@ use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tcpx_words::error::Outcome;
-
-/// Where to go and as whom; what is `None` is left to the user's configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Target {
-    /// As the user calls the node.
-    pub name: String,
-    /// Address, host name or an alias of the configuration.
-    pub host: String,
-    /// The user to log in as.
-    pub user: Option<String>,
-    /// Of its sshd.
-    pub port: Option<u16>,
-    /// Private key.
-    pub key: Option<PathBuf>,
-    /// Instead of `~/.ssh/config`.
-    pub config: Option<PathBuf>,
-    /// Whether a host that nobody has seen before is taken at its word, once.
-    pub accept_new_host_key: bool,
-}
 
 /// A node behind an sshd.
 pub struct Ssh {
@@ -54,13 +35,7 @@ impl Ssh {
     /// # Errors
     /// A host that would be taken for an option.
     pub fn new(target: Target, boot: Boot) -> Result<Self, ReachError> {
-        if target.host.starts_with('-') || target.host.is_empty() {
-            return Err(ReachError::new(
-                &target.name,
-                Outcome::Usage,
-                "not a host name",
-            ));
-        }
+        target.check()?;
         Ok(Self { target, boot })
     }
 
