@@ -1,12 +1,12 @@
-//! Everything that happens in a run, stamped with who and when.
+//! The events of a run, each with its time and the node, pair or worker it is about.
 //!
-//! One stream. The coordinator writes it to `events.jsonl`, a line each; the
-//! progress line, the live view, the rules and every report read it, live or later.
-//! What coordinator, agents and workers say to each other is another matter: it is
-//! `tcpx-coord`'s own, and converted to these events at its edge.
+//! The coordinator writes them to `events.jsonl`, one per line. The progress line, the live
+//! view, the rules and every report read that one stream, live or later. The messages between
+//! coordinator, agents and workers are private to `tcpx-coord`, whose `edge.rs` converts them
+//! to these events.
 //!
-//! `v1.rs` reads the lines of runs before `tcpxctl.run/2`, `sample.rs` the counters
-//! that most of a stream is.
+//! `v1.rs` reads event lines of `tcpxctl.run/1`. `sample.rs` reads counter samples, which make
+//! up most of a stream.
 #![forbid(unsafe_code)]
 
 mod sample;
@@ -29,24 +29,24 @@ pub(crate) use v1::node_of as node_of_v1;
 /// One line of `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// RFC 3339, UTC, when the coordinator learnt of it.
+    /// When the coordinator received it: RFC 3339, UTC.
     pub at: String,
     /// Milliseconds since the command started, monotonic.
     pub ms: f64,
     /// The node it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
-    /// The pair it is about; with a node, that pair's worker there.
+    /// The pair it is about; together with `node`, that pair's worker on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pair: Option<PairId>,
-    /// The process it is about, where no run started it.
+    /// The process it is about, if no run started that process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Which recorder of that process.
+    /// Number of the recorder within that process, from 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub recorder_number: u32,
-    /// The node's own clock when it said so, microseconds since 1970; `clock` of
-    /// the node in run.json has the offset to the coordinator's.
+    /// The node's own clock when its agent sent the event, microseconds since 1970. `clock`
+    /// of the node in run.json has the offset to the coordinator's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_us: Option<u64>,
     /// What happened.
@@ -62,47 +62,47 @@ fn is_zero(number: &u32) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
-    /// Who takes part. Comes before anything is said of a node.
+    /// The nodes of the run. Precedes every other event about a node.
     Nodes(Vec<NodeIntro>),
-    /// Which workers there will be.
+    /// The pairs of workers that the run starts.
     Pairs(Vec<PairIntro>),
-    /// The program travels to a node; never written down.
+    /// Progress of copying the program to a node; not written to `events.jsonl`.
     Upload {
-        /// As its user calls the node.
+        /// The node, as the user named it.
         to: String,
-        /// Bytes so far.
+        /// Bytes sent so far.
         sent: u64,
-        /// Bytes in all.
+        /// Bytes to send in total.
         all: u64,
     },
-    /// A node's agent is there.
+    /// A node's agent has started and reported.
     Agent {
-        /// Of its program.
+        /// Version of the agent's tcpxctl.
         version: String,
-        /// Of the agent.
+        /// Process id of the agent.
         pid: u32,
-        /// What the node is.
+        /// Facts of the node: NICs, GPUs, NUMA, limits, environment.
         facts: Box<NodeFacts>,
     },
-    /// A node's agent cannot go on.
+    /// A node's agent failed, and why.
     AgentBroken(String),
-    /// The critical checks of a worker's node.
+    /// Result of the critical checks on a worker's node.
     Preflight(Preflight),
-    /// A worker goes on to its next phase.
+    /// A worker entered this phase.
     Phase(Phase),
-    /// Where a worker's recorder is.
+    /// Path of a worker's recorder file on its node.
     Recorder(PathBuf),
     /// A worker's plugin is loaded and initialised.
     Plugin(Box<PluginReady>),
-    /// A worker's bootstrap waits for the other worker here.
+    /// A worker listens here for the other worker's bootstrap connection.
     Listening(SocketAddr),
-    /// All connections of a worker were made once.
+    /// A worker connected all its channels once.
     Handshake(Vec<ConnectionTimes>),
-    /// What a worker held before its first handshake and after its last.
+    /// Descriptors and threads of a worker before its first handshake and after its last.
     Held {
         /// With the plugin loaded and nothing connected.
         before: Held,
-        /// With everything given back.
+        /// With every comm closed.
         after: Held,
     },
     /// A worker's registration sweep.
@@ -113,22 +113,23 @@ pub enum EventKind {
     Transfer(Box<TransferResult>),
     /// A worker could not complete its task.
     Failed(Failure),
-    /// A worker has said all it had to say.
+    /// A worker's last message, with the totals of its plugin's log.
     Finished(LogSummary),
     /// Counters of every channel of a worker.
     Sample(Vec<ChannelNow>),
     /// Channels with requests in flight and no state change for `limits.stall_after`:
-    /// counters of all channels of the worker that noticed it.
+    /// counters of all channels of the worker whose agent declared the stall.
     Stall(Vec<ChannelNow>),
     /// Channels moved again after a stall.
     Recovered,
-    /// Everything around a worker at the moment of a stall; a file of its own.
+    /// Freeze-frame of a worker at a stall; written to a file of its own.
     Frame(Box<Frame>),
-    /// A piece of a worker's recorder, once it has ended; a file of its own.
+    /// Part of a worker's recorder file, sent after the worker ended; written to a file of
+    /// its own.
     RecorderPiece {
-        /// Where in the file it belongs.
+        /// Offset in the recorder file, bytes.
         offset: u64,
-        /// Its bytes.
+        /// Contents from `offset` on.
         bytes: Vec<u8>,
     },
     /// A line that a worker's plugin logged.
@@ -140,25 +141,26 @@ pub enum EventKind {
         /// One line.
         text: String,
     },
-    /// A worker is gone.
+    /// A worker process ended.
     Exited(Exit),
-    /// The coordinator decided or noticed something.
+    /// A decision or an observation of the coordinator.
     Note(String),
-    /// What the rules say by now; replaces what they said before.
+    /// All current findings; they replace the previous ones.
     Findings(Vec<Finding>),
-    /// What a process that was found says of itself.
+    /// Role, plugin and NICs of a process that was found by its recorder.
     Process(ProcessFacts),
-    /// One channel closely, for a view; never written down.
+    /// Requests, events and sockets of one channel, for a view; not written to
+    /// `events.jsonl`.
     Detail(Box<Detail>),
 }
 
-/// A plugin that is ready.
+/// A plugin that is loaded and initialised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PluginReady {
-    /// Which one.
+    /// File, name, version and why it was chosen.
     #[serde(flatten)]
     pub plugin: PluginRecord,
-    /// Its devices, in its order.
+    /// The plugin's devices, by the plugin's index.
     pub devices: Vec<PluginDevice>,
     /// Milliseconds in dlopen.
     pub load_ms: f64,
@@ -169,14 +171,14 @@ pub struct PluginReady {
 /// One device of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginDevice {
-    /// As channels name it.
+    /// The plugin's device number, which `ChannelNow::device` refers to.
     pub index: usize,
-    /// Interface.
+    /// Interface name.
     pub name: String,
 }
 
 impl PluginReady {
-    /// `TCPXSoft_v7 v7 0.1.0`, fit for a terminal.
+    /// `TCPXSoft_v7 v7 0.1.0`, without control characters.
     pub fn title(&self) -> String {
         let version = self.plugin.version.as_deref().unwrap_or_default();
         let title = format!("{} v{} {version}", self.plugin.name, self.plugin.abi);
@@ -210,7 +212,7 @@ impl Event {
         }
     }
 
-    /// Whom it is about.
+    /// The run, pair, node or worker it is about.
     pub fn who(&self) -> Who {
         let unit = match (self.pair, self.pid) {
             (Some(pair), _) => Some(Unit::Pair(pair)),
@@ -236,8 +238,8 @@ impl Event {
         }
     }
 
-    /// Whether it has a line in `events.jsonl`: files of their own and what only a
-    /// view wants have none.
+    /// Whether it is written to `events.jsonl`: not what has a file of its own, nor what only a
+    /// live view uses.
     pub fn is_written(&self) -> bool {
         !matches!(
             self.kind,
@@ -248,13 +250,13 @@ impl Event {
         )
     }
 
-    /// When the coordinator learnt of it, nanoseconds since 1970.
+    /// When the coordinator received it, nanoseconds since 1970.
     pub fn at_ns(&self) -> Option<u64> {
         tcpx_words::units::parse_utc_ns(&self.at)
     }
 
-    /// Reads one line of `events.jsonl`, of this version or the one before. `None`
-    /// for a line that is neither, or whose news this version has no word for.
+    /// Reads one line of `events.jsonl`, of this version or version 1. `None` for a line that is
+    /// neither, or of a kind that this build does not know.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let sample = if is_sample(line) {
             sample::parse(line)
@@ -272,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_about_the_same_one_after_it_was_written_and_read() {
+    fn an_event_written_and_read_back_is_about_the_same_worker() {
         let process = WorkerId {
             node: NodeId(0),
             unit: Unit::Process {
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_maps_in_it_is_read_as_it_was_written() {
+    fn events_with_maps_survive_writing_and_reading() {
         let facts = ProcessFacts {
             nics: [(0, "eth1".into()), (-1, "?".into())].into(),
             ..ProcessFacts::default()
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_says_so_in_its_first_bytes() {
+    fn a_sample_is_recognised_by_its_first_bytes() {
         let event = Event {
             node_us: Some(7),
             ..Event::new(

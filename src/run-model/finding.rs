@@ -1,4 +1,4 @@
-//! What a rule says of a run.
+//! Findings: what the rules conclude about a run.
 #![forbid(unsafe_code)]
 
 use crate::ids::{Names, NodeId, PairId, Unit, WorkerId};
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 use tcpx_words::word_set;
 
 word_set! {
-    /// How bad it is. The worst comes first.
+    /// Severity of a finding, the worst first.
     pub enum Severity {
-        /// It is why the run ended as it did, or stands still.
+        /// The reason why the run failed or stands still.
         Error = "error",
-        /// It will hurt, or has.
+        /// It harms the run, or will.
         Warning = "warning",
         /// Worth knowing, or a consequence of something worse.
         Info = "info",
     }
 }
 
-/// Where something is: ids to compare, a name to print.
+/// The node, worker or process that a finding is about: ids to compare, a name to print.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The node.
     pub node: NodeId,
-    /// The pair whose worker it is, if it is one worker.
+    /// The worker's pair, if the subject is one worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pair: Option<PairId>,
-    /// The process, where no run started it.
+    /// The process id, if no run started the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// `peer`, `peer gpu 3`, `pid 4242`.
@@ -58,37 +58,37 @@ impl Subject {
     }
 }
 
-/// What a rule says.
+/// One conclusion of a rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Stable kebab-case name.
+    /// Stable kebab-case name of the condition.
     pub condition: String,
-    /// How bad it is.
+    /// Severity in this run.
     pub severity: Severity,
-    /// 0 to 1.
+    /// From 0 to 1.
     pub confidence: f64,
-    /// Where it is; none where it is of the run as a whole.
+    /// Where the condition holds; `None` for the run as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
-    /// Index of the channel within its direction, or none.
+    /// Index of the channel within its direction, if it is about one channel.
     pub channel: Option<usize>,
-    /// The deciding facts.
+    /// The facts that the finding rests on.
     pub because: Vec<String>,
-    /// What would be needed to be sure.
+    /// Facts that are missing to be sure.
     pub cannot_see: Vec<String>,
-    /// What to do.
+    /// What the user should do.
     pub next_step: Option<String>,
-    /// Where to read on.
+    /// Source or documentation to read.
     pub reference: Option<String>,
 }
 
 impl Finding {
-    /// The name of where it is, if it is somewhere.
+    /// The name of the subject, if there is one.
     pub fn place(&self) -> Option<&str> {
         self.subject.as_ref().map(|subject| subject.name.as_str())
     }
 
-    /// The same with every text fit for a terminal.
+    /// The same finding without control characters in its texts.
     pub fn printable(mut self) -> Self {
         let clean = |text: &mut String| *text = tcpx_words::units::printable(text);
         clean(&mut self.condition);

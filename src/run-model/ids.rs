@@ -1,40 +1,40 @@
-//! Who takes part in a run: nodes, pairs of workers, lanes, and how they are named.
+//! The participants of a run: nodes, pairs of workers, lanes, and their display names.
 //!
-//! Ids are places in the run's lists and hold within one run. A *pair* is two
-//! workers on two nodes that move bytes between them; its *lanes* are what they
-//! move for: host memory, or GPUs. A run with a worker per GPU has a pair for each;
-//! one with a single worker has one pair with a lane for each.
+//! An id is an index into a list of the run and is valid within that run only. A *pair* is two
+//! workers on two nodes that move bytes between them. Its *lanes* are the memories they move
+//! bytes for: host memory, or GPUs. A run with one worker per GPU has one pair per GPU; a run
+//! with one worker per node has one pair with one lane per GPU.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A node of a run: its place in `nodes`.
+/// A node of a run: its index in `nodes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// Its place in the run's list of nodes.
+    /// The index into the run's list of nodes.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A pair of workers: its place in `pairs`, and the number by which agents know
-/// the worker.
+/// A pair of workers: its index in `pairs`, and the number under which each agent keeps its
+/// worker of the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PairId(pub u32);
 
 impl PairId {
-    /// Its place in the run's list of pairs.
+    /// The index into the run's list of pairs.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a pair moves bytes for.
+/// The memory that a pair moves bytes for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lane {
@@ -45,7 +45,7 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// The GPU, if it is one.
+    /// CUDA's number of the GPU; `None` for host memory.
     pub const fn gpu(self) -> Option<u32> {
         match self {
             Self::Host => None,
@@ -69,17 +69,17 @@ impl fmt::Display for Lane {
     }
 }
 
-/// What drives channels on a node.
+/// A worker of a run or a process that was found: what drives channels on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// The worker of a pair.
     Pair(PairId),
-    /// A process that was found there.
+    /// A process that was found by its recorder.
     Process {
         /// Its process id.
         pid: u32,
-        /// Which of its recorders, counted from 0.
+        /// Number of the recorder within the process, from 0.
         recorder: u32,
     },
 }
@@ -87,9 +87,9 @@ pub enum Unit {
 /// One worker of a run, or one process that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WorkerId {
-    /// Where it runs.
+    /// The node it runs on.
     pub node: NodeId,
-    /// What it is there.
+    /// Its pair or its process id on that node.
     pub unit: Unit,
 }
 
@@ -102,7 +102,7 @@ impl WorkerId {
         }
     }
 
-    /// Its pair, if it is a run's worker.
+    /// Its pair; `None` for a process that no run started.
     pub const fn pair(self) -> Option<PairId> {
         match self.unit {
             Unit::Pair(pair) => Some(pair),
@@ -111,12 +111,12 @@ impl WorkerId {
     }
 }
 
-/// Whom an event is about.
+/// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Who {
-    /// The run as a whole: the coordinator said it.
+    /// The run as a whole.
     Run,
-    /// A pair, both ends of it.
+    /// A pair: both its workers.
     Pair(PairId),
     /// A node and its agent.
     Node(NodeId),
@@ -124,26 +124,26 @@ pub enum Who {
     Worker(WorkerId),
 }
 
-/// A node as a run introduces it.
+/// Names of a node of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeIntro {
-    /// How it is shown: see [`shown_names`].
+    /// Display name: see [`shown_names`].
     pub name: String,
-    /// What the command line called it.
+    /// The address from the command line.
     pub address: String,
 }
 
-/// A pair as a run introduces it.
+/// Nodes and lanes of a pair of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairIntro {
-    /// Its nodes. With one direction `forward` the first sends.
+    /// The nodes of the two workers. With direction `forward` the first one sends.
     pub nodes: [NodeId; 2],
-    /// What it moves bytes for, in the scenario's order.
+    /// The lanes, in the scenario's order.
     pub lanes: Vec<Lane>,
 }
 
-/// Names of nodes that the command line calls `addresses`: `local` and `peer` where
-/// there are two, else the addresses, numbered where two are the same.
+/// Display names of the nodes with these addresses: `local` and `peer` for two nodes, otherwise
+/// the addresses themselves, numbered if an address is repeated.
 pub fn shown_names(addresses: &[&str]) -> Vec<String> {
     if let [_, _] = addresses {
         return vec!["local".to_owned(), "peer".to_owned()];
@@ -162,18 +162,17 @@ pub fn shown_names(addresses: &[&str]) -> Vec<String> {
     addresses.iter().enumerate().map(numbered).collect()
 }
 
-/// Names of everyone in a run, learnt from its introductions.
+/// Display names of a run's nodes and pairs, from its `nodes` and `pairs` events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// By [`NodeId`].
+    /// Nodes, by [`NodeId`].
     pub nodes: Vec<NodeIntro>,
-    /// By [`PairId`].
+    /// Pairs, by [`PairId`].
     pub pairs: Vec<PairIntro>,
 }
 
 impl Names {
-    /// `local`; `node 3` where nobody introduced it, and nothing where the only
-    /// node is this machine.
+    /// `local`; `node 3` for an unknown node; empty if the only node is this machine.
     pub fn node(&self, node: NodeId) -> String {
         match self.nodes.get(node.index()) {
             Some(intro) => intro.name.clone(),
@@ -188,8 +187,8 @@ impl Names {
             .to_owned()
     }
 
-    /// What tells a worker from the others of its node: `gpu 3`, `with a3-2`, `pid
-    /// 4242`; nothing where it is the only one.
+    /// The part of the name that distinguishes a worker from the others on its node: `gpu 3`,
+    /// `with a3-2`, `pid 4242`; empty if it is the only one.
     pub fn unit(&self, worker: WorkerId) -> String {
         match worker.unit {
             Unit::Process { pid, recorder: 0 } => format!("pid {pid}"),
@@ -198,7 +197,7 @@ impl Names {
         }
     }
 
-    /// Whomever it is about; `coordinator` for the run.
+    /// The name of an event's subject; `coordinator` for the run.
     pub fn who(&self, who: Who) -> String {
         match who {
             Who::Run => "coordinator".to_owned(),
@@ -233,7 +232,7 @@ impl Names {
         }
     }
 
-    /// What tells a node's worker from the others there.
+    /// The part of the name that distinguishes the worker of `pair` from the others on `node`.
     fn pair_suffix(&self, node: NodeId, pair: PairId) -> String {
         let Some(this) = self.pairs.get(pair.index()) else {
             return if pair.0 == 0 {
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn more_nodes_have_their_own_names_and_a_worker_says_with_whom() {
+    fn with_more_nodes_a_worker_is_named_with_its_node_and_the_other_node() {
         let three = names(
             &["a3-0", "a3-1", "a3-1"],
             &[([0, 1], &[Lane::Host]), ([1, 2], &[Lane::Host])],
@@ -323,10 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_names_too() {
-        let nobody = Names::default();
-        check(&nobody, 7, 0, "node 7");
-        check(&nobody, 7, 2, "node 7 pair 2");
+    fn unknown_nodes_and_found_processes_have_names() {
+        let unknown = Names::default();
+        check(&unknown, 7, 0, "node 7");
+        check(&unknown, 7, 2, "node 7 pair 2");
         let process = WorkerId {
             node: NodeId(0),
             unit: Unit::Process {

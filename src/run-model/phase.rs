@@ -1,40 +1,40 @@
-//! Where a worker is, how it ended, and why it could not go on.
+//! Phases of a worker, its failure and its exit.
 #![forbid(unsafe_code)]
 
 use crate::record::ChannelNow;
 use serde::{Deserialize, Serialize};
 use tcpx_words::error::Outcome;
 
-/// Where a worker is; each is also what it would be killed in.
+/// The phase a worker is in.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Not yet told what to do.
+    /// Started, without a task yet.
     #[default]
     Starting,
     /// In dlopen.
     Loading,
     /// In `init` and the device list.
     Initialising,
-    /// Meeting the peer's worker.
+    /// Connecting to the other worker of the pair over the bootstrap.
     Bootstrapping,
-    /// listen, connect, accept.
+    /// In listen, connect and accept.
     Connecting,
-    /// regMr.
+    /// In regMr.
     Registering,
-    /// Iterations that do not count.
+    /// Running warm-up iterations, which are not measured.
     WarmUp,
-    /// Warmed up; other GPUs are not yet.
+    /// Warmed up, waiting until the workers of all GPUs are.
     Gathering,
-    /// Measured iterations.
+    /// Running measured iterations.
     Measuring,
-    /// A row of the contract suite.
+    /// Running a row of the contract suite.
     Checking,
-    /// Ends of comms and registrations.
+    /// Closing comms and registrations.
     Closing,
-    /// Results are out.
+    /// Results are sent.
     Finished,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// Why a task could not be completed.
+/// Why a worker could not complete its task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Whose problem it is.
@@ -68,7 +68,7 @@ pub struct Failure {
     pub message: String,
     /// What to do.
     pub next_step: Option<String>,
-    /// Whether a failure of the other end would bring this one about.
+    /// Whether a failure of the other end can cause this one.
     #[serde(default)]
     pub follows: bool,
 }
@@ -76,17 +76,17 @@ pub struct Failure {
 /// How a worker ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exit {
-    /// Exit code, when it exited.
+    /// Exit code, if it exited.
     pub code: Option<i32>,
-    /// Signal, when it was killed.
+    /// Number of the signal, if a signal killed it.
     pub signal: Option<i32>,
-    /// Whether its agent killed it, after asking in vain.
+    /// Whether its agent killed it because it did not stop when asked.
     pub killed: bool,
     /// Phase it was in.
     pub phase: Phase,
-    /// The plugin call it was inside of, if any, and for how long.
+    /// The plugin call that had not returned, with its channel.
     pub in_call: Option<String>,
-    /// Counters when it ended.
+    /// Counters of every channel when it ended.
     pub channels: Vec<ChannelNow>,
 }
 
@@ -97,7 +97,7 @@ impl Exit {
     }
 }
 
-/// The ending of a process that nobody asked to end.
+/// How a process ended, from its exit status: `called exit(1)`.
 pub fn how_ended(code: Option<i32>, signal: Option<i32>) -> String {
     match (code, signal) {
         (Some(code), _) => format!("called exit({code})"),

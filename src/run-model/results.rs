@@ -7,107 +7,107 @@ use std::net::SocketAddr;
 use tcpx_words::payload::Tally;
 use tcpx_words::side::Side;
 
-/// What was looked at before anything was loaded.
+/// Result of the critical checks that a worker makes before it loads the plugin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Preflight {
-    /// Critical checks that passed.
+    /// Number of checks that passed.
     pub passed: usize,
-    /// Names of those that failed.
+    /// Names of the checks that failed.
     pub failed: Vec<String>,
-    /// Names of those that could not be made.
+    /// Names of the checks that could not be made.
     pub open: Vec<String>,
-    /// What it took.
+    /// Time that all checks took, milliseconds.
     pub ms: f64,
 }
 
-/// What a transfer came to, seen from one end.
+/// Result of a transfer at one end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransferResult {
-    /// Measured and warm-up, in order.
+    /// Warm-up and measured iterations, in order.
     pub iterations: Vec<Iteration>,
-    /// Per channel.
+    /// Results by channel.
     pub channels: Vec<ChannelResult>,
-    /// Round trips of the end that leads a ping-pong.
+    /// Round-trip times; only at the end that sends first in a ping-pong.
     pub round_trip_us: Option<LatencyUs>,
-    /// Where its messages lie: `host`, `device stand-in`, `GPU 0 (…)`.
+    /// The memory that holds the payload: `host`, `device stand-in`, `GPU 0 (…)`.
     #[serde(default)]
     pub memory: String,
-    /// Bytes registered.
+    /// Bytes registered with the plugin.
     pub registered_bytes: u64,
-    /// Resident memory at the end, from /proc.
+    /// Resident memory of the worker at the end, from /proc.
     pub resident_bytes: Option<u64>,
 }
 
-/// One channel of one end.
+/// Result of one channel at one end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelResult {
-    /// Send or receive.
+    /// Whether this end sends or receives on it.
     pub side: Side,
     /// Index within its direction.
     pub index: usize,
-    /// Plugin device.
+    /// The plugin's device number.
     pub device: usize,
-    /// Interface name.
+    /// Interface name of the device.
     pub nic: String,
-    /// What it did.
+    /// Chunks, bytes and mismatches, counted by the engine.
     pub tally: Tally,
-    /// Counters of the recorder.
+    /// Counters from the recorder, if the worker has one.
     pub counters: Option<ChannelNow>,
 }
 
-/// One connection of a handshake, seen from one end, milliseconds.
+/// Times of one connection of a handshake at one end, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionTimes {
-    /// Index.
+    /// Index within its direction.
     pub index: usize,
     /// Whether this end sends on it.
     pub sends: bool,
-    /// Interface name.
+    /// Interface name of its device.
     pub nic: String,
-    /// In `listen`; receiving end.
+    /// Time in `listen`; receiving end only.
     pub listen_ms: Option<f64>,
-    /// Handles over the bootstrap.
+    /// Time to exchange connect handles over the bootstrap.
     pub bootstrap_ms: f64,
-    /// First `connect` to the comm; sending end.
+    /// Time from the first `connect` to the comm; sending end only.
     pub connect_ms: Option<f64>,
-    /// First `accept` to the comm; receiving end.
+    /// Time from the first `accept` to the comm; receiving end only.
     pub accept_ms: Option<f64>,
-    /// Calls of connect or accept that said "not yet".
+    /// Calls of connect or accept that returned success without a comm.
     pub retries: u64,
-    /// TCP connections that belong to it: local and peer address.
+    /// Its TCP connections: local and peer address.
     pub flows: Vec<(SocketAddr, SocketAddr)>,
 }
 
-/// What a process holds of the system's.
+/// Resources that a process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Open descriptors.
+    /// Number of open descriptors.
     pub descriptors: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
 /// One row of the registration sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MrRow {
-    /// `send` or `recv` comm.
+    /// Whether the comm sends or receives.
     pub side: Side,
-    /// `host` or `device`.
+    /// The memory that was registered: `host`, `device stand-in`, `GPU 0 (…)`.
     pub memory: String,
-    /// What was tried.
+    /// The experiment: `size`, `offset`, `count` or `storm`.
     pub what: String,
-    /// Bytes.
+    /// Bytes of one registration.
     pub size: u64,
-    /// Offset from a page boundary.
+    /// Offset from a page boundary, bytes.
     pub offset: u64,
-    /// Whether the plugin took it.
+    /// Whether the plugin accepted it.
     pub accepted: bool,
-    /// The plugin's own words, or ours.
+    /// The plugin's log lines or error, or a note of the sweep.
     pub said: String,
     /// Registrations made for this row.
     pub count: u64,
-    /// regMr, microseconds: p50 and p99.
+    /// Time of regMr, microseconds: p50 and p99.
     pub reg_us: Option<(f64, f64)>,
-    /// deregMr, microseconds: p50 and p99.
+    /// Time of deregMr, microseconds: p50 and p99.
     pub dereg_us: Option<(f64, f64)>,
 }

@@ -1,10 +1,10 @@
-//! What is known of a run by now: every event folded once.
+//! The state of a run: every event folded once.
 //!
 //! The table, the live view, the rules, the story of a report, the timeline and the
 //! rehearsals are projections of [`RunState`], live or read back from a run folder.
-//! Nothing here knows a clock: a time is what an event says.
+//! Nothing here reads a clock: times come from the events.
 //!
-//! Every list is bounded, since a file of events is somebody else's claim.
+//! Every list is bounded, because an event file may come from elsewhere.
 #![forbid(unsafe_code)]
 
 mod lines;
@@ -24,82 +24,84 @@ use tcpx_node::NodeFacts;
 use tcpx_words::error::Outcome;
 pub use worker::{At, Counts, Framed, Look, StallPicture, WorkerState};
 
-/// What is taken for a stall where nothing says.
+/// Milliseconds without a state change that are a stall if no scenario is known.
 pub(crate) const STALL_AFTER_MS: u64 = 3000;
-/// Nodes, pairs and workers of one run that are kept.
+/// Most nodes of one run.
 const NODES_MAX: usize = 4096;
+/// Most pairs, and most workers, of one run.
 const WORKERS_MAX: usize = 65_536;
-/// Notes of the coordinator that are kept.
+/// Most notes of the coordinator; the oldest are dropped.
 const NOTES_MAX: usize = 1000;
 
-/// A run, or whatever drives channels now, as far as events have told it.
+/// A run, or the programs being watched, as known from the events so far.
 #[derive(Debug, Clone)]
 pub struct RunState {
-    /// What is to be done; a program of somebody else's has none.
+    /// The scenario; `None` for programs that no run started.
     pub scenario: Option<Scenario>,
     /// Milliseconds without a state change that are a stall.
     pub stall_after_ms: u64,
-    /// How everyone is called.
+    /// Display names of nodes and pairs.
     pub names: Names,
-    /// The command's start, nanoseconds since 1970, by the first event.
+    /// The command's start, nanoseconds since 1970, computed from the first event.
     pub began_ns: Option<u64>,
-    /// The newest moment that is known of, milliseconds since the command started.
+    /// Time of the newest event, milliseconds since the command started.
     pub now_ms: f64,
-    /// When a worker last got anywhere: a request changed state, a phase or an iteration ended.
+    /// When a worker last made progress: a request changed state, or a phase or an iteration
+    /// ended. Milliseconds since the command started.
     pub progress_ms: f64,
-    /// By [`NodeId`].
+    /// Nodes, by [`NodeId`].
     pub nodes: Vec<NodeState>,
-    /// By [`PairId`].
+    /// Pairs, by [`PairId`].
     pub pairs: Vec<PairState>,
-    /// Every worker or process that something was said of.
+    /// Every worker or process that had an event.
     pub workers: BTreeMap<WorkerId, WorkerState>,
-    /// What the coordinator noted, the newest at the end.
+    /// Notes of the coordinator, the newest last.
     pub notes: Vec<At<String>>,
-    /// What the rules said last.
+    /// The newest findings.
     pub findings: Vec<Finding>,
     /// How the run ended, once it has.
     pub ended: Option<Ended>,
 }
 
-/// One node.
+/// State of one node.
 #[derive(Debug, Clone, Default)]
 pub struct NodeState {
-    /// Its host name.
+    /// Host name.
     pub host: Option<String>,
-    /// What it is.
+    /// NICs, GPUs, NUMA, limits and environment, as its agent read them.
     pub facts: Option<Box<NodeFacts>>,
-    /// Version of its agent.
+    /// Version of the agent's tcpxctl.
     pub agent_version: Option<String>,
-    /// Its clock against the coordinator's.
+    /// Offset of its clock to the coordinator's.
     pub clock: Option<Clock>,
-    /// Why its agent could not go on.
+    /// Why its agent failed.
     pub broken: Option<At<String>>,
 }
 
-/// One pair.
+/// State of one pair.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PairState {
-    /// The stall that was declared last, or that did not end.
+    /// The newest stall, or the one that has not recovered.
     pub stall: Option<DeclaredStall>,
 }
 
 /// A stall that was declared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeclaredStall {
-    /// When, milliseconds since the command started.
+    /// When it was declared, milliseconds since the command started.
     pub at_ms: f64,
-    /// Who noticed; none where only both ends together show it.
+    /// The node whose agent declared it; `None` if the coordinator did, from both ends.
     pub by: Option<NodeId>,
-    /// Its channels moved again.
+    /// Whether its channels moved again.
     pub recovered: bool,
 }
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why, where it is not a pass.
+    /// The reason, unless the run passed.
     pub reason: Option<String>,
 }
 
@@ -123,7 +125,7 @@ impl Default for RunState {
 }
 
 impl RunState {
-    /// Of a run that does what `scenario` says.
+    /// The state of a run of `scenario` before its first event.
     pub fn of_scenario(scenario: &Scenario) -> Self {
         let stall_after = Duration::from(scenario.limits.stall_after).as_millis();
         Self {
@@ -133,8 +135,8 @@ impl RunState {
         }
     }
 
-    /// Of a run of version 1, whose stream introduces nobody: two nodes and, as
-    /// events name them, their pairs.
+    /// Names two nodes, `local` and `peer`, for a stream of version 1, which has no `nodes` and
+    /// `pairs` events. Pairs are added as events name them.
     pub fn introduce_two_nodes(&mut self) {
         let intro = |name: String| NodeIntro {
             address: String::new(),
@@ -143,7 +145,7 @@ impl RunState {
         self.names.nodes = shown_names(&["", ""]).into_iter().map(intro).collect();
     }
 
-    /// Takes one event in.
+    /// Folds one event into the state.
     pub fn apply(&mut self, event: &Event) {
         if self.began_ns.is_none() {
             let since_ns = (event.ms.max(0.0) * 1e6) as u64;
@@ -202,7 +204,8 @@ impl RunState {
         }
     }
 
-    /// A stream of version 1 introduces no pairs: several are one for each GPU.
+    /// Adds the pairs up to `pair` in a stream of version 1, which has no `pairs` event: a
+    /// single pair is for host memory, several are one per GPU.
     fn introduce_pair(&mut self, pair: PairId) {
         let known = self.names.pairs.len();
         if pair.index() < known || pair.index() >= WORKERS_MAX || self.names.nodes.len() != 2 {
@@ -252,7 +255,7 @@ impl RunState {
             return;
         };
         match &mut state.stall {
-            // Declared by one end already; the other sees the same one.
+            // The other end declared the same stall before.
             Some(stall) if !stall.recovered => return,
             stall => {
                 *stall = Some(DeclaredStall {
@@ -266,7 +269,7 @@ impl RunState {
             .for_each(WorkerState::keep_picture);
     }
 
-    /// What was seen around a stall says nothing of what comes after it.
+    /// Marks the stall as recovered and drops the freeze-frames, which describe the stall only.
     fn recovered(&mut self, pair: PairId) {
         if let Some(stall) = self.pair_mut(pair).and_then(|state| state.stall.as_mut()) {
             stall.recovered = true;
@@ -275,8 +278,8 @@ impl RunState {
             .for_each(|worker| worker.frame = None);
     }
 
-    /// Takes in who took part, as the record of a run has it: what is known before
-    /// the first event where a run is told again.
+    /// Adds names, hosts, facts and clocks from the record of a run, before its first event is
+    /// replayed.
     pub fn introduce(&mut self, run: &RunRecord) {
         if !run.nodes.is_empty() {
             self.names = run.names();
@@ -295,7 +298,7 @@ impl RunState {
         }
     }
 
-    /// Takes in how a run ended, and what only its record has.
+    /// Adds how the run ended and everything else that only its record has.
     pub fn conclude(&mut self, run: &RunRecord) {
         self.introduce(run);
         self.ended = Some(Ended {
@@ -313,22 +316,22 @@ impl RunState {
         }
     }
 
-    /// A node, if anything is known of it.
+    /// The state of a node, if it had an event.
     pub fn node(&self, node: NodeId) -> Option<&NodeState> {
         self.nodes.get(node.index())
     }
 
-    /// A pair, if anything is known of it.
+    /// The state of a pair, if it had a stall.
     pub fn pair(&self, pair: PairId) -> Option<&PairState> {
         self.pairs.get(pair.index())
     }
 
-    /// What a worker is called.
+    /// The display name of a worker.
     pub fn name(&self, worker: WorkerId) -> String {
         self.names.worker(worker)
     }
 
-    /// Both workers of a pair, in the order of its nodes, as far as they are known.
+    /// Both workers of a pair, in the order of its nodes; `None` for one without events.
     pub fn ends(&self, pair: PairId) -> [Option<&WorkerState>; 2] {
         let nodes = self
             .names
@@ -338,7 +341,7 @@ impl RunState {
         nodes.map(|node| self.workers.get(&WorkerId::of_pair(node, pair)))
     }
 
-    /// What the pair moves bytes for.
+    /// The lanes of a pair; empty for an unknown pair.
     pub fn lanes(&self, pair: PairId) -> &[Lane] {
         self.names
             .pairs
@@ -351,14 +354,14 @@ impl RunState {
         let pair = worker.pair()?;
         let node = match self.names.other_end(worker.node, pair) {
             Some(node) => node,
-            // A stream that introduces nobody has two nodes.
+            // Without `pairs` events there are two nodes.
             None if self.names.pairs.is_empty() && worker.node.0 < 2 => NodeId(1 - worker.node.0),
             None => return None,
         };
         self.workers.get(&WorkerId::of_pair(node, pair))
     }
 
-    /// The newest stall of any pair.
+    /// The newest stall of any pair; one that has not recovered takes precedence.
     pub fn stall(&self) -> Option<DeclaredStall> {
         let stalls = self.pairs.iter().filter_map(|pair| pair.stall);
         stalls.max_by(|a, b| {
@@ -368,8 +371,8 @@ impl RunState {
         })
     }
 
-    /// When something happened, nanoseconds since 1970; before the command started
-    /// where `ms` is negative.
+    /// Converts milliseconds since the command started to nanoseconds since 1970. `ms` may be
+    /// negative.
     pub fn at_ns(&self, ms: f64) -> u64 {
         self.began_ns
             .unwrap_or(0)
@@ -402,7 +405,7 @@ impl RunState {
     }
 }
 
-/// The place of an id in its list, which grows to it; none beyond `most`.
+/// The element at `index`, after growing the list to it; `None` from `most` on.
 fn grown<T: Default>(list: &mut Vec<T>, index: usize, most: usize) -> Option<&mut T> {
     if index >= most {
         return None;
@@ -413,7 +416,7 @@ fn grown<T: Default>(list: &mut Vec<T>, index: usize, most: usize) -> Option<&mu
     list.get_mut(index)
 }
 
-/// Whether no request changed state between two looks at the same channels.
+/// Whether no request changed state between two samples of the same channels.
 pub(crate) fn same_counts(before: &[ChannelNow], after: &[ChannelNow]) -> bool {
     let counts = |one: &ChannelNow| [one.posted, one.done, one.consumed];
     before.iter().map(counts).eq(after.iter().map(counts))

@@ -1,6 +1,6 @@
-//! A run over time: its state now, and what is needed to go back.
+//! A run over time: its current state, and the history that a view steps back through.
 //!
-//! Bounded: counters thin out with age (`Series`), the oldest lines go.
+//! Bounded: old counters are thinned out (`Series`), the oldest lines are dropped.
 #![forbid(unsafe_code)]
 
 use crate::event::{Event, EventKind};
@@ -11,34 +11,34 @@ use crate::state::RunState;
 use std::collections::{BTreeMap, VecDeque};
 use tcpx_words::units::printable;
 
-/// Channel samples of one worker that are kept, some 400 bytes each.
+/// Most channel samples of one worker, some 400 bytes each.
 const SAMPLES_OF_CHANNELS_MAX: usize = 200_000;
-/// Lines that are kept.
+/// Most log lines.
 const LINES_MAX: usize = 5000;
-/// Marks that are kept.
+/// Most marks.
 const MARKS_MAX: usize = 1000;
-/// Phases of one worker that are kept: a run has ten.
+/// Most phases of one worker: a run has ten.
 const PHASES_MAX: usize = 64;
 
-/// A moment worth going back to.
+/// A moment that a view can jump to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     /// When, nanoseconds since 1970.
     pub at_ns: u64,
-    /// Of which worker.
+    /// The worker it is about.
     pub worker: WorkerId,
-    /// What.
+    /// What happened.
     pub kind: MarkKind,
 }
 
 /// What happened at a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {
-    /// The last change before a standstill.
+    /// The worker's last state change before a standstill.
     Stalled,
-    /// It moved again.
+    /// The worker moved again.
     Moving,
-    /// It went on to a phase.
+    /// The worker entered this phase.
     Phase(Phase),
 }
 
@@ -47,63 +47,63 @@ pub enum MarkKind {
 pub struct Line {
     /// When, nanoseconds since 1970.
     pub at_ns: u64,
-    /// Who said it; none for the coordinator.
+    /// The worker it is about; `None` for lines of the coordinator or an agent.
     pub worker: Option<WorkerId>,
-    /// The node, where an agent said it.
+    /// The node it is about; `None` for lines about the run.
     pub node: Option<NodeId>,
-    /// How much it matters.
+    /// Its source.
     pub kind: LineKind,
-    /// Fit for a terminal.
+    /// The text, without control characters.
     pub text: String,
 }
 
-/// Where a line comes from, and how much it matters.
+/// The source of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineKind {
-    /// The plugin warns.
+    /// A WARN line of the plugin.
     Warning,
-    /// The plugin tells.
+    /// Any other log line of the plugin.
     Plugin,
-    /// A process printed it.
+    /// Output of a worker process.
     Output,
-    /// The coordinator or the agent noticed something.
+    /// An observation of the coordinator or an agent.
     Note,
 }
 
 /// A run over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// Now.
+    /// The current state.
     pub state: RunState,
     /// Counters over time, by worker.
     pub series: BTreeMap<WorkerId, Series>,
-    /// What was said, in the order of its times.
+    /// Log lines, ordered by time.
     pub lines: VecDeque<Line>,
-    /// Lines that are gone.
+    /// Number of lines that were dropped.
     pub lines_lost: u64,
-    /// In the order of their times.
+    /// Marks, ordered by time.
     pub marks: Vec<Mark>,
     kept: BTreeMap<WorkerId, Kept>,
 }
 
-/// What is kept of one worker beside its counters.
+/// History of one worker besides its counters.
 #[derive(Debug, Default)]
 struct Kept {
-    /// It stands still.
+    /// Whether it stood still at its newest sample.
     stands: bool,
-    /// Channels that its series has room for.
+    /// Number of channels that its series is sized for.
     room: usize,
-    /// Phases and when it entered them, in the order of their times.
+    /// Phases with the time they were entered, nanoseconds since 1970, ordered by time.
     phases: Vec<(u64, Phase)>,
 }
 
-/// Something is in flight and nothing has changed for `after_ms`.
+/// Whether the channel has requests in flight and none changed state for `after_ms`.
 pub fn stands_still(channel: &ChannelNow, after_ms: u64) -> bool {
     !channel.closed && channel.posted > channel.consumed && channel.quiet_ms >= after_ms
 }
 
 impl Timeline {
-    /// Of a run whose state is begun.
+    /// A timeline that begins with this state.
     pub fn of(state: RunState) -> Self {
         Self {
             state,
@@ -111,7 +111,7 @@ impl Timeline {
         }
     }
 
-    /// Takes one event in.
+    /// Folds one event into the state and the history.
     pub fn apply(&mut self, event: &Event) {
         self.state.apply(event);
         let at_ns = self.state.at_ns(event.ms);
@@ -127,8 +127,8 @@ impl Timeline {
         };
         match &event.kind {
             EventKind::Note(text) => say(LineKind::Note, text),
-            EventKind::AgentBroken(why) => say(LineKind::Note, &format!("the agent: {why}")),
-            EventKind::Recovered => say(LineKind::Note, "it moves again"),
+            EventKind::AgentBroken(why) => say(LineKind::Note, &format!("the agent failed: {why}")),
+            EventKind::Recovered => say(LineKind::Note, "the stalled channels move again"),
             EventKind::Failed(failure) => say(
                 LineKind::Note,
                 &format!("{}: {}", failure.phase, failure.message),
@@ -149,7 +149,7 @@ impl Timeline {
                 );
             }
             EventKind::Stall(channels) => {
-                say(LineKind::Note, "nothing changes any more");
+                say(LineKind::Note, "stall: no request changes state");
                 self.sample(at_ns, worker, channels);
             }
             EventKind::Exited(exit) => {
@@ -178,7 +178,7 @@ impl Timeline {
             self.lines.pop_front();
             self.lines_lost += 1;
         }
-        // Several sources, several nodes: each in order, not all of them.
+        // Lines of one source arrive in order, lines of several sources do not.
         let place = self
             .lines
             .partition_point(|before| before.at_ns <= line.at_ns);
@@ -190,7 +190,7 @@ impl Timeline {
             return;
         };
         if !self.state.workers.contains_key(&worker) {
-            // There are too many.
+            // The state keeps no more workers.
             return;
         }
         let stall_after_ms = self.state.stall_after_ms;
@@ -244,7 +244,7 @@ impl Timeline {
         Some(phases[entered.checked_sub(1)?].1)
     }
 
-    /// The first and the last moment of which there are counters.
+    /// Times of the first and the last counters, nanoseconds since 1970.
     pub fn span(&self) -> Option<(u64, u64)> {
         let first = self
             .series
@@ -261,7 +261,7 @@ impl Timeline {
         Some((first, last))
     }
 
-    /// The next sample after a moment, or the one before it.
+    /// Time of the next sample after `at_ns`, or of the previous one.
     pub fn step(&self, at_ns: u64, forward: bool) -> Option<u64> {
         let times = self
             .series
@@ -275,7 +275,7 @@ impl Timeline {
         }
     }
 
-    /// The stall to look at from `at_ns`: the one before it, else the first.
+    /// Time of the last stall before `at_ns`, otherwise of the first stall.
     pub fn stall_before(&self, at_ns: u64) -> Option<u64> {
         let mut stalls = self
             .marks
@@ -299,7 +299,7 @@ impl Kept {
     }
 }
 
-/// More channels are fewer samples.
+/// Resizes a series: the more channels a sample has, the fewer samples are kept.
 fn thin_for(series: &mut Series, channels: usize) {
     let most = (SAMPLES_OF_CHANNELS_MAX / channels).clamp(64, SAMPLES_MAX);
     let before = std::mem::replace(series, Series::new(most));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stand_in_the_order_of_their_times_and_the_oldest_go() {
+    fn lines_are_ordered_by_time_and_the_oldest_are_dropped() {
         let mut timeline = Timeline::default();
         let note = |timeline: &mut Timeline, ms: usize| {
             told(timeline, ms as f64, EventKind::Note(String::new()))
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_from_before_the_first_look_keeps_its_time() {
+    fn a_line_from_before_the_first_event_keeps_its_time() {
         let mut timeline = Timeline::default();
         let note = |ms: f64| {
             let event = Event::new(ms, Who::Worker(PEER), EventKind::Note(String::new()));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_marked_where_the_last_change_was_and_its_end_too() {
+    fn a_stall_is_marked_at_the_last_change_before_it_and_at_its_end() {
         let mut timeline = Timeline::default();
         told(&mut timeline, 0.0, EventKind::Recovered);
         for (second, quiet_ms) in [(1, 0), (2, 1000), (4, 3000), (5, 4000), (6, 10)] {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_phase_of_every_worker_is_known_at_any_moment_however_many_there_are() {
+    fn the_phase_of_each_of_many_workers_is_known_at_any_time() {
         let mut timeline = Timeline::default();
         for pair in 0..2 * MARKS_MAX as u32 {
             let worker = WorkerId::of_pair(NodeId(1), PairId(pair));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn more_channels_are_fewer_samples_and_none_is_lost_at_once() {
+    fn a_worker_with_more_channels_keeps_fewer_samples() {
         let mut timeline = Timeline::default();
         told(&mut timeline, 0.0, EventKind::Sample(channel(1, 0)));
         for ms in 1..500 {

@@ -193,7 +193,7 @@ fn a_run_that_recovers_is_seen_to_move_again() {
         "clear; {run} --set fault.spec=delay-ctrl:nth=40,ms=7000; echo code-$?"
     ));
     terminal.shows("STALLED");
-    terminal.shows("it moves again");
+    terminal.shows("the stalled channels move again");
     terminal.shows("PASSED");
     terminal.press("q");
     terminal.shows("code-0");

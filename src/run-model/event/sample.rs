@@ -1,7 +1,7 @@
-//! Lines of counters, read at their own pace: nearly all of a long stream is these.
+//! Counter samples in `events.jsonl`: nearly every line of a long stream is one.
 //!
-//! A line is known for one by its first bytes, so a reader can pass it over unparsed.
-//! What is read of a channel is the reader's choice.
+//! The first bytes of a line tell whether it is a sample, so a reader can skip it unparsed.
+//! The reader also chooses what is parsed of each channel.
 #![forbid(unsafe_code)]
 
 use super::{Event, EventKind, v1};
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// What says what a line is stands within these first bytes.
+/// The key that tells the kind of a line is within this many first bytes.
 const HEAD: usize = 256;
 
 /// Whether a line of `events.jsonl`, of any version, holds counters.
@@ -22,14 +22,14 @@ pub fn is_sample(line: &[u8]) -> bool {
     KEY.find(&line[..line.len().min(HEAD)]).is_some()
 }
 
-/// Counters of one worker at one moment. `C` is what is read of each channel.
+/// Counters of one worker at one moment. `C` is the type each channel is parsed into.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleLine<C> {
     /// Milliseconds since the command started.
     pub ms: f64,
-    /// Whose they are.
+    /// The worker that owns the channels.
     pub worker: WorkerId,
-    /// Of every channel.
+    /// Counters of every channel.
     pub channels: Vec<C>,
 }
 
@@ -88,7 +88,7 @@ impl<C> Line<'_, C> {
 }
 
 impl<C: DeserializeOwned> SampleLine<C> {
-    /// Reads one line of counters, of this version or the one before.
+    /// Reads one sample line, of this version or version 1.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let mut line: Line<'_, C> = serde_json::from_slice(line).ok()?;
         let worker = line.worker()?;
@@ -101,7 +101,8 @@ impl<C: DeserializeOwned> SampleLine<C> {
     }
 }
 
-/// The same as an event; the general way reads every value twice.
+/// Reads a sample line as an event. The derived reader of [`Event`] would buffer and read every
+/// value twice, because of its flattened field.
 pub(super) fn parse(line: &[u8]) -> Option<Event> {
     let mut line: Line<'_, ChannelNow> = serde_json::from_slice(line).ok()?;
     let worker = line.worker()?;
@@ -132,7 +133,7 @@ mod tests {
     use serde::de::IgnoredAny;
 
     #[test]
-    fn counters_are_read_the_same_way_by_either_reader() {
+    fn both_readers_read_the_same_counters() {
         let channel = ChannelNow {
             posted: 7,
             ..ChannelNow::default()
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_version_1_are_of_the_worker_that_their_line_names() {
+    fn counters_of_version_1_belong_to_the_worker_that_the_line_names() {
         let line = br#"{"at":"x","ms":2,"node":"peer","gpu":3,"said":{"sample":[{},{}]}}"#;
         let read = SampleLine::<IgnoredAny>::parse(line).expect("counters");
         assert_eq!(

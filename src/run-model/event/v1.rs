@@ -1,5 +1,5 @@
-//! Event lines of `tcpxctl.run/1`: nodes by the names `local` and `peer`, pairs as
-//! `gpu`, and what agents and workers said as it went over the wire.
+//! Event lines of `tcpxctl.run/1`: nodes are called `local` and `peer`, pairs are numbered by
+//! `gpu`, and the messages of agents and workers are embedded as they were sent.
 #![forbid(unsafe_code)]
 
 use super::{Event, EventKind, PluginDevice, PluginReady};
@@ -22,7 +22,7 @@ struct Line {
     what: Map<String, Value>,
 }
 
-/// The node that version 1 calls by this name.
+/// The node with this name in version 1.
 pub(crate) fn node_of(name: &str) -> Option<NodeId> {
     match name {
         "local" => Some(NodeId(0)),
@@ -41,7 +41,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Event> {
         "note" => kind("note", value)?,
         _ => return None,
     };
-    // What an agent said of its node was numbered as its first worker.
+    // Version 1 gave an agent's messages about its node the number of its first worker.
     let of_node = matches!(kind, EventKind::Agent { .. } | EventKind::AgentBroken(_));
     let pair = if of_node || (node.is_none() && line.gpu.is_none()) {
         None
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_version_1_say_the_same_as_ever() {
+    fn lines_of_version_1_are_read() {
         let at = r#""at":"2026-11-20T10:00:00Z","ms":1"#;
         let event = read(&format!(
             r#"{{{at},"node":"peer","node_us":9,"said":{{"worker":{{"phase":"measuring"}}}}}}"#
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_news_is_passed_over() {
+    fn messages_that_are_no_events_are_skipped() {
         let at = r#""at":"2026-11-20T10:00:00Z","ms":1,"node":"peer""#;
         for said in [
             r#""said":"heartbeat""#,

@@ -1,8 +1,8 @@
-//! A `.tar.gz` from somebody else, read in place and with distrust.
+//! Reads a `.tar.gz` bundle of unknown origin into memory.
 //!
-//! Regular files under one folder, and folders; a link, a device, an absolute
-//! name, a `..` or a second file of the same name is the end of it. Entries, their
-//! sizes and the expansion are bounded. Nothing is written anywhere.
+//! A bundle holds regular files and folders under one top folder. A link, a device, an absolute
+//! name, a `..` or a duplicate name refuses the whole bundle. The number of entries, their sizes
+//! and the expansion are bounded. Nothing is written to disk.
 #![forbid(unsafe_code)]
 
 use flate2::read::GzDecoder;
@@ -11,34 +11,34 @@ use std::io::{self, Read};
 use std::path::{Component, Path};
 use tar::EntryType;
 
-/// Files and folders.
+/// Most files and folders.
 const ENTRIES_MAX: usize = 1024;
-/// Bytes of all files, as they are without compression.
+/// Most bytes of all files together, uncompressed.
 const EXPANDED_MAX: u64 = 256 << 20;
-/// Bytes of a name.
+/// Most bytes of a name.
 const NAME_MAX: usize = 512;
 
-/// What is wrong with an archive.
+/// Why a bundle is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// It is none, or ends early.
-    #[error("it is no .tar.gz, or damaged: {0}")]
+    /// It is not a `.tar.gz`, or ends early.
+    #[error("not a .tar.gz, or damaged: {0}")]
     Damaged(#[from] io::Error),
-    /// More than is read.
-    #[error("it has more than {ENTRIES_MAX} entries")]
+    /// It has too many files and folders.
+    #[error("more than {ENTRIES_MAX} entries")]
     Entries,
-    /// As [`ArchiveError::Entries`].
-    #[error("its files have more than {} MiB", EXPANDED_MAX >> 20)]
+    /// Its files are too large, uncompressed.
+    #[error("its files expand to more than {} MiB", EXPANDED_MAX >> 20)]
     Expanded,
-    /// A name or a kind that no bundle of ours has.
-    #[error("its entry `{name}` is {what}; nothing of it was read")]
+    /// An entry has a name or a type that `tcpxctl bundle` does not write.
+    #[error("entry `{name}` is {what}; the bundle was not read")]
     Refused {
-        /// Made fit for a terminal.
+        /// Name of the entry, without control characters.
         name: String,
-        /// Why.
+        /// What is wrong with the entry.
         what: &'static str,
     },
-    /// No run in it.
+    /// It has no run in it.
     #[error("it holds neither run.json nor events.jsonl")]
     NoRun,
 }
@@ -46,21 +46,21 @@ pub enum ArchiveError {
 /// The files of a bundle, in memory.
 #[derive(Debug, Default)]
 pub struct Archive {
-    /// The folder that everything is in.
+    /// Name of the top folder.
     pub top: String,
-    /// By the name below it.
+    /// File contents by path below the top folder.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Archive {
-    /// Reads it whole.
+    /// Reads a whole bundle.
     ///
     /// # Errors
     /// See [`ArchiveError`].
     pub fn read(source: impl Read) -> Result<Self, ArchiveError> {
         let mut archive = Self::default();
         let mut left = EXPANDED_MAX;
-        // Headers, padding and whatever hides between entries count, too.
+        // The bound includes headers, padding and anything hidden between entries.
         let bounded = GzDecoder::new(source).take(EXPANDED_MAX + ((ENTRIES_MAX as u64) << 12));
         let mut tar = tar::Archive::new(bounded);
         for (count, entry) in tar.entries()?.enumerate() {
@@ -78,7 +78,7 @@ impl Archive {
             let size = entry.by_ref().take(left + 1).read_to_end(&mut bytes)? as u64;
             left = left.checked_sub(size).ok_or(ArchiveError::Expanded)?;
             if archive.files.contains_key(&name) {
-                return Err(refused(&name, "there twice"));
+                return Err(refused(&name, "a duplicate"));
             }
             archive.files.insert(name, bytes);
         }
@@ -88,12 +88,12 @@ impl Archive {
         }
     }
 
-    /// The name below the one folder.
+    /// The path below the top folder, which the first entry sets.
     fn name(&mut self, bytes: &[u8]) -> Result<String, ArchiveError> {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(NAME_MAX)]).into_owned();
         let text = std::str::from_utf8(bytes).map_err(|_| refused(&shown, "not named in UTF-8"))?;
         if text.len() > NAME_MAX || text.chars().any(char::is_control) {
-            return Err(refused(&shown, "named in a way that no bundle is"));
+            return Err(refused(&shown, "named too long or with control characters"));
         }
         let mut parts = Vec::new();
         for part in Path::new(text).components() {
@@ -138,7 +138,7 @@ mod tests {
             header.set_size(bytes.len() as u64);
             header.set_entry_type(*kind);
             header.set_mode(0o600);
-            // What `append_data` would refuse to write.
+            // Written directly, because `append_data` refuses such names.
             header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
             if matches!(kind, EntryType::Symlink | EntryType::Link) {
                 header.set_link_name("/etc/passwd").expect("a name");
@@ -182,17 +182,17 @@ mod tests {
         check(&[run, ("r/../x", FILE, b"")], "`..`");
         check(&[run, ("/etc/x", FILE, b"")], "absolute");
         check(&[run, ("other/x", FILE, b"")], "outside");
-        check(&[run, run], "twice");
+        check(&[run, run], "duplicate");
         check(&[run, ("r/l", EntryType::Symlink, b"")], "neither a file");
         check(&[run, ("r/l", EntryType::Link, b"")], "neither a file");
         check(&[run, ("r/null", EntryType::Char, b"")], "neither a file");
-        check(&[run, ("r/\x1b[2J", FILE, b"")], "named in a way");
+        check(&[run, ("r/\x1b[2J", FILE, b"")], "named too long");
         check(&[("r/x", FILE, b"")], "neither run.json");
         assert!(Archive::read(&b"nonsense"[..]).is_err());
     }
 
     #[test]
-    fn what_expands_without_end_is_given_up() {
+    fn a_bundle_that_expands_too_far_is_refused() {
         let zeroes = vec![0; 1 << 20];
         let names: Vec<String> = (0..300).map(|n| format!("r/{n}")).collect();
         let entries: Vec<(&str, EntryType, &[u8])> = names

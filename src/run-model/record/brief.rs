@@ -1,5 +1,5 @@
-//! As much of a `run.json` as a list of runs shows. All else is skipped unread: there
-//! may be thousands.
+//! The part of a `run.json` that a list of runs shows. Everything else is skipped while parsing,
+//! because there may be thousands of runs.
 #![forbid(unsafe_code)]
 
 use super::RecordError;
@@ -10,33 +10,33 @@ use crate::ids::{Lane, Names, NodeId, NodeIntro, shown_names};
 use serde::Deserialize;
 use tcpx_words::error::Outcome;
 
-/// A run in a few words.
+/// Summary of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunBrief {
-    /// RFC 3339 UTC.
+    /// When it started: RFC 3339 UTC.
     pub started: String,
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
     /// How it ended.
     pub outcome: Outcome,
-    /// Of the command.
+    /// Exit code of the command.
     pub exit_code: Option<u8>,
-    /// What was measured.
+    /// Transfers, one per direction.
     pub transfers: Vec<BriefTransfer>,
-    /// Conditions that were found, with how bad they are.
+    /// Conditions that were found, with their severity.
     pub findings: Vec<(String, Severity)>,
 }
 
-/// One direction in a few figures.
+/// Summary of one direction of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BriefTransfer {
     /// `local->peer`, and `local->peer@gpu3` for one GPU.
     pub direction: String,
     /// Measured iterations that completed.
     pub iterations: u32,
-    /// Median over the measured iterations.
+    /// Median rate of the measured iterations, 10^9 bytes per second.
     pub median_gb_per_s: f64,
-    /// Of what was compared.
+    /// Bytes that differed from the pattern.
     pub wrong_bytes: u64,
 }
 
@@ -92,7 +92,7 @@ impl End {
     fn id(&self) -> NodeId {
         match self {
             Self::Id(node) => *node,
-            // A name that is none has no place in the list either.
+            // An unknown name becomes an id that is in no list.
             Self::Name(name) => node_of_v1(name).unwrap_or(NodeId(u32::MAX)),
         }
     }
@@ -110,10 +110,10 @@ struct Schema {
 }
 
 impl RunBrief {
-    /// Reads a `run.json` of any version that is known.
+    /// Reads a `run.json` of any known version.
     ///
     /// # Errors
-    /// It is damaged, or of a version that is not known.
+    /// It is damaged, or of an unknown version.
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
         match serde_json::from_slice::<Record>(bytes) {
             Ok(record) => {
@@ -176,7 +176,7 @@ mod tests {
     const V1: &[u8] = include_bytes!("fixtures/v1/20261120T101500Z-two-gpus/run.json");
 
     #[test]
-    fn a_record_of_either_version_says_the_same_in_brief() {
+    fn a_record_of_either_version_has_the_same_brief() {
         let first = RunBrief::parse(V1).expect("version 1");
         let record = RunRecord::parse(V1).expect("version 1");
         let second =
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_version_says_so_whatever_else_is_in_it() {
+    fn a_future_version_is_reported_as_such_whatever_else_the_file_holds() {
         for text in [
             r#"{"schema":"tcpxctl.run/9","outcome":7}"#,
             r#"{"schema":"tcpxctl.run/9","outcome":"passed","scenario":{}}"#,

@@ -1,12 +1,12 @@
-//! Lines of one worker, each kind once with its count.
+//! Log and output lines of one worker: each kind of line once, with its count.
 #![forbid(unsafe_code)]
 
 use crate::phase::Phase;
 use tcpx_words::log::LogLine;
 
-/// Kinds of lines that are kept of one worker.
+/// Most kinds of lines of one worker.
 const KINDS_MAX: usize = 512;
-/// Letters of one line that are kept.
+/// Characters kept of one line.
 const TEXT_CHARS_MAX: usize = 1000;
 
 /// Where a line came from.
@@ -14,33 +14,33 @@ const TEXT_CHARS_MAX: usize = 1000;
 pub enum LineSource {
     /// The plugin's logger.
     Plugin {
-        /// 2 WARN, 3 INFO, ...
+        /// NCCL log level: 2 is WARN, 3 is INFO.
         level: i32,
-        /// What the plugin calls the file.
+        /// Function or file that the plugin gave.
         function: String,
-        /// Source line.
+        /// Source line that the plugin gave.
         line: i32,
-        /// How many lines of that place there were, also those that were not passed on.
+        /// Lines logged at that place, including those that sampling dropped.
         count: u64,
     },
-    /// The process's own output, by its name: `stdout`, `stderr`.
+    /// Output of the process, by stream: `stdout`, `stderr`.
     Output(String),
 }
 
 /// One kind of line: the same text from the same place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptLine {
-    /// Where it came from.
+    /// Where the line came from.
     pub source: LineSource,
-    /// Its text.
+    /// The text, at most 1000 characters.
     pub text: String,
-    /// How many of it were passed on.
+    /// Lines of this kind that arrived.
     pub count: u64,
-    /// When the first came.
+    /// When the first one arrived, milliseconds since the command started.
     pub first_ms: f64,
-    /// When the last came.
+    /// When the last one arrived, milliseconds since the command started.
     pub last_ms: f64,
-    /// Where its process was at the first.
+    /// The worker's phase at the first one.
     pub phase: Option<Phase>,
 }
 
@@ -105,7 +105,7 @@ impl Lines {
     }
 }
 
-/// Whether two lines come from one place.
+/// Whether two lines come from the same place.
 fn is_same(one: &LineSource, other: &LineSource) -> bool {
     match (one, other) {
         (

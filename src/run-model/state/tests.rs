@@ -33,7 +33,7 @@ fn failure() -> Failure {
 }
 
 #[test]
-fn a_stall_is_one_however_many_ends_declare_it_and_keeps_what_was_seen_then() {
+fn a_stall_that_both_ends_declare_is_one_stall_and_keeps_the_counters_of_that_time() {
     let mut state = RunState::default();
     state.introduce_two_nodes();
     told(
@@ -88,7 +88,7 @@ fn a_stall_is_one_however_many_ends_declare_it_and_keeps_what_was_seen_then() {
 }
 
 #[test]
-fn what_moves_after_a_frame_was_taken_has_recovered() {
+fn progress_after_a_freeze_frame_is_a_recovery() {
     let mut state = RunState::default();
     state.introduce_two_nodes();
     let frame = || {
@@ -125,7 +125,7 @@ fn what_moves_after_a_frame_was_taken_has_recovered() {
 }
 
 #[test]
-fn what_a_worker_did_after_it_failed_is_not_judged() {
+fn counters_after_a_failure_are_not_judged() {
     let mut state = RunState::default();
     told(
         &mut state,
@@ -146,7 +146,7 @@ fn what_a_worker_did_after_it_failed_is_not_judged() {
 }
 
 #[test]
-fn three_nodes_and_three_pairs_each_have_their_own() {
+fn each_of_three_pairs_has_its_own_stall_and_names() {
     let mut state = RunState::default();
     let node = |name: &str| NodeIntro {
         name: name.into(),
@@ -212,7 +212,7 @@ fn a_stream_of_version_1_names_its_pairs_by_gpu() {
 }
 
 #[test]
-fn ids_out_of_bounds_are_nobody() {
+fn ids_out_of_bounds_are_ignored() {
     let mut state = RunState::default();
     state.apply(&Event::new(
         0.0,
@@ -234,7 +234,7 @@ fn ids_out_of_bounds_are_nobody() {
 }
 
 #[test]
-fn a_record_introduces_everyone_before_anything_is_said_of_them() {
+fn a_record_names_nodes_and_hosts_before_the_first_event() {
     let record = br#"{"schema": "tcpxctl.run/1", "outcome": "passed", "transfers": [],
         "nodes": [{"name": "local", "host": "node0"}, {"name": "peer", "host": "node1"}]}"#;
     let run = RunRecord::parse(record).expect("a record");

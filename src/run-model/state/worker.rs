@@ -1,4 +1,4 @@
-//! One worker, or one process that was found, as far as events have told it.
+//! State of one worker, or of one process that was found, from the events so far.
 #![forbid(unsafe_code)]
 
 use super::lines::{KeptLine, Lines};
@@ -15,45 +15,45 @@ use std::path::PathBuf;
 use tcpx_words::log::LogSummary;
 use tcpx_words::payload::{Mismatch, Tally};
 
-/// Looks that are kept, spread over the time that a stall takes.
+/// Call counts that are kept, spread over the time that makes a stall.
 const LOOKS: usize = 10;
-/// Repeats of a handshake that are kept.
+/// Most handshakes of one worker.
 const HANDSHAKES_MAX: usize = 100_000;
 
-/// Something with its time.
+/// A value with the time at which the coordinator received it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct At<T> {
-    /// When the coordinator learnt of it, milliseconds since the command started.
+    /// Milliseconds since the command started.
     pub at_ms: f64,
-    /// What.
+    /// The value.
     #[serde(flatten)]
     pub what: T,
 }
 
-/// Counters of a worker at one moment, as much as tells a standstill's causes apart.
+/// Call counts of a worker's channels at one moment, which the rules compare over a standstill.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
-    /// When.
+    /// When they were sampled, milliseconds since the command started.
     pub at_ms: f64,
-    /// By the place of the channel in the sample.
+    /// Counts by the channel's index in the sample.
     pub channels: Vec<Counts>,
 }
 
-/// Calls of one channel up to a moment.
+/// Calls of one channel since its comm was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// All calls that have returned.
     pub calls: u64,
-    /// Tests.
+    /// Calls of `test`.
     pub tests: u64,
-    /// Posts that were answered with "try again".
+    /// Posts that returned success without a request: try again.
     pub null_requests: u64,
-    /// It was inside a call.
+    /// Whether a call had not returned.
     pub in_call: bool,
 }
 
 impl Counts {
-    /// Of one channel.
+    /// The counts of one sampled channel.
     pub fn of(one: &ChannelNow) -> Self {
         let calls = [
             one.posted,
@@ -74,87 +74,87 @@ impl Counts {
     }
 }
 
-/// Counters as they were when a stall was declared.
+/// Counters of all channels at a stall or a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StallPicture {
-    /// When they were taken.
+    /// When they were sampled, milliseconds since the command started.
     pub at_ms: f64,
-    /// Of every channel.
+    /// Counters of every channel.
     pub channels: Vec<ChannelNow>,
 }
 
-/// Everything around a worker at the moment of a stall.
+/// A freeze-frame with its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Framed {
-    /// When it was taken.
+    /// When it was taken, milliseconds since the command started.
     pub at_ms: f64,
-    /// What.
+    /// The freeze-frame.
     pub frame: Box<Frame>,
 }
 
-/// What a worker's event changed beyond itself.
+/// What a worker's event changes in the state of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Effect {
-    /// When it got somewhere, if it did.
+    /// When the worker last made progress, if the event shows progress.
     pub(super) progress_ms: Option<f64>,
-    /// Requests changed state after a freeze-frame was taken of it.
+    /// Requests changed state after the worker's freeze-frame was taken.
     pub(super) moved_on: bool,
 }
 
-/// One worker, or one process that was found.
+/// State of one worker, or of one process that was found.
 #[derive(Debug, Clone)]
 pub struct WorkerState {
-    /// Which.
+    /// Its id.
     pub id: WorkerId,
-    /// Where it is; a process that was found has no phases.
+    /// Its phase; a process that was found has none.
     pub phase: Option<Phase>,
-    /// When it got there.
+    /// When it entered the phase, milliseconds since the command started.
     pub phase_ms: f64,
-    /// Between which times it measured, milliseconds since the command started.
+    /// When it began and stopped measuring, milliseconds since the command started.
     pub measured_ms: Option<(f64, f64)>,
-    /// The critical checks of its node.
+    /// Result of the critical checks of its node.
     pub preflight: Option<Preflight>,
-    /// Its plugin, once ready.
+    /// Its plugin, once initialised.
     pub plugin: Option<Box<PluginReady>>,
-    /// What a process that was found says of itself.
+    /// Role, plugin and NICs of a process that was found.
     pub process: Option<ProcessFacts>,
-    /// Environment it was given on top of the node's.
+    /// Environment it was given in addition to the node's.
     pub env: BTreeMap<String, String>,
-    /// Where its recorder is.
+    /// Path of its recorder file on its node.
     pub recorder: Option<PathBuf>,
-    /// Handshakes, one list per repeat.
+    /// Times of its handshakes, one list per repeat.
     pub handshakes: Vec<Vec<ConnectionTimes>>,
-    /// What it held before and after all handshakes.
+    /// Descriptors and threads before the first and after the last handshake.
     pub held: Option<(Held, Held)>,
-    /// The registration sweep.
+    /// Results of the registration sweep.
     pub registrations: Option<Vec<MrRow>>,
     /// Its newest counters.
     pub channels: Vec<ChannelNow>,
-    /// When they were taken; `None`: there never were any.
+    /// When they were sampled; `None` if there were never any.
     pub sampled_ms: Option<f64>,
-    /// Its counters when it failed: what it did afterwards hides why.
+    /// Its counters when it failed, which later calls no longer show.
     pub at_failure: Option<StallPicture>,
     /// Its counters when the stall of its pair was declared.
     pub at_stall: Option<StallPicture>,
-    /// Earlier looks at its counters, the oldest first.
+    /// Earlier call counts, the oldest first.
     pub looks: VecDeque<Look>,
     /// Iterations that ended, warm-up included.
     pub iterations: u32,
-    /// Bytes compared, and those that were wrong.
+    /// Bytes compared, and how many of them were wrong.
     pub verified: Option<(u64, u64)>,
-    /// The first wrong stretch.
+    /// The first wrong stretch of bytes.
     pub mismatch: Option<Mismatch>,
-    /// What its transfer came to.
+    /// Result of its transfer.
     pub transfer: Option<Box<TransferResult>>,
-    /// Why it could not go on.
+    /// Why it could not complete its task.
     pub failure: Option<At<Failure>>,
     /// How its process ended.
     pub exit: Option<At<Exit>>,
-    /// Totals of its plugin's log, once it has said all it had to say.
+    /// Totals of its plugin's log, from its last message.
     pub log: Option<LogSummary>,
-    /// What surrounded it at a stall that it has not moved on from.
+    /// Freeze-frame of the current stall.
     pub frame: Option<Framed>,
-    /// Whether a frame was ever taken of it.
+    /// Whether a freeze-frame was ever taken of it.
     pub was_framed: bool,
     lines: Lines,
 }
@@ -192,13 +192,13 @@ impl WorkerState {
         }
     }
 
-    /// Kinds of lines that its plugin logged or that it printed, in the order of
-    /// their first. Only grows.
+    /// Kinds of lines that its plugin logged or that it printed, in the order of their first
+    /// occurrence. The list only grows.
     pub fn lines(&self) -> &[KeptLine] {
         self.lines.kept()
     }
 
-    /// Whether it has said all it had to say.
+    /// Whether its last message has arrived.
     pub fn is_finished(&self) -> bool {
         self.log.is_some()
     }
@@ -344,7 +344,7 @@ impl WorkerState {
         effect
     }
 
-    /// Keeps what surrounded it, if that is still of now.
+    /// Keeps a freeze-frame unless newer counters show progress since it was taken.
     pub fn take_frame(&mut self, at_ms: f64, frame: &Frame) {
         self.was_framed = true;
         let is_of_now = self.channels.is_empty() || same_counts(&self.channels, &frame.channels);
@@ -363,7 +363,8 @@ impl WorkerState {
         }
     }
 
-    /// Its counters and when they were taken, as of its failure if it failed.
+    /// The counters to judge it by and when they were sampled: those at its failure if it
+    /// failed, otherwise the newest.
     pub fn judged(&self) -> (Option<f64>, &[ChannelNow]) {
         match &self.at_failure {
             Some(picture) if !picture.channels.is_empty() => {
@@ -373,7 +374,7 @@ impl WorkerState {
         }
     }
 
-    /// The interface of a plugin device, where it is known.
+    /// The interface name of a plugin device, if known.
     pub fn nic(&self, device: i64) -> Option<&str> {
         if let Some(process) = &self.process {
             return process.nics.get(&device).map(String::as_str);
