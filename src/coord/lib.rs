@@ -1,9 +1,8 @@
 //! Runs as processes: a coordinator, an agent per node, a worker per plugin.
 //!
-//! A folder per role: `coordinator`, `agent`, `worker`. They share `protocol`, what
-//! they say to each other, and nothing else. `process` starts and ends a worker,
-//! `reach` is the ways to a node, `bootstrap` how two workers find and compare each
-//! other.
+//! One folder per role: `coordinator`, `agent`, `worker`. They share the messages in `protocol`
+//! and nothing else. `process` starts and ends a worker process, `reach` starts an agent on a
+//! node, `bootstrap` connects the two workers of a pair and compares their configurations.
 
 pub mod agent;
 mod bootstrap;

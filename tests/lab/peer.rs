@@ -127,12 +127,11 @@ fn a_laptop_that_drives_and_is_taken_for_an_end_is_told_how_to_name_one() {
     for tool in tools {
         let ended = tool.ends_with(1);
         ended.says(&[
-            "laptop has no way to 192.168.1.226 of node1: ",
+            "laptop has no route to 192.168.1.226 of node1: ",
             "Network is unreachable",
         ]);
-        ended.says(&[
-            "next: if laptop only drives the transfer, put a node in its place with --from HOST",
-        ]);
+        ended
+            .says(&["next: if laptop should only drive the transfer, replace it with --from HOST"]);
     }
     lab.is_left_clean();
 }

@@ -209,7 +209,7 @@ fn a_silent_agent_is_lost() {
     agent.signal(Signal::STOP);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
-    ended.says(&["fell silent", "see whether that node is up"]);
+    ended.says(&["stopped answering", "check that the node is up"]);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn what_a_lost_node_said_last_is_not_passed_off_as_its_state() {
     agent.signal(Signal::STOP);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
-    ended.says(&["fell silent", "last counters, at "]);
+    ended.says(&["stopped answering", "last counters, at "]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! One task in one worker, on this machine or on another, and its answer.
+//! Runs one task in one worker, on this machine or on another node, and returns its answer.
 //!
-//! For what needs no pair: which devices a plugin has, one row of the contract
-//! suite. A worker that fails, dies or hangs is a [`Problem`] in words.
+//! For tasks without a pair: listing a plugin's devices, one row of the contract suite. A worker
+//! that fails, dies or hangs becomes a [`Problem`].
 #![forbid(unsafe_code)]
 
 use super::assign::or_builtin;
@@ -25,7 +25,7 @@ use tcpx_run_model::record::sample::Sampler;
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::Outcome;
 
-/// Why there is no answer.
+/// Why a task has no answer.
 #[derive(Debug, Clone, Serialize)]
 pub struct Problem {
     /// Whose problem it is.
@@ -64,18 +64,18 @@ impl From<NoPlugin> for Problem {
     }
 }
 
-/// A node that can be asked.
+/// A node that runs single tasks.
 pub struct Node {
-    /// What it is.
+    /// NICs, GPUs, NUMA, limits and environment of the node.
     pub facts: Box<NodeFacts>,
-    /// What the wanted plugin means there.
+    /// The plugin file that the wanted plugin resolves to on the node.
     pub plugin: Result<Choice, NoPlugin>,
     agent: Option<(Agent, mpsc::Receiver<AgentEvent>)>,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Node {
-    /// This machine; workers are children of this process.
+    /// This machine: workers are children of this process.
     pub fn here(wanted: &PluginChoice) -> Self {
         let plugin = choose(wanted).map_err(NoPlugin::from);
         let facts = Box::new(NodeFacts::read(&Root::live()));
@@ -87,10 +87,10 @@ impl Node {
         }
     }
 
-    /// Another one, over an agent.
+    /// Another node, through an agent.
     ///
     /// # Errors
-    /// It cannot be reached, or no agent can be had there.
+    /// The node cannot be reached, or its agent does not start.
     pub fn at(
         way: &dyn Transport,
         wanted: &PluginChoice,
@@ -109,17 +109,17 @@ impl Node {
         })
     }
 
-    /// From now on no answer is waited for once the flag is set.
+    /// Makes `ask` return as soon as the flag is set.
     pub fn until(&mut self, interrupted: Arc<AtomicBool>) {
         self.interrupted = interrupted;
     }
 
-    /// Runs one task in a worker of its own and returns what `pick` makes of its
-    /// messages.
+    /// Runs one task in a worker of its own and returns the first value that `pick` extracts from
+    /// its messages.
     ///
     /// # Errors
-    /// A worker that fails, dies, or has not finished after `patience`; the user
-    /// interrupted it, which is told from its ending by the same signal.
+    /// The worker failed, died, or has not finished after `patience`; or the user interrupted it,
+    /// which takes precedence, as the same signal may have ended the worker.
     pub fn ask<T>(
         &self,
         task: Task,
@@ -166,23 +166,23 @@ impl Node {
     }
 }
 
-/// How long an answer is waited for.
+/// Deadline and stop flag of a wait for an answer.
 struct Wait<'a> {
     until: Instant,
     patience: Duration,
     interrupted: &'a AtomicBool,
 }
 
-/// Between two looks at whether somebody interrupted.
+/// Time between two checks of the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Nothing more is heard.
+/// Why a wait returned without a message.
 enum Silence {
-    /// For a moment.
+    /// No message yet.
     Yet,
-    /// Not in time, or not wanted any more.
+    /// The deadline has passed, or the user interrupted.
     Over,
-    /// Whoever spoke is gone.
+    /// The sender is gone.
     Gone,
 }
 
@@ -191,7 +191,7 @@ impl Wait<'_> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// The next thing that is heard; what has arrived counts before the deadline does.
+    /// Waits for the next message. One that has arrived is returned even after the deadline.
     fn next<E>(&self, from: &mpsc::Receiver<E>) -> Result<E, Silence> {
         let left = self.until.saturating_duration_since(Instant::now());
         match from.recv_timeout(left.min(LOOK_EVERY)) {
@@ -248,7 +248,7 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
     };
     let mut beat_at = Instant::now();
     loop {
-        // However much it says: it ends when nothing comes from us.
+        // The agent ends itself without heartbeats, however busy it keeps this loop.
         if Instant::now() >= beat_at {
             beat_at = Instant::now() + HEARTBEAT;
             agent.beat();
@@ -279,7 +279,7 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
     }
 }
 
-/// One worker at a time: the next task waits until this one's is gone.
+/// Stops the worker and waits until it has exited, so that the next task can start one.
 fn leave(agent: &Agent, events: &mpsc::Receiver<AgentEvent>) {
     agent.tell(0, &ToAgent::Stop { grace_ms: 100 });
     let until = Instant::now() + 2 * HEARTBEAT;
@@ -296,10 +296,10 @@ fn leave(agent: &Agent, events: &mpsc::Receiver<AgentEvent>) {
     }
 }
 
-/// What has been heard of a worker so far.
+/// Messages of a worker so far.
 struct Answer<T, P> {
     phase: Phase,
-    /// The plugin call that it is inside of, as far as is known.
+    /// The plugin call that has not returned, if known.
     inside: Option<String>,
     last_warning: Option<String>,
     answer: Option<T>,
@@ -308,7 +308,7 @@ struct Answer<T, P> {
 }
 
 impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
-    /// The end of the story, when this is it.
+    /// Takes one message; returns the result once it is complete.
     fn hear(&mut self, heard: Heard) -> Option<Result<T, Problem>> {
         match heard {
             Heard::Message(FromWorker::Phase(next)) => self.phase = next,
@@ -364,7 +364,8 @@ impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
             .unwrap_or_default()
     }
 
-    /// A plugin hangs where a call does not return, or where nothing but calls is done.
+    /// The problem of a worker that has not finished in time. The plugin hangs if a call has not
+    /// returned, or in a phase in which a worker does nothing but call it.
     fn is_late(&self, wait: &Wait<'_>) -> Problem {
         let seconds = wait.patience.as_secs_f64();
         let what = match (self.phase, &self.inside) {
@@ -372,7 +373,7 @@ impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
             _ => "the plugin hangs".to_owned(),
         };
         Problem::not_run(format!(
-            "{what} while {}{}; it was ended",
+            "{what} while {}{}; the worker was killed",
             self.phase,
             self.inside()
         ))

@@ -1,4 +1,5 @@
-//! The coordinator's loop: the sockets and the clock around `run`.
+//! Runs a scenario: starts the agents, feeds their messages and the time to the state machine in
+//! `run`, and carries out its effects.
 #![forbid(unsafe_code)]
 
 use super::assign::{self, Refusal};
@@ -25,49 +26,50 @@ use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::now_us;
 
-/// What to do, and for whom.
+/// A run to carry out.
 pub struct RunRequest<'a> {
-    /// Resolved.
+    /// The resolved scenario.
     pub scenario: &'a Scenario,
     /// What each pair does once connected.
     pub work: Work,
-    /// Of this run.
+    /// Name of the run folder.
     pub run_id: &'a str,
-    /// Set by a signal.
+    /// Set by a signal handler: stop the run.
     pub interrupted: &'a Arc<AtomicBool>,
-    /// How to reach the nodes.
+    /// How to reach each node.
     pub ways: &'a [Box<dyn Transport>],
     /// Which nodes meet: places in `ways`. Both sides of a couple are different nodes.
     pub couples: &'a [[usize; 2]],
-    /// Where the first end that listens does, the next one above; 0 is any.
+    /// Port that the first listening worker uses, the next one for the next pair and so on; 0
+    /// for any free port.
     pub bootstrap_port: u16,
-    /// Each worker makes the critical checks of its node first.
+    /// Whether each worker makes the critical checks of its node first.
     pub preflight: bool,
-    /// What a view looks at.
+    /// The channel that a live view shows in detail.
     pub closely: Option<&'a Closely>,
 }
 
-/// The first node with the second: every run of two.
+/// The first node with the second: the node pairs of every run of two nodes.
 pub const ONE_COUPLE: &[[usize; 2]] = &[[0, 1]];
 
-/// The channel that a view shows closely and the recorder that has it: written
-/// by the view, read by the coordinator a few times a second.
+/// The channel that a live view shows in detail, and its recorder file: written by the view, read
+/// by the coordinator a few times a second.
 pub type Closely = Mutex<Option<(ChannelKey, PathBuf)>>;
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub struct RunOutcome {
-    /// Everything that is known of it.
+    /// The final state.
     pub state: RunState,
-    /// Its pairs; at least one.
+    /// Results of its pairs; at least one.
     pub pairs: Vec<PairOutcome>,
 }
 
 impl RunOutcome {
-    /// The pair by which the run is judged: the one that went wrong first.
+    /// The pair that decides the outcome of the run: the first that failed.
     ///
     /// # Panics
-    /// Never for what [`run`] returns.
+    /// If there is no pair, which [`run`] never returns.
     pub fn decisive(&self) -> &PairOutcome {
         let bad = self
             .pairs
@@ -97,12 +99,11 @@ impl RunOutcome {
     }
 }
 
-/// Events taken in between two looks at the deadlines.
+/// Most messages handled between two checks of the deadlines.
 const EVENTS_MAX: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
 
-/// Runs all pairs; `observe` sees every event in order, with the state that it is
-/// part of.
+/// Runs all pairs. `observe` is called with every event in order, and with the state after it.
 pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState)) -> RunOutcome {
     let (to_events, events) = mpsc::channel();
     let started = Instant::now();
@@ -236,7 +237,7 @@ impl Drive<'_> {
         Pair::new(setup, now.elapsed)
     }
 
-    /// Every pair of the run, and what starts it.
+    /// Every pair of the run with the effects that start it.
     fn pairs(&self, now: Now) -> Result<Vec<(Pair, Vec<PairEffect>)>, Refusal> {
         let request = self.request;
         let greetings: Vec<_> = self.agents.iter().map(|agent| &agent.greeting).collect();
@@ -264,7 +265,7 @@ impl Drive<'_> {
             });
         }
         let no_numbers = |error| Refusal {
-            why: format!("no random numbers: {error}"),
+            why: format!("cannot generate the run's secret: {error}"),
             next_step: None,
         };
         let mut plans = Vec::new();
@@ -310,7 +311,7 @@ impl Drive<'_> {
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
-            // All that has arrived counts before any deadline does.
+            // Handle every message that has arrived before checking deadlines.
             let more = events
                 .try_iter()
                 .take(EVENTS_MAX)
@@ -373,7 +374,7 @@ impl Drive<'_> {
     }
 }
 
-/// Names with the pairs that are about to be introduced.
+/// The known names together with the planned pairs.
 fn names_of(known: &Names, plans: &[([NodeId; 2], assign::PairPlan)]) -> Names {
     let intro =
         |(nodes, (lanes, _)): &([NodeId; 2], assign::PairPlan)| tcpx_run_model::ids::PairIntro {

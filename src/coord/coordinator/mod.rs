@@ -1,13 +1,15 @@
-//! The coordinator: decides what every node is told, hears everything, and says how
-//! a run ended. It loads no plugin.
+//! The coordinator: assigns work to every node, receives every message, and decides how a run
+//! ended. It loads no plugin.
 //!
-//! `drive` is its loop, the only place with a socket and a clock; `run` and `pair` are
-//! state machines, `assign` what each end is told. `launch` is its view of an agent,
-//! `pulse` whether it is heard; `edge` makes events of messages. How a run ends is
-//! decided in small pieces: `require` before it starts, `deadline` for calls that do
-//! not return, `standstill` where nothing moves, `verdict` among several endings,
-//! `conclude` for the record. `ask` is one task in one worker, for what needs no pair;
-//! `watching` what goes on on nodes now.
+//! `drive` receives messages from the agents and reads the clock; it passes both to `run` and
+//! `pair`, which are state machines without either, and carries out the effects they return.
+//! `assign` computes the task of each end. `launch` starts an agent and reads its messages,
+//! `pulse` tracks when it was last heard, `edge` converts messages to events.
+//!
+//! The outcome is decided in small pieces: `require` before a run starts, `deadline` for plugin
+//! calls that do not return, `standstill` when nothing moves, `verdict` among several failures,
+//! `conclude` for the record. `ask` runs one task in one worker, without a pair. `watching`
+//! follows the recorders on other nodes.
 
 pub(crate) mod ask;
 pub(crate) mod assign;

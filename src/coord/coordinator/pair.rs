@@ -1,12 +1,12 @@
 //! One pair of workers, from its launch to the last exit, as a state machine.
 //!
-//! `step` takes what happened and says what is to be done; time is a value, and
-//! what is known of the workers is read from the run's state. The end that listens
-//! is told first, its address goes to the other, and from then on this only watches:
-//! a failure, a death, a stall or a lost agent at one end stops the other end too.
-//! Every stage but the last has a deadline.
+//! `step` takes an input and returns effects. Time is a value, and the workers' phases and
+//! counters are read from the run's state. Both workers are started, the address of the listening
+//! one is sent to the other, and from then on the pair is only supervised: a failure, an exit, a
+//! stall or a lost agent at one end stops the other end too. Every stage but the last has a
+//! deadline.
 //!
-//! Not here: sockets, clocks and other pairs. `run` has those pairs, `drive` the rest.
+//! Not here: sockets and clocks (`drive`), and other pairs (`run`).
 #![forbid(unsafe_code)]
 
 use super::assign::EndPlan;
@@ -32,35 +32,35 @@ use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 use tcpx_words::units::printable;
 
-/// For a worker to report and end after it was told to.
+/// Time for a worker to report and exit after a stop order.
 const GRACE: Duration = Duration::from_millis(1200);
 
-/// What the pair came to.
+/// Result of a pair.
 #[derive(Debug, Clone)]
 pub struct PairOutcome {
-    /// Which pair.
+    /// Its id.
     pub id: PairId,
     /// Its nodes.
     pub nodes: [NodeId; 2],
-    /// What it moved bytes for.
+    /// Its lanes.
     pub lanes: Vec<Lane>,
-    /// When it went wrong, if it did: since the command started.
+    /// When it failed, since the command started; `None` if it passed.
     pub bad_since: Option<Duration>,
     /// How it ended.
     pub outcome: Outcome,
-    /// In one sentence, unless it passed.
+    /// The reason in one sentence, unless it passed.
     pub reason: Option<String>,
-    /// What to do about it.
+    /// What the user should do.
     pub next_step: Option<String>,
-    /// The first stall that did not end, or the last one that did.
+    /// The stall that did not recover, or the last one that did.
     pub stall: Option<DeclaredStall>,
-    /// What was legal, and seen before anything ran.
+    /// Findings from the settings, made before the start.
     pub warnings: Vec<Finding>,
-    /// Environment that each worker was given on top of its node's.
+    /// Environment that each worker was given in addition to its node's.
     pub env: [BTreeMap<String, String>; 2],
 }
 
-/// What does not change while a pair runs.
+/// The constant parameters of a pair.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) id: PairId,
@@ -74,71 +74,70 @@ pub(super) struct Setup {
     pub(super) is_here: [bool; 2],
 }
 
-/// Where a pair is.
+/// The stage of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing is wrong.
+    /// No failure and no stall so far.
     Running,
     /// A stall was declared.
     Stalled {
-        /// Unless it moves until then.
+        /// When the pair fails unless it has recovered.
         give_up_at: Duration,
     },
     /// Both workers were told to stop.
     Stopping {
-        /// When.
+        /// Time of the stop order.
         since: Duration,
     },
-    /// Both workers are gone.
+    /// Both workers have ended.
     Over,
 }
 
-/// What happens to a pair. Events were applied to the run's state before.
+/// An input of a pair. Its events were folded into the run's state before.
 #[derive(Debug, Clone)]
 pub(super) enum Input<'a> {
-    /// Something happened to the worker of one end.
+    /// An event of the worker of one end.
     Event(End, &'a EventKind),
     /// The agent of one end is lost, and the worker with it.
     AgentLost {
         end: End,
-        /// `is gone`, `fell silent`.
+        /// `is gone`, `stopped answering`.
         how: &'static str,
-        /// For how long nothing had come from it.
+        /// Time since its last message.
         silence: Duration,
         next_step: Option<&'static str>,
     },
-    /// Everyone who measures at the same time has warmed up.
+    /// All pairs that measure together have warmed up.
     Measure,
-    /// Another pair of the run went wrong: this one ends with it.
+    /// Another pair of the run failed: stop this one too.
     RunStops,
-    /// The agent of one end was let go: its worker is not waited for any longer.
+    /// The stream of one end's agent was closed: do not wait for its worker.
     LetGo(End),
     /// Time has passed.
     Tick(Tick),
 }
 
-/// What is looked at from time to time.
+/// Conditions that the coordinator checks several times a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tick {
-    /// The user wants an end.
+    /// The user interrupted the run.
     pub(super) interrupted: bool,
-    /// An agent has not been heard for a while: perhaps it is lost, and then that
-    /// comes first.
+    /// An agent is silent: if it turns out to be lost, that is the cause of a stall.
     pub(super) hushed: bool,
-    /// The coordinator was stopped or starved, and saw nothing for a while.
+    /// The coordinator was stopped or starved of CPU since the last tick.
     pub(super) overslept: bool,
 }
 
-/// What is to be done.
+/// What the caller of `step` must do.
 #[derive(Debug, Clone)]
 pub(super) enum Effect {
-    /// Tell the agent of one end something about its worker of this pair.
+    /// Send an order to the agent of one end about its worker of this pair.
     Tell(End, ToAgent),
-    /// Note a decision.
+    /// Record a decision as an event.
     Note(String),
-    /// Tell everyone that the pair stands still, which no agent could see alone.
+    /// Emit a stall that the coordinator declared, as neither agent could see it alone.
     StandsStill,
-    /// Tell everyone that it moves again, after that.
+    /// Emit the recovery from such a stall.
     MovesAgain,
 }
 
@@ -160,18 +159,17 @@ pub(super) struct Pair {
     warnings: Vec<Finding>,
 }
 
-/// Whether both agents are heard.
+/// Whether an agent is silent. A stall that is declared meanwhile waits until both are heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hush {
     No,
-    /// One is not.
     Yes,
-    /// And meanwhile this node's agent declared a stall.
+    /// An agent is silent and this node's agent has declared a stall.
     Stalled(Option<NodeId>),
 }
 
 impl Pair {
-    /// Nothing is launched yet.
+    /// A pair whose workers are not started yet.
     pub(super) fn new(setup: Setup, now: Duration) -> Self {
         Self {
             standstill: Standstill::new(&setup.scenario, now),
@@ -190,8 +188,7 @@ impl Pair {
         }
     }
 
-    /// Starts both workers; with other pairs `together`, none measures before
-    /// [`Input::Measure`].
+    /// Starts both workers. With `together`, they wait for [`Input::Measure`] after warm-up.
     pub(super) fn launch(
         &mut self,
         plans: [EndPlan; 2],
@@ -256,7 +253,7 @@ impl Pair {
         }
     }
 
-    /// Nothing is launched: the run was refused.
+    /// Ends the pair without starting its workers, because the run cannot be assigned.
     pub(super) fn refuse(
         &mut self,
         now: Duration,
@@ -284,12 +281,12 @@ impl Pair {
         self.setup.nodes
     }
 
-    /// What it moves bytes for.
+    /// Its lanes.
     pub(super) fn lanes(&self) -> &[Lane] {
         &self.setup.lanes
     }
 
-    /// The end that a node is, if it is one.
+    /// The end that runs on `node`; `None` if the pair does not use the node.
     pub(super) fn end_of(&self, node: NodeId) -> Option<End> {
         End::ALL
             .into_iter()
@@ -300,12 +297,12 @@ impl Pair {
         self.stage
     }
 
-    /// Whether both workers are gone.
+    /// Whether both workers have ended.
     pub(super) fn is_over(&self) -> bool {
         self.stage == Stage::Over
     }
 
-    /// Whether something went wrong with it.
+    /// Whether it has failed.
     pub(super) fn is_bad(&self) -> bool {
         self.bad_since.is_some()
     }
@@ -340,7 +337,7 @@ impl Pair {
         state.name(self.worker_id(end))
     }
 
-    /// Takes one input; what is to be done, in order. A pair that is over does nothing.
+    /// Handles one input and returns the effects in order. A pair that is over has none.
     pub(super) fn step(
         &mut self,
         now: Duration,
@@ -353,7 +350,7 @@ impl Pair {
         }
         match input {
             Input::Event(end, kind) => self.event(*end, kind, now, state, &mut effects),
-            // A worker that is to stop is told nothing else.
+            // A worker that was told to stop gets no other order.
             Input::Measure if self.is_stopping() => {}
             Input::AgentLost {
                 end,
@@ -375,7 +372,7 @@ impl Pair {
         if self.gone == [true; 2] {
             self.stage = Stage::Over;
         }
-        // What was asked of a worker that is gone meanwhile is nobody's any more.
+        // Drop orders for workers that have ended meanwhile.
         effects
             .retain(|effect| !matches!(effect, Effect::Tell(end, _) if self.gone[*end as usize]));
         effects
@@ -424,7 +421,7 @@ impl Pair {
             EventKind::Failed(failure) => self.failed(end, failure, now, state, effects),
             _ => {}
         }
-        // A worker that says anything is no worker that stands still.
+        // Any other message of a worker counts as progress.
         let is_said = !matches!(
             kind,
             EventKind::PluginLine(_) | EventKind::Output { .. } | EventKind::Frame(_)
@@ -453,11 +450,11 @@ impl Pair {
         no_way(&mut failure, &from, &to, driver.as_deref());
         self.failures.push((end, failure));
         self.bad_since.get_or_insert(now);
-        // The other end has heard of it over the bootstrap, or will be stopped.
+        // The other end may know of it from the bootstrap; stop it in any case.
         self.stop(now, effects);
     }
 
-    /// What a node calls itself.
+    /// The host name of an end's node, or its display name if unknown.
     fn host(&self, end: End, state: &RunState) -> String {
         let node = self.setup.nodes[end as usize];
         let facts = state.node(node).and_then(|node| node.facts.as_deref());
@@ -499,7 +496,7 @@ impl Pair {
         if self.gone[end as usize] {
             return;
         }
-        // What stood still since nothing came from there stood still because of it.
+        // A stall that began after its last message was caused by its loss.
         let since_ms = now.saturating_sub(silence + HEARTBEAT).as_secs_f64() * 1e3;
         self.stall
             .take_if(|stall| !stall.recovered && stall.at_ms >= since_ms);
@@ -542,8 +539,8 @@ impl Pair {
         matches!(self.stage, Stage::Stopping { .. })
     }
 
-    /// Holds the pair against its deadlines, the first that is past. What a stop
-    /// brings about would only hide why it was asked for.
+    /// Checks the deadlines of the pair and decides by the first that has passed. Nothing is
+    /// checked after a stop order, because its consequences would hide its cause.
     fn check(
         &mut self,
         interrupted: bool,
@@ -567,7 +564,7 @@ impl Pair {
         if let Stage::Stalled { give_up_at } = self.stage
             && now >= give_up_at
         {
-            let next = "compare the channels of both ends: who has posted, and who is not done";
+            let next = "compare the channels of both ends: which has posted, and which is not done";
             let why = self.stall_words(now, state);
             return self.decide(Outcome::Stalled, why, Some(next.into()), now, effects);
         }
@@ -586,7 +583,8 @@ impl Pair {
         }
     }
 
-    /// A worker that is inside a plugin call cannot keep its own deadlines.
+    /// Checks the deadline of a worker's phase, which the worker itself cannot do while a plugin
+    /// call does not return.
     fn check_phase(
         &mut self,
         end: End,
@@ -625,7 +623,7 @@ impl Pair {
         {
             let (name, spent) = (self.name(end, state), spent.as_secs_f64());
             let why =
-                format!("the plugin of {name} hangs while {phase}, since {spent:.1} s ({limit})");
+                format!("the plugin of {name} hangs while {phase}, for {spent:.1} s ({limit})");
             self.decide(
                 outcome,
                 why,
@@ -636,7 +634,7 @@ impl Pair {
         }
     }
 
-    /// The first decision stands; both ends are told to stop.
+    /// Records an outcome, unless an earlier one stands, and stops both ends.
     fn decide(
         &mut self,
         outcome: Outcome,
@@ -646,8 +644,8 @@ impl Pair {
         effects: &mut Vec<Effect>,
     ) {
         self.bad_since.get_or_insert(now);
-        // An agent that is lost explains a failure that another end would bring about,
-        // and no other. A process that died may be the cause of any that came first.
+        // A lost agent explains only failures that the other end can cause. A worker that died
+        // may be the cause of any failure that arrived before.
         let comes_after = self.failures.iter().any(|(_, failure)| !failure.follows)
             && outcome != Outcome::PluginDied;
         if self.verdict.is_none() && !comes_after {
@@ -658,7 +656,7 @@ impl Pair {
                 next_step,
             });
         }
-        // A call that hangs is seen while it does.
+        // Take freeze-frames while the call still hangs.
         if outcome == Outcome::Stalled && !self.is_stopping() && !self.frozen {
             effects.extend(End::ALL.map(|end| Effect::Tell(end, ToAgent::Freeze)));
         }
@@ -685,7 +683,7 @@ impl Pair {
             self.hush = Hush::Stalled(by);
             return;
         }
-        // What stands still once it was told to stop is no news.
+        // A stall after the stop order is expected.
         if self.is_stopping() {
             return;
         }
@@ -711,7 +709,7 @@ impl Pair {
     }
 
     fn recovered(&mut self, effects: &mut Vec<Effect>) {
-        // What moves once it was told to stop has not recovered.
+        // Progress after the stop order is not a recovery.
         if !matches!(self.stage, Stage::Running | Stage::Stalled { .. }) {
             return;
         }
@@ -725,7 +723,7 @@ impl Pair {
         effects.push(Effect::Note("the stalled channels move again".into()));
     }
 
-    /// Who saw the stall: `peer`, or the coordinator.
+    /// The name of the worker whose agent declared the stall, or `the coordinator`.
     fn seen_by(&self, state: &RunState) -> String {
         let end = self
             .stall
@@ -734,7 +732,8 @@ impl Pair {
         end.map_or("the coordinator".to_owned(), |end| self.name(end, state))
     }
 
-    /// The channels of the end that noticed, or of both, as they stand by now.
+    /// The stalled channels of the end that declared the stall; of both ends if the coordinator
+    /// did.
     fn stall_words(&self, now: Duration, state: &RunState) -> String {
         let Some(stall) = self.stall else {
             return "no progress".into();
@@ -753,8 +752,8 @@ impl Pair {
         stall_words(&self.seen_by(state), &channels)
     }
 
-    /// Counters of both ends, with the silence since each end's came added: what
-    /// fell silent last said that all was well.
+    /// The newest counters of both ends, with the time since they arrived added to `quiet_ms`:
+    /// the last counters of a silent worker look healthy.
     fn channels_by_now(&self, now: Duration, state: &RunState) -> Vec<ChannelNow> {
         let now_ms = now.as_secs_f64() * 1e3;
         let workers = End::ALL
@@ -771,7 +770,7 @@ impl Pair {
         workers.flat_map(by_now).collect()
     }
 
-    /// What it came to.
+    /// The result of the pair.
     pub(super) fn conclude(self, state: &RunState) -> PairOutcome {
         let names = End::ALL.map(|end| self.name(end, state));
         let mut verdict = cause(self.verdict.clone(), &self.failures, &names);
@@ -787,7 +786,7 @@ impl Pair {
         }
         let mut stall = self.stall;
         if let (Some(stall), None) = (&mut stall, &verdict) {
-            // What passed has moved, whether or not anyone looked in between.
+            // A pair that passed has recovered, whether or not a sample shows it.
             stall.recovered = true;
         }
         let (outcome, reason, next_step) = match verdict {

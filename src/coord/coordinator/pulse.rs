@@ -1,4 +1,4 @@
-//! Whether an agent is still heard, and what its node's clock says.
+//! When an agent was last heard, and the offset of its node's clock.
 //!
 //! Times are values: since the command started, and microseconds since 1970.
 #![forbid(unsafe_code)]
@@ -7,7 +7,7 @@ use crate::protocol::limits::SILENCE_MAX;
 use std::time::Duration;
 use tcpx_run_model::record::Clock;
 
-/// One agent, by when it was heard.
+/// Liveness and clock of one agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Pulse {
     heard: Duration,
@@ -23,12 +23,12 @@ impl Pulse {
         }
     }
 
-    /// Something came from it.
+    /// Records that a message arrived.
     pub(super) fn heard(&mut self, now: Duration) {
         self.heard = now;
     }
 
-    /// Takes the answer to a heartbeat: the quickest one tells the clock best.
+    /// Takes the answer to a heartbeat; the one with the shortest round trip sets the clock.
     pub(super) fn echoed(&mut self, sent_us: u64, node_us: u64, now_us: u64) {
         let Some(round_trip_us) = now_us.checked_sub(sent_us) else {
             return;
@@ -46,12 +46,12 @@ impl Pulse {
         }
     }
 
-    /// A moment of its node's clock by ours, microseconds since 1970.
+    /// Converts a time of the node's clock to this machine's, microseconds since 1970.
     pub(super) fn by_our_clock(&self, node_us: u64) -> u64 {
         node_us.saturating_sub_signed(self.clock.map_or(0, |clock| clock.offset_us))
     }
 
-    /// How long nothing has come from it.
+    /// Time since its last message.
     pub(super) fn silence(&self, now: Duration) -> Duration {
         now.saturating_sub(self.heard)
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quickest_echo_tells_the_clock() {
+    fn the_echo_with_the_shortest_round_trip_sets_the_clock() {
         let mut pulse = Pulse::new(Duration::ZERO);
         let now_us = 1_000_000_000;
         pulse.echoed(now_us - 9_000_000, now_us + 5_000_000, now_us);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_counts_from_what_was_heard_last() {
+    fn silence_counts_from_the_last_message() {
         let mut pulse = Pulse::new(Duration::from_secs(1));
         pulse.heard(Duration::from_secs(5));
         assert!(!pulse.is_lost(Duration::from_secs(5) + SILENCE_MAX));

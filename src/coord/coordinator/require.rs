@@ -1,10 +1,11 @@
-//! What a scenario cannot do without, held against the nodes.
+//! Checks the `requires` list of a scenario against the nodes.
 #![forbid(unsafe_code)]
 
 use tcpx_node::NodeFacts;
 use tcpx_run_model::scenario::Requirement;
 
-/// What is missing before anything is loaded, in one sentence; nodes by name.
+/// The first requirement that the nodes do not meet, in one sentence. `nodes` come with their
+/// names.
 pub(super) fn missing(
     requires: &[Requirement],
     nodes: &[(String, &NodeFacts)],
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_told_nothing_has_no_gpu() {
+    fn a_node_without_facts_counts_as_having_no_gpu() {
         let check = |requires: &[Requirement], expected: Option<&str>| {
             let nothing = NodeFacts::read(&tcpx_node::fixture::tree("").root);
             let nodes = [

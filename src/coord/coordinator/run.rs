@@ -1,9 +1,9 @@
 //! A run of any number of nodes and pairs, as a state machine.
 //!
-//! What agents say becomes events, is folded into the run's state and goes to the
-//! pair it is about; what pairs want goes to agents. When one pair goes wrong the
-//! others end with it. `step` takes what happened and the moment it happened at;
-//! `drive` carries both, and knows sockets and clocks.
+//! A message of an agent becomes an event, is folded into the run's state and goes to the pair it
+//! is about; the effects of pairs become orders to agents. When one pair fails, the others are
+//! stopped. `step` takes an input and its time and returns effects. Not here: sockets and clocks,
+//! which are in `drive`.
 #![forbid(unsafe_code)]
 
 use super::edge;
@@ -20,14 +20,14 @@ use tcpx_run_model::record::live::{ChannelKey, RecorderFilter};
 use tcpx_run_model::state::RunState;
 use tcpx_words::units::utc_of_us;
 
-/// The rails may be as they were: what is lost is the way to the agent.
+/// Next step when an agent is silent. Only the path to the agent is known to be lost; the data
+/// NICs may still work.
 const SILENT_NEXT: &str =
-    "see whether that node is up, and whether the network over which it was reached still is";
-/// Silence of an agent, whose heart beats every second, from which on nothing is
-/// concluded from what the other end sees.
+    "check that the node is up and that the network it was reached over still works";
+/// Silence of an agent, which sends a heartbeat every second, after which no stall seen by the
+/// other end is declared.
 const AGENT_QUIET_MAX: Duration = Duration::from_millis(1500);
-/// An agent whose worker has not ended so long after it was told to is ended
-/// with its stream.
+/// Time after a stop order after which the stream of an agent whose worker still runs is closed.
 const STOPPING_MAX: Duration = Duration::from_millis(3600);
 
 /// A moment: since the command started, and by the wall clock.
@@ -41,14 +41,14 @@ pub(super) struct Now {
 /// What happens to a run.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// An agent said something about its worker of that number.
+    /// A message of an agent about its worker with this number.
     Said {
         node: NodeId,
         node_us: u64,
         worker: u32,
         message: FromAgent,
     },
-    /// Text from where an agent runs.
+    /// Text that a login shell or the agent printed.
     Noise { node: NodeId, text: String },
     /// An agent's stream ended.
     AgentGone(NodeId),
@@ -63,14 +63,14 @@ pub(super) enum Input {
     },
 }
 
-/// What is to be done.
+/// What the caller of `step` must do.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Tell an agent something about its worker of that number.
+    /// Send an order to an agent about its worker with this number.
     Tell(NodeId, u32, ToAgent),
-    /// Tell everyone who looks on.
+    /// Pass an event to the observers.
     Emit(Box<Event>),
-    /// Let an agent go, and its workers with it.
+    /// Close the stream of an agent, which ends it and its workers.
     LetGo {
         node: NodeId,
         /// It is not heard any more: do not wait for it.
@@ -83,9 +83,9 @@ pub(super) struct Run {
     state: RunState,
     agents: Vec<AgentControl>,
     pairs: Vec<Pair>,
-    /// Pairs that measure together were let go.
+    /// Whether the pairs that measure together were told to measure.
     measures: bool,
-    /// What the agents were asked to show closely.
+    /// The channel that the agents were asked to show in detail.
     closely: Option<(ChannelKey, PathBuf)>,
     beat_at: Duration,
 }
@@ -97,7 +97,7 @@ struct AgentControl {
 }
 
 impl Run {
-    /// Of agents that are there; nothing is launched.
+    /// A run with this many started agents and no pairs yet.
     pub(super) fn new(state: RunState, agents: usize, now: Now) -> Self {
         let agent = AgentControl {
             pulse: Pulse::new(now.elapsed),
@@ -120,7 +120,7 @@ impl Run {
         &self.state
     }
 
-    /// Adds pairs with what each wants done first.
+    /// Adds pairs with the effects that start each.
     pub(super) fn add(&mut self, pairs: Vec<(Pair, Vec<PairEffect>)>, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
         let intro = |pair: &Pair| PairIntro {
@@ -247,7 +247,7 @@ impl Run {
             return;
         };
         let who = Who::Worker(WorkerId::of_pair(node, pair));
-        // The event first, what follows from it behind it.
+        // Emit the event before its effects.
         self.emit(now, who, Some(node_us), kind.clone(), effects);
         self.pair_step(pair, &PairInput::Event(end, &kind), now, effects);
     }
@@ -267,7 +267,7 @@ impl Run {
         self.carry_out(pair, nodes, wanted, now, effects);
     }
 
-    /// Makes a pair's wishes the run's.
+    /// Turns the effects of a pair into effects of the run.
     fn carry_out(
         &mut self,
         pair: PairId,
@@ -347,7 +347,7 @@ impl Run {
                 let silence = pulse.silence(now.elapsed);
                 self.agent_lost(
                     node,
-                    "fell silent",
+                    "stopped answering",
                     silence,
                     Some(SILENT_NEXT),
                     now,
@@ -378,7 +378,7 @@ impl Run {
             .any(|pair| !pair.is_over() && pair.end_of(node).is_some_and(|end| pair.awaits(end)))
     }
 
-    /// A worker that does not end when its agent tells it to ends with its agent.
+    /// Closes the stream of agents whose workers have not stopped in time.
     fn end_overdue(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let is_overdue = |pair: &Pair| match pair.stage() {
             Stage::Stopping { since } => now.elapsed.saturating_sub(since) > STOPPING_MAX,
@@ -416,8 +416,8 @@ impl Run {
         }
     }
 
-    /// What several pairs move at once is a share only while all do: none measures
-    /// before all have warmed up.
+    /// Starts the measurement of all pairs once all have warmed up: rates of several pairs can be
+    /// added only while all of them move bytes.
     fn let_measure(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if !self.measures
             && !self.pairs.is_empty()
@@ -428,7 +428,7 @@ impl Run {
         }
     }
 
-    /// When one pair goes wrong the others end with it.
+    /// Stops all pairs when one has failed.
     fn stop_together(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let runs = |pair: &Pair| matches!(pair.stage(), Stage::Running | Stage::Stalled { .. });
         if self.pairs.iter().any(Pair::is_bad) && self.pairs.iter().any(runs) {
@@ -436,7 +436,7 @@ impl Run {
         }
     }
 
-    /// Passes on what a view wants to see.
+    /// Asks the agents for the channel that a live view shows in detail.
     fn look_closely(&mut self, wanted: Option<(ChannelKey, PathBuf)>, effects: &mut Vec<Effect>) {
         if wanted == self.closely {
             return;
@@ -460,7 +460,7 @@ impl Run {
         self.closely = wanted;
     }
 
-    /// What it came to: everything that is known, and each pair's outcome.
+    /// The final state and the outcome of each pair.
     pub(super) fn conclude(mut self) -> (RunState, Vec<PairOutcome>) {
         for (index, agent) in self.agents.iter().enumerate() {
             if let Some(node) = self.state.nodes.get_mut(index) {

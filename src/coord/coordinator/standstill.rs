@@ -1,8 +1,8 @@
-//! Whether anything at all happens while bytes should move.
+//! Detects that a pair makes no progress while it should move bytes.
 //!
-//! The agents see a channel that stands still with requests in flight. This sees
-//! what they cannot: a worker that was stopped between two requests, or that
-//! waits at a barrier for one that was.
+//! The agents detect a channel that stands still with requests in flight. This detects what they
+//! cannot: a worker that was stopped between two requests, or that waits at a barrier for a
+//! stopped one.
 #![forbid(unsafe_code)]
 
 use super::end::End;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::scenario::{Scenario, Transfer};
 
-/// Samples of many channels come this far apart.
+/// Longest time between two samples of a worker with many channels.
 const SAMPLES_APART: Duration = Duration::from_secs(1);
-/// The slowest that a sender may write its pattern between two iterations.
+/// Lowest rate at which a sender writes its pattern between two iterations.
 const FILL_BYTES_PER_SECOND: u64 = 256 << 20;
 
 #[derive(Debug, Clone)]
@@ -36,18 +36,18 @@ impl Standstill {
         }
     }
 
-    /// A worker said something. `true`: it is over.
+    /// Records progress. Returns whether it ends a declared standstill.
     pub(super) fn moved(&mut self, now: Duration) -> bool {
         self.moved_at = now;
         std::mem::take(&mut self.declared)
     }
 
-    /// This process was stopped or starved, and saw nothing for a while.
+    /// Restarts the wait, because this process was stopped or starved of CPU.
     pub(super) fn overslept(&mut self, now: Duration) {
         self.moved_at = now;
     }
 
-    /// Counters of one end. `true`: it is over.
+    /// Compares the counters of one end. Returns whether they end a declared standstill.
     pub(super) fn sample(&mut self, end: End, channels: &[ChannelNow], now: Duration) -> bool {
         let counted = channels
             .iter()
@@ -62,7 +62,7 @@ impl Standstill {
         before != counted && self.moved(now)
     }
 
-    /// Whether it begins now; asked while both ends should move bytes.
+    /// Whether a standstill begins now; called while both ends should move bytes.
     pub(super) fn begins(&mut self, now: Duration) -> bool {
         let begins = !self.declared && now.saturating_sub(self.moved_at) > self.patience;
         self.declared |= begins;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_begins_once_and_ends_with_the_next_change_of_either_end() {
+    fn a_standstill_begins_once_and_ends_with_the_next_change_of_either_end() {
         let start = Duration::ZERO;
         let at = |second| start + Duration::from_secs(second);
         let channel = |posted| {

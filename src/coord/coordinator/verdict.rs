@@ -1,8 +1,7 @@
-//! Which of several endings is the cause, and how it is said.
+//! Picks the cause among several failures of a pair, and words it.
 //!
-//! When one end goes wrong the other follows: it loses its peer, its plugin sees
-//! closed sockets, or it is told to stop. Here the first cause is picked from
-//! what arrived.
+//! When one end fails, the other fails too: it loses its peer, its plugin sees closed sockets, or
+//! it is told to stop. The cause is picked from the failures of both ends.
 #![forbid(unsafe_code)]
 
 use super::end::End;
@@ -12,7 +11,7 @@ use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::state::WorkerState;
 use tcpx_words::error::Outcome;
 
-/// An ending with its sentence and what to do about it.
+/// An outcome with its reason and next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) outcome: Outcome,
@@ -20,16 +19,16 @@ pub(super) struct Verdict {
     pub(super) next_step: Option<String>,
 }
 
-/// The coordinator's own verdict, if it came to one, stands: it comes to none
-/// while things stop, except that a process is gone, which is never a
-/// consequence. Else it is the first of both ends' failures, given in the order
-/// in which they came, that the other does not explain. `names` are the workers'.
+/// The cause of the outcome. The coordinator's own verdict takes precedence: after a stop order it
+/// makes none, except that a worker died, which is never a consequence. Otherwise it is the first
+/// failure that the other end did not cause. `failures` are in order of arrival, `names` are those
+/// of the workers.
 pub(super) fn cause(
     own: Option<Verdict>,
     failures: &[(End, Failure)],
     names: &[String; 2],
 ) -> Option<Verdict> {
-    // Of the same kind the one that came first, which `min_by_key` keeps.
+    // `min_by_key` returns the first of several equal ones.
     let first = failures.iter().min_by_key(|(_, failure)| failure.follows);
     own.or_else(|| {
         first.map(|(end, failure)| Verdict {
@@ -43,12 +42,12 @@ pub(super) fn cause(
     })
 }
 
-/// What the C library calls `ENETUNREACH` and `EHOSTUNREACH`.
+/// The C library's messages for `ENETUNREACH` and `EHOSTUNREACH`.
 const NO_WAY: [&str; 2] = ["Network is unreachable", "No route to host"];
 
-/// Where the kernel of node `from` knows no way to node `to`, says so with their
-/// names; the plugin knows addresses only. `driver` is the node where the command was
-/// typed, if that is an end of the pair: most often it was only meant to drive others.
+/// Rewrites a failure to connect because the kernel of node `from` has no route to node `to`, so
+/// that it names both nodes; the plugin's message has addresses only. `driver` is the node where
+/// the command was typed, if it is an end of the pair: most often it should only drive others.
 pub(super) fn no_way(failure: &mut Failure, from: &str, to: &str, driver: Option<&str>) {
     let said = &failure.message;
     if failure.phase != Phase::Connecting || !NO_WAY.iter().any(|words| said.contains(words)) {
@@ -61,23 +60,23 @@ pub(super) fn no_way(failure: &mut Failure, from: &str, to: &str, driver: Option
     };
     let address: Option<IpAddr> = said.split([' ', '<', ',']).find_map(address);
     let Some(address) = address else { return };
-    let look = format!("look at `ip route get {address}` on {from}");
-    failure.message = format!("{from} has no way to {address} of {to}: {said}");
+    let look = format!("run `ip route get {address}` on {from}");
+    failure.message = format!("{from} has no route to {address} of {to}: {said}");
     failure.next_step = Some(match driver {
         Some(driver) => {
             format!(
-                "if {driver} only drives the transfer, put a node in its place with --from HOST; else {look}"
+                "if {driver} should only drive the transfer, replace it with --from HOST; otherwise {look}"
             )
         }
         None => look,
     });
 }
 
-/// Channels that are named.
+/// Most channels that a message names.
 const CHANNELS_MAX: usize = 4;
 
-/// The channels that stand still, the longest first: others may be in flight only
-/// because they were busy a moment ago. `seen_by` noticed it.
+/// Names the channels with requests in flight, the longest quiet first: the others may have been
+/// busy a moment ago. `seen_by` declared the stall.
 pub(super) fn stall_words(seen_by: &str, channels: &[ChannelNow]) -> String {
     let mut stuck: Vec<_> = channels
         .iter()
@@ -100,7 +99,7 @@ pub(super) fn stall_words(seen_by: &str, channels: &[ChannelNow]) -> String {
     format!("stalled, first seen by {seen_by} ({stuck})")
 }
 
-/// How a worker died.
+/// Words the death of a worker: how, in which phase and call, and the plugin's last WARN line.
 pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>) -> String {
     let inside = exit
         .in_call
@@ -125,7 +124,7 @@ pub(super) fn last_warning(worker: Option<&WorkerState>) -> Option<&str> {
         .map(|line| line.text.as_str())
 }
 
-/// The call out of which a worker had to be killed.
+/// Names the plugin call that a worker was killed in, if its agent killed it.
 pub(super) fn stuck_call(name: &str, worker: &WorkerState) -> Option<String> {
     let exit = worker
         .exit
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_way_to_the_other_is_named_with_the_address_and_what_to_do() {
+    fn a_node_without_a_route_to_the_other_is_named_with_the_address_and_a_next_step() {
         let check = |phase, said: &str, driver, expected: Option<(&str, &str)>| {
             let mut failure = Failure {
                 outcome: Failed,
@@ -191,7 +190,7 @@ mod tests {
             };
             assert_eq!(
                 failure.message,
-                format!("laptop has no way to {why} of node1: {said}")
+                format!("laptop has no route to {why} of node1: {said}")
             );
             assert!(
                 failure
@@ -207,7 +206,7 @@ mod tests {
             Phase::Connecting,
             ours,
             Some("laptop"),
-            Some(("192.168.1.226", "if laptop only drives")),
+            Some(("192.168.1.226", "if laptop should only drive")),
         );
         check(
             Phase::Connecting,
@@ -219,7 +218,7 @@ mod tests {
             Phase::Connecting,
             nccl,
             None,
-            Some(("fd00::1", "look at `ip route get fd00::1` on laptop")),
+            Some(("fd00::1", "run `ip route get fd00::1` on laptop")),
         );
         check(Phase::Measuring, ours, None, None);
         check(
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_cause_is_found_among_its_consequences() {
+    fn the_first_cause_is_picked_among_its_consequences() {
         use End::{First as Local, Second as Peer};
         check(None, &[], None);
         check(Some(Stalled), &[], Some((Stalled, "own")));

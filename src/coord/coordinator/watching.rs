@@ -1,7 +1,7 @@
-//! Nodes watched through their agents: whatever writes a recorder there now, as
-//! events by this machine's clock.
+//! Follows the recorders on other nodes through their agents, as events with this machine's
+//! times.
 //!
-//! No worker is started and nothing is changed there; the agents end with us.
+//! No worker is started and nothing is changed on the nodes. The agents end with this process.
 #![forbid(unsafe_code)]
 
 use super::edge::seen_from_here;
@@ -18,7 +18,7 @@ use tcpx_run_model::record::live::{ChannelKey, RecorderFilter};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::units::now_us;
 
-/// Messages taken in one look.
+/// Most messages handled in one call of `look`.
 const EVENTS_MAX: usize = 10_000;
 
 /// Nodes that are watched.
@@ -34,10 +34,10 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Starts the agents and asks for everything that goes on there.
+    /// Starts an agent on each node and asks for the events of all recorders there.
     ///
     /// # Errors
-    /// A node cannot be reached, or no agent can be had there.
+    /// A node cannot be reached, or its agent does not start.
     pub fn start(
         ways: &[Box<dyn Transport>],
         progress: &mut dyn FnMut(&str, u64, u64),
@@ -68,14 +68,14 @@ impl Watching {
         Ok(watching)
     }
 
-    /// The nodes, as they are named.
+    /// The nodes with their names.
     pub fn nodes(&self) -> &[NodeIntro] {
         &self.nodes
     }
 
     fn ask(&self) {
         for (node, (agent, _)) in (0..).map(NodeId).zip(&self.agents) {
-            // An agent knows its processes as those of node 0.
+            // An agent numbers its own node 0.
             let theirs = self
                 .wanted
                 .as_ref()
@@ -95,7 +95,7 @@ impl Watching {
         }
     }
 
-    /// The channel to look at closely.
+    /// Selects the channel to show in detail.
     pub fn want(&mut self, channel: Option<ChannelKey>) {
         if self.wanted != channel {
             self.wanted = channel;
@@ -103,10 +103,10 @@ impl Watching {
         }
     }
 
-    /// What has come since the last look.
+    /// Appends the events since the last call.
     ///
     /// # Errors
-    /// An agent is gone, in words.
+    /// The name of a node whose agent is gone or has stopped answering, in a sentence.
     pub fn look(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
         if !std::mem::replace(&mut self.is_introduced, true) {
             events.push(Event::new(
@@ -160,7 +160,7 @@ impl Watching {
         }
         let lost = self.agents.iter().position(|(_, pulse)| pulse.is_lost(now));
         match lost.and_then(|index| self.nodes.get(index)) {
-            Some(node) => Err(format!("the agent of {} fell silent", node.name)),
+            Some(node) => Err(format!("the agent of {} stopped answering", node.name)),
             None => Ok(()),
         }
     }
